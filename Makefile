@@ -1,0 +1,60 @@
+# Daily work. `make check` is what the continuous integration runs.
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+CARGO_TARGET_DIR ?= target
+FUZZ_SECONDS ?= 60
+
+built = $(CARGO_TARGET_DIR)/release/icdc
+share = $(DESTDIR)$(PREFIX)/share
+
+.PHONY: all build check test demo bench fmt fuzz install uninstall clean
+
+all: build
+
+build:
+	$(CARGO) build --release --locked --package icdc
+
+check:
+	./test.sh
+
+test:
+	$(CARGO) test --workspace --locked
+
+demo:
+	./demo.sh
+
+bench:
+	bench/run.sh
+
+fmt:
+	$(CARGO) fmt --all
+	$(CARGO) fmt --all --manifest-path fuzz/Cargo.toml
+
+# Every fuzz target for FUZZ_SECONDS each; needs a nightly toolchain and cargo-fuzz.
+fuzz:
+	set -e; for source in fuzz/fuzz_targets/*.rs; do \
+	    name=$$(basename "$$source" .rs); mkdir -p "fuzz/corpus/$$name"; \
+	    $(CARGO) +nightly fuzz run "$$name" "fuzz/corpus/$$name" "fuzz/seeds/$$name" -- -max_total_time=$(FUZZ_SECONDS); \
+	done
+
+# Build first as yourself, then install as root: nothing is compiled here.
+install:
+	@test -x $(built) || { echo "run make first" >&2; exit 1; }
+	set -e; generated=$$(mktemp -d); trap 'rm -rf "$$generated"' EXIT; \
+	mkdir "$$generated/man" "$$generated/completions"; \
+	$(built) generate man "$$generated/man"; \
+	$(built) generate completions "$$generated/completions"; \
+	install -D -m 755 $(built) $(DESTDIR)$(PREFIX)/bin/icdc; \
+	install -d $(share)/man/man1; \
+	install -m 644 "$$generated"/man/*.1 $(share)/man/man1/; \
+	install -D -m 644 "$$generated/completions/icdc.bash" $(share)/bash-completion/completions/icdc; \
+	install -D -m 644 "$$generated/completions/_icdc" $(share)/zsh/site-functions/_icdc; \
+	install -D -m 644 "$$generated/completions/icdc.fish" $(share)/fish/vendor_completions.d/icdc.fish
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/icdc $(share)/man/man1/icdc.1 $(share)/man/man1/icdc-*.1
+	rm -f $(share)/bash-completion/completions/icdc $(share)/zsh/site-functions/_icdc $(share)/fish/vendor_completions.d/icdc.fish
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,106 @@
+#!/bin/sh
+# Measures icdc beside fio, rsync and scp between two network namespaces and records the run under bench/runs/DATE-COMMIT.
+#
+#   bench/run.sh [--quick] [disk] [tmpfs] [small] [many] [sparse]     (default: all)
+#
+# --quick: tiny sizes, one round, kept out of the records (target/bench): to try the bench itself.
+# SCRATCH=DIR puts the data elsewhere than /var/tmp: on the disk to be measured, 12 GiB. MEMORY=DIR: a tmpfs, 7 GiB (/dev/shm).
+set -u
+setup_top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
+cd "$setup_top" || exit 1
+. scripts/setup.sh
+. scripts/hosts.sh
+
+ssh_port=2222 # inside the namespace only
+
+main() {
+    if [ "${1:-}" = --as-root ]; then
+        shift
+        as_root "$@"
+        return
+    fi
+    setup build bench || return 1
+    cargo build --release --locked --package icdc || return 1
+    setup_root "SCRATCH=${SCRATCH:-/var/tmp}" "MEMORY=${MEMORY:-/dev/shm}" \
+        sh "$setup_top/bench/run.sh" --as-root "${CARGO_TARGET_DIR:-$setup_top/target}" "$@"
+}
+
+as_root() {
+    target=$1
+    shift
+    trap clean_up EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    scratch=$(mktemp -d "$SCRATCH/icdc-bench.XXXXXX") && memory=$(mktemp -d "$MEMORY/icdc-bench.XXXXXX") || return 1
+    hosts_up "icdc-bench-$$" "$scratch" || return 1
+    cgroups_up || return 1
+    cp "$target/release/icdc" "$scratch/icdc" || return 1
+    sshd_up
+    export CGROUP_A CGROUP_B
+    PYTHONDONTWRITEBYTECODE=1 setsid python3 "$setup_top/bench/measure.py" --scratch "$scratch" --memory "$memory" --host "$host_a" \
+        --address "$address_b" --remote-shell "$remote_shell" --ssh-config "$ssh_config" \
+        --quick-records "$target/bench" --records "$setup_top/bench/runs" "$@" &
+    child=$!
+    wait "$child"
+}
+
+# A cgroup for each host: the CPU time of everything that runs in it is read from cpu.stat.
+cgroups_up() {
+    cgroup_top=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
+    if [ -z "$cgroup_top" ]; then
+        echo 'bench: there is no cgroup v2 hierarchy to measure CPU time with' >&2
+        return 1
+    fi
+    CGROUP_A=$cgroup_top/$host_a CGROUP_B=$cgroup_top/$host_b
+    mkdir "$CGROUP_A" "$CGROUP_B"
+}
+
+# A server for scp on host b with throw-away keys. Without one, what needs ssh is left out.
+sshd_up() {
+    ssh_config=''
+    sshd=$(command -v sshd) || {
+        echo 'bench: no sshd (package openssh-server): scp and rsync over ssh are left out' >&2
+        return
+    }
+    [ -d /run/sshd ] || { mkdir /run/sshd && made_run_sshd=yes; }
+    ssh-keygen -q -t ed25519 -N '' -f "$scratch/host-key" && ssh-keygen -q -t ed25519 -N '' -f "$scratch/user-key" || return
+    cat >"$scratch/sshd_config" <<CONFIG
+ListenAddress $address_b:$ssh_port
+HostKey $scratch/host-key
+AuthorizedKeysFile $scratch/user-key.pub
+PermitRootLogin prohibit-password
+StrictModes no
+UsePAM no
+PidFile none
+Subsystem sftp internal-sftp
+CONFIG
+    ssh_config=$scratch/ssh_config
+    cat >"$ssh_config" <<CONFIG
+Host *
+    Port $ssh_port
+    User root
+    IdentityFile $scratch/user-key
+    IdentitiesOnly yes
+    StrictHostKeyChecking accept-new
+    UserKnownHostsFile $scratch/known_hosts
+    LogLevel ERROR
+CONFIG
+    sh -c "echo \$\$ >$CGROUP_B/cgroup.procs; exec nsenter --net=/run/netns/$host_b $sshd -D -e -f $scratch/sshd_config" 2>"$scratch/sshd.log" &
+}
+
+clean_up() {
+    status=$?
+    trap '' HUP INT TERM
+    [ -z "${child:-}" ] || kill -s TERM -- "-$child" 2>/dev/null
+    hosts_down
+    wait
+    for cgroup in "${CGROUP_A:-}" "${CGROUP_B:-}"; do
+        [ ! -d "$cgroup" ] || rmdir "$cgroup"
+    done
+    [ -z "${made_run_sshd:-}" ] || rmdir /run/sshd
+    rm -rf "${scratch:-}" "${memory:-}"
+    exit "$status"
+}
+
+main "$@"

@@ -1,0 +1,105 @@
+//! The terminal: what goes to standard output, what to standard error, and the progress bar between.
+
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use indicatif::ProgressBar;
+
+/// Standard output and standard error. Clones write to the same.
+#[derive(Clone)]
+pub(crate) struct Console {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// `None` once the reader of standard output is gone.
+    output: Mutex<Option<BufWriter<Stdout>>>,
+    /// Cleared while something else is printed to standard error.
+    bar: Mutex<Option<ProgressBar>>,
+}
+
+impl Console {
+    pub(crate) fn new() -> Self {
+        let output = Mutex::new(Some(BufWriter::new(io::stdout())));
+        Self { shared: Arc::new(Shared { output, bar: Mutex::new(None) }) }
+    }
+
+    /// A message to the user, on standard error.
+    pub(crate) fn complain(&self, text: &str) {
+        self.print(format!("icdc: {}\n", printable(text)).as_bytes());
+    }
+
+    /// Text for standard error as it is, above the progress bar.
+    pub(crate) fn print(&self, text: &[u8]) {
+        // Nobody is left to be told if standard error is closed.
+        let write = || drop(io::stderr().lock().write_all(text));
+        match &*held(&self.shared.bar) {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
+    /// A line of results for standard output; stays in memory until [`Console::flush`]. A closed
+    /// standard output (`icdc … | head`) ends the output, not the work.
+    pub(crate) fn result(&self, line: &str) {
+        self.output(|output| writeln!(output, "{line}"));
+    }
+
+    /// Hands all lines of results over.
+    pub(crate) fn flush(&self) {
+        self.output(BufWriter::flush);
+    }
+
+    fn output(&self, action: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) {
+        let mut output = held(&self.shared.output);
+        let Some(Err(error)) = output.as_mut().map(action) else { return };
+        // What is still buffered must not be tried again when the writer is dropped.
+        output.take().map(BufWriter::into_parts);
+        drop(output);
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            self.complain(&format!("standard output: write: {error}"));
+        }
+    }
+
+    /// From now on messages are printed above this bar; `None` ends that.
+    pub(crate) fn set_bar(&self, bar: Option<ProgressBar>) {
+        *held(&self.shared.bar) = bar;
+    }
+
+    /// Asks a question that wants `yes`. `None` if there is no terminal to ask at.
+    pub(crate) fn confirm(&self, question: &str) -> Option<bool> {
+        if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+            return None;
+        }
+        self.print(format!("icdc: {} [yes/no] ", printable(question)).as_bytes());
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer).ok()?;
+        Some(matches!(answer.trim(), "y" | "yes"))
+    }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Text without the control characters with which a file name could steer the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, letter| {
+        match letter {
+            '\n' | '\t' => shown.push(letter),
+            letter if letter.is_control() => shown.extend(letter.escape_default()),
+            letter => shown.push(letter),
+        }
+        shown
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn names_cannot_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\r\u{9b}c é"), "a\\u{1b}[2Jb\\r\\u{9b}c é");
+    }
+}

@@ -1,0 +1,94 @@
+//! `icdc copy`: runs a plan and shows its events.
+//!
+//! ```text
+//!                    ┌► JSON lines           (standard output)
+//! copy() ─► events ──┼► progress, messages   (standard error)
+//!                    ├► tally ─► summary     (standard output)
+//!                    └► recorder ─► report   (--report FILE.html)
+//! ```
+
+mod progress;
+mod recorder;
+mod summary;
+mod surface;
+
+use std::io::Write;
+use std::sync::Arc;
+
+use icdc_transfer::{CopyError, EventSink, StopSignal, Summary};
+
+use crate::arguments::CopyArguments;
+use crate::console::Console;
+use crate::copy::recorder::Ending;
+use crate::copy::surface::Surface;
+use crate::plan::{CopyPlan, ReportFile};
+use crate::{exit, logs, signals};
+
+const STOPPING: &str = "stopping; what has arrived is kept, the same command goes on from there (again: stop at once)";
+
+/// Runs the command and returns the exit code.
+pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
+    logs::start(console, "off");
+    match CopyPlan::new(arguments) {
+        Ok(plan) => carry_out(plan, console),
+        Err(error) => {
+            console.complain(&format!("{error:#}"));
+            exit::USAGE
+        }
+    }
+}
+
+fn carry_out(plan: CopyPlan, console: &Console) -> u8 {
+    let CopyPlan { sources, destination, mut options, mut output } = plan;
+    let stop = StopSignal::new();
+    if let Err(error) = signals::watch(&stop, console, STOPPING, exit::INTERRUPTED) {
+        // The copy itself does not depend on it; an interrupt then ends it at once, and it can be resumed all the same.
+        console.complain(&format!("signals cannot be watched, Ctrl-C will end at once: {error}"));
+    }
+    options.confirm_host = Some(Box::new({
+        let console = console.clone();
+        move |host, fingerprint| {
+            let question = format!(
+                "the daemon at {host} has not been met before; its key has the fingerprint\n  {fingerprint}\nIs that what its operator told you? It will be remembered."
+            );
+            console.confirm(&question).unwrap_or(false)
+        }
+    }));
+    let report = output.report.take();
+    let surface = Arc::new(Surface::new(console.clone(), &output, report.is_some()));
+    let events: EventSink = {
+        let surface = Arc::clone(&surface);
+        Arc::new(move |event| surface.show(event))
+    };
+    let result = icdc_transfer::copy(&sources, &destination, &options, &events, &stop);
+    conclude(&surface, console, report, result)
+}
+
+/// Shows the end of the run in every form and returns the exit code.
+fn conclude(surface: &Surface, console: &Console, report: Option<ReportFile>, result: Result<Summary, CopyError>) -> u8 {
+    let (ending, mut code) = match result {
+        Ok(summary) => {
+            let code = if summary.errors == 0 { 0 } else { exit::FAILED };
+            (Ending { summary, reason: None }, code)
+        }
+        Err(error) => {
+            let code = error.exit_code();
+            (Ending { summary: surface.partial_summary(), reason: Some(error.to_string()) }, code)
+        }
+    };
+    surface.conclude(&ending, code);
+    if let Some(report) = report
+        && let Err(error) = write_report(report, surface, &ending)
+    {
+        console.complain(&error);
+        code = code.max(exit::FAILED);
+    }
+    console.flush();
+    code
+}
+
+fn write_report(mut report: ReportFile, surface: &Surface, ending: &Ending) -> Result<(), String> {
+    let page = surface.report(ending).to_html();
+    let written = report.file.write_all(page.as_bytes()).and_then(|()| report.file.sync_all());
+    written.map_err(|error| format!("{}: the report could not be written: {error}", report.path.display()))
+}

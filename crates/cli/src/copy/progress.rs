@@ -1,0 +1,169 @@
+//! Progress for people.
+//!
+//! A sample covers a fraction of a second and jumps about. What is shown is the mean with weights
+//! that fade over [`MEMORY`] seconds: `m ← m + (x − m)(1 − exp(−Δt / MEMORY))`, for the rate as well
+//! as for the share of time that each stage limited the run.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use icdc_transfer::{Event, Sample, Stage};
+use icdc_units::ByteCount;
+
+use crate::console::Console;
+use crate::copy::summary::{clock, megabits};
+use crate::plan::Progress;
+
+/// Seconds over which the past fades.
+const MEMORY: f64 = 3.0;
+/// Seconds between lines where there is no terminal.
+const LINE_INTERVAL: f64 = 1.0;
+/// Steps of the bar.
+const STEPS: u64 = 1000;
+
+/// Where progress is shown.
+pub(crate) struct View {
+    meter: Meter,
+    medium: Medium,
+    console: Console,
+}
+
+enum Medium {
+    Nothing,
+    Bar(ProgressBar),
+    Lines { last: f64 },
+}
+
+impl View {
+    pub(crate) fn new(progress: Progress, console: Console) -> Self {
+        let medium = match progress {
+            Progress::Off => Medium::Nothing,
+            Progress::Lines => Medium::Lines { last: f64::NEG_INFINITY },
+            Progress::Bar => {
+                let style = ProgressStyle::with_template("[{bar:20}] {wide_msg}").expect("the template is a constant");
+                let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
+                bar.set_style(style.progress_chars("=> "));
+                console.set_bar(Some(bar.clone()));
+                Medium::Bar(bar)
+            }
+        };
+        Self { meter: Meter::default(), medium, console }
+    }
+
+    pub(crate) fn show(&mut self, event: &Event) {
+        match event {
+            Event::Scanned { complete, .. } => self.meter.scan_complete = *complete,
+            Event::Progress(sample) => {
+                self.meter.add(sample);
+                match &mut self.medium {
+                    Medium::Nothing => {}
+                    Medium::Bar(bar) => {
+                        bar.set_message(self.meter.text());
+                        bar.set_position((self.meter.share() * STEPS as f64) as u64);
+                    }
+                    Medium::Lines { last } if sample.seconds - *last >= LINE_INTERVAL => {
+                        *last = sample.seconds;
+                        self.console.print(format!("{}\n", self.meter.text()).as_bytes());
+                    }
+                    Medium::Lines { .. } => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&mut self) {
+        if let Medium::Bar(bar) = &self.medium {
+            self.console.set_bar(None);
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Samples, smoothed.
+#[derive(Default)]
+struct Meter {
+    last: Option<Sample>,
+    rate: f64,
+    stages: [f64; Stage::ALL.len()],
+    scan_complete: bool,
+}
+
+impl Meter {
+    fn add(&mut self, sample: &Sample) {
+        let gain = match &self.last {
+            None => 1.0,
+            Some(last) => 1.0 - (-(sample.seconds - last.seconds).max(0.0) / MEMORY).exp(),
+        };
+        self.rate += (sample.rate_bps as f64 - self.rate) * gain;
+        for (stage, share) in Stage::ALL.into_iter().zip(&mut self.stages) {
+            let now = if stage == sample.limited_by { 1.0 } else { 0.0 };
+            *share += (now - *share) * gain;
+        }
+        self.last = Some(sample.clone());
+    }
+
+    /// Share of the bytes that are done, 0 to 1.
+    fn share(&self) -> f64 {
+        match &self.last {
+            Some(sample) if sample.bytes_total > 0 => (sample.bytes_done as f64 / sample.bytes_total as f64).min(1.0),
+            _ => 0.0,
+        }
+    }
+
+    fn limiting(&self) -> Stage {
+        let largest = Stage::ALL.into_iter().zip(self.stages).max_by(|a, b| a.1.total_cmp(&b.1));
+        largest.map_or(Stage::default(), |(stage, _)| stage)
+    }
+
+    fn text(&self) -> String {
+        let Some(sample) = &self.last else { return "connecting".into() };
+        let done = ByteCount::new(sample.bytes_done);
+        let total = ByteCount::new(sample.bytes_total);
+        let more = if self.scan_complete { "" } else { "+" };
+        let left = sample.bytes_total.saturating_sub(sample.bytes_done) as f64 * 8.0 / self.rate;
+        let left = if self.scan_complete && left.is_finite() { format!("  {} left", clock(left)) } else { String::new() };
+        format!(
+            "{:>3.0}%  {done} of {total}{more}  {}{left}  limited by {}",
+            (self.share() * 100.0).floor(),
+            megabits(self.rate as u64),
+            self.limiting()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(seconds: f64, bytes_done: u64, rate_bps: u64, limited_by: Stage) -> Sample {
+        Sample { seconds, bytes_done, bytes_total: 1_000_000_000, rate_bps, limited_by, ..Sample::default() }
+    }
+
+    #[test]
+    fn a_line_tells_share_rate_time_left_and_limit() {
+        let mut meter = Meter { scan_complete: true, ..Meter::default() };
+        meter.add(&sample(1.0, 250_000_000, 800_000_000, Stage::Network));
+        assert_eq!(meter.text(), " 25%  250MB of 1GB  800.0 Mbit/s  0:08 left  limited by network");
+    }
+
+    #[test]
+    fn nothing_is_promised_before_it_is_known() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.text(), "connecting");
+        meter.add(&sample(1.0, 0, 0, Stage::Scan));
+        assert_eq!(meter.text(), "  0%  0B of 1GB+  0.00 Mbit/s  limited by scan");
+        meter.scan_complete = true;
+        assert_eq!(meter.text(), "  0%  0B of 1GB  0.00 Mbit/s  limited by scan");
+    }
+
+    #[test]
+    fn one_sample_out_of_line_does_not_shake_the_display() {
+        let mut meter = Meter::default();
+        for tenth in 0..100 {
+            meter.add(&sample(f64::from(tenth) * 0.1, 0, 900_000_000, Stage::Network));
+        }
+        meter.add(&sample(10.0, 0, 0, Stage::SourceDisk));
+        assert!((meter.rate - 900e6).abs() < 40e6, "{}", meter.rate);
+        assert_eq!(meter.limiting(), Stage::Network);
+    }
+}

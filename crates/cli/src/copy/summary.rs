@@ -1,0 +1,147 @@
+//! The end of a run in words, and how numbers are written for people.
+
+use icdc_transfer::Summary;
+use icdc_units::ByteCount;
+
+/// One line on the run and, for one file, one with its digest. `ended` tells whether the run came to its end.
+pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
+    let mut parts = vec![format!(
+        "{}{}, {} in {} at {}",
+        if ended { "" } else { "broken off after " },
+        counted(summary.files, "file"),
+        ByteCount::new(summary.bytes),
+        seconds(summary.seconds),
+        megabits(summary.goodput_bps)
+    )];
+    if summary.bytes_sent != summary.bytes {
+        parts.push(format!("{} sent", ByteCount::new(summary.bytes_sent)));
+    }
+    if summary.resumed_bytes > 0 {
+        parts.push(format!("{} were there from an earlier run", ByteCount::new(summary.resumed_bytes)));
+    }
+    if summary.skipped > 0 {
+        parts.push(format!("{} skipped", counted(summary.skipped, "file")));
+    }
+    if let Some(limits) = limits(summary) {
+        parts.push(format!("limited by {limits}"));
+    }
+    if summary.retransmitted_segments > 0 {
+        parts.push(format!("{} sent again", counted(summary.retransmitted_segments, "segment")));
+    }
+    if summary.verified {
+        parts.push("read back and compared".into());
+    }
+    if ended && summary.errors > 0 {
+        parts.push(format!("{} FAILED, named above", counted(summary.errors, "item")));
+    }
+    let mut lines = vec![parts.join("; ")];
+    if let Some(digest) = &summary.digest {
+        lines.push(format!("BLAKE3 {digest}"));
+    } else if let Some(digest) = &summary.sparse_digest {
+        lines.push(format!("digest of the data blocks {digest}"));
+    }
+    lines
+}
+
+/// What a dry run found.
+pub(crate) fn dry_run(items: u64, bytes: u64) -> String {
+    format!("{}, {} would be sent", counted(items, "item"), ByteCount::new(bytes))
+}
+
+/// The stages that limited the run for a noticeable time, the largest share first.
+fn limits(summary: &Summary) -> Option<String> {
+    let mut shares: Vec<_> = summary.limited_by.iter().filter(|(_, share)| **share >= 0.05).collect();
+    shares.sort_by(|a, b| b.1.total_cmp(a.1));
+    let words: Vec<String> =
+        shares.iter().take(3).map(|(stage, share)| format!("{} {:.0}%", stage.replace('_', " "), *share * 100.0)).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// A number and its noun.
+pub(crate) fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A rate in the one unit that lets runs be compared at a glance.
+pub(crate) fn megabits(bits_per_second: u64) -> String {
+    let megabits = bits_per_second as f64 / 1e6;
+    if megabits < 10.0 { format!("{megabits:.2} Mbit/s") } else { format!("{megabits:.1} Mbit/s") }
+}
+
+/// Time left, as a clock shows it.
+pub(crate) fn clock(seconds: f64) -> String {
+    // The cast saturates.
+    let whole = seconds.ceil() as u64;
+    let (days, hours, minutes, seconds) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60, whole % 60);
+    match (days, hours) {
+        (0, 0) => format!("{minutes}:{seconds:02}"),
+        (0, _) => format!("{hours}:{minutes:02}:{seconds:02}"),
+        (1..100, _) => format!("{days}d {hours}h"),
+        _ => "ages".into(),
+    }
+}
+
+/// Time that a run took.
+pub(crate) fn seconds(seconds: f64) -> String {
+    if seconds < 100.0 { format!("{seconds:.2} s") } else { format!("{} ({seconds:.0} s)", clock(seconds)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary() -> Summary {
+        Summary {
+            files: 1,
+            bytes: 1_250_000_000,
+            bytes_sent: 1_250_000_000,
+            seconds: 10.5,
+            goodput_bps: 952_380_952,
+            limited_by: [("network", 0.81), ("source_disk", 0.12), ("hash", 0.01)].map(|(name, share)| (name.into(), share)).into(),
+            ..Summary::default()
+        }
+    }
+
+    #[test]
+    fn a_good_run_is_short_to_tell() {
+        let told = lines(&summary(), true);
+        assert_eq!(told, ["1 file, 1.25GB in 10.50 s at 952.4 Mbit/s; limited by network 81%, source disk 12%"]);
+    }
+
+    #[test]
+    fn everything_out_of_the_ordinary_is_said() {
+        let summary = Summary {
+            digest: Some("abc".into()),
+            resumed_bytes: 1_000_000_000,
+            bytes_sent: 250_000_000,
+            skipped: 2,
+            errors: 1,
+            verified: true,
+            retransmitted_segments: 12,
+            ..summary()
+        };
+        let told = lines(&summary, true);
+        for words in [
+            "250MB sent",
+            "1GB were there from an earlier run",
+            "2 files skipped",
+            "12 segments sent again",
+            "read back and compared",
+            "1 item FAILED",
+        ] {
+            assert!(told[0].contains(words), "{words:?} is missing in {told:?}");
+        }
+        assert_eq!(told[1], "BLAKE3 abc");
+        assert!(lines(&summary, false)[0].starts_with("broken off after 1 file"));
+    }
+
+    #[test]
+    fn clocks_count_up_to_days() {
+        assert_eq!(clock(0.0), "0:00");
+        assert_eq!(clock(59.1), "1:00");
+        assert_eq!(clock(3599.0), "59:59");
+        assert_eq!(clock(7322.0), "2:02:02");
+        assert_eq!(clock(200_000.0), "2d 7h");
+        assert_eq!(clock(f64::MAX), "ages");
+    }
+}

@@ -1,0 +1,83 @@
+//! `icdc`, the program: arguments as typed → plan → run → report.
+//!
+//! | module | what |
+//! |---|---|
+//! | `arguments` | the command line as typed; source of help, man pages and completions |
+//! | `plan` | what a copy's command line means, with nothing left to doubt |
+//! | `copy` | runs a plan and shows its events: progress bar, JSON lines, summary, HTML report |
+//! | `serve`, `far_end` | the other ends |
+//! | `keygen` | identities and known hosts |
+//! | `generate` | man pages and completions |
+//! | `console`, `logs`, `signals`, `clock` | what they share: terminal, log lines, stop signals, the date |
+//!
+//! Everything that moves data is in `icdc-transfer` below.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod clock;
+mod console;
+mod copy;
+mod far_end;
+mod generate;
+mod keygen;
+mod logs;
+mod plan;
+mod serve;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Command};
+use crate::console::Console;
+
+/// Exit codes as documented in the help.
+pub(crate) mod exit {
+    /// Something went wrong that none of the others names.
+    pub(crate) const FAILED: u8 = 1;
+    /// The command line is not understood or makes no sense.
+    pub(crate) const USAGE: u8 = 2;
+    /// Stopped by the user.
+    pub(crate) const INTERRUPTED: u8 = 4;
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(message) => return help_or_usage_error(&message),
+    };
+    let console = Console::new();
+    let code = match arguments.command {
+        Command::Copy(arguments) => copy::run(*arguments, &console),
+        Command::Serve(arguments) => finish(serve::run(arguments, &console), &console),
+        Command::Keygen(arguments) => finish(keygen::run(arguments, &console), &console),
+        Command::FarEnd => far_end::run(&console),
+        Command::Generate(arguments) => finish(generate::run(&arguments), &console),
+    };
+    ExitCode::from(code)
+}
+
+/// Prints help and version to standard output, and errors in the form of all other messages.
+fn help_or_usage_error(message: &clap::Error) -> ExitCode {
+    if message.use_stderr() {
+        let text = message.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        Console::new().complain(text.trim_end());
+        return ExitCode::from(exit::USAGE);
+    }
+    // Nobody is left to be told if standard output is closed.
+    let _ = message.print();
+    ExitCode::SUCCESS
+}
+
+fn finish(result: anyhow::Result<()>, console: &Console) -> u8 {
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            console.complain(&format!("{error:#}"));
+            exit::FAILED
+        }
+    }
+}

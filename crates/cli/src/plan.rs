@@ -1,0 +1,184 @@
+//! From the command line of `copy` to a plan in which nothing is left to doubt.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use icdc_protocol::limits::MAX_SOURCES;
+use icdc_protocol::message::{ReceiveOptions, SendOptions};
+use icdc_tcp::Family;
+use icdc_transfer::{CopyOptions, Location};
+use icdc_trust::Paths;
+
+use crate::arguments::{CopyArguments, ProgressMode};
+use crate::keygen::file_or_default;
+
+/// What `icdc copy` is going to do.
+pub(crate) struct CopyPlan {
+    pub(crate) sources: Vec<Location>,
+    pub(crate) destination: Location,
+    pub(crate) options: CopyOptions,
+    pub(crate) output: Output,
+}
+
+/// How it is going to be shown.
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    pub(crate) dry_run: bool,
+    pub(crate) verbose: bool,
+    pub(crate) progress: Progress,
+    pub(crate) report: Option<ReportFile>,
+}
+
+/// What becomes of progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Not shown.
+    Off,
+    /// A bar on a terminal.
+    Bar,
+    /// A line each second.
+    Lines,
+}
+
+/// A report's file, known to be writable.
+pub(crate) struct ReportFile {
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+}
+
+impl CopyPlan {
+    /// Reads the arguments; every error is one of usage.
+    pub(crate) fn new(arguments: CopyArguments) -> anyhow::Result<Self> {
+        let sources = arguments.sources.iter().map(|source| Location::parse(source)).collect::<Result<Vec<_>, _>>()?;
+        let destination = Location::parse(&arguments.destination)?;
+        ensure!(sources.len() <= MAX_SOURCES, "{} sources are too many; name at most {MAX_SOURCES}, or a directory above them", sources.len());
+        for (source, text) in sources.iter().zip(&arguments.sources) {
+            if let Location::Local(path) = source {
+                std::fs::symlink_metadata(path).with_context(|| missing_source(text))?;
+            }
+        }
+        let by_ssh = || sources.iter().chain([&destination]).any(|place| matches!(place, Location::Ssh { .. }));
+        ensure!(
+            !arguments.send_self || by_ssh(),
+            "--send-self is for hosts that ssh reaches, and none is named; write [USER@]HOST:PATH, or leave it out"
+        );
+        let by_daemon = sources.iter().chain([&destination]).any(|place| matches!(place, Location::Daemon { .. }));
+        // Without a daemon nobody looks into these files, and there need not be a home.
+        let file = |given, option, default: fn(Paths) -> PathBuf| match file_or_default(given, option, default) {
+            Err(_) if !by_daemon => Ok(PathBuf::new()),
+            result => result,
+        };
+        let mut options = CopyOptions::new(
+            file(arguments.identity, "--identity", |paths| paths.identity)?,
+            file(arguments.known_hosts, "--known-hosts", |paths| paths.known_hosts)?,
+        );
+        options.send = SendOptions {
+            exclude: arguments.exclude,
+            preserve: arguments.preserve,
+            rate_bps: arguments.rate.0.map_or(0, |rate| rate.as_bits_per_second()),
+            congestion: arguments.cc.0.unwrap_or_default(),
+            streams: arguments.streams,
+            dry_run: arguments.dry_run,
+        };
+        options.receive = ReceiveOptions {
+            verify: arguments.verify,
+            resume: !arguments.no_resume,
+            update: arguments.update,
+            preserve: arguments.preserve,
+            ring_bytes: arguments.ring.as_u64(),
+            dry_run: arguments.dry_run,
+        };
+        options.ssh = arguments.ssh;
+        options.remote_icdc = arguments.remote_icdc;
+        options.send_self = arguments.send_self;
+        options.ports = arguments.port.map_or((0, 0), |ports| (ports.0, ports.1));
+        options.family = match (arguments.ipv4, arguments.ipv6) {
+            (true, _) => Family::V4,
+            (_, true) => Family::V6,
+            _ => Family::Any,
+        };
+        options.retry_for = arguments.retry_for;
+        let output = Output {
+            json: arguments.json,
+            dry_run: arguments.dry_run,
+            verbose: arguments.verbose,
+            progress: progress(arguments.progress, std::io::stderr().is_terminal()),
+            report: arguments.report.as_deref().map(report_file).transpose()?,
+        };
+        Ok(Self { sources, destination, options, output })
+    }
+}
+
+fn missing_source(text: &OsStr) -> String {
+    format!("{}: nothing was copied, this source cannot be found", text.to_string_lossy())
+}
+
+fn progress(mode: ProgressMode, terminal: bool) -> Progress {
+    match (mode, terminal) {
+        (ProgressMode::Never, _) | (ProgressMode::Auto, false) => Progress::Off,
+        (ProgressMode::Always, false) => Progress::Lines,
+        (ProgressMode::Auto | ProgressMode::Always, true) => Progress::Bar,
+    }
+}
+
+/// Opened before anything is copied: hours later would be late to learn that it cannot be written.
+fn report_file(path: &Path) -> anyhow::Result<ReportFile> {
+    let file = File::create(path).with_context(|| format!("--report {}: cannot be written", path.display()))?;
+    Ok(ReportFile { path: path.to_owned(), file })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    fn plan(words: &[&str]) -> anyhow::Result<CopyPlan> {
+        let arguments = Arguments::try_parse_from([["icdc", "copy"].as_slice(), words].concat())?;
+        let Command::Copy(arguments) = arguments.command else { panic!("copy was asked for") };
+        CopyPlan::new(*arguments)
+    }
+
+    #[test]
+    fn options_reach_the_transfer() {
+        let words = "--rate 8kbit --cc cubic --streams 3 --ring 64MiB --verify --no-resume --update --exclude *.o --exclude b/ \
+                     --preserve mode -6 --port 7-9 --retry-for 5s --ssh x --remote-icdc y a:b c";
+        let plan = plan(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
+        let CopyOptions { send, receive, ports, family, ssh, remote_icdc, retry_for, .. } = plan.options;
+        assert_eq!((send.rate_bps, send.congestion.as_str(), send.streams), (8000, "cubic", 3));
+        assert_eq!(send.exclude, ["*.o", "b/"]);
+        assert!(receive.verify && !receive.resume && receive.update);
+        assert_eq!((receive.ring_bytes, send.preserve), (64 << 20, receive.preserve));
+        assert!(send.preserve.mode && !send.preserve.times);
+        assert_eq!((ports, ssh.as_str(), remote_icdc.as_str(), retry_for.as_secs()), ((7, 9), "x", "y", 5));
+        assert!(matches!(family, Family::V6));
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_help() {
+        let plan = plan(&["a:b", "c"]).unwrap();
+        assert_eq!((plan.options.send.rate_bps, plan.options.send.congestion.as_str(), plan.options.send.streams), (0, "", 1));
+        assert!(plan.options.receive.resume && !plan.options.receive.verify);
+        assert_eq!(plan.options.receive.ring_bytes, 256 << 20);
+        assert_eq!((plan.options.ports, plan.options.ssh.as_str()), ((0, 0), CopyOptions::SSH));
+        assert_eq!(plan.options.remote_icdc, CopyOptions::REMOTE_ICDC);
+    }
+
+    #[test]
+    fn a_source_that_is_not_there_is_found_out_first() {
+        let error = plan(&["/nonexistent/source", "a:b"]).err().unwrap();
+        assert!(format!("{error:#}").contains("/nonexistent/source"), "{error:#}");
+    }
+
+    #[test]
+    fn progress_is_quiet_without_a_terminal() {
+        assert_eq!(progress(ProgressMode::Auto, false), Progress::Off);
+        assert_eq!(progress(ProgressMode::Always, false), Progress::Lines);
+        assert_eq!(progress(ProgressMode::Auto, true), Progress::Bar);
+        assert_eq!(progress(ProgressMode::Never, true), Progress::Off);
+    }
+}

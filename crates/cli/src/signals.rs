@@ -1,0 +1,26 @@
+//! The first SIGINT or SIGTERM asks for a clean stop, the second ends the process.
+
+use std::io;
+
+use icdc_transfer::StopSignal;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::console::Console;
+
+/// Watches for signals on a thread of its own. `announcement` is what the user is told at the first
+/// one, `code` the exit code at the second.
+pub(crate) fn watch(stop: &StopSignal, console: &Console, announcement: &'static str, code: u8) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let (stop, console) = (stop.clone(), console.clone());
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for _ in &mut signals {
+            if stop.is_requested() {
+                signal_hook::low_level::exit(code.into());
+            }
+            console.complain(announcement);
+            stop.request();
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! What can go wrong with a job or with opening an engine.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::file::{advice, is_out_of_space};
+
+/// A job failed. Its block is given back all the same, except with [`EngineError::Lost`].
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The kernel could not read.
+    #[error(
+        "read of {path:?} at offset {offset} failed: {source}{}",
+        advice(source)
+    )]
+    Read {
+        /// The file's present path.
+        path: PathBuf,
+        /// Where in the file, in bytes.
+        offset: u64,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel could not write.
+    #[error(
+        "write of {path:?} at offset {offset} failed: {source}{}",
+        advice(source)
+    )]
+    Write {
+        /// The file's present path.
+        path: PathBuf,
+        /// Where in the file, in bytes.
+        offset: u64,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel could not make the data durable. What was written may be lost: write it again.
+    #[error("fsync of {path:?} failed: {source}{}", advice(source))]
+    Sync {
+        /// The file's present path.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The job contradicts itself; nothing was read or written.
+    #[error("invalid disk job: {0}")]
+    Job(&'static str),
+    /// The kernel stopped serving the ring with this job in it. The block stays with the kernel.
+    #[error("io_uring_enter failed: {0}: choose the threads engine")]
+    Lost(io::Error),
+}
+
+impl EngineError {
+    /// Whether the disk or the quota is full.
+    #[must_use]
+    pub fn is_out_of_space(&self) -> bool {
+        self.source_error().is_some_and(is_out_of_space)
+    }
+
+    /// The kernel's answer, if the kernel was asked.
+    #[must_use]
+    pub fn source_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Read { source, .. } | Self::Write { source, .. } | Self::Sync { source, .. } => {
+                Some(source)
+            }
+            Self::Lost(source) => Some(source),
+            Self::Job(_) => None,
+        }
+    }
+}
+
+/// An engine could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineUnavailable {
+    /// No ring: a kernel before 5.6, or `kernel.io_uring_disabled`, seccomp or a container's limit
+    /// forbids it.
+    #[error("io_uring is not available ({call}: {source}): choose the threads engine")]
+    Uring {
+        /// The system call.
+        call: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// No threads.
+    #[error("cannot start a disk thread (clone: {0}): raise `ulimit -u` or the container's limit")]
+    Threads(io::Error),
+}

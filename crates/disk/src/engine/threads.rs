@@ -1,0 +1,127 @@
+//! `pread`, `pwrite` and `fsync` by as many threads as the depth: the engine for kernels that
+//! grant no ring.
+
+use std::thread::{Builder, JoinHandle};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use rustix::io::{Errno, pread, pwrite};
+
+use super::work::{Step, Work};
+use super::{Completion, Engine, EngineUnavailable, Job};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ThreadEngine {
+    /// `None` only while dropping: the workers end when it is gone.
+    work: Option<Sender<Work>>,
+    finish: Sender<Completion>,
+    finished: Receiver<Completion>,
+    in_flight: usize,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl ThreadEngine {
+    /// Starts `depth` threads.
+    pub(super) fn open(depth: usize) -> Result<Self, EngineUnavailable> {
+        let (work, queue) = unbounded();
+        let (finish, finished) = unbounded();
+        // Threads already started are joined by `drop` if a later one cannot be.
+        let mut engine = Self {
+            work: Some(work),
+            finish,
+            finished,
+            in_flight: 0,
+            workers: Vec::new(),
+        };
+        for index in 0..depth {
+            let (queue, finish) = (queue.clone(), engine.finish.clone());
+            let worker = Builder::new()
+                .name(format!("disk-{index}"))
+                .spawn(move || serve(&queue, &finish))
+                .map_err(EngineUnavailable::Threads)?;
+            engine.workers.push(worker);
+        }
+        Ok(engine)
+    }
+
+    fn taken(&mut self, completion: Completion) -> Completion {
+        self.in_flight -= 1;
+        completion
+    }
+}
+
+impl Engine for ThreadEngine {
+    fn submit(&mut self, tag: u64, job: Job) {
+        self.in_flight += 1;
+        match Work::begin(tag, job) {
+            Ok(work) => {
+                let queue = self.work.as_ref().expect("the queue is there until drop");
+                queue
+                    .send(work)
+                    .expect("workers serve until the queue is gone");
+            }
+            Err(completion) => {
+                self.finish
+                    .send(*completion)
+                    .expect("the engine holds the receiver");
+            }
+        }
+    }
+
+    fn wait(&mut self) -> Option<Completion> {
+        if self.in_flight == 0 {
+            return None;
+        }
+        let completion = self.finished.recv().expect("the engine holds a sender");
+        Some(self.taken(completion))
+    }
+
+    fn try_wait(&mut self) -> Option<Completion> {
+        let completion = self.finished.try_recv().ok()?;
+        Some(self.taken(completion))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn depth(&self) -> usize {
+        self.workers.len()
+    }
+
+    fn name(&self) -> &'static str {
+        "threads"
+    }
+}
+
+impl Drop for ThreadEngine {
+    fn drop(&mut self) {
+        self.work = None;
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has nothing left to wait for.
+            let _ = worker.join();
+        }
+    }
+}
+
+/// Takes work until the engine is gone and the queue is empty.
+fn serve(queue: &Receiver<Work>, finish: &Sender<Completion>) {
+    for mut work in queue {
+        let result = loop {
+            let outcome = perform(work.step());
+            if let Some(result) = work.advance(outcome) {
+                break result;
+            }
+        };
+        // Fails only while the engine is dropped, when nobody wants the completion.
+        let _ = finish.send(work.complete(result));
+    }
+}
+
+fn perform(step: Step<'_>) -> Result<usize, Errno> {
+    match step {
+        Step::Read(file, bytes, offset) => pread(file, bytes, offset),
+        Step::Write(file, bytes, offset) => pwrite(file, bytes, offset),
+        Step::Sync(file) => rustix::fs::fsync(file).map(|()| 0),
+    }
+}

@@ -1,0 +1,306 @@
+//! An open regular file with two descriptors: buffered, and by Direct I/O where its file system
+//! allows it.
+//!
+//! Direct I/O moves data between the disk and a block without the page cache: no copy, no eviction
+//! of other programs' memory, and a write that is complete has left this machine's memory. It wants
+//! offsets, lengths and addresses that are multiples of the file's alignment; the engine sees to
+//! that and takes the buffered descriptor for what cannot be aligned.
+//!
+//! Whether it works is asked of the kernel (`STATX_DIOALIGN`, Linux 6.1). Where the kernel cannot
+//! tell, opening decides, and the first transfer that is refused (`EINVAL`) turns it off for good.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{
+    Advice, AtFlags, FallocateFlags, FileType, FsWord, Mode, OFlags, StatxFlags, fadvise,
+    fallocate, fcntl_getfl, fcntl_setfl, fstat, fstatfs, statx,
+};
+use rustix::io::Errno;
+
+use crate::pool::BLOCK_SIZE;
+
+/// Smallest alignment used, whatever the device allows: the block size of common file systems and
+/// the sector size of current disks. Writes below it cost a read and a lock.
+const PAGE: usize = 4096;
+/// `STATX_DIOALIGN` of `linux/stat.h`.
+const STATX_DIOALIGN: StatxFlags = StatxFlags::from_bits_retain(0x2000);
+/// File systems that live in the page cache (`linux/magic.h`): newer kernels accept `O_DIRECT`
+/// there and then copy all the same.
+const MEMORY_FILE_SYSTEMS: [FsWord; 2] =
+    [0x0102_1994 /* tmpfs */, 0x8584_58f6 /* ramfs */];
+
+/// An open regular file, as the engines use it.
+#[derive(Debug)]
+pub struct DiskFile {
+    buffered: File,
+    direct: Option<Direct>,
+}
+
+#[derive(Debug)]
+struct Direct {
+    descriptor: OwnedFd,
+    /// Power of two, at most [`BLOCK_SIZE`], for offsets, lengths and addresses.
+    alignment: usize,
+    refused: AtomicBool,
+}
+
+/// What became of a wish for space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preallocation {
+    /// The space is there.
+    Reserved,
+    /// The file system cannot reserve space; writing may still succeed.
+    Unsupported,
+}
+
+/// A system call on an open file failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{call} of {path:?} failed: {source}{}", advice(source))]
+pub struct FileError {
+    /// The system call.
+    pub call: &'static str,
+    /// The file's present path as the kernel knows it.
+    pub path: PathBuf,
+    /// The kernel's answer.
+    pub source: io::Error,
+}
+
+impl FileError {
+    /// Whether the disk or the quota is full.
+    #[must_use]
+    pub fn is_out_of_space(&self) -> bool {
+        is_out_of_space(&self.source)
+    }
+}
+
+impl DiskFile {
+    /// A file to read from (it may be open for writing, too).
+    ///
+    /// Clears `O_NONBLOCK` and `O_APPEND` of `file`: they would make transfers fail or miss their
+    /// offset.
+    ///
+    /// # Errors
+    /// `file` is not a regular file, or not open for reading.
+    pub fn for_reading(file: File) -> Result<Self, FileError> {
+        Self::open(file, "read", OFlags::WRONLY)
+    }
+
+    /// A file to write to; open it for reading and writing if it is to be read back.
+    ///
+    /// Flags as [`for_reading`](Self::for_reading). The file must be writable by its mode, too, for
+    /// Direct I/O: set a read-only mode when the file is complete.
+    ///
+    /// # Errors
+    /// `file` is not a regular file, or not open for writing.
+    pub fn for_writing(file: File) -> Result<Self, FileError> {
+        Self::open(file, "write", OFlags::RDONLY)
+    }
+
+    fn open(file: File, purpose: &'static str, useless: OFlags) -> Result<Self, FileError> {
+        let descriptor = file.as_fd();
+        let stat = fstat(descriptor).map_err(|errno| failure(descriptor, "fstat", errno))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+            return Err(FileError {
+                call: purpose,
+                path: path_of(descriptor),
+                source,
+            });
+        }
+        let flags = fcntl_getfl(descriptor).map_err(|errno| failure(descriptor, "fcntl", errno))?;
+        if flags & OFlags::RWMODE == useless {
+            return Err(failure(descriptor, purpose, Errno::BADF));
+        }
+        if flags.intersects(OFlags::NONBLOCK | OFlags::APPEND) {
+            fcntl_setfl(descriptor, flags - OFlags::NONBLOCK - OFlags::APPEND)
+                .map_err(|errno| failure(descriptor, "fcntl", errno))?;
+        }
+        let direct = Direct::open(descriptor, flags);
+        Ok(Self {
+            buffered: file,
+            direct,
+        })
+    }
+
+    /// Whether transfers of aligned ranges go by Direct I/O.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.alignment().is_some()
+    }
+
+    /// The present size in bytes.
+    ///
+    /// # Errors
+    /// The kernel's of `fstat`.
+    pub fn size(&self) -> Result<u64, FileError> {
+        let stat = fstat(&self.buffered).map_err(|errno| self.failure("fstat", errno))?;
+        Ok(stat.st_size as u64)
+    }
+
+    /// The buffered descriptor.
+    #[must_use]
+    pub fn as_file(&self) -> &File {
+        &self.buffered
+    }
+
+    /// Reserves space for the bytes of `range` and makes the file at least as long as its end, so
+    /// that writing does not have to. The end is rounded up to the alignment: whoever writes sets
+    /// the length afterwards ([`set_len`](Self::set_len)).
+    ///
+    /// # Errors
+    /// No space, quota, too large for the file system or any other of `fallocate`; a file system
+    /// without `fallocate` is no error, see [`Preallocation::Unsupported`].
+    pub fn preallocate(&self, range: Range<u64>) -> Result<Preallocation, FileError> {
+        if range.is_empty() {
+            return Ok(Preallocation::Reserved);
+        }
+        let alignment = self.alignment().unwrap_or(1) as u64;
+        let end = range
+            .end
+            .checked_next_multiple_of(alignment)
+            .unwrap_or(range.end);
+        let length = end - range.start;
+        loop {
+            return match fallocate(&self.buffered, FallocateFlags::empty(), range.start, length) {
+                Ok(()) => Ok(Preallocation::Reserved),
+                Err(Errno::INTR) => continue,
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Preallocation::Unsupported),
+                Err(errno) => Err(self.failure("fallocate", errno)),
+            };
+        }
+    }
+
+    /// Cuts or extends (by a hole) the file to `length` bytes.
+    ///
+    /// # Errors
+    /// The kernel's of `ftruncate`.
+    pub fn set_len(&self, length: u64) -> Result<(), FileError> {
+        rustix::fs::ftruncate(&self.buffered, length)
+            .map_err(|errno| self.failure("ftruncate", errno))
+    }
+
+    /// Asks the kernel to drop the file's clean pages from its cache.
+    pub fn forget_cache(&self) {
+        // Advice only: a file system that ignores it keeps the pages, which harms nobody.
+        let _ = fadvise(&self.buffered, 0, None, Advice::DontNeed);
+    }
+
+    /// Alignment of direct transfers in bytes (a power of two that divides [`BLOCK_SIZE`]); `None`
+    /// if the file is buffered.
+    #[must_use]
+    pub fn alignment(&self) -> Option<usize> {
+        let direct = self.direct.as_ref()?;
+        (!direct.refused.load(Ordering::Relaxed)).then_some(direct.alignment)
+    }
+
+    /// Uses the buffered descriptor from now on.
+    pub(crate) fn refuse_direct(&self) {
+        let Some(direct) = &self.direct else { return };
+        if !direct.refused.swap(true, Ordering::Relaxed) {
+            let path = self.path();
+            tracing::debug!(
+                ?path,
+                "the file system refused a direct transfer: buffered from now on"
+            );
+        }
+    }
+
+    /// The descriptor for direct or buffered transfers.
+    pub(crate) fn descriptor(&self, direct: bool) -> BorrowedFd<'_> {
+        match &self.direct {
+            Some(handle) if direct => handle.descriptor.as_fd(),
+            _ => self.buffered.as_fd(),
+        }
+    }
+
+    /// The file's present path, for messages.
+    pub(crate) fn path(&self) -> PathBuf {
+        path_of(self.buffered.as_fd())
+    }
+
+    fn failure(&self, call: &'static str, errno: Errno) -> FileError {
+        failure(self.buffered.as_fd(), call, errno)
+    }
+}
+
+impl Direct {
+    /// A second descriptor with its own flags: `O_DIRECT` belongs to an open file, not to a
+    /// descriptor, so `dup` would not do. Any failure means buffered.
+    fn open(file: BorrowedFd<'_>, flags: OFlags) -> Option<Self> {
+        let alignment = direct_alignment(file)?;
+        let flags = (flags & (OFlags::RWMODE | OFlags::NOATIME))
+            | OFlags::DIRECT
+            | OFlags::CLOEXEC
+            | OFlags::NOCTTY;
+        let descriptor = rustix::fs::open(link_of(file), flags, Mode::empty()).ok()?;
+        Some(Self {
+            descriptor,
+            alignment,
+            refused: AtomicBool::new(false),
+        })
+    }
+}
+
+fn direct_alignment(file: BorrowedFd<'_>) -> Option<usize> {
+    if MEMORY_FILE_SYSTEMS.contains(&fstatfs(file).ok()?.f_type) {
+        return None;
+    }
+    let alignment = match statx(file, c"", AtFlags::EMPTY_PATH, STATX_DIOALIGN) {
+        Ok(stat) if StatxFlags::from_bits_retain(stat.stx_mask).contains(STATX_DIOALIGN) => {
+            // Zero says that this file has no Direct I/O (encrypted, verity, journaled data).
+            if stat.stx_dio_mem_align == 0 || stat.stx_dio_offset_align == 0 {
+                return None;
+            }
+            PAGE.max(stat.stx_dio_mem_align as usize)
+                .max(stat.stx_dio_offset_align as usize)
+        }
+        _ => PAGE,
+    };
+    (alignment.is_power_of_two() && alignment <= BLOCK_SIZE).then_some(alignment)
+}
+
+fn failure(file: BorrowedFd<'_>, call: &'static str, errno: Errno) -> FileError {
+    FileError {
+        call,
+        path: path_of(file),
+        source: errno.into(),
+    }
+}
+
+fn path_of(file: BorrowedFd<'_>) -> PathBuf {
+    let link = link_of(file);
+    std::fs::read_link(&link).unwrap_or(link)
+}
+
+fn link_of(file: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::NOSPC | Errno::DQUOT)
+    )
+}
+
+/// What to do about an error, as the end of a sentence; empty where only the kernel's text helps.
+pub(crate) fn advice(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOSPC) => ": free space there or choose another directory",
+        Some(Errno::DQUOT) => ": free space or ask for a larger quota",
+        Some(Errno::FBIG) => ": the file system or `ulimit -f` allows no file of this size",
+        Some(Errno::IO) => ": the device failed; the kernel log (dmesg) says more",
+        Some(Errno::ROFS) => ": the file system is mounted read-only",
+        Some(Errno::BADF) => ": the file is not open for this",
+        Some(Errno::STALE) => ": the file was removed on its server",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,308 @@
+//! A fixed number of aligned blocks: the memory bound of a transfer.
+//!
+//! One anonymous mapping holds all blocks. The kernel gives it memory when a block is first
+//! written, and the block that came back last is handed out first, so a pool that is never under
+//! pressure stays small. The mapping asks for huge pages: Direct I/O then pins 2 pages per block
+//! instead of 1024, and the device gets few long segments instead of many short ones.
+
+use std::ffi::c_void;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// Size and alignment of a block in bytes.
+pub const BLOCK_SIZE: usize = 4 << 20;
+
+/// A bounded set of [`Block`]s. Clones share the same blocks.
+#[derive(Clone, Debug)]
+pub struct BlockPool {
+    shared: Arc<Shared>,
+}
+
+/// A buffer of [`BLOCK_SIZE`] bytes, aligned to its size. It goes back to its pool when dropped.
+///
+/// The content is whatever the previous owner left.
+#[derive(Debug)]
+pub struct Block {
+    bytes: NonNull<u8>,
+    shared: Arc<Shared>,
+}
+
+/// The pool was closed while or before a block was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the block pool is closed")]
+pub struct Closed;
+
+#[derive(Debug)]
+struct Shared {
+    mapping: Mapping,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Addresses of the free blocks; the last one is the next to go.
+    free: Vec<NonNull<u8>>,
+    closed: bool,
+}
+
+// SAFETY: the pointers of `State` and `Block` refer to disjoint blocks of the mapping; each is
+// either in the free list (behind the mutex) or owned by exactly one `Block`. The mapping lives as
+// long as the last `Arc<Shared>`.
+unsafe impl Send for State {}
+// SAFETY: see `State`: a block has exclusive access to its bytes, and shared access to a `&Block`
+// only reads them.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+impl BlockPool {
+    /// A pool of `blocks` blocks (at least one).
+    ///
+    /// # Errors
+    /// The kernel's, when it grants no address space (`mmap`), or `InvalidInput` for a size beyond
+    /// the address space.
+    pub fn new(blocks: usize) -> io::Result<Self> {
+        let capacity = blocks.max(1);
+        let mapping = Mapping::new(capacity)?;
+        let free = (0..capacity)
+            .rev()
+            .map(|index| mapping.block(index))
+            .collect();
+        let state = Mutex::new(State {
+            free,
+            closed: false,
+        });
+        Ok(Self {
+            shared: Arc::new(Shared {
+                mapping,
+                state,
+                changed: Condvar::new(),
+            }),
+        })
+    }
+
+    /// A free block; waits until there is one.
+    ///
+    /// # Errors
+    /// [`Closed`] as soon as the pool is closed.
+    pub fn take(&self) -> Result<Block, Closed> {
+        let mut state = self.shared.lock();
+        loop {
+            if state.closed {
+                return Err(Closed);
+            }
+            if let Some(bytes) = state.free.pop() {
+                return Ok(Block {
+                    bytes,
+                    shared: Arc::clone(&self.shared),
+                });
+            }
+            state = self
+                .shared
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A free block if there is one now and the pool is open.
+    #[must_use]
+    pub fn try_take(&self) -> Option<Block> {
+        let mut state = self.shared.lock();
+        if state.closed {
+            return None;
+        }
+        state.free.pop().map(|bytes| Block {
+            bytes,
+            shared: Arc::clone(&self.shared),
+        })
+    }
+
+    /// Hands out no more blocks and wakes everyone who waits for one. Blocks in use stay valid.
+    pub fn close(&self) {
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_all();
+    }
+
+    /// Number of blocks of the pool.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.shared.mapping.blocks
+    }
+
+    /// Number of blocks that are handed out now.
+    #[must_use]
+    pub fn in_use(&self) -> usize {
+        self.capacity() - self.shared.lock().free.len()
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the block owns these BLOCK_SIZE mapped bytes, which the kernel initialised to
+        // zero.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), BLOCK_SIZE) }
+    }
+}
+
+impl DerefMut for Block {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), BLOCK_SIZE) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.shared.lock().free.push(self.bytes);
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that can panic runs under this lock, so the state behind a poisoned one is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The address space of all blocks, one block larger than they are, so that the first can start
+/// aligned.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<c_void>,
+    length: usize,
+    blocks: usize,
+}
+
+// SAFETY: the mapping is only an address range; access to its bytes goes through `Block`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(blocks: usize) -> io::Result<Self> {
+        let length = blocks
+            .checked_add(1)
+            .and_then(|blocks| blocks.checked_mul(BLOCK_SIZE))
+            .filter(|&length| isize::try_from(length).is_ok())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other
+        // memory.
+        let start =
+            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, protection, flags)? };
+        // SAFETY: the range is the mapping just made; the advice changes no content. It is a wish:
+        // kernels without transparent huge pages refuse it, and the pool works the same with small
+        // pages.
+        let _ = unsafe { rustix::mm::madvise(start, length, Advice::LinuxHugepage) };
+        let start = NonNull::new(start).expect("mmap gives no address 0");
+        Ok(Self {
+            start,
+            length,
+            blocks,
+        })
+    }
+
+    fn block(&self, index: usize) -> NonNull<u8> {
+        let start = self.start.cast::<u8>();
+        let lead = start.as_ptr().align_offset(BLOCK_SIZE);
+        // SAFETY: lead < BLOCK_SIZE and index < blocks, so the block ends within the (blocks + 1)
+        // of the mapping.
+        unsafe { start.add(lead + index * BLOCK_SIZE) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: every `Block` holds the `Arc` that owns this mapping, so none is left.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr(), self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn blocks_are_aligned_disjoint_and_bounded() {
+        let pool = BlockPool::new(3).unwrap();
+        let mut blocks: Vec<Block> = (0..3).map(|_| pool.take().unwrap()).collect();
+        for (index, block) in blocks.iter_mut().enumerate() {
+            assert_eq!(block.len(), BLOCK_SIZE);
+            assert_eq!(block.as_ptr() as usize % BLOCK_SIZE, 0);
+            block.fill(index as u8 + 1);
+        }
+        for (index, block) in blocks.iter().enumerate() {
+            assert!(block.iter().all(|&byte| byte == index as u8 + 1));
+        }
+        assert_eq!((pool.capacity(), pool.in_use()), (3, 3));
+        assert!(pool.try_take().is_none());
+        blocks.pop();
+        assert_eq!(pool.in_use(), 2);
+        assert!(pool.try_take().is_some());
+    }
+
+    #[test]
+    fn the_block_that_came_back_last_goes_first() {
+        let pool = BlockPool::new(8).unwrap();
+        let first = pool.take().unwrap().as_ptr() as usize;
+        assert_eq!(pool.take().unwrap().as_ptr() as usize, first);
+    }
+
+    #[test]
+    fn take_waits_for_a_block() {
+        let pool = BlockPool::new(1).unwrap();
+        let mut block = pool.take().unwrap();
+        block[0] = 42;
+        let waiter = thread::spawn({
+            let pool = pool.clone();
+            move || pool.take().unwrap()[0]
+        });
+        drop(block);
+        assert_eq!(waiter.join().unwrap(), 42);
+    }
+
+    #[test]
+    fn close_wakes_all_waiters() {
+        let pool = BlockPool::new(1).unwrap();
+        let block = pool.take().unwrap();
+        let waiters: Vec<_> = (0..3)
+            .map(|_| {
+                let pool = pool.clone();
+                thread::spawn(move || pool.take().map(drop))
+            })
+            .collect();
+        pool.close();
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap(), Err(Closed));
+        }
+        drop(block);
+        assert!(pool.try_take().is_none());
+        assert_eq!(pool.take().map(drop), Err(Closed));
+    }
+
+    #[test]
+    fn a_block_outlives_its_pool() {
+        let pool = BlockPool::new(2).unwrap();
+        let mut block = pool.take().unwrap();
+        drop(pool);
+        block.fill(7);
+        assert_eq!(block[BLOCK_SIZE - 1], 7);
+    }
+
+    #[test]
+    fn sizes_beyond_the_address_space_are_refused() {
+        assert!(BlockPool::new(usize::MAX).is_err());
+        assert!(BlockPool::new(usize::MAX / BLOCK_SIZE).is_err());
+    }
+}

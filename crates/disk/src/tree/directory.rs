@@ -1,0 +1,290 @@
+//! One directory, held by its descriptor. Every operation takes a single [`Name`] and never
+//! follows a symbolic link, except [`Directory::follow`], which stays beneath the tree.
+//!
+//! The descriptor is opened with `O_PATH`: it needs no right to read, has no side effects, and
+//! stays with the directory however it is renamed or replaced by a link meanwhile.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::Scope;
+use super::error::{Result, TreeError};
+use super::listing::Listing;
+use super::metadata::{self, Metadata, Stat, Xattrs, permissions};
+use super::names::{Name, printable};
+use super::trail::Trail;
+
+/// A directory of a [`Tree`](super::Tree). A clone shares the descriptor.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    descriptor: OwnedFd,
+    trail: Arc<Trail>,
+    scope: Arc<Scope>,
+}
+
+impl Directory {
+    pub(super) fn start(descriptor: OwnedFd, path: &[u8], scope: Arc<Scope>) -> Self {
+        let trail = Trail::start(path);
+        Self {
+            inner: Arc::new(Inner {
+                descriptor,
+                trail,
+                scope,
+            }),
+        }
+    }
+
+    /// What `name` stands for; a symbolic link stands for itself.
+    ///
+    /// # Errors
+    /// [`TreeError::Missing`] when there is nothing of that name.
+    pub fn stat(&self, name: &Name) -> Result<Stat> {
+        let found = rustix::fs::statat(self, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
+        Ok(found
+            .map_err(|errno| self.failed("fstatat", name, errno))?
+            .into())
+    }
+
+    /// What the directory itself is.
+    ///
+    /// # Errors
+    /// Those of `fstat`.
+    pub fn own_stat(&self) -> Result<Stat> {
+        Ok(rustix::fs::fstat(self)
+            .map_err(|errno| self.own_failed("fstat", errno))?
+            .into())
+    }
+
+    /// All entries, sorted by bytes.
+    ///
+    /// # Errors
+    /// [`TreeError::Denied`] when the directory must not be read.
+    pub fn entries(&self) -> Result<Listing> {
+        let readable = self.readable()?;
+        Listing::read(readable).map_err(|errno| self.own_failed("getdents64", errno))
+    }
+
+    /// Opens the directory `name`.
+    ///
+    /// # Errors
+    /// [`TreeError::NotADirectory`] for anything else, symbolic links to directories included.
+    pub fn open_directory(&self, name: &Name) -> Result<Self> {
+        match rustix::fs::openat(self, name.as_c_str(), DIRECTORY, Mode::empty()) {
+            Ok(descriptor) => Ok(self.child(descriptor, name)),
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                let (path, found) = (self.path_of(name), self.stat(name)?.kind.described());
+                Err(TreeError::NotADirectory {
+                    path,
+                    found,
+                    call: "openat",
+                })
+            }
+            Err(errno) => Err(self.failed("openat", name, errno)),
+        }
+    }
+
+    /// Makes the directory `name` with the permissions `mode` less the umask, and opens it. One
+    /// that is there already is opened as it is.
+    ///
+    /// # Errors
+    /// [`TreeError::NotADirectory`] when something else, even a link to a directory, has the name.
+    pub fn make_directory(&self, name: &Name, mode: u16) -> Result<Self> {
+        match rustix::fs::mkdirat(self, name.as_c_str(), permissions(mode)) {
+            Ok(()) | Err(Errno::EXIST) => self.open_directory(name),
+            Err(errno) => Err(self.failed("mkdirat", name, errno)),
+        }
+    }
+
+    /// Target of the symbolic link `name`, uninterpreted.
+    ///
+    /// # Errors
+    /// `EINVAL` in [`TreeError::System`] when it is no symbolic link.
+    pub fn read_link(&self, name: &Name) -> Result<Vec<u8>> {
+        let target = rustix::fs::readlinkat(self, name.as_c_str(), Vec::new());
+        Ok(target
+            .map_err(|errno| self.failed("readlinkat", name, errno))?
+            .into_bytes())
+    }
+
+    /// Makes the symbolic link `name`. The target is not looked at.
+    ///
+    /// # Errors
+    /// [`TreeError::Exists`] when anything has that name.
+    pub fn make_symlink(&self, target: &[u8], name: &Name) -> Result<()> {
+        rustix::fs::symlinkat(target, self, name.as_c_str())
+            .map_err(|errno| self.failed("symlinkat", name, errno))
+    }
+
+    /// Gives the file `from` of `from_directory` the further name `to` here. A symbolic link gets
+    /// the name itself.
+    ///
+    /// # Errors
+    /// [`TreeError::Exists`], [`TreeError::OtherFileSystem`].
+    pub fn hard_link(&self, from_directory: &Self, from: &Name, to: &Name) -> Result<()> {
+        let (old, new) = (from.as_c_str(), to.as_c_str());
+        rustix::fs::linkat(from_directory, old, self, new, AtFlags::empty())
+            .map_err(|errno| self.failed("linkat", to, errno))
+    }
+
+    /// Renames `from` here to `to` in `to_directory`, in place of what has that name, at once. When
+    /// both are names of one file nothing happens and both stay, as POSIX has it.
+    ///
+    /// # Errors
+    /// [`TreeError::IsADirectory`] when a directory is in the way of a file.
+    pub fn rename(&self, from: &Name, to_directory: &Self, to: &Name) -> Result<()> {
+        rustix::fs::renameat(self, from.as_c_str(), to_directory, to.as_c_str())
+            .map_err(|errno| to_directory.failed("renameat", to, errno))
+    }
+
+    /// Removes the name of anything but a directory.
+    ///
+    /// # Errors
+    /// [`TreeError::Missing`], [`TreeError::IsADirectory`].
+    pub fn remove_file(&self, name: &Name) -> Result<()> {
+        rustix::fs::unlinkat(self, name.as_c_str(), AtFlags::empty())
+            .map_err(|errno| self.failed("unlinkat", name, errno))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`TreeError::Exists`] when it is not empty.
+    pub fn remove_directory(&self, name: &Name) -> Result<()> {
+        rustix::fs::unlinkat(self, name.as_c_str(), AtFlags::REMOVEDIR)
+            .map_err(|errno| self.failed("unlinkat", name, errno))
+    }
+
+    /// Restores metadata of the open file `file`, in the right order and without needless system
+    /// calls. All data must be written before. `name` is for the message only.
+    ///
+    /// # Errors
+    /// [`TreeError::NotPermitted`] for an owner that this user cannot give.
+    pub fn set_metadata(&self, name: &Name, file: &File, wanted: &Metadata<'_>) -> Result<()> {
+        metadata::apply(file, wanted).map_err(|failure| failure.at(self.path_of(name)))
+    }
+
+    /// Restores metadata of this directory, after everything in it is made.
+    ///
+    /// # Errors
+    /// As [`set_metadata`](Self::set_metadata); the directory must be readable.
+    pub fn set_own_metadata(&self, wanted: &Metadata<'_>) -> Result<()> {
+        let readable = self.readable()?;
+        metadata::apply(readable, wanted).map_err(|failure| failure.at(self.path()))
+    }
+
+    /// Restores owner and modification time of the symbolic link `name` itself. Links have no mode,
+    /// and of the attributes that are carried they have none.
+    ///
+    /// # Errors
+    /// As [`set_metadata`](Self::set_metadata).
+    pub fn set_link_metadata(&self, name: &Name, wanted: &Metadata<'_>) -> Result<()> {
+        metadata::apply_to_link(self, name.as_c_str(), wanted)
+            .map_err(|failure| failure.at(self.path_of(name)))
+    }
+
+    /// Extended attributes of the open file `file` as (name, value), sorted: `user.*` and POSIX ACLs.
+    ///
+    /// # Errors
+    /// Those of `flistxattr` and `fgetxattr`.
+    pub fn xattrs(&self, name: &Name, file: &File) -> Result<Xattrs> {
+        metadata::xattrs(file).map_err(|failure| failure.at(self.path_of(name)))
+    }
+
+    /// Extended attributes of this directory.
+    ///
+    /// # Errors
+    /// As [`xattrs`](Self::xattrs); the directory must be readable.
+    pub fn own_xattrs(&self) -> Result<Xattrs> {
+        metadata::xattrs(self.readable()?).map_err(|failure| failure.at(self.path()))
+    }
+
+    /// Makes the names in this directory durable.
+    ///
+    /// # Errors
+    /// Those of `fsync`; the directory must be readable.
+    pub fn sync(&self) -> Result<()> {
+        rustix::fs::fsync(self.readable()?).map_err(|errno| self.own_failed("fsync", errno))
+    }
+
+    /// Makes everything on the file system of this directory durable: one call in place of one
+    /// for each of many small files.
+    ///
+    /// # Errors
+    /// Those of `syncfs`; the directory must be readable.
+    pub fn sync_filesystem(&self) -> Result<()> {
+        rustix::fs::syncfs(self.readable()?).map_err(|errno| self.own_failed("syncfs", errno))
+    }
+
+    /// Where this directory is, printable: as the user wrote it, or from the root of a confined tree.
+    #[must_use]
+    pub fn path(&self) -> String {
+        let path = self.inner.trail.bytes();
+        printable(if path.is_empty() { b"." } else { &path })
+    }
+
+    /// Where `name` is, printable.
+    #[must_use]
+    pub fn path_of(&self, name: &Name) -> String {
+        printable(&self.inner.trail.bytes_of(name))
+    }
+}
+
+/// How directories are opened.
+pub(super) const DIRECTORY: OFlags = OFlags::PATH
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+impl Directory {
+    pub(super) fn child(&self, descriptor: OwnedFd, name: &Name) -> Self {
+        let trail = Trail::child(&self.inner.trail, name);
+        let scope = Arc::clone(&self.inner.scope);
+        Self {
+            inner: Arc::new(Inner {
+                descriptor,
+                trail,
+                scope,
+            }),
+        }
+    }
+
+    /// A descriptor to read from, at its start, for the calls that O_PATH does not allow.
+    fn readable(&self) -> Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(self, c".", flags, Mode::empty())
+            .map_err(|errno| self.own_failed("openat", errno))
+    }
+
+    pub(super) fn scope(&self) -> &Scope {
+        &self.inner.scope
+    }
+
+    /// Path of `name` from where the trail starts.
+    pub(super) fn trail_of(&self, name: &Name) -> Vec<u8> {
+        self.inner.trail.bytes_of(name)
+    }
+
+    pub(super) fn failed(&self, call: &'static str, name: &Name, errno: Errno) -> TreeError {
+        TreeError::new(call, self.path_of(name), errno)
+    }
+
+    fn own_failed(&self, call: &'static str, errno: Errno) -> TreeError {
+        TreeError::new(call, self.path(), errno)
+    }
+}
+
+impl AsFd for Directory {
+    /// The `O_PATH` descriptor: good for `*at` calls, not for reading.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.descriptor.as_fd()
+    }
+}

@@ -1,0 +1,169 @@
+//! Failures of operations on a tree: what, where, by which system call, and what to do.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::names::NameError;
+
+/// Result of an operation on a tree.
+pub type Result<T> = std::result::Result<T, TreeError>;
+
+/// A failed operation. `path` is printable, with escapes; below a confined tree it starts at the
+/// tree's root, as the other end sees it. `call` is the system call that failed.
+#[derive(Debug, thiserror::Error)]
+#[expect(
+    missing_docs,
+    reason = "the fields `path`, `call` and `found` mean the same everywhere"
+)]
+pub enum TreeError {
+    /// Bytes that are no name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The path leads out of the tree.
+    #[error(
+        "{path}: leads out of the permitted directory ({call}); give a path that stays beneath \
+         it, without `..` or symbolic links to the outside"
+    )]
+    Escapes { path: String, call: &'static str },
+    /// `ENOENT`.
+    #[error("{path}: no such file or directory ({call})")]
+    Missing { path: String, call: &'static str },
+    /// `EEXIST`, `ENOTEMPTY`.
+    #[error("{path}: exists already ({call}); remove it or choose another name")]
+    Exists { path: String, call: &'static str },
+    /// A directory is needed and something else is there.
+    #[error("{path}: is {found}, not a directory ({call}); remove it or choose another place")]
+    NotADirectory {
+        path: String,
+        found: &'static str,
+        call: &'static str,
+    },
+    /// A regular file is needed and something else is there.
+    #[error("{path}: is {found}, not a regular file ({call}); leave it out or remove it")]
+    NotAFile {
+        path: String,
+        found: &'static str,
+        call: &'static str,
+    },
+    /// `EISDIR`: a directory is where something else shall go.
+    #[error("{path}: a directory is in the way ({call}); remove it or choose another destination")]
+    IsADirectory { path: String, call: &'static str },
+    /// A file to be continued that somebody else may have planted.
+    #[error(
+        "{path}: belongs to another user or has further names, so it is not continued ({call}); \
+         remove it"
+    )]
+    NotOurs { path: String, call: &'static str },
+    /// `ELOOP`.
+    #[error(
+        "{path}: a symbolic link that cannot be followed here, or too many in a row ({call}); \
+         name what it points to instead"
+    )]
+    Link { path: String, call: &'static str },
+    /// `ENOSPC`.
+    #[error(
+        "{path}: no space left on the file system ({call}); free some and run the same command \
+         again, it goes on where it stopped"
+    )]
+    NoSpace { path: String, call: &'static str },
+    /// `EDQUOT`.
+    #[error(
+        "{path}: the disk quota is used up ({call}); free some space or ask for more, then run \
+         the same command again, it goes on where it stopped"
+    )]
+    Quota { path: String, call: &'static str },
+    /// `ENAMETOOLONG`.
+    #[error(
+        "{path}: the name or the path is longer than the file system allows ({call}); shorten \
+         it or choose a destination on another file system"
+    )]
+    TooLong { path: String, call: &'static str },
+    /// `EACCES`.
+    #[error(
+        "{path}: permission denied ({call}); check owner and mode of the item and of the \
+         directories above it, or run as a user who may"
+    )]
+    Denied { path: String, call: &'static str },
+    /// `EPERM`.
+    #[error(
+        "{path}: the system does not permit this to this user ({call}); run as root, or leave \
+         what needs it (owner, xattr) out of --preserve"
+    )]
+    NotPermitted { path: String, call: &'static str },
+    /// `EROFS`.
+    #[error("{path}: the file system is mounted read-only ({call}); remount it or choose another")]
+    ReadOnly { path: String, call: &'static str },
+    /// `EXDEV` between two names.
+    #[error("{path}: lies on another file system ({call}); both names must be on the same one")]
+    OtherFileSystem { path: String, call: &'static str },
+    /// `EMFILE`, `ENFILE`.
+    #[error("{path}: too many open files ({call}); raise the limit with `ulimit -n`")]
+    TooManyOpen { path: String, call: &'static str },
+    /// An extended attribute that the file system does not take, or of a refused namespace.
+    #[error(
+        "{path}: the extended attribute {attribute} cannot be set ({call}: {source}); leave \
+         xattr out of --preserve or choose another file system"
+    )]
+    Attribute {
+        path: String,
+        attribute: String,
+        call: &'static str,
+        source: io::Error,
+    },
+    /// Anything else that the kernel says.
+    #[error("{path}: {call}: {source}")]
+    System {
+        path: String,
+        call: &'static str,
+        source: io::Error,
+    },
+}
+
+impl TreeError {
+    /// What `errno` means when `call` on `path` returned it.
+    pub(super) fn new(call: &'static str, path: String, errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT => Self::Missing { path, call },
+            Errno::EXIST | Errno::NOTEMPTY => Self::Exists { path, call },
+            Errno::NOTDIR => Self::NotADirectory {
+                path,
+                found: "something else",
+                call,
+            },
+            Errno::ISDIR => Self::IsADirectory { path, call },
+            Errno::LOOP => Self::Link { path, call },
+            Errno::NOSPC => Self::NoSpace { path, call },
+            Errno::DQUOT => Self::Quota { path, call },
+            Errno::NAMETOOLONG => Self::TooLong { path, call },
+            Errno::ACCESS => Self::Denied { path, call },
+            Errno::PERM => Self::NotPermitted { path, call },
+            Errno::ROFS => Self::ReadOnly { path, call },
+            Errno::XDEV => Self::OtherFileSystem { path, call },
+            Errno::MFILE | Errno::NFILE => Self::TooManyOpen { path, call },
+            _ => Self::System {
+                path,
+                call,
+                source: errno.into(),
+            },
+        }
+    }
+
+    /// Nothing of that name is there.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing { .. })
+    }
+
+    /// The name is taken.
+    #[must_use]
+    pub fn is_existing(&self) -> bool {
+        matches!(self, Self::Exists { .. })
+    }
+
+    /// The file system is full or the quota used up: going on with other items is of no use.
+    #[must_use]
+    pub fn is_out_of_space(&self) -> bool {
+        matches!(self, Self::NoSpace { .. } | Self::Quota { .. })
+    }
+}

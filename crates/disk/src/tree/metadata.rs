@@ -1,0 +1,346 @@
+//! What a name stands for, and how mode, times, owner and extended attributes are restored.
+//!
+//! Each step may undo an earlier one, hence the order: owner (clears set-user-id bits), attributes
+//! (an ACL sets permission bits), mode, and times last. An `fstat` first tells which of them hold
+//! already, as is usual for a file created with its final mode; reading costs far less than a
+//! change that the file system has to log.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use super::error::TreeError;
+use super::names::printable;
+
+/// A point in time as file systems keep it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileTime {
+    /// Seconds since 1970, negative before.
+    pub seconds: i64,
+    /// Nanoseconds into that second, below 1e9.
+    pub nanos: u32,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// Something that cannot be copied; the text names it ("a named pipe").
+    Other(&'static str),
+}
+
+/// What the file system knows about an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// What it is.
+    pub kind: Kind,
+    /// Length in bytes; of a symbolic link: length of its target.
+    pub size: u64,
+    /// Lower 12 bits of the mode: permissions, set-id, sticky.
+    pub mode: u16,
+    /// When the contents changed last.
+    pub mtime: FileTime,
+    /// When contents or metadata changed last.
+    pub ctime: FileTime,
+    /// Device of the file system.
+    pub dev: u64,
+    /// Inode number; with `dev` the identity of the item.
+    pub ino: u64,
+    /// Number of names.
+    pub nlink: u64,
+    /// Numeric owner.
+    pub uid: u32,
+    /// Numeric group.
+    pub gid: u32,
+    /// Space in use, in units of 512 bytes.
+    pub blocks: u64,
+}
+
+/// Extended attributes as (name, value).
+pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What is to be restored; `None` and empty leave things as they are. The mode is set exactly as
+/// given, set-user-id bits included: whether a source may ask for those is the caller's decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata<'a> {
+    /// Lower 12 bits of the mode.
+    pub mode: Option<u16>,
+    /// Modification time.
+    pub mtime: Option<FileTime>,
+    /// Numeric owner and group.
+    pub owner: Option<(u32, u32)>,
+    /// Extended attributes (name, value).
+    pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
+}
+
+impl Stat {
+    /// Of an open file or directory.
+    ///
+    /// # Errors
+    /// What `fstat` says.
+    pub fn of(file: impl AsFd) -> std::io::Result<Self> {
+        Ok(rustix::fs::fstat(file)?.into())
+    }
+
+    /// Same item, same contents as far as the file system can tell: nobody wrote to it, truncated
+    /// or replaced it between the two looks.
+    #[must_use]
+    pub fn same_version(&self, other: &Self) -> bool {
+        (self.dev, self.ino, self.size) == (other.dev, other.ino, other.size)
+            && (self.mtime, self.ctime) == (other.mtime, other.ctime)
+    }
+}
+
+impl Kind {
+    /// With its article, for messages: "a directory".
+    #[must_use]
+    pub fn described(self) -> &'static str {
+        match self {
+            Self::File => "a regular file",
+            Self::Directory => "a directory",
+            Self::Symlink => "a symbolic link",
+            Self::Other(what) => what,
+        }
+    }
+
+    /// From the type in a mode or a directory entry; `None` when that does not tell.
+    pub(super) fn from_file_type(kind: FileType) -> Option<Self> {
+        Some(match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            FileType::Fifo => Self::Other("a named pipe"),
+            FileType::Socket => Self::Other("a socket"),
+            FileType::BlockDevice => Self::Other("a block device"),
+            FileType::CharacterDevice => Self::Other("a character device"),
+            FileType::Unknown => return None,
+        })
+    }
+}
+
+impl From<rustix::fs::Stat> for Stat {
+    #[expect(
+        clippy::useless_conversion,
+        clippy::unnecessary_cast,
+        reason = "widths differ by architecture"
+    )]
+    fn from(stat: rustix::fs::Stat) -> Self {
+        let time = |seconds: i64, nanos: u64| FileTime {
+            seconds,
+            nanos: nanos as u32,
+        };
+        Self {
+            kind: Kind::from_file_type(FileType::from_raw_mode(stat.st_mode))
+                .unwrap_or(Kind::Other("of an unknown type")),
+            size: stat.st_size as u64,
+            mode: (stat.st_mode & 0o7777) as u16,
+            mtime: time(stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+            ctime: time(stat.st_ctime as i64, stat.st_ctime_nsec as u64),
+            dev: stat.st_dev.into(),
+            ino: stat.st_ino.into(),
+            nlink: stat.st_nlink.into(),
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            blocks: stat.st_blocks as u64,
+        }
+    }
+}
+
+/// A step that failed: the system call, what it was about if not the file as such, and why.
+pub(super) struct Failure {
+    pub(super) call: &'static str,
+    pub(super) attribute: Option<String>,
+    pub(super) errno: Errno,
+}
+
+impl Failure {
+    /// What it means for the item at `path`.
+    pub(super) fn at(self, path: String) -> TreeError {
+        let Self {
+            call,
+            attribute,
+            errno,
+        } = self;
+        match attribute {
+            Some(attribute) if !matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS) => {
+                TreeError::Attribute {
+                    path,
+                    attribute,
+                    call,
+                    source: errno.into(),
+                }
+            }
+            _ => TreeError::new(call, path, errno),
+        }
+    }
+}
+
+/// Restores `wanted` on an open file or directory, after its data is written.
+pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failure> {
+    let file = file.as_fd();
+    let found = match (wanted.mode, wanted.owner) {
+        (None, None) => None,
+        _ => Some(Stat::from(rustix::fs::fstat(file).map_err(at("fstat"))?)),
+    };
+    let mut mode_holds = found.is_some_and(|found| wanted.mode == Some(found.mode));
+    if let Some((uid, gid)) = wanted.owner
+        && found.is_none_or(|found| (uid, gid) != (found.uid, found.gid))
+    {
+        let (uid, gid) = identity(uid, gid)?;
+        rustix::fs::fchown(file, Some(uid), Some(gid)).map_err(at("fchown"))?;
+        mode_holds = false;
+    }
+    for (name, value) in wanted.xattrs {
+        set_xattr(file, name, value)?;
+        mode_holds = false;
+    }
+    if let Some(mode) = wanted.mode
+        && !mode_holds
+    {
+        rustix::fs::fchmod(file, permissions(mode)).map_err(at("fchmod"))?;
+    }
+    if let Some(mtime) = wanted.mtime {
+        rustix::fs::futimens(file, &timestamps(mtime)).map_err(at("futimens"))?;
+    }
+    Ok(())
+}
+
+/// Restores owner and time of a name without following it, as is needed for symbolic links, which
+/// have no mode of their own.
+pub(super) fn apply_to_link(
+    directory: impl AsFd,
+    name: &std::ffi::CStr,
+    wanted: &Metadata<'_>,
+) -> Result<(), Failure> {
+    let directory = directory.as_fd();
+    if let Some((uid, gid)) = wanted.owner {
+        let (uid, gid) = identity(uid, gid)?;
+        rustix::fs::chownat(
+            directory,
+            name,
+            Some(uid),
+            Some(gid),
+            AtFlags::SYMLINK_NOFOLLOW,
+        )
+        .map_err(at("fchownat"))?;
+    }
+    if let Some(mtime) = wanted.mtime {
+        rustix::fs::utimensat(
+            directory,
+            name,
+            &timestamps(mtime),
+            AtFlags::SYMLINK_NOFOLLOW,
+        )
+        .map_err(at("utimensat"))?;
+    }
+    Ok(())
+}
+
+/// The extended attributes that are carried, sorted by name: `user.*` and POSIX ACLs. The
+/// `security` and `trusted` namespaces are left out, for they are marks of one machine (labels,
+/// capabilities, overlays) and would give rights on another. File systems without attributes have none.
+pub(super) fn xattrs(file: impl AsFd) -> Result<Xattrs, Failure> {
+    let file = file.as_fd();
+    let names = match whole(|buffer| rustix::fs::flistxattr(file, buffer)) {
+        Err(Errno::NOTSUP) => return Ok(Vec::new()),
+        outcome => outcome.map_err(at("flistxattr"))?,
+    };
+    let mut found = Vec::new();
+    for name in names
+        .split(|byte| *byte == 0)
+        .filter(|name| is_carried(name))
+    {
+        match whole(|buffer| rustix::fs::fgetxattr(file, name, buffer)) {
+            Ok(value) => found.push((name.to_vec(), value)),
+            // Removed since it was listed, or listed by the file system and not supported.
+            Err(Errno::NODATA | Errno::NOTSUP) => {}
+            Err(errno) => {
+                let attribute = Some(printable(name));
+                return Err(Failure {
+                    call: "fgetxattr",
+                    attribute,
+                    errno,
+                });
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn set_xattr(file: impl AsFd, name: &[u8], value: &[u8]) -> Result<(), Failure> {
+    let outcome = if is_carried(name) {
+        rustix::fs::fsetxattr(file, name, value, XattrFlags::empty())
+    } else {
+        Err(Errno::PERM)
+    };
+    let attribute = || Some(printable(name));
+    outcome.map_err(|errno| Failure {
+        call: "fsetxattr",
+        attribute: attribute(),
+        errno,
+    })
+}
+
+fn is_carried(name: &[u8]) -> bool {
+    name.starts_with(b"user.")
+        || matches!(
+            name,
+            b"system.posix_acl_access" | b"system.posix_acl_default"
+        )
+}
+
+/// Reads what has no known length into a buffer that grows until it fits. The kernel bounds both
+/// lists and values to 64 KiB.
+fn whole(mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    let mut buffer = vec![0; 1 << 10];
+    loop {
+        match read(&mut buffer) {
+            Ok(length) => {
+                buffer.truncate(length);
+                return Ok(buffer);
+            }
+            Err(Errno::RANGE) if buffer.len() < 1 << 20 => buffer.resize(buffer.len() * 8, 0),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+fn at(call: &'static str) -> impl Fn(Errno) -> Failure {
+    move |errno| Failure {
+        call,
+        attribute: None,
+        errno,
+    }
+}
+
+/// The kernel takes the largest number for "leave as it is", so it can be nobody's.
+fn identity(uid: u32, gid: u32) -> Result<(Uid, Gid), Failure> {
+    if uid == u32::MAX || gid == u32::MAX {
+        return Err(at("fchown")(Errno::INVAL));
+    }
+    Ok((Uid::from_raw(uid), Gid::from_raw(gid)))
+}
+
+pub(super) fn permissions(mode: u16) -> Mode {
+    Mode::from_raw_mode(u32::from(mode) & 0o7777)
+}
+
+fn timestamps(mtime: FileTime) -> Timestamps {
+    Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: mtime.seconds,
+            tv_nsec: mtime.nanos.into(),
+        },
+    }
+}

@@ -1,0 +1,190 @@
+//! Names of single components, and how bytes that came from elsewhere are shown to people.
+
+use std::ffi::{CStr, CString};
+use std::fmt::{self, Write as _};
+
+/// Longest component that is accepted (`NAME_MAX` of Linux's own file systems).
+pub const MAX_NAME: usize = 255;
+
+/// One component of a path, checked: not empty, not `.` or `..`, without `/` and NUL, at most
+/// [`MAX_NAME`] bytes. Any other bytes are fine; a name is not text.
+///
+/// Every operation of a [`Directory`](super::Directory) takes a `Name`, so that nothing that came
+/// from the other end can be a path.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(CString);
+
+/// Why bytes are no [`Name`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// No bytes at all.
+    #[error("an empty name; every item needs one")]
+    Empty,
+    /// `.` or `..`, which would mean another directory.
+    #[error("the name {0:?} means a directory, not an item in one; it is refused")]
+    Dots(&'static str),
+    /// A byte that the kernel gives a meaning.
+    #[error("the name {0} contains {1}, which no file name can hold; it is refused")]
+    Byte(String, &'static str),
+    /// More than [`MAX_NAME`] bytes.
+    #[error("the name {0} has {1} bytes; at most {MAX_NAME} are possible, so shorten it")]
+    Long(String, usize),
+}
+
+impl Name {
+    /// Checks `bytes`.
+    ///
+    /// # Errors
+    /// [`NameError`] when they are not exactly one component.
+    pub fn new(bytes: &[u8]) -> Result<Self, NameError> {
+        match bytes {
+            b"" => return Err(NameError::Empty),
+            b"." => return Err(NameError::Dots(".")),
+            b".." => return Err(NameError::Dots("..")),
+            _ if bytes.len() > MAX_NAME => {
+                return Err(NameError::Long(printable(&bytes[..32]) + "…", bytes.len()));
+            }
+            _ if bytes.contains(&b'/') => return Err(NameError::Byte(printable(bytes), "a slash")),
+            _ => {}
+        }
+        match CString::new(bytes) {
+            Ok(name) => Ok(Self(name)),
+            Err(_) => Err(NameError::Byte(printable(bytes), "a zero byte")),
+        }
+    }
+
+    /// The bytes, without a trailing NUL.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    pub(super) fn as_c_str(&self) -> &CStr {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Name {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&printable(self.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Name({})", printable(self.as_bytes()))
+    }
+}
+
+/// What an unfinished transfer keeps under names of its own, beside the files that it makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StagingKind {
+    /// `.icdc-<id>.part`: the data of a file that is not yet published.
+    Part,
+    /// `.icdc-<id>.blocks`: journal of the durable blocks of that file.
+    Blocks,
+    /// `.icdc-<id>.run`: journal of a whole run.
+    Run,
+}
+
+/// A name of the form `.icdc-<16 hexadecimal digits>.<kind>`.
+///
+/// The identity is the start of a digest of what the file is for, so that a later run finds it
+/// again and two runs about different things never share one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StagingName {
+    /// What it holds.
+    pub kind: StagingKind,
+    /// First 8 bytes of the digest that names its purpose.
+    pub id: [u8; 8],
+}
+
+impl StagingName {
+    /// The name for `kind` and `id`.
+    #[must_use]
+    pub fn new(kind: StagingKind, id: [u8; 8]) -> Self {
+        Self { kind, id }
+    }
+
+    /// As a component of a path.
+    #[must_use]
+    pub fn name(self) -> Name {
+        let id = u64::from_be_bytes(self.id);
+        let text = format!("{PREFIX}{id:016x}{}", self.kind.suffix());
+        Name(CString::new(text).expect("hexadecimal digits and fixed text hold no NUL"))
+    }
+
+    /// Recognises a staging name; `None` for any other.
+    #[must_use]
+    pub fn parse(name: &[u8]) -> Option<Self> {
+        let rest = name.strip_prefix(PREFIX.as_bytes())?;
+        let (digits, suffix) = rest.split_at_checked(16)?;
+        let kind = [StagingKind::Part, StagingKind::Blocks, StagingKind::Run]
+            .into_iter()
+            .find(|kind| kind.suffix().as_bytes() == suffix)?;
+        if !digits
+            .iter()
+            .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+        {
+            return None;
+        }
+        let id = u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        Some(Self {
+            kind,
+            id: id.to_be_bytes(),
+        })
+    }
+}
+
+/// Whether `name` is one that icdc uses for unfinished work; such files are never sent, and an
+/// item of that name is never accepted.
+#[must_use]
+pub fn is_staging(name: &[u8]) -> bool {
+    StagingName::parse(name).is_some()
+}
+
+/// `bytes` as text for a terminal or a log: what is printable stays; control characters,
+/// characters that change the direction of text and bytes that are not UTF-8 are escaped.
+#[must_use]
+pub fn printable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() || steers_display(character) {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
+            }
+        }
+        for byte in chunk.invalid() {
+            write!(text, "\\x{byte:02x}").expect("writing to a String cannot fail");
+        }
+    }
+    text
+}
+
+const PREFIX: &str = ".icdc-";
+
+impl StagingKind {
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Part => ".part",
+            Self::Blocks => ".blocks",
+            Self::Run => ".run",
+        }
+    }
+}
+
+/// Invisible and bidirectional format characters, by which a name can pretend to be another.
+fn steers_display(character: char) -> bool {
+    matches!(
+        character,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+    )
+}

@@ -1,0 +1,181 @@
+//! Opening the regular files of a directory, and nothing else: an opened descriptor is looked at
+//! before it is given out, and nothing blocks or has effects on the way.
+
+use std::fs::File;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::directory::{DIRECTORY, Directory};
+use super::error::{Result, TreeError};
+use super::metadata::{Kind, Stat, permissions};
+use super::names::Name;
+use super::{Scope, beneath};
+
+/// What a name turned out to be after following symbolic links.
+#[derive(Debug)]
+pub enum Followed {
+    /// A directory.
+    Directory(Directory),
+    /// A regular file, opened for reading.
+    File(File, Stat),
+}
+
+impl Directory {
+    /// Opens the regular file `name` for reading; the [`Stat`] is that of the opened file.
+    /// The access time is left alone where this user may do so.
+    ///
+    /// # Errors
+    /// [`TreeError::NotAFile`] for anything but a regular file. Named pipes do not block.
+    pub fn open_file(&self, name: &Name) -> Result<(File, Stat)> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+        let (file, stat) = open_reading(|extra| {
+            rustix::fs::openat(self, name.as_c_str(), flags | extra, Mode::empty())
+        })
+        .map_err(|errno| self.unopened(name, errno))?;
+        self.require_regular(name, &stat)?;
+        Ok((file, stat))
+    }
+
+    /// Makes the file `name` and opens it for reading and writing. It must not exist. It gets the
+    /// permissions `mode & 0o777` less the umask; whoever needs others sets them with
+    /// [`set_metadata`](Self::set_metadata), which asks first.
+    ///
+    /// # Errors
+    /// [`TreeError::Exists`] when anything has that name, a dangling link included.
+    pub fn create_file(&self, name: &Name, mode: u16) -> Result<File> {
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
+        rustix::fs::openat(self, name.as_c_str(), flags, permissions(mode & 0o777))
+            .map(File::from)
+            .map_err(|errno| self.failed("openat", name, errno))
+    }
+
+    /// Opens the regular file `name`, left by an earlier run, for reading and writing.
+    ///
+    /// # Errors
+    /// [`TreeError::NotAFile`] for anything but a regular file; [`TreeError::NotOurs`] when it has
+    /// further names, or belongs to somebody else in a directory where others may make files: such
+    /// a file may be planted so that what is written goes elsewhere or stays in their hands.
+    pub fn reopen_file(&self, name: &Name) -> Result<(File, Stat)> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OPENING;
+        let (file, stat) = rustix::fs::openat(self, name.as_c_str(), flags, Mode::empty())
+            .and_then(|descriptor| settled(descriptor, OFlags::empty()))
+            .map_err(|errno| self.unopened(name, errno))?;
+        self.require_regular(name, &stat)?;
+        let foreign = stat.uid != rustix::process::geteuid().as_raw();
+        if stat.nlink > 1 || (foreign && self.own_stat()?.mode & 0o022 != 0) {
+            return Err(TreeError::NotOurs {
+                path: self.path_of(name),
+                call: "openat",
+            });
+        }
+        Ok((file, stat))
+    }
+
+    /// Opens what `name` stands for after following symbolic links, for reading. In a confined
+    /// tree they must stay beneath its root, by relative targets.
+    ///
+    /// # Errors
+    /// [`TreeError::Escapes`], [`TreeError::Missing`] for a dangling link, [`TreeError::NotAFile`]
+    /// when it is neither file nor directory.
+    pub fn follow(&self, name: &Name) -> Result<Followed> {
+        match self.open_followed(name, DIRECTORY.difference(OFlags::NOFOLLOW)) {
+            Ok(descriptor) => return Ok(Followed::Directory(self.child(descriptor, name))),
+            Err(Errno::NOTDIR) => {}
+            Err(errno) => return Err(self.unfollowed(name, errno)),
+        }
+        // An O_PATH look first: opening a device can have effects.
+        let looked = self
+            .open_followed(name, OFlags::PATH | OFlags::CLOEXEC)
+            .and_then(rustix::fs::fstat)
+            .map_err(|errno| self.unfollowed(name, errno))?;
+        self.require_regular(name, &looked.into())?;
+        let (file, stat) = open_reading(|extra| self.open_followed(name, OFlags::RDONLY | extra))
+            .map_err(|errno| self.unfollowed(name, errno))?;
+        self.require_regular(name, &stat)?;
+        Ok(Followed::File(file, stat))
+    }
+}
+
+/// Opening must neither wait for a pipe's other end nor take a terminal.
+const OPENING: OFlags = OFlags::NONBLOCK
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+impl Directory {
+    fn open_followed(&self, name: &Name, flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
+        match self.scope() {
+            Scope::Unconfined => rustix::fs::openat(self, name.as_c_str(), flags, Mode::empty()),
+            Scope::Confined { root } => {
+                let path = self.trail_of(name);
+                beneath::open(root.as_fd(), beneath::relative(&path), flags)
+            }
+        }
+    }
+
+    fn require_regular(&self, name: &Name, stat: &Stat) -> Result<()> {
+        match stat.kind {
+            Kind::File => Ok(()),
+            other => {
+                let (path, found) = (self.path_of(name), other.described());
+                Err(TreeError::NotAFile {
+                    path,
+                    found,
+                    call: "openat",
+                })
+            }
+        }
+    }
+
+    /// Says what is there when opening a file failed because it is none: a link (`ELOOP`), a
+    /// socket (`ENXIO`), a device without driver, a directory.
+    fn unopened(&self, name: &Name, errno: Errno) -> TreeError {
+        let suspicious = matches!(
+            errno,
+            Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ISDIR
+        );
+        match self.stat(name) {
+            Ok(stat) if suspicious && stat.kind != Kind::File => {
+                let (path, found) = (self.path_of(name), stat.kind.described());
+                TreeError::NotAFile {
+                    path,
+                    found,
+                    call: "openat",
+                }
+            }
+            _ => self.failed("openat", name, errno),
+        }
+    }
+
+    fn unfollowed(&self, name: &Name, errno: Errno) -> TreeError {
+        match (self.scope(), errno) {
+            (Scope::Confined { .. }, Errno::XDEV) => TreeError::Escapes {
+                path: self.path_of(name),
+                call: "openat2",
+            },
+            _ => self.failed("openat2", name, errno),
+        }
+    }
+}
+
+/// Opens by `open`, which takes flags to add, and leaves the access time alone if this user may.
+fn open_reading(
+    open: impl Fn(OFlags) -> std::result::Result<OwnedFd, Errno>,
+) -> std::result::Result<(File, Stat), Errno> {
+    match open(OPENING | OFlags::NOATIME) {
+        Ok(descriptor) => settled(descriptor, OFlags::NOATIME),
+        Err(Errno::PERM) => settled(open(OPENING)?, OFlags::empty()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Takes the flags back that were good for opening only; io_uring would refuse to wait on such a file.
+fn settled(descriptor: OwnedFd, flags: OFlags) -> std::result::Result<(File, Stat), Errno> {
+    let stat = rustix::fs::fstat(&descriptor)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        rustix::fs::fcntl_setfl(&descriptor, flags)?;
+    }
+    Ok((File::from(descriptor), stat.into()))
+}

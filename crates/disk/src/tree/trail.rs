@@ -1,0 +1,56 @@
+//! How a directory was reached: for messages, and for following links from the root of a tree.
+
+use std::sync::Arc;
+
+use super::names::Name;
+
+/// A path that shares its front with its siblings and holds no descriptors, so that depth costs
+/// neither memory nor open files.
+#[derive(Debug)]
+pub(super) enum Trail {
+    Start(Vec<u8>),
+    Child(Arc<Self>, Name),
+}
+
+impl Trail {
+    pub(super) fn start(path: &[u8]) -> Arc<Self> {
+        Arc::new(Self::Start(path.to_vec()))
+    }
+
+    pub(super) fn child(parent: &Arc<Self>, name: &Name) -> Arc<Self> {
+        Arc::new(Self::Child(Arc::clone(parent), name.clone()))
+    }
+
+    /// The whole path.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut names = Vec::new();
+        let mut here = self;
+        let mut path = loop {
+            match here {
+                Self::Start(start) => break start.clone(),
+                Self::Child(parent, name) => {
+                    names.push(name);
+                    here = parent;
+                }
+            }
+        };
+        for name in names.into_iter().rev() {
+            append(&mut path, name);
+        }
+        path
+    }
+
+    /// The whole path of `name` in this directory.
+    pub(super) fn bytes_of(&self, name: &Name) -> Vec<u8> {
+        let mut path = self.bytes();
+        append(&mut path, name);
+        path
+    }
+}
+
+fn append(path: &mut Vec<u8>, name: &Name) {
+    if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name.as_bytes());
+}

@@ -1,0 +1,263 @@
+//! Which blocks of a file are there, and their values.
+//!
+//! ```text
+//! file     │ block 0 │ block 1 │ … │ block n-1 (may be short) │      n = ceil(size / BLOCK_SIZE)
+//! page p     blocks 64 p .. 64 p + 63: one bit each, and the values of those present, in order
+//! ```
+//!
+//! Only pages that hold a block exist, so memory follows what is there, never the size that a file
+//! is claimed to have: 32 bytes per block with a value (a value per 4 MiB), one bit without.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::digest::RootHasher;
+use crate::limits::{BLOCK_SIZE, MAX_HELD};
+use crate::message::{Digest, EntryId, Held};
+
+const PAGE_BLOCKS: u32 = u64::BITS;
+
+/// Number of blocks of a file of `size` bytes, which may be up to
+/// [`MAX_FILE_SIZE`](crate::limits::MAX_FILE_SIZE).
+#[must_use]
+pub fn block_count(size: u64) -> u32 {
+    u32::try_from(size.div_ceil(BLOCK_SIZE as u64)).unwrap_or(u32::MAX)
+}
+
+/// Where block `index` starts, in bytes.
+#[must_use]
+pub fn block_offset(index: u32) -> u64 {
+    u64::from(index) * BLOCK_SIZE as u64
+}
+
+/// Length in bytes of block `index` of a file of `size` bytes: [`BLOCK_SIZE`], less for the last
+/// block, 0 beyond it.
+#[must_use]
+pub fn block_length(size: u64, index: u32) -> usize {
+    size.saturating_sub(block_offset(index))
+        .min(BLOCK_SIZE as u64) as usize
+}
+
+/// A block number beyond the end of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("block {index} is beyond the end of a file of {blocks} blocks")]
+pub struct BeyondEnd {
+    /// The block.
+    pub index: u32,
+    /// Number of blocks of the file.
+    pub blocks: u32,
+}
+
+/// A set of blocks of one file that needs no values.
+pub type BlockSet = BlockMap<()>;
+
+/// The blocks of one file that are there, each with a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockMap<V = Digest> {
+    size: u64,
+    count: u32,
+    pages: BTreeMap<u32, Page<V>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Page<V> {
+    present: u64,
+    values: Vec<V>,
+}
+
+impl<V: Copy> BlockMap<V> {
+    /// Of a file of `size` bytes, with no blocks yet.
+    #[must_use]
+    pub fn new(size: u64) -> Self {
+        Self {
+            size,
+            count: 0,
+            pages: BTreeMap::new(),
+        }
+    }
+
+    /// The file's size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Number of blocks of the file.
+    #[must_use]
+    pub fn blocks(&self) -> u32 {
+        block_count(self.size)
+    }
+
+    /// Number of blocks that are there.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes of the blocks that are there.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let whole = u64::from(self.count) * BLOCK_SIZE as u64;
+        match self.blocks().checked_sub(1) {
+            Some(last) if self.contains(last) => {
+                whole - (BLOCK_SIZE - block_length(self.size, last)) as u64
+            }
+            _ => whole,
+        }
+    }
+
+    /// Whether every block is there (an empty file is complete).
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.count == self.blocks()
+    }
+
+    /// Whether no block is there.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds a block, or replaces its value; returns the value that it had.
+    ///
+    /// # Errors
+    /// If the file has no such block.
+    pub fn insert(&mut self, index: u32, value: V) -> Result<Option<V>, BeyondEnd> {
+        if index >= self.blocks() {
+            return Err(BeyondEnd {
+                index,
+                blocks: self.blocks(),
+            });
+        }
+        let page = self.pages.entry(index / PAGE_BLOCKS).or_insert(Page {
+            present: 0,
+            values: Vec::new(),
+        });
+        let (bit, rank) = page.locate(index);
+        if page.present & bit != 0 {
+            return Ok(Some(std::mem::replace(&mut page.values[rank], value)));
+        }
+        page.present |= bit;
+        page.values.insert(rank, value);
+        self.count += 1;
+        Ok(None)
+    }
+
+    /// Takes a block out; returns the value that it had.
+    pub fn remove(&mut self, index: u32) -> Option<V> {
+        let number = index / PAGE_BLOCKS;
+        let page = self.pages.get_mut(&number)?;
+        let (bit, rank) = page.locate(index);
+        if page.present & bit == 0 {
+            return None;
+        }
+        page.present &= !bit;
+        let value = page.values.remove(rank);
+        if page.present == 0 {
+            self.pages.remove(&number);
+        }
+        self.count -= 1;
+        Some(value)
+    }
+
+    /// The value of a block, if it is there.
+    #[must_use]
+    pub fn get(&self, index: u32) -> Option<V> {
+        let page = self.pages.get(&(index / PAGE_BLOCKS))?;
+        let (bit, rank) = page.locate(index);
+        (page.present & bit != 0).then(|| page.values[rank])
+    }
+
+    /// Whether a block is there.
+    #[must_use]
+    pub fn contains(&self, index: u32) -> bool {
+        self.get(index).is_some()
+    }
+
+    /// Blocks that are there, ascending, with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, V)> + '_ {
+        self.pages.iter().flat_map(|(number, page)| {
+            let bits = (0..PAGE_BLOCKS).filter(|bit| page.present >> bit & 1 == 1);
+            bits.map(move |bit| number * PAGE_BLOCKS + bit)
+                .zip(page.values.iter().copied())
+        })
+    }
+
+    /// Longest runs of blocks that are there, ascending.
+    pub fn runs(&self) -> impl Iterator<Item = Range<u32>> + '_ {
+        let mut pieces = self
+            .pages
+            .iter()
+            .flat_map(|(number, page)| page.runs(number * PAGE_BLOCKS))
+            .peekable();
+        std::iter::from_fn(move || {
+            let mut run = pieces.next()?;
+            while let Some(next) = pieces.next_if(|next| next.start == run.end) {
+                run.end = next.end;
+            }
+            Some(run)
+        })
+    }
+
+    /// Longest runs of blocks that are not there, ascending.
+    pub fn missing(&self) -> impl Iterator<Item = Range<u32>> + '_ {
+        let end = self.blocks();
+        let mut start = 0;
+        self.runs()
+            .chain(std::iter::once(end..end))
+            .map(move |run| std::mem::replace(&mut start, run.end)..run.start)
+            .filter(|gap| !gap.is_empty())
+    }
+}
+
+impl BlockMap<Digest> {
+    /// The file's digest, if every block is there.
+    #[must_use]
+    pub fn root(&self) -> Option<Digest> {
+        let mut hasher = RootHasher::new(self.size);
+        self.iter().for_each(|(_, value)| hasher.push(value));
+        hasher.finish()
+    }
+
+    /// The blocks that are there as the messages that tell the sender of entry `id`.
+    pub fn held(&self, id: EntryId) -> impl Iterator<Item = Held> + '_ {
+        let mut blocks = self.iter().peekable();
+        std::iter::from_fn(move || {
+            let (first, value) = blocks.next()?;
+            let mut values = vec![value];
+            while values.len() < MAX_HELD
+                && let Some((_, value)) =
+                    blocks.next_if(|(index, _)| index - first == values.len() as u32)
+            {
+                values.push(value);
+            }
+            Some(Held { id, first, values })
+        })
+    }
+}
+
+impl<V> Page<V> {
+    /// The bit of a block and its place among the values.
+    fn locate(&self, index: u32) -> (u64, usize) {
+        let bit = 1_u64 << (index % PAGE_BLOCKS);
+        (bit, (self.present & (bit - 1)).count_ones() as usize)
+    }
+
+    fn runs(&self, first: u32) -> impl Iterator<Item = Range<u32>> + use<V> {
+        let mut rest = self.present;
+        std::iter::from_fn(move || {
+            if rest == 0 {
+                return None;
+            }
+            let start = rest.trailing_zeros();
+            let length = (rest >> start).trailing_ones();
+            let end = start + length;
+            rest = if end == PAGE_BLOCKS {
+                0
+            } else {
+                rest >> end << end
+            };
+            Some(first + start..first + end)
+        })
+    }
+}

@@ -1,0 +1,244 @@
+//! Digests of blocks, files, items and trees.
+//!
+//! BLAKE3 hashes a file as a binary tree over chunks of 1 KiB whose left subtrees hold the largest
+//! power of two of chunks that leaves something for the right one. A block of 2^12 chunks at a
+//! multiple of its size is therefore a subtree for itself, and with n blocks of values v
+//!
+//! ```text
+//! root(v0)       = v0                                 (one block: v0 is the root already)
+//! root(v0 … vn)  = merge_root(left, right)            left: largest power of two < n of the blocks
+//! value(…)       = merge(left, right)                 likewise, within
+//! ```
+//!
+//! so blocks can be hashed in parallel, in any order and in different runs, and still give what
+//! `b3sum` prints. Source: BLAKE3 paper, section 2.1; `blake3::hazmat`.
+//!
+//! What has no standard digest (sparse files too large to hash, items, trees) is hashed in BLAKE3's
+//! `derive_key` mode under a context of its own; every field has a fixed length or is preceded by its
+//! length, so that no two inputs share an encoding.
+
+use std::sync::LazyLock;
+
+use blake3::Hasher;
+use blake3::hazmat::{
+    ContextKey, HasherExt, Mode, hash_derive_key_context, merge_subtrees_non_root,
+    merge_subtrees_root,
+};
+
+use crate::block_map::block_count;
+use crate::limits::BLOCK_SIZE;
+use crate::message::{Digest, Entry, EntryKind, FileDigest};
+
+/// Value of the block at `offset` (a multiple of [`BLOCK_SIZE`]) of a file of `file_size` bytes:
+/// the chaining value of the block's subtree, or the file's digest if it has no other block.
+///
+/// `data` is the whole block: [`BLOCK_SIZE`] bytes, fewer only at the end of the file.
+///
+/// # Panics
+/// If `data` is longer than a block or `offset` is not the start of one.
+#[must_use]
+pub fn block_value(offset: u64, data: &[u8], file_size: u64) -> Digest {
+    assert!(
+        data.len() <= BLOCK_SIZE,
+        "a block has at most {BLOCK_SIZE} bytes"
+    );
+    value_of_pieces(offset, std::iter::once(data), file_size)
+}
+
+/// [`block_value`] of a block of zeros: of [`BLOCK_SIZE`] bytes or to the end of the file.
+///
+/// It depends on the offset, so zeros cost as much to hash as data.
+#[must_use]
+pub fn zero_block_value(offset: u64, file_size: u64) -> Digest {
+    const PIECE: usize = 64 << 10;
+    static ZEROS: [u8; PIECE] = [0; PIECE];
+    let length = file_size.saturating_sub(offset).min(BLOCK_SIZE as u64) as usize;
+    let pieces = (0..length)
+        .step_by(PIECE)
+        .map(|start| &ZEROS[..PIECE.min(length - start)]);
+    value_of_pieces(offset, pieces, file_size)
+}
+
+fn value_of_pieces<'a>(
+    offset: u64,
+    pieces: impl Iterator<Item = &'a [u8]>,
+    file_size: u64,
+) -> Digest {
+    assert!(
+        offset.is_multiple_of(BLOCK_SIZE as u64),
+        "blocks start at multiples of {BLOCK_SIZE}"
+    );
+    let mut hasher = Hasher::new();
+    hasher.set_input_offset(offset);
+    for piece in pieces {
+        hasher.update(piece);
+    }
+    if file_size <= BLOCK_SIZE as u64 {
+        *hasher.finalize().as_bytes()
+    } else {
+        hasher.finalize_non_root()
+    }
+}
+
+/// Digest of a file of `size` bytes from the values of all its blocks, in order; equal to
+/// `blake3::hash` of the contents. `None` if there are not as many values as the size has blocks.
+#[must_use]
+pub fn root(size: u64, values: &[Digest]) -> Option<Digest> {
+    let mut hasher = RootHasher::new(size);
+    values.iter().for_each(|value| hasher.push(*value));
+    hasher.finish()
+}
+
+/// [`root`] for values that come one by one, in memory of the order of log(blocks).
+#[derive(Clone, Debug)]
+pub struct RootHasher {
+    blocks: u32,
+    pushed: u64,
+    /// Values of complete subtrees, from large (left) to small (right).
+    subtrees: Vec<Digest>,
+}
+
+impl RootHasher {
+    /// For a file of `size` bytes.
+    #[must_use]
+    pub fn new(size: u64) -> Self {
+        Self {
+            blocks: block_count(size),
+            pushed: 0,
+            subtrees: Vec::new(),
+        }
+    }
+
+    /// Adds the value of the next block.
+    pub fn push(&mut self, value: Digest) {
+        // Equal subtrees are merged only once something follows them: the last merge is the root's.
+        while self.subtrees.len() > self.pushed.count_ones() as usize {
+            self.merge_last(merge_subtrees_non_root);
+        }
+        self.subtrees.push(value);
+        self.pushed += 1;
+    }
+
+    /// The file's digest; `None` if there were not as many values as the file has blocks.
+    #[must_use]
+    pub fn finish(mut self) -> Option<Digest> {
+        if self.pushed != u64::from(self.blocks) {
+            return None;
+        }
+        if self.blocks == 0 {
+            return Some(*blake3::hash(b"").as_bytes());
+        }
+        while self.subtrees.len() > 2 {
+            self.merge_last(merge_subtrees_non_root);
+        }
+        if self.subtrees.len() == 2 {
+            self.merge_last(|left, right, mode| *merge_subtrees_root(left, right, mode).as_bytes());
+        }
+        self.subtrees.pop()
+    }
+
+    fn merge_last(&mut self, merge: impl FnOnce(&Digest, &Digest, Mode<'_>) -> Digest) {
+        if let (Some(right), Some(left)) = (self.subtrees.pop(), self.subtrees.pop()) {
+            self.subtrees.push(merge(&left, &right, Mode::Hash));
+        }
+    }
+}
+
+/// Digest of a sparse file by its size and the blocks that hold data, (index, value) in ascending
+/// order: for files whose zeros are too many to hash.
+#[must_use]
+pub fn sparse_map(size: u64, blocks: impl IntoIterator<Item = (u32, Digest)>) -> Digest {
+    static KEY: LazyLock<ContextKey> =
+        LazyLock::new(|| hash_derive_key_context("icdc 1 digest of a sparse map"));
+    let mut hasher = Hasher::new_from_context_key(&KEY);
+    hasher.update(&size.to_le_bytes());
+    for (index, value) in blocks {
+        hasher.update(&index.to_le_bytes()).update(&value);
+    }
+    finish(&hasher)
+}
+
+/// Digest of one item: its path below the destination, everything about it that is preserved, and
+/// the digest of its contents if it is a regular file.
+///
+/// What differs between equal trees is left out: the source file's version, where its holes are.
+#[must_use]
+pub fn item(path: &[u8], entry: &Entry, contents: Option<&FileDigest>) -> Digest {
+    static KEY: LazyLock<ContextKey> =
+        LazyLock::new(|| hash_derive_key_context("icdc 1 digest of an item"));
+    let mut hasher = Hasher::new_from_context_key(&KEY);
+    field(&mut hasher, path);
+    match &entry.kind {
+        EntryKind::File { size, .. } => {
+            hasher.update(b"f").update(&size.to_le_bytes());
+        }
+        EntryKind::Directory => {
+            hasher.update(b"d");
+        }
+        EntryKind::Symlink { target } => field(hasher.update(b"l"), target),
+        EntryKind::HardLink { to } => {
+            hasher.update(b"h").update(&to.to_le_bytes());
+        }
+    }
+    hasher
+        .update(&entry.mode.to_le_bytes())
+        .update(&entry.mtime_seconds.to_le_bytes())
+        .update(&entry.mtime_nanos.to_le_bytes());
+    match entry.owner {
+        Some((user, group)) => hasher
+            .update(b"o")
+            .update(&user.to_le_bytes())
+            .update(&group.to_le_bytes()),
+        None => hasher.update(b"-"),
+    };
+    hasher.update(&(entry.xattrs.len() as u64).to_le_bytes());
+    for (name, value) in &entry.xattrs {
+        field(&mut hasher, name);
+        field(&mut hasher, value);
+    }
+    match contents {
+        Some(FileDigest::Blake3(digest)) => hasher.update(b"b").update(digest),
+        Some(FileDigest::SparseMap(digest)) => hasher.update(b"s").update(digest),
+        None => hasher.update(b"-"),
+    };
+    finish(&hasher)
+}
+
+/// Digest of a tree: of its items' digests in scan order.
+#[derive(Clone, Debug)]
+pub struct TreeHasher(Hasher);
+
+impl TreeHasher {
+    /// Of no items yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Hasher::new_derive_key("icdc 1 digest of a tree"))
+    }
+
+    /// Adds the next item, as given by [`item`].
+    pub fn push(&mut self, item: &Digest) {
+        self.0.update(item);
+    }
+
+    /// The tree's digest so far.
+    #[must_use]
+    pub fn finish(&self) -> Digest {
+        finish(&self.0)
+    }
+}
+
+impl Default for TreeHasher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn field(hasher: &mut Hasher, bytes: &[u8]) {
+    hasher
+        .update(&(bytes.len() as u64).to_le_bytes())
+        .update(bytes);
+}
+
+fn finish(hasher: &Hasher) -> Digest {
+    *hasher.finalize().as_bytes()
+}

@@ -1,0 +1,49 @@
+//! What two ends of a transfer say to each other and write down for a later run, as pure functions
+//! over bytes: no sockets, files, clocks or threads.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`message`] | the messages and who sends them |
+//! | [`frame`] | messages to bytes and back |
+//! | [`validate`] | what a message must keep to before it is believed |
+//! | [`digest`] | BLAKE3 of blocks, files, items and trees |
+//! | [`block_map`] | which blocks of a file are there |
+//! | [`data_ranges`] | which parts of a block are data |
+//! | [`block_journal`] | the durable blocks of one unfinished file, as kept beside it |
+//! | [`run_journal`] | what a whole unfinished run has published and staged |
+//! | [`limits`] | the bounds of all of these |
+//!
+//! Neighbours: `icdc-transfer` above moves the frames and acts upon them; nothing of this workspace lies
+//! below.
+//!
+//! A file travels as blocks in any order, and its digest is still the one that `b3sum` prints:
+//!
+//! ```
+//! use icdc_protocol::{BLOCK_SIZE, block_map::BlockMap, digest};
+//!
+//! let file = vec![7_u8; 2 * BLOCK_SIZE + 5];
+//! let size = file.len() as u64;
+//! let mut arrived: BlockMap = BlockMap::new(size);
+//! for index in [2, 0, 1] {
+//!     let start = index * BLOCK_SIZE;
+//!     let block = &file[start..file.len().min(start + BLOCK_SIZE)];
+//!     arrived.insert(index as u32, digest::block_value(start as u64, block, size)).unwrap();
+//! }
+//! assert_eq!(arrived.root(), Some(*blake3::hash(&file).as_bytes()));
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod block_journal;
+pub mod block_map;
+pub mod data_ranges;
+pub mod digest;
+pub mod frame;
+pub mod limits;
+pub mod message;
+pub mod run_journal;
+mod seal;
+pub mod validate;
+
+pub use limits::BLOCK_SIZE;
+pub use message::{Digest, EntryId, Message, TransferId};

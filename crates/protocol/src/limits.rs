@@ -1,0 +1,55 @@
+//! Bounds on everything that comes from the wire or from a file written by another run.
+
+/// Size of a block: the unit of transfer, hashing, journal and Direct I/O. A power of two of BLAKE3
+/// chunks, so that every block is a subtree of the file's hash tree.
+pub const BLOCK_SIZE: usize = 4 << 20;
+/// Largest head of a frame (a message without its payload).
+pub const MAX_HEAD: usize = 1 << 20;
+/// Largest payload of a frame.
+pub const MAX_PAYLOAD: usize = BLOCK_SIZE;
+/// Files up to this size travel packed.
+pub const PACK_FILE_LIMIT: u64 = 256 << 10;
+/// Most files in one pack.
+pub const MAX_PACK_ITEMS: usize = 2048;
+/// Most entries in one message.
+pub const MAX_ENTRIES: usize = 2048;
+/// Most entries that may be announced and not yet done, not counting directories that are open.
+pub const MAX_PENDING: usize = 32 << 10;
+/// Longest name of one component (`NAME_MAX`).
+pub const MAX_NAME: usize = 255;
+/// Longest target of a symbolic link and longest path (`PATH_MAX` less the NUL).
+pub const MAX_PATH: usize = 4095;
+/// Deepest nesting of directories.
+pub const MAX_DEPTH: usize = 1024;
+/// Most bytes of extended attributes of one entry.
+pub const MAX_XATTR_BYTES: usize = 128 << 10;
+/// Most data ranges in one block; closer ones are joined.
+pub const MAX_RANGES: usize = 256;
+/// Chaining values in one `Held`.
+pub const MAX_HELD: usize = 16 << 10;
+/// Largest file: block numbers are 32 bits and offsets must fit `off_t`.
+pub const MAX_FILE_SIZE: u64 = (u32::MAX as u64) * (BLOCK_SIZE as u64);
+/// Most sources of one run.
+pub const MAX_SOURCES: usize = 4096;
+/// Longest message text.
+pub const MAX_TEXT: usize = 4096;
+/// Most zeros in holes (bytes) that are hashed for the sake of the standard digest.
+pub const MAX_HASHED_HOLES: u64 = 16 << 30;
+/// Most patterns of names to leave out.
+pub const MAX_EXCLUDES: usize = 4096;
+/// Most connections of one run.
+pub const MAX_STREAMS: u8 = 64;
+/// Longest name of a congestion control (the kernel's `TCP_CA_NAME_MAX` less the NUL).
+pub const MAX_CONGESTION_NAME: usize = 15;
+/// Longest host name or address.
+pub const MAX_HOST: usize = 255;
+/// Largest ring that an end may ask of another, in bytes.
+pub const MAX_RING_BYTES: u64 = 64 << 30;
+/// Most stages in the account of where time went.
+pub const MAX_STAGES: usize = 64;
+/// Most items that a run's journal gives back.
+pub const MAX_REMEMBERED: usize = 1_000_000;
+/// Most bytes of directory paths that a run's journal gives back.
+pub const MAX_REMEMBERED_PATHS: usize = 16 << 20;
+/// Longest path of an item as it is shown: a source and the deepest nesting beneath it.
+pub const MAX_SHOWN_PATH: usize = MAX_PATH + MAX_DEPTH * (1 + MAX_NAME);

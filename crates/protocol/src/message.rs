@@ -1,0 +1,541 @@
+//! The messages that two ends exchange, and the direction each may travel.
+//!
+//! ```text
+//! client → server   Request ─────────────► Accepted | Refused
+//! sender → receiver Begin, Entries*, (Block | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
+//! receiver → sender Ready, Held*, Wants*, Resend*, Done*, Feedback*
+//! either way        Ping, Interrupt, Abort
+//! ```
+//!
+//! A message is the head of a frame; only `Block` and `Pack` carry a payload. Lengths and counts
+//! that arrive are bounded by [`crate::limits`] before anything is allocated for them.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// A BLAKE3 digest or chaining value.
+pub type Digest = [u8; 32];
+
+/// Identity of one run of `icdc copy`: random, the same for all its connections and reconnections.
+pub type TransferId = [u8; 16];
+
+/// Number of an entry, counted from 0 in the order in which the sender announces entries.
+pub type EntryId = u32;
+
+/// Everything that travels as the head of a frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// First message of the connecting end.
+    Request(Request),
+    /// The request is granted.
+    Accepted,
+    /// The request is refused; the connection ends.
+    Refused(Refusal),
+
+    /// First message of the sender: what the sources are.
+    Begin(Begin),
+    /// Entries in scan order (parents first); ids are consecutive over the whole session.
+    Entries(Vec<Entry>),
+    /// A range of a file; the payload holds the data of `ranges` back to back.
+    Block(BlockHeader),
+    /// Whole small files back to back in the payload.
+    Pack(Vec<PackItem>),
+    /// The sender is through with a large file, or gives an announced item up.
+    FileEnd(FileEnd),
+    /// All children of a directory have been announced.
+    DirEnd {
+        /// The directory.
+        id: EntryId,
+    },
+    /// Something that was found but cannot be announced as an entry.
+    Problem(Problem),
+    /// What the scan found so far; the last one has `complete`.
+    Totals(Totals),
+    /// Nothing more will be announced and every wanted byte has been sent.
+    End,
+    /// Last message of the sender, after every item is accounted for.
+    Goodbye(Goodbye),
+
+    /// First message of the receiver.
+    Ready(Ready),
+    /// Chaining values of blocks that an earlier run left durable, before the `Wants` that names the file.
+    Held(Held),
+    /// What the receiver wants of the entries `first..first + answers.len()`.
+    Wants(Wants),
+    /// A block that was held is not what the journal promised: send it after all.
+    Resend {
+        /// The file.
+        id: EntryId,
+        /// The block's number in the file.
+        index: u32,
+    },
+    /// Items that are published under their final names, or failed.
+    Done(Vec<Done>),
+    /// State of the receiver, several times a second; also its sign of life.
+    Feedback(Feedback),
+
+    /// Sign of life of a sender that has nothing else to say.
+    Ping,
+    /// The user asked to stop; the receiver makes durable what it has and answers likewise.
+    Interrupt,
+    /// The session cannot go on.
+    Abort(Refusal),
+
+    /// Over a started far side's standard streams: who may connect.
+    Bootstrap(Bootstrap),
+    /// Answer to `Bootstrap`: where to connect.
+    Listening(Listening),
+    /// An event of a transfer that this end drives for another: a JSON object.
+    Relay(Vec<u8>),
+}
+
+/// What the connecting end wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The run that this connection belongs to; a newer connection with the same id ends the older.
+    pub transfer: TransferId,
+    /// What shall be done.
+    pub job: Job,
+}
+
+/// The kinds of work that can be asked of a far end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Job {
+    /// Receive into `destination`.
+    Receive {
+        /// Path as the user wrote it, relative to the root that the key is confined to.
+        destination: Vec<u8>,
+        /// How.
+        options: ReceiveOptions,
+    },
+    /// Send `sources`.
+    Send {
+        /// Paths as the user wrote them.
+        sources: Vec<Vec<u8>>,
+        /// How.
+        options: SendOptions,
+    },
+    /// A further connection of a running session, for blocks only.
+    Join {
+        /// Number of the connection, from 1.
+        stream: u8,
+    },
+    /// Let the holder of `key` run `job` once, within the rights of the asking key.
+    Admit {
+        /// Ed25519 public key made for this transfer.
+        key: [u8; 32],
+        /// The only job allowed: `Receive`, `Send` or `Join`.
+        #[serde(deserialize_with = "admissible")]
+        job: Box<Job>,
+    },
+    /// Connect to another far end and send it `sources`; events come back as `Relay`.
+    Drive(Drive),
+    /// Tell the public key that this end will use for a `Drive` under this transfer id.
+    DriveKey,
+}
+
+/// Decodes the job within `Admit` as a type that cannot nest: a chain of `Admit`s in one head would
+/// otherwise exhaust the stack.
+fn admissible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<Job>, D::Error> {
+    #[derive(Deserialize)]
+    enum Admissible {
+        Receive {
+            destination: Vec<u8>,
+            options: ReceiveOptions,
+        },
+        Send {
+            sources: Vec<Vec<u8>>,
+            options: SendOptions,
+        },
+        Join {
+            stream: u8,
+        },
+    }
+    Ok(Box::new(match Admissible::deserialize(deserializer)? {
+        Admissible::Receive {
+            destination,
+            options,
+        } => Job::Receive {
+            destination,
+            options,
+        },
+        Admissible::Send { sources, options } => Job::Send { sources, options },
+        Admissible::Join { stream } => Job::Join { stream },
+    }))
+}
+
+/// Work order for a far end that pushes to another far end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drive {
+    /// Host that listens.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Its Ed25519 public key.
+    pub key: [u8; 32],
+    /// What to send.
+    pub sources: Vec<Vec<u8>>,
+    /// How to send.
+    pub send: SendOptions,
+    /// Where to, on the listening host.
+    pub destination: Vec<u8>,
+    /// How it is to be received.
+    pub receive: ReceiveOptions,
+}
+
+/// Options of the sending end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendOptions {
+    /// Shell patterns of names and paths to leave out.
+    pub exclude: Vec<String>,
+    /// What to carry besides the data.
+    pub preserve: Preserve,
+    /// Ceiling of the socket's pacing rate in bits per second; 0 leaves it to the kernel.
+    pub rate_bps: u64,
+    /// Congestion control by its kernel name; empty leaves it to the kernel.
+    pub congestion: String,
+    /// Number of TCP connections; 0 means 1.
+    pub streams: u8,
+    /// Only tell what would be sent.
+    pub dry_run: bool,
+}
+
+/// Options of the receiving end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiveOptions {
+    /// Read every file back from the medium before it is published.
+    pub verify: bool,
+    /// Use what earlier runs left behind.
+    pub resume: bool,
+    /// Skip files of equal size and modification time.
+    pub update: bool,
+    /// What to restore besides the data.
+    pub preserve: Preserve,
+    /// Size of the ring of blocks between socket and disk in bytes; 0 for the default.
+    pub ring_bytes: u64,
+    /// Only tell what would be received.
+    pub dry_run: bool,
+}
+
+/// What is carried besides names and data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent switches, one per word of --preserve"
+)]
+pub struct Preserve {
+    /// Permission bits.
+    pub mode: bool,
+    /// Modification times.
+    pub times: bool,
+    /// Symbolic and hard links as links.
+    pub links: bool,
+    /// Numeric owner and group.
+    pub owner: bool,
+    /// Extended attributes.
+    pub xattr: bool,
+    /// Holes.
+    pub sparse: bool,
+}
+
+impl Default for Preserve {
+    fn default() -> Self {
+        Self {
+            mode: true,
+            times: true,
+            links: true,
+            owner: false,
+            xattr: false,
+            sparse: true,
+        }
+    }
+}
+
+/// Opening of the sender.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    /// Names the pair (source host, source paths), so that an interrupted run is known again.
+    pub job: Digest,
+    /// One per source, in the order of the command line.
+    pub sources: Vec<Source>,
+}
+
+/// One source as the receiver needs to know it to place it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Last component of the path.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: SourceKind,
+}
+
+/// What a source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SourceKind {
+    /// A file, a link or anything else that is not a directory.
+    Item,
+    /// A directory that is to arrive under its name.
+    Directory,
+    /// The contents of a directory (written with a trailing slash).
+    Contents,
+}
+
+/// Where an entry lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Parent {
+    /// It is the source of this number itself.
+    Source(u32),
+    /// In the directory with this id.
+    Directory(EntryId),
+}
+
+/// A file, directory or link as announced by the sender.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Consecutive number.
+    pub id: EntryId,
+    /// Where it lives.
+    pub parent: Parent,
+    /// One component: any bytes but `/` and NUL; not empty, `.` or `..`. Empty for `Parent::Source`.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permission bits (lower 12 bits).
+    pub mode: u16,
+    /// Modification time: seconds since 1970.
+    pub mtime_seconds: i64,
+    /// Modification time: nanoseconds, below 1e9.
+    pub mtime_nanos: u32,
+    /// Numeric owner and group, when carried.
+    pub owner: Option<(u32, u32)>,
+    /// Extended attributes (name, value), when carried.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What an entry is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EntryKind {
+    /// A regular file.
+    File {
+        /// Length in bytes.
+        size: u64,
+        /// Names this state of the source file: device, inode, size, mtime and ctime, hashed.
+        version: [u8; 16],
+        /// The file has holes worth keeping.
+        sparse: bool,
+        /// The file has further names; `HardLink` entries may refer to it.
+        linked: bool,
+    },
+    /// A directory; its children follow, then `DirEnd`.
+    Directory,
+    /// A symbolic link.
+    Symlink {
+        /// What it points to, uninterpreted.
+        target: Vec<u8>,
+    },
+    /// A further name of a file announced before.
+    HardLink {
+        /// That file.
+        to: EntryId,
+    },
+}
+
+/// Head of a block. The payload is the data of `ranges`; what lies between is zero.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockHeader {
+    /// The file.
+    pub id: EntryId,
+    /// Block number: the block starts at `index * BLOCK_SIZE`.
+    pub index: u32,
+    /// Chaining value of the whole block (zeros included), see [`crate::digest`].
+    pub value: Digest,
+    /// Data within the block as (offset, length), ascending and disjoint; empty means all of it.
+    pub ranges: Vec<(u32, u32)>,
+}
+
+/// One small file in a pack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackItem {
+    /// The file.
+    pub id: EntryId,
+    /// Its length, equal to the announced size.
+    pub length: u32,
+    /// Its BLAKE3 digest.
+    pub digest: Digest,
+}
+
+/// End of a file that travelled as blocks, or of any item that the sender gives up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEnd {
+    /// The item.
+    pub id: EntryId,
+    /// Number of blocks sent for it in this session, besides those sent for a `Resend`.
+    pub blocks: u32,
+    /// Digest of the file, or why it cannot be delivered.
+    pub outcome: Result<FileDigest, String>,
+}
+
+/// Digest of a whole file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileDigest {
+    /// BLAKE3 of the contents, as `b3sum` prints it.
+    Blake3(Digest),
+    /// Digest of size and data blocks, for sparse files whose zeros would take too long to hash.
+    SparseMap(Digest),
+}
+
+/// Something that the sender leaves out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Where: path as the sender shows it.
+    pub path: Vec<u8>,
+    /// Why.
+    pub reason: String,
+    /// It counts as an error (unreadable, a device node, …); otherwise it is left out on purpose.
+    pub error: bool,
+}
+
+/// What the scan found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Entries of any kind.
+    pub entries: u64,
+    /// Regular files.
+    pub files: u64,
+    /// Sum of their sizes.
+    pub bytes: u64,
+    /// The scan is through.
+    pub complete: bool,
+}
+
+/// Last word of the sender.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Goodbye {
+    /// Digest over names, metadata and file digests of all items, in scan order.
+    pub tree: Digest,
+    /// Payload bytes sent in this session.
+    pub bytes_sent: u64,
+    /// TCP segments sent again in this session.
+    pub retransmitted_segments: u64,
+    /// Items that failed at the sender.
+    pub failed: u64,
+    /// Where the sender's time went, in nanoseconds, by stage name.
+    pub limited_by: Vec<(String, u64)>,
+}
+
+/// Opening of the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {
+    /// An earlier run of the same job was interrupted here and is continued.
+    pub resuming: bool,
+    /// Size of the receiver's ring in blocks.
+    pub ring_blocks: u32,
+}
+
+/// Blocks of a file that the receiver already has, in runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The file.
+    pub id: EntryId,
+    /// Number of the first block.
+    pub first: u32,
+    /// Chaining values of `first`, `first + 1`, …
+    pub values: Vec<Digest>,
+}
+
+/// Answers to announced entries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wants {
+    /// Id of the entry that `answers[0]` is about.
+    pub first: EntryId,
+    /// One per entry.
+    pub answers: Vec<Want>,
+}
+
+/// What the receiver wants of one entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Want {
+    /// All of it (for a directory or link: it will be made, nothing to send).
+    All,
+    /// Only the blocks that no `Held` named.
+    Rest,
+    /// Nothing: an earlier run published it; this is its digest.
+    Have(FileDigest),
+    /// Nothing: equal size and time, and the user asked for an update only.
+    Skip,
+    /// Nothing: it failed; a `Done` tells why.
+    Failed,
+}
+
+/// Fate of one item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// The item.
+    pub id: EntryId,
+    /// Digest of what was published (`None` for anything but a regular file), or the error.
+    pub outcome: Result<Option<FileDigest>, String>,
+}
+
+/// State of the receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Feedback {
+    /// Payload bytes received in this session.
+    pub received: u64,
+    /// Bytes that would survive a power cut.
+    pub durable: u64,
+    /// Blocks of the ring in use.
+    pub ring_used: u32,
+    /// Blocks of the ring.
+    pub ring_blocks: u32,
+    /// Rate of the disk's writes while it was writing, bytes per second; 0 if unknown.
+    pub write_rate: u64,
+}
+
+/// Why a request or a session was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Kind, for the exit code and for what the client does next.
+    pub kind: RefusalKind,
+    /// What, where and what to do.
+    pub reason: String,
+}
+
+/// Kinds of refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RefusalKind {
+    /// The key does not have this right.
+    NotAllowed,
+    /// The path is no good (missing source, destination not a directory, …).
+    Path,
+    /// The other end broke the protocol.
+    Protocol,
+    /// This end is stopping or overloaded.
+    Busy,
+    /// Interrupted by the user of the other end.
+    Interrupted,
+    /// A local failure (memory, disk, …).
+    Internal,
+}
+
+/// First message over a started far side's standard input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bootstrap {
+    /// Release of the starting end, for messages.
+    pub version: String,
+    /// Ed25519 key of the end that will connect; `None` for an end that only drives.
+    pub peer: Option<[u8; 32]>,
+    /// Ports to listen on, inclusive; (0, 0) lets the system choose.
+    pub ports: (u16, u16),
+    /// Restricts the address family: 4, 6 or 0 for both.
+    pub family: u8,
+}
+
+/// Answer to `Bootstrap`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listening {
+    /// Release of the far side.
+    pub version: String,
+    /// Its Ed25519 public key for this transfer.
+    pub key: [u8; 32],
+    /// Port it listens on; 0 for an end that only drives.
+    pub port: u16,
+}

@@ -1,0 +1,379 @@
+//! Journal of a whole unfinished run: what is published already, and where unfinished files lie.
+//!
+//! ```text
+//! header (one slot)                         record (one or more slots of 64 bytes)
+//! ┌───────────┬────────┬────────┬───┬─────┐ ┌───────┬─────┬────────┬──────────────┬────┐
+//! │ "icdcrun" │ format │ job    │ 0 │check│ │ check │ tag │ length │ body         │ 0… │ …
+//! │ NUL       │ u32 LE │ 32     │   │ 8   │ │ 8     │ 1   │ u16 LE │ length bytes │    │
+//! └───────────┴────────┴────────┴───┴─────┘ └───────┴─────┴────────┴──────────────┴────┘
+//! published 1: item key 16, kind of digest 1 (0 BLAKE3, 1 sparse map), digest 32
+//! staged    2: staging name 8, path of its directory
+//! released  3: staging name 8
+//! key   = BLAKE3 derive_key of the header's first 56 bytes
+//! check = first 8 bytes of BLAKE3, keyed by it, of the rest of the header, or of the record with its padding
+//! ```
+//!
+//! A damaged record costs itself only: the next one is looked for at the next slot. What a run may
+//! remember is bounded: [`MAX_REMEMBERED`] published items, the first ones, 49 bytes each, and
+//! [`MAX_REMEMBERED_PATHS`] bytes of directory paths. What is forgotten is done again.
+
+use std::collections::HashMap;
+
+use crate::limits::{MAX_PATH, MAX_REMEMBERED, MAX_REMEMBERED_PATHS};
+use crate::message::{Digest, FileDigest};
+use crate::seal::{CHECK_LENGTH, Seal};
+
+const MAGIC: &[u8; 8] = b"icdcrun\0";
+const FORMAT: u32 = 1;
+const CONTEXT: &str = "icdc 1 run journal";
+const FIELDS_LENGTH: usize = SLOT_LENGTH - CHECK_LENGTH;
+const BODY_START: usize = CHECK_LENGTH + 1 + 2;
+const LONGEST_RECORD: usize = (BODY_START + 8 + MAX_PATH).next_multiple_of(SLOT_LENGTH);
+/// Items by which the list of published ones grows, so that it never holds much more than it needs.
+const GROWTH: usize = 16 << 10;
+
+/// Unit of length of a journal in bytes; the header has one.
+pub const SLOT_LENGTH: usize = 64;
+
+/// Names an item in one version: [`item_key`].
+pub type ItemKey = [u8; 16];
+
+/// The part of a staging name that differs from one unfinished file to another.
+pub type StagingId = [u8; 8];
+
+/// Key of the item at `path` below the destination whose source is in state `version`.
+#[must_use]
+pub fn item_key(path: &[u8], version: &[u8; 16]) -> ItemKey {
+    let mut hasher = blake3::Hasher::new_derive_key("icdc 1 item of a run");
+    hasher.update(version).update(path);
+    let [key, _] = *hasher.finalize().as_bytes().as_chunks::<16>().0 else {
+        unreachable!("a digest has 32 bytes");
+    };
+    key
+}
+
+/// A line of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// A file is published under its final name, and durable.
+    Published {
+        /// Which.
+        key: ItemKey,
+        /// Digest of its contents.
+        digest: FileDigest,
+    },
+    /// An unfinished file is about to be made.
+    Staged {
+        /// Its name.
+        staging: StagingId,
+        /// Path of its directory below the destination.
+        directory: &'a [u8],
+    },
+    /// An unfinished file is gone: published or removed.
+    Released {
+        /// Its name.
+        staging: StagingId,
+    },
+}
+
+/// Writes and reads the journal of one run.
+#[derive(Clone, Debug)]
+pub struct RunJournal {
+    header: [u8; SLOT_LENGTH],
+    seal: Seal,
+}
+
+/// What a journal gave back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// What is published.
+    pub published: Published,
+    /// Unfinished files that may lie about, by name, with the paths of their directories.
+    pub staged: HashMap<StagingId, Vec<u8>>,
+    /// Bytes up to the end of the last good record: the journal is cut there before it is continued.
+    /// 0 if it is of no use and must be begun anew.
+    pub valid_length: u64,
+    /// Good records that were not remembered for want of room.
+    pub forgotten: u64,
+}
+
+/// Published items of an earlier run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// Sorted by key once reading is through.
+    items: Vec<(ItemKey, FileDigest)>,
+}
+
+impl Published {
+    /// The digest under which the item was published, if it was.
+    #[must_use]
+    pub fn get(&self, key: &ItemKey) -> Option<FileDigest> {
+        let place = self.items.binary_search_by_key(&key, |(key, _)| key).ok()?;
+        Some(self.items[place].1)
+    }
+
+    /// Number of items.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether nothing was published.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+}
+
+impl RunJournal {
+    /// The journal of the run of `job`, the digest that names sources and destination.
+    #[must_use]
+    pub fn new(job: &Digest) -> Self {
+        let mut header = [0; SLOT_LENGTH];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        header[12..44].copy_from_slice(job);
+        let seal = Seal::new(CONTEXT, &header[..FIELDS_LENGTH]);
+        let check = seal.check(&header[..FIELDS_LENGTH]);
+        header[FIELDS_LENGTH..].copy_from_slice(&check);
+        Self { header, seal }
+    }
+
+    /// The first [`SLOT_LENGTH`] bytes of the journal.
+    #[must_use]
+    pub fn header(&self) -> &[u8; SLOT_LENGTH] {
+        &self.header
+    }
+
+    /// Appends a record to `out`: a multiple of [`SLOT_LENGTH`] bytes.
+    ///
+    /// A staged file in a directory whose path is longer than [`MAX_PATH`] is not recorded.
+    pub fn encode(&self, record: &Record<'_>, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; BODY_START]);
+        let tag = match record {
+            Record::Published { key, digest } => {
+                out.extend_from_slice(key);
+                let (kind, digest) = match digest {
+                    FileDigest::Blake3(digest) => (0, digest),
+                    FileDigest::SparseMap(digest) => (1, digest),
+                };
+                out.push(kind);
+                out.extend_from_slice(digest);
+                1
+            }
+            Record::Staged { directory, .. } if directory.len() > MAX_PATH => {
+                out.truncate(start);
+                return;
+            }
+            Record::Staged { staging, directory } => {
+                out.extend_from_slice(staging);
+                out.extend_from_slice(directory);
+                2
+            }
+            Record::Released { staging } => {
+                out.extend_from_slice(staging);
+                3
+            }
+        };
+        let length = (out.len() - start - BODY_START) as u16;
+        out.resize(start + (out.len() - start).next_multiple_of(SLOT_LENGTH), 0);
+        let written = &mut out[start..];
+        written[CHECK_LENGTH] = tag;
+        written[CHECK_LENGTH + 1..BODY_START].copy_from_slice(&length.to_le_bytes());
+        let check = self.seal.check(&written[CHECK_LENGTH..]);
+        written[..CHECK_LENGTH].copy_from_slice(&check);
+    }
+
+    /// Reads a journal of any length piece by piece.
+    #[must_use]
+    pub fn reader(&self) -> Reader<'_> {
+        Reader {
+            journal: self,
+            pending: Vec::new(),
+            position: 0,
+            parsed: Parsed::default(),
+            path_bytes: 0,
+        }
+    }
+
+    /// Reads a whole journal.
+    #[must_use]
+    pub fn parse(&self, bytes: &[u8]) -> Parsed {
+        let mut reader = self.reader();
+        reader.feed(bytes);
+        reader.finish()
+    }
+
+    /// The record at the start of `bytes` and its length.
+    fn parse_record<'a>(&self, bytes: &'a [u8]) -> Found<'a> {
+        let Some((start, rest)) = bytes.split_at_checked(BODY_START) else {
+            return Found::Short;
+        };
+        let (check, tag_and_length) = start.split_at(CHECK_LENGTH);
+        let &[tag, low, high] = tag_and_length else {
+            return Found::Damaged;
+        };
+        let body_length = usize::from(u16::from_le_bytes([low, high]));
+        let length = (BODY_START + body_length).next_multiple_of(SLOT_LENGTH);
+        if length > LONGEST_RECORD {
+            return Found::Damaged;
+        }
+        let Some(record) = bytes.get(..length) else {
+            return Found::Short;
+        };
+        if self.seal.check(&record[CHECK_LENGTH..]) != check {
+            return Found::Damaged;
+        }
+        match parse_body(tag, &rest[..body_length]) {
+            Some(record) => Found::Record(record, length),
+            None => Found::Damaged,
+        }
+    }
+}
+
+enum Found<'a> {
+    Record(Record<'a>, usize),
+    Damaged,
+    /// More bytes are needed to tell.
+    Short,
+}
+
+fn parse_body(tag: u8, body: &[u8]) -> Option<Record<'_>> {
+    match tag {
+        1 => {
+            let (key, rest) = body.split_first_chunk::<16>()?;
+            let (kind, digest) = rest.split_first()?;
+            let digest = digest.try_into().ok()?;
+            let digest = match kind {
+                0 => FileDigest::Blake3(digest),
+                1 => FileDigest::SparseMap(digest),
+                _ => return None,
+            };
+            Some(Record::Published { key: *key, digest })
+        }
+        2 => {
+            let (staging, directory) = body.split_first_chunk::<8>()?;
+            Some(Record::Staged {
+                staging: *staging,
+                directory,
+            })
+        }
+        3 => Some(Record::Released {
+            staging: body.try_into().ok()?,
+        }),
+        _ => None,
+    }
+}
+
+/// A journal that is being read.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    journal: &'a RunJournal,
+    /// Bytes that are not understood yet: less than the longest record.
+    pending: Vec<u8>,
+    /// Where `pending` starts in the journal.
+    position: u64,
+    parsed: Parsed,
+    path_bytes: usize,
+}
+
+impl Reader<'_> {
+    /// Takes the next bytes of the journal.
+    pub fn feed(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.is_foreign() {
+            let (now, later) = bytes.split_at(bytes.len().min(GROWTH));
+            bytes = later;
+            let mut pending = std::mem::take(&mut self.pending);
+            pending.extend_from_slice(now);
+            let used = self.take(&pending, false);
+            pending.drain(..used);
+            self.pending = pending;
+        }
+    }
+
+    /// Whether the journal is not of this run, so that reading on is of no use.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.position > 0 && self.parsed.valid_length == 0
+    }
+
+    /// What the journal gave.
+    #[must_use]
+    pub fn finish(mut self) -> Parsed {
+        let pending = std::mem::take(&mut self.pending);
+        self.take(&pending, true);
+        let items = &mut self.parsed.published.items;
+        // Stable, and the last record of an item counts.
+        items.sort_by_key(|(key, _)| *key);
+        items.reverse();
+        items.dedup_by_key(|(key, _)| *key);
+        items.reverse();
+        items.shrink_to_fit();
+        self.parsed
+    }
+
+    /// Takes what can be told from `bytes`; returns how many bytes that were. At the `end` of the journal a record
+    /// that claims to go on is damaged, and others may follow within what it claims.
+    fn take(&mut self, bytes: &[u8], end: bool) -> usize {
+        let mut used = 0;
+        while !self.is_foreign() {
+            let rest = &bytes[used..];
+            let Some(slot) = rest.first_chunk::<SLOT_LENGTH>() else {
+                break;
+            };
+            let mut length = SLOT_LENGTH;
+            if self.position == 0 {
+                if *slot == self.journal.header {
+                    self.parsed.valid_length = SLOT_LENGTH as u64;
+                }
+            } else {
+                match self.journal.parse_record(rest) {
+                    Found::Record(record, record_length) => {
+                        length = record_length;
+                        self.remember(&record);
+                        self.parsed.valid_length = self.position + length as u64;
+                    }
+                    Found::Short if !end => break,
+                    Found::Short | Found::Damaged => {}
+                }
+            }
+            used += length;
+            self.position += length as u64;
+        }
+        used
+    }
+
+    fn remember(&mut self, record: &Record<'_>) {
+        match *record {
+            Record::Published { key, digest } => {
+                let items = &mut self.parsed.published.items;
+                if items.len() == MAX_REMEMBERED {
+                    self.parsed.forgotten += 1;
+                    return;
+                }
+                if items.len() == items.capacity() {
+                    items.reserve_exact(GROWTH);
+                }
+                items.push((key, digest));
+            }
+            Record::Staged { staging, directory } => {
+                // What a name costs beside its path is charged as well, or many names without a path would be free.
+                let cost = directory.len() + SLOT_LENGTH;
+                if self.path_bytes + cost > MAX_REMEMBERED_PATHS {
+                    self.parsed.forgotten += 1;
+                    return;
+                }
+                self.path_bytes += cost;
+                if let Some(replaced) = self.parsed.staged.insert(staging, directory.to_vec()) {
+                    self.path_bytes -= replaced.len() + SLOT_LENGTH;
+                }
+            }
+            Record::Released { staging } => {
+                if let Some(directory) = self.parsed.staged.remove(&staging) {
+                    self.path_bytes -= directory.len() + SLOT_LENGTH;
+                }
+            }
+        }
+    }
+}

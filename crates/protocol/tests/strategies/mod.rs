@@ -1,0 +1,376 @@
+//! Messages that keep to every rule, with any bytes where any are allowed.
+
+use icdc_protocol::limits::{MAX_FILE_SIZE, MAX_NAME, MAX_STREAMS, PACK_FILE_LIMIT};
+use icdc_protocol::message::*;
+use icdc_protocol::validate::is_component;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// A message and the length of the payload that belongs to it.
+pub(crate) fn message() -> impl Strategy<Value = (Message, usize)> {
+    let alone = prop_oneof![requests(), from_sender(), from_receiver(), either_way()];
+    prop_oneof![4 => alone.prop_map(|message| (message, 0)), 1 => block(), 1 => pack()]
+}
+
+fn requests() -> impl Strategy<Value = Message> {
+    let request = (any::<[u8; 16]>(), job());
+    prop_oneof![
+        request.prop_map(|(transfer, job)| Message::Request(Request { transfer, job })),
+        Just(Message::Accepted),
+        refusal().prop_map(Message::Refused),
+    ]
+}
+
+fn from_sender() -> impl Strategy<Value = Message> {
+    let end = (any::<u32>(), any::<u32>(), outcome(digest()));
+    let problem = (path(), text(), any::<bool>());
+    prop_oneof![
+        begin().prop_map(Message::Begin),
+        entries().prop_map(Message::Entries),
+        end.prop_map(|(id, blocks, outcome)| Message::FileEnd(FileEnd {
+            id,
+            blocks,
+            outcome
+        })),
+        any::<u32>().prop_map(|id| Message::DirEnd { id }),
+        totals().prop_map(Message::Totals),
+        problem.prop_map(|(path, reason, error)| Message::Problem(Problem {
+            path,
+            reason,
+            error
+        })),
+        Just(Message::End),
+        goodbye().prop_map(Message::Goodbye),
+    ]
+}
+
+fn from_receiver() -> impl Strategy<Value = Message> {
+    let done = (any::<u32>(), outcome(proptest::option::of(digest())));
+    let done = done.prop_map(|(id, outcome)| Done { id, outcome });
+    let ready = (any::<bool>(), 1..u32::MAX);
+    let held = (
+        any::<u32>(),
+        0..u32::MAX - 100,
+        vec(any::<Digest>(), 1..100),
+    );
+    let wants = (0..u32::MAX - 100, vec(want(), 1..100));
+    prop_oneof![
+        ready.prop_map(|(resuming, ring_blocks)| Message::Ready(Ready {
+            resuming,
+            ring_blocks
+        })),
+        held.prop_map(|(id, first, values)| Message::Held(Held { id, first, values })),
+        wants.prop_map(|(first, answers)| Message::Wants(Wants { first, answers })),
+        (any::<u32>(), 0..u32::MAX).prop_map(|(id, index)| Message::Resend { id, index }),
+        vec(done, 0..50).prop_map(Message::Done),
+        any::<(u64, u64, u32, u32, u64)>().prop_map(
+            |(received, durable, ring_used, ring_blocks, write_rate)| {
+                Message::Feedback(Feedback {
+                    received,
+                    durable,
+                    ring_used,
+                    ring_blocks,
+                    write_rate,
+                })
+            }
+        ),
+    ]
+}
+
+fn either_way() -> impl Strategy<Value = Message> {
+    let ports = prop_oneof![
+        Just((0, 0)),
+        (1..=u16::MAX).prop_flat_map(|low| (Just(low), low..=u16::MAX))
+    ];
+    let family = prop_oneof![Just(0), Just(4), Just(6)];
+    let bootstrap = (text(), any::<Option<[u8; 32]>>(), ports, family);
+    prop_oneof![
+        Just(Message::Ping),
+        Just(Message::Interrupt),
+        refusal().prop_map(Message::Abort),
+        bootstrap.prop_map(
+            |(version, peer, ports, family)| Message::Bootstrap(Bootstrap {
+                version,
+                peer,
+                ports,
+                family
+            })
+        ),
+        (text(), any::<[u8; 32]>(), any::<u16>())
+            .prop_map(|(version, key, port)| Message::Listening(Listening { version, key, port })),
+        vec(any::<u8>(), 0..500).prop_map(Message::Relay),
+    ]
+}
+
+fn block() -> impl Strategy<Value = (Message, usize)> {
+    let steps = vec((0_u32..3000, 1_u32..3000), 0..200);
+    (
+        any::<u32>(),
+        0..u32::MAX,
+        any::<Digest>(),
+        steps,
+        1..=icdc_protocol::BLOCK_SIZE,
+    )
+        .prop_map(|(id, index, value, steps, whole)| {
+            let mut end = 0;
+            let ranges: Vec<(u32, u32)> = steps
+                .into_iter()
+                .map(|(gap, length)| {
+                    let offset = end + gap;
+                    end = offset + length;
+                    (offset, length)
+                })
+                .collect();
+            let sum: usize = ranges.iter().map(|(_, length)| *length as usize).sum();
+            let payload = if ranges.is_empty() { whole } else { sum };
+            (
+                Message::Block(BlockHeader {
+                    id,
+                    index,
+                    value,
+                    ranges,
+                }),
+                payload,
+            )
+        })
+}
+
+fn pack() -> impl Strategy<Value = (Message, usize)> {
+    let item = (any::<u32>(), 0..=PACK_FILE_LIMIT as u32, any::<Digest>());
+    let item = item.prop_map(|(id, length, digest)| PackItem { id, length, digest });
+    vec(item, 1..16).prop_map(|items| {
+        let payload = items.iter().map(|item| item.length as usize).sum();
+        (Message::Pack(items), payload)
+    })
+}
+
+fn job() -> impl Strategy<Value = Job> {
+    let admit = (any::<[u8; 32]>(), own_job());
+    let drive = (
+        "[a-z0-9.:]{1,40}",
+        1..=u16::MAX,
+        any::<[u8; 32]>(),
+        vec(path(), 1..5),
+        send_options(),
+        path(),
+        receive_options(),
+    );
+    prop_oneof![
+        4 => own_job(),
+        1 => admit.prop_map(|(key, job)| Job::Admit { key, job: Box::new(job) }),
+        1 => drive.prop_map(|(host, port, key, sources, send, destination, receive)| {
+            Job::Drive(Drive { host, port, key, sources, send, destination, receive })
+        }),
+        1 => Just(Job::DriveKey),
+    ]
+}
+
+fn own_job() -> impl Strategy<Value = Job> {
+    let receive = (path(), receive_options());
+    let send = (vec(path(), 1..5), send_options());
+    prop_oneof![
+        receive.prop_map(|(destination, options)| Job::Receive {
+            destination,
+            options
+        }),
+        send.prop_map(|(sources, options)| Job::Send { sources, options }),
+        (1..MAX_STREAMS).prop_map(|stream| Job::Join { stream }),
+    ]
+}
+
+fn send_options() -> impl Strategy<Value = SendOptions> {
+    let congestion = prop_oneof![Just(String::new()), Just("icdc_highspeed".to_owned())];
+    let rest = (any::<u64>(), congestion, 0..=MAX_STREAMS, any::<bool>());
+    (vec(text(), 0..4), preserve(), rest).prop_map(
+        |(exclude, preserve, (rate_bps, congestion, streams, dry_run))| SendOptions {
+            exclude,
+            preserve,
+            rate_bps,
+            congestion,
+            streams,
+            dry_run,
+        },
+    )
+}
+
+fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
+    (any::<[bool; 4]>(), preserve(), 0_u64..1 << 30).prop_map(
+        |([verify, resume, update, dry_run], preserve, ring_bytes)| ReceiveOptions {
+            verify,
+            resume,
+            update,
+            preserve,
+            ring_bytes,
+            dry_run,
+        },
+    )
+}
+
+fn preserve() -> impl Strategy<Value = Preserve> {
+    any::<[bool; 6]>().prop_map(|[mode, times, links, owner, xattr, sparse]| Preserve {
+        mode,
+        times,
+        links,
+        owner,
+        xattr,
+        sparse,
+    })
+}
+
+fn begin() -> impl Strategy<Value = Begin> {
+    let named = (
+        component(),
+        prop_oneof![Just(SourceKind::Item), Just(SourceKind::Directory)],
+    );
+    let contents = (
+        prop_oneof![Just(Vec::new()), component()],
+        Just(SourceKind::Contents),
+    );
+    let source = prop_oneof![named, contents].prop_map(|(name, kind)| Source { name, kind });
+    (any::<Digest>(), vec(source, 1..10)).prop_map(|(job, sources)| Begin { job, sources })
+}
+
+/// Entries with consecutive ids.
+pub(crate) fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    (1..u32::MAX / 2, vec(entry(), 0..20)).prop_map(|(first, mut entries)| {
+        for (id, entry) in (first..).zip(&mut entries) {
+            entry.id = id;
+            if let Parent::Directory(parent) = &mut entry.parent {
+                *parent %= id;
+            }
+            if let EntryKind::HardLink { to } = &mut entry.kind {
+                *to %= id;
+            }
+        }
+        entries
+    })
+}
+
+/// An entry whose id is not set yet.
+fn entry() -> impl Strategy<Value = Entry> {
+    let of_source = (0_u32..4096).prop_map(|number| (Parent::Source(number), Vec::new()));
+    let of_directory = (any::<u32>(), component());
+    let of_directory = of_directory.prop_map(|(id, name)| (Parent::Directory(id), name));
+    let owner = proptest::option::of((0..u32::MAX, 0..u32::MAX));
+    let xattr = (component(), vec(any::<u8>(), 0..100));
+    (
+        prop_oneof![of_source, of_directory],
+        entry_kind(),
+        0_u16..=0o7777,
+        (any::<i64>(), 0_u32..1_000_000_000),
+        owner,
+        vec(xattr, 0..4),
+    )
+        .prop_map(
+            |((parent, name), kind, mode, (mtime_seconds, mtime_nanos), owner, xattrs)| Entry {
+                id: 0,
+                parent,
+                name,
+                kind,
+                mode,
+                mtime_seconds,
+                mtime_nanos,
+                owner,
+                xattrs,
+            },
+        )
+}
+
+fn entry_kind() -> impl Strategy<Value = EntryKind> {
+    let file = (0..=MAX_FILE_SIZE, any::<[u8; 16]>(), any::<[bool; 2]>());
+    prop_oneof![
+        file.prop_map(|(size, version, [sparse, linked])| EntryKind::File {
+            size,
+            version,
+            sparse,
+            linked
+        }),
+        Just(EntryKind::Directory),
+        vec(1_u8..=255, 1..300).prop_map(|target| EntryKind::Symlink { target }),
+        any::<u32>().prop_map(|to| EntryKind::HardLink { to }),
+    ]
+}
+
+fn goodbye() -> impl Strategy<Value = Goodbye> {
+    (
+        any::<Digest>(),
+        any::<[u64; 3]>(),
+        vec((text(), any::<u64>()), 0..10),
+    )
+        .prop_map(
+            |(tree, [bytes_sent, retransmitted_segments, failed], limited_by)| Goodbye {
+                tree,
+                bytes_sent,
+                retransmitted_segments,
+                failed,
+                limited_by,
+            },
+        )
+}
+
+fn totals() -> impl Strategy<Value = Totals> {
+    any::<(u64, u64, u64, bool)>().prop_map(|(entries, files, bytes, complete)| Totals {
+        entries,
+        files,
+        bytes,
+        complete,
+    })
+}
+
+fn want() -> impl Strategy<Value = Want> {
+    prop_oneof![
+        Just(Want::All),
+        Just(Want::Rest),
+        digest().prop_map(Want::Have),
+        Just(Want::Skip),
+        Just(Want::Failed)
+    ]
+}
+
+fn refusal() -> impl Strategy<Value = Refusal> {
+    let kind = prop_oneof![
+        Just(RefusalKind::NotAllowed),
+        Just(RefusalKind::Path),
+        Just(RefusalKind::Protocol),
+        Just(RefusalKind::Busy),
+        Just(RefusalKind::Interrupted),
+        Just(RefusalKind::Internal),
+    ];
+    (kind, text()).prop_map(|(kind, reason)| Refusal { kind, reason })
+}
+
+fn outcome<T: std::fmt::Debug + Clone>(
+    good: impl Strategy<Value = T>,
+) -> impl Strategy<Value = Result<T, String>> {
+    prop_oneof![good.prop_map(Ok), text().prop_map(Err)]
+}
+
+/// A digest of a file of either kind.
+fn digest() -> impl Strategy<Value = FileDigest> {
+    prop_oneof![
+        any::<Digest>().prop_map(FileDigest::Blake3),
+        any::<Digest>().prop_map(FileDigest::SparseMap)
+    ]
+}
+
+/// Any component of a path.
+fn component() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 1..=MAX_NAME).prop_map(|mut name| {
+        name.iter_mut()
+            .filter(|byte| matches!(byte, b'/' | 0))
+            .for_each(|byte| *byte = b'\n');
+        if is_component(&name) {
+            name
+        } else {
+            b"...".to_vec()
+        }
+    })
+}
+
+fn path() -> impl Strategy<Value = Vec<u8>> {
+    vec(1_u8..=255, 0..300)
+}
+
+fn text() -> impl Strategy<Value = String> {
+    any::<String>()
+}

@@ -1,0 +1,215 @@
+//! The page around the plots.
+
+use std::fmt::Write;
+
+use crate::{Report, plot};
+
+/// As many stages as have a colour of their own in the style sheet.
+const STAGE_COLOURS: usize = 8;
+/// Failures beyond this are counted, not listed.
+const MAX_FAILURES: usize = 1000;
+
+/// Values longer than this get a line of their own.
+const LONG_FACT: usize = 32;
+
+pub(crate) fn page(report: &Report) -> String {
+    let mut page = String::new();
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n\
+         <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=color-scheme content=\"light dark\">\n\
+         <title>{title}</title>\n<style>\n{style}</style>\n<main>\n<h1>{title}</h1>\n",
+        title = escaped(&report.title),
+        style = include_str!("style.css"),
+    );
+    if !report.outcome.is_empty() {
+        let class = if report.failed { "outcome failed" } else { "outcome" };
+        let _ = writeln!(page, "<p class=\"{class}\">{}</p>", escaped(&report.outcome));
+    }
+    if !report.command.is_empty() {
+        let _ = writeln!(page, "<pre>{}</pre>", escaped(&report.command));
+    }
+    facts(&mut page, report);
+    stages(&mut page, report);
+    let end = report
+        .plots
+        .iter()
+        .flat_map(|plot| &plot.series)
+        .filter_map(|series| series.points.last())
+        .map(|(at, _)| *at)
+        .filter(|at| at.is_finite())
+        .fold(0.0, f64::max);
+    for plot in &report.plots {
+        page.push_str(&plot::draw(plot, end));
+    }
+    failures(&mut page, report);
+    data(&mut page, report);
+    page.push_str("</main>\n</html>\n");
+    page
+}
+
+fn facts(page: &mut String, report: &Report) {
+    if report.summary.is_empty() {
+        return;
+    }
+    page.push_str("<dl>\n");
+    for (name, value) in &report.summary {
+        let class = if value.chars().count() > LONG_FACT { " class=long" } else { "" };
+        let _ = writeln!(page, "<div{class}><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value));
+    }
+    page.push_str("</dl>\n");
+}
+
+/// A bar whose parts are the stages' shares, and their names with percentages below it.
+fn stages(page: &mut String, report: &Report) {
+    let shown = || report.stages.iter().filter(|(_, share)| share.is_finite() && *share > 0.0);
+    let total: f64 = shown().map(|(_, share)| share).sum();
+    if total <= 0.0 {
+        return;
+    }
+    page.push_str("<figure><figcaption><b>What the time went into waiting for</b></figcaption>\n<div class=bar>");
+    for (index, (name, share)) in shown().enumerate() {
+        let _ = write!(
+            page,
+            "<span class=s{} style=\"flex-grow:{:.4}\" title=\"{} {}\"></span>",
+            index % STAGE_COLOURS,
+            share / total,
+            escaped(name),
+            percent(*share)
+        );
+    }
+    page.push_str("</div>\n<div class=shares>");
+    for (index, (name, share)) in shown().enumerate() {
+        let _ = write!(
+            page,
+            "<span><i class=s{}></i>{} <b>{}</b></span>",
+            index % STAGE_COLOURS,
+            escaped(name),
+            percent(*share)
+        );
+    }
+    page.push_str("</div></figure>\n");
+}
+
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        small if small < 0.95 => "< 1%".into(),
+        usual => format!("{usual:.0}%"),
+    }
+}
+
+fn failures(page: &mut String, report: &Report) {
+    if report.failures.is_empty() {
+        return;
+    }
+    let count = report.failures.len();
+    let _ = writeln!(page, "<section class=failures><h2>Failed: {count}</h2>\n<ul>");
+    for failure in report.failures.iter().take(MAX_FAILURES) {
+        let _ = writeln!(page, "<li>{}</li>", escaped(failure));
+    }
+    if count > MAX_FAILURES {
+        let _ = writeln!(page, "<li>… and {} more</li>", count - MAX_FAILURES);
+    }
+    page.push_str("</ul></section>\n");
+}
+
+/// The model itself, for other tools.
+fn data(page: &mut String, report: &Report) {
+    // Numbers and strings only: there is nothing in the model that JSON cannot express. Floats that
+    // are not finite become null.
+    let json = serde_json::to_string(report).expect("the model is plain data");
+    // Nothing inside may look like the end of the element.
+    let json = json.replace('<', "\\u003c");
+    let _ = writeln!(page, "<script type=\"application/json\" id=icdc-report>{json}</script>");
+}
+
+/// Text that is safe in elements and in quoted attributes; control characters become visible.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            letter if letter.is_control() => out.extend(letter.escape_default()),
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Baseline, Plot, Series, Stroke, Unit};
+
+    fn hostile() -> Report {
+        let evil = "</script><script>alert('1')</script>\"\u{1b}[2J".to_owned();
+        Report {
+            title: evil.clone(),
+            command: evil.clone(),
+            outcome: evil.clone(),
+            failed: true,
+            summary: vec![(evil.clone(), evil.clone())],
+            stages: vec![(evil.clone(), 1.0)],
+            plots: vec![Plot {
+                title: evil.clone(),
+                unit: Unit::Bytes,
+                baseline: Baseline::Zero,
+                series: vec![Series { name: evil.clone(), stroke: Stroke::Area, points: vec![(1.0, 1.0)] }],
+            }],
+            failures: vec![evil],
+        }
+    }
+
+    #[test]
+    fn names_from_outside_cannot_become_markup() {
+        let page = hostile().to_html();
+        assert_eq!(page.matches("<script").count(), 1, "{page}");
+        assert_eq!(page.matches("</script").count(), 1);
+        assert!(!page.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn the_page_needs_nothing_from_elsewhere() {
+        let page = hostile().to_html();
+        for reference in ["http:", "https:", "url(", "src=", "href=", "@import"] {
+            assert!(!page.contains(reference), "{reference}");
+        }
+    }
+
+    #[test]
+    fn the_embedded_data_is_the_model() {
+        let report = hostile();
+        let page = report.to_html();
+        let (_, rest) = page.split_once("id=icdc-report>").unwrap();
+        let (json, _) = rest.split_once("</script>").unwrap();
+        let value: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!(value, serde_json::to_value(&report).unwrap());
+        assert_eq!(value["plots"][0]["series"][0]["points"][0][1], 1.0);
+    }
+
+    #[test]
+    fn an_empty_report_is_still_a_page() {
+        let page = Report::default().to_html();
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+        assert!(!page.contains("<dl>") && !page.contains("<figure>"));
+    }
+
+    #[test]
+    fn many_failures_are_counted() {
+        let failures = (0..1500).map(|number| format!("file {number}")).collect();
+        let page = Report { failures, ..Report::default() }.to_html();
+        assert!(page.contains("Failed: 1500") && page.contains("… and 500 more"));
+    }
+
+    #[test]
+    fn small_shares_do_not_become_zero() {
+        assert_eq!(percent(0.004), "< 1%");
+        assert_eq!(percent(0.0096), "1%");
+        assert_eq!(percent(1.0), "100%");
+    }
+}

@@ -1,0 +1,85 @@
+//! Makes series shorter without hiding what matters in them.
+
+/// Means over windows of `window` seconds.
+///
+/// Each point gives the mean since the point before it (the first since time 0); so does each result.
+/// The last window may be shorter. Returns the points unchanged if `window` is not positive.
+#[must_use]
+pub fn window_means(points: &[(f64, f64)], window: f64) -> Vec<(f64, f64)> {
+    let Some(&(end, _)) = points.last().filter(|_| window > 0.0) else { return points.to_vec() };
+    let mut means = Vec::new();
+    let (mut opened, mut integral, mut before) = (0.0, 0.0, 0.0);
+    let mut number = 1.0;
+    for &(at, value) in points.iter().filter(|(at, value)| at.is_finite() && value.is_finite()) {
+        while number * window <= at {
+            let border = number * window;
+            integral += value * (border - before);
+            means.push((border, integral / window));
+            (opened, integral, before) = (border, 0.0, border);
+            number += 1.0;
+        }
+        integral += value * (at - before);
+        before = at;
+    }
+    // A sliver would show a mean over next to nothing beside means over whole windows.
+    if end - opened > window / 10.0 {
+        means.push((end, integral / (end - opened)));
+    }
+    means
+}
+
+/// At most `2 * columns` points that have the same outline: the least and the greatest of each column.
+#[must_use]
+pub fn envelope(points: &[(f64, f64)], columns: usize) -> Vec<(f64, f64)> {
+    if points.len() <= 2 * columns || columns == 0 {
+        return points.to_vec();
+    }
+    let mut kept = Vec::with_capacity(2 * columns);
+    for column in 0..columns {
+        let part = &points[column * points.len() / columns..(column + 1) * points.len() / columns];
+        let by_value = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+        let (Some(&low), Some(&high)) = (part.iter().min_by(by_value), part.iter().max_by(by_value)) else {
+            continue;
+        };
+        let (first, second) = if low.0 <= high.0 { (low, high) } else { (high, low) };
+        kept.push(first);
+        if second != first {
+            kept.push(second);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_means_keep_the_integral() {
+        let points: Vec<_> = (1..=35).map(|n| (f64::from(n) * 0.1, f64::from(n % 7))).collect();
+        let means = window_means(&points, 1.0);
+        assert_eq!(means.iter().map(|(at, _)| (at * 10.0).round()).collect::<Vec<_>>(), [10.0, 20.0, 30.0, 35.0]);
+        let integral = |points: &[(f64, f64)]| {
+            points.iter().fold((0.0, 0.0), |(sum, before), (at, value)| (sum + value * (at - before), *at)).0
+        };
+        assert!((integral(&points) - integral(&means)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_gap_is_spread_over_the_windows_that_it_spans() {
+        assert_eq!(window_means(&[(2.5, 4.0)], 1.0), [(1.0, 4.0), (2.0, 4.0), (2.5, 4.0)]);
+        assert_eq!(window_means(&[(1.0, 4.0), (1.05, 0.0)], 1.0), [(1.0, 4.0)]);
+        assert_eq!(window_means(&[], 1.0), []);
+    }
+
+    #[test]
+    fn an_envelope_keeps_every_peak() {
+        let mut points: Vec<_> = (0..100_000).map(|n| (f64::from(n), 1.0)).collect();
+        points[31_337].1 = 9.0;
+        points[77_777].1 = -9.0;
+        let kept = envelope(&points, 500);
+        assert!(kept.len() <= 1000);
+        assert!(kept.contains(&(31_337.0, 9.0)) && kept.contains(&(77_777.0, -9.0)));
+        assert!(kept.is_sorted_by(|a, b| a.0 < b.0));
+    }
+}

@@ -1,0 +1,352 @@
+//! From a host name to a connected stream.
+
+use std::cmp::Reverse;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
+
+use icdc_units::{ByteCount, Span};
+use thiserror::Error;
+
+use crate::race::{Failure, race};
+use crate::{Family, clock};
+
+/// No connection could be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The name has no address, or the resolver failed.
+    #[error(
+        "cannot resolve {host}: {source}; check the spelling, /etc/hosts and the name servers (try `getent hosts {host}`)"
+    )]
+    Resolve {
+        /// The name.
+        host: String,
+        /// What getaddrinfo said.
+        source: io::Error,
+    },
+    /// The resolver gave no answer in time.
+    #[error(
+        "cannot resolve {host}: no answer within {timeout}; check the name servers, or give the address in place of the name"
+    )]
+    ResolveTimedOut {
+        /// The name.
+        host: String,
+        /// The time allowed.
+        timeout: Span,
+    },
+    /// The name has addresses, but none of the family asked for.
+    #[error("{host} has no {family} address; it has {}: leave -4 or -6 out to use them", listed(.addresses))]
+    NoAddress {
+        /// The name.
+        host: String,
+        /// The family asked for.
+        family: Family,
+        /// The addresses of the other family.
+        addresses: Vec<IpAddr>,
+    },
+    /// The host answered that nothing listens on the port.
+    #[error(
+        "{address} ({host}) refused the connection: nothing listens on that port; check that the far side runs and that the port is right"
+    )]
+    Refused {
+        /// The name as given.
+        host: String,
+        /// The address that answered.
+        address: SocketAddr,
+    },
+    /// No answer at all.
+    #[error("{address} ({host}) did not answer within {timeout}; a firewall may drop packets to TCP port {}: open it, or choose another port", .address.port())]
+    TimedOut {
+        /// The name as given.
+        host: String,
+        /// The last address tried.
+        address: SocketAddr,
+        /// The time allowed.
+        timeout: Span,
+    },
+    /// There is no way there.
+    #[error("{address} ({host}) cannot be reached: {source}; check this host's network, its routes (`ip route get {}`) and firewalls", .address.ip())]
+    Unreachable {
+        /// The name as given.
+        host: String,
+        /// The last address tried.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Another system call failed.
+    #[error("cannot connect to {address} ({host}): {call}: {source}")]
+    Socket {
+        /// The name as given.
+        host: String,
+        /// The address tried.
+        address: SocketAddr,
+        /// The system call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+fn listed(addresses: &[IpAddr]) -> String {
+    addresses
+        .iter()
+        .map(IpAddr::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Connects to `port` of `host`, a name or an address without brackets, within `timeout` in all.
+///
+/// All addresses of the host are tried, a new one every 250 ms while earlier ones are silent, the
+/// families in turn; the first that answers is taken. The stream is blocking and has `TCP_NODELAY`.
+pub fn connect(
+    host: &str,
+    port: u16,
+    family: Family,
+    timeout: Span,
+) -> Result<TcpStream, ConnectError> {
+    connect_with_buffer(host, port, family, timeout, ByteCount::ZERO)
+}
+
+/// As [`connect`], with a receive buffer that is set before the handshake, so that the window scale fits
+/// it. For a connection that will receive across a long fat network; [`ByteCount::ZERO`] leaves the
+/// buffer to the kernel.
+pub fn connect_with_buffer(
+    host: &str,
+    port: u16,
+    family: Family,
+    timeout: Span,
+    receive_buffer: ByteCount,
+) -> Result<TcpStream, ConnectError> {
+    let deadline = clock::now() + timeout;
+    let resolved = resolve(host, port, timeout)?;
+    let (admitted, others): (Vec<_>, Vec<_>) = resolved
+        .into_iter()
+        .partition(|address| family.admits(address.ip()));
+    if admitted.is_empty() {
+        let addresses = others.iter().map(SocketAddr::ip).collect();
+        return Err(ConnectError::NoAddress {
+            host: host.to_owned(),
+            family,
+            addresses,
+        });
+    }
+    let last = admitted[admitted.len() - 1];
+    race(families_in_turn(admitted), deadline, receive_buffer)
+        .map_err(|failures| most_telling(host, last, timeout, failures))
+}
+
+/// Asks the resolver of the system; the call cannot be interrupted, so a thread makes it.
+fn resolve(host: &str, port: u16, timeout: Span) -> Result<Vec<SocketAddr>, ConnectError> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let failed = |source| ConnectError::Resolve {
+        host: host.to_owned(),
+        source,
+    };
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let name = host.to_owned();
+    let ask = move || {
+        let answer = (name.as_str(), port)
+            .to_socket_addrs()
+            .map(Iterator::collect::<Vec<_>>);
+        // Nobody listens any more when the deadline has passed.
+        let _ = sender.send(answer);
+    };
+    thread::Builder::new()
+        .name("resolve".to_owned())
+        .spawn(ask)
+        .map_err(failed)?;
+    match receiver.recv_timeout(timeout.into()) {
+        Ok(Ok(addresses)) if addresses.is_empty() => Err(failed(io::Error::new(
+            io::ErrorKind::NotFound,
+            "the name has no address",
+        ))),
+        Ok(answer) => answer.map_err(failed),
+        Err(_) => Err(ConnectError::ResolveTimedOut {
+            host: host.to_owned(),
+            timeout,
+        }),
+    }
+}
+
+/// Alternates between the families, beginning with the one that the resolver prefers, and keeps the
+/// resolver's order within each (RFC 8305 section 4).
+fn families_in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) = addresses
+        .into_iter()
+        .partition(|address| address.is_ipv6() == preferred);
+    let mut first = first.into_iter();
+    let mut second = second.into_iter();
+    let mut order = Vec::new();
+    loop {
+        let before = order.len();
+        order.extend(first.next());
+        order.extend(second.next());
+        if order.len() == before {
+            return order;
+        }
+    }
+}
+
+/// Of several addresses that failed, the one that tells most: an answer says more than silence, and
+/// silence more than a missing route (often just IPv6 on an IPv4 network).
+fn most_telling(
+    host: &str,
+    last: SocketAddr,
+    timeout: Span,
+    failures: Vec<Failure>,
+) -> ConnectError {
+    let host = host.to_owned();
+    let weight = |failure: &Failure| match failure.source.kind() {
+        io::ErrorKind::ConnectionRefused => 3,
+        io::ErrorKind::TimedOut => 2,
+        _ if unreachable(&failure.source) => 0,
+        _ => 1,
+    };
+    // `min_by_key` keeps the first of equals: the address that the resolver prefers.
+    match failures
+        .into_iter()
+        .min_by_key(|failure| Reverse(weight(failure)))
+    {
+        // The deadline passed before the first attempt.
+        None => ConnectError::TimedOut {
+            host,
+            address: last,
+            timeout,
+        },
+        Some(Failure {
+            address,
+            call,
+            source,
+        }) => match source.kind() {
+            io::ErrorKind::ConnectionRefused => ConnectError::Refused { host, address },
+            io::ErrorKind::TimedOut => ConnectError::TimedOut {
+                host,
+                address,
+                timeout,
+            },
+            _ if unreachable(&source) => ConnectError::Unreachable {
+                host,
+                address,
+                source,
+            },
+            _ => ConnectError::Socket {
+                host,
+                address,
+                call,
+                source,
+            },
+        },
+    }
+}
+
+/// No route, no such family or address on this host, or a firewall that says no.
+fn unreachable(error: &io::Error) -> bool {
+    let errno = error.raw_os_error();
+    [
+        libc::ENETUNREACH,
+        libc::EHOSTUNREACH,
+        libc::ENETDOWN,
+        libc::EAFNOSUPPORT,
+        libc::EACCES,
+        libc::EPERM,
+    ]
+    .into_iter()
+    .any(|unreachable| errno == Some(unreachable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(address: &str, errno: i32) -> Failure {
+        Failure {
+            address: address.parse().expect(address),
+            call: "connect",
+            source: io::Error::from_raw_os_error(errno),
+        }
+    }
+
+    fn told(failures: Vec<Failure>) -> ConnectError {
+        most_telling(
+            "far",
+            "192.0.2.9:1".parse().expect("address"),
+            Span::from_secs(5),
+            failures,
+        )
+    }
+
+    #[test]
+    fn the_most_telling_failure_is_told() {
+        let (six, four) = ("[2001:db8::1]:2633", "192.0.2.1:2633");
+        let error = told(vec![
+            failure(six, libc::ENETUNREACH),
+            failure(four, libc::ETIMEDOUT),
+        ]);
+        assert!(
+            matches!(&error, ConnectError::TimedOut { address, .. } if address.is_ipv4()),
+            "{error}"
+        );
+        let error = told(vec![
+            failure(six, libc::ETIMEDOUT),
+            failure(four, libc::ECONNREFUSED),
+        ]);
+        assert!(
+            matches!(&error, ConnectError::Refused { address, .. } if address.is_ipv4()),
+            "{error}"
+        );
+        let error = told(vec![
+            failure(six, libc::EHOSTUNREACH),
+            failure(four, libc::ENETUNREACH),
+        ]);
+        assert!(
+            matches!(&error, ConnectError::Unreachable { address, .. } if address.is_ipv6()),
+            "{error}"
+        );
+        let error = told(vec![
+            failure(six, libc::ENETUNREACH),
+            failure(four, libc::EMFILE),
+        ]);
+        assert!(
+            matches!(
+                &error,
+                ConnectError::Socket {
+                    call: "connect",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert!(matches!(told(vec![]), ConnectError::TimedOut { .. }));
+    }
+
+    #[test]
+    fn messages_say_what_where_and_what_to_do() {
+        let error = told(vec![failure("[2001:db8::1]:2633", libc::ETIMEDOUT)]);
+        assert_eq!(
+            error.to_string(),
+            "[2001:db8::1]:2633 (far) did not answer within 5s; a firewall may drop packets to TCP port 2633: open it, or choose another port"
+        );
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let parse = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| text.parse().expect(text))
+                .collect::<Vec<SocketAddr>>()
+        };
+        let mixed = parse(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "1.1.1.2:1"]);
+        let expected = parse(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "1.1.1.2:1", "[::3]:1"]);
+        assert_eq!(families_in_turn(mixed), expected);
+        let four = parse(&["1.1.1.1:1", "1.1.1.2:1"]);
+        assert_eq!(families_in_turn(four.clone()), four);
+    }
+}

@@ -1,0 +1,76 @@
+//! Linux TCP for people: connect and listen, socket options with typed quantities, and what the kernel
+//! knows about a connection.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`connect()`](connect()) | a host name becomes a connected stream, several addresses raced, one deadline |
+//! | [`listen()`](listen()) | a listener on a port range, dual stack, with its receive buffer in place before the first SYN |
+//! | options | pacing rate, congestion control, buffers, when a silent peer counts as dead |
+//! | [`info`] | `TCP_INFO` as a typed snapshot |
+//!
+//! Options take anything with a descriptor (`&TcpStream`, `&OwnedFd`). Below is `icdc-units` only; above,
+//! `icdc-transfer` builds its links on it. Only `kernel.rs` has unsafe code.
+//!
+//! ```
+//! use icdc_tcp::Family;
+//! use icdc_units::{ByteCount, Rate, Span};
+//!
+//! let listener = icdc_tcp::listen(None, (0, 0), Family::V4, ByteCount::ZERO)?;
+//! let port = listener.local_addr()?.port();
+//! let stream = icdc_tcp::connect("127.0.0.1", port, Family::Any, Span::from_secs(5))?;
+//! icdc_tcp::set_pacing_rate(&stream, Rate::from_bits_per_second(900_000_000))?;
+//! icdc_tcp::set_dead_after(&stream, Span::from_secs(15))?;
+//! println!("round-trip time {}", icdc_tcp::info(&stream)?.rtt);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod clock;
+mod congestion;
+mod connect;
+mod info;
+mod kernel;
+mod listen;
+mod options;
+mod race;
+
+pub use congestion::{CongestionError, available_congestion, congestion, set_congestion};
+pub use connect::{ConnectError, connect, connect_with_buffer};
+pub use info::{State, TcpInfo, info};
+pub use listen::{ListenError, listen};
+pub use options::{
+    Buffers, OptionError, drained, pacing_rate, set_buffers, set_dead_after, set_pacing_rate,
+    shutdown,
+};
+
+/// Which versions of IP may be used (`-4`, `-6`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Whatever the name and the host have.
+    #[default]
+    Any,
+    /// IPv4 only.
+    V4,
+    /// IPv6 only.
+    V6,
+}
+
+impl Family {
+    /// Whether `address` is of this family.
+    pub fn admits(self, address: std::net::IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::V4 => address.is_ipv4(),
+            Self::V6 => address.is_ipv6(),
+        }
+    }
+}
+
+impl std::fmt::Display for Family {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Any => "IP",
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! A listening socket on a port of a range.
+
+use std::io;
+use std::iter;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+
+use icdc_units::ByteCount;
+use socket2::{Domain, Protocol, Socket, Type};
+use thiserror::Error;
+
+use crate::Family;
+use crate::options::set_buffers;
+
+/// No socket listens.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// Every port that was allowed is taken.
+    #[error("{} of {address} in use; name {} with --port or --listen, or see who holds them with `ss -ltnp`", ports_are(.low, .high), other_ports(.low, .high))]
+    PortsInUse {
+        /// The address.
+        address: IpAddr,
+        /// First port of the range.
+        low: u16,
+        /// Last port of the range.
+        high: u16,
+    },
+    /// A range that ends before it begins.
+    #[error("the port range {low}-{high} is empty: write the lower port first")]
+    EmptyRange {
+        /// First port.
+        low: u16,
+        /// Last port.
+        high: u16,
+    },
+    /// A low port without the privilege for it.
+    #[error(
+        "may not listen on {address}: {source}; choose a port from 1024 up, or grant CAP_NET_BIND_SERVICE"
+    )]
+    NotAllowed {
+        /// The address and port.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The address belongs to another host.
+    #[error("cannot listen on {address}: it is not an address of this host (see `ip address`)")]
+    NotLocal {
+        /// The address and port.
+        address: SocketAddr,
+    },
+    /// The address is of the other family.
+    #[error(
+        "cannot listen on {address} with {family} only: leave -4 or -6 out, or give an {family} address"
+    )]
+    OtherFamily {
+        /// The address.
+        address: IpAddr,
+        /// The family asked for.
+        family: Family,
+    },
+    /// Another system call failed.
+    #[error("cannot listen on {address}: {call}: {source}")]
+    Socket {
+        /// The address and port.
+        address: SocketAddr,
+        /// The system call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+fn ports_are(low: &u16, high: &u16) -> String {
+    match (low, high) {
+        (0, _) => "all ephemeral ports".to_owned(),
+        (low, high) if low == high => format!("port {low}"),
+        (low, high) => format!("all ports from {low} to {high}"),
+    }
+}
+
+fn other_ports(low: &u16, high: &u16) -> &'static str {
+    if low == high {
+        "another port"
+    } else {
+        "a wider range"
+    }
+}
+
+/// Connections that wait to be accepted (cut to `net.core.somaxconn`).
+const BACKLOG: i32 = 1024;
+/// Tries for a port that the kernel picks: between its choice and `listen` another socket may take it.
+const EPHEMERAL_TRIES: usize = 16;
+
+/// Listens on the first free port of `ports` (inclusive; `(0, 0)` lets the kernel choose).
+///
+/// Without an `address`, or with `::`, and with [`Family::Any`], both families are served: IPv4 peers
+/// appear as `::ffff:a.b.c.d`. A host without IPv6 serves IPv4 only. A `receive_buffer` other than zero
+/// is set before listening, so that it holds for the window scale of every connection; with
+/// [`ByteCount::ZERO`] the kernel tunes each by itself. Accepted sockets inherit it.
+pub fn listen(
+    address: Option<IpAddr>,
+    ports: (u16, u16),
+    family: Family,
+    receive_buffer: ByteCount,
+) -> Result<TcpListener, ListenError> {
+    let (low, high) = ports;
+    if low > high {
+        return Err(ListenError::EmptyRange { low, high });
+    }
+    let (host, fallback) = match address {
+        Some(address) if !family.admits(address) => {
+            return Err(ListenError::OtherFamily { address, family });
+        }
+        Some(address) => (address, None),
+        None if family == Family::V4 => (Ipv4Addr::UNSPECIFIED.into(), None),
+        None if family == Family::V6 => (Ipv6Addr::UNSPECIFIED.into(), None),
+        None => (
+            Ipv6Addr::UNSPECIFIED.into(),
+            Some(IpAddr::from(Ipv4Addr::UNSPECIFIED)),
+        ),
+    };
+    let dual = family == Family::Any && host == IpAddr::from(Ipv6Addr::UNSPECIFIED);
+    match (listen_in_range(host, ports, dual, receive_buffer), fallback) {
+        (Err(error), Some(fallback)) if error.is_missing_family() => {
+            listen_in_range(fallback, ports, false, receive_buffer)
+        }
+        (outcome, _) => outcome,
+    }
+}
+
+fn listen_in_range(
+    host: IpAddr,
+    (low, high): (u16, u16),
+    dual: bool,
+    receive_buffer: ByteCount,
+) -> Result<TcpListener, ListenError> {
+    let candidates: Box<dyn Iterator<Item = u16>> = if (low, high) == (0, 0) {
+        Box::new(iter::repeat_n(0, EPHEMERAL_TRIES))
+    } else {
+        Box::new(low.max(1)..=high)
+    };
+    for port in candidates {
+        match listen_on(SocketAddr::new(host, port), dual, receive_buffer) {
+            Err(ListenError::Socket { source, .. })
+                if source.kind() == io::ErrorKind::AddrInUse => {}
+            outcome => return outcome,
+        }
+    }
+    Err(ListenError::PortsInUse {
+        address: host,
+        low,
+        high,
+    })
+}
+
+fn listen_on(
+    address: SocketAddr,
+    dual: bool,
+    receive_buffer: ByteCount,
+) -> Result<TcpListener, ListenError> {
+    let failed = |call| {
+        move |source: io::Error| match source.kind() {
+            io::ErrorKind::PermissionDenied => ListenError::NotAllowed { address, source },
+            io::ErrorKind::AddrNotAvailable => ListenError::NotLocal { address },
+            _ => ListenError::Socket {
+                address,
+                call,
+                source,
+            },
+        }
+    };
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )
+    .map_err(failed("socket"))?;
+    // A port whose old connections are in TIME_WAIT is free for a new listener.
+    socket
+        .set_reuse_address(true)
+        .map_err(failed("setsockopt(SO_REUSEADDR)"))?;
+    if address.is_ipv6() {
+        socket
+            .set_only_v6(!dual)
+            .map_err(failed("setsockopt(IPV6_V6ONLY)"))?;
+    }
+    if !receive_buffer.is_zero() {
+        set_buffers(&socket, ByteCount::ZERO, receive_buffer).map_err(|error| {
+            ListenError::Socket {
+                address,
+                call: error.call,
+                source: error.source,
+            }
+        })?;
+    }
+    socket.bind(&address.into()).map_err(failed("bind"))?;
+    socket.listen(BACKLOG).map_err(failed("listen"))?;
+    Ok(socket.into())
+}
+
+impl ListenError {
+    /// Whether this host has no IPv6, or has it switched off.
+    fn is_missing_family(&self) -> bool {
+        match self {
+            Self::NotLocal { .. } => true,
+            Self::Socket { source, .. } => source.raw_os_error() == Some(libc::EAFNOSUPPORT),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Options of a connected socket: pacing, buffers, dead peers, shutdown.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use icdc_units::{ByteCount, Rate, Span};
+use rustix::net::{Shutdown, sockopt};
+use socket2::SockRef;
+use thiserror::Error;
+
+use crate::kernel;
+
+/// A socket option could not be read or set.
+#[derive(Debug, Error)]
+#[error("{call} on the connection{}: {source}", with_peer(.peer))]
+pub struct OptionError {
+    /// The system call and the option.
+    pub call: &'static str,
+    /// The peer of the socket, while it has one.
+    pub peer: Option<SocketAddr>,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+fn with_peer(peer: &Option<SocketAddr>) -> String {
+    peer.map_or_else(String::new, |peer| format!(" with {peer}"))
+}
+
+impl OptionError {
+    pub(crate) fn of(fd: &impl AsFd, call: &'static str, source: impl Into<io::Error>) -> Self {
+        let peer = SockRef::from(fd)
+            .peer_addr()
+            .ok()
+            .and_then(|address| address.as_socket());
+        Self {
+            call,
+            peer,
+            source: source.into(),
+        }
+    }
+}
+
+impl From<OptionError> for io::Error {
+    fn from(error: OptionError) -> Self {
+        Self::new(error.source.kind(), error)
+    }
+}
+
+/// Limits the rate at which the kernel puts segments on the wire; [`Rate::MAX`] takes the limit away.
+///
+/// TCP paces by itself or leaves it to the fq qdisc if the device has one. A rate of zero is refused:
+/// the kernel would take it for no pacing.
+pub fn set_pacing_rate(fd: &impl AsFd, rate: Rate) -> Result<(), OptionError> {
+    const CALL: &str = "setsockopt(SO_MAX_PACING_RATE)";
+    let bytes_per_second = match rate {
+        Rate::MAX => u64::MAX,
+        // A rate below 1 B/s would be rounded down to nothing.
+        rate if rate.as_bytes_per_second() == 0 => {
+            let reason =
+                io::Error::new(io::ErrorKind::InvalidInput, "the rate must be 8bit or more");
+            return Err(OptionError::of(fd, CALL, reason));
+        }
+        rate => rate.as_bytes_per_second(),
+    };
+    kernel::set_socket_option(
+        fd,
+        libc::SOL_SOCKET,
+        libc::SO_MAX_PACING_RATE,
+        bytes_per_second,
+    )
+    .map_err(|error| OptionError::of(fd, CALL, error))
+}
+
+/// The limit set by [`set_pacing_rate`], rounded down to bytes per second; [`Rate::MAX`] if there is none.
+pub fn pacing_rate(fd: &impl AsFd) -> Result<Rate, OptionError> {
+    const CALL: &str = "getsockopt(SO_MAX_PACING_RATE)";
+    let mut value = [0; 8];
+    let written = kernel::socket_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut value)
+        .map_err(|error| OptionError::of(fd, CALL, error))?
+        .len();
+    // A 32-bit kernel has a `long` of four bytes, in which all ones mean no limit as well.
+    let bytes_per_second = match written {
+        4 => match u32::from_ne_bytes([value[0], value[1], value[2], value[3]]) {
+            u32::MAX => u64::MAX,
+            bytes => u64::from(bytes),
+        },
+        _ => u64::from_ne_bytes(value),
+    };
+    Ok(Rate::from_bytes_per_second(bytes_per_second))
+}
+
+/// Sizes of the socket's buffers in bytes of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// Sent and not yet acknowledged, or not yet sent.
+    pub send: ByteCount,
+    /// Received and not yet read.
+    pub receive: ByteCount,
+}
+
+/// Largest buffer that can be asked for: the kernel doubles the size within an `int`.
+const MAX_BUFFER: usize = (i32::MAX / 2) as usize;
+
+/// Fixes the sizes of the buffers; [`ByteCount::ZERO`] leaves one to the kernel's autotuning.
+///
+/// Gives what was granted. With `CAP_NET_ADMIN` that is up to 1 GiB each; without it the kernel cuts the
+/// sizes to `net.core.wmem_max` and `net.core.rmem_max`, so compare and tell the user. A size once set
+/// stays: autotuning is off for that buffer. The receive window can only use what the window scale
+/// chosen at the handshake expresses, so give [`listen`](crate::listen()) or
+/// [`connect_with_buffer`](crate::connect_with_buffer()) the size if it is known by then.
+pub fn set_buffers(
+    fd: &impl AsFd,
+    send: ByteCount,
+    receive: ByteCount,
+) -> Result<Buffers, OptionError> {
+    if !send.is_zero() {
+        let size = send.as_usize().min(MAX_BUFFER);
+        sockopt::set_socket_send_buffer_size_force(fd, size)
+            .or_else(|_| sockopt::set_socket_send_buffer_size(fd, size))
+            .map_err(|error| OptionError::of(fd, "setsockopt(SO_SNDBUF)", error))?;
+    }
+    if !receive.is_zero() {
+        let size = receive.as_usize().min(MAX_BUFFER);
+        sockopt::set_socket_recv_buffer_size_force(fd, size)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, size))
+            .map_err(|error| OptionError::of(fd, "setsockopt(SO_RCVBUF)", error))?;
+    }
+    let granted_send = sockopt::socket_send_buffer_size(fd)
+        .map_err(|error| OptionError::of(fd, "getsockopt(SO_SNDBUF)", error))?;
+    let granted_receive = sockopt::socket_recv_buffer_size(fd)
+        .map_err(|error| OptionError::of(fd, "getsockopt(SO_RCVBUF)", error))?;
+    // socket(7): the kernel doubles a size for its own bookkeeping and reports the double.
+    Ok(Buffers {
+        send: ByteCount::from(granted_send / 2),
+        receive: ByteCount::from(granted_receive / 2),
+    })
+}
+
+/// Lets the kernel end a connection (`ETIMEDOUT`) whose peer has not been heard of for `span`: whether
+/// data waits for acknowledgement (`TCP_USER_TIMEOUT`, RFC 5482) or the connection is idle (keepalive).
+///
+/// Keepalive counts in whole seconds, so an idle connection takes 2 s at least. [`Span::ZERO`] is refused.
+pub fn set_dead_after(fd: &impl AsFd, span: Span) -> Result<(), OptionError> {
+    const CALL: &str = "setsockopt(TCP_USER_TIMEOUT)";
+    if span.as_millis() == 0 {
+        let reason = io::Error::new(io::ErrorKind::InvalidInput, "the span must be 1ms or more");
+        return Err(OptionError::of(fd, CALL, reason));
+    }
+    // Probes at every quarter of the span; how many stay unanswered is then up to TCP_USER_TIMEOUT
+    // alone (`tcp_keepalive_timer`). The kernel takes at most 32767 s (MAX_TCP_KEEPIDLE) and an `int`.
+    let quarter = Duration::from_secs((span.as_secs() / 4).clamp(1, 32_767));
+    let timeout = u32::try_from(span.as_millis())
+        .unwrap_or(u32::MAX)
+        .min(i32::MAX as u32);
+    let set = |result: rustix::io::Result<()>, call| {
+        result.map_err(|error| OptionError::of(fd, call, error))
+    };
+    set(
+        sockopt::set_tcp_keepidle(fd, quarter),
+        "setsockopt(TCP_KEEPIDLE)",
+    )?;
+    set(
+        sockopt::set_tcp_keepintvl(fd, quarter),
+        "setsockopt(TCP_KEEPINTVL)",
+    )?;
+    set(sockopt::set_tcp_user_timeout(fd, timeout), CALL)?;
+    set(
+        sockopt::set_socket_keepalive(fd, true),
+        "setsockopt(SO_KEEPALIVE)",
+    )
+}
+
+/// Ends both directions and wakes every call that is blocked on the socket. Doing so twice, or after the
+/// peer has gone, is fine.
+pub fn shutdown(fd: &impl AsFd) -> Result<(), OptionError> {
+    match rustix::net::shutdown(fd, Shutdown::Both) {
+        Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
+        Err(error) => Err(OptionError::of(fd, "shutdown", error)),
+    }
+}
+
+/// Bytes still in the send queue: not yet sent, or sent and not yet acknowledged. Zero means that all
+/// that was written has reached the peer's kernel: the connection has drained.
+pub fn drained(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
+    kernel::send_queue(fd)
+        .map(ByteCount::new)
+        .map_err(|error| OptionError::of(fd, "ioctl(SIOCOUTQ)", error))
+}

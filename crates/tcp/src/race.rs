@@ -1,0 +1,251 @@
+//! Several addresses of one host, raced (RFC 8305 "Happy Eyeballs", section 5).
+//!
+//! Attempts start [`STAGGER`] apart, or at once when an earlier one fails; the first connection wins and
+//! the others are dropped. One deadline covers all.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+
+use icdc_units::{ByteCount, Span, Time};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::clock;
+use crate::options::set_buffers;
+
+/// Time between the starts of two attempts (RFC 8305 section 8: "Connection Attempt Delay", 250 ms).
+const STAGGER: Span = Span::from_millis(250);
+
+/// Why one address did not lead to a connection.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) address: SocketAddr,
+    pub(crate) call: &'static str,
+    pub(crate) source: io::Error,
+}
+
+/// Connects to the first of `addresses` that answers before `deadline`. A `receive_buffer` other than
+/// zero is set before the handshake. Gives all failures, in order, when there is no connection.
+pub(crate) fn race(
+    addresses: impl IntoIterator<Item = SocketAddr>,
+    deadline: Time,
+    receive_buffer: ByteCount,
+) -> Result<TcpStream, Vec<Failure>> {
+    let mut waiting: VecDeque<SocketAddr> = addresses.into_iter().collect();
+    let mut running: Vec<Attempt> = Vec::new();
+    let mut failures = Vec::new();
+    let mut next_start = clock::now();
+    loop {
+        let now = clock::now();
+        if now >= deadline {
+            failures.extend(running.into_iter().map(|attempt| Failure {
+                address: attempt.address,
+                call: "connect",
+                source: Errno::TIMEDOUT.into(),
+            }));
+            return Err(failures);
+        }
+        if running.is_empty() || now >= next_start {
+            match waiting.pop_front() {
+                Some(address) => {
+                    match Attempt::start(address, receive_buffer) {
+                        Ok(attempt) => {
+                            running.push(attempt);
+                            next_start = now + STAGGER;
+                        }
+                        Err(failure) => failures.push(failure),
+                    }
+                    continue;
+                }
+                None if running.is_empty() => return Err(failures),
+                None => {}
+            }
+        }
+        let until = if waiting.is_empty() {
+            deadline
+        } else {
+            deadline.min(next_start)
+        };
+        for index in settled(&running, until - now).into_iter().rev() {
+            match running.swap_remove(index).finish() {
+                Ok(stream) => return Ok(stream),
+                Err(failure) => {
+                    failures.push(failure);
+                    next_start = now;
+                }
+            }
+        }
+    }
+}
+
+/// Waits for a result of one of the attempts; gives the indices of those that have one, ascending.
+fn settled(running: &[Attempt], span: Span) -> Vec<usize> {
+    let mut polled: Vec<PollFd<'_>> = running
+        .iter()
+        .map(|attempt| PollFd::new(&attempt.socket, PollFlags::OUT))
+        .collect();
+    // A poll that a signal interrupts, or that the kernel cannot serve, has no result: the caller looks
+    // at the clock and asks again.
+    match poll(&mut polled, Some(&clock::timespec(span))) {
+        Ok(_) => (0..polled.len())
+            .filter(|&index| !polled[index].revents().is_empty())
+            .collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// A connection being made.
+struct Attempt {
+    address: SocketAddr,
+    socket: Socket,
+}
+
+impl Attempt {
+    fn start(address: SocketAddr, receive_buffer: ByteCount) -> Result<Self, Failure> {
+        let failed = |call| {
+            move |source| Failure {
+                address,
+                call,
+                source,
+            }
+        };
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )
+        .map_err(failed("socket"))?;
+        socket
+            .set_nonblocking(true)
+            .map_err(failed("fcntl(O_NONBLOCK)"))?;
+        socket
+            .set_tcp_nodelay(true)
+            .map_err(failed("setsockopt(TCP_NODELAY)"))?;
+        if !receive_buffer.is_zero() {
+            set_buffers(&socket, ByteCount::ZERO, receive_buffer).map_err(|error| Failure {
+                address,
+                call: error.call,
+                source: error.source,
+            })?;
+        }
+        match socket.connect(&address.into()) {
+            Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => {
+                Err(failed("connect")(error))
+            }
+            _ => Ok(Self { address, socket }),
+        }
+    }
+
+    /// The outcome, once the socket is writable.
+    fn finish(self) -> Result<TcpStream, Failure> {
+        let failed = |call| {
+            move |source| Failure {
+                address: self.address,
+                call,
+                source,
+            }
+        };
+        match self.socket.take_error() {
+            Ok(None) => {}
+            Ok(Some(error)) | Err(error) => return Err(failed("connect")(error)),
+        }
+        self.socket
+            .set_nonblocking(false)
+            .map_err(failed("fcntl(O_NONBLOCK)"))?;
+        Ok(self.socket.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    /// A listener that nobody accepts from, its queue filled: the kernel drops every further SYN.
+    fn black_hole() -> (SocketAddr, Vec<Socket>) {
+        let socket = || Socket::new(Domain::IPV4, Type::STREAM, None).expect("socket");
+        let listener = socket();
+        listener
+            .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
+            .expect("bind");
+        listener.listen(0).expect("listen");
+        let address = listener.local_addr().expect("bound");
+        let mut held = vec![listener];
+        for _ in 0..3 {
+            let client = socket();
+            client.set_nonblocking(true).expect("nonblocking");
+            // The first is queued, the others hang in the handshake.
+            let _ = client.connect(&address);
+            held.push(client);
+        }
+        (address.as_socket().expect("IPv4"), held)
+    }
+
+    fn refusing() -> SocketAddr {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .and_then(|listener| listener.local_addr())
+            .expect("a free port")
+    }
+
+    #[test]
+    fn a_silent_address_does_not_hold_up_the_next() {
+        let (silent, _held) = black_hole();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
+        let answering = listener.local_addr().expect("bound");
+        let start = clock::now();
+        let stream = race(
+            [silent, answering],
+            start + Span::from_secs(20),
+            ByteCount::ZERO,
+        )
+        .expect("connects");
+        let took = clock::now() - start;
+        assert_eq!(stream.peer_addr().expect("connected"), answering);
+        assert!(took >= STAGGER && took < Span::from_secs(10), "{took}");
+    }
+
+    #[test]
+    fn a_refusing_address_hands_over_at_once() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
+        let refusing: Vec<_> = (0..8).map(|_| refusing()).collect();
+        let addresses = refusing
+            .into_iter()
+            .chain([listener.local_addr().expect("bound")]);
+        let start = clock::now();
+        race(addresses, start + Span::from_secs(20), ByteCount::ZERO).expect("connects");
+        let took = clock::now() - start;
+        assert!(took < STAGGER * 8, "eight refusals cost no stagger: {took}");
+    }
+
+    #[test]
+    fn the_deadline_covers_all_attempts() {
+        let (silent, _held) = black_hole();
+        let start = clock::now();
+        let failures = race(
+            [silent, refusing(), silent],
+            start + Span::from_millis(600),
+            ByteCount::ZERO,
+        )
+        .expect_err("nobody answers");
+        let took = clock::now() - start;
+        assert!(
+            took >= Span::from_millis(600) && took < Span::from_secs(10),
+            "{took}"
+        );
+        let kinds: Vec<_> = failures
+            .iter()
+            .map(|failure| failure.source.kind())
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                io::ErrorKind::ConnectionRefused,
+                io::ErrorKind::TimedOut,
+                io::ErrorKind::TimedOut
+            ]
+        );
+    }
+}

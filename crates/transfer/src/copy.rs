@@ -1,0 +1,402 @@
+//! `icdc copy`: from locations to a summary, over as many sessions as it takes.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, unbounded};
+use icdc_disk::tree::Tree;
+use icdc_protocol::message::{FileDigest, Job, Message, ReceiveOptions, Refusal, Request, SendOptions, TransferId};
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+use crate::account::Account;
+use crate::connect::{ConnectError, Far};
+use crate::error::{CopyError, SessionError};
+use crate::event::{Event, EventSink, Summary};
+use crate::link::{Link, memory_pair};
+use crate::location::Location;
+use crate::options::CopyOptions;
+use crate::receiver::{self, Received};
+use crate::sender::{self, Sent};
+use crate::stop::StopSignal;
+use crate::{clock, digest_text, drive};
+
+/// Makes a link to the far end: the first one, further ones, and again after a cut.
+pub(crate) type Connect<'a> = &'a mut (dyn FnMut() -> Result<Link, ConnectError> + Send);
+
+/// First pause before a broken connection is tried again; it doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Span = Span::from_millis(500);
+const LONGEST_PAUSE: Span = Span::from_secs(15);
+
+/// Copies `sources` to `destination` and tells what happens by `events`.
+///
+/// # Errors
+/// See [`CopyError`]; items that fail are no error but counted in [`Summary::errors`].
+pub fn copy(
+    sources: &[Location],
+    destination: &Location,
+    options: &CopyOptions,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    let local: Option<Vec<Vec<u8>>> = sources.iter().map(local_path).collect();
+    match (local, destination) {
+        (Some(paths), Location::Local(destination)) => {
+            refuse_into_itself(&paths, destination)?;
+            copy_here(&paths, destination, options, events, stop)
+        }
+        (Some(paths), far) => {
+            let tree = here()?;
+            let mut far = Far::open(far, options, events)?;
+            let order = PushOrder {
+                transfer: new_transfer()?,
+                tree: &tree,
+                paths: &paths,
+                send: &options.send,
+                destination: far.path().to_vec(),
+                receive: options.receive.clone(),
+                retry_for: options.retry_for,
+            };
+            push_over(&mut || far.link(), &order, events, stop)
+        }
+        (None, Location::Local(destination)) => {
+            let Some(first) = sources.first() else { return Err(CopyError::Usage("no source is given".into())) };
+            let paths = paths_on_one_host(sources, first)?;
+            let mut far = Far::open(first, options, events)?;
+            pull_over(&mut || far.link(), paths, destination, options, events, stop)
+        }
+        (None, _) => drive::copy_between(sources, destination, options, events, stop),
+    }
+}
+
+/// Paths of sources that must all be on the host of `first`.
+pub(crate) fn paths_on_one_host(sources: &[Location], first: &Location) -> Result<Vec<Vec<u8>>, CopyError> {
+    let on_host = |source: &Location| match (source, first) {
+        (Location::Ssh { host, path }, Location::Ssh { host: first, .. }) if host == first => Some(path.clone()),
+        (Location::Daemon { host, port, path }, Location::Daemon { host: first, port: first_port, .. })
+            if host == first && port == first_port =>
+        {
+            Some(path.clone())
+        }
+        _ => None,
+    };
+    let paths: Option<Vec<Vec<u8>>> = sources.iter().map(on_host).collect();
+    paths.ok_or_else(|| CopyError::Usage("all sources of one run must be on one host; run icdc once for each host".into()))
+}
+
+fn local_path(location: &Location) -> Option<Vec<u8>> {
+    match location {
+        Location::Local(path) => Some(path.as_os_str().as_bytes().to_vec()),
+        _ => None,
+    }
+}
+
+fn here() -> Result<Tree, CopyError> {
+    Tree::unconfined(Path::new(".")).map_err(|error| CopyError::Failed(error.to_string()))
+}
+
+/// A random name for a run.
+pub(crate) fn new_transfer() -> Result<TransferId, CopyError> {
+    let mut id = TransferId::default();
+    let filled = rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty());
+    match filled {
+        Ok(length) if length == id.len() => Ok(id),
+        Ok(_) => Err(CopyError::Failed("getrandom: too few bytes".into())),
+        Err(errno) => Err(CopyError::Failed(format!("getrandom: {errno}"))),
+    }
+}
+
+/// A directory must not be copied into itself, nor a file onto itself.
+fn refuse_into_itself(sources: &[Vec<u8>], destination: &Path) -> Result<(), CopyError> {
+    let real = |path: &Path| path.canonicalize().ok();
+    let parent = || match destination.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    };
+    let Some(target) = real(destination).or_else(|| Some(real(&parent())?.join(destination.file_name()?))) else {
+        return Ok(());
+    };
+    for source in sources {
+        let source = Path::new(std::ffi::OsStr::from_bytes(source));
+        let Some(found) = real(source) else { continue };
+        let onto_itself = found == target || (!found.is_dir() && source.file_name().is_some_and(|name| target.join(name) == found));
+        if (found.is_dir() && target.starts_with(&found)) || onto_itself {
+            let reason = format!("{} cannot be copied into itself ({})", source.display(), destination.display());
+            return Err(CopyError::Usage(reason));
+        }
+    }
+    Ok(())
+}
+
+fn copy_here(
+    paths: &[Vec<u8>],
+    destination: &Path,
+    options: &CopyOptions,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    let tree = here()?;
+    let account = Account::new(clock::now());
+    let (near, far) = memory_pair();
+    let (_, nobody) = unbounded();
+    let silent: EventSink = Arc::new(|_| {});
+    let destination = destination.as_os_str().as_bytes();
+    let order = receiver::Order { tree: &tree, destination, options: &options.receive };
+    let receiving = Account::new(account.start);
+    // The sender heeds the user's wish to stop and tells the receiver.
+    let never_asked = StopSignal::new();
+    let sent = std::thread::scope(|scope| {
+        scope.spawn(|| receiver::run(far, &nobody, &order, &receiving, &silent, &never_asked));
+        let found = sender::find_sources(&tree, paths, &options.send);
+        sender::run(near, &nobody, found, &options.send, &account, events, stop)
+    });
+    match sent {
+        Ok(sent) => Ok(push_summary(&sent, &account, &options.receive)),
+        Err(error) => Err(ended(error)),
+    }
+}
+
+/// What is pushed, and how.
+pub(crate) struct PushOrder<'a> {
+    pub(crate) transfer: TransferId,
+    pub(crate) tree: &'a Tree,
+    pub(crate) paths: &'a [Vec<u8>],
+    pub(crate) send: &'a SendOptions,
+    pub(crate) destination: Vec<u8>,
+    pub(crate) receive: ReceiveOptions,
+    pub(crate) retry_for: Span,
+}
+
+/// Pushes local files over links made by `connect`, again and again until everything has arrived.
+pub(crate) fn push_over(
+    connect: Connect<'_>,
+    order: &PushOrder<'_>,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    let account = Account::new(clock::now());
+    let mut receive = order.receive.clone();
+    let sent = with_retries(order.retry_for, &account, events, stop, || {
+        let job = Job::Receive { destination: order.destination.clone(), options: receive.clone() };
+        // What this run has made durable counts from the second session on, whatever the user said.
+        receive.resume = true;
+        let link = open(connect, order.transfer, job, events)?;
+        prepare_to_send(&link, order.send)?;
+        with_streams(connect, order.transfer, order.send.streams, events, |joined| {
+            let found = sender::find_sources(order.tree, order.paths, order.send);
+            sender::run(link, joined, found, order.send, &account, events, stop)
+        })
+    })?;
+    Ok(push_summary(&sent, &account, &order.receive))
+}
+
+fn prepare_to_send(link: &Link, send: &SendOptions) -> Result<(), Attempt> {
+    if send.rate_bps > 0 {
+        link.control.set_rate(Rate::from_bits_per_second(send.rate_bps));
+    }
+    if !send.congestion.is_empty() {
+        link.control.set_congestion(&send.congestion).map_err(|error| Attempt::Usage(error.to_string()))?;
+    }
+    Ok(())
+}
+
+fn pull_over(
+    connect: Connect<'_>,
+    sources: Vec<Vec<u8>>,
+    destination: &Path,
+    options: &CopyOptions,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    let account = Account::new(clock::now());
+    let transfer = new_transfer()?;
+    let tree = here()?;
+    let mut receive = options.receive.clone();
+    let destination = destination.as_os_str().as_bytes();
+    let received = with_retries(options.retry_for, &account, events, stop, || {
+        let job = Job::Send { sources: sources.clone(), options: options.send.clone() };
+        let link = open(connect, transfer, job, events)?;
+        let outcome = with_streams(connect, transfer, options.send.streams, events, |joined| {
+            let order = receiver::Order { tree: &tree, destination, options: &receive };
+            receiver::run(link, joined, &order, &account, events, stop)
+        });
+        receive.resume = true;
+        outcome
+    })?;
+    if let Some(goodbye) = &received.goodbye {
+        account.add_sender(goodbye.retransmitted_segments, &goodbye.limited_by);
+    }
+    Ok(pull_summary(&received, &account, &options.receive))
+}
+
+/// Connects and asks for `job`.
+fn open(connect: Connect<'_>, transfer: TransferId, job: Job, events: &EventSink) -> Result<Link, Attempt> {
+    let mut link = connect().map_err(Attempt::Connect)?;
+    announce(&link, 0, events);
+    link.outlet.send(Message::Request(Request { transfer, job }).into()).map_err(SessionError::from)?;
+    Ok(link)
+}
+
+fn announce(link: &Link, stream: u8, events: &EventSink) {
+    events(Event::Connected {
+        peer: link.control.peer(),
+        stream,
+        cipher: link.control.cipher().unwrap_or_default().to_owned(),
+        congestion: link.control.congestion().unwrap_or_default(),
+    });
+}
+
+/// Runs a session while further connections are made for it.
+fn with_streams<T: Send>(
+    connect: Connect<'_>,
+    transfer: TransferId,
+    streams: u8,
+    events: &EventSink,
+    session: impl FnOnce(&Queue<Link>) -> Result<T, SessionError>,
+) -> Result<T, Attempt> {
+    let (join, joined) = unbounded();
+    std::thread::scope(|scope| {
+        if streams > 1 {
+            scope.spawn(move || further_streams(connect, transfer, streams, &join, events));
+        }
+        session(&joined)
+    })
+    .map_err(Attempt::from)
+}
+
+fn further_streams(connect: Connect<'_>, transfer: TransferId, streams: u8, join: &Channel<Link>, events: &EventSink) {
+    for stream in 1..streams {
+        let request = Message::Request(Request { transfer, job: Job::Join { stream } });
+        let made = connect().map_err(|error| error.to_string()).and_then(|mut link| {
+            link.outlet.send(request.into()).and_then(|()| link.outlet.flush()).map_err(|error| error.to_string())?;
+            Ok(link)
+        });
+        match made {
+            Ok(link) => {
+                announce(&link, stream, events);
+                if join.send(link).is_err() {
+                    return;
+                }
+            }
+            Err(reason) => {
+                events(Event::Notice { text: format!("connection {stream} of {streams} was not made: {reason}") });
+                return;
+            }
+        }
+    }
+}
+
+/// Why one attempt ended.
+enum Attempt {
+    Connect(ConnectError),
+    Session(SessionError),
+    Usage(String),
+}
+
+impl From<SessionError> for Attempt {
+    fn from(error: SessionError) -> Self {
+        Self::Session(error)
+    }
+}
+
+/// Repeats `attempt` as long as connections break, with growing pauses.
+fn with_retries<T>(
+    patience: Span,
+    account: &Account,
+    events: &EventSink,
+    stop: &StopSignal,
+    mut attempt: impl FnMut() -> Result<T, Attempt>,
+) -> Result<T, CopyError> {
+    let mut connected_before = false;
+    let mut tries = 0;
+    let mut pause = FIRST_PAUSE;
+    let mut deadline: Option<Time> = None;
+    loop {
+        let bytes_before = account.bytes();
+        let reason = match attempt() {
+            Ok(done) => return Ok(done),
+            Err(Attempt::Usage(reason)) => return Err(CopyError::Usage(reason)),
+            Err(Attempt::Connect(error)) if !connected_before => return Err(error.into()),
+            Err(Attempt::Connect(error)) => error.to_string(),
+            Err(Attempt::Session(SessionError::Cut(reason))) => reason,
+            Err(Attempt::Session(error)) => return Err(ended(error)),
+        };
+        connected_before = true;
+        if stop.is_requested() {
+            return Err(CopyError::Interrupted);
+        }
+        let now = clock::now();
+        if account.bytes() > bytes_before || deadline.is_none() {
+            deadline = Some(now + patience);
+            pause = FIRST_PAUSE;
+            tries = 0;
+        }
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            return Err(CopyError::Lost(reason));
+        }
+        tries += 1;
+        events(Event::Reconnecting { attempt: tries, pause_ms: pause.as_millis(), reason });
+        if stop.wait(pause) {
+            return Err(CopyError::Interrupted);
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn ended(error: SessionError) -> CopyError {
+    match error {
+        SessionError::Interrupted => CopyError::Interrupted,
+        SessionError::Refused(Refusal { kind, reason }) => CopyError::Refused(Refusal { kind, reason }),
+        SessionError::Cut(reason) => CopyError::Lost(reason),
+        other => CopyError::Failed(other.to_string()),
+    }
+}
+
+fn push_summary(sent: &Sent, account: &Account, receive: &ReceiveOptions) -> Summary {
+    let counts = &sent.counts;
+    let summary = Summary {
+        files: counts.files_done,
+        bytes: counts.bytes_done,
+        errors: counts.failed,
+        skipped: counts.skipped,
+        resumed_bytes: counts.resumed_bytes,
+        tree_digest: Some(digest_text(&sent.tree)),
+        ..Summary::default()
+    };
+    complete(summary, sent.only, account, receive)
+}
+
+fn pull_summary(received: &Received, account: &Account, receive: &ReceiveOptions) -> Summary {
+    let summary = Summary {
+        files: received.files,
+        bytes: received.bytes,
+        errors: received.failed,
+        skipped: received.skipped,
+        resumed_bytes: received.resumed_bytes,
+        tree_digest: received.goodbye.as_ref().map(|goodbye| digest_text(&goodbye.tree)),
+        ..Summary::default()
+    };
+    complete(summary, received.only, account, receive)
+}
+
+fn complete(summary: Summary, only: Option<FileDigest>, account: &Account, receive: &ReceiveOptions) -> Summary {
+    let elapsed = clock::now() - account.start;
+    let goodput = if elapsed == Span::ZERO { Rate::ZERO } else { ByteCount::new(account.bytes()) / elapsed };
+    let (digest, sparse_digest) = match only {
+        Some(FileDigest::Blake3(digest)) => (Some(digest_text(&digest)), None),
+        Some(FileDigest::SparseMap(digest)) => (None, Some(digest_text(&digest))),
+        None => (None, None),
+    };
+    Summary {
+        bytes_sent: account.bytes(),
+        seconds: elapsed.as_secs_f64(),
+        goodput_bps: goodput.as_bits_per_second(),
+        retransmitted_segments: account.retransmitted_segments(),
+        digest,
+        sparse_digest,
+        verified: summary.errors == 0,
+        read_back: receive.verify,
+        limited_by: account.limited_by(),
+        ..summary
+    }
+}

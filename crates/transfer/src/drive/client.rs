@@ -1,0 +1,181 @@
+//! The client: brings the two far ends together and listens to what the driving one tells.
+
+use icdc_protocol::message::{Drive, Job, Listening, Request};
+use icdc_protocol::{Message, TransferId};
+use icdc_trust::PublicKey;
+
+use super::outcome;
+use super::speaker::{Speaker, SpeakerEnd};
+use crate::connect::ConnectError;
+use crate::connect::daemon::DaemonFar;
+use crate::connect::ssh::{Running, Started, Starter, kind, receive};
+use crate::copy::{new_transfer, paths_on_one_host};
+use crate::error::CopyError;
+use crate::event::{Event, EventSink, Summary};
+use crate::link::{Inlet, Link, LinkError};
+use crate::location::Location;
+use crate::options::CopyOptions;
+use crate::stop::StopSignal;
+
+/// Copies `sources`, all on one far end, to `destination` on another, straight between the two.
+///
+/// # Errors
+/// As [`crate::copy`]; [`ConnectError::Between`] if the source end cannot reach the destination end.
+pub fn copy_between(
+    sources: &[Location],
+    destination: &Location,
+    options: &CopyOptions,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    let Some(first) = sources.first() else { return Err(CopyError::Usage("no source is given".to_owned())) };
+    let paths = paths_on_one_host(sources, first)?;
+    let transfer = new_transfer()?;
+    let mut source = SourceEnd::open(first, transfer, options, events)?;
+    let job = Job::Receive { destination: destination.path().to_vec(), options: options.receive.clone() };
+    let target = TargetEnd::open(destination, source.key, transfer, job, options, events)?;
+    let job = Job::Drive(Drive {
+        host: target.host.clone(),
+        port: target.port,
+        key: *target.key.as_bytes(),
+        sources: paths,
+        send: options.send.clone(),
+        destination: destination.path().to_vec(),
+        receive: options.receive.clone(),
+    });
+    source.speaker.say(Message::Request(Request { transfer, job }));
+    let speaker = source.speaker.clone();
+    stop.on_request(move || speaker.say(Message::Interrupt));
+    let names = Names { from: source.name.clone(), to: target.host.clone() };
+    follow(source.inlet.as_mut(), &names, events, stop)
+}
+
+/// The two far ends, for messages.
+struct Names {
+    from: String,
+    to: String,
+}
+
+/// Hands on the events that the driving end relays, up to the result.
+fn follow(
+    inlet: &mut dyn Inlet,
+    Names { from, to }: &Names,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    loop {
+        match receive(inlet) {
+            Ok(Message::Relay(json)) => match serde_json::from_slice(&json) {
+                Ok(Event::Summary(summary)) => return Ok(summary),
+                Ok(event) => events(event),
+                Err(error) => tracing::debug!("{from} sent an event that this release does not know: {error}"),
+            },
+            Ok(Message::Accepted | Message::Ping) => {}
+            Ok(Message::Refused(refusal) | Message::Abort(refusal)) => {
+                return Err(outcome::error(refusal, from, to, stop.is_requested()));
+            }
+            Ok(other) => return Err(CopyError::Failed(format!("{from} broke the protocol: {}", kind(&other)))),
+            Err(_) if stop.is_requested() => return Err(CopyError::Interrupted),
+            Err(error) => return Err(CopyError::Lost(format!("{from}, which drives the transfer: {error}"))),
+        }
+    }
+}
+
+/// The far end that drives.
+struct SourceEnd {
+    name: String,
+    key: PublicKey,
+    inlet: Box<dyn Inlet>,
+    speaker: Speaker,
+    /// Declared before the process: ends the speaker, and with it the input of a far end that ssh started.
+    _end: SpeakerEnd,
+    _started: Option<Running>,
+}
+
+impl SourceEnd {
+    fn open(
+        location: &Location,
+        transfer: TransferId,
+        options: &CopyOptions,
+        events: &EventSink,
+    ) -> Result<Self, CopyError> {
+        let name = location.host_name().unwrap_or_default().to_owned();
+        let (link, started) = match location {
+            Location::Ssh { host, .. } => {
+                let Started { link, key, running, .. } = Starter::new(host, options, events)?.start(None)?;
+                (link, Some((key, running)))
+            }
+            Location::Daemon { host, port, .. } => (DaemonFar::open(host, *port, options)?.link()?, None),
+            Location::Local(_) => return Err(CopyError::Usage(format!("{location} is not on another host"))),
+        };
+        let Link { outlet, mut inlet, .. } = link;
+        let (speaker, end) =
+            Speaker::start(outlet).map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
+        let (key, running) = match started {
+            Some((key, running)) => (key, Some(running)),
+            None => {
+                speaker.say(Message::Request(Request { transfer, job: Job::DriveKey }));
+                (drive_key(inlet.as_mut(), &name)?, None)
+            }
+        };
+        Ok(Self { name, key, inlet, speaker, _end: end, _started: running })
+    }
+}
+
+/// The key that a daemon makes for the transfer.
+fn drive_key(inlet: &mut dyn Inlet, name: &str) -> Result<PublicKey, CopyError> {
+    match receive(inlet) {
+        Ok(Message::Listening(Listening { key, .. })) => Ok(PublicKey::from_bytes(key)),
+        Ok(Message::Refused(refusal)) => Err(CopyError::Refused(refusal)),
+        Ok(other) => Err(CopyError::Failed(format!("{name} broke the protocol: {}", kind(&other)))),
+        Err(source) => Err(ConnectError::Lost { host: name.to_owned(), source }.into()),
+    }
+}
+
+/// The far end that listens.
+struct TargetEnd {
+    host: String,
+    port: u16,
+    key: PublicKey,
+    /// Keeps a far end that ssh started; it ends when this one is gone.
+    _started: Option<Started>,
+}
+
+impl TargetEnd {
+    fn open(
+        location: &Location,
+        peer: PublicKey,
+        transfer: TransferId,
+        job: Job,
+        options: &CopyOptions,
+        events: &EventSink,
+    ) -> Result<Self, CopyError> {
+        match location {
+            Location::Ssh { host, .. } => {
+                let mut starter = Starter::new(host, options, events)?;
+                let started = starter.start(Some(peer))?;
+                let (host, port, key) = (starter.host_name(), started.port, started.key);
+                Ok(Self { host, port, key, _started: Some(started) })
+            }
+            Location::Daemon { host, port, .. } => {
+                let mut far = DaemonFar::open(host, *port, options)?;
+                let job = Job::Admit { key: *peer.as_bytes(), job: Box::new(job) };
+                admit(far.link()?, Request { transfer, job }, host)?;
+                Ok(Self { host: host.clone(), port: *port, key: far.key(), _started: None })
+            }
+            Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
+        }
+    }
+}
+
+/// Has a daemon let the driving end in.
+fn admit(mut link: Link, request: Request, host: &str) -> Result<(), CopyError> {
+    let lost = |source: LinkError| ConnectError::Lost { host: host.to_owned(), source };
+    link.outlet.send(Message::Request(request).into()).map_err(lost)?;
+    link.outlet.flush().map_err(lost)?;
+    match receive(link.inlet.as_mut()).map_err(lost)? {
+        Message::Accepted => Ok(()),
+        Message::Refused(refusal) => Err(CopyError::Refused(refusal)),
+        other => Err(CopyError::Failed(format!("{host} broke the protocol: {}", kind(&other)))),
+    }
+}

@@ -1,0 +1,216 @@
+//! The far ends: the one that drives, and the one that lets the driving one in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use icdc_protocol::message::{Drive, Job, Listening, Refusal, RefusalKind, Request};
+use icdc_protocol::{Message, TransferId};
+use icdc_tcp::Family;
+use icdc_trust::{Identity, PublicKey};
+use icdc_units::Span;
+
+use super::outcome;
+use super::speaker::{Speaker, SpeakerEnd};
+use crate::clock;
+use crate::connect::ssh::{kind, receive};
+use crate::connect::{CONNECT_PATIENCE, ConnectError, pinned};
+use crate::copy::{PushOrder, push_over};
+use crate::error::CopyError;
+use crate::event::{Event, EventSink, Summary};
+use crate::link::{Inlet, Link, LinkControl, LinkError, Outlet};
+use crate::session::{Ended, Rights, Sessions};
+use crate::stop::StopSignal;
+
+/// For how long a broken connection between the two far ends is tried again.
+const RETRY_FOR: Span = Span::from_secs(600);
+/// How long the client may take to close the link once it has been told the result.
+const FAREWELL: Span = Span::from_secs(10);
+
+/// Answers the jobs of a daemon that concern transfers between two far ends.
+pub(crate) fn answer(request: Request, link: Link, rights: &Rights, sessions: &Sessions) -> Ended {
+    let transfer = request.transfer;
+    match request.job {
+        Job::Admit { key, job } => {
+            let admitted = sessions.temporary.admit(PublicKey::from_bytes(key), transfer, *job, rights);
+            conclude(link, admitted.map_err(|reason| Refusal { kind: RefusalKind::Busy, reason }))
+        }
+        Job::DriveKey => match sessions.enter(transfer, &link.control) {
+            Ok(session) => {
+                let identity = Identity::generate();
+                let key = *identity.public().as_bytes();
+                let listening = Listening { version: env!("CARGO_PKG_VERSION").to_owned(), key, port: 0 };
+                let desk = match Desk::open(link, session.stop.clone()) {
+                    Ok(desk) => desk,
+                    Err(error) => return Ended::Refused(error.to_string()),
+                };
+                desk.speaker.say(Message::Listening(listening));
+                desk.serve(rights, &identity, Some(transfer))
+            }
+            Err(refusal) => conclude(link, Err(refusal)),
+        },
+        _ => {
+            let reason = "this end makes a key (DriveKey) before it drives".to_owned();
+            conclude(link, Err(Refusal { kind: RefusalKind::Protocol, reason }))
+        }
+    }
+}
+
+/// Waits for one work order and carries it out: the far end that ssh started for that. `identity` is the key
+/// that the destination lets in.
+pub(crate) fn serve_once(link: Link, rights: &Rights, identity: &Identity, stop: &StopSignal) -> Result<(), String> {
+    let desk = Desk::open(link, stop.clone()).map_err(|error| error.to_string())?;
+    match desk.serve(rights, identity, None) {
+        Ended::Finished | Ended::Interrupted => Ok(()),
+        Ended::Cut(reason) | Ended::Refused(reason) => Err(reason),
+    }
+}
+
+/// Says the one thing there is to say.
+fn conclude(mut link: Link, outcome: Result<(), Refusal>) -> Ended {
+    let (message, ended) = match outcome {
+        Ok(()) => (Message::Accepted, Ended::Finished),
+        Err(refusal) => (Message::Refused(refusal.clone()), Ended::Refused(refusal.reason)),
+    };
+    match say(link.outlet.as_mut(), message) {
+        Ok(()) => ended,
+        Err(error) => Ended::Cut(error.to_string()),
+    }
+}
+
+fn say(outlet: &mut dyn Outlet, message: Message) -> Result<(), LinkError> {
+    outlet.send(message.into())?;
+    outlet.flush()
+}
+
+/// The driving end's side of the link to the client: one thread that speaks and one that listens.
+struct Desk {
+    speaker: Speaker,
+    end: SpeakerEnd,
+    heard: Receiver<Heard>,
+    control: LinkControl,
+    stop: StopSignal,
+}
+
+/// What comes from the client, or instead of it.
+enum Heard {
+    Order(TransferId, Box<Drive>),
+    Stop,
+    Gone(LinkError),
+}
+
+impl Desk {
+    fn open(link: Link, stop: StopSignal) -> std::io::Result<Self> {
+        let Link { outlet, inlet, control } = link;
+        let (speaker, end) = Speaker::start(outlet)?;
+        let (tell, heard) = unbounded();
+        let on_stop = tell.clone();
+        stop.on_request(move || {
+            let _ = on_stop.send(Heard::Stop);
+        });
+        let stop_too = stop.clone();
+        let listener = std::thread::Builder::new().name("listener".into());
+        listener.spawn(move || listen(inlet, &tell, &stop_too))?;
+        Ok(Self { speaker, end, heard, control, stop })
+    }
+
+    /// Waits for the order and carries it out. `transfer` is the only one that it may be for.
+    fn serve(self, rights: &Rights, identity: &Identity, transfer: Option<TransferId>) -> Ended {
+        let (result, ended) = match self.heard.recv() {
+            Ok(Heard::Order(id, drive)) if transfer.is_none_or(|transfer| transfer == id) => {
+                self.speaker.say(Message::Accepted);
+                match self.drive(id, &drive, rights, identity) {
+                    Ok(summary) => (relay(&Event::Summary(summary)), Ended::Finished),
+                    Err(error) => failed(&error),
+                }
+            }
+            Ok(Heard::Order(..)) => failed(&CopyError::Usage("the order is for another transfer".to_owned())),
+            Ok(Heard::Stop) => failed(&CopyError::Interrupted),
+            Ok(Heard::Gone(error)) => return Ended::Cut(error.to_string()),
+            Err(_) => unreachable!("the stop signal holds a sender"),
+        };
+        if let Some(message) = result {
+            self.speaker.say(message);
+        }
+        drop(self.end);
+        // The client closes when it has the result. Closing first could cost it the last words.
+        let deadline = clock::now() + FAREWELL;
+        while !matches!(
+            self.heard.recv_timeout(Duration::from_nanos((deadline - clock::now()).as_nanos())),
+            Ok(Heard::Gone(_)) | Err(_)
+        ) {}
+        self.control.shutdown();
+        ended
+    }
+
+    fn drive(
+        &self,
+        transfer: TransferId,
+        drive: &Drive,
+        rights: &Rights,
+        identity: &Identity,
+    ) -> Result<Summary, CopyError> {
+        let tree = rights.root.tree().map_err(|error| CopyError::Failed(error.to_string()))?;
+        let order = PushOrder {
+            transfer,
+            tree: &tree,
+            paths: &drive.sources,
+            send: &drive.send,
+            destination: drive.destination.clone(),
+            receive: drive.receive.clone(),
+            retry_for: RETRY_FOR,
+        };
+        let speaker = self.speaker.clone();
+        let events: EventSink = Arc::new(move |event| {
+            if let Some(message) = relay(&event) {
+                speaker.say(message);
+            }
+        });
+        push_over(&mut || connect(drive, identity), &order, &events, &self.stop)
+    }
+}
+
+fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Heard>, stop: &StopSignal) {
+    let reason = loop {
+        match receive(inlet.as_mut()) {
+            Ok(Message::Request(Request { transfer, job: Job::Drive(drive) })) => {
+                // Nobody waits for a second order.
+                let _ = tell.send(Heard::Order(transfer, Box::new(drive)));
+            }
+            Ok(Message::Interrupt) => stop.request(),
+            Ok(Message::Ping) => {}
+            Ok(other) => break LinkError::Protocol(format!("unexpected {} while driving", kind(&other))),
+            Err(error) => break error,
+        }
+    };
+    let _ = tell.send(Heard::Gone(reason));
+    stop.request();
+}
+
+fn connect(drive: &Drive, identity: &Identity) -> Result<Link, ConnectError> {
+    let (host, port) = (&drive.host, drive.port);
+    let stream = icdc_tcp::connect(host, port, Family::Any, CONNECT_PATIENCE).map_err(|error| {
+        ConnectError::no_answer(error, |reason| ConnectError::Unreachable { host: host.clone(), port, reason })
+    })?;
+    pinned(stream, host, port, identity, PublicKey::from_bytes(drive.key))
+}
+
+/// An event for the client; `None` for one that JSON cannot carry.
+fn relay(event: &Event) -> Option<Message> {
+    match serde_json::to_vec(event) {
+        Ok(json) => Some(Message::Relay(json)),
+        Err(error) => {
+            tracing::debug!("an event is not relayed: {error}");
+            None
+        }
+    }
+}
+
+fn failed(error: &CopyError) -> (Option<Message>, Ended) {
+    let ended = match error {
+        CopyError::Interrupted => Ended::Interrupted,
+        CopyError::Lost(reason) => Ended::Cut(reason.clone()),
+        other => Ended::Refused(other.to_string()),
+    };
+    (Some(Message::Abort(outcome::refusal(error))), ended)
+}

@@ -1,0 +1,88 @@
+//! Why a session ends early, and what a whole copy can fail of.
+
+use icdc_protocol::message::{Refusal, RefusalKind};
+
+use crate::connect::ConnectError;
+use crate::link::LinkError;
+
+/// Why a session ended before its work was done.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The connection is gone; what is durable stays, a new session goes on from there.
+    #[error("connection lost: {0}")]
+    Cut(String),
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The other end refused, or broke off with a reason.
+    #[error("{}", .0.reason)]
+    Refused(Refusal),
+    /// The other end broke the protocol.
+    #[error("the other end broke the protocol: {0}")]
+    Protocol(String),
+    /// Something failed at this end that leaves nothing to go on with.
+    #[error("{0}")]
+    Local(String),
+}
+
+impl SessionError {
+    /// What to tell the other end before the connection closes, where it makes sense to.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        let kind = match self {
+            Self::Cut(_) | Self::Refused(_) => return None,
+            Self::Interrupted => RefusalKind::Interrupted,
+            Self::Protocol(_) => RefusalKind::Protocol,
+            Self::Local(_) => RefusalKind::Internal,
+        };
+        Some(Refusal { kind, reason: self.to_string() })
+    }
+}
+
+impl From<LinkError> for SessionError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Protocol(reason) => Self::Protocol(reason),
+            other => Self::Cut(other.to_string()),
+        }
+    }
+}
+
+/// Why `icdc copy` ended without a summary, or with failures.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// The request makes no sense as written.
+    #[error("{0}")]
+    Usage(String),
+    /// The other end could not be reached, or did not let us in.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The other end refused the request.
+    #[error("{}", .0.reason)]
+    Refused(Refusal),
+    /// The user asked to stop; running the same command again goes on from here.
+    #[error("interrupted; run the same command again to go on from here")]
+    Interrupted,
+    /// The connection was lost and did not come back.
+    #[error("{0}; run the same command again to go on from here")]
+    Lost(String),
+    /// Anything else that ended the run.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl CopyError {
+    /// Exit code of the process as documented: 1 failed, 2 usage, 3 could not connect, 4 resumable.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Connect(_) => 3,
+            Self::Refused(refusal) => match refusal.kind {
+                RefusalKind::NotAllowed | RefusalKind::Busy => 3,
+                RefusalKind::Interrupted => 4,
+                _ => 1,
+            },
+            Self::Interrupted | Self::Lost(_) => 4,
+            Self::Failed(_) => 1,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What happens during a transfer, as typed events.
+//!
+//! One stream feeds the progress bar, the JSON lines and the report, and crosses the wire as JSON when
+//! one end drives a transfer for another. Field names carry their unit: this is the documented output
+//! format, which is why the quantities are plain numbers here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Takes the events of a run, from any thread, in the order in which they happen on that thread.
+pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// The run begins.
+    Started {
+        /// Release of the program.
+        version: String,
+        /// What is copied, as the user wrote it.
+        sources: Vec<String>,
+        /// Where to, as the user wrote it.
+        destination: String,
+    },
+    /// A data connection stands.
+    Connected {
+        /// Address of the other end.
+        peer: String,
+        /// Number of the connection, from 0.
+        stream: u8,
+        /// Cipher suite by its registered name; empty within one process.
+        cipher: String,
+        /// Congestion control of the sending socket; empty where unknown.
+        congestion: String,
+    },
+    /// What the scan of the sources found so far.
+    Scanned {
+        /// Regular files.
+        files: u64,
+        /// Sum of their sizes.
+        bytes: u64,
+        /// The scan is through.
+        complete: bool,
+    },
+    /// State of the run, several times a second.
+    Progress(Sample),
+    /// Fate of one item.
+    Item {
+        /// Path below the destination; bytes that are not UTF-8 are replaced.
+        path: String,
+        /// Size of its contents; 0 for anything but a regular file.
+        bytes: u64,
+        /// BLAKE3 digest in hex, for a regular file whose contents were digested.
+        digest: Option<String>,
+        /// What became of it.
+        outcome: Outcome,
+        /// Why it failed.
+        reason: Option<String>,
+    },
+    /// Something worth knowing that is no failure.
+    Notice {
+        /// A sentence.
+        text: String,
+    },
+    /// The connection broke; a new one will be tried.
+    Reconnecting {
+        /// Number of the attempt, from 1.
+        attempt: u32,
+        /// Pause before it.
+        pause_ms: u64,
+        /// What broke.
+        reason: String,
+    },
+    /// Earlier work was found and is used.
+    Resumed {
+        /// Bytes that need not travel again.
+        bytes: u64,
+    },
+    /// What a run without `--dry-run` would send.
+    WouldSend {
+        /// Path of the item; bytes that are not UTF-8 are replaced.
+        path: String,
+        /// Size of its contents.
+        bytes: u64,
+    },
+    /// The run could not be completed; a summary of what was done follows.
+    Failed {
+        /// What, where and what to do.
+        reason: String,
+        /// Exit code that the process will have.
+        exit_code: u8,
+    },
+    /// The run is over.
+    Summary(Summary),
+}
+
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It is complete under its final name.
+    Published,
+    /// It was there already.
+    Skipped,
+    /// It could not be copied; the rest goes on.
+    Failed,
+}
+
+/// State of a run at one instant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Time since the start of the run.
+    pub seconds: f64,
+    /// Bytes that arrived, those of an earlier run included.
+    pub bytes_done: u64,
+    /// Bytes that the scan found so far.
+    pub bytes_total: u64,
+    /// Files that are published or skipped.
+    pub files_done: u64,
+    /// Payload bits per second since the sample before.
+    pub rate_bps: u64,
+    /// The stage that the others waited for since the sample before.
+    pub limited_by: Stage,
+    /// Blocks of the receiver's ring in use.
+    pub ring_used: u32,
+    /// Blocks of the receiver's ring.
+    pub ring_blocks: u32,
+    /// Smoothed round-trip time; 0 if unknown.
+    pub rtt_us: u64,
+    /// Congestion window in segments; 0 if unknown.
+    pub cwnd: u64,
+    /// Segments sent again so far.
+    pub retransmitted_segments: u64,
+    /// Pacing rate of the sending socket; 0 if unknown or without limit.
+    pub pacing_bps: u64,
+}
+
+/// A stage of the data's way that the others may have to wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Connecting, and waiting for the other end's answers.
+    #[default]
+    Start,
+    /// Finding out what there is to send.
+    Scan,
+    /// Reading the source.
+    SourceDisk,
+    /// Digesting.
+    Hash,
+    /// Encrypting.
+    Encrypt,
+    /// The user's `--rate`.
+    RateCeiling,
+    /// The path: congestion window and bottleneck.
+    Network,
+    /// Writing the destination (the ring is full, or TCP's window is closed).
+    DestinationDisk,
+    /// Making durable, reading back and publishing what has arrived.
+    Finish,
+}
+
+impl Stage {
+    /// All stages in the order of the data's way.
+    pub const ALL: [Self; 9] = [
+        Self::Start,
+        Self::Scan,
+        Self::SourceDisk,
+        Self::Hash,
+        Self::Encrypt,
+        Self::RateCeiling,
+        Self::Network,
+        Self::DestinationDisk,
+        Self::Finish,
+    ];
+
+    /// The name used in JSON and on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Scan => "scan",
+            Self::SourceDisk => "source_disk",
+            Self::Hash => "hash",
+            Self::Encrypt => "encrypt",
+            Self::RateCeiling => "rate_ceiling",
+            Self::Network => "network",
+            Self::DestinationDisk => "destination_disk",
+            Self::Finish => "finish",
+        }
+    }
+
+    /// The stage of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stage| stage.name() == name)
+    }
+}
+
+impl std::fmt::Display for Stage {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.pad(&self.name().replace('_', " "))
+    }
+}
+
+/// Result of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Regular files that are complete at the destination and were not skipped.
+    pub files: u64,
+    /// Sum of their sizes.
+    pub bytes: u64,
+    /// Payload bytes that travelled.
+    pub bytes_sent: u64,
+    /// Time from start to end.
+    pub seconds: f64,
+    /// `bytes_sent` in bits over `seconds`.
+    pub goodput_bps: u64,
+    /// TCP segments sent again.
+    pub retransmitted_segments: u64,
+    /// For one file: its BLAKE3 digest in hex, as `b3sum` prints it.
+    pub digest: Option<String>,
+    /// For one sparse file whose zeros were not hashed: the digest of its size and data blocks in hex.
+    pub sparse_digest: Option<String>,
+    /// Digest over names, metadata and contents of all items in hex.
+    pub tree_digest: Option<String>,
+    /// Both ends agree on the digest of every file, and nothing failed.
+    pub verified: bool,
+    /// Every file was read back from the medium and compared, too (`--verify`).
+    pub read_back: bool,
+    /// Share of the time (0 to 1) by the name of the stage that the others waited for.
+    pub limited_by: BTreeMap<String, f64>,
+    /// Items that failed.
+    pub errors: u64,
+    /// Files that `--update` or an earlier run made unnecessary.
+    pub skipped: u64,
+    /// Bytes that an earlier run had made durable and that did not travel again.
+    pub resumed_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_has_the_documented_keys() {
+        let json = serde_json::to_value(Event::Summary(Summary::default())).unwrap();
+        let keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+        for key in [
+            "type",
+            "files",
+            "bytes",
+            "bytes_sent",
+            "seconds",
+            "goodput_bps",
+            "retransmitted_segments",
+            "digest",
+            "verified",
+            "limited_by",
+            "errors",
+        ] {
+            assert!(keys.contains(&key), "{key} is missing in {keys:?}");
+        }
+        assert_eq!(json["type"], "summary");
+    }
+
+    #[test]
+    fn events_survive_json() {
+        let events = [
+            Event::Progress(Sample { seconds: 1.5, limited_by: Stage::SourceDisk, ..Sample::default() }),
+            Event::Item {
+                path: "a".into(),
+                bytes: u64::MAX,
+                digest: None,
+                outcome: Outcome::Failed,
+                reason: Some("gone".into()),
+            },
+            Event::Summary(Summary { limited_by: [("network".to_owned(), 0.5)].into(), ..Summary::default() }),
+        ];
+        for event in events {
+            let text = serde_json::to_string(&event).unwrap();
+            assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event, "{text}");
+        }
+    }
+
+    #[test]
+    fn stages_have_the_same_name_everywhere() {
+        for stage in Stage::ALL {
+            assert_eq!(serde_json::to_value(stage).unwrap(), stage.name());
+            assert_eq!(Stage::from_name(stage.name()), Some(stage));
+        }
+        assert_eq!(Stage::from_name("elsewhere"), None);
+        assert_eq!(format!("[{:>12}]", Stage::SourceDisk), "[ source disk]");
+    }
+}

@@ -1,0 +1,43 @@
+//! Moves files between two ends over one paced, encrypted, verified stream.
+
+mod account;
+mod clock;
+pub mod connect;
+mod copy;
+mod drive;
+mod error;
+pub mod event;
+mod far_end;
+pub mod link;
+pub mod listen;
+pub mod location;
+pub mod options;
+mod receive_window;
+mod receiver;
+mod sender;
+mod serve;
+mod session;
+mod stages;
+pub mod stop;
+
+pub use connect::{ConnectError, Far};
+pub use copy::copy;
+pub use error::{CopyError, SessionError};
+pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary};
+pub use far_end::{FarEndError, far_end};
+pub use location::{Location, LocationError};
+pub use options::CopyOptions;
+pub use serve::{ServeConfig, ServeError, serve};
+pub use stop::StopSignal;
+
+/// A path for people: bytes that are not printable are escaped.
+pub(crate) fn path_text(path: &[u8]) -> String {
+    icdc_disk::tree::printable(path)
+}
+
+/// A digest in hex, as `b3sum` prints it.
+pub(crate) fn digest_text(digest: &icdc_protocol::Digest) -> String {
+    blake3::Hash::from_bytes(*digest).to_hex().to_string()
+}
+
+const _: () = assert!(icdc_disk::BLOCK_SIZE == icdc_protocol::BLOCK_SIZE);

@@ -1,0 +1,121 @@
+//! Links within one process: two bounded channels of parcels.
+//!
+//! A parcel changes owner and nothing is copied, so a payload stays a block of the sender's pool until the receiver
+//! drops it: the pool of the sender bounds the memory of both. There is no sign of life to wait for and so no
+//! [`LinkError::Silent`]; all other ends are those of a TCP link.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, bounded, select_biased};
+use icdc_disk::pool::BlockPool;
+
+use super::{Control, Inlet, Link, LinkError, Outlet, Parcel};
+
+/// Parcels that may wait in each direction: enough to keep both threads running, as a socket's buffers would.
+const DEPTH: usize = 16;
+
+const PEER: &str = "this process";
+
+/// Two links that are each other's peer.
+#[must_use]
+pub fn memory_pair() -> (Link, Link) {
+    let (stop, stopped) = bounded(0);
+    let wire = Arc::new(Wire { stop: Mutex::new(Some(stop)), stopped_by: AtomicU8::new(NOBODY) });
+    let (first_sender, first_receiver) = bounded(DEPTH);
+    let (second_sender, second_receiver) = bounded(DEPTH);
+    let link = |number, sender, receiver| {
+        let end = End { number, wire: Arc::clone(&wire), stopped: stopped.clone() };
+        let outlet = MemoryOutlet { sender, end: end.clone() };
+        Link::new(outlet, MemoryInlet { receiver, end: end.clone() }, Arc::new(end))
+    };
+    (link(1, first_sender, second_receiver), link(2, second_sender, first_receiver))
+}
+
+/// [`Wire::stopped_by`] while the link runs.
+const NOBODY: u8 = 0;
+
+/// What both ends share.
+struct Wire {
+    /// Dropped to wake everyone.
+    stop: Mutex<Option<Sender<Infallible>>>,
+    stopped_by: AtomicU8,
+}
+
+/// One end's view of the wire.
+#[derive(Clone)]
+struct End {
+    number: u8,
+    wire: Arc<Wire>,
+    stopped: Receiver<Infallible>,
+}
+
+impl End {
+    fn stop(&self) {
+        let _ = self.wire.stopped_by.compare_exchange(NOBODY, self.number, Ordering::SeqCst, Ordering::SeqCst);
+        drop(self.wire.stop.lock().expect("nothing panics under this lock").take());
+    }
+
+    fn reason(&self) -> LinkError {
+        match self.wire.stopped_by.load(Ordering::SeqCst) {
+            by if by == self.number => LinkError::Stopped,
+            _ => cut(),
+        }
+    }
+}
+
+impl Control for End {
+    fn shutdown(&self) {
+        self.stop();
+    }
+
+    fn peer(&self) -> &str {
+        PEER
+    }
+}
+
+struct MemoryOutlet {
+    sender: Sender<Parcel>,
+    end: End,
+}
+
+impl Outlet for MemoryOutlet {
+    fn send(&mut self, parcel: Parcel) -> Result<(), LinkError> {
+        select_biased! {
+            recv(self.end.stopped) -> _ => Err(self.end.reason()),
+            send(self.sender, parcel) -> sent => sent.map_err(|_| cut()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        Ok(())
+    }
+}
+
+impl Drop for MemoryOutlet {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.end.stop();
+        }
+    }
+}
+
+struct MemoryInlet {
+    receiver: Receiver<Parcel>,
+    end: End,
+}
+
+impl Inlet for MemoryInlet {
+    fn receive(&mut self, _pool: &BlockPool) -> Result<Parcel, LinkError> {
+        select_biased! {
+            recv(self.end.stopped) -> _ => Err(self.end.reason()),
+            recv(self.receiver) -> parcel => parcel.map_err(|_| LinkError::Closed),
+        }
+    }
+}
+
+fn cut() -> LinkError {
+    LinkError::Cut { peer: PEER.to_owned() }
+}

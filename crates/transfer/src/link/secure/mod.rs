@@ -1,0 +1,257 @@
+//! Links over TCP, encrypted with TLS 1.3.
+//!
+//! ```text
+//! rustls: handshake, mutual authentication ─► traffic secrets ─┬─► outlet: records out ─┐
+//!                                                              │                        ├─ one socket
+//!                                                              └─► inlet:  records in  ─┘
+//! ```
+//!
+//! rustls runs the handshake and keeps the key schedule. The records after it are made and opened here, because rustls
+//! keeps both directions of a connection in one object: with two, a thread that waits for the socket to take data never
+//! holds up the one that receives; a payload is encrypted from its block straight into the buffer of the next write and
+//! decrypted from the buffer of the last read straight into its block. The two halves meet only for a key update.
+//!
+//! What this record layer does otherwise than rustls, and within RFC 8446: errors send no alert. The socket is shut
+//! down instead, which the peer takes for a cut, and after a cut it connects again.
+
+mod handshake;
+mod inlet;
+mod key_schedule;
+mod outlet;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::io::Read as _;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use icdc_tcp::TcpInfo;
+use icdc_trust::PublicKey;
+use icdc_units::{Rate, Span};
+
+use self::handshake::Established;
+use self::inlet::SecureInlet;
+use self::key_schedule::KeySchedule;
+use self::outlet::SecureOutlet;
+use super::{Control, DEAD_AFTER, Link, LinkError, SendTimes};
+use crate::clock;
+
+/// Time that the last bytes and the peer's farewell have when a link is closed in order.
+const FAREWELL: Span = Span::from_secs(2);
+
+/// What a link over TCP allows before it gives up or takes new keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecureSettings {
+    /// Longest time without a byte from the peer while this end waits for one.
+    pub dead_after: Span,
+    /// Records that are sent under one key. AES-GCM is good for 2^24.5 full records (RFC 8446 section 5.5); the
+    /// default is 2^23, 128 GiB of payload.
+    pub records_per_key: u64,
+}
+
+impl Default for SecureSettings {
+    fn default() -> Self {
+        Self { dead_after: DEAD_AFTER, records_per_key: 1 << 23 }
+    }
+}
+
+/// Runs the connecting end of a handshake and returns the link.
+///
+/// The server's verdict on this end's key comes after the handshake: if it refuses, the first `receive` fails with
+/// [`LinkError::KeyRefused`].
+///
+/// # Errors
+/// If the handshake fails, or is not complete when `deadline` has passed since the call, however busy the peer keeps
+/// the line.
+pub fn secure_client(
+    stream: TcpStream,
+    config: Arc<rustls::ClientConfig>,
+    deadline: Span,
+) -> Result<Link, LinkError> {
+    secure_client_with(stream, config, deadline, SecureSettings::default())
+}
+
+/// [`secure_client`] with other settings.
+///
+/// # Errors
+/// As [`secure_client`].
+pub fn secure_client_with(
+    stream: TcpStream,
+    config: Arc<rustls::ClientConfig>,
+    deadline: Span,
+    settings: SecureSettings,
+) -> Result<Link, LinkError> {
+    let peer = peer_name(&stream);
+    let established = handshake::client(&stream, &peer, config, deadline)?;
+    link(stream, peer, established, settings)
+}
+
+/// Runs the listening end of a handshake and returns the link. The peer's key is then known
+/// ([`LinkControl::peer_key`](super::LinkControl::peer_key)) and accepted by `config`.
+///
+/// # Errors
+/// As [`secure_client`].
+pub fn secure_server(
+    stream: TcpStream,
+    config: Arc<rustls::ServerConfig>,
+    deadline: Span,
+) -> Result<Link, LinkError> {
+    secure_server_with(stream, config, deadline, SecureSettings::default())
+}
+
+/// [`secure_server`] with other settings.
+///
+/// # Errors
+/// As [`secure_client`].
+pub fn secure_server_with(
+    stream: TcpStream,
+    config: Arc<rustls::ServerConfig>,
+    deadline: Span,
+    settings: SecureSettings,
+) -> Result<Link, LinkError> {
+    let peer = peer_name(&stream);
+    let established = handshake::server(&stream, &peer, config, deadline)?;
+    link(stream, peer, established, settings)
+}
+
+fn link(
+    stream: TcpStream,
+    peer: String,
+    established: Established,
+    settings: SecureSettings,
+) -> Result<Link, LinkError> {
+    let Established { transmit, receive, schedule, peer_key, cipher, is_client, early } = established;
+    // Frames are gathered into large writes here; the last piece of one must not wait for an acknowledgement.
+    stream.set_nodelay(true).map_err(|error| LinkError::io(&peer, "setsockopt(TCP_NODELAY)", error))?;
+    let deadlines = stream
+        .set_read_timeout(Some(settings.dead_after.into()))
+        .and_then(|()| stream.set_write_timeout(None));
+    deadlines.map_err(|error| LinkError::io(&peer, "setsockopt(SO_RCVTIMEO)", error))?;
+    let connection = Arc::new(Connection {
+        stream,
+        peer,
+        peer_key,
+        cipher,
+        schedule,
+        key_update_wanted: AtomicBool::new(false),
+        stopped: AtomicBool::new(false),
+        said_farewell: AtomicBool::new(false),
+        heard_end: AtomicBool::new(false),
+        encrypt_nanos: AtomicU64::new(0),
+        socket_nanos: AtomicU64::new(0),
+    });
+    let outlet = SecureOutlet::new(Arc::clone(&connection), transmit, settings.records_per_key);
+    let inlet = SecureInlet::new(Arc::clone(&connection), receive, settings.dead_after, is_client, &early);
+    Ok(Link::new(outlet, inlet, connection))
+}
+
+/// What the two halves and the control share.
+struct Connection {
+    stream: TcpStream,
+    peer: String,
+    peer_key: PublicKey,
+    cipher: &'static str,
+    schedule: KeySchedule,
+    /// The peer asked for new keys in the outlet's direction too.
+    key_update_wanted: AtomicBool,
+    /// This end has shut the connection down.
+    stopped: AtomicBool,
+    /// The outlet has ended its direction in order.
+    said_farewell: AtomicBool,
+    /// The inlet has seen the end of its direction, of whatever kind.
+    heard_end: AtomicBool,
+    encrypt_nanos: AtomicU64,
+    socket_nanos: AtomicU64,
+}
+
+impl Connection {
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// What an error of the socket means.
+    fn io(&self, call: &'static str, error: std::io::Error) -> LinkError {
+        if self.is_stopped() { LinkError::Stopped } else { LinkError::io(&self.peer, call, error) }
+    }
+
+    fn cut(&self) -> LinkError {
+        if self.is_stopped() { LinkError::Stopped } else { LinkError::Cut { peer: self.peer.clone() } }
+    }
+
+    /// Ends the connection without a farewell.
+    fn abort(&self) {
+        // It fails if the peer was faster, and then there is nothing left to end.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl Control for Connection {
+    fn shutdown(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.abort();
+    }
+
+    fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        icdc_tcp::info(&self.stream).ok()
+    }
+
+    fn set_rate(&self, rate: Rate) {
+        if let Err(error) = icdc_tcp::set_pacing_rate(&self.stream, rate) {
+            tracing::debug!("{}: pacing rate not set: {error}", self.peer);
+        }
+    }
+
+    fn set_congestion(&self, name: &str) -> Result<(), String> {
+        icdc_tcp::set_congestion(&self.stream, name).map_err(|error| error.to_string())
+    }
+
+    fn congestion(&self) -> Option<String> {
+        icdc_tcp::congestion(&self.stream).ok()
+    }
+
+    fn send_times(&self) -> SendTimes {
+        SendTimes {
+            encrypt: Span::from_nanos(self.encrypt_nanos.load(Ordering::Relaxed)),
+            socket: Span::from_nanos(self.socket_nanos.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn peer_key(&self) -> Option<PublicKey> {
+        Some(self.peer_key)
+    }
+
+    fn cipher(&self) -> Option<&'static str> {
+        Some(self.cipher)
+    }
+}
+
+impl Drop for Connection {
+    /// Closing a socket that holds unread data resets the connection, which takes the farewell from the peer that has
+    /// not read it yet. So after a farewell what still arrives is read away, up to the peer's end.
+    fn drop(&mut self) {
+        if !self.said_farewell.load(Ordering::SeqCst) || self.heard_end.load(Ordering::SeqCst) || self.is_stopped() {
+            return;
+        }
+        let end = clock::now() + FAREWELL;
+        let mut scrap = [0; 16 << 10];
+        loop {
+            let left = end - clock::now();
+            if left == Span::ZERO || self.stream.set_read_timeout(Some(left.into())).is_err() {
+                return;
+            }
+            if !matches!((&self.stream).read(&mut scrap), Ok(1..)) {
+                return;
+            }
+        }
+    }
+}
+
+fn peer_name(stream: &TcpStream) -> String {
+    stream.peer_addr().map_or_else(|_| "a peer that is gone".to_owned(), |address| address.to_string())
+}

@@ -1,0 +1,160 @@
+//! The sending half: frames into records, records into large writes.
+//!
+//! ```text
+//! messages ─► pending ─┐ seal                           write, WRITE bytes or more
+//!                      ├──────► out: [record][record]… ────────────────────────────► socket
+//! payload block ───────┘ (the only copy)
+//! ```
+//!
+//! Payload and heads never share a record, so the records of a block start at its first byte and the peer can decrypt
+//! them in place.
+
+use std::io::Write as _;
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use icdc_protocol::frame;
+use icdc_units::Time;
+
+use super::record::{Kind, MAX_CONTENT, MAX_RECORD, RecordKey, message};
+use super::{Connection, FAREWELL};
+use crate::clock;
+use crate::link::{LinkError, Outlet, Parcel};
+
+/// A write is due when so much is ready: 16 full records, which stay in the second-level cache between the cipher
+/// and the kernel's copy.
+const WRITE: usize = 16 * MAX_RECORD;
+/// Room for a record and a key update behind the point where a write is due.
+const OUT: usize = WRITE + 2 * MAX_RECORD;
+/// Messages without payload are collected up to this many bytes.
+const MAX_PENDING: usize = 64 << 10;
+
+pub(super) struct SecureOutlet {
+    connection: Arc<Connection>,
+    key: RecordKey,
+    records_per_key: u64,
+    /// Frames not yet encrypted.
+    pending: Vec<u8>,
+    /// Records not yet written, in the first `filled` bytes.
+    out: Box<[u8]>,
+    filled: usize,
+    /// An error has left the stream of records in the middle of one.
+    failed: bool,
+}
+
+impl SecureOutlet {
+    pub(super) fn new(connection: Arc<Connection>, key: RecordKey, records_per_key: u64) -> Self {
+        let out = vec![0; OUT].into_boxed_slice();
+        Self { connection, key, records_per_key, pending: Vec::new(), out, filled: 0, failed: false }
+    }
+
+    fn transmit(&mut self, payload: &[u8]) -> Result<(), LinkError> {
+        let mut stopwatch = Stopwatch { since: clock::now() };
+        let pending = std::mem::take(&mut self.pending);
+        self.seal_data(&pending, &mut stopwatch)?;
+        self.seal_data(payload, &mut stopwatch)?;
+        self.write_out(&mut stopwatch)?;
+        self.pending = pending;
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn seal_data(&mut self, data: &[u8], stopwatch: &mut Stopwatch) -> Result<(), LinkError> {
+        for content in data.chunks(MAX_CONTENT) {
+            if self.filled >= WRITE {
+                self.write_out(stopwatch)?;
+            }
+            let peer_asked = self.connection.key_update_wanted.load(Ordering::Relaxed);
+            if peer_asked || self.key.records() >= self.records_per_key {
+                self.update_key()?;
+            }
+            self.seal(Kind::Data, content)?;
+        }
+        Ok(())
+    }
+
+    fn update_key(&mut self) -> Result<(), LinkError> {
+        self.connection.key_update_wanted.store(false, Ordering::Relaxed);
+        self.seal(Kind::Handshake, &message::KEY_UPDATE_MESSAGE)?;
+        let key = self.connection.schedule.next_transmit();
+        self.key = key.map_err(|error| LinkError::Protocol(format!("key update: {error}")))?;
+        Ok(())
+    }
+
+    fn seal(&mut self, kind: Kind, content: &[u8]) -> Result<(), LinkError> {
+        let sealed = self.key.seal(kind, content, &mut self.out[self.filled..]);
+        self.filled += sealed.map_err(|error| LinkError::Protocol(error.to_string()))?;
+        Ok(())
+    }
+
+    fn write_out(&mut self, stopwatch: &mut Stopwatch) -> Result<(), LinkError> {
+        let connection = &*self.connection;
+        connection.encrypt_nanos.fetch_add(stopwatch.lap(), Ordering::Relaxed);
+        let written = (&connection.stream).write_all(&self.out[..self.filled]);
+        connection.socket_nanos.fetch_add(stopwatch.lap(), Ordering::Relaxed);
+        self.filled = 0;
+        written.map_err(|error| connection.io("send", error))
+    }
+
+    fn farewell(&mut self) -> Result<(), LinkError> {
+        self.flush()?;
+        self.seal(Kind::Alert, &message::CLOSE_NOTIFY)?;
+        self.write_out(&mut Stopwatch { since: clock::now() })?;
+        let shut = self.connection.stream.shutdown(Shutdown::Write);
+        shut.map_err(|error| self.connection.io("shutdown", error))
+    }
+}
+
+impl Outlet for SecureOutlet {
+    fn send(&mut self, parcel: Parcel) -> Result<(), LinkError> {
+        frame::encode(&parcel.message, parcel.payload_length(), &mut self.pending)?;
+        let sent = match &parcel.payload {
+            Some((block, length)) => self.transmit(&block[..*length]),
+            None if self.pending.len() >= MAX_PENDING => self.transmit(&[]),
+            None => Ok(()),
+        };
+        self.failed |= sent.is_err();
+        sent
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        let sent = if self.pending.is_empty() { Ok(()) } else { self.transmit(&[]) };
+        self.failed |= sent.is_err();
+        sent
+    }
+}
+
+impl Drop for SecureOutlet {
+    fn drop(&mut self) {
+        // An end that fails must not look like one that is done.
+        if self.failed || self.connection.is_stopped() || thread::panicking() {
+            self.connection.abort();
+            return;
+        }
+        let limited = self.connection.stream.set_write_timeout(Some(FAREWELL.into()));
+        let said = limited.map_err(|error| self.connection.io("setsockopt", error)).and_then(|()| self.farewell());
+        match said {
+            Ok(()) => self.connection.said_farewell.store(true, Ordering::SeqCst),
+            Err(error) => {
+                tracing::debug!("no farewell to {}: {error}", self.connection.peer);
+                self.connection.abort();
+            }
+        }
+    }
+}
+
+/// Time since the last lap.
+struct Stopwatch {
+    since: Time,
+}
+
+impl Stopwatch {
+    /// Nanoseconds since the last lap, which begins anew.
+    fn lap(&mut self) -> u64 {
+        let now = clock::now();
+        let span = now - std::mem::replace(&mut self.since, now);
+        span.as_nanos()
+    }
+}

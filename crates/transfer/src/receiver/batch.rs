@@ -1,0 +1,216 @@
+//! Publishing many items at once.
+//!
+//! Small files are written aside, then made durable together by one `syncfs`, and only then renamed
+//! to their final names: a file is complete under its name or not there, and thousands of files cost
+//! one flush of the disk.
+
+use std::collections::HashMap;
+use std::os::unix::fs::FileExt;
+
+use icdc_disk::tree::{Directory, Name, StagingKind};
+use icdc_protocol::message::{EntryId, EntryKind, FileDigest, Preserve};
+use icdc_protocol::run_journal::{Record, item_key};
+
+use super::Shared;
+use super::resume::{self, RunLog};
+use super::tree::{Pending, metadata};
+
+/// Items that make a batch full.
+const ITEMS: usize = 4096;
+/// Bytes that make a batch full.
+const BYTES: u64 = 256 << 20;
+/// Directories that are flushed one by one; more are flushed by one `syncfs`.
+const DIRECTORIES: usize = 4;
+
+/// An item that is complete under a staging name.
+pub(super) struct Made {
+    staging: Name,
+    /// Its contents and metadata are durable already.
+    pub(super) durable: bool,
+    /// It has a journal of blocks to be removed.
+    pub(super) journal: bool,
+    bytes: u64,
+}
+
+impl Made {
+    /// A link, or anything else without contents of its own to flush.
+    pub(super) fn unsynced(staging: Name) -> Self {
+        Self { staging, durable: false, journal: false, bytes: 0 }
+    }
+
+    /// A file of `bytes` bytes.
+    pub(super) fn file(staging: Name, durable: bool, journal: bool, bytes: u64) -> Self {
+        Self { staging, durable, journal, bytes }
+    }
+}
+
+/// An item to publish.
+pub(super) struct Publication {
+    pub(super) id: EntryId,
+    pub(super) made: Made,
+    pub(super) digest: Option<FileDigest>,
+}
+
+/// What became of a batch.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) published: Vec<(EntryId, Option<FileDigest>)>,
+    pub(super) failed: Vec<(EntryId, String)>,
+}
+
+#[derive(Default)]
+pub(super) struct Batch {
+    items: Vec<Publication>,
+    bytes: u64,
+    /// A directory in which a name was made that is not durable.
+    touched: Option<Directory>,
+}
+
+impl Batch {
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.touched.is_none()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.items.len() >= ITEMS || self.bytes >= BYTES
+    }
+
+    pub(super) fn add(&mut self, publication: Publication) {
+        self.bytes += publication.made.bytes;
+        self.items.push(publication);
+    }
+
+    /// Notes that a directory was made in `directory`.
+    pub(super) fn touch(&mut self, directory: &Directory) {
+        if self.touched.is_none() {
+            self.touched = Some(directory.clone());
+        }
+    }
+
+    /// Writes a small file under its staging name.
+    pub(super) fn stage(&self, pending: &Pending, contents: &[u8], preserve: Preserve) -> Result<Made, String> {
+        let Pending { entry, directory, name, .. } = pending;
+        let staging = resume::staging(StagingKind::Part, name);
+        let wanted = metadata(entry, preserve);
+        let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
+        let file = resume::create_with_mode(directory, &staging, mode)?;
+        let written = file.write_all_at(contents, 0).map_err(|error| write_failed(&directory.path_of(name), &error));
+        let written =
+            written.and_then(|()| directory.set_metadata(&staging, &file, &wanted).map_err(|error| error.to_string()));
+        if let Err(reason) = written {
+            let _ = directory.remove_file(&staging);
+            return Err(reason);
+        }
+        Ok(Made::file(staging, false, false, contents.len() as u64))
+    }
+
+    /// Flushes, verifies if asked to, renames, and flushes the names.
+    pub(super) fn publish(
+        &mut self,
+        shared: &Shared<'_>,
+        pending: &HashMap<EntryId, Pending>,
+        mut run: Option<&mut RunLog>,
+    ) -> Outcome {
+        let items = std::mem::take(&mut self.items);
+        let touched = self.touched.take();
+        self.bytes = 0;
+        let mut outcome = Outcome::default();
+        let unsynced = items.iter().find(|item| !item.made.durable).and_then(|item| pending.get(&item.id));
+        if let Some(directory) = unsynced.map(|pending| &pending.directory).or(touched.as_ref())
+            && let Err(error) = directory.sync_filesystem()
+        {
+            outcome.failed = items.into_iter().map(|item| (item.id, error.to_string())).collect();
+            return outcome;
+        }
+        let mut directories: Vec<&Pending> = Vec::new();
+        for item in items {
+            let Some(at) = pending.get(&item.id) else { continue };
+            match publish_one(shared, at, &item) {
+                Ok(()) => {
+                    if directories.last().is_none_or(|last| last.entry.parent != at.entry.parent) {
+                        directories.push(at);
+                    }
+                    shared.durable(item.made.bytes);
+                    outcome.published.push((item.id, item.digest));
+                }
+                Err(reason) => {
+                    let _ = at.directory.remove_file(&item.made.staging);
+                    outcome.failed.push((item.id, reason));
+                }
+            }
+        }
+        if let Err(reason) = flush_names(&directories) {
+            tracing::warn!(%reason, "names may not survive a power cut");
+        }
+        if let Some(run) = run.as_deref_mut()
+            && let Err(reason) = note(run, pending, &outcome.published)
+        {
+            tracing::warn!(%reason, "an interrupted run will not be continued from here");
+        }
+        outcome
+    }
+}
+
+fn publish_one(shared: &Shared<'_>, at: &Pending, item: &Publication) -> Result<(), String> {
+    let Publication { made, digest, .. } = item;
+    if let (true, false, Some(FileDigest::Blake3(digest))) = (shared.options.verify, made.durable, digest) {
+        verify(at, &made.staging, made.bytes, digest)?;
+    }
+    at.directory.rename(&made.staging, &at.directory, &at.name).map_err(|error| error.to_string())?;
+    if matches!(at.entry.kind, EntryKind::HardLink { .. }) {
+        // A rename onto a name of the same file does nothing and leaves the staging name behind.
+        let _ = at.directory.remove_file(&made.staging);
+    }
+    if made.journal {
+        let _ = at.directory.remove_file(&resume::staging(StagingKind::Blocks, &at.name));
+    }
+    Ok(())
+}
+
+/// Reads a small file back from the medium.
+fn verify(at: &Pending, staging: &Name, size: u64, digest: &[u8; 32]) -> Result<(), String> {
+    let (file, _) = at.directory.open_file(staging).map_err(|error| error.to_string())?;
+    let file = icdc_disk::DiskFile::for_reading(file).map_err(|error| error.to_string())?;
+    // The pages are clean after the flush, so they can be dropped: the read goes to the medium.
+    file.forget_cache();
+    let mut contents = vec![0; size as usize];
+    file.as_file().read_exact_at(&mut contents, 0).map_err(|error| format!("read back: {error}"))?;
+    if blake3::hash(&contents).as_bytes() == digest {
+        Ok(())
+    } else {
+        Err("what the medium gives back differs from what was written; check the disk".into())
+    }
+}
+
+/// Flushes the directories that hold these items.
+fn flush_names(items: &[&Pending]) -> Result<(), String> {
+    let outcome = match items {
+        [first, .., _] if items.len() > DIRECTORIES => first.directory.sync_filesystem(),
+        few => few.iter().try_for_each(|item| item.directory.sync()),
+    };
+    outcome.map_err(|error| error.to_string())
+}
+
+fn note(
+    run: &mut RunLog,
+    pending: &HashMap<EntryId, Pending>,
+    published: &[(EntryId, Option<FileDigest>)],
+) -> Result<(), String> {
+    for (id, digest) in published {
+        if let (Some(at), Some(digest)) = (pending.get(id), digest)
+            && let EntryKind::File { version, .. } = &at.entry.kind
+        {
+            run.note(&Record::Published { key: item_key(&at.path, version), digest: *digest });
+        }
+    }
+    run.write()
+}
+
+/// A sentence for a failed write.
+pub(super) fn write_failed(path: &str, error: &std::io::Error) -> String {
+    if error.kind() == std::io::ErrorKind::StorageFull {
+        format!("{path}: the disk is full; make room and run the same command again")
+    } else {
+        format!("{path}: write: {error}")
+    }
+}

@@ -1,0 +1,80 @@
+//! Checks that every block is what its header promises, between the socket and the disk.
+
+use crossbeam_channel::{Receiver as Queue, Sender as Channel};
+use icdc_disk::Block;
+use icdc_protocol::block_map::{block_count, block_length, block_offset};
+use icdc_protocol::digest;
+use icdc_protocol::message::{BlockHeader, FileEnd};
+
+use super::Shared;
+use super::store::StoreJob;
+use crate::error::SessionError;
+
+/// Work for the hasher's thread.
+pub(super) enum HashJob {
+    Block { header: BlockHeader, payload: Option<(Block, usize)> },
+    End(FileEnd),
+}
+
+/// Handles jobs until the queue is closed.
+pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<StoreJob>) {
+    for job in queue {
+        let job = match job {
+            HashJob::End(end) => StoreJob::End(end),
+            HashJob::Block { header, payload } => {
+                // Blocks of a file that failed meanwhile are still on their way.
+                let Some(size) = shared.size_of_large(header.id) else { continue };
+                match check(size, &header, payload) {
+                    Ok((block, length)) => StoreJob::Block { header, block, length },
+                    Err(reason) => {
+                        shared.fail(SessionError::Protocol(reason));
+                        continue;
+                    }
+                }
+            }
+        };
+        if store.send(job).is_err() {
+            return;
+        }
+    }
+}
+
+/// Puts the data ranges in their places and compares the block's value.
+fn check(size: u64, header: &BlockHeader, payload: Option<(Block, usize)>) -> Result<(Block, usize), String> {
+    let BlockHeader { id, index, value, ranges } = header;
+    if *index >= block_count(size) {
+        return Err(format!("block {index} of item {id} is beyond its end"));
+    }
+    let length = block_length(size, *index);
+    let (mut block, received) = payload.ok_or_else(|| format!("block {index} of item {id} has no data"))?;
+    if ranges.is_empty() {
+        if received != length {
+            return Err(format!("block {index} of item {id} has {received} bytes in place of {length}"));
+        }
+    } else {
+        spread(&mut block, ranges, length).map_err(|()| format!("block {index} of item {id} has data beyond its end"))?;
+    }
+    if digest::block_value(block_offset(*index), &block[..length], size) != *value {
+        return Err(format!("block {index} of item {id} does not match its digest"));
+    }
+    Ok((block, length))
+}
+
+/// Moves data that lies back to back to the ranges where it belongs, zeros between.
+fn spread(block: &mut Block, ranges: &[(u32, u32)], length: usize) -> Result<(), ()> {
+    let mut packed: usize = ranges.iter().map(|(_, data)| *data as usize).sum();
+    let mut end = length;
+    // From the back, because every range lies at or behind the place of its data.
+    for (offset, data) in ranges.iter().rev() {
+        let (offset, data) = (*offset as usize, *data as usize);
+        packed = packed.checked_sub(data).ok_or(())?;
+        if packed > offset || offset + data > end {
+            return Err(());
+        }
+        block.copy_within(packed..packed + data, offset);
+        block[offset + data..end].fill(0);
+        end = offset;
+    }
+    block[..end].fill(0);
+    Ok(())
+}

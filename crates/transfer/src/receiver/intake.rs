@@ -1,0 +1,91 @@
+//! What comes from the sender, handed to the thread whose work it is.
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::Sender as Channel;
+use icdc_protocol::message::{Goodbye, Message, Problem};
+
+use super::Shared;
+use super::hash::HashJob;
+use super::tree::TreeJob;
+use crate::error::SessionError;
+use crate::event::{Event, Outcome};
+use crate::link::{Inlet, LinkError, Parcel};
+use crate::path_text;
+
+#[derive(Clone)]
+pub(super) struct Intake<'a> {
+    pub(super) shared: &'a Shared<'a>,
+    pub(super) tree: Channel<TreeJob>,
+    pub(super) hash: Channel<HashJob>,
+    pub(super) goodbye: &'a Mutex<Option<Goodbye>>,
+}
+
+/// What a message means for the intake.
+enum Flow {
+    Continue,
+    End,
+}
+
+impl Intake<'_> {
+    /// Receives until the connection or the session ends.
+    pub(super) fn run(self, mut inlet: Box<dyn Inlet>) {
+        loop {
+            let outcome = match inlet.receive(&self.shared.pool) {
+                Ok(parcel) => self.handle(parcel),
+                // A sender that has seen everything done may leave without a word.
+                Err(_) if self.shared.is_complete() => return,
+                Err(LinkError::Closed) => Err(SessionError::Cut("the sender closed the connection early".into())),
+                Err(error) => Err(error.into()),
+            };
+            match outcome {
+                Ok(Flow::Continue) => {}
+                Ok(Flow::End) => return,
+                Err(error) => return self.shared.fail(error),
+            }
+        }
+    }
+
+    fn handle(&self, parcel: Parcel) -> Result<Flow, SessionError> {
+        let length = parcel.payload_length() as u64;
+        self.shared.counters.received.fetch_add(length, Ordering::Relaxed);
+        let Parcel { message, payload } = parcel;
+        match message {
+            Message::Block(header) => {
+                let _ = self.hash.send(HashJob::Block { header, payload });
+            }
+            Message::FileEnd(end) => {
+                // Behind the blocks, so that it does not overtake them on this connection.
+                let _ = self.hash.send(HashJob::End(end));
+            }
+            Message::Pack(items) => {
+                let _ = self.tree.send(TreeJob::Pack(items, payload));
+            }
+            Message::Totals(totals) => *self.shared.totals.lock().expect("no panic while totals are noted") = totals,
+            Message::Problem(problem) => self.problem(&problem),
+            Message::Accepted | Message::Ping => {}
+            Message::Goodbye(goodbye) => {
+                *self.goodbye.lock().expect("no panic while the goodbye is noted") = Some(goodbye);
+                return Ok(Flow::End);
+            }
+            Message::Interrupt => return Err(SessionError::Interrupted),
+            Message::Abort(refusal) | Message::Refused(refusal) => return Err(SessionError::Refused(refusal)),
+            other => {
+                let _ = self.tree.send(TreeJob::Message(other));
+            }
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn problem(&self, problem: &Problem) {
+        let path = path_text(&problem.path);
+        if problem.error {
+            self.shared.failed();
+            let reason = Some(problem.reason.clone());
+            (self.shared.events)(Event::Item { path, bytes: 0, digest: None, outcome: Outcome::Failed, reason });
+        } else {
+            (self.shared.events)(Event::Notice { text: format!("{path}: {}", problem.reason) });
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! One large file on its way to the disk: what has arrived, what is written, what is durable.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::sync::Arc;
+
+use icdc_disk::tree::{Directory, Name, StagingKind};
+use icdc_disk::{DiskFile, Job};
+use icdc_protocol::block_journal::Header;
+use icdc_protocol::block_map::{BlockMap, block_count, block_offset};
+use icdc_protocol::digest::{self, RootHasher};
+use icdc_protocol::limits::BLOCK_SIZE;
+use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest};
+
+use super::Shared;
+use super::batch::Made;
+use super::resume::{self, FileJournal};
+use super::tree::{Pending, metadata};
+
+/// Bytes written between two checkpoints: what a power cut may cost besides the ring.
+pub(super) const CHECKPOINT: u64 = 64 << 20;
+
+/// A file that will come, before anything of it is opened.
+pub(super) struct Plan {
+    pub(super) id: EntryId,
+    entry: Entry,
+    directory: Directory,
+    name: Name,
+    header: Header,
+    continued: Option<(File, FileJournal, BlockMap)>,
+}
+
+impl Plan {
+    pub(super) fn new(pending: &Pending, header: Header) -> Self {
+        Self {
+            id: pending.entry.id,
+            entry: pending.entry.clone(),
+            directory: pending.directory.clone(),
+            name: pending.name.clone(),
+            header,
+            continued: None,
+        }
+    }
+
+    /// Uses what an earlier run left.
+    pub(super) fn continue_with(&mut self, file: File, journal: FileJournal, held: BlockMap) {
+        self.continued = Some((file, journal, held));
+    }
+
+    pub(super) fn is_continued(&self) -> bool {
+        self.continued.is_some()
+    }
+}
+
+/// What to do next for a file.
+pub(super) enum Next {
+    Wait,
+    Checkpoint,
+    LastSync,
+    ReadBack { index: u32, value: Digest },
+    Publish { made: Made, digest: FileDigest },
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Phase {
+    Receiving,
+    /// Everything is written; a last sync is under way.
+    Syncing,
+    ReadingBack,
+    Publishing,
+}
+
+pub(super) struct LargeFile {
+    entry: Entry,
+    directory: Directory,
+    name: Name,
+    size: u64,
+    disk: Arc<DiskFile>,
+    journal: Option<FileJournal>,
+    /// Every block that is there: held from an earlier run, or arrived.
+    blocks: BlockMap,
+    arrived: u32,
+    asked_again: u32,
+    ended: Option<(u32, FileDigest)>,
+    pub(super) writing: u32,
+    unsynced: Vec<(u32, Digest)>,
+    unsynced_bytes: u64,
+    syncing: Option<(Vec<(u32, Digest)>, u64)>,
+    held: VecDeque<(u32, Digest)>,
+    checking: u32,
+    to_read_back: VecDeque<(u32, Digest)>,
+    reading_back: u32,
+    phase: Phase,
+}
+
+impl LargeFile {
+    /// Opens or makes the part file and its journal, and reserves the space.
+    pub(super) fn open(plan: Plan) -> Result<Self, String> {
+        let Plan { entry, directory, name, header, continued, .. } = plan;
+        let EntryKind::File { size, sparse, .. } = entry.kind else {
+            return Err(format!("{} is not a file", directory.path_of(&name)));
+        };
+        let part = resume::staging(StagingKind::Part, &name);
+        let (file, journal, blocks) = match continued {
+            Some((file, journal, held)) => (file, Some(journal), held),
+            None => {
+                let file = resume::create_anew(&directory, &part)?;
+                resume::lock(&file, &directory.path_of(&name)).map_err(|error| error.to_string())?;
+                let journal = if size > BLOCK_SIZE as u64 {
+                    Some(FileJournal::create(&directory, &name, &header)?)
+                } else {
+                    None
+                };
+                (file, journal, BlockMap::new(size))
+            }
+        };
+        let held = blocks.iter().collect();
+        let disk = DiskFile::for_writing(file).map_err(|error| error.to_string())?;
+        let file = Self {
+            entry,
+            directory,
+            name,
+            size,
+            disk: Arc::new(disk),
+            journal,
+            blocks,
+            arrived: 0,
+            asked_again: 0,
+            ended: None,
+            writing: 0,
+            unsynced: Vec::new(),
+            unsynced_bytes: 0,
+            syncing: None,
+            held,
+            checking: 0,
+            to_read_back: VecDeque::new(),
+            reading_back: 0,
+            phase: Phase::Receiving,
+        };
+        match file.reserve(sparse) {
+            Ok(()) => Ok(file),
+            Err(reason) => {
+                file.discard();
+                Err(reason)
+            }
+        }
+    }
+
+    fn reserve(&self, sparse: bool) -> Result<(), String> {
+        let outcome = if sparse {
+            self.disk.set_len(self.size)
+        } else {
+            self.disk.preallocate(0..self.size).map(|_| ())
+        };
+        outcome.map_err(|error| {
+            if error.is_out_of_space() {
+                let path = self.path();
+                format!("{path}: no room for its {} bytes; make room and run the same command again", self.size)
+            } else {
+                error.to_string()
+            }
+        })
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) fn path(&self) -> String {
+        self.directory.path_of(&self.name)
+    }
+
+    pub(super) fn disk_file(&self) -> &Arc<DiskFile> {
+        &self.disk
+    }
+
+    /// Notes a block; false if it is there already.
+    pub(super) fn arrived(&mut self, index: u32, value: Digest) -> bool {
+        if self.phase != Phase::Receiving || self.blocks.contains(index) || self.blocks.insert(index, value).is_err() {
+            return false;
+        }
+        self.arrived += 1;
+        true
+    }
+
+    /// A write is through.
+    pub(super) fn written(&mut self, index: u32, value: Digest, bytes: u64) {
+        self.writing -= 1;
+        self.unsynced.push((index, value));
+        self.unsynced_bytes += bytes;
+    }
+
+    /// No more blocks will come but those asked for again.
+    pub(super) fn end(&mut self, blocks: u32, digest: FileDigest) {
+        self.ended = Some((blocks, digest));
+    }
+
+    /// A checkpoint's sync is through: the journal may name its blocks. Gives their bytes.
+    pub(super) fn checkpointed(&mut self) -> Result<u64, String> {
+        let Some((blocks, bytes)) = self.syncing.take() else { return Ok(0) };
+        if let Some(journal) = &mut self.journal {
+            journal.append(&blocks).map_err(|error| super::batch::write_failed(&self.path(), &error))?;
+        }
+        Ok(bytes)
+    }
+
+    /// The last sync is through. Gives the bytes that no checkpoint had made durable.
+    pub(super) fn synced(&mut self) -> u64 {
+        self.phase = if self.to_read_back.is_empty() { Phase::Publishing } else { Phase::ReadingBack };
+        std::mem::take(&mut self.unsynced_bytes)
+    }
+
+    /// A held block to compare with the journal.
+    pub(super) fn next_held(&mut self) -> Option<(u32, Digest)> {
+        let next = self.held.pop_front()?;
+        self.checking += 1;
+        Some(next)
+    }
+
+    /// A held block was compared; false if it has to come again.
+    pub(super) fn held_checked(&mut self, index: u32, good: bool) -> bool {
+        self.checking -= 1;
+        if !good {
+            self.blocks.remove(index);
+            self.asked_again += 1;
+        }
+        good
+    }
+
+    /// A block of the complete file was read back and is right.
+    pub(super) fn read_back(&mut self) {
+        self.reading_back -= 1;
+    }
+
+    /// What is next; an error gives the file up.
+    pub(super) fn next(&mut self, shared: &Shared<'_>) -> Result<Next, String> {
+        match self.phase {
+            Phase::Receiving if self.is_all_written() => self.complete(shared),
+            Phase::Receiving if self.syncing.is_none() && self.unsynced_bytes >= CHECKPOINT => {
+                self.syncing = Some((std::mem::take(&mut self.unsynced), std::mem::take(&mut self.unsynced_bytes)));
+                Ok(Next::Checkpoint)
+            }
+            Phase::Receiving | Phase::Syncing => Ok(Next::Wait),
+            Phase::ReadingBack => match self.to_read_back.pop_front() {
+                Some((index, value)) => {
+                    self.reading_back += 1;
+                    Ok(Next::ReadBack { index, value })
+                }
+                None if self.reading_back > 0 => Ok(Next::Wait),
+                None => self.publish(),
+            },
+            Phase::Publishing => self.publish(),
+        }
+    }
+
+    fn is_all_written(&self) -> bool {
+        let Some((blocks, _)) = self.ended else { return false };
+        self.arrived == blocks + self.asked_again
+            && self.writing == 0
+            && self.syncing.is_none()
+            && self.held.is_empty()
+            && self.checking == 0
+    }
+
+    fn complete(&mut self, shared: &Shared<'_>) -> Result<Next, String> {
+        let Some((_, announced)) = self.ended else { return Ok(Next::Wait) };
+        if self.digest(&announced) != Some(announced) {
+            return Err(format!("{}: what arrived is not what was sent (digests differ)", self.path()));
+        }
+        self.disk.set_len(self.size).map_err(|error| error.to_string())?;
+        let wanted = metadata(&self.entry, shared.options.preserve);
+        self.restore(&wanted)?;
+        if self.size <= BLOCK_SIZE as u64 {
+            // One block: made durable together with the small files.
+            self.phase = Phase::Publishing;
+            return self.publish();
+        }
+        if shared.options.verify {
+            self.disk.forget_cache();
+            self.to_read_back = self.blocks.iter().collect();
+        }
+        self.phase = Phase::Syncing;
+        Ok(Next::LastSync)
+    }
+
+    fn restore(&self, wanted: &icdc_disk::tree::Metadata<'_>) -> Result<(), String> {
+        let mut wanted = wanted.clone();
+        wanted.mode = wanted.mode.or(Some(0o666 & !super::umask()));
+        let part = resume::staging(StagingKind::Part, &self.name);
+        self.directory.set_metadata(&part, self.disk.as_file(), &wanted).map_err(|error| error.to_string())
+    }
+
+    /// Digest of what is there, in the way in which `announced` was made.
+    fn digest(&self, announced: &FileDigest) -> Option<FileDigest> {
+        match announced {
+            FileDigest::SparseMap(_) => Some(FileDigest::SparseMap(digest::sparse_map(self.size, self.blocks.iter()))),
+            FileDigest::Blake3(_) => {
+                let mut hasher = RootHasher::new(self.size);
+                for index in 0..block_count(self.size) {
+                    let hole = || digest::zero_block_value(block_offset(index), self.size);
+                    hasher.push(self.blocks.get(index).unwrap_or_else(hole));
+                }
+                hasher.finish().map(FileDigest::Blake3)
+            }
+        }
+    }
+
+    fn publish(&mut self) -> Result<Next, String> {
+        let Some((_, digest)) = self.ended else { return Ok(Next::Wait) };
+        let durable = self.size > BLOCK_SIZE as u64;
+        let part = resume::staging(StagingKind::Part, &self.name);
+        Ok(Next::Publish { made: Made::file(part, durable, self.journal.is_some(), self.unsynced_bytes), digest })
+    }
+
+    /// A sync for everything that is written, at the end of a session.
+    pub(super) fn force_checkpoint(&mut self) -> Option<Job> {
+        if self.unsynced.is_empty() || self.journal.is_none() || self.syncing.is_some() {
+            return None;
+        }
+        self.syncing = Some((std::mem::take(&mut self.unsynced), std::mem::take(&mut self.unsynced_bytes)));
+        Some(Job::Sync { file: self.disk.clone() })
+    }
+
+    /// Removes what is there of the file.
+    pub(super) fn discard(&self) {
+        for kind in [StagingKind::Part, StagingKind::Blocks] {
+            let _ = self.directory.remove_file(&resume::staging(kind, &self.name));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Where each source lands.
+//!
+//! ```text
+//! source      destination                 lands as
+//! a, dir      existing directory          DST/name
+//! a, dir      missing                     DST
+//! a, dir      missing, trailing slash     DST/name, DST is made
+//! a           existing file               DST, replaced
+//! dir/        directory or missing        its contents in DST
+//! several     directory or missing        DST/name each
+//! dir         existing file               refused
+//! ```
+
+use std::collections::HashSet;
+
+use icdc_disk::tree::{Directory, Kind, Located, Name, Tree};
+use icdc_protocol::message::{Begin, Refusal, RefusalKind, Source, SourceKind};
+
+use crate::error::SessionError;
+use crate::path_text;
+
+/// Where one source lands.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// Under this name.
+    Named(Directory, Name),
+    /// Its contents in this directory.
+    Contents(Directory),
+    /// In a directory that a dry run does not make.
+    Imagined,
+}
+
+/// Where all sources land.
+#[derive(Debug)]
+pub(super) struct Placement {
+    pub(super) targets: Vec<Target>,
+    /// Directory that holds the first target: the place of the run's journal.
+    pub(super) base: Option<Directory>,
+}
+
+impl Placement {
+    /// Decides by what the sources are and what is at `destination`; makes DST where it has to be made.
+    pub(super) fn find(tree: &Tree, destination: &[u8], begin: &Begin, dry_run: bool) -> Result<Self, SessionError> {
+        let located = tree.resolve(destination).map_err(refuse)?;
+        let single = begin.sources.len() == 1;
+        let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
+        let existing = existing_directory(&located)?;
+        let inside = match existing {
+            Some(directory) => Some(Some(directory)),
+            None if contents || !single || located.trailing_slash => {
+                if let Some(stat) = located.stat
+                    && stat.kind != Kind::Symlink
+                {
+                    return Err(refusal(format!("{} is {}, not a directory", located.path(), stat.kind.described())));
+                }
+                Some(make(&located, dry_run)?)
+            }
+            None => None,
+        };
+        let Some(inside) = inside else {
+            let name = located.name.clone().ok_or_else(|| refusal("the destination has no name".into()))?;
+            if let (Some(source), Some(stat)) = (begin.sources.first(), located.stat)
+                && source.kind == SourceKind::Directory
+                && stat.kind == Kind::File
+            {
+                let reason = format!("{} is a file; the directory {} cannot replace it", located.path(), path_text(&source.name));
+                return Err(refusal(reason));
+            }
+            let target = Target::Named(located.directory.clone(), name);
+            return Ok(Self { targets: vec![target], base: Some(located.directory) });
+        };
+        refuse_equal_names(&begin.sources)?;
+        let targets = begin.sources.iter().map(|source| place(source, inside.as_ref())).collect::<Result<_, _>>()?;
+        Ok(Self { targets, base: inside })
+    }
+}
+
+fn place(source: &Source, inside: Option<&Directory>) -> Result<Target, SessionError> {
+    let Some(inside) = inside else { return Ok(Target::Imagined) };
+    if source.kind == SourceKind::Contents {
+        return Ok(Target::Contents(inside.clone()));
+    }
+    let name = Name::new(&source.name).map_err(|error| refusal(error.to_string()))?;
+    Ok(Target::Named(inside.clone(), name))
+}
+
+fn existing_directory(located: &Located) -> Result<Option<Directory>, SessionError> {
+    match located.stat.map(|stat| stat.kind) {
+        Some(Kind::Directory) => located.open_directory().map(Some).map_err(refuse),
+        // A link to a directory stands for the directory; any other link is an item to replace.
+        Some(Kind::Symlink) => Ok(located.open_directory().ok()),
+        _ => Ok(None),
+    }
+}
+
+fn make(located: &Located, dry_run: bool) -> Result<Option<Directory>, SessionError> {
+    let Some(name) = &located.name else { return located.open_directory().map(Some).map_err(refuse) };
+    if dry_run {
+        return Ok(None);
+    }
+    located.directory.make_directory(name, 0o777).map(Some).map_err(refuse)
+}
+
+fn refuse_equal_names(sources: &[Source]) -> Result<(), SessionError> {
+    let mut seen = HashSet::new();
+    for source in sources.iter().filter(|source| source.kind != SourceKind::Contents) {
+        if !seen.insert(&source.name) {
+            let reason = format!("two sources are named {}; copy them into different directories", path_text(&source.name));
+            return Err(refusal(reason));
+        }
+    }
+    Ok(())
+}
+
+fn refuse(error: icdc_disk::tree::TreeError) -> SessionError {
+    refusal(error.to_string())
+}
+
+fn refusal(reason: String) -> SessionError {
+    SessionError::Refused(Refusal { kind: RefusalKind::Path, reason })
+}

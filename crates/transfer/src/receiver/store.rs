@@ -1,0 +1,336 @@
+//! Large files: blocks in any order go to the disk by Direct I/O, and the durable ones to the journal.
+//!
+//! ```text
+//! Expect ──► first block (or end) opens the part file ──► writes ──► every 64 MiB: sync, then journal
+//!                                                             │
+//!            end known, all blocks there, all writes through  ▼
+//!            root digest = sender's? ─► sync ─► (read back) ─► metadata ─► sync ─► name (tree thread)
+//! ```
+//!
+//! A block counts as durable only after a sync that began when its write was through; only then does
+//! the journal name it. So whatever kills this process, the journal never promises too much.
+
+use std::collections::HashMap;
+
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, TryRecvError};
+use icdc_disk::{Block, Completion, Engine, EngineKind, Job, open_engine};
+use icdc_protocol::block_map::{block_length, block_offset};
+use icdc_protocol::digest;
+use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileEnd, Message};
+
+use super::Shared;
+use super::large_file::{LargeFile, Next};
+use super::tree::TreeJob;
+use crate::error::SessionError;
+
+pub(super) use super::large_file::Plan;
+
+/// Writes and reads in flight.
+const DEPTH: usize = 8;
+
+/// Work for the store's thread.
+pub(super) enum StoreJob {
+    /// A file whose blocks will come.
+    Expect(Box<Plan>),
+    /// A block with the right value.
+    Block { header: BlockHeader, block: Block, length: usize },
+    /// No more blocks of a file will come, or it is given up.
+    End(FileEnd),
+}
+
+/// What a job of the engine is for.
+enum Purpose {
+    Write { index: u32, value: Digest, bytes: u64 },
+    Checkpoint,
+    LastSync,
+    /// A block of an earlier run is compared with the journal.
+    CheckHeld { index: u32, value: Digest },
+    /// A block of the complete file is compared with what was sent.
+    ReadBack { index: u32, value: Digest },
+}
+
+pub(super) struct Store<'a> {
+    shared: &'a Shared<'a>,
+    tree: Channel<TreeJob>,
+    engine: Box<dyn Engine>,
+    plans: HashMap<EntryId, Plan>,
+    files: HashMap<EntryId, LargeFile>,
+    jobs: HashMap<u64, (EntryId, Purpose)>,
+    next_tag: u64,
+}
+
+/// Handles jobs until the queue is closed, then makes durable what has arrived.
+pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, tree: Channel<TreeJob>) {
+    let engine = match open_engine(DEPTH, EngineKind::Auto) {
+        Ok(engine) => engine,
+        Err(error) => return shared.fail(SessionError::Local(error.to_string())),
+    };
+    let mut store = Store {
+        shared,
+        tree,
+        engine,
+        plans: HashMap::new(),
+        files: HashMap::new(),
+        jobs: HashMap::new(),
+        next_tag: 0,
+    };
+    loop {
+        while let Some(completion) = store.engine.try_wait() {
+            store.completed(completion);
+        }
+        store.check_held();
+        let job = if store.engine.in_flight() == 0 {
+            match queue.recv() {
+                Ok(job) => job,
+                Err(_) => break,
+            }
+        } else if store.engine.in_flight() >= DEPTH {
+            store.wait();
+            continue;
+        } else {
+            match queue.try_recv() {
+                Ok(job) => job,
+                Err(TryRecvError::Empty) => {
+                    // The next completion or job is at most one disk access away.
+                    store.wait();
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => break,
+            }
+        };
+        store.handle(job);
+    }
+    store.settle();
+}
+
+impl Store<'_> {
+    fn handle(&mut self, job: StoreJob) {
+        match job {
+            StoreJob::Expect(plan) => {
+                let id = plan.id;
+                if plan.is_continued() {
+                    self.open(id, *plan);
+                } else {
+                    self.plans.insert(id, *plan);
+                }
+            }
+            StoreJob::Block { header, block, length } => {
+                let id = header.id;
+                self.open_planned(id);
+                let Some(file) = self.files.get_mut(&id) else { return };
+                if file.arrived(header.index, header.value) {
+                    let job = Job::Write {
+                        file: file.disk_file().clone(),
+                        offset: block_offset(header.index),
+                        ranges: header.ranges,
+                        length,
+                        block,
+                    };
+                    file.writing += 1;
+                    let purpose = Purpose::Write { index: header.index, value: header.value, bytes: length as u64 };
+                    self.submit(id, purpose, job);
+                }
+            }
+            StoreJob::End(end) => self.end(end),
+        }
+    }
+
+    fn end(&mut self, end: FileEnd) {
+        let id = end.id;
+        let known = self.plans.contains_key(&id) || self.files.contains_key(&id);
+        match end.outcome {
+            _ if !known => {
+                let _ = self.tree.send(TreeJob::Message(Message::FileEnd(end)));
+            }
+            Err(reason) => {
+                self.plans.remove(&id);
+                if let Some(file) = self.files.remove(&id) {
+                    self.drain_jobs_of(id);
+                    file.discard();
+                }
+                let end = FileEnd { id, blocks: 0, outcome: Err(reason) };
+                let _ = self.tree.send(TreeJob::Message(Message::FileEnd(end)));
+            }
+            Ok(digest) => {
+                self.open_planned(id);
+                if let Some(file) = self.files.get_mut(&id) {
+                    file.end(end.blocks, digest);
+                    self.advance(id);
+                }
+            }
+        }
+    }
+
+    fn open_planned(&mut self, id: EntryId) {
+        if let Some(plan) = self.plans.remove(&id) {
+            self.open(id, plan);
+        }
+    }
+
+    fn open(&mut self, id: EntryId, plan: Plan) {
+        match LargeFile::open(plan) {
+            Ok(file) => {
+                self.files.insert(id, file);
+            }
+            Err(reason) => {
+                let _ = self.tree.send(TreeJob::Lost { id, reason: Some(reason) });
+            }
+        }
+    }
+
+    fn submit(&mut self, id: EntryId, purpose: Purpose, job: Job) {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.jobs.insert(tag, (id, purpose));
+        self.engine.submit(tag, job);
+    }
+
+    fn wait(&mut self) {
+        let _busy = self.shared.writing();
+        if let Some(completion) = self.engine.wait() {
+            self.completed(completion);
+        }
+    }
+
+    fn completed(&mut self, completion: Completion) {
+        let Some((id, purpose)) = self.jobs.remove(&completion.tag) else { return };
+        // A file that failed meanwhile waits for nothing.
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let size = file.size();
+        let path = file.path();
+        let result = completion.result.map_err(|error| {
+            if error.is_out_of_space() {
+                format!("{path}: the disk is full; make room and run the same command again")
+            } else {
+                error.to_string()
+            }
+        });
+        let outcome = match (purpose, result) {
+            (Purpose::Write { index, value, bytes }, Ok(_)) => {
+                file.written(index, value, bytes);
+                Ok(())
+            }
+            (Purpose::Write { .. }, Err(reason)) => {
+                file.writing -= 1;
+                Err(reason)
+            }
+            (Purpose::Checkpoint, Ok(_)) => file.checkpointed().map(|bytes| self.shared.durable(bytes)),
+            (Purpose::LastSync, Ok(_)) => {
+                let bytes = file.synced();
+                self.shared.durable(bytes);
+                Ok(())
+            }
+            (Purpose::Checkpoint | Purpose::LastSync, Err(reason)) => Err(reason),
+            (Purpose::CheckHeld { index, value }, result) => {
+                let good = is_block(&result, completion.block.as_ref(), index, size, &value);
+                if !file.held_checked(index, good) {
+                    tracing::warn!(%path, index, "a block kept by an earlier run is damaged; it travels again");
+                    self.shared.reply(Message::Resend { id, index });
+                }
+                Ok(())
+            }
+            (Purpose::ReadBack { index, value }, result) => {
+                if is_block(&result, completion.block.as_ref(), index, size, &value) {
+                    file.read_back();
+                    Ok(())
+                } else {
+                    Err(format!("{path}: what the medium gives back differs from what was written; check the disk"))
+                }
+            }
+        };
+        match outcome {
+            Ok(()) => self.advance(id),
+            Err(reason) => self.lose(id, reason),
+        }
+    }
+
+    /// Does whatever is next for a file.
+    fn advance(&mut self, id: EntryId) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        match file.next(self.shared) {
+            Ok(Next::Wait) => {}
+            Ok(Next::Checkpoint) => {
+                let job = Job::Sync { file: file.disk_file().clone() };
+                self.submit(id, Purpose::Checkpoint, job);
+            }
+            Ok(Next::LastSync) => {
+                let job = Job::Sync { file: file.disk_file().clone() };
+                self.submit(id, Purpose::LastSync, job);
+            }
+            Ok(Next::ReadBack { index, value }) => {
+                let (disk, size) = (file.disk_file().clone(), file.size());
+                match self.shared.pool.take() {
+                    Ok(block) => {
+                        let length = block_length(size, index);
+                        let job = Job::Read { file: disk, offset: block_offset(index), length, block };
+                        self.submit(id, Purpose::ReadBack { index, value }, job);
+                    }
+                    Err(_) => self.lose(id, "the session is over".into()),
+                }
+            }
+            Ok(Next::Publish { made, digest }) => {
+                self.files.remove(&id);
+                let _ = self.tree.send(TreeJob::Stored { id, made, digest });
+            }
+            Err(reason) => self.lose(id, reason),
+        }
+    }
+
+    fn lose(&mut self, id: EntryId, reason: String) {
+        if let Some(file) = self.files.remove(&id) {
+            self.drain_jobs_of(id);
+            file.discard();
+        }
+        let _ = self.tree.send(TreeJob::Lost { id, reason: Some(reason) });
+    }
+
+    fn drain_jobs_of(&mut self, id: EntryId) {
+        while self.jobs.values().any(|(owner, _)| *owner == id) {
+            match self.engine.wait() {
+                Some(completion) => self.completed(completion),
+                None => break,
+            }
+        }
+    }
+
+    /// Compares one more block of an earlier run with its journal, as long as the ring has room: it
+    /// must not take blocks from what arrives.
+    fn check_held(&mut self) {
+        while self.engine.in_flight() < DEPTH / 2 && self.shared.pool.in_use() < self.shared.pool.capacity() / 2 {
+            let found = self.files.iter_mut().find_map(|(id, file)| Some((*id, file.next_held()?)));
+            let Some((id, (index, value))) = found else { return };
+            let Some(block) = self.shared.pool.try_take() else { return };
+            let Some(file) = self.files.get(&id) else { return };
+            let length = block_length(file.size(), index);
+            let job = Job::Read { file: file.disk_file().clone(), offset: block_offset(index), length, block };
+            self.submit(id, Purpose::CheckHeld { index, value }, job);
+        }
+    }
+
+    /// The session is over: what has arrived becomes durable and is noted.
+    fn settle(&mut self) {
+        while self.engine.in_flight() > 0 {
+            self.wait();
+        }
+        let unfinished: Vec<EntryId> = self.files.keys().copied().collect();
+        for id in unfinished {
+            let Some(file) = self.files.get_mut(&id) else { continue };
+            if let Some(job) = file.force_checkpoint() {
+                self.submit(id, Purpose::Checkpoint, job);
+                while self.engine.in_flight() > 0 {
+                    self.wait();
+                }
+            }
+        }
+    }
+}
+
+fn is_block(result: &Result<usize, String>, block: Option<&Block>, index: u32, size: u64, value: &Digest) -> bool {
+    let length = block_length(size, index);
+    match (result, block) {
+        (Ok(read), Some(block)) if *read == length => {
+            digest::block_value(block_offset(index), &block[..length], size) == *value
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,406 @@
+//! Reads large files block by block and hashes them.
+//!
+//! Two threads: the reader keeps the disk engine's queue full and hands blocks on in file order; the
+//! hasher computes each block's value, builds the file's digest from them, and queues the block for
+//! the socket. Order within a file matters only for the digest, which is pushed block by block.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver as Queue, Sender as Channel};
+use icdc_disk::{Block, DiskFile, Engine, EngineKind, Job, open_engine, sparse};
+use icdc_disk::tree::Stat;
+use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
+use icdc_protocol::data_ranges;
+use icdc_protocol::digest::{self, RootHasher};
+use icdc_protocol::limits::{BLOCK_SIZE, MAX_HASHED_HOLES};
+use icdc_protocol::message::{BlockHeader, Digest, EntryKind, FileDigest, FileEnd, Message};
+
+use super::ledger::Item;
+use super::scan::version;
+use super::{CHANGED, Shared};
+use crate::error::SessionError;
+use crate::link::Parcel;
+
+/// Reads in flight.
+const DEPTH: usize = 6;
+/// Holes shorter than this are sent as zeros.
+const SHORT_HOLE: u32 = 16 << 10;
+
+/// Work for the reader.
+pub(crate) enum LargeJob {
+    /// All blocks of a file but those that the receiver holds.
+    File(Arc<Item>, Option<BlockMap>),
+    /// One block that the receiver found damaged.
+    Again(Arc<Item>, u32),
+}
+
+/// What the reader hands to the hasher, in file order.
+pub(crate) enum Step {
+    Start { item: Arc<Item>, hash_holes: bool },
+    Held { value: Digest },
+    Hole { index: u32 },
+    Data { index: u32, ranges: Vec<(u32, u32)>, block: Block, length: usize },
+    Again { item: Arc<Item>, index: u32, block: Block, length: usize },
+    End,
+    Fail { reason: String },
+}
+
+/// A step, or one that waits for its read.
+enum Queued {
+    Ready(Step),
+    Reading { tag: u64, step: Pending, length: usize },
+    /// Nothing to hand on.
+    Dropped,
+    /// The last step of a file: its version is checked when every read before it is through.
+    Check { item: Arc<Item>, file: Arc<DiskFile> },
+}
+
+enum Pending {
+    Data { index: u32, ranges: Vec<(u32, u32)> },
+    Again { item: Arc<Item>, index: u32 },
+}
+
+struct Reader<'a> {
+    shared: &'a Shared<'a>,
+    steps: &'a Channel<Step>,
+    engine: Box<dyn Engine>,
+    queue: VecDeque<Queued>,
+    next_tag: u64,
+    /// The file at the front of the queue failed: its remaining steps are dropped.
+    failed: bool,
+}
+
+/// The session is over.
+struct Over;
+
+/// Reads jobs until the queue is closed or the session ends.
+pub(crate) fn read(shared: &Shared<'_>, jobs: &Queue<LargeJob>, steps: &Channel<Step>) {
+    let engine = match open_engine(DEPTH, EngineKind::Auto) {
+        Ok(engine) => engine,
+        Err(error) => return shared.fail(SessionError::Local(error.to_string())),
+    };
+    let mut reader = Reader { shared, steps, engine, queue: VecDeque::new(), next_tag: 0, failed: false };
+    loop {
+        // With reads in flight the queue is only looked at: their completions come first.
+        let job = if reader.queue.is_empty() {
+            jobs.recv().ok()
+        } else {
+            match jobs.try_recv() {
+                Ok(job) => Some(job),
+                Err(_) => {
+                    if reader.advance().is_err() {
+                        return;
+                    }
+                    continue;
+                }
+            }
+        };
+        let Some(job) = job else { return };
+        let outcome = match job {
+            LargeJob::File(item, held) => reader.read_file(item, held),
+            LargeJob::Again(item, index) => reader.read_again(item, index),
+        };
+        if outcome.is_err() {
+            return;
+        }
+    }
+}
+
+impl Reader<'_> {
+    fn read_file(&mut self, item: Arc<Item>, held: Option<BlockMap>) -> Result<(), Over> {
+        let EntryKind::File { size, sparse, .. } = item.entry.kind else { return Ok(()) };
+        let file = match open(&item) {
+            Ok(file) => file,
+            Err(reason) => {
+                self.shared.give_up(&item, 0, reason);
+                return Ok(());
+            }
+        };
+        let map = if sparse { DataMap::of(&file, size) } else { None };
+        let holes = map.as_ref().map_or(0, |map| size.saturating_sub(map.total));
+        self.queue.push_back(Queued::Ready(Step::Start { item: item.clone(), hash_holes: holes <= MAX_HASHED_HOLES }));
+        for index in 0..block_count(size) {
+            if let Some(value) = held.as_ref().and_then(|held| held.get(index)) {
+                self.push_ready(Step::Held { value })?;
+                continue;
+            }
+            let ranges = match &map {
+                None => Vec::new(),
+                Some(map) => match map.within(index, block_length(size, index)) {
+                    Some(ranges) => ranges,
+                    None => {
+                        self.push_ready(Step::Hole { index })?;
+                        continue;
+                    }
+                },
+            };
+            self.submit(&file, size, index, Pending::Data { index, ranges })?;
+        }
+        self.queue.push_back(Queued::Check { item, file });
+        Ok(())
+    }
+
+    fn read_again(&mut self, item: Arc<Item>, index: u32) -> Result<(), Over> {
+        match open(&item) {
+            Ok(file) => self.submit(&file, item.size(), index, Pending::Again { item: item.clone(), index }),
+            Err(reason) => {
+                self.shared.give_up(&item, 0, reason);
+                Ok(())
+            }
+        }
+    }
+
+    fn push_ready(&mut self, step: Step) -> Result<(), Over> {
+        self.queue.push_back(Queued::Ready(step));
+        // A long run of holes or held blocks must not pile up behind one slow read.
+        while self.queue.len() > 4 * DEPTH {
+            self.advance()?;
+        }
+        self.forward()
+    }
+
+    fn submit(&mut self, file: &Arc<DiskFile>, size: u64, index: u32, step: Pending) -> Result<(), Over> {
+        while self.engine.in_flight() >= self.engine.depth() {
+            self.advance()?;
+        }
+        let block = match self.shared.pool.try_take() {
+            Some(block) => block,
+            None => {
+                // Blocks come back only if what has been read is handed on.
+                self.drain()?;
+                self.shared.pool.take().map_err(|_| Over)?
+            }
+        };
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        let length = block_length(size, index);
+        self.engine.submit(tag, Job::Read { file: file.clone(), offset: block_offset(index), length, block });
+        self.queue.push_back(Queued::Reading { tag, step, length });
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Result<(), Over> {
+        while !self.queue.is_empty() {
+            self.advance()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for one completion and hands on what is ready.
+    fn advance(&mut self) -> Result<(), Over> {
+        let completion = {
+            let _busy = self.shared.stages.read.busy();
+            self.engine.wait()
+        };
+        if let Some(completion) = completion {
+            let position = self.queue.iter().position(|queued| matches!(queued, Queued::Reading { tag, .. } if *tag == completion.tag));
+            let slot = position.and_then(|position| self.queue.get_mut(position)).expect("a completion belongs to a queued read");
+            let Queued::Reading { step, length, .. } = std::mem::replace(slot, Queued::Dropped) else {
+                unreachable!("the position is that of a read")
+            };
+            let outcome = match (completion.result, completion.block) {
+                (Ok(read), Some(block)) if read == length => Ok(block),
+                (Ok(_), _) => Err(CHANGED.to_owned()),
+                (Err(error), _) => Err(error.to_string()),
+            };
+            match (outcome, step) {
+                (Ok(block), Pending::Data { index, ranges }) => {
+                    *slot = Queued::Ready(Step::Data { index, ranges, block, length });
+                }
+                (Ok(block), Pending::Again { item, index }) => {
+                    *slot = Queued::Ready(Step::Again { item, index, block, length });
+                }
+                (Err(reason), Pending::Data { .. }) => *slot = Queued::Ready(Step::Fail { reason }),
+                (Err(reason), Pending::Again { item, .. }) => self.shared.give_up(&item, 0, reason),
+            }
+        }
+        self.forward()
+    }
+
+    fn forward(&mut self) -> Result<(), Over> {
+        while let Some(front) = self.queue.pop_front() {
+            let step = match front {
+                Queued::Reading { .. } => {
+                    self.queue.push_front(front);
+                    return Ok(());
+                }
+                Queued::Dropped => continue,
+                Queued::Ready(step) => step,
+                Queued::Check { item, file } => match Stat::of(file.as_file()) {
+                    Ok(stat) if is_announced(&item, &stat) => Step::End,
+                    Ok(_) => Step::Fail { reason: CHANGED.into() },
+                    Err(error) => Step::Fail { reason: error.to_string() },
+                },
+            };
+            match step {
+                Step::Start { .. } => self.failed = false,
+                Step::Again { .. } => {}
+                _ if self.failed => continue,
+                Step::Fail { .. } => self.failed = true,
+                _ => {}
+            }
+            self.steps.send(step).map_err(|_| Over)?;
+        }
+        Ok(())
+    }
+}
+
+fn open(item: &Item) -> Result<Arc<DiskFile>, String> {
+    let (file, stat) = item.directory.open_file(&item.name).map_err(|error| error.to_string())?;
+    if !is_announced(item, &stat) {
+        return Err(CHANGED.into());
+    }
+    let file = DiskFile::for_reading(file).map_err(|error| error.to_string())?;
+    Ok(Arc::new(file))
+}
+
+fn is_announced(item: &Item, stat: &Stat) -> bool {
+    matches!(item.entry.kind, EntryKind::File { version: announced, .. } if version(stat) == announced)
+}
+
+/// Where a sparse file has data: (offset, length), ascending.
+struct DataMap {
+    ranges: Vec<(u64, u64)>,
+    total: u64,
+}
+
+impl DataMap {
+    fn of(file: &DiskFile, size: u64) -> Option<Self> {
+        let ranges: Vec<(u64, u64)> = sparse::data_ranges(file.as_file(), size).collect::<Result<_, _>>().ok()?;
+        let total = ranges.iter().map(|(_, length)| length).sum();
+        Some(Self { ranges, total })
+    }
+
+    /// Data of block `index` of `length` bytes: `None` for a hole, empty if all of it is data.
+    fn within(&self, index: u32, length: usize) -> Option<Vec<(u32, u32)>> {
+        let start = block_offset(index);
+        let end = start + length as u64;
+        let first = self.ranges.partition_point(|(offset, data)| offset + data <= start);
+        let inside = self.ranges[first..].iter().take_while(|(offset, _)| *offset < end).map(|(offset, data)| {
+            let from = (*offset).max(start);
+            let to = (offset + data).min(end);
+            ((from - start) as u32, (to - from) as u32)
+        });
+        let ranges = data_ranges::join(inside, SHORT_HOLE);
+        match ranges.as_slice() {
+            [] => None,
+            [(0, all)] if *all as usize == length => Some(Vec::new()),
+            _ => Some(ranges),
+        }
+    }
+}
+
+/// Hashes steps until the channel is closed or the session ends.
+pub(crate) fn hash(shared: &Shared<'_>, steps: &Queue<Step>) {
+    let mut current: Option<Hashing> = None;
+    for step in steps {
+        let busy = shared.stages.hash.busy();
+        let parcel = match step {
+            Step::Start { item, hash_holes } => {
+                current = Some(Hashing::new(item, hash_holes));
+                None
+            }
+            Step::Again { item, index, block, length } => {
+                let value = digest::block_value(block_offset(index), &block[..length], item.size());
+                let header = BlockHeader { id: item.entry.id, index, value, ranges: Vec::new() };
+                Some(Parcel { message: Message::Block(header), payload: Some((block, length)) })
+            }
+            Step::Fail { reason } => {
+                if let Some(hashing) = current.take() {
+                    shared.give_up(&hashing.item, hashing.sent, reason);
+                }
+                None
+            }
+            other => match (&mut current, other) {
+                (Some(hashing), Step::Held { value }) => {
+                    hashing.push(value);
+                    None
+                }
+                (Some(hashing), Step::Hole { index }) => {
+                    hashing.push_hole(index);
+                    None
+                }
+                (Some(hashing), Step::Data { index, ranges, block, length }) => {
+                    Some(hashing.data(index, ranges, block, length))
+                }
+                (Some(_), Step::End) => current.take().map(|hashing| hashing.end(shared)),
+                _ => None,
+            },
+        };
+        drop(busy);
+        if let Some(parcel) = parcel
+            && shared.queue_data(parcel).is_none()
+        {
+            return;
+        }
+    }
+}
+
+/// The file that is being hashed.
+struct Hashing {
+    item: Arc<Item>,
+    size: u64,
+    next: u32,
+    sent: u32,
+    mode: DigestMode,
+}
+
+enum DigestMode {
+    Root(RootHasher),
+    /// Values of the blocks that hold data, where there are too many zeros to hash.
+    Map(Vec<(u32, Digest)>),
+}
+
+impl Hashing {
+    fn new(item: Arc<Item>, hash_holes: bool) -> Self {
+        let size = item.size();
+        let mode = if hash_holes { DigestMode::Root(RootHasher::new(size)) } else { DigestMode::Map(Vec::new()) };
+        Self { item, size, next: 0, sent: 0, mode }
+    }
+
+    fn push(&mut self, value: Digest) {
+        match &mut self.mode {
+            DigestMode::Root(hasher) => hasher.push(value),
+            DigestMode::Map(values) => values.push((self.next, value)),
+        }
+        self.next += 1;
+    }
+
+    fn push_hole(&mut self, index: u32) {
+        if let DigestMode::Root(hasher) = &mut self.mode {
+            hasher.push(digest::zero_block_value(block_offset(index), self.size));
+        }
+        self.next += 1;
+    }
+
+    fn data(&mut self, index: u32, ranges: Vec<(u32, u32)>, mut block: Block, length: usize) -> Parcel {
+        let value = digest::block_value(block_offset(index), &block[..length], self.size);
+        self.push(value);
+        self.sent += 1;
+        let mut payload = length;
+        if !ranges.is_empty() {
+            payload = 0;
+            for (offset, data) in &ranges {
+                let from = *offset as usize;
+                block.copy_within(from..from + *data as usize, payload);
+                payload += *data as usize;
+            }
+        }
+        debug_assert!(payload <= BLOCK_SIZE);
+        let header = BlockHeader { id: self.item.entry.id, index, value, ranges };
+        Parcel { message: Message::Block(header), payload: Some((block, payload)) }
+    }
+
+    fn end(self, shared: &Shared<'_>) -> Parcel {
+        let id = self.item.entry.id;
+        let digest = match self.mode {
+            DigestMode::Root(hasher) => {
+                FileDigest::Blake3(hasher.finish().expect("every block of the file was pushed"))
+            }
+            DigestMode::Map(values) => FileDigest::SparseMap(digest::sparse_map(self.size, values)),
+        };
+        shared.ledger.set_digest(id, digest);
+        Parcel { message: Message::FileEnd(FileEnd { id, blocks: self.sent, outcome: Ok(digest) }), payload: None }
+    }
+}

@@ -1,0 +1,328 @@
+//! The sender's book of items: announced, wanted, sent, done.
+//!
+//! Ids are consecutive, so the book is a window `first..first + slots.len()` that slides as its
+//! oldest item is settled. The window bounds memory whatever the number of files, and settling in
+//! order is what makes the tree digest independent of the order in which items arrive.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use icdc_disk::tree::{Directory, Name};
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::digest::{self, TreeHasher};
+use icdc_protocol::limits::MAX_PENDING;
+use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest, Totals};
+
+/// Announced items that may be unsettled at once; below what the receiver allows.
+const WINDOW: usize = MAX_PENDING * 3 / 4;
+/// Directories of announced items that may be open at once.
+const OPEN_DIRECTORIES: usize = 512;
+/// How soon a waiter looks again for a released directory.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// An announced item and where to find it.
+pub(crate) struct Item {
+    pub(crate) entry: Entry,
+    /// Path from the source's parent, for messages and the tree digest.
+    pub(crate) path: Vec<u8>,
+    pub(crate) directory: Arc<OpenDirectory>,
+    pub(crate) name: Name,
+}
+
+/// A directory held open for the items in it, counted so that descriptors stay bounded.
+pub(crate) struct OpenDirectory {
+    directory: Directory,
+    open: Arc<AtomicUsize>,
+}
+
+impl Deref for OpenDirectory {
+    type Target = Directory;
+
+    fn deref(&self) -> &Directory {
+        &self.directory
+    }
+}
+
+impl Drop for OpenDirectory {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Item {
+    /// Length of a regular file, zero of anything else.
+    pub(crate) fn size(&self) -> u64 {
+        match self.entry.kind {
+            EntryKind::File { size, .. } => size,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.entry.kind, EntryKind::File { .. })
+    }
+}
+
+enum Slot {
+    Pending { item: Arc<Item>, digest: Option<FileDigest>, held: Option<BlockMap> },
+    /// Counted; the digest enters the tree when the slot is the oldest.
+    Settled(Option<Digest>),
+}
+
+/// What has become of the items so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) totals: Totals,
+    pub(crate) files_done: u64,
+    pub(crate) bytes_done: u64,
+    pub(crate) skipped: u64,
+    pub(crate) failed: u64,
+    /// Bytes that an earlier run had left durable and that were not sent again.
+    pub(crate) resumed_bytes: u64,
+}
+
+struct Book {
+    first: EntryId,
+    slots: VecDeque<Slot>,
+    tree: TreeHasher,
+    counts: Counts,
+    only_digest: Option<FileDigest>,
+    pending: usize,
+    /// Announced directories whose children are not all done.
+    directories: HashMap<EntryId, Vec<u8>>,
+    closed: bool,
+}
+
+/// The book, shared by the sender's threads.
+pub(crate) struct Ledger {
+    book: Mutex<Book>,
+    changed: Condvar,
+    open_directories: Arc<AtomicUsize>,
+}
+
+/// How an item ended.
+pub(crate) enum Settlement {
+    Published(Option<FileDigest>),
+    Skipped,
+    Failed,
+}
+
+impl Ledger {
+    pub(crate) fn new() -> Self {
+        let book = Book {
+            first: 0,
+            slots: VecDeque::new(),
+            tree: TreeHasher::new(),
+            counts: Counts::default(),
+            only_digest: None,
+            pending: 0,
+            directories: HashMap::new(),
+            closed: false,
+        };
+        Self { book: Mutex::new(book), changed: Condvar::new(), open_directories: Arc::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().expect("no panic while the book is open")
+    }
+
+    /// Waits until another item may be announced. `blocked` is called once before waiting, so that
+    /// what was announced so far can be handed on. False if the session is over.
+    pub(crate) fn wait_for_room(&self, blocked: impl FnOnce()) -> bool {
+        let full = |book: &Book| {
+            book.slots.len() >= WINDOW || self.open_directories.load(Ordering::Relaxed) >= OPEN_DIRECTORIES
+        };
+        let book = self.lock();
+        if book.closed || !full(&book) {
+            return !book.closed;
+        }
+        drop(book);
+        blocked();
+        let mut book = self.lock();
+        while full(&book) && !book.closed {
+            // A directory is released without the lock, so the wait looks again by itself.
+            (book, _) = self.changed.wait_timeout(book, LOOK_AGAIN).expect("no panic while the book is open");
+        }
+        !book.closed
+    }
+
+    /// Id that the next announced item gets.
+    pub(crate) fn next_id(&self) -> EntryId {
+        let book = self.lock();
+        book.first + book.slots.len() as EntryId
+    }
+
+    /// Enters an item under `item.entry.id`, which must be [`next_id`](Self::next_id).
+    pub(crate) fn announce(&self, item: Item) {
+        let mut book = self.lock();
+        book.check_id(&item.entry);
+        book.counts.totals.entries += 1;
+        if item.is_file() {
+            book.counts.totals.files += 1;
+            book.counts.totals.bytes += item.size();
+        }
+        book.pending += 1;
+        book.slots.push_back(Slot::Pending { item: Arc::new(item), digest: None, held: None });
+    }
+
+    /// Enters a directory. It ends only when its last child does, and the window must not wait for
+    /// that: it counts as settled from the start.
+    pub(crate) fn announce_directory(&self, path: &[u8], entry: &Entry) {
+        let mut book = self.lock();
+        book.check_id(entry);
+        book.counts.totals.entries += 1;
+        book.slots.push_back(Slot::Settled(Some(digest::item(path, entry, None))));
+        book.directories.insert(entry.id, path.to_vec());
+        book.slide();
+    }
+
+    /// Ends a directory; gives its path back the first time.
+    pub(crate) fn directory_done(&self, id: EntryId, failed: bool) -> Option<Vec<u8>> {
+        let mut book = self.lock();
+        let path = book.directories.remove(&id)?;
+        book.counts.failed += u64::from(failed);
+        self.changed.notify_all();
+        Some(path)
+    }
+
+    /// Counts a directory that announced items keep open.
+    pub(crate) fn hold_open(&self, directory: Directory) -> Arc<OpenDirectory> {
+        self.open_directories.fetch_add(1, Ordering::Relaxed);
+        Arc::new(OpenDirectory { directory, open: self.open_directories.clone() })
+    }
+
+    /// The item, if it is announced and not settled.
+    pub(crate) fn pending(&self, id: EntryId) -> Option<Arc<Item>> {
+        match self.lock().slot(id)? {
+            Slot::Pending { item, .. } => Some(item.clone()),
+            Slot::Settled(_) => None,
+        }
+    }
+
+    /// Notes blocks that the receiver holds. False if the item or a block number is not known.
+    pub(crate) fn hold(&self, id: EntryId, first: u32, values: &[Digest]) -> bool {
+        let mut book = self.lock();
+        let Some(Slot::Pending { item, held, .. }) = book.slot(id) else { return false };
+        let map = held.get_or_insert_with(|| BlockMap::new(item.size()));
+        (first..).zip(values).all(|(index, value)| map.insert(index, *value).is_ok())
+    }
+
+    /// Takes what was noted by [`hold`](Self::hold).
+    pub(crate) fn take_held(&self, id: EntryId) -> Option<BlockMap> {
+        match self.lock().slot(id)? {
+            Slot::Pending { held, .. } => held.take(),
+            Slot::Settled(_) => None,
+        }
+    }
+
+    /// Counts bytes that need not travel.
+    pub(crate) fn resumed(&self, bytes: u64) {
+        self.lock().counts.resumed_bytes += bytes;
+    }
+
+    /// Notes the digest of what was read, for comparison with what the receiver published.
+    pub(crate) fn set_digest(&self, id: EntryId, value: FileDigest) {
+        if let Some(Slot::Pending { digest, .. }) = self.lock().slot(id) {
+            *digest = Some(value);
+        }
+    }
+
+    /// Digest noted by [`set_digest`](Self::set_digest).
+    pub(crate) fn digest(&self, id: EntryId) -> Option<FileDigest> {
+        match self.lock().slot(id)? {
+            Slot::Pending { digest, .. } => *digest,
+            Slot::Settled(_) => None,
+        }
+    }
+
+    /// Ends an item; gives it back the first time.
+    pub(crate) fn settle(&self, id: EntryId, how: Settlement) -> Option<Arc<Item>> {
+        let mut book = self.lock();
+        let slot = book.slot(id)?;
+        let Slot::Pending { item, .. } = slot else { return None };
+        let item = item.clone();
+        *slot = Slot::Settled(match &how {
+            Settlement::Published(value) => Some(digest::item(&item.path, &item.entry, value.as_ref())),
+            Settlement::Skipped | Settlement::Failed => None,
+        });
+        book.pending -= 1;
+        match how {
+            Settlement::Published(value) => {
+                book.only_digest = value;
+                if item.is_file() {
+                    book.counts.files_done += 1;
+                    book.counts.bytes_done += item.size();
+                }
+            }
+            Settlement::Skipped => book.counts.skipped += 1,
+            Settlement::Failed => book.counts.failed += 1,
+        }
+        book.slide();
+        self.changed.notify_all();
+        Some(item)
+    }
+
+    /// Counts something that failed before it could be announced.
+    pub(crate) fn count_failure(&self) {
+        self.lock().counts.failed += 1;
+    }
+
+    /// The scan is through.
+    pub(crate) fn scan_complete(&self) {
+        self.lock().counts.totals.complete = true;
+        self.changed.notify_all();
+    }
+
+    /// Wakes everybody; nothing more will be announced.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    /// Waits until every item is settled, the book is closed, or `patience` is over.
+    /// True once everything is settled.
+    pub(crate) fn wait_all_settled(&self, patience: Duration) -> bool {
+        let settled = |book: &Book| book.counts.totals.complete && book.pending == 0 && book.directories.is_empty();
+        let book = self.lock();
+        if settled(&book) || book.closed {
+            return settled(&book);
+        }
+        let (book, _) = self.changed.wait_timeout(book, patience).expect("no panic while the book is open");
+        settled(&book)
+    }
+
+    /// Digest over all items published so far, and of the only file if there was just one.
+    pub(crate) fn digests(&self) -> (Digest, Option<FileDigest>) {
+        let book = self.lock();
+        let only = if book.counts.totals.files == 1 { book.only_digest } else { None };
+        (book.tree.finish(), only)
+    }
+}
+
+impl Book {
+    fn check_id(&self, entry: &Entry) {
+        debug_assert_eq!(entry.id, self.first + self.slots.len() as EntryId, "ids are consecutive");
+    }
+
+    fn slot(&mut self, id: EntryId) -> Option<&mut Slot> {
+        let position = id.checked_sub(self.first)? as usize;
+        self.slots.get_mut(position)
+    }
+
+    fn slide(&mut self) {
+        while let Some(Slot::Settled(digest)) = self.slots.front() {
+            if let Some(digest) = digest {
+                self.tree.push(digest);
+            }
+            self.slots.pop_front();
+            self.first += 1;
+        }
+    }
+}

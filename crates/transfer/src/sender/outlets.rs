@@ -1,0 +1,123 @@
+//! The sending halves of a session's connections.
+//!
+//! All connections take blocks from one queue, so that a fast one carries more; the first one also
+//! carries everything else, ahead of the blocks.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Scope;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver as Queue, never, select_biased};
+use icdc_protocol::message::Message;
+
+use super::Shared;
+use crate::error::SessionError;
+use crate::link::{Link, LinkControl, Outlet, Parcel};
+
+/// Interval at which a sender with nothing to say shows that it lives.
+const PING: Duration = Duration::from_secs(1);
+
+pub(crate) struct Outlets<'a> {
+    shared: &'a Shared<'a>,
+    control: Queue<Parcel>,
+    data: Queue<Parcel>,
+    bytes_sent: AtomicU64,
+    data_stopped: AtomicBool,
+    /// The connections after the first.
+    further: Mutex<Vec<LinkControl>>,
+}
+
+impl<'a> Outlets<'a> {
+    pub(crate) fn new(shared: &'a Shared<'a>, control: Queue<Parcel>, data: Queue<Parcel>) -> Self {
+        Self {
+            shared,
+            control,
+            data,
+            bytes_sent: AtomicU64::new(0),
+            data_stopped: AtomicBool::new(false),
+            further: Mutex::default(),
+        }
+    }
+
+    /// Payload bytes handed to the sockets.
+    pub(crate) fn bytes_sent(&self) -> u64 {
+        self.bytes_sent.load(Ordering::Relaxed)
+    }
+
+    /// Segments sent again on all connections.
+    pub(crate) fn retransmitted_segments(&self) -> u64 {
+        let further = self.further.lock().expect("no panic while connections are listed");
+        further
+            .iter()
+            .chain(std::iter::once(&self.shared.link))
+            .filter_map(LinkControl::tcp_info)
+            .map(|info| u64::from(info.segments_retransmitted))
+            .sum()
+    }
+
+    /// Nothing of what waits shall be sent any more: the user stops the run.
+    pub(crate) fn stop_data(&self) {
+        self.data_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends all connections after the first.
+    pub(crate) fn shut_further(&self) {
+        self.further.lock().expect("no panic while connections are listed").iter().for_each(LinkControl::shutdown);
+    }
+
+    /// Takes a further connection into use.
+    pub(crate) fn add<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, link: Link) {
+        let Link { outlet, inlet, control } = link;
+        self.further.lock().expect("no panic while connections are listed").push(control);
+        scope.spawn(move || {
+            // Nothing comes back on a further connection; its receiving half only has to stay open.
+            let _open = inlet;
+            self.run(outlet, &never());
+        });
+    }
+
+    /// Serves the first connection until the session is over; what is queued for control by then is
+    /// still sent.
+    pub(crate) fn run_first(&self, outlet: Box<dyn Outlet>) {
+        self.run(outlet, &self.control);
+    }
+
+    fn run(&self, mut outlet: Box<dyn Outlet>, control: &Queue<Parcel>) {
+        if let Err(error) = self.serve(&mut *outlet, control) {
+            self.shared.fail(error);
+        }
+    }
+
+    fn serve(&self, outlet: &mut dyn Outlet, control: &Queue<Parcel>) -> Result<(), SessionError> {
+        let no_data = never();
+        loop {
+            let data = if self.data_stopped.load(Ordering::Relaxed) { &no_data } else { &self.data };
+            let next = control.try_recv().or_else(|_| data.try_recv());
+            let parcel = match next {
+                Ok(parcel) => parcel,
+                Err(_) => {
+                    outlet.flush()?;
+                    select_biased! {
+                        recv(control) -> parcel => match parcel { Ok(parcel) => parcel, Err(_) => return Ok(()) },
+                        recv(data) -> parcel => match parcel { Ok(parcel) => parcel, Err(_) => return Ok(()) },
+                        recv(self.shared.over) -> _ => return self.drain(outlet, control),
+                        default(PING) => Parcel { message: Message::Ping, payload: None },
+                    }
+                }
+            };
+            let _busy = self.shared.stages.send.busy();
+            let length = parcel.payload.as_ref().map_or(0, |(_, length)| *length as u64);
+            outlet.send(parcel)?;
+            self.bytes_sent.fetch_add(length, Ordering::Relaxed);
+        }
+    }
+
+    fn drain(&self, outlet: &mut dyn Outlet, control: &Queue<Parcel>) -> Result<(), SessionError> {
+        for parcel in control.try_iter() {
+            outlet.send(parcel)?;
+        }
+        outlet.flush()?;
+        Ok(())
+    }
+}

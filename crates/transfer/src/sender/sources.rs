@@ -1,0 +1,71 @@
+//! Finds and classifies the sources.
+
+use icdc_disk::tree::{Kind, Stat, Tree, TreeError};
+use icdc_protocol::message::{Digest, Problem, SendOptions, Source, SourceKind};
+
+use super::scan::Root;
+
+/// The sources of a run.
+pub(crate) struct Sources {
+    /// Names the pair (this host, these sources), see [`Begin::job`](icdc_protocol::message::Begin).
+    pub(crate) job: Digest,
+    pub(crate) roots: Vec<Root>,
+    /// Sources that were not found.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Looks `paths` up beneath `tree`.
+pub(crate) fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
+    let mut job = blake3::Hasher::new_derive_key("icdc job 1");
+    job.update(&host());
+    job.update(&[options.preserve.links.into(), options.preserve.sparse.into()]);
+    let mut roots = Vec::new();
+    let mut problems = Vec::new();
+    for path in paths {
+        match find_one(tree, path) {
+            Ok(root) => {
+                identify(&mut job, &root);
+                roots.push(root);
+            }
+            Err(error) => problems.push(Problem { path: path.clone(), reason: error.to_string(), error: true }),
+        }
+    }
+    Sources { job: *job.finalize().as_bytes(), roots, problems }
+}
+
+fn find_one(tree: &Tree, path: &[u8]) -> Result<Root, TreeError> {
+    let located = tree.resolve(path)?;
+    let Some(name) = located.name.clone() else {
+        let stat = located.directory.own_stat()?;
+        let source = Source { name: b".".to_vec(), kind: SourceKind::Contents };
+        return Ok(Root { source, directory: located.directory, name: None, stat });
+    };
+    let stat = match located.stat {
+        Some(stat) => stat,
+        // Asked again, because the error says what is missing.
+        None => located.directory.stat(&name)?,
+    };
+    let is_directory = stat.kind == Kind::Directory;
+    if located.trailing_slash && (is_directory || stat.kind == Kind::Symlink) {
+        let directory = located.open_directory()?;
+        let stat: Stat = directory.own_stat()?;
+        let source = Source { name: name.as_bytes().to_vec(), kind: SourceKind::Contents };
+        return Ok(Root { source, directory, name: None, stat });
+    }
+    let kind = if is_directory { SourceKind::Directory } else { SourceKind::Item };
+    let source = Source { name: name.as_bytes().to_vec(), kind };
+    Ok(Root { source, directory: located.directory, name: Some(name), stat })
+}
+
+fn identify(job: &mut blake3::Hasher, root: &Root) {
+    // The directory by its inode: the same sources are known again however their path is written.
+    let place = root.directory.own_stat().map_or((0, 0), |stat| (stat.dev, stat.ino));
+    job.update(&place.0.to_le_bytes()).update(&place.1.to_le_bytes());
+    job.update(&[root.source.kind as u8]);
+    job.update(&(root.source.name.len() as u64).to_le_bytes()).update(&root.source.name);
+}
+
+/// Something that differs from host to host and stays the same on one.
+fn host() -> Vec<u8> {
+    std::fs::read("/etc/machine-id").unwrap_or_else(|_| rustix::system::uname().nodename().to_bytes().to_vec())
+}

@@ -1,0 +1,314 @@
+//! One connected and authenticated link: what the other end asks for, whether it may, and running it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, unbounded};
+use icdc_disk::BlockPool;
+use icdc_disk::tree::{Tree, TreeError};
+use icdc_protocol::message::{Job, Message, Refusal, RefusalKind, Request, TransferId};
+use icdc_trust::PublicKey;
+use icdc_units::Rate;
+
+use crate::account::Account;
+use crate::error::SessionError;
+use crate::event::EventSink;
+use crate::link::{Link, LinkControl};
+use crate::listen::admission::Temporary;
+use crate::listen::credentials::Credentials;
+use crate::stop::StopSignal;
+use crate::{clock, drive, receiver, sender};
+
+/// How long a newer connection waits for the end of the session that it replaces, and a further
+/// connection for the session that it belongs to.
+const HANDOVER: Duration = Duration::from_secs(10);
+
+/// What the other end may do.
+#[derive(Clone, Debug)]
+pub struct Rights {
+    /// Have files sent to it.
+    pub read: bool,
+    /// Have files written.
+    pub write: bool,
+    /// Where its paths are resolved.
+    pub root: Root,
+    /// As whom files are opened; `None` for the user of this process.
+    pub acting: Option<Arc<Credentials>>,
+    /// A key that was admitted for one transfer may do this and nothing else.
+    pub only: Option<(TransferId, Job)>,
+    /// It may admit another key, and have this end drive a transfer.
+    pub may_admit: bool,
+    /// For logs.
+    pub label: String,
+}
+
+/// Where paths of the other end are resolved.
+#[derive(Clone, Debug)]
+pub enum Root {
+    /// As in a login of this user: relative paths start at home.
+    Unconfined {
+        /// The home directory.
+        home: PathBuf,
+    },
+    /// Beneath this directory and nowhere else.
+    Confined(PathBuf),
+}
+
+impl Root {
+    /// Opens the tree.
+    pub(crate) fn tree(&self) -> Result<Tree, TreeError> {
+        match self {
+            Self::Unconfined { home } => Ok(Tree::unconfined(home)?.with_home(home)),
+            Self::Confined(root) => Tree::open(root),
+        }
+    }
+}
+
+/// How the work on one connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Done, or handed to the session that it belongs to.
+    Finished,
+    /// A user or an operator stopped it.
+    Interrupted,
+    /// The connection broke; the client may come again.
+    Cut(String),
+    /// Refused, or the other end misbehaved.
+    Refused(String),
+}
+
+/// The running sessions of a process, by transfer.
+#[derive(Clone, Default)]
+pub struct Sessions {
+    shared: Arc<Shared>,
+    /// Keys that sessions let in for a transfer from another far end.
+    pub(crate) temporary: Arc<Temporary>,
+}
+
+#[derive(Default)]
+struct Shared {
+    running: Mutex<HashMap<TransferId, Running>>,
+    changed: Condvar,
+}
+
+struct Running {
+    peer: Option<PublicKey>,
+    control: LinkControl,
+    stop: StopSignal,
+    join: Channel<Link>,
+}
+
+/// A session in the registry; leaves it when dropped.
+pub(crate) struct Registered<'a> {
+    sessions: &'a Sessions,
+    transfer: TransferId,
+    pub(crate) stop: StopSignal,
+    pub(crate) joined: Queue<Link>,
+}
+
+impl Sessions {
+    /// Number of running sessions.
+    pub fn count(&self) -> usize {
+        self.shared.running.lock().expect("no panic in the registry").len()
+    }
+
+    /// Asks every session to make durable what it has and to end.
+    pub fn interrupt_all(&self) {
+        let running = self.shared.running.lock().expect("no panic in the registry");
+        running.values().for_each(|session| session.stop.request());
+    }
+
+    /// Enters a session. A session of the same transfer is a connection that broke without this end
+    /// having noticed: it is ended first, if the same key held it.
+    pub(crate) fn enter(&self, transfer: TransferId, control: &LinkControl) -> Result<Registered<'_>, Refusal> {
+        let peer = control.peer_key();
+        let deadline = clock::now() + HANDOVER.into();
+        let mut running = self.shared.running.lock().expect("no panic in the registry");
+        while let Some(session) = running.get(&transfer) {
+            if session.peer != peer {
+                return Err(refusal(RefusalKind::NotAllowed, "the transfer belongs to another key"));
+            }
+            if clock::now() >= deadline {
+                return Err(refusal(RefusalKind::Busy, "an earlier connection of this transfer does not end"));
+            }
+            session.control.shutdown();
+            (running, _) =
+                self.shared.changed.wait_timeout(running, Duration::from_millis(100)).expect("no panic in the registry");
+        }
+        let (join, joined) = unbounded();
+        let stop = StopSignal::new();
+        running.insert(transfer, Running { peer, control: control.clone(), stop: stop.clone(), join });
+        self.shared.changed.notify_all();
+        Ok(Registered { sessions: self, transfer, stop, joined })
+    }
+
+    /// Hands a further connection to the session that it belongs to.
+    fn join(&self, transfer: &TransferId, link: Link) -> Result<(), Refusal> {
+        let peer = link.control.peer_key();
+        let deadline = clock::now() + HANDOVER.into();
+        let mut running = self.shared.running.lock().expect("no panic in the registry");
+        loop {
+            match running.get(transfer) {
+                Some(session) if session.peer == peer => {
+                    return session.join.send(link).map_err(|_| refusal(RefusalKind::Busy, "the session is ending"));
+                }
+                Some(_) => return Err(refusal(RefusalKind::NotAllowed, "the transfer belongs to another key")),
+                None if clock::now() >= deadline => return Err(refusal(RefusalKind::Path, "no such transfer is running")),
+                None => {
+                    (running, _) = self
+                        .shared
+                        .changed
+                        .wait_timeout(running, Duration::from_millis(100))
+                        .expect("no panic in the registry");
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.sessions.shared.running.lock().expect("no panic in the registry").remove(&self.transfer);
+        self.sessions.shared.changed.notify_all();
+    }
+}
+
+/// Serves one connection from its first message to its end.
+pub fn answer(mut link: Link, rights: &Rights, sessions: &Sessions) -> Ended {
+    if let Some(credentials) = &rights.acting
+        && let Err(error) = credentials.assume_for_this_thread()
+    {
+        return refuse(link, refusal(RefusalKind::Internal, &format!("cannot act as the key's user: {error}")));
+    }
+    let request = match first_message(&mut link) {
+        Ok(request) => request,
+        Err(ended) => return ended,
+    };
+    if let Err(refusal) = allow(&request, rights) {
+        return refuse(link, refusal);
+    }
+    tracing::info!(peer = %link.control.peer(), label = %rights.label, job = job_name(&request.job), "session");
+    match request.job {
+        Job::Join { .. } => match sessions.join(&request.transfer, link) {
+            Ok(()) => Ended::Finished,
+            Err(refusal) => Ended::Refused(refusal.reason),
+        },
+        Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => drive::answer(request, link, rights, sessions),
+        Job::Receive { .. } | Job::Send { .. } => {
+            let registered = match sessions.enter(request.transfer, &link.control) {
+                Ok(registered) => registered,
+                Err(refusal) => return refuse(link, refusal),
+            };
+            match serve(link, request.job, rights, &registered) {
+                Ok(()) => Ended::Finished,
+                Err(SessionError::Interrupted) => Ended::Interrupted,
+                Err(SessionError::Cut(reason)) => Ended::Cut(reason),
+                Err(error) => Ended::Refused(error.to_string()),
+            }
+        }
+    }
+}
+
+fn first_message(link: &mut Link) -> Result<Request, Ended> {
+    // A request has no payload: a frame with one finds the pool closed.
+    let pool = BlockPool::new(0).map_err(|error| Ended::Refused(error.to_string()))?;
+    pool.close();
+    match link.inlet.receive(&pool) {
+        Ok(parcel) => match parcel.message {
+            Message::Request(request) => Ok(request),
+            _ => Err(Ended::Refused("the first message is no request".into())),
+        },
+        Err(error) => Err(Ended::Cut(error.to_string())),
+    }
+}
+
+fn allow(request: &Request, rights: &Rights) -> Result<(), Refusal> {
+    if let Some((transfer, only)) = &rights.only {
+        let joins = matches!(request.job, Job::Join { .. });
+        if request.transfer != *transfer || !(joins || request.job == *only) {
+            return Err(refusal(RefusalKind::NotAllowed, "this key was admitted for another transfer"));
+        }
+    }
+    let allowed = match &request.job {
+        Job::Receive { .. } => rights.write,
+        Job::Send { .. } => rights.read,
+        Job::Join { .. } => true,
+        Job::Admit { job, .. } => rights.may_admit && admits(job, rights),
+        Job::Drive(_) | Job::DriveKey => rights.may_admit && rights.read,
+    };
+    if allowed {
+        Ok(())
+    } else {
+        let what = job_name(&request.job);
+        Err(refusal(RefusalKind::NotAllowed, &format!("this key may not {what}; ask for rights= in authorized_keys there")))
+    }
+}
+
+fn admits(job: &Job, rights: &Rights) -> bool {
+    match job {
+        Job::Receive { .. } => rights.write,
+        Job::Send { .. } => rights.read,
+        _ => false,
+    }
+}
+
+fn job_name(job: &Job) -> &'static str {
+    match job {
+        Job::Receive { .. } => "write",
+        Job::Send { .. } => "read",
+        Job::Join { .. } => "join",
+        Job::Admit { .. } => "admit another key",
+        Job::Drive(_) | Job::DriveKey => "drive a transfer",
+    }
+}
+
+fn serve(mut link: Link, job: Job, rights: &Rights, registered: &Registered<'_>) -> Result<(), SessionError> {
+    let silent: EventSink = Arc::new(|_| {});
+    let account = Account::new(clock::now());
+    let tree = match rights.root.tree() {
+        Ok(tree) => tree,
+        Err(error) => {
+            let refusal = refusal(RefusalKind::Path, &error.to_string());
+            refuse(link, refusal.clone());
+            return Err(SessionError::Refused(refusal));
+        }
+    };
+    link.outlet.send(Message::Accepted.into())?;
+    link.outlet.flush()?;
+    match job {
+        Job::Receive { destination, options } => {
+            let order = receiver::Order { tree: &tree, destination: &destination, options: &options };
+            receiver::run(link, &registered.joined, &order, &account, &silent, &registered.stop).map(|_| ())
+        }
+        Job::Send { sources, options } => {
+            if options.rate_bps > 0 {
+                link.control.set_rate(Rate::from_bits_per_second(options.rate_bps));
+            }
+            if !options.congestion.is_empty()
+                && let Err(error) = link.control.set_congestion(&options.congestion)
+            {
+                let refusal = refusal(RefusalKind::Path, &error.to_string());
+                refuse(link, refusal.clone());
+                return Err(SessionError::Refused(refusal));
+            }
+            let found = sender::find_sources(&tree, &sources, &options);
+            sender::run(link, &registered.joined, found, &options, &account, &silent, &registered.stop).map(|_| ())
+        }
+        _ => Err(SessionError::Protocol("not a transfer".into())),
+    }
+}
+
+fn refuse(mut link: Link, refusal: Refusal) -> Ended {
+    let reason = refusal.reason.clone();
+    tracing::info!(peer = %link.control.peer(), %reason, "refused");
+    // Dropping the outlet sends this and ends its direction in order.
+    let _ = link.outlet.send(Message::Refused(refusal).into());
+    let _ = link.outlet.flush();
+    Ended::Refused(reason)
+}
+
+fn refusal(kind: RefusalKind, reason: &str) -> Refusal {
+    Refusal { kind, reason: reason.to_owned() }
+}

@@ -1,0 +1,148 @@
+//! Which stage limits a transfer, by sampling.
+//!
+//! A pipeline `source disk → hash → encrypt → network → destination disk` runs at the rate of its slowest stage, and
+//! that stage is the one that is busy while the one behind it starves. Every [`TICK`] the sender's
+//! state is read and the whole tick is charged to one stage:
+//!
+//! * the outlet waits for a block: `hash` if the hasher is busy, `source_disk` if a read is in flight,
+//!   else what the phase is: `start` until the receiver first answers, `scan` while the tree is walked,
+//!   `finish` after;
+//! * the outlet sends: split between `encrypt` and the socket as the link's own times tell, and the
+//!   socket's part between `destination_disk` (the receiver closed its window: its disk is behind) and
+//!   the path as TCP's receive-window-limited time tells. The path's part is `rate_ceiling` while the
+//!   socket's pacing rate is what the user allowed, else `network`.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use icdc_units::{Rate, Span, Time};
+
+use crate::event::Stage;
+use crate::link::LinkControl;
+
+/// Interval of the samples.
+pub(crate) const TICK: Span = Span::from_millis(20);
+
+/// What one stage of the pipeline is doing right now.
+#[derive(Default)]
+pub(crate) struct Activity(AtomicUsize);
+
+impl Activity {
+    /// Marks one worker of the stage as busy until the guard is dropped.
+    pub(crate) fn busy(&self) -> Busy<'_> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Busy(&self.0)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// A worker at work.
+pub(crate) struct Busy<'a>(&'a AtomicUsize);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Shared between the stages, which tell what they do, and the sampler, which charges time.
+#[derive(Default)]
+pub(crate) struct StageClock {
+    pub(crate) read: Activity,
+    pub(crate) hash: Activity,
+    pub(crate) send: Activity,
+    current: AtomicU8,
+    charged: Mutex<Charged>,
+}
+
+#[derive(Default)]
+struct Charged {
+    spans: [Span; Stage::ALL.len()],
+    last: Option<Sampled>,
+}
+
+struct Sampled {
+    at: Time,
+    encrypt: Span,
+    socket: Span,
+    window_limited: Span,
+}
+
+impl StageClock {
+    /// Charges the time since the last call. `idle` is the stage to charge while nothing is at work,
+    /// `ceiling` the pacing rate that the user allowed, if any.
+    pub(crate) fn sample(&self, now: Time, link: &LinkControl, idle: Stage, ceiling: Option<Rate>) {
+        let times = link.send_times();
+        let tcp = link.tcp_info();
+        let window_limited = tcp.as_ref().map_or(Span::ZERO, |info| info.receive_window_limited);
+        let sampled = Sampled { at: now, encrypt: times.encrypt, socket: times.socket, window_limited };
+        let mut charged = self.charged.lock().expect("no panic while charging");
+        let Some(last) = charged.last.replace(sampled) else { return };
+        let elapsed = now - last.at;
+        if !self.send.is_busy() {
+            let stage = if self.hash.is_busy() {
+                Stage::Hash
+            } else if self.read.is_busy() {
+                Stage::SourceDisk
+            } else {
+                idle
+            };
+            self.charge(&mut charged, stage, elapsed);
+            return;
+        }
+        let encrypt = times.encrypt - last.encrypt;
+        let socket = times.socket - last.socket;
+        let total = encrypt + socket;
+        let encrypt_part = if total == Span::ZERO {
+            Span::ZERO
+        } else {
+            elapsed.scaled(encrypt.as_nanos(), total.as_nanos())
+        };
+        let socket_part = elapsed - encrypt_part;
+        let write_part = if tcp.is_some() {
+            let limited = (window_limited - last.window_limited).min(elapsed);
+            socket_part.scaled(limited.as_nanos(), elapsed.as_nanos().max(1))
+        } else {
+            // Within one host nothing but the receiving pipeline can hold the outlet up.
+            socket_part
+        };
+        let path_part = socket_part - write_part;
+        let at_ceiling = ceiling.is_some() && tcp.is_some_and(|info| info.pacing_rate.min(info.delivery_rate * 2) >= ceiling.unwrap_or(Rate::MAX));
+        let path = if at_ceiling { Stage::RateCeiling } else { Stage::Network };
+        let parts = [(Stage::Encrypt, encrypt_part), (path, path_part), (Stage::DestinationDisk, write_part)];
+        for (stage, part) in parts {
+            charged.spans[stage as usize] += part;
+        }
+        let (largest, _) = parts.into_iter().max_by_key(|(_, part)| *part).expect("there are three parts");
+        self.current.store(largest as u8, Ordering::Relaxed);
+    }
+
+    fn charge(&self, charged: &mut Charged, stage: Stage, span: Span) {
+        charged.spans[stage as usize] += span;
+        self.current.store(stage as u8, Ordering::Relaxed);
+    }
+
+    /// The stage that limited the last sample.
+    pub(crate) fn current(&self) -> Stage {
+        Stage::ALL[usize::from(self.current.load(Ordering::Relaxed)) % Stage::ALL.len()]
+    }
+
+    /// Time charged so far by stage.
+    pub(crate) fn charged(&self) -> Vec<(Stage, Span)> {
+        let charged = self.charged.lock().expect("no panic while charging");
+        Stage::ALL.into_iter().zip(charged.spans).filter(|(_, span)| *span > Span::ZERO).collect()
+    }
+}
+
+/// Turns times by stage into shares that sum to one.
+pub(crate) fn shares(times: &BTreeMap<String, u64>) -> BTreeMap<String, f64> {
+    let total: u64 = times.values().sum();
+    if total == 0 {
+        return BTreeMap::new();
+    }
+    times.iter().map(|(stage, nanos)| (stage.clone(), *nanos as f64 / total as f64)).collect()
+}

@@ -1,0 +1,86 @@
+//! What can be wrong with key material and the files that hold it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A key or a file of keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// A system call on a file failed.
+    #[error("{path}: {call}: {source}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        source: io::Error,
+    },
+    /// An identity is already there and is never overwritten.
+    #[error(
+        "{path} exists and is not overwritten: keep using it, or move it away first if its key must change",
+        path = path.display()
+    )]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A private key can be read by others.
+    #[error(
+        "{path} can be read by other users (mode {mode:04o}) and is not used: if the key may still be trusted, run `chmod 600 {path}`",
+        path = path.display()
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Somebody else could have changed a list of trusted keys.
+    #[error("{path} is not trusted: {what}; {remedy}", path = path.display())]
+    Unsafe {
+        /// The file or one of the directories above it.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A file does not hold a private key that can be used.
+    #[error(
+        "{path} is not an Ed25519 private key in PKCS#8 PEM form ({what}): make one with `icdc keygen`",
+        path = path.display()
+    )]
+    NotAnIdentity {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A public key cannot be read.
+    #[error("not a public key ({what}): expected `icdc-ed25519 BASE64 [comment]`, as `icdc keygen` prints it")]
+    NotAPublicKey {
+        /// What is wrong.
+        what: String,
+    },
+    /// A line of a list of keys cannot be read.
+    #[error("{path}:{line}: {what}", path = path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Its line, from 1.
+        line: usize,
+        /// What is wrong, and what is expected.
+        what: String,
+    },
+}
+
+impl TrustError {
+    pub(crate) fn io(path: &Path, call: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::Io { path: path.to_owned(), call, source: source.into() }
+    }
+
+    pub(crate) fn line(path: &Path, line: usize, what: impl Into<String>) -> Self {
+        Self::Line { path: path.to_owned(), line, what: what.into() }
+    }
+}

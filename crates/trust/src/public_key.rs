@@ -1,0 +1,132 @@
+//! Public keys: the name of a party.
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+
+use crate::TrustError;
+
+/// First word of the text form.
+pub(crate) const KEY_TYPE: &str = "icdc-ed25519";
+
+/// DER of everything before the key in a `SubjectPublicKeyInfo` for Ed25519 (RFC 8410 section 4).
+const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// An Ed25519 public key. Text form: `icdc-ed25519 BASE64` (of the 32 bytes), then perhaps a comment.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PublicKey([u8; 32]);
+
+impl PublicKey {
+    /// The key with these 32 bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Short form for people to compare: `SHA256:` and the unpadded base64 of the SHA-256 of the 32 bytes.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        let hash = digest::digest(&digest::SHA256, &self.0);
+        format!("SHA256:{}", STANDARD_NO_PAD.encode(hash))
+    }
+
+    /// Reads the text form; returns the key and the comment (empty if there is none).
+    ///
+    /// # Errors
+    /// [`TrustError::NotAPublicKey`] says which part is wrong.
+    pub fn parse_line(text: &str) -> Result<(Self, &str), TrustError> {
+        let wrong = |what: String| TrustError::NotAPublicKey { what };
+        let text = text.trim();
+        let (kind, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        if kind != KEY_TYPE {
+            return Err(wrong(format!("it begins with {kind:?}")));
+        }
+        let rest = rest.trim_start();
+        let (encoded, comment) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let bytes = STANDARD.decode(encoded).map_err(|error| wrong(format!("base64: {error}")))?;
+        let bytes = <[u8; 32]>::try_from(bytes.as_slice())
+            .map_err(|_| wrong(format!("{} bytes instead of 32", bytes.len())))?;
+        Ok((Self(bytes), comment.trim_start()))
+    }
+
+    /// DER `SubjectPublicKeyInfo`, the form in which TLS carries a raw public key.
+    pub(crate) fn to_spki(self) -> Vec<u8> {
+        [SPKI_PREFIX.as_slice(), &self.0].concat()
+    }
+
+    /// The key in a `SubjectPublicKeyInfo`; `None` for anything but Ed25519 in its only DER form.
+    pub(crate) fn from_spki(spki: &[u8]) -> Option<Self> {
+        let key = spki.strip_prefix(&SPKI_PREFIX)?;
+        key.try_into().ok().map(Self)
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{KEY_TYPE} {}", STANDARD.encode(self.0))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({})", self.fingerprint())
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = TrustError;
+
+    fn from_str(text: &str) -> Result<Self, TrustError> {
+        Self::parse_line(text).map(|(key, _)| key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_form_round_trips_and_keeps_the_comment_apart() {
+        let key = PublicKey::from_bytes([7; 32]);
+        let text = format!("  {key}   someone at home \n");
+        assert_eq!(PublicKey::parse_line(&text).unwrap(), (key, "someone at home"));
+        assert_eq!(key.to_string().parse::<PublicKey>().unwrap(), key);
+    }
+
+    #[test]
+    fn fingerprint_is_sha256_in_unpadded_base64() {
+        // printf '\0%.0s' {1..32} | openssl sha256 -binary | base64
+        let expected = "SHA256:Zmh6rfhivXdsj8GLjp+OIAiXFIVu4jOzkCpZHQ1fKSU";
+        assert_eq!(PublicKey::from_bytes([0; 32]).fingerprint(), expected);
+    }
+
+    #[test]
+    fn refuses_other_types_lengths_and_alphabets() {
+        for text in ["", "ssh-ed25519 AAAA", "icdc-ed25519", "icdc-ed25519 AAAA", "icdc-ed25519 ????"] {
+            let error = PublicKey::parse_line(text).unwrap_err().to_string();
+            assert!(error.contains("icdc-ed25519 BASE64"), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn spki_is_the_der_of_rfc_8410_and_nothing_else() {
+        let key = PublicKey::from_bytes([9; 32]);
+        let der = key.to_spki();
+        assert_eq!(der.len(), 44);
+        assert_eq!(PublicKey::from_spki(&der), Some(key));
+        assert_eq!(PublicKey::from_spki(&der[..43]), None);
+        assert_eq!(PublicKey::from_spki(&[der.as_slice(), &[0]].concat()), None);
+        let mut x25519 = der;
+        x25519[8] = 0x6e;
+        assert_eq!(PublicKey::from_spki(&x25519), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! Files that trust hangs on: secrets that nobody else may read, lists that nobody else may change.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use crate::TrustError;
+
+/// Longest list of keys that is read.
+const MAX_LIST: u64 = 16 << 20;
+
+/// Creates a file of mode 0600 with this content; its directory is made with mode 0700 if missing.
+pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<(), TrustError> {
+    make_directory(path)?;
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => TrustError::Exists { path: path.to_owned() },
+            _ => TrustError::io(path, "open", error),
+        })?;
+    let written = file.write_all(content).and_then(|()| file.sync_all());
+    written.map_err(|error| {
+        // Half a key is of no use, and in the way of the next attempt.
+        let _ = std::fs::remove_file(path);
+        TrustError::io(path, "write", error)
+    })
+}
+
+/// Opens a private key for reading, unless others could read it too.
+pub(crate) fn open_private(path: &Path) -> Result<File, TrustError> {
+    let file = File::open(path).map_err(|error| TrustError::io(path, "open", error))?;
+    let metadata = file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?;
+    if metadata.mode() & 0o077 != 0 {
+        return Err(TrustError::Exposed { path: path.to_owned(), mode: metadata.mode() & 0o7777 });
+    }
+    Ok(file)
+}
+
+/// Reads a list of keys if, as sshd's `StrictModes` has it, only root and the current user can have changed it or
+/// exchanged one of the directories that lead to it. Sticky directories (`/tmp`) keep others from exchanging entries.
+pub(crate) fn read_list(path: &Path) -> Result<String, TrustError> {
+    let real = path.canonicalize().map_err(|error| TrustError::io(path, "realpath", error))?;
+    let file = File::open(&real).map_err(|error| TrustError::io(path, "open", error))?;
+    let user = rustix::process::geteuid().as_raw();
+    check(&real, &file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?, user)?;
+    for directory in real.ancestors().skip(1) {
+        let metadata = directory.metadata().map_err(|error| TrustError::io(directory, "stat", error))?;
+        check(directory, &metadata, user)?;
+    }
+    let mut text = String::new();
+    file.take(MAX_LIST).read_to_string(&mut text).map_err(|error| TrustError::io(path, "read", error))?;
+    Ok(text)
+}
+
+/// Appends one line to a list, which is created (0600) if it is missing; returns the number of that line.
+pub(crate) fn append_line(path: &Path, line: &str) -> Result<usize, TrustError> {
+    make_directory(path)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| TrustError::io(path, "open", error))?;
+    let mut present = Vec::new();
+    file.read_to_end(&mut present).map_err(|error| TrustError::io(path, "read", error))?;
+    let separator = if present.last().is_none_or(|&byte| byte == b'\n') { "" } else { "\n" };
+    let above = present.iter().filter(|&&byte| byte == b'\n').count() + separator.len();
+    // One write, so that two processes that append do not mix their lines.
+    file.write_all(format!("{separator}{line}\n").as_bytes())
+        .and_then(|()| file.sync_all())
+        .map_err(|error| TrustError::io(path, "write", error))?;
+    Ok(above + 1)
+}
+
+fn check(path: &Path, metadata: &std::fs::Metadata, user: u32) -> Result<(), TrustError> {
+    let suspect = |what: String, remedy: String| Err(TrustError::Unsafe { path: path.to_owned(), what, remedy });
+    if metadata.uid() != 0 && metadata.uid() != user {
+        let what = format!("it belongs to user {}", metadata.uid());
+        return suspect(what, format!("run `chown {user} {}`", path.display()));
+    }
+    let sticky_directory = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
+    if metadata.mode() & 0o022 != 0 && !sticky_directory {
+        let what = format!("other users can write to it (mode {:04o})", metadata.mode() & 0o7777);
+        return suspect(what, format!("run `chmod go-w {}`", path.display()));
+    }
+    Ok(())
+}
+
+fn make_directory(path: &Path) -> Result<(), TrustError> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(parent)
+            .map_err(|error| TrustError::io(parent, "mkdir", error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,98 @@
+//! Data rates.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::notation::{Notation, ParseQuantityError, Scale};
+
+/// A data rate in bits per second, 0 to 18 Ebit/s.
+///
+/// Text is bits with an SI prefix, in any case (`8kbit`, `930mbit`, `10Gbit/s`), or bytes per second
+/// with a capital B (`125MB/s`, `1.2GB/s`, `100MiB/s`). A number without a unit is refused: it would be
+/// guesswork whether bits or bytes are meant. It is serialised as an integer of bits per second.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Rate(pub(crate) u64);
+
+impl Rate {
+    /// Nothing at all.
+    pub const ZERO: Self = Self(0);
+    /// The greatest rate that can be expressed; as a limit it means none.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// A rate of `bits` per second.
+    pub const fn from_bits_per_second(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// A rate of `bytes` per second, saturating at [`Rate::MAX`].
+    pub const fn from_bytes_per_second(bytes: u64) -> Self {
+        Self(bytes.saturating_mul(8))
+    }
+
+    /// Bits per second.
+    pub const fn as_bits_per_second(self) -> u64 {
+        self.0
+    }
+
+    /// Bytes per second, rounded down.
+    pub const fn as_bytes_per_second(self) -> u64 {
+        self.0 / 8
+    }
+}
+
+const NOTATION: Notation = Notation {
+    quantity: "rate",
+    units: "bit, kbit, mbit, gbit, tbit (per second), or B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s",
+    example: "900mbit",
+};
+
+/// Words for bits, after lower-casing and without a trailing `/s`.
+const BIT_SCALES: [Scale; 5] = [
+    Scale::new("bit", 1),
+    Scale::new("kbit", 1_000),
+    Scale::new("mbit", 1_000_000),
+    Scale::new("gbit", 1_000_000_000),
+    Scale::new("tbit", 1_000_000_000_000),
+];
+
+/// Prefixes of `B/s`, after lower-casing, in bits.
+const BYTE_PREFIXES: [Scale; 9] = [
+    Scale::new("", 8),
+    Scale::new("k", 8_000),
+    Scale::new("m", 8_000_000),
+    Scale::new("g", 8_000_000_000),
+    Scale::new("t", 8_000_000_000_000),
+    Scale::new("ki", 8 << 10),
+    Scale::new("mi", 8 << 20),
+    Scale::new("gi", 8 << 30),
+    Scale::new("ti", 8 << 40),
+];
+
+fn bits_of_unit(unit: &str) -> Option<u64> {
+    // `Mb/s` beside `MB/s` would be a trap, so bits are always spelled out and bytes need their capital.
+    if let Some(prefix) = unit.strip_suffix("B/s") {
+        return Scale::find(&BYTE_PREFIXES, &prefix.to_ascii_lowercase());
+    }
+    let word = unit.to_ascii_lowercase();
+    Scale::find(&BIT_SCALES, word.strip_suffix("/s").unwrap_or(&word))
+}
+
+impl FromStr for Rate {
+    type Err = ParseQuantityError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        NOTATION.parse(text, bits_of_unit).map(Self)
+    }
+}
+
+impl fmt::Display for Rate {
+    /// `{}`: four significant digits (`934.2mbit`); `{:#}`: exact (`934217000bit`).
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Scale::write(self.0, &BIT_SCALES, out)
+    }
+}

@@ -1,0 +1,161 @@
+#!/bin/sh
+# Installs what is missing on a fresh Debian or Ubuntu: packages by apt, Rust by rustup. Silent when nothing is missing.
+#
+#   scripts/setup.sh [build] [demo] [test] [bench]     (default: build)
+#
+# To be sourced as well (`. scripts/setup.sh`): then `setup GROUP...` installs, and PATH afterwards finds cargo.
+# Without root, sudo or apt it says what is missing and how to get it, and fails.
+
+# Each line: group, command looked for, package that holds it, whether the group can do without it.
+setup_table='
+build cc       build-essential needed
+demo  ip       iproute2        needed
+demo  b3sum    b3sum           optional
+test  ip       iproute2        optional
+test  ssh      openssh-client  optional
+test  b3sum    b3sum           optional
+test  shellcheck shellcheck    optional
+bench ip       iproute2        needed
+bench git      git             needed
+bench python3  python3         needed
+bench fio      fio             needed
+bench openssl  openssl         needed
+bench b3sum    b3sum           needed
+bench rsync    rsync           optional
+bench scp      openssh-client  optional
+bench sshd     openssh-server  optional
+'
+
+setup() {
+    PATH="${CARGO_HOME:-${HOME:?HOME is not set}/.cargo}/bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+    export PATH
+    setup_needed='' setup_optional=''
+    for setup_group in "$@"; do
+        setup_collect "$setup_group"
+    done
+    setup_packages || return 1
+    case " $* " in
+    *" build "*) setup_rust || return 1 ;;
+    esac
+}
+
+# Adds the packages of one group whose command is not there to setup_needed and setup_optional.
+setup_collect() {
+    while read -r group command package need; do
+        [ "$group" = "$1" ] || continue
+        command -v "$command" >/dev/null 2>&1 && continue
+        # Where a service manager runs, this package would start a server that listens to the world: the user's choice.
+        [ "$package" = openssh-server ] && [ -d /run/systemd/system ] && continue
+        case "$need: $setup_needed $setup_optional " in
+        needed:*) setup_needed="$setup_needed $package" ;;
+        *" $package "*) ;;
+        *) setup_optional="$setup_optional $package" ;;
+        esac
+    done <<TABLE
+$setup_table
+TABLE
+}
+
+setup_packages() {
+    [ -n "$setup_needed$setup_optional" ] || return 0
+    if ! command -v apt-get >/dev/null 2>&1; then
+        setup_lacking 'There is no apt-get here: install by hand what these Debian packages hold:'
+        return
+    fi
+    if ! setup_root true 2>/dev/null; then
+        setup_lacking 'Neither root nor sudo is at hand. As root, run: apt-get install'
+        return
+    fi
+    echo "setup: installing$setup_needed$setup_optional" >&2
+    setup_root apt-get -q update >&2 || echo 'setup: apt-get update failed; going on with the package lists that are here' >&2
+    for package in $setup_optional; do
+        setup_install "$package" || echo "setup: $package cannot be had here; what needs it is skipped" >&2
+    done
+    # shellcheck disable=SC2086 # a list of package names
+    [ -z "$setup_needed" ] || setup_install $setup_needed || {
+        echo "setup: apt could not install$setup_needed (its message is above)" >&2
+        return 1
+    }
+}
+
+# A missing optional package is told, a missing needed one is an error.
+setup_lacking() {
+    echo "setup: $1$setup_needed$setup_optional" >&2
+    [ -z "$setup_needed" ]
+}
+
+setup_install() {
+    setup_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@" >&2
+}
+
+# Runs a command as root. sudo may ask for the password only where there is a terminal to ask on.
+setup_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif ! command -v sudo >/dev/null 2>&1; then
+        return 1
+    elif [ -t 0 ]; then
+        sudo -- "$@"
+    else
+        sudo -n -- "$@"
+    fi
+}
+
+setup_rust() {
+    setup_wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$setup_top/Cargo.toml")
+    setup_cargo_is_new_enough || setup_stable_is_new_enough || {
+        setup_rustup || return 1
+        setup_cargo_is_new_enough || setup_stable_is_new_enough || {
+            echo "setup: $(command -v cargo) is still older than Rust $setup_wanted; put ${CARGO_HOME:-$HOME/.cargo}/bin first in PATH" >&2
+            return 1
+        }
+    }
+    for tool in rustfmt:fmt clippy:clippy; do
+        cargo "${tool#*:}" --version >/dev/null 2>&1 || rustup component add "${tool%:*}" >&2 ||
+            echo "setup: ${tool%:*} is missing; ./test.sh needs it (rustup component add ${tool%:*})" >&2
+    done
+}
+
+setup_cargo_is_new_enough() {
+    setup_found=$(cargo --version 2>/dev/null | cut -d ' ' -f 2)
+    [ -n "$setup_found" ] && [ "$(printf '%s\n' "$setup_wanted" "$setup_found" | sort -V | head -n 1)" = "$setup_wanted" ]
+}
+
+# The user's default toolchain may be old on purpose: leave it, and take rustup's stable one for this run.
+setup_stable_is_new_enough() {
+    command -v rustup >/dev/null 2>&1 && rustup toolchain list 2>/dev/null | grep -q '^stable' || return 1
+    RUSTUP_TOOLCHAIN=stable
+    export RUSTUP_TOOLCHAIN
+    setup_cargo_is_new_enough
+}
+
+# Brings Rust by the rustup that is here, else by its own installer, else by the distribution's rustup package.
+setup_rustup() {
+    echo "setup: installing Rust (found: ${setup_found:-none}, wanted: $setup_wanted or newer)" >&2
+    if ! command -v rustup >/dev/null 2>&1; then
+        command -v curl >/dev/null 2>&1 || setup_root apt-get -q install -y --no-install-recommends curl ca-certificates >&2
+        setup_installer=$(mktemp) || return 1
+        if curl --proto '=https' --tlsv1.2 -fsS --retry 3 -m 300 -o "$setup_installer" https://sh.rustup.rs; then
+            sh "$setup_installer" -y --no-modify-path --profile minimal --component rustfmt --component clippy >&2
+            setup_status=$?
+            rm -f "$setup_installer"
+            return "$setup_status"
+        fi
+        rm -f "$setup_installer"
+        setup_install rustup || {
+            echo 'setup: https://sh.rustup.rs cannot be reached and apt has no rustup package.' >&2
+            echo "setup: install Rust $setup_wanted or newer by hand (cargo, rustfmt, clippy in PATH) and run this again." >&2
+            return 1
+        }
+    fi
+    rustup toolchain install stable --profile minimal --component rustfmt --component clippy >&2
+}
+
+case ${0##*/} in
+setup.sh)
+    setup_top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
+    [ $# -gt 0 ] || set -- build
+    setup "$@"
+    ;;
+*) setup_top=${setup_top:?set setup_top to the top of the source tree before sourcing setup.sh} ;;
+esac

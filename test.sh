@@ -1,0 +1,107 @@
+#!/bin/sh
+# Installs what is missing and runs everything that must hold: format, lints, documentation, tests, dependencies, fuzz seeds.
+# Ends with what was skipped and why; exit code 0 when nothing failed.
+#
+#   ./test.sh          as root also the tests that need network namespaces
+set -u
+setup_top=$(cd "$(dirname "$0")" && pwd) || exit 1
+cd "$setup_top" || exit 1
+. scripts/setup.sh
+
+skipped=''
+failed=''
+
+main() {
+    setup build test || exit 1
+    step 'format' cargo fmt --all --check
+    step 'shell scripts' shell_scripts
+    step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
+    step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+    step 'tests' tests
+    step 'dependencies' dependencies
+    step 'fuzz seeds' fuzz_seeds
+    summarize
+}
+
+# step NAME COMMAND...: runs one part; a failure is remembered and the rest still runs.
+step() {
+    name=$1
+    shift
+    printf '\n== %s\n' "$name"
+    "$@" || failed="$failed $name;"
+}
+
+# skip WHAT WHY
+skip() {
+    echo "skipped: $1: $2"
+    skipped="$skipped
+  $1: $2"
+}
+
+shell_scripts() {
+    if ! command -v shellcheck >/dev/null 2>&1; then
+        skip 'shell scripts' 'shellcheck is not installed'
+        return
+    fi
+    shellcheck -x -S warning ./*.sh .ci/run scripts/*.sh bench/*.sh
+}
+
+# A test that cannot run here appends one line `NAME: WHY` to the file that ICDC_TEST_SKIPS names.
+tests() {
+    ICDC_TEST_SKIPS=$(mktemp) || return 1
+    export ICDC_TEST_SKIPS
+    cargo test --workspace --locked
+    tests_status=$?
+    while read -r line; do
+        skip "${line%%: *}" "${line#*: }"
+    done <"$ICDC_TEST_SKIPS"
+    rm -f "$ICDC_TEST_SKIPS"
+    return "$tests_status"
+}
+
+dependencies() {
+    if ! cargo deny --version >/dev/null 2>&1; then
+        echo 'installing cargo-deny (some minutes, once)'
+        if ! cargo install cargo-deny --locked --quiet; then
+            skip 'dependencies' 'cargo-deny could not be installed (cargo install cargo-deny --locked)'
+            return
+        fi
+    fi
+    cargo deny --locked check --hide-inclusion-graph bans licenses sources || return 1
+    if cargo deny fetch db >/dev/null 2>&1; then
+        cargo deny --locked check --disable-fetch advisories
+    else
+        skip 'advisories' 'the advisory database cannot be reached'
+    fi
+}
+
+# Replays the committed inputs of every fuzz target. libFuzzer runs given files once each, which needs neither nightly nor cargo-fuzz.
+fuzz_seeds() {
+    if ! command -v c++ >/dev/null 2>&1; then
+        skip 'fuzz seeds' 'there is no C++ compiler for libFuzzer'
+        return
+    fi
+    fuzz_target=${CARGO_TARGET_DIR:-$setup_top/target}/fuzz
+    RUSTFLAGS='--cfg fuzzing' cargo build --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir "$fuzz_target" || return 1
+    for source in fuzz/fuzz_targets/*.rs; do
+        name=$(basename "$source" .rs)
+        "$fuzz_target/debug/$name" fuzz/seeds/"$name"/* >"$fuzz_target/$name.log" 2>&1 || {
+            tail -n 30 "$fuzz_target/$name.log"
+            echo "fuzz target $name fails on a seed"
+            return 1
+        }
+        echo "$name: $(find "fuzz/seeds/$name" -type f | wc -l) seeds"
+    done
+}
+
+summarize() {
+    printf '\n== summary\n'
+    [ -z "$skipped" ] || echo "skipped:$skipped"
+    if [ -n "$failed" ]; then
+        echo "failed:${failed%;}"
+        exit 1
+    fi
+    echo 'all parts that ran passed'
+}
+
+main "$@"
