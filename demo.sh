@@ -24,7 +24,7 @@ main() {
     echo 'demo: building'
     cargo build --release --locked --package icdc || return 1
     mkdir -p "$target/demo" || return 1
-    setup_root "SCRATCH=${SCRATCH:-}" sh "$setup_top/demo.sh" --as-root "$target/release/icdc" "$target/demo" && return
+    setup_root env "SCRATCH=${SCRATCH:-}" sh "$setup_top/demo.sh" --as-root "$target/release/icdc" "$target/demo" && return
     status=$?
     [ "$(id -u)" = 0 ] || command -v sudo >/dev/null 2>&1 ||
         echo 'demo: network namespaces need root: run ./demo.sh as root or install sudo' >&2

@@ -21,7 +21,7 @@ main() {
     fi
     setup build bench || return 1
     cargo build --release --locked --package icdc || return 1
-    setup_root "SCRATCH=${SCRATCH:-/var/tmp}" "MEMORY=${MEMORY:-/dev/shm}" \
+    setup_root env "SCRATCH=${SCRATCH:-/var/tmp}" "MEMORY=${MEMORY:-/dev/shm}" \
         sh "$setup_top/bench/run.sh" --as-root "${CARGO_TARGET_DIR:-$setup_top/target}" "$@"
 }
 

@@ -16,6 +16,8 @@ TITLES = {
     "many": "A larger tree of files of 4 KiB, cold, disk to disk",
     "sparse": "A sparse file with 1 MiB of data",
 }
+# Cells whose result is a time and not a rate.
+TIMED = ("small", "many", "sparse")
 # The order of the rows.
 TOOLS = ("icdc", "rsync", "rsync over ssh", "scp", "fio read", "fio write", "fio both", "AES-128-GCM", "BLAKE3", "one core")
 # The slowest of these bounds an encrypted and digested copy from disk to disk.
@@ -105,8 +107,8 @@ def render(result):
     ]
     for cell, summary in result["cells"].items():
         lines += ["", f"## {cell}: {TITLES[cell]}", ""]
-        lines += table(summary["tools"], timed=cell in ("small", "many", "sparse"))
-        lines += conclusions(summary, timed=cell in ("small", "many", "sparse"))
+        lines += table(summary["tools"], timed=cell in TIMED)
+        lines += conclusions(summary)
     return "\n".join(lines) + "\n"
 
 
@@ -150,15 +152,14 @@ def row(cells):
     return "| " + " | ".join(cells) + " |"
 
 
-def conclusions(summary, timed):
+def conclusions(summary):
     lines = [""]
     if "bound" in summary:
         bound = summary["bound"]
         lines.append(f"icdc reaches {bound['icdc_share']:.0%} of the slowest bound ({bound['slowest']}).")
     ratios = {tool: ratio for tool, ratio in summary.get("icdc_over", {}).items() if not is_budget(tool) or tool == "fio both"}
     if ratios:
-        word = "as fast as" if timed else "the rate of"
-        lines.append("icdc has " + ", ".join(f"{ratio:.2f} × {word} {tool}" for tool, ratio in ratios.items()) + ".")
+        lines.append("icdc has " + ", ".join(f"{ratio:.2f} × the speed of {tool}" for tool, ratio in ratios.items()) + ".")
     limits = summary["tools"].get("icdc", {}).get("limited_by")
     if limits:
         shares = sorted(limits.items(), key=lambda item: -item[1])

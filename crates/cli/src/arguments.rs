@@ -2,17 +2,20 @@
 //! is decided in [`crate::plan`]. Help, man pages and completions are made from here.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
-use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_STREAMS};
+use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::Preserve;
-use icdc_transfer::Location;
-use icdc_transfer::location::DAEMON_PORT;
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Span};
 
-/// `icdc`
+use crate::values::{
+    Ceiling, Congestion, DaemonAddress, PortRange, ceiling, comment, congestion, daemon_address, listen_address,
+    port_range, preserve, ring,
+};
+
+/// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "icdc",
@@ -39,11 +42,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Copy files and directories, from and to this host, ssh hosts and daemons
     Copy(Box<CopyArguments>),
-    /// Run a daemon that gives and takes files by key
     Serve(ServeArguments),
-    /// Make an identity, or remember the key of a daemon
     Keygen(KeygenArguments),
     /// What ssh starts: one transfer over standard input and output
     #[command(hide = true)]
@@ -55,6 +55,7 @@ pub(crate) enum Command {
 
 #[derive(Args, Debug)]
 #[command(
+    about = "Copy files and directories, from and to this host, ssh hosts and daemons",
     long_about = "Copy files and directories.\n\n\
         SRC and DST are PATH, [USER@]HOST:PATH (by ssh) or icdc://HOST[:PORT]/PATH (by a daemon). All sources are on one \
         host. A name with a colon is local if a slash comes before the colon: ./a:b.\n\n\
@@ -64,8 +65,8 @@ pub(crate) enum Command {
         where it stopped when the same command is run again.",
     after_long_help = concat!(
         "Output:\n",
-        "  A line that sums the run up goes to standard output, with --json one event per line instead, the last of type\n",
-        "  summary. Everything else, the progress bar included, goes to standard error.\n\n",
+        "  Standard output gets a line that sums the run up, or with --json one event per line, the\n",
+        "  last of type summary. Everything else, the progress bar included, is on standard error.\n\n",
         "  The first interrupt (Ctrl-C, SIGTERM) stops cleanly, a second one at once.\n\n",
         "Exit codes:\n",
         "  0  all done and verified\n",
@@ -185,6 +186,7 @@ pub(crate) struct CopyArguments {
 
 #[derive(Args, Debug)]
 #[command(
+    about = "Run a daemon that gives and takes files by key",
     long_about = "Run a daemon. Clients come with icdc://HOST[:PORT]/PATH; who may do what beneath which directory stands in the \
         file of authorized keys, one line per key:\n\n\
         \x20   root=/srv/data,rights=rw icdc-ed25519 BASE64 someone@example.org\n\n\
@@ -197,7 +199,7 @@ pub(crate) struct CopyArguments {
         "  2  the command line is not understood\n\n",
         "Examples:\n",
         "  icdc keygen && icdc serve\n",
-        "  icdc serve --listen 192.0.2.7:2633 --root /srv/data --authorized-keys /etc/icdc/authorized_keys --identity /etc/icdc/identity\n",
+        "  icdc serve --listen 192.0.2.7:2633 --root /srv/data --identity /etc/icdc/identity\n",
     )
 )]
 pub(crate) struct ServeArguments {
@@ -220,6 +222,7 @@ pub(crate) struct ServeArguments {
 
 #[derive(Args, Debug)]
 #[command(
+    about = "Make an identity, or remember the key of a daemon",
     long_about = "Make an identity: an Ed25519 key pair in `identity` (private, mode 0600) and `identity.pub`. Users of daemons and \
         daemons each have one. An existing identity is never overwritten.\n\n\
         With --trust, remember the public key of a daemon instead, so that `icdc copy` knows it.",
@@ -258,7 +261,9 @@ pub(crate) struct KeygenArguments {
 }
 
 #[derive(Args, Debug)]
-#[command(after_long_help = "Examples:\n  icdc generate man /usr/local/share/man/man1\n  icdc generate completions .\n")]
+#[command(
+    after_long_help = "Examples:\n  icdc generate man /usr/local/share/man/man1\n  icdc generate completions .\n"
+)]
 pub(crate) struct GenerateArguments {
     /// What to write
     pub(crate) what: Generated,
@@ -285,126 +290,6 @@ pub(crate) enum ProgressMode {
     Always,
 }
 
-/// Ports, inclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PortRange(pub(crate) u16, pub(crate) u16);
-
-/// A ceiling of the rate; `None` leaves it open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ceiling(pub(crate) Option<Rate>);
-
-/// A congestion control; `None` leaves it to the system.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Congestion(pub(crate) Option<String>);
-
-/// Where a daemon is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DaemonAddress {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-}
-
-/// The slowest rate at which a transfer makes sense; also what the wire pacer starts from.
-const LEAST_RATE: Rate = Rate::from_bits_per_second(8_000);
-/// Fewer blocks than this would stall the pipeline of reading, hashing and writing.
-const LEAST_RING: ByteCount = ByteCount::from_mib(16);
-/// Far more than any path holds; a larger number is a slip of the pen.
-const LARGEST_RING: ByteCount = ByteCount::from_mib(256 << 10);
-
-fn ceiling(text: &str) -> Result<Ceiling, String> {
-    if text == "auto" {
-        return Ok(Ceiling(None));
-    }
-    let rate: Rate = text.parse().map_err(|error| format!("{error}"))?;
-    if rate < LEAST_RATE {
-        return Err(format!("the least rate is {LEAST_RATE}; write auto for no ceiling"));
-    }
-    Ok(Ceiling(Some(rate)))
-}
-
-fn congestion(text: &str) -> Result<Congestion, String> {
-    if text == "auto" {
-        return Ok(Congestion(None));
-    }
-    let proper = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    if text.is_empty() || text.len() > MAX_CONGESTION_NAME || !text.bytes().all(proper) {
-        return Err(format!(
-            "a kernel's name for congestion control has up to {MAX_CONGESTION_NAME} letters, digits, - and _, such as cubic or bbr"
-        ));
-    }
-    Ok(Congestion(Some(text.to_owned())))
-}
-
-fn ring(text: &str) -> Result<ByteCount, String> {
-    let size: ByteCount = text.parse().map_err(|error| format!("{error}"))?;
-    if !(LEAST_RING..=LARGEST_RING).contains(&size) {
-        return Err(format!("the ring has from {LEAST_RING} to {LARGEST_RING}"));
-    }
-    Ok(size)
-}
-
-fn port_range(text: &str) -> Result<PortRange, String> {
-    let (low, high) = text.split_once('-').unwrap_or((text, text));
-    let port = |digits: &str| digits.parse().ok().filter(|port| *port != 0);
-    match (port(low), port(high)) {
-        (Some(low), Some(high)) if low <= high => Ok(PortRange(low, high)),
-        (Some(low), Some(high)) => Err(format!("the range is empty; write {high}-{low}")),
-        _ => Err("ports are numbers from 1 to 65535; write 5000 or 5000-5010".into()),
-    }
-}
-
-fn preserve(text: &str) -> Result<Preserve, String> {
-    let nothing = Preserve { mode: false, times: false, links: false, owner: false, xattr: false, sparse: false };
-    match text {
-        "none" => return Ok(nothing),
-        "all" => return Ok(Preserve { mode: true, times: true, links: true, owner: true, xattr: true, sparse: true }),
-        _ => {}
-    }
-    let mut preserve = nothing;
-    for word in text.split(',') {
-        *match word {
-            "mode" => &mut preserve.mode,
-            "times" => &mut preserve.times,
-            "links" => &mut preserve.links,
-            "owner" => &mut preserve.owner,
-            "xattr" => &mut preserve.xattr,
-            "sparse" => &mut preserve.sparse,
-            _ => return Err(format!("{word:?} is none of mode, times, links, owner, xattr, sparse (or all, or none, alone)")),
-        } = true;
-    }
-    Ok(preserve)
-}
-
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(address);
-    }
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, DAEMON_PORT));
-    }
-    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse().ok()) {
-        return Ok(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port));
-    }
-    Err("expected an address of this host and a port, such as 192.0.2.7:2633, [::1]:2633, or :2633 for all addresses".into())
-}
-
-fn daemon_address(text: &str) -> Result<DaemonAddress, String> {
-    let expected = || "expected HOST, HOST:PORT or [IPV6-ADDRESS]:PORT".to_owned();
-    // The same rules as in a URL, so that what is remembered is what `copy` looks up.
-    match Location::parse(format!("icdc://{text}").as_ref()) {
-        Ok(Location::Daemon { host, port, .. }) if !text.contains('/') => Ok(DaemonAddress { host, port }),
-        _ => Err(expected()),
-    }
-}
-
-fn comment(text: &str) -> Result<String, String> {
-    if text.contains(char::is_control) {
-        return Err("a comment is one line of text".into());
-    }
-    Ok(text.trim().to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -417,55 +302,9 @@ mod tests {
     }
 
     #[test]
-    fn rates_have_a_floor_and_auto_has_none() {
-        assert_eq!(ceiling("auto"), Ok(Ceiling(None)));
-        assert_eq!(ceiling("900mbit"), Ok(Ceiling(Some(Rate::from_bits_per_second(900_000_000)))));
-        for text in ["0bit", "7kbit", "900", "fast", ""] {
-            assert!(ceiling(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn ports_are_one_or_a_range() {
-        assert_eq!(port_range("5000"), Ok(PortRange(5000, 5000)));
-        assert_eq!(port_range("5000-5010"), Ok(PortRange(5000, 5010)));
-        assert_eq!(port_range("5010-5000"), Err("the range is empty; write 5000-5010".into()));
-        for text in ["", "0", "0-5", "65536", "5000-", "-5000", "a-b", "1-2-3"] {
-            assert!(port_range(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn preserve_is_exactly_what_is_listed() {
+    fn preserve_defaults_to_what_the_protocol_defaults_to() {
         let default = Arguments::try_parse_from(["icdc", "copy", "a", "b"]).unwrap();
         let Command::Copy(copy) = default.command else { panic!("copy was asked for") };
         assert_eq!(copy.preserve, Preserve::default());
-        let listed = preserve("xattr,owner").unwrap();
-        assert!(listed.xattr && listed.owner && !listed.mode && !listed.sparse);
-        for text in ["", "mode,", "mode,all", "acl"] {
-            assert!(preserve(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn congestion_names_are_names() {
-        assert_eq!(congestion("icdc_highspeed"), Ok(Congestion(Some("icdc_highspeed".into()))));
-        for text in ["", "a b", "sixteen_letters_", "../cubic"] {
-            assert!(congestion(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn addresses_get_the_daemon_port() {
-        assert_eq!(listen_address("127.0.0.1").unwrap().to_string(), "127.0.0.1:2633");
-        assert_eq!(listen_address("[::1]").unwrap().to_string(), "[::1]:2633");
-        assert_eq!(listen_address(":7").unwrap().to_string(), "[::]:7");
-        assert!(listen_address("localhost:7").is_err());
-        let address = |host: &str, port| Ok(DaemonAddress { host: host.into(), port });
-        assert_eq!(daemon_address("h"), address("h", 2633));
-        assert_eq!(daemon_address("[::1]:7"), address("::1", 7));
-        for text in ["", "h/p", "u@h", "h:0", "::1", "-h"] {
-            assert!(daemon_address(text).is_err(), "{text}");
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! The terminal: what goes to standard output, what to standard error, and the progress bar between.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
@@ -14,6 +15,8 @@ pub(crate) struct Console {
 struct Shared {
     /// `None` once the reader of standard output is gone.
     output: Mutex<Option<BufWriter<Stdout>>>,
+    /// Results were lost for another reason than that nobody wants them.
+    lost: AtomicBool,
     /// Cleared while something else is printed to standard error.
     bar: Mutex<Option<ProgressBar>>,
 }
@@ -21,7 +24,7 @@ struct Shared {
 impl Console {
     pub(crate) fn new() -> Self {
         let output = Mutex::new(Some(BufWriter::new(io::stdout())));
-        Self { shared: Arc::new(Shared { output, bar: Mutex::new(None) }) }
+        Self { shared: Arc::new(Shared { output, lost: AtomicBool::new(false), bar: Mutex::new(None) }) }
     }
 
     /// A message to the user, on standard error.
@@ -50,13 +53,21 @@ impl Console {
         self.output(BufWriter::flush);
     }
 
+    /// Whether results could not be written, though somebody wants them.
+    pub(crate) fn has_lost_results(&self) -> bool {
+        self.shared.lost.load(Ordering::Relaxed)
+    }
+
     fn output(&self, action: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) {
         let mut output = held(&self.shared.output);
-        let Some(Err(error)) = output.as_mut().map(action) else { return };
+        let Some(Err(error)) = output.as_mut().map(action) else {
+            return;
+        };
         // What is still buffered must not be tried again when the writer is dropped.
         output.take().map(BufWriter::into_parts);
         drop(output);
         if error.kind() != io::ErrorKind::BrokenPipe {
+            self.shared.lost.store(true, Ordering::Relaxed);
             self.complain(&format!("standard output: write: {error}"));
         }
     }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use icdc_trust::{HostKey, Identity, KnownHosts, Paths, PublicKey};
 
-use crate::arguments::{DaemonAddress, KeygenArguments};
+use crate::arguments::KeygenArguments;
 use crate::console::{Console, printable};
+use crate::values::DaemonAddress;
 
 pub(crate) fn run(arguments: KeygenArguments, console: &Console) -> anyhow::Result<()> {
     match &arguments.trust {
@@ -41,7 +42,10 @@ fn make(file: &Path, comment: &str, console: &Console) -> anyhow::Result<()> {
     let public_file = PathBuf::from(public_file);
     // Checked first, so that no private key is left behind without its public one.
     if fs::symlink_metadata(&public_file).is_ok() {
-        bail!("{} exists and is not overwritten; move it away, or name another file with --identity", public_file.display());
+        bail!(
+            "{} exists and is not overwritten; move it away, or name another file with --identity",
+            public_file.display()
+        );
     }
     let identity = Identity::generate();
     identity.save(file)?;
@@ -56,8 +60,8 @@ fn make(file: &Path, comment: &str, console: &Console) -> anyhow::Result<()> {
          fingerprint  {}\n\
          private key  {private_shown} (stays here)\n\
          public key   {public_shown} (the first line above)\n\n\
-         To be let in by a daemon, this line goes into its authorized_keys (~/.config/icdc/authorized_keys of the user who runs \
-         `icdc serve`), with the directory and the rights that you are given:\n\
+         To be let in by a daemon, have this line put into the file authorized_keys of `icdc serve`\n\
+         (~/.config/icdc/authorized_keys there), with the directory and the rights that you are given:\n\
          root=/srv/data,rights=rw {line}\n\n\
          If this is the identity of a daemon, its users run:\n\
          icdc keygen --trust HOST '{public}'",

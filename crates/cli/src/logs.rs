@@ -16,11 +16,7 @@ pub(crate) fn start(console: &Console, usual: &str) {
             EnvFilter::new(usual)
         }),
     };
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(false)
-        .with_writer(Writer(console.clone()))
-        .init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(Writer(console.clone())).init();
 }
 
 /// Writes log lines above the progress bar.

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `arguments` | the command line as typed; source of help, man pages and completions |
+//! | `values` | what may be written as the value of an option |
 //! | `plan` | what a copy's command line means, with nothing left to doubt |
 //! | `copy` | runs a plan and shows its events: progress bar, JSON lines, summary, HTML report |
 //! | `serve`, `far_end` | the other ends |
@@ -25,6 +26,7 @@ mod logs;
 mod plan;
 mod serve;
 mod signals;
+mod values;
 
 use std::process::ExitCode;
 

@@ -54,12 +54,17 @@ impl CopyPlan {
     pub(crate) fn new(arguments: CopyArguments) -> anyhow::Result<Self> {
         let sources = arguments.sources.iter().map(|source| Location::parse(source)).collect::<Result<Vec<_>, _>>()?;
         let destination = Location::parse(&arguments.destination)?;
-        ensure!(sources.len() <= MAX_SOURCES, "{} sources are too many; name at most {MAX_SOURCES}, or a directory above them", sources.len());
-        for (source, text) in sources.iter().zip(&arguments.sources) {
-            if let Location::Local(path) = source {
-                std::fs::symlink_metadata(path).with_context(|| missing_source(text))?;
-            }
-        }
+        ensure!(
+            sources.len() <= MAX_SOURCES,
+            "{} sources are too many; name at most {MAX_SOURCES}, or a directory above them",
+            sources.len()
+        );
+        // One that is missing among others is named as a failed item, and the others arrive.
+        let found = sources.iter().zip(&arguments.sources).map(|(source, text)| match source {
+            Location::Local(path) => std::fs::symlink_metadata(path).map(drop).with_context(|| missing_source(text)),
+            _ => Ok(()),
+        });
+        found.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))?;
         let by_ssh = || sources.iter().chain([&destination]).any(|place| matches!(place, Location::Ssh { .. }));
         ensure!(
             !arguments.send_self || by_ssh(),
@@ -161,7 +166,10 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_help() {
         let plan = plan(&["a:b", "c"]).unwrap();
-        assert_eq!((plan.options.send.rate_bps, plan.options.send.congestion.as_str(), plan.options.send.streams), (0, "", 1));
+        assert_eq!(
+            (plan.options.send.rate_bps, plan.options.send.congestion.as_str(), plan.options.send.streams),
+            (0, "", 1)
+        );
         assert!(plan.options.receive.resume && !plan.options.receive.verify);
         assert_eq!(plan.options.receive.ring_bytes, 256 << 20);
         assert_eq!((plan.options.ports, plan.options.ssh.as_str()), ((0, 0), CopyOptions::SSH));

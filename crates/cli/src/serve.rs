@@ -16,7 +16,9 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
     let config = ServeConfig {
         listen: arguments.listen,
         root: arguments.root,
-        authorized_keys: file_or_default(arguments.authorized_keys, "--authorized-keys", |paths| paths.authorized_keys)?,
+        authorized_keys: file_or_default(arguments.authorized_keys, "--authorized-keys", |paths| {
+            paths.authorized_keys
+        })?,
         identity: file_or_default(arguments.identity, "--identity", |paths| paths.identity)?,
     };
     let stop = StopSignal::new();

@@ -35,11 +35,33 @@ fn every_subcommand_explains_itself_with_an_example() {
 fn the_options_of_copy_are_those_of_the_contract() {
     let help = succeed(&["copy", "--help"]);
     for option in [
-        "--ssh", "--remote-icdc", "--port", "--rate", "--cc", "--streams", "--verify", "--no-resume", "--update", "--dry-run",
-        "--exclude", "--json", "--report", "--progress", "-4", "-6", "--preserve", "--ring", "--send-self", "--identity",
-        "--known-hosts", "--verbose",
+        "--ssh",
+        "--remote-icdc",
+        "--port",
+        "--rate",
+        "--cc",
+        "--streams",
+        "--verify",
+        "--no-resume",
+        "--update",
+        "--dry-run",
+        "--exclude",
+        "--json",
+        "--report",
+        "--progress",
+        "-4",
+        "-6",
+        "--preserve",
+        "--ring",
+        "--send-self",
+        "--identity",
+        "--known-hosts",
+        "--verbose",
     ] {
         assert!(help.contains(option), "{option} is missing in {help}");
+    }
+    for words in ["trailing slash", "[USER@]HOST:PATH", "standard output", "same command"] {
+        assert!(help.to_lowercase().contains(&words.to_lowercase()), "{words:?} is missing in {help}");
     }
     let short = succeed(&["copy", "-h"]);
     assert!(short.len() < help.len());
@@ -62,8 +84,10 @@ fn nothing_at_all_shows_the_help_as_an_error() {
 fn man_pages_come_one_per_subcommand() {
     let directory = tempfile::tempdir().unwrap();
     succeed(&["generate", "man", directory.path().to_str().unwrap()]);
-    let mut names: Vec<String> =
-        fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     assert_eq!(names, ["icdc-copy.1", "icdc-keygen.1", "icdc-serve.1", "icdc.1"]);
     let copy = fs::read_to_string(directory.path().join("icdc-copy.1")).unwrap();

@@ -10,7 +10,13 @@ use std::process::{Command, Output};
 const ICDC: &str = env!("CARGO_BIN_EXE_icdc");
 
 fn run(directory: &Path, words: &[&str]) -> Output {
-    Command::new(ICDC).args(words).current_dir(directory).env("HOME", directory).env_remove("XDG_CONFIG_HOME").output().unwrap()
+    Command::new(ICDC)
+        .args(words)
+        .current_dir(directory)
+        .env("HOME", directory)
+        .env_remove("XDG_CONFIG_HOME")
+        .output()
+        .unwrap()
 }
 
 /// Asserts exit code 2, silence on standard output, and a message that contains `expected`.

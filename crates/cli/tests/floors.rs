@@ -57,23 +57,12 @@ fn the_workspace_keeps_its_floors() {
         .no_deps()
         .exec()
         .expect("cargo metadata");
-    let crates: Vec<Crate> = metadata
-        .workspace_packages()
-        .into_iter()
-        .map(crate_of)
-        .collect();
+    let crates: Vec<Crate> = metadata.workspace_packages().into_iter().map(crate_of).collect();
     assert_eq!(violations(&crates), Vec::<String>::new());
 
     let found: BTreeSet<&str> = crates.iter().map(|found| found.name.as_str()).collect();
-    let gone: Vec<&str> = HOUSE
-        .iter()
-        .map(|(name, ..)| *name)
-        .filter(|name| !found.contains(name))
-        .collect();
-    assert!(
-        gone.is_empty(),
-        "{gone:?} have a floor and are not in the workspace: remove them from HOUSE"
-    );
+    let gone: Vec<&str> = HOUSE.iter().map(|(name, ..)| *name).filter(|name| !found.contains(name)).collect();
+    assert!(gone.is_empty(), "{gone:?} have a floor and are not in the workspace: remove them from HOUSE");
 }
 
 fn crate_of(package: &Package) -> Crate {
@@ -82,22 +71,12 @@ fn crate_of(package: &Package) -> Crate {
         of_workspace: dependency.path.is_some(),
         kind: dependency.kind,
     };
-    let shipped = |kind: &TargetKind| {
-        !matches!(
-            kind,
-            TargetKind::Test | TargetKind::Bench | TargetKind::Example
-        )
-    };
-    let roots = package
-        .targets
-        .iter()
-        .filter(|target| target.kind.iter().all(shipped));
+    let shipped = |kind: &TargetKind| !matches!(kind, TargetKind::Test | TargetKind::Bench | TargetKind::Example);
+    let roots = package.targets.iter().filter(|target| target.kind.iter().all(shipped));
     Crate {
         name: package.name.to_string(),
         imports: package.dependencies.iter().map(import).collect(),
-        roots: roots
-            .map(|target| fs::read_to_string(&target.src_path).expect("source of a target"))
-            .collect(),
+        roots: roots.map(|target| fs::read_to_string(&target.src_path).expect("source of a target")).collect(),
     }
 }
 
@@ -117,23 +96,19 @@ fn violations_of(subject: &Crate) -> Vec<String> {
         let test_of_binary = name == BINARY && import.kind == DependencyKind::Development;
         match place(import_name) {
             Some((below, _)) if import.of_workspace && below >= floor && !test_of_binary => {
-                found.push(format!("{name} (floor {floor}) imports {import_name} (floor {below}): only lower floors may be imported"));
+                found.push(format!(
+                    "{name} (floor {floor}) imports {import_name} (floor {below}): only lower floors may be imported"
+                ));
             }
-            None if import.of_workspace => {
-                found.push(format!("{name} imports {import_name}, which has no floor"))
-            }
+            None if import.of_workspace => found.push(format!("{name} imports {import_name}, which has no floor")),
             _ => {}
         }
         if import_name == "anyhow" && name != BINARY {
-            found.push(format!(
-                "{name} imports anyhow: libraries have typed errors"
-            ));
+            found.push(format!("{name} imports anyhow: libraries have typed errors"));
         }
         let does_io = IO_CRATES.contains(&import_name.as_str());
         if does_io && floor <= SANS_IO && import.kind != DependencyKind::Development {
-            found.push(format!(
-                "{name} (floor {floor}) imports {import_name}: floors up to {SANS_IO} do no I/O"
-            ));
+            found.push(format!("{name} (floor {floor}) imports {import_name}: floors up to {SANS_IO} do no I/O"));
         }
     }
     let forbids = |root: &String| root.lines().any(|line| line.trim() == FORBID);
@@ -144,10 +119,7 @@ fn violations_of(subject: &Crate) -> Vec<String> {
 }
 
 fn place(name: &str) -> Option<(u8, Unsafe)> {
-    HOUSE
-        .iter()
-        .find(|(known, ..)| *known == name)
-        .map(|(_, floor, unsafe_code)| (*floor, *unsafe_code))
+    HOUSE.iter().find(|(known, ..)| *known == name).map(|(_, floor, unsafe_code)| (*floor, *unsafe_code))
 }
 
 /// An import of a crate that a test makes up.
@@ -155,82 +127,37 @@ type Given = (&'static str, DependencyKind);
 
 /// Makes up a crate that keeps the rules if its imports do.
 fn keeping(name: &str, imports: &[Given]) -> Crate {
-    let import = |&(name, kind): &Given| Import {
-        name: name.to_owned(),
-        of_workspace: name.starts_with("icdc"),
-        kind,
-    };
-    Crate {
-        name: name.to_owned(),
-        imports: imports.iter().map(import).collect(),
-        roots: vec![format!("{FORBID}\n")],
-    }
+    let import = |&(name, kind): &Given| Import { name: name.to_owned(), of_workspace: name.starts_with("icdc"), kind };
+    Crate { name: name.to_owned(), imports: imports.iter().map(import).collect(), roots: vec![format!("{FORBID}\n")] }
 }
 
 #[test]
 fn a_broken_rule_is_told() {
     use DependencyKind::{Build, Development, Normal};
     let cases: [(&str, &[Given], &[&str]); 12] = [
-        (
-            "icdc-disk",
-            &[("icdc-units", Normal), ("libc", Normal)],
-            &[],
-        ),
+        ("icdc-disk", &[("icdc-units", Normal), ("libc", Normal)], &[]),
         ("icdc-disk", &[("icdc-tcp", Normal)], &["only lower floors"]),
-        (
-            "icdc-disk",
-            &[("icdc-tcp", Development)],
-            &["only lower floors"],
-        ),
+        ("icdc-disk", &[("icdc-tcp", Development)], &["only lower floors"]),
         ("icdc-disk", &[("icdc-tcp", Build)], &["only lower floors"]),
-        (
-            "icdc-units",
-            &[("icdc-transfer", Normal)],
-            &["icdc-units (floor 0) imports icdc-transfer (floor 3)"],
-        ),
-        (
-            "icdc",
-            &[
-                ("icdc-transfer", Normal),
-                ("icdc-protocol", Development),
-                ("anyhow", Normal),
-            ],
-            &[],
-        ),
+        ("icdc-units", &[("icdc-transfer", Normal)], &["icdc-units (floor 0) imports icdc-transfer (floor 3)"]),
+        ("icdc", &[("icdc-transfer", Normal), ("icdc-protocol", Development), ("anyhow", Normal)], &[]),
         ("icdc-transfer", &[("anyhow", Normal)], &["typed errors"]),
         ("icdc-protocol", &[("rustix", Normal)], &["do no I/O"]),
         ("icdc-protocol", &[("rustix", Development)], &[]),
         ("icdc-newcomer", &[], &["icdc-newcomer has no floor"]),
-        (
-            "icdc-transfer",
-            &[("icdc-newcomer", Normal)],
-            &["icdc-newcomer, which has no floor"],
-        ),
-        (
-            "icdc-disk",
-            &[("icdc-tcp", Normal), ("anyhow", Normal)],
-            &["only lower floors", "typed errors"],
-        ),
+        ("icdc-transfer", &[("icdc-newcomer", Normal)], &["icdc-newcomer, which has no floor"]),
+        ("icdc-disk", &[("icdc-tcp", Normal), ("anyhow", Normal)], &["only lower floors", "typed errors"]),
     ];
     for (name, imports, expected) in cases {
         let found = violations(&[keeping(name, imports)]);
         assert_eq!(found.len(), expected.len(), "{name} {imports:?}: {found:?}");
-        assert!(
-            found
-                .iter()
-                .zip(expected)
-                .all(|(found, part)| found.contains(part)),
-            "{found:?} for {expected:?}"
-        );
+        assert!(found.iter().zip(expected).all(|(found, part)| found.contains(part)), "{found:?} for {expected:?}");
     }
 }
 
 #[test]
 fn unsafe_code_needs_a_reason() {
-    let without = |name| Crate {
-        roots: vec![format!("// {FORBID}\n")],
-        ..keeping(name, &[])
-    };
+    let without = |name| Crate { roots: vec![format!("// {FORBID}\n")], ..keeping(name, &[]) };
     assert!(violations(&[without("icdc-units")])[0].contains("lacks"));
     assert!(violations(&[without("icdc-trust")])[0].contains("lacks"));
     assert!(violations(&[without("icdc-tcp")]).is_empty());

@@ -45,47 +45,24 @@ fn parse(arguments: &[String]) -> Outcome<Plan> {
         other => return Err(format!("{other}: neither read nor write").into()),
     };
     let mebibytes = rest.first().map_or(Ok(2048), |text| text.parse::<u64>())?;
-    let depths = rest
-        .iter()
-        .skip(1)
-        .map(|text| text.parse())
-        .collect::<Result<Vec<_>, _>>()?;
-    let depths = if depths.is_empty() {
-        vec![1, 2, 4, 8]
-    } else {
-        depths
-    };
-    Ok(Plan {
-        write,
-        path: path.into(),
-        size: mebibytes << 20,
-        depths,
-    })
+    let depths = rest.iter().skip(1).map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?;
+    let depths = if depths.is_empty() { vec![1, 2, 4, 8] } else { depths };
+    Ok(Plan { write, path: path.into(), size: mebibytes << 20, depths })
 }
 
 fn measure(plan: &Plan) -> Outcome<()> {
-    println!(
-        "{:<10} {:>6} {:>8} {:>10} {:>8}",
-        "engine", "direct", "depth", "MiB", "GB/s"
-    );
+    println!("{:<10} {:>6} {:>8} {:>10} {:>8}", "engine", "direct", "depth", "MiB", "GB/s");
     for kind in [EngineKind::Uring, EngineKind::Threads] {
         for &depth in &plan.depths {
             let file = Arc::new(open(plan)?);
-            let size = if plan.write {
-                plan.size
-            } else {
-                plan.size.min(file.size()?)
-            };
+            let size = if plan.write { plan.size } else { plan.size.min(file.size()?) };
             if plan.write {
                 file.preallocate(0..size)?;
             }
             let (name, time) = run(&file, size, depth, kind, plan.write)?;
             let rate = size as f64 / time.as_secs_f64() / 1e9;
             let direct = if file.is_direct() { "yes" } else { "no" };
-            println!(
-                "{name:<10} {direct:>6} {depth:>8} {:>10} {rate:>8.2}",
-                size >> 20
-            );
+            println!("{name:<10} {direct:>6} {depth:>8} {:>10} {rate:>8.2}", size >> 20);
         }
     }
     Ok(())
@@ -98,19 +75,11 @@ fn open(plan: &Plan) -> Outcome<DiskFile> {
         file.forget_cache();
         return Ok(file);
     }
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(path)?;
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
     Ok(DiskFile::for_writing(file)?)
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the clock is what this program is about"
-)]
+#[expect(clippy::disallowed_methods, reason = "the clock is what this program is about")]
 fn run(
     file: &Arc<DiskFile>,
     size: u64,
@@ -122,10 +91,7 @@ fn run(
     // Bytes that no layer below can compress; untouched memory would be one shared page of zeros.
     let mut blocks: Vec<_> = std::iter::from_fn(|| pool.try_take()).collect();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for word in blocks
-        .iter_mut()
-        .flat_map(|block| block.chunks_exact_mut(8))
-    {
+    for word in blocks.iter_mut().flat_map(|block| block.chunks_exact_mut(8)) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -143,20 +109,9 @@ fn run(
             let length = (size - offset).min(BLOCK_SIZE as u64) as usize;
             let file = Arc::clone(file);
             let job = if write {
-                Job::Write {
-                    file,
-                    offset,
-                    ranges: Vec::new(),
-                    length,
-                    block,
-                }
+                Job::Write { file, offset, ranges: Vec::new(), length, block }
             } else {
-                Job::Read {
-                    file,
-                    offset,
-                    length,
-                    block,
-                }
+                Job::Read { file, offset, length, block }
             };
             engine.submit(offset, job);
             offset += length as u64;
@@ -167,12 +122,7 @@ fn run(
         };
     }
     if write {
-        engine.submit(
-            0,
-            Job::Sync {
-                file: Arc::clone(file),
-            },
-        );
+        engine.submit(0, Job::Sync { file: Arc::clone(file) });
         while let Some(completion) = engine.wait() {
             completion.result?;
         }

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
-    Advice, AtFlags, FallocateFlags, FileType, FsWord, Mode, OFlags, StatxFlags, fadvise,
-    fallocate, fcntl_getfl, fcntl_setfl, fstat, fstatfs, statx,
+    Advice, AtFlags, FallocateFlags, FileType, FsWord, Mode, OFlags, StatxFlags, fadvise, fallocate, fcntl_getfl,
+    fcntl_setfl, fstat, fstatfs, statx,
 };
 use rustix::io::Errno;
 
@@ -31,8 +31,7 @@ const PAGE: usize = 4096;
 const STATX_DIOALIGN: StatxFlags = StatxFlags::from_bits_retain(0x2000);
 /// File systems that live in the page cache (`linux/magic.h`): newer kernels accept `O_DIRECT`
 /// there and then copy all the same.
-const MEMORY_FILE_SYSTEMS: [FsWord; 2] =
-    [0x0102_1994 /* tmpfs */, 0x8584_58f6 /* ramfs */];
+const MEMORY_FILE_SYSTEMS: [FsWord; 2] = [0x0102_1994 /* tmpfs */, 0x8584_58f6 /* ramfs */];
 
 /// An open regular file, as the engines use it.
 #[derive(Debug)]
@@ -106,11 +105,7 @@ impl DiskFile {
         let stat = fstat(descriptor).map_err(|errno| failure(descriptor, "fstat", errno))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
-            return Err(FileError {
-                call: purpose,
-                path: path_of(descriptor),
-                source,
-            });
+            return Err(FileError { call: purpose, path: path_of(descriptor), source });
         }
         let flags = fcntl_getfl(descriptor).map_err(|errno| failure(descriptor, "fcntl", errno))?;
         if flags & OFlags::RWMODE == useless {
@@ -121,10 +116,7 @@ impl DiskFile {
                 .map_err(|errno| failure(descriptor, "fcntl", errno))?;
         }
         let direct = Direct::open(descriptor, flags);
-        Ok(Self {
-            buffered: file,
-            direct,
-        })
+        Ok(Self { buffered: file, direct })
     }
 
     /// Whether transfers of aligned ranges go by Direct I/O.
@@ -160,10 +152,7 @@ impl DiskFile {
             return Ok(Preallocation::Reserved);
         }
         let alignment = self.alignment().unwrap_or(1) as u64;
-        let end = range
-            .end
-            .checked_next_multiple_of(alignment)
-            .unwrap_or(range.end);
+        let end = range.end.checked_next_multiple_of(alignment).unwrap_or(range.end);
         let length = end - range.start;
         loop {
             return match fallocate(&self.buffered, FallocateFlags::empty(), range.start, length) {
@@ -180,8 +169,7 @@ impl DiskFile {
     /// # Errors
     /// The kernel's of `ftruncate`.
     pub fn set_len(&self, length: u64) -> Result<(), FileError> {
-        rustix::fs::ftruncate(&self.buffered, length)
-            .map_err(|errno| self.failure("ftruncate", errno))
+        rustix::fs::ftruncate(&self.buffered, length).map_err(|errno| self.failure("ftruncate", errno))
     }
 
     /// Asks the kernel to drop the file's clean pages from its cache.
@@ -203,10 +191,7 @@ impl DiskFile {
         let Some(direct) = &self.direct else { return };
         if !direct.refused.swap(true, Ordering::Relaxed) {
             let path = self.path();
-            tracing::debug!(
-                ?path,
-                "the file system refused a direct transfer: buffered from now on"
-            );
+            tracing::debug!(?path, "the file system refused a direct transfer: buffered from now on");
         }
     }
 
@@ -233,16 +218,9 @@ impl Direct {
     /// descriptor, so `dup` would not do. Any failure means buffered.
     fn open(file: BorrowedFd<'_>, flags: OFlags) -> Option<Self> {
         let alignment = direct_alignment(file)?;
-        let flags = (flags & (OFlags::RWMODE | OFlags::NOATIME))
-            | OFlags::DIRECT
-            | OFlags::CLOEXEC
-            | OFlags::NOCTTY;
+        let flags = (flags & (OFlags::RWMODE | OFlags::NOATIME)) | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY;
         let descriptor = rustix::fs::open(link_of(file), flags, Mode::empty()).ok()?;
-        Some(Self {
-            descriptor,
-            alignment,
-            refused: AtomicBool::new(false),
-        })
+        Some(Self { descriptor, alignment, refused: AtomicBool::new(false) })
     }
 }
 
@@ -256,8 +234,7 @@ fn direct_alignment(file: BorrowedFd<'_>) -> Option<usize> {
             if stat.stx_dio_mem_align == 0 || stat.stx_dio_offset_align == 0 {
                 return None;
             }
-            PAGE.max(stat.stx_dio_mem_align as usize)
-                .max(stat.stx_dio_offset_align as usize)
+            PAGE.max(stat.stx_dio_mem_align as usize).max(stat.stx_dio_offset_align as usize)
         }
         _ => PAGE,
     };
@@ -265,11 +242,7 @@ fn direct_alignment(file: BorrowedFd<'_>) -> Option<usize> {
 }
 
 fn failure(file: BorrowedFd<'_>, call: &'static str, errno: Errno) -> FileError {
-    FileError {
-        call,
-        path: path_of(file),
-        source: errno.into(),
-    }
+    FileError { call, path: path_of(file), source: errno.into() }
 }
 
 fn path_of(file: BorrowedFd<'_>) -> PathBuf {
@@ -282,10 +255,7 @@ fn link_of(file: BorrowedFd<'_>) -> PathBuf {
 }
 
 pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::NOSPC | Errno::DQUOT)
-    )
+    matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
 }
 
 /// What to do about an error, as the end of a sentence; empty where only the kernel's text helps.

@@ -39,8 +39,6 @@ pub mod pool;
 pub mod sparse;
 pub mod tree;
 
-pub use engine::{
-    Completion, Engine, EngineError, EngineKind, EngineUnavailable, Job, JobKind, open_engine,
-};
+pub use engine::{Completion, Engine, EngineError, EngineKind, EngineUnavailable, Job, JobKind, open_engine};
 pub use file::{DiskFile, FileError, Preallocation};
 pub use pool::{BLOCK_SIZE, Block, BlockPool, Closed};

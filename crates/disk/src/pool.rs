@@ -69,21 +69,9 @@ impl BlockPool {
     pub fn new(blocks: usize) -> io::Result<Self> {
         let capacity = blocks.max(1);
         let mapping = Mapping::new(capacity)?;
-        let free = (0..capacity)
-            .rev()
-            .map(|index| mapping.block(index))
-            .collect();
-        let state = Mutex::new(State {
-            free,
-            closed: false,
-        });
-        Ok(Self {
-            shared: Arc::new(Shared {
-                mapping,
-                state,
-                changed: Condvar::new(),
-            }),
-        })
+        let free = (0..capacity).rev().map(|index| mapping.block(index)).collect();
+        let state = Mutex::new(State { free, closed: false });
+        Ok(Self { shared: Arc::new(Shared { mapping, state, changed: Condvar::new() }) })
     }
 
     /// A free block; waits until there is one.
@@ -97,16 +85,9 @@ impl BlockPool {
                 return Err(Closed);
             }
             if let Some(bytes) = state.free.pop() {
-                return Ok(Block {
-                    bytes,
-                    shared: Arc::clone(&self.shared),
-                });
+                return Ok(Block { bytes, shared: Arc::clone(&self.shared) });
             }
-            state = self
-                .shared
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -117,10 +98,7 @@ impl BlockPool {
         if state.closed {
             return None;
         }
-        state.free.pop().map(|bytes| Block {
-            bytes,
-            shared: Arc::clone(&self.shared),
-        })
+        state.free.pop().map(|bytes| Block { bytes, shared: Arc::clone(&self.shared) })
     }
 
     /// Hands out no more blocks and wakes everyone who waits for one. Blocks in use stay valid.
@@ -198,18 +176,13 @@ impl Mapping {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other
         // memory.
-        let start =
-            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, protection, flags)? };
+        let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, protection, flags)? };
         // SAFETY: the range is the mapping just made; the advice changes no content. It is a wish:
         // kernels without transparent huge pages refuse it, and the pool works the same with small
         // pages.
         let _ = unsafe { rustix::mm::madvise(start, length, Advice::LinuxHugepage) };
         let start = NonNull::new(start).expect("mmap gives no address 0");
-        Ok(Self {
-            start,
-            length,
-            blocks,
-        })
+        Ok(Self { start, length, blocks })
     }
 
     fn block(&self, index: usize) -> NonNull<u8> {

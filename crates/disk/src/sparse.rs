@@ -31,11 +31,7 @@ pub fn is_sparse(metadata: &Metadata) -> bool {
 /// Each item is the kernel's error of `lseek`.
 #[must_use]
 pub fn data_ranges(file: &File, size: u64) -> DataRanges<'_> {
-    DataRanges {
-        file,
-        position: 0,
-        size,
-    }
+    DataRanges { file, position: 0, size }
 }
 
 /// Iterator of [`data_ranges`].
@@ -128,19 +124,11 @@ mod tests {
         file.write_all_at(&[1; 8192], 32 << 20).unwrap();
         assert!(is_sparse(&file.metadata().unwrap()));
         let found = ranges(&file, 64 << 20);
-        let holds = |offset: u64| {
-            found
-                .iter()
-                .any(|&(start, length)| (start..start + length).contains(&offset))
-        };
+        let holds = |offset: u64| found.iter().any(|&(start, length)| (start..start + length).contains(&offset));
         // A file system may round to its own units, but must name the data and not everything.
         assert!(holds(8 << 20) && holds((32 << 20) + 8191));
         assert!(!holds(0) && !holds(20 << 20) && !holds(60 << 20));
-        assert!(
-            found
-                .windows(2)
-                .all(|pair| pair[0].0 + pair[0].1 < pair[1].0)
-        );
+        assert!(found.windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0));
         assert_eq!(ranges(&file, 8 << 20), []);
     }
 
@@ -156,11 +144,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[1; 10_000], 0).unwrap();
         assert_eq!(ranges(&file, 5_000), [(0, 5_000)]);
-        assert!(
-            ranges(&file, 1 << 30)
-                .iter()
-                .all(|&(start, length)| start + length <= 10_000)
-        );
+        assert!(ranges(&file, 1 << 30).iter().all(|&(start, length)| start + length <= 10_000));
     }
 
     #[test]
@@ -169,9 +153,6 @@ mod tests {
         let file = File::from(std::os::fd::OwnedFd::from(writer));
         let found: Vec<_> = data_ranges(&file, 10).collect();
         assert_eq!(found.len(), 1);
-        assert_eq!(
-            found[0].as_ref().unwrap_err().raw_os_error(),
-            Some(Errno::SPIPE.raw_os_error())
-        );
+        assert_eq!(found[0].as_ref().unwrap_err().raw_os_error(), Some(Errno::SPIPE.raw_os_error()));
     }
 }

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use icdc_disk::{
-    BLOCK_SIZE, Block, BlockPool, Completion, DiskFile, Engine, EngineError, EngineKind, Job,
-    JobKind, open_engine,
+    BLOCK_SIZE, Block, BlockPool, Completion, DiskFile, Engine, EngineError, EngineKind, Job, JobKind, open_engine,
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -51,13 +50,7 @@ impl Bench {
 }
 
 fn create(path: &Path) -> File {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(path)
-        .unwrap()
+    OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).unwrap()
 }
 
 /// Bytes that differ at every place and for every seed.
@@ -74,10 +67,7 @@ fn fill(bytes: &mut [u8], seed: u64) {
 /// Runs a test with each engine on the temporary directory and in memory.
 fn everywhere(depth: usize, test: impl Fn(Bench)) {
     let memory = Path::new("/dev/shm");
-    let places = [
-        Some(std::env::temp_dir()),
-        memory.is_dir().then(|| memory.to_path_buf()),
-    ];
+    let places = [Some(std::env::temp_dir()), memory.is_dir().then(|| memory.to_path_buf())];
     for place in places.into_iter().flatten() {
         for kind in [EngineKind::Uring, EngineKind::Threads] {
             let engine = match open_engine(depth, kind) {
@@ -90,11 +80,7 @@ fn everywhere(depth: usize, test: impl Fn(Bench)) {
             };
             let directory = tempfile::tempdir_in(&place).unwrap();
             eprintln!("{} in {}", engine.name(), place.display());
-            test(Bench {
-                engine,
-                pool: BlockPool::new(8).unwrap(),
-                directory,
-            });
+            test(Bench { engine, pool: BlockPool::new(8).unwrap(), directory });
         }
     }
 }
@@ -106,11 +92,7 @@ fn what_was_written_is_read_back() {
     everywhere(4, |mut bench| {
         let size = (BLOCKS - 1) * BLOCK_SIZE as u64 + TAIL as u64;
         let length = |index| {
-            if index + 1 == BLOCKS {
-                TAIL
-            } else {
-                BLOCK_SIZE
-            }
+            if index + 1 == BLOCKS { TAIL } else { BLOCK_SIZE }
         };
         let file = bench.create("file");
         file.preallocate(0..size).unwrap();
@@ -136,13 +118,8 @@ fn what_was_written_is_read_back() {
         assert_eq!(tags, (0..BLOCKS).collect());
         assert_eq!(bench.pool.in_use(), 0);
         file.set_len(size).unwrap();
-        let completion = bench.one(Job::Sync {
-            file: Arc::clone(&file),
-        });
-        assert_eq!(
-            (completion.kind, completion.result.unwrap()),
-            (JobKind::Sync, 0)
-        );
+        let completion = bench.one(Job::Sync { file: Arc::clone(&file) });
+        assert_eq!((completion.kind, completion.result.unwrap()), (JobKind::Sync, 0));
 
         let on_disk = std::fs::read(bench.path("file")).unwrap();
         assert_eq!(on_disk.len() as u64, size);
@@ -158,12 +135,7 @@ fn what_was_written_is_read_back() {
             // More than there is at the end: short.
             let block = bench.pool.take().unwrap();
             let file = Arc::clone(&file);
-            let read = bench.one(Job::Read {
-                file,
-                offset,
-                length: BLOCK_SIZE,
-                block,
-            });
+            let read = bench.one(Job::Read { file, offset, length: BLOCK_SIZE, block });
             assert_eq!(read.result.unwrap(), length(index));
             assert!(read.block.unwrap()[..length(index)] == *expected);
         }
@@ -183,19 +155,11 @@ fn ranges_leave_holes_between_them() {
             let range = start as usize..(start + size) as usize;
             expected[range.clone()].copy_from_slice(&block[range]);
         }
-        let write = bench.one(Job::Write {
-            file: Arc::clone(&file),
-            offset: 0,
-            ranges,
-            length,
-            block,
-        });
+        let write = bench.one(Job::Write { file: Arc::clone(&file), offset: 0, ranges, length, block });
         assert_eq!(write.result.unwrap(), 10 + 5_000 + (1 << 19));
         file.set_len(length as u64).unwrap();
         assert!(std::fs::read(bench.path("file")).unwrap() == expected);
-        assert!(icdc_disk::sparse::is_sparse(
-            &file.as_file().metadata().unwrap()
-        ));
+        assert!(icdc_disk::sparse::is_sparse(&file.as_file().metadata().unwrap()));
     });
 }
 
@@ -208,15 +172,7 @@ fn more_jobs_than_depth_wait_their_turn() {
         for tag in 0..8 {
             let block = bench.pool.take().unwrap();
             let file = Arc::clone(&file);
-            bench.engine.submit(
-                tag,
-                Job::Read {
-                    file,
-                    offset: tag * 4096,
-                    length: 4096,
-                    block,
-                },
-            );
+            bench.engine.submit(tag, Job::Read { file, offset: tag * 4096, length: 4096, block });
         }
         assert!(bench.pool.try_take().is_none());
         let mut tags = BTreeSet::new();
@@ -226,11 +182,7 @@ fn more_jobs_than_depth_wait_their_turn() {
                 continue;
             };
             let block = completion.block.unwrap();
-            assert!(
-                block[..4096]
-                    .iter()
-                    .all(|&byte| u64::from(byte) == completion.tag)
-            );
+            assert!(block[..4096].iter().all(|&byte| u64::from(byte) == completion.tag));
             tags.insert(completion.tag);
         }
         assert_eq!(tags.len(), 8);
@@ -241,9 +193,7 @@ fn more_jobs_than_depth_wait_their_turn() {
 /// Pages full of their own number.
 fn fill_file(file: &DiskFile, pages: u8) {
     for page in 0..pages {
-        file.as_file()
-            .write_all_at(&[page; 4096], u64::from(page) * 4096)
-            .unwrap();
+        file.as_file().write_all_at(&[page; 4096], u64::from(page) * 4096).unwrap();
     }
 }
 
@@ -253,38 +203,18 @@ fn failures_name_the_operation_and_give_the_block_back() {
         std::fs::write(bench.path("file"), [1; 5000]).unwrap();
         let file = bench.open("file");
         let block = bench.block(1);
-        let job = Job::Write {
-            file: Arc::clone(&file),
-            offset: 4096,
-            ranges: Vec::new(),
-            length: 4096,
-            block,
-        };
+        let job = Job::Write { file: Arc::clone(&file), offset: 4096, ranges: Vec::new(), length: 4096, block };
         let completion = bench.one(job);
         let error = completion.result.unwrap_err();
-        assert!(
-            matches!(error, EngineError::Write { offset: 4096, .. }),
-            "{error:?}"
-        );
+        assert!(matches!(error, EngineError::Write { offset: 4096, .. }), "{error:?}");
         let text = error.to_string();
-        assert!(
-            text.starts_with("write of \"/") && text.contains("file\""),
-            "{text}"
-        );
+        assert!(text.starts_with("write of \"/") && text.contains("file\""), "{text}");
         assert!(completion.block.is_some());
 
-        let writer = OpenOptions::new()
-            .write(true)
-            .open(bench.path("file"))
-            .unwrap();
+        let writer = OpenOptions::new().write(true).open(bench.path("file")).unwrap();
         let file = Arc::new(DiskFile::for_writing(writer).unwrap());
         let block = completion.block.unwrap();
-        let completion = bench.one(Job::Read {
-            file,
-            offset: 0,
-            length: 10,
-            block,
-        });
+        let completion = bench.one(Job::Read { file, offset: 0, length: 10, block });
         let error = completion.result.unwrap_err();
         assert!(matches!(error, EngineError::Read { .. }), "{error:?}");
         drop(completion.block);
@@ -308,24 +238,13 @@ fn jobs_that_make_no_sense_are_refused() {
         for (offset, length, ranges) in bad {
             let block = bench.block(1);
             let file = Arc::clone(&file);
-            let completion = bench.one(Job::Write {
-                file,
-                offset,
-                ranges,
-                length,
-                block,
-            });
+            let completion = bench.one(Job::Write { file, offset, ranges, length, block });
             assert!(matches!(completion.result, Err(EngineError::Job(_))));
             assert!(completion.block.is_some());
         }
         assert_eq!(file.size().unwrap(), 0);
         let block = bench.block(1);
-        let nothing = bench.one(Job::Read {
-            file,
-            offset: 0,
-            length: 0,
-            block,
-        });
+        let nothing = bench.one(Job::Read { file, offset: 0, length: 0, block });
         assert_eq!(nothing.result.unwrap(), 0);
     });
 }
@@ -338,12 +257,7 @@ fn reads_at_and_beyond_the_end_find_nothing() {
         for (offset, expected) in [(4096, 904), (4999, 1), (5000, 0), (8192, 0), (1 << 40, 0)] {
             let block = bench.pool.take().unwrap();
             let file = Arc::clone(&file);
-            let read = bench.one(Job::Read {
-                file,
-                offset,
-                length: 10_000,
-                block,
-            });
+            let read = bench.one(Job::Read { file, offset, length: 10_000, block });
             assert_eq!(read.result.unwrap(), expected, "at {offset}");
         }
     });
@@ -352,24 +266,14 @@ fn reads_at_and_beyond_the_end_find_nothing() {
 #[test]
 fn dropping_an_engine_waits_for_what_is_in_flight() {
     everywhere(4, |bench| {
-        let Bench {
-            mut engine,
-            pool,
-            directory,
-        } = bench;
+        let Bench { mut engine, pool, directory } = bench;
         let path = directory.path().join("file");
         let file = Arc::new(DiskFile::for_writing(create(&path)).unwrap());
         for index in 0..8 {
             let mut block = pool.take().unwrap();
             block.fill(index as u8 + 1);
             let (file, offset) = (Arc::clone(&file), index * BLOCK_SIZE as u64);
-            let job = Job::Write {
-                file,
-                offset,
-                ranges: Vec::new(),
-                length: BLOCK_SIZE,
-                block,
-            };
+            let job = Job::Write { file, offset, ranges: Vec::new(), length: BLOCK_SIZE, block };
             engine.submit(index, job);
         }
         drop(engine);
@@ -386,11 +290,7 @@ fn dropping_an_engine_waits_for_what_is_in_flight() {
 fn jobs_survive_the_end_of_the_thread_that_submitted_them() {
     everywhere(4, |bench| {
         let file = bench.create("file");
-        let Bench {
-            mut engine,
-            pool,
-            directory,
-        } = bench;
+        let Bench { mut engine, pool, directory } = bench;
         let submitter = thread::spawn({
             let (file, pool) = (Arc::clone(&file), pool.clone());
             move || {
@@ -399,13 +299,7 @@ fn jobs_survive_the_end_of_the_thread_that_submitted_them() {
                     fill(&mut block, index);
                     let (file, offset) = (Arc::clone(&file), index * BLOCK_SIZE as u64);
                     let length = BLOCK_SIZE;
-                    let job = Job::Write {
-                        file,
-                        offset,
-                        ranges: Vec::new(),
-                        length,
-                        block,
-                    };
+                    let job = Job::Write { file, offset, ranges: Vec::new(), length, block };
                     engine.submit(index, job);
                 }
                 engine
@@ -433,22 +327,13 @@ fn non_blocking_descriptors_are_waited_for() {
         std::fs::write(bench.path("file"), &data).unwrap();
         let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let path = bench.path("file");
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(path)
-            .unwrap();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).unwrap();
         let file = Arc::new(DiskFile::for_reading(file).unwrap());
         file.as_file().sync_all().unwrap();
         file.forget_cache();
         let block = bench.pool.take().unwrap();
         // Not aligned, so it goes through the page cache, which is cold.
-        let read = bench.one(Job::Read {
-            file,
-            offset: 1,
-            length: BLOCK_SIZE,
-            block,
-        });
+        let read = bench.one(Job::Read { file, offset: 1, length: BLOCK_SIZE, block });
         assert_eq!(read.result.unwrap(), BLOCK_SIZE);
         assert!(read.block.unwrap()[..] == data[1..=BLOCK_SIZE]);
     });
@@ -467,23 +352,12 @@ fn plan() -> impl Strategy<Value = Plan> {
     let shift = prop_oneof![3 => Just(0u64), 1 => 0u64..100_000];
     let length = prop_oneof![Just(BLOCK_SIZE), 0usize..=BLOCK_SIZE, 0usize..10_000];
     let points = prop::collection::vec(0u32..=BLOCK_SIZE as u32, 0..8);
-    (0u64..4, shift, length, points, any::<u64>()).prop_map(
-        |(index, shift, length, points, seed)| {
-            let mut points: Vec<u32> = points.into_iter().map(|at| at.min(length as u32)).collect();
-            points.sort_unstable();
-            let ranges = points
-                .chunks_exact(2)
-                .map(|pair| (pair[0], pair[1] - pair[0]))
-                .collect();
-            Plan {
-                index,
-                shift,
-                length,
-                ranges,
-                seed,
-            }
-        },
-    )
+    (0u64..4, shift, length, points, any::<u64>()).prop_map(|(index, shift, length, points, seed)| {
+        let mut points: Vec<u32> = points.into_iter().map(|at| at.min(length as u32)).collect();
+        points.sort_unstable();
+        let ranges = points.chunks_exact(2).map(|pair| (pair[0], pair[1] - pair[0])).collect();
+        Plan { index, shift, length, ranges, seed }
+    })
 }
 
 /// Runs the plans one after another and compares the file with a model in memory, then compares
@@ -494,11 +368,7 @@ fn equals_the_model(plans: &[Plan], reads: &[(u64, usize)], kind: EngineKind) {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
-    let mut bench = Bench {
-        engine,
-        pool: BlockPool::new(3).unwrap(),
-        directory,
-    };
+    let mut bench = Bench { engine, pool: BlockPool::new(3).unwrap(), directory };
     let file = bench.create("file");
     let mut model = vec![0u8; FILE];
     for plan in plans {
@@ -510,11 +380,7 @@ fn equals_the_model(plans: &[Plan], reads: &[(u64, usize)], kind: EngineKind) {
         punch(&file, &whole, FILE);
         let block = bench.block(plan.seed);
         let all = [(0, plan.length as u32)];
-        let ranges = if plan.ranges.is_empty() {
-            &all[..]
-        } else {
-            &plan.ranges
-        };
+        let ranges = if plan.ranges.is_empty() { &all[..] } else { &plan.ranges };
         let mut bytes = 0;
         for &(start, size) in ranges {
             let range = start as usize..(start + size) as usize;
@@ -522,29 +388,15 @@ fn equals_the_model(plans: &[Plan], reads: &[(u64, usize)], kind: EngineKind) {
             bytes += size as usize;
         }
         let (ranges, length) = (plan.ranges.clone(), plan.length);
-        let write = Job::Write {
-            file: Arc::clone(&file),
-            offset,
-            ranges,
-            length,
-            block,
-        };
+        let write = Job::Write { file: Arc::clone(&file), offset, ranges, length, block };
         assert_eq!(bench.one(write).result.unwrap(), bytes);
     }
     file.set_len(FILE as u64).unwrap();
-    assert!(
-        std::fs::read(bench.path("file")).unwrap() == model,
-        "{plans:?}"
-    );
+    assert!(std::fs::read(bench.path("file")).unwrap() == model, "{plans:?}");
     let file = bench.open("file");
     for &(offset, length) in reads {
         let block = bench.pool.take().unwrap();
-        let read = bench.one(Job::Read {
-            file: Arc::clone(&file),
-            offset,
-            length,
-            block,
-        });
+        let read = bench.one(Job::Read { file: Arc::clone(&file), offset, length, block });
         let start = FILE.min(offset as usize);
         let expected = &model[start..FILE.min(start + length)];
         let bytes = read.result.unwrap();
@@ -557,13 +409,7 @@ fn punch(file: &DiskFile, range: &std::ops::Range<usize>, size: usize) {
     use rustix::fs::{FallocateFlags, fallocate};
     file.set_len(size as u64).unwrap();
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    fallocate(
-        file.as_file(),
-        flags,
-        range.start as u64,
-        range.len() as u64,
-    )
-    .unwrap();
+    fallocate(file.as_file(), flags, range.start as u64, range.len() as u64).unwrap();
 }
 
 proptest! {

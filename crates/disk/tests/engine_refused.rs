@@ -14,40 +14,18 @@ const ENTER: u32 = libc::SYS_io_uring_enter as u32;
 
 /// Makes a system call fail with `errno` in this thread from now on.
 fn forbid(call: u32, errno: i32) {
-    let statement = |code: u32, k: u32| libc::sock_filter {
-        code: code as u16,
-        jt: 0,
-        jf: 0,
-        k,
-    };
+    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let load_number = statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0);
-    let skip_unless_equal = libc::sock_filter {
-        jf: 1,
-        ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call)
-    };
-    let refuse = statement(
-        libc::BPF_RET | libc::BPF_K,
-        libc::SECCOMP_RET_ERRNO | errno as u32,
-    );
+    let skip_unless_equal = libc::sock_filter { jf: 1, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call) };
+    let refuse = statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32);
     let allow = statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW);
     let mut filter = [load_number, skip_unless_equal, refuse, allow];
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
-    };
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     // SAFETY: takes no pointer.
     let outcome = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     assert_eq!(outcome, 0);
     // SAFETY: the kernel copies the program, which is valid for the whole call.
-    let outcome = unsafe {
-        libc::prctl(
-            libc::PR_SET_SECCOMP,
-            libc::SECCOMP_MODE_FILTER,
-            &raw const program,
-            0,
-            0,
-        )
-    };
+    let outcome = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0) };
     assert_eq!(outcome, 0, "seccomp: {}", std::io::Error::last_os_error());
 }
 
@@ -62,15 +40,7 @@ fn read_this_file(engine: &mut dyn Engine, pool: &BlockPool) -> Result<usize, En
     let file = DiskFile::for_reading(File::open(path).expect("this file is there"));
     let file = Arc::new(file.expect("and is a regular file"));
     let block = pool.take().expect("the pool is open");
-    engine.submit(
-        1,
-        Job::Read {
-            file,
-            offset: 0,
-            length: 100,
-            block,
-        },
-    );
+    engine.submit(1, Job::Read { file, offset: 0, length: 100, block });
     engine.wait().expect("one job is in flight").result
 }
 
@@ -86,10 +56,7 @@ fn without_a_ring_there_are_threads() {
                 return; // There is no ring to take away.
             }
             forbid(call, errno);
-            let error = open_engine(4, EngineKind::Uring)
-                .map(|_| ())
-                .unwrap_err()
-                .to_string();
+            let error = open_engine(4, EngineKind::Uring).map(|_| ()).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");
             assert!(error.ends_with("choose the threads engine"), "{error}");
             let mut engine = open_engine(4, EngineKind::Auto).unwrap();
@@ -111,11 +78,7 @@ fn a_ring_that_is_taken_away_ends_its_jobs() {
         forbid(ENTER, libc::EPERM);
         let error = read_this_file(&mut *engine, &pool).unwrap_err();
         assert!(matches!(error, EngineError::Lost(_)), "{error}");
-        assert_eq!(
-            pool.in_use(),
-            1,
-            "what the kernel may still write to is not used again"
-        );
+        assert_eq!(pool.in_use(), 1, "what the kernel may still write to is not used again");
         assert_eq!(engine.in_flight(), 0);
         // The kernel never heard of this one.
         let error = read_this_file(&mut *engine, &pool).unwrap_err();

@@ -8,8 +8,8 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
 use icdc_disk::tree::{
-    Directory, Followed, Kind, MAX_NAME, Name, NameError, StagingKind, StagingName, Tree,
-    TreeError, is_staging, printable, try_lock,
+    Directory, Followed, Kind, MAX_NAME, Name, NameError, StagingKind, StagingName, Tree, TreeError, is_staging,
+    printable, try_lock,
 };
 use tempfile::TempDir;
 
@@ -24,34 +24,16 @@ fn root() -> (TempDir, Directory) {
 }
 
 fn open_descriptors() -> BTreeSet<std::path::PathBuf> {
-    std::fs::read_dir("/proc/self/fd")
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect()
+    std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
 #[test]
 fn only_single_components_are_names() {
     assert_eq!(Name::new(b""), Err(NameError::Empty));
-    for bad in [
-        &b"."[..],
-        b"..",
-        b"a/b",
-        b"/",
-        b"a\0b",
-        &[b'n'; MAX_NAME + 1],
-    ] {
+    for bad in [&b"."[..], b"..", b"a/b", b"/", b"a\0b", &[b'n'; MAX_NAME + 1]] {
         assert!(Name::new(bad).is_err(), "{bad:?}");
     }
-    for good in [
-        &b"..."[..],
-        b".a",
-        b"-rf",
-        b"\xff\xfe",
-        b"~",
-        b"a\nb",
-        &[b'n'; MAX_NAME],
-    ] {
+    for good in [&b"..."[..], b".a", b"-rf", b"\xff\xfe", b"~", b"a\nb", &[b'n'; MAX_NAME]] {
         assert_eq!(Name::new(good).unwrap().as_bytes(), good);
     }
 }
@@ -86,8 +68,7 @@ fn names_of_all_bytes_and_of_full_length_survive() {
 fn a_directory_larger_than_one_read_is_listed_whole_and_sorted() {
     let (_temporary, root) = root();
     for number in (0..3000).rev() {
-        root.create_file(&name(format!("{number:0100}")), 0o600)
-            .unwrap();
+        root.create_file(&name(format!("{number:0100}")), 0o600).unwrap();
     }
     let listing = root.entries().unwrap();
     assert_eq!(listing.len(), 3000);
@@ -95,11 +76,7 @@ fn a_directory_larger_than_one_read_is_listed_whole_and_sorted() {
         assert_eq!(entry.name, format!("{number:0100}").as_bytes());
         assert!(matches!(entry.hint, None | Some(Kind::File)));
     }
-    assert_eq!(
-        root.entries().unwrap().len(),
-        3000,
-        "a second reading starts anew"
-    );
+    assert_eq!(root.entries().unwrap().len(), 3000, "a second reading starts anew");
 }
 
 #[test]
@@ -115,40 +92,15 @@ fn links_are_not_followed() {
     let link = name("link");
     assert_eq!(root.stat(&link).unwrap().kind, Kind::Symlink);
     let error = root.open_file(&link).unwrap_err();
-    assert!(
-        matches!(
-            &error,
-            TreeError::NotAFile {
-                found: "a symbolic link",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(&error, TreeError::NotAFile { found: "a symbolic link", .. }), "{error}");
     assert!(root.reopen_file(&link).is_err());
     assert!(root.create_file(&link, 0o600).unwrap_err().is_existing());
-    assert!(
-        root.create_file(&name("dangling"), 0o600)
-            .unwrap_err()
-            .is_existing()
-    );
+    assert!(root.create_file(&name("dangling"), 0o600).unwrap_err().is_existing());
     assert!(!temporary.path().join("nowhere").exists());
-    for outcome in [
-        root.open_directory(&name("way")),
-        root.make_directory(&name("way"), 0o755),
-    ] {
+    for outcome in [root.open_directory(&name("way")), root.make_directory(&name("way"), 0o755)] {
         let error = outcome.unwrap_err();
-        assert!(matches!(
-            &error,
-            TreeError::NotADirectory {
-                found: "a symbolic link",
-                ..
-            }
-        ));
-        assert!(
-            error.to_string().starts_with("/way: is a symbolic link"),
-            "{error}"
-        );
+        assert!(matches!(&error, TreeError::NotADirectory { found: "a symbolic link", .. }));
+        assert!(error.to_string().starts_with("/way: is a symbolic link"), "{error}");
     }
     assert_eq!(root.read_link(&link).unwrap(), b"target");
 
@@ -167,35 +119,19 @@ fn what_is_no_regular_file_is_named_and_does_not_block() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(temporary.path().join("socket")).unwrap();
     std::fs::create_dir(temporary.path().join("directory")).unwrap();
-    assert!(
-        std::fs::symlink_metadata(&pipe)
-            .unwrap()
-            .file_type()
-            .is_fifo()
-    );
-    let mut cases = vec![
-        ("pipe", "a named pipe"),
-        ("socket", "a socket"),
-        ("directory", "a directory"),
-    ];
+    assert!(std::fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+    let mut cases = vec![("pipe", "a named pipe"), ("socket", "a socket"), ("directory", "a directory")];
     let device = rustix::fs::makedev(1, 3);
     let character = rustix::fs::FileType::CharacterDevice;
-    let made = rustix::fs::mknodat(
-        rustix::fs::CWD,
-        temporary.path().join("null"),
-        character,
-        rustix::fs::Mode::RWXU,
-        device,
-    );
+    let made =
+        rustix::fs::mknodat(rustix::fs::CWD, temporary.path().join("null"), character, rustix::fs::Mode::RWXU, device);
     if made.is_ok() {
         cases.push(("null", "a character device"));
     }
     for (item, described) in cases {
         for outcome in [root.open_file(&name(item)), root.reopen_file(&name(item))] {
             let error = outcome.unwrap_err();
-            let TreeError::NotAFile { found, .. } = error else {
-                panic!("{item}: {error}")
-            };
+            let TreeError::NotAFile { found, .. } = error else { panic!("{item}: {error}") };
             assert_eq!(found, described);
         }
         match root.follow(&name(item)) {
@@ -225,24 +161,15 @@ fn planted_files_are_not_continued() {
     root.create_file(&staging, 0o600).unwrap();
     root.reopen_file(&staging).unwrap();
     root.hard_link(&root, &staging, &name("further")).unwrap();
-    assert!(matches!(
-        root.reopen_file(&staging),
-        Err(TreeError::NotOurs { .. })
-    ));
+    assert!(matches!(root.reopen_file(&staging), Err(TreeError::NotOurs { .. })));
     root.remove_file(&name("further")).unwrap();
 
-    let path = temporary
-        .path()
-        .join(std::ffi::OsStr::from_bytes(staging.as_bytes()));
+    let path = temporary.path().join(std::ffi::OsStr::from_bytes(staging.as_bytes()));
     if std::os::unix::fs::chown(&path, Some(12345), None).is_ok() {
-        root.reopen_file(&staging)
-            .expect("nobody else could have made it in a private directory");
+        root.reopen_file(&staging).expect("nobody else could have made it in a private directory");
         let open = std::fs::Permissions::from_mode(0o1777);
         std::fs::set_permissions(temporary.path(), open).unwrap();
-        assert!(matches!(
-            root.reopen_file(&staging),
-            Err(TreeError::NotOurs { .. })
-        ));
+        assert!(matches!(root.reopen_file(&staging), Err(TreeError::NotOurs { .. })));
     }
 }
 
@@ -252,58 +179,28 @@ fn making_and_removing() {
     let one = root.make_directory(&name("one"), 0o700).unwrap();
     let again = root.make_directory(&name("one"), 0o755).unwrap();
     assert_eq!(one.own_stat().unwrap().ino, again.own_stat().unwrap().ino);
-    assert_eq!(
-        one.own_stat().unwrap().mode & 0o777,
-        0o700,
-        "an existing one is left as it is"
-    );
+    assert_eq!(one.own_stat().unwrap().mode & 0o777, 0o700, "an existing one is left as it is");
     let file = one.create_file(&name("file"), 0o644).unwrap();
     assert!(try_lock(&file).unwrap());
     assert!(!try_lock(&one.open_file(&name("file")).unwrap().0).unwrap());
-    root.hard_link(&one, &name("file"), &name("linked"))
-        .unwrap();
+    root.hard_link(&one, &name("file"), &name("linked")).unwrap();
     assert_eq!(root.stat(&name("linked")).unwrap().nlink, 2);
-    assert!(
-        root.hard_link(&one, &name("file"), &name("linked"))
-            .unwrap_err()
-            .is_existing()
-    );
+    assert!(root.hard_link(&one, &name("file"), &name("linked")).unwrap_err().is_existing());
     root.make_symlink(b"any/\xfftarget", &name("link")).unwrap();
     assert_eq!(root.read_link(&name("link")).unwrap(), b"any/\xfftarget");
 
-    let error = root
-        .rename(&name("linked"), &root, &name("one"))
-        .unwrap_err();
+    let error = root.rename(&name("linked"), &root, &name("one")).unwrap_err();
     assert!(matches!(error, TreeError::IsADirectory { .. }), "{error}");
     let error = root.make_directory(&name("linked"), 0o755).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            TreeError::NotADirectory {
-                found: "a regular file",
-                ..
-            }
-        ),
-        "{error}"
-    );
-    assert!(matches!(
-        root.remove_file(&name("one")),
-        Err(TreeError::IsADirectory { .. })
-    ));
-    assert!(
-        root.remove_directory(&name("one"))
-            .unwrap_err()
-            .is_existing()
-    );
+    assert!(matches!(error, TreeError::NotADirectory { found: "a regular file", .. }), "{error}");
+    assert!(matches!(root.remove_file(&name("one")), Err(TreeError::IsADirectory { .. })));
+    assert!(root.remove_directory(&name("one")).unwrap_err().is_existing());
     one.sync().unwrap();
     one.sync_filesystem().unwrap();
     one.remove_file(&name("file")).unwrap();
     assert!(one.stat(&name("file")).unwrap_err().is_missing());
     root.remove_directory(&name("one")).unwrap();
-    assert!(
-        one.entries().unwrap().is_empty(),
-        "a removed directory is empty, not an error"
-    );
+    assert!(one.entries().unwrap().is_empty(), "a removed directory is empty, not an error");
     assert!(!temporary.path().join("one").exists());
 }
 
@@ -329,12 +226,7 @@ fn depth_and_errors_cost_no_descriptors() {
     // Other tests of this process open files as well, but far fewer than the depth.
     assert!(open_descriptors().len() < before + 300);
     assert_eq!(here.path().len(), 5 * 1000);
-    assert!(
-        here.stat(&name("x"))
-            .unwrap_err()
-            .to_string()
-            .contains("/deep/deep/x: no such file")
-    );
+    assert!(here.stat(&name("x")).unwrap_err().to_string().contains("/deep/deep/x: no such file"));
 }
 
 #[test]
@@ -374,10 +266,7 @@ fn printable_text_cannot_steer_a_terminal() {
 fn errors_say_what_where_and_what_to_do() {
     let (_temporary, root) = root();
     let error = root.open_directory(&name("a\x1bb")).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "/a\\u{1b}b: no such file or directory (openat)"
-    );
+    assert_eq!(error.to_string(), "/a\\u{1b}b: no such file or directory (openat)");
     let full = Path::new("/dev/full");
     if full.exists() {
         let tree = Tree::unconfined(Path::new("/dev")).unwrap();

@@ -26,32 +26,16 @@ fn made(root: &Directory, mode: u16) -> (Name, File) {
     (name, file)
 }
 
-const THEN: FileTime = FileTime {
-    seconds: 1_234_567_890,
-    nanos: 123_456_789,
-};
+const THEN: FileTime = FileTime { seconds: 1_234_567_890, nanos: 123_456_789 };
 
 #[test]
 fn every_mode_and_time_is_restored() {
     let (_temporary, root) = root();
     let (name, file) = made(&root, 0o666);
-    let times = [
-        THEN,
-        FileTime {
-            seconds: -1,
-            nanos: 999_999_999,
-        },
-        FileTime::default(),
-    ];
-    for mode in [
-        0o000, 0o444, 0o640, 0o644, 0o777, 0o1777, 0o2755, 0o4755, 0o6711, 0o7777,
-    ] {
+    let times = [THEN, FileTime { seconds: -1, nanos: 999_999_999 }, FileTime::default()];
+    for mode in [0o000, 0o444, 0o640, 0o644, 0o777, 0o1777, 0o2755, 0o4755, 0o6711, 0o7777] {
         for mtime in times {
-            let wanted = Metadata {
-                mode: Some(mode),
-                mtime: Some(mtime),
-                ..Metadata::default()
-            };
+            let wanted = Metadata { mode: Some(mode), mtime: Some(mtime), ..Metadata::default() };
             root.set_metadata(&name, &file, &wanted).unwrap();
             let stat = root.stat(&name).unwrap();
             assert_eq!((stat.mode, stat.mtime), (mode, mtime), "{mode:o}");
@@ -64,15 +48,7 @@ fn the_access_time_stays() {
     let (temporary, root) = root();
     let (name, file) = made(&root, 0o644);
     let before = std::fs::metadata(temporary.path().join("file")).unwrap();
-    root.set_metadata(
-        &name,
-        &file,
-        &Metadata {
-            mtime: Some(THEN),
-            ..Metadata::default()
-        },
-    )
-    .unwrap();
+    root.set_metadata(&name, &file, &Metadata { mtime: Some(THEN), ..Metadata::default() }).unwrap();
     let after = std::fs::metadata(temporary.path().join("file")).unwrap();
     let access = |metadata: &std::fs::Metadata| (metadata.atime(), metadata.atime_nsec());
     assert_eq!(access(&before), access(&after));
@@ -88,29 +64,15 @@ fn the_owner_is_given_before_the_mode_that_it_would_clear() {
     let (_temporary, root) = root();
     let (name, file) = made(&root, 0o600);
     let owner = Some((12345, 23456));
-    let wanted = Metadata {
-        mode: Some(0o6755),
-        mtime: Some(THEN),
-        owner,
-        xattrs: &[],
-    };
+    let wanted = Metadata { mode: Some(0o6755), mtime: Some(THEN), owner, xattrs: &[] };
     for _ in 0..2 {
         root.set_metadata(&name, &file, &wanted).unwrap();
         let stat = root.stat(&name).unwrap();
-        assert_eq!(
-            (stat.uid, stat.gid, stat.mode, stat.mtime),
-            (12345, 23456, 0o6755, THEN)
-        );
+        assert_eq!((stat.uid, stat.gid, stat.mode, stat.mtime), (12345, 23456, 0o6755, THEN));
     }
-    let wanted = Metadata {
-        owner: Some((u32::MAX, 1)),
-        ..Metadata::default()
-    };
+    let wanted = Metadata { owner: Some((u32::MAX, 1)), ..Metadata::default() };
     let error = root.set_metadata(&name, &file, &wanted).unwrap_err();
-    assert!(
-        error.to_string().contains("fchown"),
-        "the kernel's 'leave as is' is no owner: {error}"
-    );
+    assert!(error.to_string().contains("fchown"), "the kernel's 'leave as is' is no owner: {error}");
 }
 
 #[test]
@@ -121,12 +83,7 @@ fn links_have_times_and_owners_of_their_own() {
     let link = Name::new(b"link").unwrap();
     root.make_symlink(b"target", &link).unwrap();
     let owner = is_root().then_some((12345, 23456));
-    let wanted = Metadata {
-        mode: Some(0o600),
-        mtime: Some(THEN),
-        owner,
-        xattrs: &[],
-    };
+    let wanted = Metadata { mode: Some(0o600), mtime: Some(THEN), owner, xattrs: &[] };
     root.set_link_metadata(&link, &wanted).unwrap();
     let stat = root.stat(&link).unwrap();
     assert_eq!(stat.mtime, THEN);
@@ -139,14 +96,8 @@ fn a_directory_gets_its_own() {
     let (_temporary, root) = root();
     let name = Name::new(b"directory").unwrap();
     let directory = root.make_directory(&name, 0o700).unwrap();
-    directory
-        .create_file(&Name::new(b"file").unwrap(), 0o600)
-        .unwrap();
-    let wanted = Metadata {
-        mode: Some(0o1555),
-        mtime: Some(THEN),
-        ..Metadata::default()
-    };
+    directory.create_file(&Name::new(b"file").unwrap(), 0o600).unwrap();
+    let wanted = Metadata { mode: Some(0o1555), mtime: Some(THEN), ..Metadata::default() };
     directory.set_own_metadata(&wanted).unwrap();
     let stat = root.stat(&name).unwrap();
     assert_eq!((stat.mode, stat.mtime), (0o1555, THEN));
@@ -161,12 +112,7 @@ fn attributes_travel_unless_they_would_give_rights() {
         (b"user.b".to_vec(), vec![7; 2000]),
         (b"user.empty".to_vec(), Vec::new()),
     ];
-    let wanted = Metadata {
-        mode: Some(0o444),
-        mtime: Some(THEN),
-        owner: None,
-        xattrs: &pairs,
-    };
+    let wanted = Metadata { mode: Some(0o444), mtime: Some(THEN), owner: None, xattrs: &pairs };
     match root.set_metadata(&name, &file, &wanted) {
         Err(TreeError::Attribute { attribute, .. }) => {
             eprintln!("skipped: the file system takes no {attribute}");
@@ -177,35 +123,16 @@ fn attributes_travel_unless_they_would_give_rights() {
     assert_eq!(root.xattrs(&name, &file).unwrap(), pairs);
     let stat = root.stat(&name).unwrap();
     assert_eq!((stat.mode, stat.mtime), (0o444, THEN));
-    for refused in [
-        "security.capability",
-        "trusted.overlay.opaque",
-        "system.other",
-        "user",
-        "",
-    ] {
+    for refused in ["security.capability", "trusted.overlay.opaque", "system.other", "user", ""] {
         let pairs = vec![(refused.as_bytes().to_vec(), b"x".to_vec())];
-        let wanted = Metadata {
-            xattrs: &pairs,
-            ..Metadata::default()
-        };
+        let wanted = Metadata { xattrs: &pairs, ..Metadata::default() };
         let error = root.set_metadata(&name, &file, &wanted).unwrap_err();
-        assert!(
-            matches!(error, TreeError::Attribute { .. }),
-            "{refused}: {error}"
-        );
+        assert!(matches!(error, TreeError::Attribute { .. }), "{refused}: {error}");
     }
     assert_eq!(root.xattrs(&name, &file).unwrap(), pairs);
 
-    let directory = root
-        .make_directory(&Name::new(b"directory").unwrap(), 0o755)
-        .unwrap();
-    directory
-        .set_own_metadata(&Metadata {
-            xattrs: &pairs,
-            ..Metadata::default()
-        })
-        .unwrap();
+    let directory = root.make_directory(&Name::new(b"directory").unwrap(), 0o755).unwrap();
+    directory.set_own_metadata(&Metadata { xattrs: &pairs, ..Metadata::default() }).unwrap();
     assert_eq!(directory.own_xattrs().unwrap(), pairs);
 }
 
@@ -214,13 +141,8 @@ fn an_acl_travels_and_keeps_the_mode() {
     let (_temporary, root) = root();
     let (name, file) = made(&root, 0o640);
     // Version 2; user::rw-, user:12345:rw-, group::r--, mask::rw-, other::---
-    let entries: [(u16, u16, u32); 5] = [
-        (1, 6, u32::MAX),
-        (2, 6, 12345),
-        (4, 4, u32::MAX),
-        (0x10, 6, u32::MAX),
-        (0x20, 0, u32::MAX),
-    ];
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 6, u32::MAX), (2, 6, 12345), (4, 4, u32::MAX), (0x10, 6, u32::MAX), (0x20, 0, u32::MAX)];
     let mut acl = 2u32.to_le_bytes().to_vec();
     for (tag, rights, id) in entries {
         acl.extend(tag.to_le_bytes());
@@ -228,11 +150,7 @@ fn an_acl_travels_and_keeps_the_mode() {
         acl.extend(id.to_le_bytes());
     }
     let pairs = vec![(b"system.posix_acl_access".to_vec(), acl)];
-    let wanted = Metadata {
-        mode: Some(0o660),
-        xattrs: &pairs,
-        ..Metadata::default()
-    };
+    let wanted = Metadata { mode: Some(0o660), xattrs: &pairs, ..Metadata::default() };
     if let Err(error) = root.set_metadata(&name, &file, &wanted) {
         assert!(matches!(error, TreeError::Attribute { .. }), "{error}");
         eprintln!("skipped: {error}");
@@ -261,11 +179,7 @@ fn tmpfs_serves_as_well() {
     };
     let root = Tree::open(temporary.path()).unwrap().root().clone();
     let (name, file) = made(&root, 0o600);
-    let wanted = Metadata {
-        mode: Some(0o754),
-        mtime: Some(THEN),
-        ..Metadata::default()
-    };
+    let wanted = Metadata { mode: Some(0o754), mtime: Some(THEN), ..Metadata::default() };
     root.set_metadata(&name, &file, &wanted).unwrap();
     assert!(root.xattrs(&name, &file).unwrap().is_empty());
     root.sync().unwrap();

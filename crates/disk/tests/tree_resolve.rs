@@ -32,11 +32,7 @@ fn house() -> (TempDir, Tree) {
 }
 
 fn shape(located: &Located) -> (String, Option<Kind>, bool) {
-    (
-        located.path(),
-        located.stat.map(|stat| stat.kind),
-        located.trailing_slash,
-    )
+    (located.path(), located.stat.map(|stat| stat.kind), located.trailing_slash)
 }
 
 #[test]
@@ -65,52 +61,22 @@ fn a_confined_tree_takes_every_path_as_beneath_its_root() {
 #[test]
 fn what_leads_out_is_refused_and_named() {
     let (_temporary, tree) = house();
-    for path in [
-        "..",
-        "../outside",
-        "inner/../..",
-        "out/secret",
-        "absolute/secret",
-        "way/../../x",
-    ] {
+    for path in ["..", "../outside", "inner/../..", "out/secret", "absolute/secret", "way/../../x"] {
         let error = tree.resolve(path.as_bytes()).unwrap_err();
-        assert!(
-            matches!(error, TreeError::Escapes { .. }),
-            "{path}: {error}"
-        );
-        assert!(
-            error
-                .to_string()
-                .contains("leads out of the permitted directory"),
-            "{error}"
-        );
+        assert!(matches!(error, TreeError::Escapes { .. }), "{path}: {error}");
+        assert!(error.to_string().contains("leads out of the permitted directory"), "{error}");
     }
     for link in ["out", "absolute", "out-file"] {
         let located = tree.resolve(link.as_bytes()).unwrap();
         assert_eq!(located.stat.unwrap().kind, Kind::Symlink);
-        assert!(
-            matches!(located.open_directory(), Err(TreeError::Escapes { .. })),
-            "{link}"
-        );
+        assert!(matches!(located.open_directory(), Err(TreeError::Escapes { .. })), "{link}");
         let name = located.name.unwrap();
-        assert!(matches!(
-            located.directory.follow(&name),
-            Err(TreeError::Escapes { .. })
-        ));
+        assert!(matches!(located.directory.follow(&name), Err(TreeError::Escapes { .. })));
     }
     assert!(matches!(tree.resolve(b"a\0b"), Err(TreeError::Name(_))));
-    assert!(matches!(
-        tree.resolve(&[b'n'; 300]),
-        Err(TreeError::Name(_))
-    ));
-    assert!(matches!(
-        tree.resolve(&b"n/".repeat(3000)),
-        Err(TreeError::TooLong { .. })
-    ));
-    assert!(matches!(
-        tree.resolve(b"file/x"),
-        Err(TreeError::NotADirectory { .. })
-    ));
+    assert!(matches!(tree.resolve(&[b'n'; 300]), Err(TreeError::Name(_))));
+    assert!(matches!(tree.resolve(&b"n/".repeat(3000)), Err(TreeError::TooLong { .. })));
+    assert!(matches!(tree.resolve(b"file/x"), Err(TreeError::NotADirectory { .. })));
     assert!(tree.resolve(b"missing/x").unwrap_err().is_missing());
 }
 
@@ -120,36 +86,14 @@ fn links_that_stay_beneath_can_be_followed() {
     let way = tree.resolve(b"way").unwrap().open_directory().unwrap();
     assert_eq!(way.path(), "/way");
     let up = Name::new(b"up").unwrap();
-    let Followed::File(_, stat) = way.follow(&up).unwrap() else {
-        panic!("a file")
-    };
+    let Followed::File(_, stat) = way.follow(&up).unwrap() else { panic!("a file") };
     assert_eq!(stat.size, 4);
-    let dangling = tree
-        .resolve(b"dangling")
-        .unwrap()
-        .open_directory()
-        .unwrap_err();
+    let dangling = tree.resolve(b"dangling").unwrap().open_directory().unwrap_err();
     assert!(dangling.is_missing(), "{dangling}");
     let file = tree.resolve(b"file").unwrap().open_directory().unwrap_err();
-    assert!(
-        matches!(
-            file,
-            TreeError::NotADirectory {
-                found: "a regular file",
-                ..
-            }
-        ),
-        "{file}"
-    );
-    let up = tree
-        .resolve(b"inner/up")
-        .unwrap()
-        .open_directory()
-        .unwrap_err();
-    assert!(
-        up.to_string().contains("a symbolic link to a regular file"),
-        "{up}"
-    );
+    assert!(matches!(file, TreeError::NotADirectory { found: "a regular file", .. }), "{file}");
+    let up = tree.resolve(b"inner/up").unwrap().open_directory().unwrap_err();
+    assert!(up.to_string().contains("a symbolic link to a regular file"), "{up}");
 }
 
 #[test]
@@ -158,23 +102,11 @@ fn an_unconfined_tree_is_a_shell_with_a_working_directory() {
     let root = temporary.path().join("root");
     let tree = Tree::unconfined(&root).unwrap();
     let located = tree.resolve(b"file").unwrap();
-    assert_eq!(
-        shape(&located),
-        ("file".to_owned(), Some(Kind::File), false)
-    );
-    assert_eq!(
-        tree.resolve(b"../outside/secret")
-            .unwrap()
-            .stat
-            .unwrap()
-            .size,
-        6
-    );
+    assert_eq!(shape(&located), ("file".to_owned(), Some(Kind::File), false));
+    assert_eq!(tree.resolve(b"../outside/secret").unwrap().stat.unwrap().size, 6);
     assert_eq!(tree.resolve(b"out/secret").unwrap().stat.unwrap().size, 6);
     let absolute = temporary.path().join("outside/secret");
-    let located = tree
-        .resolve(absolute.as_os_str().as_encoded_bytes())
-        .unwrap();
+    let located = tree.resolve(absolute.as_os_str().as_encoded_bytes()).unwrap();
     assert_eq!(located.path(), absolute.to_str().unwrap());
     assert_eq!(located.directory.entries().unwrap().len(), 1);
     let out = tree.resolve(b"out").unwrap().open_directory().unwrap();
@@ -182,10 +114,7 @@ fn an_unconfined_tree_is_a_shell_with_a_working_directory() {
     let top = tree.resolve(b"/").unwrap();
     assert!(top.name.is_none() && top.path() == "/");
 
-    assert!(
-        tree.resolve(b"~/secret").is_err(),
-        "without a home ~ is a name"
-    );
+    assert!(tree.resolve(b"~/secret").is_err(), "without a home ~ is a name");
     let tree = tree.with_home(&temporary.path().join("outside"));
     assert_eq!(tree.resolve(b"~/secret").unwrap().stat.unwrap().size, 6);
     assert!(tree.resolve(b"~").unwrap().stat.is_some());
@@ -213,12 +142,8 @@ fn swapped_links_do_not_move_what_is_written() {
             let published = Name::new(format!("made-{number}").as_bytes()).unwrap();
             let directory = match number % 3 {
                 0 => tree.resolve(b"inner/x").map(|located| located.directory),
-                1 => tree
-                    .root()
-                    .make_directory(&Name::new(b"inner").unwrap(), 0o755),
-                _ => tree
-                    .resolve(b"inner")
-                    .and_then(|located| located.open_directory()),
+                1 => tree.root().make_directory(&Name::new(b"inner").unwrap(), 0o755),
+                _ => tree.resolve(b"inner").and_then(|located| located.open_directory()),
             };
             match directory {
                 Ok(directory) => {
@@ -234,14 +159,8 @@ fn swapped_links_do_not_move_what_is_written() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert!(
-        made > 0 && refused > 0,
-        "{made} made, {refused} refused: the race did not happen"
-    );
-    let strangers: Vec<_> = fs::read_dir(&outside)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
+    assert!(made > 0 && refused > 0, "{made} made, {refused} refused: the race did not happen");
+    let strangers: Vec<_> = fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(strangers, ["secret"]);
     let inside = [root.join("inner"), root.join("out")]
         .iter()
@@ -252,10 +171,6 @@ fn swapped_links_do_not_move_what_is_written() {
 }
 
 fn count_made(directory: &Path) -> usize {
-    let names = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name());
-    names
-        .filter(|name| name.as_encoded_bytes().starts_with(b"made-"))
-        .count()
+    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.as_encoded_bytes().starts_with(b"made-")).count()
 }

@@ -77,11 +77,7 @@ impl BlockJournal {
         let seal = Seal::new(CONTEXT, &bytes[..FIELDS_LENGTH]);
         let check = seal.check(&bytes[..FIELDS_LENGTH]);
         bytes[FIELDS_LENGTH..].copy_from_slice(&check);
-        Self {
-            size: header.size,
-            header: bytes,
-            seal,
-        }
+        Self { size: header.size, header: bytes, seal }
     }
 
     /// The first [`HEADER_LENGTH`] bytes of the journal.
@@ -156,11 +152,7 @@ impl Reader<'_> {
     /// Takes the next bytes of the journal.
     pub fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && !self.is_foreign() {
-            let wanted = if self.position == 0 {
-                HEADER_LENGTH
-            } else {
-                RECORD_LENGTH
-            };
+            let wanted = if self.position == 0 { HEADER_LENGTH } else { RECORD_LENGTH };
             let (now, later) = bytes.split_at(bytes.len().min(wanted - self.pending.len()));
             self.pending.extend_from_slice(now);
             bytes = later;
@@ -179,11 +171,7 @@ impl Reader<'_> {
     /// What the journal gave.
     #[must_use]
     pub fn finish(self) -> Parsed {
-        Parsed {
-            blocks: self.blocks,
-            valid_length: self.valid_length,
-            damaged: self.damaged,
-        }
+        Parsed { blocks: self.blocks, valid_length: self.valid_length, damaged: self.damaged }
     }
 
     fn take_pending(&mut self) {

@@ -34,8 +34,7 @@ pub fn block_offset(index: u32) -> u64 {
 /// block, 0 beyond it.
 #[must_use]
 pub fn block_length(size: u64, index: u32) -> usize {
-    size.saturating_sub(block_offset(index))
-        .min(BLOCK_SIZE as u64) as usize
+    size.saturating_sub(block_offset(index)).min(BLOCK_SIZE as u64) as usize
 }
 
 /// A block number beyond the end of the file.
@@ -69,11 +68,7 @@ impl<V: Copy> BlockMap<V> {
     /// Of a file of `size` bytes, with no blocks yet.
     #[must_use]
     pub fn new(size: u64) -> Self {
-        Self {
-            size,
-            count: 0,
-            pages: BTreeMap::new(),
-        }
+        Self { size, count: 0, pages: BTreeMap::new() }
     }
 
     /// The file's size in bytes.
@@ -99,9 +94,7 @@ impl<V: Copy> BlockMap<V> {
     pub fn bytes(&self) -> u64 {
         let whole = u64::from(self.count) * BLOCK_SIZE as u64;
         match self.blocks().checked_sub(1) {
-            Some(last) if self.contains(last) => {
-                whole - (BLOCK_SIZE - block_length(self.size, last)) as u64
-            }
+            Some(last) if self.contains(last) => whole - (BLOCK_SIZE - block_length(self.size, last)) as u64,
             _ => whole,
         }
     }
@@ -124,15 +117,9 @@ impl<V: Copy> BlockMap<V> {
     /// If the file has no such block.
     pub fn insert(&mut self, index: u32, value: V) -> Result<Option<V>, BeyondEnd> {
         if index >= self.blocks() {
-            return Err(BeyondEnd {
-                index,
-                blocks: self.blocks(),
-            });
+            return Err(BeyondEnd { index, blocks: self.blocks() });
         }
-        let page = self.pages.entry(index / PAGE_BLOCKS).or_insert(Page {
-            present: 0,
-            values: Vec::new(),
-        });
+        let page = self.pages.entry(index / PAGE_BLOCKS).or_insert(Page { present: 0, values: Vec::new() });
         let (bit, rank) = page.locate(index);
         if page.present & bit != 0 {
             return Ok(Some(std::mem::replace(&mut page.values[rank], value)));
@@ -178,18 +165,13 @@ impl<V: Copy> BlockMap<V> {
     pub fn iter(&self) -> impl Iterator<Item = (u32, V)> + '_ {
         self.pages.iter().flat_map(|(number, page)| {
             let bits = (0..PAGE_BLOCKS).filter(|bit| page.present >> bit & 1 == 1);
-            bits.map(move |bit| number * PAGE_BLOCKS + bit)
-                .zip(page.values.iter().copied())
+            bits.map(move |bit| number * PAGE_BLOCKS + bit).zip(page.values.iter().copied())
         })
     }
 
     /// Longest runs of blocks that are there, ascending.
     pub fn runs(&self) -> impl Iterator<Item = Range<u32>> + '_ {
-        let mut pieces = self
-            .pages
-            .iter()
-            .flat_map(|(number, page)| page.runs(number * PAGE_BLOCKS))
-            .peekable();
+        let mut pieces = self.pages.iter().flat_map(|(number, page)| page.runs(number * PAGE_BLOCKS)).peekable();
         std::iter::from_fn(move || {
             let mut run = pieces.next()?;
             while let Some(next) = pieces.next_if(|next| next.start == run.end) {
@@ -226,8 +208,7 @@ impl BlockMap<Digest> {
             let (first, value) = blocks.next()?;
             let mut values = vec![value];
             while values.len() < MAX_HELD
-                && let Some((_, value)) =
-                    blocks.next_if(|(index, _)| index - first == values.len() as u32)
+                && let Some((_, value)) = blocks.next_if(|(index, _)| index - first == values.len() as u32)
             {
                 values.push(value);
             }
@@ -252,11 +233,7 @@ impl<V> Page<V> {
             let start = rest.trailing_zeros();
             let length = (rest >> start).trailing_ones();
             let end = start + length;
-            rest = if end == PAGE_BLOCKS {
-                0
-            } else {
-                rest >> end << end
-            };
+            rest = if end == PAGE_BLOCKS { 0 } else { rest >> end << end };
             Some(first + start..first + end)
         })
     }

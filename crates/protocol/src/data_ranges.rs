@@ -14,17 +14,11 @@ use crate::limits::MAX_RANGES;
 /// May panic if the given ranges are not ascending and disjoint; they come from the own file system.
 #[must_use]
 pub fn join(ranges: impl IntoIterator<Item = (u32, u32)>, gap: u32) -> Vec<(u32, u32)> {
-    let mut joined: Vec<(u32, u32)> = ranges
-        .into_iter()
-        .filter(|(_, length)| *length > 0)
-        .collect();
+    let mut joined: Vec<(u32, u32)> = ranges.into_iter().filter(|(_, length)| *length > 0).collect();
     fill_gaps(&mut joined, |length, _| length <= gap);
     if joined.len() > MAX_RANGES {
-        let mut gaps: Vec<(u32, usize)> = joined
-            .windows(2)
-            .enumerate()
-            .map(|(at, pair)| (gap_between(pair[0], pair[1]), at + 1))
-            .collect();
+        let mut gaps: Vec<(u32, usize)> =
+            joined.windows(2).enumerate().map(|(at, pair)| (gap_between(pair[0], pair[1]), at + 1)).collect();
         let surplus = joined.len() - MAX_RANGES;
         let widest = *gaps.select_nth_unstable(surplus - 1).1;
         fill_gaps(&mut joined, |length, at| (length, at) <= widest);
@@ -43,9 +37,7 @@ fn fill_gaps(ranges: &mut Vec<(u32, u32)>, fill: impl Fn(u32, usize) -> bool) {
     let mut joined: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
     for (at, &(offset, length)) in ranges.iter().enumerate() {
         match joined.last_mut() {
-            Some(last) if fill(gap_between(*last, (offset, length)), at) => {
-                last.1 = offset + length - last.0
-            }
+            Some(last) if fill(gap_between(*last, (offset, length)), at) => last.1 = offset + length - last.0,
             _ => joined.push((offset, length)),
         }
     }

@@ -21,8 +21,7 @@ use std::sync::LazyLock;
 
 use blake3::Hasher;
 use blake3::hazmat::{
-    ContextKey, HasherExt, Mode, hash_derive_key_context, merge_subtrees_non_root,
-    merge_subtrees_root,
+    ContextKey, HasherExt, Mode, hash_derive_key_context, merge_subtrees_non_root, merge_subtrees_root,
 };
 
 use crate::block_map::block_count;
@@ -38,10 +37,7 @@ use crate::message::{Digest, Entry, EntryKind, FileDigest};
 /// If `data` is longer than a block or `offset` is not the start of one.
 #[must_use]
 pub fn block_value(offset: u64, data: &[u8], file_size: u64) -> Digest {
-    assert!(
-        data.len() <= BLOCK_SIZE,
-        "a block has at most {BLOCK_SIZE} bytes"
-    );
+    assert!(data.len() <= BLOCK_SIZE, "a block has at most {BLOCK_SIZE} bytes");
     value_of_pieces(offset, std::iter::once(data), file_size)
 }
 
@@ -53,31 +49,18 @@ pub fn zero_block_value(offset: u64, file_size: u64) -> Digest {
     const PIECE: usize = 64 << 10;
     static ZEROS: [u8; PIECE] = [0; PIECE];
     let length = file_size.saturating_sub(offset).min(BLOCK_SIZE as u64) as usize;
-    let pieces = (0..length)
-        .step_by(PIECE)
-        .map(|start| &ZEROS[..PIECE.min(length - start)]);
+    let pieces = (0..length).step_by(PIECE).map(|start| &ZEROS[..PIECE.min(length - start)]);
     value_of_pieces(offset, pieces, file_size)
 }
 
-fn value_of_pieces<'a>(
-    offset: u64,
-    pieces: impl Iterator<Item = &'a [u8]>,
-    file_size: u64,
-) -> Digest {
-    assert!(
-        offset.is_multiple_of(BLOCK_SIZE as u64),
-        "blocks start at multiples of {BLOCK_SIZE}"
-    );
+fn value_of_pieces<'a>(offset: u64, pieces: impl Iterator<Item = &'a [u8]>, file_size: u64) -> Digest {
+    assert!(offset.is_multiple_of(BLOCK_SIZE as u64), "blocks start at multiples of {BLOCK_SIZE}");
     let mut hasher = Hasher::new();
     hasher.set_input_offset(offset);
     for piece in pieces {
         hasher.update(piece);
     }
-    if file_size <= BLOCK_SIZE as u64 {
-        *hasher.finalize().as_bytes()
-    } else {
-        hasher.finalize_non_root()
-    }
+    if file_size <= BLOCK_SIZE as u64 { *hasher.finalize().as_bytes() } else { hasher.finalize_non_root() }
 }
 
 /// Digest of a file of `size` bytes from the values of all its blocks, in order; equal to
@@ -102,11 +85,7 @@ impl RootHasher {
     /// For a file of `size` bytes.
     #[must_use]
     pub fn new(size: u64) -> Self {
-        Self {
-            blocks: block_count(size),
-            pushed: 0,
-            subtrees: Vec::new(),
-        }
+        Self { blocks: block_count(size), pushed: 0, subtrees: Vec::new() }
     }
 
     /// Adds the value of the next block.
@@ -148,8 +127,7 @@ impl RootHasher {
 /// order: for files whose zeros are too many to hash.
 #[must_use]
 pub fn sparse_map(size: u64, blocks: impl IntoIterator<Item = (u32, Digest)>) -> Digest {
-    static KEY: LazyLock<ContextKey> =
-        LazyLock::new(|| hash_derive_key_context("icdc 1 digest of a sparse map"));
+    static KEY: LazyLock<ContextKey> = LazyLock::new(|| hash_derive_key_context("icdc 1 digest of a sparse map"));
     let mut hasher = Hasher::new_from_context_key(&KEY);
     hasher.update(&size.to_le_bytes());
     for (index, value) in blocks {
@@ -164,8 +142,7 @@ pub fn sparse_map(size: u64, blocks: impl IntoIterator<Item = (u32, Digest)>) ->
 /// What differs between equal trees is left out: the source file's version, where its holes are.
 #[must_use]
 pub fn item(path: &[u8], entry: &Entry, contents: Option<&FileDigest>) -> Digest {
-    static KEY: LazyLock<ContextKey> =
-        LazyLock::new(|| hash_derive_key_context("icdc 1 digest of an item"));
+    static KEY: LazyLock<ContextKey> = LazyLock::new(|| hash_derive_key_context("icdc 1 digest of an item"));
     let mut hasher = Hasher::new_from_context_key(&KEY);
     field(&mut hasher, path);
     match &entry.kind {
@@ -185,10 +162,7 @@ pub fn item(path: &[u8], entry: &Entry, contents: Option<&FileDigest>) -> Digest
         .update(&entry.mtime_seconds.to_le_bytes())
         .update(&entry.mtime_nanos.to_le_bytes());
     match entry.owner {
-        Some((user, group)) => hasher
-            .update(b"o")
-            .update(&user.to_le_bytes())
-            .update(&group.to_le_bytes()),
+        Some((user, group)) => hasher.update(b"o").update(&user.to_le_bytes()).update(&group.to_le_bytes()),
         None => hasher.update(b"-"),
     };
     hasher.update(&(entry.xattrs.len() as u64).to_le_bytes());
@@ -234,9 +208,7 @@ impl Default for TreeHasher {
 }
 
 fn field(hasher: &mut Hasher, bytes: &[u8]) {
-    hasher
-        .update(&(bytes.len() as u64).to_le_bytes())
-        .update(bytes);
+    hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
 }
 
 fn finish(hasher: &Hasher) -> Digest {

@@ -38,9 +38,7 @@ pub enum FrameError {
         length: usize,
     },
     /// The head is not a message.
-    #[error(
-        "the head of the frame is not a message ({0}); both ends must run compatible releases of icdc"
-    )]
+    #[error("the head of the frame is not a message ({0}); both ends must run compatible releases of icdc")]
     Malformed(postcard::Error),
     /// The head goes on after the message.
     #[error(
@@ -71,10 +69,7 @@ impl Prefix {
     /// If one of the lengths is out of bounds.
     pub fn parse(bytes: &[u8; PREFIX_LENGTH]) -> Result<Self, FrameError> {
         let [h0, h1, h2, h3, p0, p1, p2, p3] = *bytes;
-        Self::new(
-            u32::from_le_bytes([h0, h1, h2, h3]) as usize,
-            u32::from_le_bytes([p0, p1, p2, p3]) as usize,
-        )
+        Self::new(u32::from_le_bytes([h0, h1, h2, h3]) as usize, u32::from_le_bytes([p0, p1, p2, p3]) as usize)
     }
 
     fn new(head: usize, payload: usize) -> Result<Self, FrameError> {
@@ -101,11 +96,7 @@ impl Prefix {
 /// # Errors
 /// If a length is out of bounds; `out` is then as it was. That the message keeps to the rules of
 /// [`validate`] is checked by the end that decodes it.
-pub fn encode(
-    message: &Message,
-    payload_length: usize,
-    out: &mut Vec<u8>,
-) -> Result<(), FrameError> {
+pub fn encode(message: &Message, payload_length: usize, out: &mut Vec<u8>) -> Result<(), FrameError> {
     let start = out.len();
     let head_start = start + PREFIX_LENGTH;
     out.resize(head_start, 0);
@@ -125,8 +116,7 @@ pub fn encode(
 /// # Errors
 /// If it is not exactly one message, or one that breaks a rule of [`validate`].
 pub fn decode_head(head: &[u8], payload_length: usize) -> Result<Message, FrameError> {
-    let (message, rest) =
-        postcard::take_from_bytes::<Message>(head).map_err(FrameError::Malformed)?;
+    let (message, rest) = postcard::take_from_bytes::<Message>(head).map_err(FrameError::Malformed)?;
     if !rest.is_empty() {
         return Err(FrameError::Trailing { excess: rest.len() });
     }
@@ -138,8 +128,7 @@ pub fn decode_head(head: &[u8], payload_length: usize) -> Result<Message, FrameE
 /// [`MAX_HEAD`] less [`ENTRIES_OVERHEAD`] by it.
 #[must_use]
 pub fn entry_length(entry: &Entry) -> usize {
-    postcard::experimental::serialized_size(entry)
-        .expect("an entry in memory has a finite encoding")
+    postcard::experimental::serialized_size(entry).expect("an entry in memory has a finite encoding")
 }
 
 /// Most bytes that the head of [`Message::Entries`] takes beside its entries.

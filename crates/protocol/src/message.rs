@@ -138,26 +138,12 @@ pub enum Job {
 fn admissible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<Job>, D::Error> {
     #[derive(Deserialize)]
     enum Admissible {
-        Receive {
-            destination: Vec<u8>,
-            options: ReceiveOptions,
-        },
-        Send {
-            sources: Vec<Vec<u8>>,
-            options: SendOptions,
-        },
-        Join {
-            stream: u8,
-        },
+        Receive { destination: Vec<u8>, options: ReceiveOptions },
+        Send { sources: Vec<Vec<u8>>, options: SendOptions },
+        Join { stream: u8 },
     }
     Ok(Box::new(match Admissible::deserialize(deserializer)? {
-        Admissible::Receive {
-            destination,
-            options,
-        } => Job::Receive {
-            destination,
-            options,
-        },
+        Admissible::Receive { destination, options } => Job::Receive { destination, options },
         Admissible::Send { sources, options } => Job::Send { sources, options },
         Admissible::Join { stream } => Job::Join { stream },
     }))
@@ -218,10 +204,7 @@ pub struct ReceiveOptions {
 
 /// What is carried besides names and data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent switches, one per word of --preserve"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, one per word of --preserve")]
 pub struct Preserve {
     /// Permission bits.
     pub mode: bool,
@@ -239,14 +222,7 @@ pub struct Preserve {
 
 impl Default for Preserve {
     fn default() -> Self {
-        Self {
-            mode: true,
-            times: true,
-            links: true,
-            owner: false,
-            xattr: false,
-            sparse: true,
-        }
+        Self { mode: true, times: true, links: true, owner: false, xattr: false, sparse: true }
     }
 }
 

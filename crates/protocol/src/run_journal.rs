@@ -188,13 +188,7 @@ impl RunJournal {
     /// Reads a journal of any length piece by piece.
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
-        Reader {
-            journal: self,
-            pending: Vec::new(),
-            position: 0,
-            parsed: Parsed::default(),
-            path_bytes: 0,
-        }
+        Reader { journal: self, pending: Vec::new(), position: 0, parsed: Parsed::default(), path_bytes: 0 }
     }
 
     /// Reads a whole journal.
@@ -254,14 +248,9 @@ fn parse_body(tag: u8, body: &[u8]) -> Option<Record<'_>> {
         }
         2 => {
             let (staging, directory) = body.split_first_chunk::<8>()?;
-            Some(Record::Staged {
-                staging: *staging,
-                directory,
-            })
+            Some(Record::Staged { staging: *staging, directory })
         }
-        3 => Some(Record::Released {
-            staging: body.try_into().ok()?,
-        }),
+        3 => Some(Record::Released { staging: body.try_into().ok()? }),
         _ => None,
     }
 }

@@ -21,9 +21,7 @@ impl Seal {
         let context: ContextKey = hash_derive_key_context(context);
         let mut hasher = Hasher::new_from_context_key(&context);
         hasher.update(header);
-        Self {
-            key: *hasher.finalize().as_bytes(),
-        }
+        Self { key: *hasher.finalize().as_bytes() }
     }
 
     /// The check value of `bytes`.

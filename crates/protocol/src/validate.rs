@@ -7,13 +7,12 @@
 mod job;
 
 use crate::limits::{
-    BLOCK_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NAME, MAX_PACK_ITEMS, MAX_PATH,
-    MAX_RANGES, MAX_SHOWN_PATH, MAX_SOURCES, MAX_STAGES, MAX_TEXT, MAX_XATTR_BYTES,
-    PACK_FILE_LIMIT,
+    BLOCK_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NAME, MAX_PACK_ITEMS, MAX_PATH, MAX_RANGES, MAX_SHOWN_PATH,
+    MAX_SOURCES, MAX_STAGES, MAX_TEXT, MAX_XATTR_BYTES, PACK_FILE_LIMIT,
 };
 use crate::message::{
-    Begin, BlockHeader, Bootstrap, Entry, EntryKind, Goodbye, Held, Message, PackItem, Parent,
-    Problem, Refusal, Source, SourceKind, Wants,
+    Begin, BlockHeader, Bootstrap, Entry, EntryKind, Goodbye, Held, Message, PackItem, Parent, Problem, Refusal,
+    Source, SourceKind, Wants,
 };
 
 /// A rule that a message breaks.
@@ -27,11 +26,7 @@ pub struct Violation {
 
 impl Violation {
     fn describe(&self) -> String {
-        let Self {
-            message,
-            rule,
-            entry,
-        } = self;
+        let Self { message, rule, entry } = self;
         match entry {
             Some(id) => format!("{message} of entry {id}: {rule}"),
             None => format!("{message}: {rule}"),
@@ -59,20 +54,14 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::FileEnd(end) => ("FileEnd", outcome_text(&end.outcome)),
         Message::Problem(problem) => ("Problem", self::problem(problem)),
         Message::Goodbye(goodbye) => ("Goodbye", self::goodbye(goodbye)),
-        Message::Ready(ready) => (
-            "Ready",
-            require(ready.ring_blocks > 0, "the ring has no block"),
-        ),
+        Message::Ready(ready) => ("Ready", require(ready.ring_blocks > 0, "the ring has no block")),
         Message::Held(held) => ("Held", self::held(held)),
         Message::Wants(wants) => ("Wants", self::wants(wants)),
         Message::Resend { index, .. } => ("Resend", block_number(*index)),
         Message::Done(items) => (
             "Done",
-            require(items.len() <= MAX_ENTRIES, "too many items").and_then(|()| {
-                items
-                    .iter()
-                    .try_for_each(|item| outcome_text(&item.outcome))
-            }),
+            require(items.len() <= MAX_ENTRIES, "too many items")
+                .and_then(|()| items.iter().try_for_each(|item| outcome_text(&item.outcome))),
         ),
         Message::Abort(refusal) => ("Abort", self::refusal(refusal)),
         Message::Bootstrap(bootstrap) => ("Bootstrap", self::bootstrap(bootstrap)),
@@ -86,11 +75,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Interrupt => ("Interrupt", Ok(())),
         Message::Relay(_) => ("Relay", Ok(())),
     };
-    in_message(
-        name,
-        None,
-        outcome.and_then(|()| require_no_payload(payload_length)),
-    )
+    in_message(name, None, outcome.and_then(|()| require_no_payload(payload_length)))
 }
 
 /// Whether `name` can be one component of a path: not empty, `.` or `..`, no `/` or NUL, at most
@@ -108,10 +93,7 @@ pub fn is_component(name: &[u8]) -> bool {
 #[must_use]
 pub fn clip(mut text: String) -> String {
     if text.len() > MAX_TEXT {
-        let end = (0..=MAX_TEXT)
-            .rev()
-            .find(|end| text.is_char_boundary(*end))
-            .unwrap_or(0);
+        let end = (0..=MAX_TEXT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);
     }
     text
@@ -120,18 +102,10 @@ pub fn clip(mut text: String) -> String {
 type Checked = Result<(), &'static str>;
 
 fn violation(message: &'static str, entry: Option<u32>, rule: &'static str) -> Violation {
-    Violation {
-        message,
-        rule,
-        entry,
-    }
+    Violation { message, rule, entry }
 }
 
-fn in_message(
-    message: &'static str,
-    entry: Option<u32>,
-    checked: Checked,
-) -> Result<(), Violation> {
+fn in_message(message: &'static str, entry: Option<u32>, checked: Checked) -> Result<(), Violation> {
     checked.map_err(|rule| violation(message, entry, rule))
 }
 
@@ -140,10 +114,7 @@ fn require(holds: bool, rule: &'static str) -> Checked {
 }
 
 fn require_no_payload(payload_length: usize) -> Checked {
-    require(
-        payload_length == 0,
-        "it has a payload, which only Block and Pack may have",
-    )
+    require(payload_length == 0, "it has a payload, which only Block and Pack may have")
 }
 
 fn block(header: &BlockHeader, payload_length: usize) -> Checked {
@@ -158,21 +129,12 @@ fn block(header: &BlockHeader, payload_length: usize) -> Checked {
     let mut sum = 0;
     for &(offset, length) in &header.ranges {
         require(length > 0, "an empty data range")?;
-        require(
-            u64::from(offset) >= end,
-            "data ranges that overlap or are out of order",
-        )?;
+        require(u64::from(offset) >= end, "data ranges that overlap or are out of order")?;
         end = u64::from(offset) + u64::from(length);
         sum += u64::from(length);
     }
-    require(
-        end <= BLOCK_SIZE as u64,
-        "a data range beyond the end of the block",
-    )?;
-    require(
-        sum == payload_length as u64,
-        "data ranges that do not add up to the payload",
-    )
+    require(end <= BLOCK_SIZE as u64, "a data range beyond the end of the block")?;
+    require(sum == payload_length as u64, "data ranges that do not add up to the payload")
 }
 
 fn block_number(index: u32) -> Checked {
@@ -182,33 +144,17 @@ fn block_number(index: u32) -> Checked {
 fn pack(items: &[PackItem], payload_length: usize) -> Checked {
     require(!items.is_empty(), "it has no files")?;
     require(items.len() <= MAX_PACK_ITEMS, "too many files")?;
-    require(
-        items
-            .iter()
-            .all(|item| u64::from(item.length) <= PACK_FILE_LIMIT),
-        "a file too large to be packed",
-    )?;
+    require(items.iter().all(|item| u64::from(item.length) <= PACK_FILE_LIMIT), "a file too large to be packed")?;
     let sum: u64 = items.iter().map(|item| u64::from(item.length)).sum();
-    require(
-        sum == payload_length as u64,
-        "files that do not add up to the payload",
-    )
+    require(sum == payload_length as u64, "files that do not add up to the payload")
 }
 
 fn entries(entries: &[Entry]) -> Result<(), Violation> {
-    in_message(
-        "Entries",
-        None,
-        require(entries.len() <= MAX_ENTRIES, "too many entries"),
-    )?;
+    in_message("Entries", None, require(entries.len() <= MAX_ENTRIES, "too many entries"))?;
     let mut expected = entries.first().map(|entry| entry.id);
     for entry in entries {
         let consecutive = require(expected == Some(entry.id), "ids that are not consecutive");
-        in_message(
-            "Entries",
-            Some(entry.id),
-            consecutive.and_then(|()| self::entry(entry)),
-        )?;
+        in_message("Entries", Some(entry.id), consecutive.and_then(|()| self::entry(entry)))?;
         expected = entry.id.checked_add(1);
     }
     Ok(())
@@ -217,18 +163,12 @@ fn entries(entries: &[Entry]) -> Result<(), Violation> {
 fn entry(entry: &Entry) -> Checked {
     match entry.parent {
         Parent::Source(number) => {
-            require(
-                (number as usize) < MAX_SOURCES,
-                "a source number out of bounds",
-            )?;
+            require((number as usize) < MAX_SOURCES, "a source number out of bounds")?;
             require(entry.name.is_empty(), "a name beside that of its source")?;
         }
         Parent::Directory(parent) => {
             require(parent < entry.id, "a directory that comes after its child")?;
-            require(
-                is_component(&entry.name),
-                "a name that is not one component of a path",
-            )?;
+            require(is_component(&entry.name), "a name that is not one component of a path")?;
         }
     }
     match &entry.kind {
@@ -241,16 +181,10 @@ fn entry(entry: &Entry) -> Checked {
         EntryKind::HardLink { to } => require(*to < entry.id, "a hard link to a later entry")?,
     }
     require(entry.mode <= 0o7777, "mode bits beyond 7777")?;
-    require(
-        entry.mtime_nanos < 1_000_000_000,
-        "nanoseconds beyond a second",
-    )?;
+    require(entry.mtime_nanos < 1_000_000_000, "nanoseconds beyond a second")?;
     if let Some((user, group)) = entry.owner {
         // The kernel takes this number for "leave it as it is".
-        require(
-            user != u32::MAX && group != u32::MAX,
-            "an owner that is not a user's or group's number",
-        )?;
+        require(user != u32::MAX && group != u32::MAX, "an owner that is not a user's or group's number")?;
     }
     xattrs(&entry.xattrs)
 }
@@ -261,17 +195,9 @@ fn path(path: &[u8]) -> Checked {
 }
 
 fn xattrs(xattrs: &[(Vec<u8>, Vec<u8>)]) -> Checked {
-    let bytes: usize = xattrs
-        .iter()
-        .map(|(name, value)| name.len() + value.len())
-        .sum();
-    require(
-        bytes <= MAX_XATTR_BYTES,
-        "too many bytes of extended attributes",
-    )?;
-    let names_fit = xattrs
-        .iter()
-        .all(|(name, _)| !name.is_empty() && name.len() <= MAX_NAME && !name.contains(&0));
+    let bytes: usize = xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+    require(bytes <= MAX_XATTR_BYTES, "too many bytes of extended attributes")?;
+    let names_fit = xattrs.iter().all(|(name, _)| !name.is_empty() && name.len() <= MAX_NAME && !name.contains(&0));
     require(names_fit, "an extended attribute without a proper name")
 }
 
@@ -281,10 +207,7 @@ fn begin(begin: &Begin) -> Checked {
     begin.sources.iter().try_for_each(|Source { name, kind }| {
         // What is placed without its name may lack one: `/` and `.` do.
         let nameless = *kind == SourceKind::Contents && name.is_empty();
-        require(
-            nameless || is_component(name),
-            "a source name that is not one component of a path",
-        )
+        require(nameless || is_component(name), "a source name that is not one component of a path")
     })
 }
 
@@ -296,20 +219,14 @@ fn problem(problem: &Problem) -> Checked {
 
 fn goodbye(goodbye: &Goodbye) -> Checked {
     require(goodbye.limited_by.len() <= MAX_STAGES, "too many stages")?;
-    goodbye
-        .limited_by
-        .iter()
-        .try_for_each(|(stage, _)| text(stage))
+    goodbye.limited_by.iter().try_for_each(|(stage, _)| text(stage))
 }
 
 fn held(held: &Held) -> Checked {
     require(!held.values.is_empty(), "no blocks")?;
     require(held.values.len() <= MAX_HELD, "too many blocks")?;
     let last = u64::from(held.first) + held.values.len() as u64 - 1;
-    require(
-        last < u64::from(u32::MAX),
-        "a block number that no file reaches",
-    )
+    require(last < u64::from(u32::MAX), "a block number that no file reaches")
 }
 
 fn wants(wants: &Wants) -> Checked {
@@ -322,14 +239,8 @@ fn wants(wants: &Wants) -> Checked {
 fn bootstrap(bootstrap: &Bootstrap) -> Checked {
     text(&bootstrap.version)?;
     let (low, high) = bootstrap.ports;
-    require(
-        (low, high) == (0, 0) || (low > 0 && low <= high),
-        "a port range that is none",
-    )?;
-    require(
-        matches!(bootstrap.family, 0 | 4 | 6),
-        "an address family that is neither 4, 6 nor 0",
-    )
+    require((low, high) == (0, 0) || (low > 0 && low <= high), "a port range that is none")?;
+    require(matches!(bootstrap.family, 0 | 4 | 6), "an address family that is neither 4, 6 nor 0")
 }
 
 fn refusal(refusal: &Refusal) -> Checked {
@@ -337,9 +248,7 @@ fn refusal(refusal: &Refusal) -> Checked {
 }
 
 fn outcome_text<T>(outcome: &Result<T, String>) -> Checked {
-    outcome
-        .as_ref()
-        .map_or_else(|reason| text(reason), |_| Ok(()))
+    outcome.as_ref().map_or_else(|reason| text(reason), |_| Ok(()))
 }
 
 fn text(text: &str) -> Checked {

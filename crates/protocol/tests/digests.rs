@@ -2,9 +2,7 @@
 
 use blake3::hazmat::{Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
 use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
-use icdc_protocol::digest::{
-    RootHasher, TreeHasher, block_value, item, root, sparse_map, zero_block_value,
-};
+use icdc_protocol::digest::{RootHasher, TreeHasher, block_value, item, root, sparse_map, zero_block_value};
 use icdc_protocol::message::*;
 use icdc_protocol::{BLOCK_SIZE, Digest};
 use proptest::prelude::*;
@@ -23,47 +21,19 @@ fn values(file: &[u8]) -> Vec<Digest> {
 #[test]
 fn files_of_any_length_have_their_standard_digest() {
     let expected = [
-        (
-            0,
-            "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262",
-        ),
-        (
-            1,
-            "2d3adedff11b61f14c886e35afa036736dcd87a74d27b5c1510225d0f592e213",
-        ),
-        (
-            1024,
-            "42214739f095a406f3fc83deb889744ac00df831c10daa55189b5d121c855af7",
-        ),
-        (
-            BLOCK_SIZE - 1,
-            "6ee7f30ae33570aae744290e3f678050511e72f37e594d7620a9191c7d353dd9",
-        ),
-        (
-            BLOCK_SIZE,
-            "4e94e6f582581a0f3855f3ce504b153e951e65036fe9e2f010b7e25473c54f98",
-        ),
-        (
-            BLOCK_SIZE + 1,
-            "0460893a0170917e0d568bb27c0287984d4f7e9d59eafb95e6fb3c01ec611eab",
-        ),
-        (
-            2 * BLOCK_SIZE,
-            "1adedad9735f565ac6e22dab203db63b960c27098f2c0f0fda9adf9238d4c0c9",
-        ),
-        (
-            3 * BLOCK_SIZE + 5,
-            "95b31c5e4467c13cb1c8699e6a806f6808c0ba881c7247e62804526a42dba86b",
-        ),
+        (0, "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"),
+        (1, "2d3adedff11b61f14c886e35afa036736dcd87a74d27b5c1510225d0f592e213"),
+        (1024, "42214739f095a406f3fc83deb889744ac00df831c10daa55189b5d121c855af7"),
+        (BLOCK_SIZE - 1, "6ee7f30ae33570aae744290e3f678050511e72f37e594d7620a9191c7d353dd9"),
+        (BLOCK_SIZE, "4e94e6f582581a0f3855f3ce504b153e951e65036fe9e2f010b7e25473c54f98"),
+        (BLOCK_SIZE + 1, "0460893a0170917e0d568bb27c0287984d4f7e9d59eafb95e6fb3c01ec611eab"),
+        (2 * BLOCK_SIZE, "1adedad9735f565ac6e22dab203db63b960c27098f2c0f0fda9adf9238d4c0c9"),
+        (3 * BLOCK_SIZE + 5, "95b31c5e4467c13cb1c8699e6a806f6808c0ba881c7247e62804526a42dba86b"),
     ];
     for (size, text) in expected {
         let file = contents(size);
         let standard = blake3::hash(&file);
-        assert_eq!(
-            root(size as u64, &values(&file)),
-            Some(*standard.as_bytes()),
-            "{size} bytes"
-        );
+        assert_eq!(root(size as u64, &values(&file)), Some(*standard.as_bytes()), "{size} bytes");
         assert_eq!(standard.to_hex().as_str(), text, "{size} bytes");
     }
 }
@@ -74,11 +44,7 @@ fn zeros_have_the_value_of_zeros() {
         let zeros = vec![0; size];
         let size = size as u64;
         for (index, value) in (0..).zip(values(&zeros)) {
-            assert_eq!(
-                zero_block_value(block_offset(index), size),
-                value,
-                "{size} bytes"
-            );
+            assert_eq!(zero_block_value(block_offset(index), size), value, "{size} bytes");
         }
     }
 }
@@ -97,10 +63,7 @@ fn subtree(values: &[Digest], is_root: bool) -> Digest {
     let [value] = values else {
         let bytes = values.len() as u64 * BLOCK_SIZE as u64;
         let left = (left_subtree_len(bytes) / BLOCK_SIZE as u64) as usize;
-        let (left, right) = (
-            subtree(&values[..left], false),
-            subtree(&values[left..], false),
-        );
+        let (left, right) = (subtree(&values[..left], false), subtree(&values[left..], false));
         return if is_root {
             *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
         } else {
@@ -112,17 +75,11 @@ fn subtree(values: &[Digest], is_root: bool) -> Digest {
 
 #[test]
 fn roots_of_many_blocks_follow_the_definition_of_the_tree() {
-    let values: Vec<Digest> = (0..700_u32)
-        .map(|n| *blake3::hash(&n.to_le_bytes()).as_bytes())
-        .collect();
+    let values: Vec<Digest> = (0..700_u32).map(|n| *blake3::hash(&n.to_le_bytes()).as_bytes()).collect();
     for count in 1..=values.len() {
         let size = count as u64 * BLOCK_SIZE as u64 - 17;
         let some = &values[..count];
-        assert_eq!(
-            root(size, some),
-            Some(subtree(some, true)),
-            "{count} blocks"
-        );
+        assert_eq!(root(size, some), Some(subtree(some, true)), "{count} blocks");
     }
 }
 
@@ -190,12 +147,7 @@ fn items_that_differ_in_anything_preserved_have_different_digests() {
         id: 3,
         parent: Parent::Source(0),
         name: Vec::new(),
-        kind: EntryKind::File {
-            size: 5,
-            version: [1; 16],
-            sparse: false,
-            linked: false,
-        },
+        kind: EntryKind::File { size: 5, version: [1; 16], sparse: false, linked: false },
         mode: 0o644,
         mtime_seconds: 1,
         mtime_nanos: 2,
@@ -208,10 +160,7 @@ fn items_that_differ_in_anything_preserved_have_different_digests() {
         entry
     };
     let xattrs = |xattrs: &[(&[u8], &[u8])]| Entry {
-        xattrs: xattrs
-            .iter()
-            .map(|(name, value)| (name.to_vec(), value.to_vec()))
-            .collect(),
+        xattrs: xattrs.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect(),
         ..entry.clone()
     };
     let entries = [
@@ -224,24 +173,13 @@ fn items_that_differ_in_anything_preserved_have_different_digests() {
         changed(|entry| entry.kind = EntryKind::Directory),
         changed(|entry| entry.kind = EntryKind::HardLink { to: 0 }),
         changed(|entry| entry.kind = EntryKind::HardLink { to: 1 }),
-        changed(|entry| {
-            entry.kind = EntryKind::Symlink {
-                target: b"a".to_vec(),
-            }
-        }),
-        changed(|entry| {
-            entry.kind = EntryKind::Symlink {
-                target: b"b".to_vec(),
-            }
-        }),
+        changed(|entry| entry.kind = EntryKind::Symlink { target: b"a".to_vec() }),
+        changed(|entry| entry.kind = EntryKind::Symlink { target: b"b".to_vec() }),
         xattrs(&[(b"ab", b"c")]),
         xattrs(&[(b"a", b"bc")]),
         xattrs(&[(b"ab", b""), (b"c", b"")]),
     ];
-    let mut digests: Vec<Digest> = entries
-        .iter()
-        .map(|entry| item(b"path", entry, None))
-        .collect();
+    let mut digests: Vec<Digest> = entries.iter().map(|entry| item(b"path", entry, None)).collect();
     digests.push(item(b"Path", &entry, None));
     digests.push(item(b"path", &entry, Some(&FileDigest::Blake3([0; 32]))));
     digests.push(item(b"path", &entry, Some(&FileDigest::SparseMap([0; 32]))));
@@ -249,36 +187,21 @@ fn items_that_differ_in_anything_preserved_have_different_digests() {
 
     let same = changed(|entry| {
         entry.id = 4;
-        entry.kind = EntryKind::File {
-            size: 5,
-            version: [2; 16],
-            sparse: true,
-            linked: true,
-        };
+        entry.kind = EntryKind::File { size: 5, version: [2; 16], sparse: true, linked: true };
     });
-    assert_eq!(
-        item(b"path", &same, None),
-        digests[0],
-        "what is not preserved does not count"
-    );
+    assert_eq!(item(b"path", &same, None), digests[0], "what is not preserved does not count");
 
     let tree = |items: &[Digest]| {
         let mut tree = TreeHasher::new();
         items.iter().for_each(|item| tree.push(item));
         tree.finish()
     };
-    let [a, b, ..] = digests[..] else {
-        unreachable!("there are more")
-    };
+    let [a, b, ..] = digests[..] else { unreachable!("there are more") };
     assert_all_differ(&[tree(&[]), tree(&[a]), tree(&[a, b]), tree(&[b, a])]);
 }
 
 fn assert_all_differ(digests: &[Digest]) {
     for (at, digest) in digests.iter().enumerate() {
-        assert_eq!(
-            digests.iter().position(|other| other == digest),
-            Some(at),
-            "number {at}"
-        );
+        assert_eq!(digests.iter().position(|other| other == digest), Some(at), "number {at}");
     }
 }

@@ -13,17 +13,11 @@ use proptest::prelude::*;
 const BLOCKS: u32 = 500;
 
 fn header() -> Header {
-    Header {
-        version: [1; 16],
-        size: u64::from(BLOCKS) * BLOCK_SIZE as u64 - 9,
-        path: [2; 32],
-    }
+    Header { version: [1; 16], size: u64::from(BLOCKS) * BLOCK_SIZE as u64 - 9, path: [2; 32] }
 }
 
 fn block_bytes(journal: &BlockJournal, records: &[(u32, Digest)]) -> Vec<u8> {
-    let records = records
-        .iter()
-        .flat_map(|(index, value)| journal.record(*index, value));
+    let records = records.iter().flat_map(|(index, value)| journal.record(*index, value));
     journal.header().iter().copied().chain(records).collect()
 }
 
@@ -111,21 +105,9 @@ fn any_single_flipped_bit_costs_one_block_or_the_whole_block_journal() {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         let parsed = journal.parse(&damaged);
-        let hit = (bit / 8)
-            .checked_sub(HEADER_LENGTH)
-            .map(|byte| byte / RECORD_LENGTH);
-        let expected: Vec<_> = records
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| hit.is_some_and(|hit| hit != *at))
-            .collect();
-        assert!(
-            parsed
-                .blocks
-                .iter()
-                .eq(expected.into_iter().map(|(_, record)| *record)),
-            "bit {bit}"
-        );
+        let hit = (bit / 8).checked_sub(HEADER_LENGTH).map(|byte| byte / RECORD_LENGTH);
+        let expected: Vec<_> = records.iter().enumerate().filter(|(at, _)| hit.is_some_and(|hit| hit != *at)).collect();
+        assert!(parsed.blocks.iter().eq(expected.into_iter().map(|(_, record)| *record)), "bit {bit}");
         assert_eq!(parsed.valid_length == 0, hit.is_none());
         assert_eq!(parsed.damaged, u64::from(hit.is_some_and(|hit| hit < 3)));
     }
@@ -135,35 +117,18 @@ fn any_single_flipped_bit_costs_one_block_or_the_whole_block_journal() {
 fn records_of_another_file_version_or_size_do_not_count() {
     let journal = BlockJournal::new(&header());
     let others = [
-        Header {
-            version: [9; 16],
-            ..header()
-        },
-        Header {
-            size: header().size + 1,
-            ..header()
-        },
-        Header {
-            path: [9; 32],
-            ..header()
-        },
+        Header { version: [9; 16], ..header() },
+        Header { size: header().size + 1, ..header() },
+        Header { path: [9; 32], ..header() },
     ];
     for other in others {
         let other = BlockJournal::new(&other);
-        assert_eq!(
-            journal
-                .parse(&block_bytes(&other, &[(0, [0; 32])]))
-                .valid_length,
-            0
-        );
+        assert_eq!(journal.parse(&block_bytes(&other, &[(0, [0; 32])])).valid_length, 0);
         let grafted = [&journal.header()[..], &other.record(0, &[0; 32])].concat();
         assert!(journal.parse(&grafted).blocks.is_empty());
     }
     let beyond = block_bytes(&journal, &[(BLOCKS, [0; 32])]);
-    assert!(
-        journal.parse(&beyond).blocks.is_empty(),
-        "a block beyond the end"
-    );
+    assert!(journal.parse(&beyond).blocks.is_empty(), "a block beyond the end");
 }
 
 #[derive(Clone, Debug)]
@@ -176,14 +141,8 @@ enum Line {
 impl Line {
     fn record(&self) -> Record<'_> {
         match self {
-            Self::Published(key, digest) => Record::Published {
-                key: *key,
-                digest: *digest,
-            },
-            Self::Staged(staging, directory) => Record::Staged {
-                staging: *staging,
-                directory,
-            },
+            Self::Published(key, digest) => Record::Published { key: *key, digest: *digest },
+            Self::Staged(staging, directory) => Record::Staged { staging: *staging, directory },
             Self::Released(staging) => Record::Released { staging: *staging },
         }
     }
@@ -192,27 +151,19 @@ impl Line {
 /// Few keys, so that some come twice; paths from empty to several slots.
 fn line() -> impl Strategy<Value = Line> {
     let key = (0_u8..20).prop_map(|n| [n; 16]);
-    let digest = (any::<bool>(), any::<Digest>()).prop_map(|(sparse, digest)| {
-        if sparse {
-            FileDigest::SparseMap(digest)
-        } else {
-            FileDigest::Blake3(digest)
-        }
-    });
+    let digest = (any::<bool>(), any::<Digest>())
+        .prop_map(|(sparse, digest)| if sparse { FileDigest::SparseMap(digest) } else { FileDigest::Blake3(digest) });
     let staging = || (0_u8..10).prop_map(|n| [n; 8]);
     prop_oneof![
         (key, digest).prop_map(|(key, digest)| Line::Published(key, digest)),
-        (staging(), vec(any::<u8>(), 0..300))
-            .prop_map(|(staging, path)| Line::Staged(staging, path)),
+        (staging(), vec(any::<u8>(), 0..300)).prop_map(|(staging, path)| Line::Staged(staging, path)),
         staging().prop_map(Line::Released),
     ]
 }
 
 fn run_bytes(journal: &RunJournal, lines: &[Line]) -> Vec<u8> {
     let mut bytes = journal.header().to_vec();
-    lines
-        .iter()
-        .for_each(|line| journal.encode(&line.record(), &mut bytes));
+    lines.iter().for_each(|line| journal.encode(&line.record(), &mut bytes));
     bytes
 }
 
@@ -306,13 +257,7 @@ fn what_a_run_remembers_is_bounded() {
     let long = vec![b'd'; MAX_PATH];
     for n in 0..5000_u64 {
         bytes.clear();
-        journal.encode(
-            &Record::Staged {
-                staging: n.to_le_bytes(),
-                directory: &long,
-            },
-            &mut bytes,
-        );
+        journal.encode(&Record::Staged { staging: n.to_le_bytes(), directory: &long }, &mut bytes);
         reader.feed(&bytes);
     }
     let parsed = reader.finish();
@@ -321,23 +266,14 @@ fn what_a_run_remembers_is_bounded() {
     assert_eq!(parsed.forgotten, 5000 - parsed.staged.len() as u64);
 
     let mut out = Vec::new();
-    journal.encode(
-        &Record::Staged {
-            staging: [0; 8],
-            directory: &[b'd'; MAX_PATH + 1],
-        },
-        &mut out,
-    );
+    journal.encode(&Record::Staged { staging: [0; 8], directory: &[b'd'; MAX_PATH + 1] }, &mut out);
     assert!(out.is_empty(), "a path that no call takes is not recorded");
 }
 
 #[test]
 fn journals_of_another_run_do_not_count() {
     let other = run_bytes(&RunJournal::new(&[4; 32]), &[Line::Released([0; 8])]);
-    assert_eq!(
-        RunJournal::new(&[3; 32]).parse(&other),
-        icdc_protocol::run_journal::Parsed::default()
-    );
+    assert_eq!(RunJournal::new(&[3; 32]).parse(&other), icdc_protocol::run_journal::Parsed::default());
     assert_ne!(item_key(b"a", &[0; 16]), item_key(b"a", &[1; 16]));
     assert_ne!(item_key(b"a", &[0; 16]), item_key(b"b", &[0; 16]));
 }

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use icdc_protocol::block_map::{
-    BeyondEnd, BlockMap, BlockSet, block_count, block_length, block_offset,
-};
+use icdc_protocol::block_map::{BeyondEnd, BlockMap, BlockSet, block_count, block_length, block_offset};
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_FILE_SIZE, MAX_HELD, MAX_RANGES};
 use icdc_protocol::{Digest, data_ranges};
 use proptest::collection::vec;
@@ -87,20 +85,14 @@ fn equal_holes_are_filled_only_as_far_as_needed() {
     let every_other_page = (0..512).map(|page| (page * 8192, 4096));
     let joined = data_ranges::join(every_other_page, 0);
     assert_eq!(joined.len(), MAX_RANGES);
-    assert_eq!(
-        data_ranges::total(&joined),
-        (512 + 512 - MAX_RANGES as u64) * 4096
-    );
+    assert_eq!(data_ranges::total(&joined), (512 + 512 - MAX_RANGES as u64) * 4096);
 }
 
 #[test]
 fn the_largest_file_has_its_blocks_and_an_empty_one_none() {
     assert_eq!(block_count(MAX_FILE_SIZE), u32::MAX);
     let last = u32::MAX - 1;
-    assert_eq!(
-        block_offset(last) + block_length(MAX_FILE_SIZE, last) as u64,
-        MAX_FILE_SIZE
-    );
+    assert_eq!(block_offset(last) + block_length(MAX_FILE_SIZE, last) as u64, MAX_FILE_SIZE);
     let empty: BlockMap = BlockMap::new(0);
     assert!(empty.is_complete() && empty.is_empty());
     assert_eq!(empty.missing().count(), 0);

@@ -2,18 +2,14 @@
 
 mod strategies;
 
-use icdc_protocol::frame::{
-    ENTRIES_OVERHEAD, FrameError, PREFIX_LENGTH, Prefix, decode_head, encode, entry_length,
-};
+use icdc_protocol::frame::{ENTRIES_OVERHEAD, FrameError, PREFIX_LENGTH, Prefix, decode_head, encode, entry_length};
 use icdc_protocol::limits::*;
 use icdc_protocol::message::*;
 use icdc_protocol::validate;
 use proptest::prelude::*;
 
 fn decode(frame: &[u8]) -> Result<(Message, usize), FrameError> {
-    let (prefix, head) = frame
-        .split_first_chunk::<PREFIX_LENGTH>()
-        .expect("a whole prefix");
+    let (prefix, head) = frame.split_first_chunk::<PREFIX_LENGTH>().expect("a whole prefix");
     let prefix = Prefix::parse(prefix)?;
     assert_eq!(head.len(), prefix.head);
     decode_head(head, prefix.payload).map(|message| (message, prefix.payload))
@@ -77,30 +73,13 @@ fn prefixes_beyond_the_limits_are_refused() {
         bytes[4..].copy_from_slice(&payload.to_le_bytes());
         Prefix::parse(&bytes)
     };
-    assert_eq!(
-        prefix(1, 0),
-        Ok(Prefix {
-            head: 1,
-            payload: 0
-        })
-    );
-    let largest = Prefix {
-        head: MAX_HEAD,
-        payload: MAX_PAYLOAD,
-    };
+    assert_eq!(prefix(1, 0), Ok(Prefix { head: 1, payload: 0 }));
+    let largest = Prefix { head: MAX_HEAD, payload: MAX_PAYLOAD };
     assert_eq!(prefix(MAX_HEAD as u32, MAX_PAYLOAD as u32), Ok(largest));
     assert_eq!(prefix(0, 0), Err(FrameError::NoHead));
-    assert_eq!(
-        prefix(u32::MAX, 0),
-        Err(FrameError::HeadTooLong {
-            length: u32::MAX as usize
-        })
-    );
+    assert_eq!(prefix(u32::MAX, 0), Err(FrameError::HeadTooLong { length: u32::MAX as usize }));
     let length = MAX_PAYLOAD + 1;
-    assert_eq!(
-        prefix(1, length as u32),
-        Err(FrameError::PayloadTooLong { length })
-    );
+    assert_eq!(prefix(1, length as u32), Err(FrameError::PayloadTooLong { length }));
 }
 
 #[test]
@@ -116,10 +95,7 @@ fn bytes_after_the_message_are_refused() {
     let mut frame = Vec::new();
     encode(&Message::Ping, 0, &mut frame).unwrap();
     frame.push(0);
-    assert_eq!(
-        decode_head(&frame[PREFIX_LENGTH..], 0),
-        Err(FrameError::Trailing { excess: 1 })
-    );
+    assert_eq!(decode_head(&frame[PREFIX_LENGTH..], 0), Err(FrameError::Trailing { excess: 1 }));
 }
 
 /// A megabyte of nested `Admit`s must not recurse, nor a claimed count allocate.
@@ -127,10 +103,7 @@ fn bytes_after_the_message_are_refused() {
 fn heads_made_to_exhaust_stack_or_memory_are_refused() {
     let request = Message::Request(Request {
         transfer: [0; 16],
-        job: Job::Admit {
-            key: [0; 32],
-            job: Box::new(Job::Join { stream: 1 }),
-        },
+        job: Job::Admit { key: [0; 32], job: Box::new(Job::Join { stream: 1 }) },
     });
     let mut frame = Vec::new();
     encode(&request, 0, &mut frame).unwrap();
@@ -142,19 +115,13 @@ fn heads_made_to_exhaust_stack_or_memory_are_refused() {
     while nested.len() + admit.len() < MAX_HEAD {
         nested.extend_from_slice(admit);
     }
-    assert!(matches!(
-        decode_head(&nested, 0),
-        Err(FrameError::Malformed(_))
-    ));
+    assert!(matches!(decode_head(&nested, 0), Err(FrameError::Malformed(_))));
 
     let mut relay = Vec::new();
     encode(&Message::Relay(Vec::new()), 0, &mut relay).unwrap();
     let huge_count = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
     let head = [&relay[PREFIX_LENGTH..relay.len() - 1], &huge_count].concat();
-    assert!(matches!(
-        decode_head(&head, 0),
-        Err(FrameError::Malformed(_))
-    ));
+    assert!(matches!(decode_head(&head, 0), Err(FrameError::Malformed(_))));
 }
 
 fn file() -> Entry {
@@ -162,12 +129,7 @@ fn file() -> Entry {
         id: 7,
         parent: Parent::Directory(3),
         name: b"name".to_vec(),
-        kind: EntryKind::File {
-            size: 1,
-            version: [0; 16],
-            sparse: false,
-            linked: false,
-        },
+        kind: EntryKind::File { size: 1, version: [0; 16], sparse: false, linked: false },
         mode: 0o644,
         mtime_seconds: 0,
         mtime_nanos: 0,
@@ -185,95 +147,43 @@ fn entries_that_break_a_rule_are_refused_by_name() {
         let text = violation.to_string();
         assert!(text.contains("of entry 7") && text.contains(rule), "{text}");
     };
-    assert_eq!(
-        validate::message(&Message::Entries(vec![file()]), 0),
-        Ok(())
-    );
+    assert_eq!(validate::message(&Message::Entries(vec![file()]), 0), Ok(()));
     for name in [&b""[..], b".", b"..", b"a/b", b"a\0b", b"/", &[b'a'; 256]] {
         assert!(!validate::is_component(name));
     }
     assert!(validate::is_component(&[0xff; 255]));
     refused(|entry| entry.name = b"..".to_vec(), "one component");
-    refused(
-        |entry| entry.parent = Parent::Source(0),
-        "a name beside that of its source",
-    );
-    refused(
-        |entry| entry.parent = Parent::Source(MAX_SOURCES as u32),
-        "source number",
-    );
-    refused(
-        |entry| entry.parent = Parent::Directory(7),
-        "after its child",
-    );
+    refused(|entry| entry.parent = Parent::Source(0), "a name beside that of its source");
+    refused(|entry| entry.parent = Parent::Source(MAX_SOURCES as u32), "source number");
+    refused(|entry| entry.parent = Parent::Directory(7), "after its child");
     refused(|entry| entry.mode = 0o10000, "mode bits");
     refused(|entry| entry.mtime_nanos = 1_000_000_000, "nanoseconds");
     refused(|entry| entry.owner = Some((0, u32::MAX)), "owner");
-    refused(
-        |entry| entry.kind = EntryKind::HardLink { to: 7 },
-        "hard link to a later",
-    );
-    refused(
-        |entry| entry.kind = EntryKind::Symlink { target: Vec::new() },
-        "link to nothing",
-    );
-    refused(
-        |entry| {
-            entry.kind = EntryKind::Symlink {
-                target: b"a\0".to_vec(),
-            }
-        },
-        "NUL",
-    );
-    refused(
-        |entry| {
-            entry.kind = EntryKind::Symlink {
-                target: vec![b'a'; 4096],
-            }
-        },
-        "path too long",
-    );
+    refused(|entry| entry.kind = EntryKind::HardLink { to: 7 }, "hard link to a later");
+    refused(|entry| entry.kind = EntryKind::Symlink { target: Vec::new() }, "link to nothing");
+    refused(|entry| entry.kind = EntryKind::Symlink { target: b"a\0".to_vec() }, "NUL");
+    refused(|entry| entry.kind = EntryKind::Symlink { target: vec![b'a'; 4096] }, "path too long");
     refused(
         |entry| {
             let size = MAX_FILE_SIZE + 1;
-            entry.kind = EntryKind::File {
-                size,
-                version: [0; 16],
-                sparse: true,
-                linked: false,
-            };
+            entry.kind = EntryKind::File { size, version: [0; 16], sparse: true, linked: false };
         },
         "file too large",
     );
-    refused(
-        |entry| entry.xattrs = vec![(Vec::new(), Vec::new())],
-        "proper name",
-    );
-    refused(
-        |entry| entry.xattrs = vec![(b"user.a".to_vec(), vec![0; 128 << 10])],
-        "too many bytes",
-    );
+    refused(|entry| entry.xattrs = vec![(Vec::new(), Vec::new())], "proper name");
+    refused(|entry| entry.xattrs = vec![(b"user.a".to_vec(), vec![0; 128 << 10])], "too many bytes");
 
     let mut second = file();
     second.id = 9;
     let gap = validate::message(&Message::Entries(vec![file(), second]), 0).unwrap_err();
-    assert!(
-        gap.to_string()
-            .contains("entry 9: ids that are not consecutive"),
-        "{gap}"
-    );
+    assert!(gap.to_string().contains("entry 9: ids that are not consecutive"), "{gap}");
 }
 
 #[test]
 fn data_ranges_that_do_not_describe_the_payload_are_refused() {
     let block = |ranges: &[(u32, u32)], payload| {
         let ranges = ranges.to_vec();
-        let header = BlockHeader {
-            id: 0,
-            index: 0,
-            value: [0; 32],
-            ranges,
-        };
+        let header = BlockHeader { id: 0, index: 0, value: [0; 32], ranges };
         validate::message(&Message::Block(header), payload).is_ok()
     };
     let end = BLOCK_SIZE as u32;
@@ -285,10 +195,7 @@ fn data_ranges_that_do_not_describe_the_payload_are_refused() {
     assert!(!block(&[(4, 1), (0, 1)], 2), "out of order");
     assert!(!block(&[(0, 1), (5, 0)], 1), "empty");
     assert!(!block(&[(end, 1)], 1), "beyond the block");
-    assert!(
-        !block(&[(u32::MAX, u32::MAX)], u32::MAX as usize),
-        "overflow"
-    );
+    assert!(!block(&[(u32::MAX, u32::MAX)], u32::MAX as usize), "overflow");
     let many: Vec<(u32, u32)> = (0..=MAX_RANGES as u32).map(|n| (2 * n, 1)).collect();
     assert!(block(&many[1..], MAX_RANGES) && !block(&many, MAX_RANGES + 1));
 }
@@ -306,10 +213,7 @@ fn work_orders_that_could_be_taken_for_something_else_are_refused() {
             receive: ReceiveOptions::default(),
         };
         change(&mut drive);
-        let request = Request {
-            transfer: [0; 16],
-            job: Job::Drive(drive),
-        };
+        let request = Request { transfer: [0; 16], job: Job::Drive(drive) };
         validate::message(&Message::Request(request), 0).is_ok()
     };
     assert!(drive(|_| ()));

@@ -20,9 +20,8 @@ impl Axis {
 }
 
 /// Steps of time above ten seconds that clocks would choose, in seconds.
-const CLOCK_STEPS: [f64; 15] = [
-    15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 21600.0, 43200.0, 86400.0,
-];
+const CLOCK_STEPS: [f64; 15] =
+    [15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 21600.0, 43200.0, 86400.0];
 
 /// Axis of values from `low` to at least `high`, and the unit with its prefix.
 pub(crate) fn values(low: f64, high: f64, unit: Unit, intervals: usize) -> (Axis, String) {

@@ -112,15 +112,12 @@ impl Canvas {
     }
 
     fn path(&self, svg: &mut String, stroke: Stroke, points: &[(f64, f64)]) {
-        let Some(&(first, value)) = points.first() else { return };
+        let Some(&(first, value)) = points.first() else {
+            return;
+        };
         if points.len() == 1 && stroke != Stroke::Area {
-            let _ = write!(
-                svg,
-                "<circle class={} cx={:.1} cy={:.1} r=2.5 />",
-                class(stroke),
-                self.x(first),
-                self.y(value)
-            );
+            let _ =
+                write!(svg, "<circle class={} cx={:.1} cy={:.1} r=2.5 />", class(stroke), self.x(first), self.y(value));
             return;
         }
         let mut data = String::new();

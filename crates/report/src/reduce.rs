@@ -3,10 +3,12 @@
 /// Means over windows of `window` seconds.
 ///
 /// Each point gives the mean since the point before it (the first since time 0); so does each result.
-/// The last window may be shorter. Returns the points unchanged if `window` is not positive.
+/// The last window may be shorter; less than half a window is left out unless it is all there is. Returns the points unchanged if `window` is not positive.
 #[must_use]
 pub fn window_means(points: &[(f64, f64)], window: f64) -> Vec<(f64, f64)> {
-    let Some(&(end, _)) = points.last().filter(|_| window > 0.0) else { return points.to_vec() };
+    let Some(&(end, _)) = points.last().filter(|_| window > 0.0) else {
+        return points.to_vec();
+    };
     let mut means = Vec::new();
     let (mut opened, mut integral, mut before) = (0.0, 0.0, 0.0);
     let mut number = 1.0;
@@ -21,8 +23,8 @@ pub fn window_means(points: &[(f64, f64)], window: f64) -> Vec<(f64, f64)> {
         integral += value * (at - before);
         before = at;
     }
-    // A sliver would show a mean over next to nothing beside means over whole windows.
-    if end - opened > window / 10.0 {
+    // A mean over much less than a window would stand out for no reason.
+    if end - opened >= window / 2.0 || (means.is_empty() && end > opened) {
         means.push((end, integral / (end - opened)));
     }
     means
@@ -68,7 +70,8 @@ mod tests {
     #[test]
     fn a_gap_is_spread_over_the_windows_that_it_spans() {
         assert_eq!(window_means(&[(2.5, 4.0)], 1.0), [(1.0, 4.0), (2.0, 4.0), (2.5, 4.0)]);
-        assert_eq!(window_means(&[(1.0, 4.0), (1.05, 0.0)], 1.0), [(1.0, 4.0)]);
+        assert_eq!(window_means(&[(1.0, 4.0), (1.4, 0.0)], 1.0), [(1.0, 4.0)]);
+        assert_eq!(window_means(&[(0.25, 4.0)], 1.0), [(0.25, 4.0)]);
         assert_eq!(window_means(&[], 1.0), []);
     }
 

@@ -41,11 +41,7 @@ pub enum CongestionError {
 }
 
 fn listed(names: &[String]) -> String {
-    if names.is_empty() {
-        "(unknown)".to_owned()
-    } else {
-        names.join(", ")
-    }
+    if names.is_empty() { "(unknown)".to_owned() } else { names.join(", ") }
 }
 
 /// Longest name (`TCP_CA_NAME_MAX` less the NUL).
@@ -53,28 +49,24 @@ const MAX_NAME: usize = 15;
 
 /// Lets the socket use the congestion control `name`, as the kernel calls it (`cubic`, `bbr`).
 pub fn set_congestion(fd: &impl AsFd, name: &str) -> Result<(), CongestionError> {
-    let unknown = || CongestionError::Unknown {
-        name: name.escape_default().to_string(),
-        available: available_congestion(),
-    };
+    let unknown =
+        || CongestionError::Unknown { name: name.escape_default().to_string(), available: available_congestion() };
     // The kernel would cut a longer name and take the rest of it for an algorithm.
     if name.is_empty() || name.len() > MAX_NAME || name.contains('\0') {
         return Err(unknown());
     }
     sockopt::set_tcp_congestion(fd, name).map_err(|errno| match errno {
         Errno::NOENT => unknown(),
-        Errno::PERM => CongestionError::NotAllowed {
-            name: name.to_owned(),
-            allowed: names(ALLOWED).unwrap_or_default(),
-        },
+        Errno::PERM => {
+            CongestionError::NotAllowed { name: name.to_owned(), allowed: names(ALLOWED).unwrap_or_default() }
+        }
         errno => OptionError::of(fd, "setsockopt(TCP_CONGESTION)", errno).into(),
     })
 }
 
 /// The name of the congestion control that the socket uses.
 pub fn congestion(fd: &impl AsFd) -> Result<String, OptionError> {
-    sockopt::tcp_congestion(fd)
-        .map_err(|errno| OptionError::of(fd, "getsockopt(TCP_CONGESTION)", errno))
+    sockopt::tcp_congestion(fd).map_err(|errno| OptionError::of(fd, "getsockopt(TCP_CONGESTION)", errno))
 }
 
 /// Algorithms that are built in or loaded; a module that the kernel would load on demand is not among
@@ -87,8 +79,5 @@ const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 fn names(path: &str) -> io::Result<Vec<String>> {
-    Ok(std::fs::read_to_string(path)?
-        .split_whitespace()
-        .map(str::to_owned)
-        .collect())
+    Ok(std::fs::read_to_string(path)?.split_whitespace().map(str::to_owned).collect())
 }

@@ -91,23 +91,14 @@ pub enum ConnectError {
 }
 
 fn listed(addresses: &[IpAddr]) -> String {
-    addresses
-        .iter()
-        .map(IpAddr::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+    addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Connects to `port` of `host`, a name or an address without brackets, within `timeout` in all.
 ///
 /// All addresses of the host are tried, a new one every 250 ms while earlier ones are silent, the
 /// families in turn; the first that answers is taken. The stream is blocking and has `TCP_NODELAY`.
-pub fn connect(
-    host: &str,
-    port: u16,
-    family: Family,
-    timeout: Span,
-) -> Result<TcpStream, ConnectError> {
+pub fn connect(host: &str, port: u16, family: Family, timeout: Span) -> Result<TcpStream, ConnectError> {
     connect_with_buffer(host, port, family, timeout, ByteCount::ZERO)
 }
 
@@ -123,16 +114,10 @@ pub fn connect_with_buffer(
 ) -> Result<TcpStream, ConnectError> {
     let deadline = clock::now() + timeout;
     let resolved = resolve(host, port, timeout)?;
-    let (admitted, others): (Vec<_>, Vec<_>) = resolved
-        .into_iter()
-        .partition(|address| family.admits(address.ip()));
+    let (admitted, others): (Vec<_>, Vec<_>) = resolved.into_iter().partition(|address| family.admits(address.ip()));
     if admitted.is_empty() {
         let addresses = others.iter().map(SocketAddr::ip).collect();
-        return Err(ConnectError::NoAddress {
-            host: host.to_owned(),
-            family,
-            addresses,
-        });
+        return Err(ConnectError::NoAddress { host: host.to_owned(), family, addresses });
     }
     let last = admitted[admitted.len() - 1];
     race(families_in_turn(admitted), deadline, receive_buffer)
@@ -144,33 +129,21 @@ fn resolve(host: &str, port: u16, timeout: Span) -> Result<Vec<SocketAddr>, Conn
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let failed = |source| ConnectError::Resolve {
-        host: host.to_owned(),
-        source,
-    };
+    let failed = |source| ConnectError::Resolve { host: host.to_owned(), source };
     let (sender, receiver) = mpsc::sync_channel(1);
     let name = host.to_owned();
     let ask = move || {
-        let answer = (name.as_str(), port)
-            .to_socket_addrs()
-            .map(Iterator::collect::<Vec<_>>);
+        let answer = (name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
         // Nobody listens any more when the deadline has passed.
         let _ = sender.send(answer);
     };
-    thread::Builder::new()
-        .name("resolve".to_owned())
-        .spawn(ask)
-        .map_err(failed)?;
+    thread::Builder::new().name("resolve".to_owned()).spawn(ask).map_err(failed)?;
     match receiver.recv_timeout(timeout.into()) {
-        Ok(Ok(addresses)) if addresses.is_empty() => Err(failed(io::Error::new(
-            io::ErrorKind::NotFound,
-            "the name has no address",
-        ))),
+        Ok(Ok(addresses)) if addresses.is_empty() => {
+            Err(failed(io::Error::new(io::ErrorKind::NotFound, "the name has no address")))
+        }
         Ok(answer) => answer.map_err(failed),
-        Err(_) => Err(ConnectError::ResolveTimedOut {
-            host: host.to_owned(),
-            timeout,
-        }),
+        Err(_) => Err(ConnectError::ResolveTimedOut { host: host.to_owned(), timeout }),
     }
 }
 
@@ -178,9 +151,7 @@ fn resolve(host: &str, port: u16, timeout: Span) -> Result<Vec<SocketAddr>, Conn
 /// resolver's order within each (RFC 8305 section 4).
 fn families_in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);
-    let (first, second): (Vec<_>, Vec<_>) = addresses
-        .into_iter()
-        .partition(|address| address.is_ipv6() == preferred);
+    let (first, second): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == preferred);
     let mut first = first.into_iter();
     let mut second = second.into_iter();
     let mut order = Vec::new();
@@ -196,12 +167,7 @@ fn families_in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 
 /// Of several addresses that failed, the one that tells most: an answer says more than silence, and
 /// silence more than a missing route (often just IPv6 on an IPv4 network).
-fn most_telling(
-    host: &str,
-    last: SocketAddr,
-    timeout: Span,
-    failures: Vec<Failure>,
-) -> ConnectError {
+fn most_telling(host: &str, last: SocketAddr, timeout: Span, failures: Vec<Failure>) -> ConnectError {
     let host = host.to_owned();
     let weight = |failure: &Failure| match failure.source.kind() {
         io::ErrorKind::ConnectionRefused => 3,
@@ -210,38 +176,14 @@ fn most_telling(
         _ => 1,
     };
     // `min_by_key` keeps the first of equals: the address that the resolver prefers.
-    match failures
-        .into_iter()
-        .min_by_key(|failure| Reverse(weight(failure)))
-    {
+    match failures.into_iter().min_by_key(|failure| Reverse(weight(failure))) {
         // The deadline passed before the first attempt.
-        None => ConnectError::TimedOut {
-            host,
-            address: last,
-            timeout,
-        },
-        Some(Failure {
-            address,
-            call,
-            source,
-        }) => match source.kind() {
+        None => ConnectError::TimedOut { host, address: last, timeout },
+        Some(Failure { address, call, source }) => match source.kind() {
             io::ErrorKind::ConnectionRefused => ConnectError::Refused { host, address },
-            io::ErrorKind::TimedOut => ConnectError::TimedOut {
-                host,
-                address,
-                timeout,
-            },
-            _ if unreachable(&source) => ConnectError::Unreachable {
-                host,
-                address,
-                source,
-            },
-            _ => ConnectError::Socket {
-                host,
-                address,
-                call,
-                source,
-            },
+            io::ErrorKind::TimedOut => ConnectError::TimedOut { host, address, timeout },
+            _ if unreachable(&source) => ConnectError::Unreachable { host, address, source },
+            _ => ConnectError::Socket { host, address, call, source },
         },
     }
 }
@@ -249,16 +191,9 @@ fn most_telling(
 /// No route, no such family or address on this host, or a firewall that says no.
 fn unreachable(error: &io::Error) -> bool {
     let errno = error.raw_os_error();
-    [
-        libc::ENETUNREACH,
-        libc::EHOSTUNREACH,
-        libc::ENETDOWN,
-        libc::EAFNOSUPPORT,
-        libc::EACCES,
-        libc::EPERM,
-    ]
-    .into_iter()
-    .any(|unreachable| errno == Some(unreachable))
+    [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ENETDOWN, libc::EAFNOSUPPORT, libc::EACCES, libc::EPERM]
+        .into_iter()
+        .any(|unreachable| errno == Some(unreachable))
 }
 
 #[cfg(test)]
@@ -274,55 +209,20 @@ mod tests {
     }
 
     fn told(failures: Vec<Failure>) -> ConnectError {
-        most_telling(
-            "far",
-            "192.0.2.9:1".parse().expect("address"),
-            Span::from_secs(5),
-            failures,
-        )
+        most_telling("far", "192.0.2.9:1".parse().expect("address"), Span::from_secs(5), failures)
     }
 
     #[test]
     fn the_most_telling_failure_is_told() {
         let (six, four) = ("[2001:db8::1]:2633", "192.0.2.1:2633");
-        let error = told(vec![
-            failure(six, libc::ENETUNREACH),
-            failure(four, libc::ETIMEDOUT),
-        ]);
-        assert!(
-            matches!(&error, ConnectError::TimedOut { address, .. } if address.is_ipv4()),
-            "{error}"
-        );
-        let error = told(vec![
-            failure(six, libc::ETIMEDOUT),
-            failure(four, libc::ECONNREFUSED),
-        ]);
-        assert!(
-            matches!(&error, ConnectError::Refused { address, .. } if address.is_ipv4()),
-            "{error}"
-        );
-        let error = told(vec![
-            failure(six, libc::EHOSTUNREACH),
-            failure(four, libc::ENETUNREACH),
-        ]);
-        assert!(
-            matches!(&error, ConnectError::Unreachable { address, .. } if address.is_ipv6()),
-            "{error}"
-        );
-        let error = told(vec![
-            failure(six, libc::ENETUNREACH),
-            failure(four, libc::EMFILE),
-        ]);
-        assert!(
-            matches!(
-                &error,
-                ConnectError::Socket {
-                    call: "connect",
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        let error = told(vec![failure(six, libc::ENETUNREACH), failure(four, libc::ETIMEDOUT)]);
+        assert!(matches!(&error, ConnectError::TimedOut { address, .. } if address.is_ipv4()), "{error}");
+        let error = told(vec![failure(six, libc::ETIMEDOUT), failure(four, libc::ECONNREFUSED)]);
+        assert!(matches!(&error, ConnectError::Refused { address, .. } if address.is_ipv4()), "{error}");
+        let error = told(vec![failure(six, libc::EHOSTUNREACH), failure(four, libc::ENETUNREACH)]);
+        assert!(matches!(&error, ConnectError::Unreachable { address, .. } if address.is_ipv6()), "{error}");
+        let error = told(vec![failure(six, libc::ENETUNREACH), failure(four, libc::EMFILE)]);
+        assert!(matches!(&error, ConnectError::Socket { call: "connect", .. }), "{error}");
         assert!(matches!(told(vec![]), ConnectError::TimedOut { .. }));
     }
 
@@ -337,12 +237,7 @@ mod tests {
 
     #[test]
     fn families_take_turns() {
-        let parse = |texts: &[&str]| {
-            texts
-                .iter()
-                .map(|text| text.parse().expect(text))
-                .collect::<Vec<SocketAddr>>()
-        };
+        let parse = |texts: &[&str]| texts.iter().map(|text| text.parse().expect(text)).collect::<Vec<SocketAddr>>();
         let mixed = parse(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "1.1.1.2:1"]);
         let expected = parse(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "1.1.1.2:1", "[::3]:1"]);
         assert_eq!(families_in_turn(mixed), expected);

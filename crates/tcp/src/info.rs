@@ -125,8 +125,7 @@ const ROOM: usize = 512;
 /// Asks the kernel for the state of a TCP socket.
 pub fn info(fd: &impl AsFd) -> io::Result<TcpInfo> {
     let mut bytes = [0; ROOM];
-    kernel::socket_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)
-        .map(|written| decode(&Fields(written)))
+    kernel::socket_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes).map(|written| decode(&Fields(written)))
 }
 
 /// What `tcpi_snd_ssthresh` is before the first congestion event (`TCP_INFINITE_SSTHRESH`).
@@ -136,13 +135,7 @@ fn decode(fields: &Fields<'_>) -> TcpInfo {
     TcpInfo {
         state: State::from_number(fields.byte(0)),
         // Bit fields: the window scales fill byte 6, `delivery_rate_app_limited` is the first bit of byte 7.
-        application_limited: fields.byte(7)
-            & if cfg!(target_endian = "little") {
-                0x01
-            } else {
-                0x80
-            }
-            != 0,
+        application_limited: fields.byte(7) & if cfg!(target_endian = "little") { 0x01 } else { 0x80 } != 0,
         retransmission_timeout: fields.micros32(8),
         mss: ByteCount::new(fields.u32(16).into()),
         unacked: fields.u32(24),
@@ -162,11 +155,7 @@ fn decode(fields: &Fields<'_>) -> TcpInfo {
         bytes_received: ByteCount::new(fields.u64(128)),
         not_sent: ByteCount::new(fields.u32(144).into()),
         // Without a sample the kernel's minimum is all ones.
-        min_rtt: if fields.u32(148) == u32::MAX {
-            Span::ZERO
-        } else {
-            fields.micros32(148)
-        },
+        min_rtt: if fields.u32(148) == u32::MAX { Span::ZERO } else { fields.micros32(148) },
         delivery_rate: Rate::from_bytes_per_second(fields.u64(160)),
         busy: Span::from_micros(fields.u64(168)),
         receive_window_limited: Span::from_micros(fields.u64(176)),
@@ -203,11 +192,7 @@ impl Fields<'_> {
 
     /// `N` bytes at `offset`; zeros if the kernel's struct is shorter.
     fn array<const N: usize>(&self, offset: usize) -> [u8; N] {
-        self.0
-            .get(offset..)
-            .and_then(|rest| rest.first_chunk())
-            .copied()
-            .unwrap_or([0; N])
+        self.0.get(offset..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
     }
 }
 
@@ -237,24 +222,15 @@ mod tests {
 
     /// Every 32-bit word is its own offset, so that a swapped offset shows.
     fn words(length: usize) -> Vec<u8> {
-        (0..length as u32)
-            .step_by(4)
-            .flat_map(u32::to_ne_bytes)
-            .collect()
+        (0..length as u32).step_by(4).flat_map(u32::to_ne_bytes).collect()
     }
 
     #[test]
     fn a_shorter_struct_of_an_older_kernel_leaves_zeros() {
         // Linux 2.6: 104 bytes, up to and with total_retrans.
         let old = decode(&Fields(&words(104)));
-        assert_eq!(
-            (old.rtt, old.cwnd, old.segments_retransmitted),
-            (Span::from_micros(68), 80, 100)
-        );
-        assert_eq!(
-            (old.pacing_rate, old.min_rtt, old.send_window),
-            (Rate::ZERO, Span::ZERO, ByteCount::ZERO)
-        );
+        assert_eq!((old.rtt, old.cwnd, old.segments_retransmitted), (Span::from_micros(68), 80, 100));
+        assert_eq!((old.pacing_rate, old.min_rtt, old.send_window), (Rate::ZERO, Span::ZERO, ByteCount::ZERO));
         // A field cut in the middle is not half believed.
         assert_eq!(decode(&Fields(&words(104)[..83])).cwnd, 0);
         assert_eq!(decode(&Fields(&[])).state, State::Other);
@@ -267,9 +243,6 @@ mod tests {
         bytes[148..152].copy_from_slice(&u32::MAX.to_ne_bytes());
         bytes[112..120].copy_from_slice(&u64::MAX.to_ne_bytes());
         let info = decode(&Fields(&bytes));
-        assert_eq!(
-            (info.ssthresh, info.min_rtt, info.max_pacing_rate),
-            (None, Span::ZERO, Rate::MAX)
-        );
+        assert_eq!((info.ssthresh, info.min_rtt, info.max_pacing_rate), (None, Span::ZERO, Rate::MAX));
     }
 }

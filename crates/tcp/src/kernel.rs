@@ -17,13 +17,7 @@ pub(crate) fn socket_option<'a>(
     // SAFETY: `value` is writable for `length` bytes, both outlive the call, and the kernel writes at most
     // `length` bytes. Any bytes are a valid `[u8]`.
     let result = unsafe {
-        libc::getsockopt(
-            fd.as_fd().as_raw_fd(),
-            level,
-            name,
-            value.as_mut_ptr().cast::<c_void>(),
-            &raw mut length,
-        )
+        libc::getsockopt(fd.as_fd().as_raw_fd(), level, name, value.as_mut_ptr().cast::<c_void>(), &raw mut length)
     };
     if result != 0 {
         return Err(io::Error::last_os_error());
@@ -32,12 +26,7 @@ pub(crate) fn socket_option<'a>(
 }
 
 /// Sets a socket option of 64 bits.
-pub(crate) fn set_socket_option(
-    fd: &impl AsFd,
-    level: c_int,
-    name: c_int,
-    value: u64,
-) -> io::Result<()> {
+pub(crate) fn set_socket_option(fd: &impl AsFd, level: c_int, name: c_int, value: u64) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`, which outlives the call; the kernel only
     // reads it.
     let result = unsafe {
@@ -49,11 +38,7 @@ pub(crate) fn set_socket_option(
             size_of::<u64>() as socklen_t,
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Bytes in the send queue that the peer has not acknowledged (`SIOCOUTQ`, tcp(7)).
@@ -61,9 +46,5 @@ pub(crate) fn send_queue(fd: &impl AsFd) -> io::Result<u64> {
     let mut bytes: c_int = 0;
     // SAFETY: SIOCOUTQ (= TIOCOUTQ) writes one int through its argument, which points to `bytes`.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if result == 0 {
-        Ok(u64::try_from(bytes).unwrap_or(0))
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(u64::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
 }

@@ -37,10 +37,7 @@ pub use congestion::{CongestionError, available_congestion, congestion, set_cong
 pub use connect::{ConnectError, connect, connect_with_buffer};
 pub use info::{State, TcpInfo, info};
 pub use listen::{ListenError, listen};
-pub use options::{
-    Buffers, OptionError, drained, pacing_rate, set_buffers, set_dead_after, set_pacing_rate,
-    shutdown,
-};
+pub use options::{Buffers, OptionError, drained, pacing_rate, set_buffers, set_dead_after, set_pacing_rate, shutdown};
 
 /// Which versions of IP may be used (`-4`, `-6`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

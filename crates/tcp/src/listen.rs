@@ -34,9 +34,7 @@ pub enum ListenError {
         high: u16,
     },
     /// A low port without the privilege for it.
-    #[error(
-        "may not listen on {address}: {source}; choose a port from 1024 up, or grant CAP_NET_BIND_SERVICE"
-    )]
+    #[error("may not listen on {address}: {source}; choose a port from 1024 up, or grant CAP_NET_BIND_SERVICE")]
     NotAllowed {
         /// The address and port.
         address: SocketAddr,
@@ -50,9 +48,7 @@ pub enum ListenError {
         address: SocketAddr,
     },
     /// The address is of the other family.
-    #[error(
-        "cannot listen on {address} with {family} only: leave -4 or -6 out, or give an {family} address"
-    )]
+    #[error("cannot listen on {address} with {family} only: leave -4 or -6 out, or give an {family} address")]
     OtherFamily {
         /// The address.
         address: IpAddr,
@@ -80,11 +76,7 @@ fn ports_are(low: &u16, high: &u16) -> String {
 }
 
 fn other_ports(low: &u16, high: &u16) -> &'static str {
-    if low == high {
-        "another port"
-    } else {
-        "a wider range"
-    }
+    if low == high { "another port" } else { "a wider range" }
 }
 
 /// Connections that wait to be accepted (cut to `net.core.somaxconn`).
@@ -115,10 +107,7 @@ pub fn listen(
         Some(address) => (address, None),
         None if family == Family::V4 => (Ipv4Addr::UNSPECIFIED.into(), None),
         None if family == Family::V6 => (Ipv6Addr::UNSPECIFIED.into(), None),
-        None => (
-            Ipv6Addr::UNSPECIFIED.into(),
-            Some(IpAddr::from(Ipv4Addr::UNSPECIFIED)),
-        ),
+        None => (Ipv6Addr::UNSPECIFIED.into(), Some(IpAddr::from(Ipv4Addr::UNSPECIFIED))),
     };
     let dual = family == Family::Any && host == IpAddr::from(Ipv6Addr::UNSPECIFIED);
     match (listen_in_range(host, ports, dual, receive_buffer), fallback) {
@@ -135,63 +124,37 @@ fn listen_in_range(
     dual: bool,
     receive_buffer: ByteCount,
 ) -> Result<TcpListener, ListenError> {
-    let candidates: Box<dyn Iterator<Item = u16>> = if (low, high) == (0, 0) {
-        Box::new(iter::repeat_n(0, EPHEMERAL_TRIES))
-    } else {
-        Box::new(low.max(1)..=high)
-    };
+    let candidates: Box<dyn Iterator<Item = u16>> =
+        if (low, high) == (0, 0) { Box::new(iter::repeat_n(0, EPHEMERAL_TRIES)) } else { Box::new(low.max(1)..=high) };
     for port in candidates {
         match listen_on(SocketAddr::new(host, port), dual, receive_buffer) {
-            Err(ListenError::Socket { source, .. })
-                if source.kind() == io::ErrorKind::AddrInUse => {}
+            Err(ListenError::Socket { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {}
             outcome => return outcome,
         }
     }
-    Err(ListenError::PortsInUse {
-        address: host,
-        low,
-        high,
-    })
+    Err(ListenError::PortsInUse { address: host, low, high })
 }
 
-fn listen_on(
-    address: SocketAddr,
-    dual: bool,
-    receive_buffer: ByteCount,
-) -> Result<TcpListener, ListenError> {
+fn listen_on(address: SocketAddr, dual: bool, receive_buffer: ByteCount) -> Result<TcpListener, ListenError> {
     let failed = |call| {
         move |source: io::Error| match source.kind() {
             io::ErrorKind::PermissionDenied => ListenError::NotAllowed { address, source },
             io::ErrorKind::AddrNotAvailable => ListenError::NotLocal { address },
-            _ => ListenError::Socket {
-                address,
-                call,
-                source,
-            },
+            _ => ListenError::Socket { address, call, source },
         }
     };
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )
-    .map_err(failed("socket"))?;
+    let socket =
+        Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).map_err(failed("socket"))?;
     // A port whose old connections are in TIME_WAIT is free for a new listener.
-    socket
-        .set_reuse_address(true)
-        .map_err(failed("setsockopt(SO_REUSEADDR)"))?;
+    socket.set_reuse_address(true).map_err(failed("setsockopt(SO_REUSEADDR)"))?;
     if address.is_ipv6() {
-        socket
-            .set_only_v6(!dual)
-            .map_err(failed("setsockopt(IPV6_V6ONLY)"))?;
+        socket.set_only_v6(!dual).map_err(failed("setsockopt(IPV6_V6ONLY)"))?;
     }
     if !receive_buffer.is_zero() {
-        set_buffers(&socket, ByteCount::ZERO, receive_buffer).map_err(|error| {
-            ListenError::Socket {
-                address,
-                call: error.call,
-                source: error.source,
-            }
+        set_buffers(&socket, ByteCount::ZERO, receive_buffer).map_err(|error| ListenError::Socket {
+            address,
+            call: error.call,
+            source: error.source,
         })?;
     }
     socket.bind(&address.into()).map_err(failed("bind"))?;

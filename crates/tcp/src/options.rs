@@ -30,15 +30,8 @@ fn with_peer(peer: &Option<SocketAddr>) -> String {
 
 impl OptionError {
     pub(crate) fn of(fd: &impl AsFd, call: &'static str, source: impl Into<io::Error>) -> Self {
-        let peer = SockRef::from(fd)
-            .peer_addr()
-            .ok()
-            .and_then(|address| address.as_socket());
-        Self {
-            call,
-            peer,
-            source: source.into(),
-        }
+        let peer = SockRef::from(fd).peer_addr().ok().and_then(|address| address.as_socket());
+        Self { call, peer, source: source.into() }
     }
 }
 
@@ -58,19 +51,13 @@ pub fn set_pacing_rate(fd: &impl AsFd, rate: Rate) -> Result<(), OptionError> {
         Rate::MAX => u64::MAX,
         // A rate below 1 B/s would be rounded down to nothing.
         rate if rate.as_bytes_per_second() == 0 => {
-            let reason =
-                io::Error::new(io::ErrorKind::InvalidInput, "the rate must be 8bit or more");
+            let reason = io::Error::new(io::ErrorKind::InvalidInput, "the rate must be 8bit or more");
             return Err(OptionError::of(fd, CALL, reason));
         }
         rate => rate.as_bytes_per_second(),
     };
-    kernel::set_socket_option(
-        fd,
-        libc::SOL_SOCKET,
-        libc::SO_MAX_PACING_RATE,
-        bytes_per_second,
-    )
-    .map_err(|error| OptionError::of(fd, CALL, error))
+    kernel::set_socket_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
+        .map_err(|error| OptionError::of(fd, CALL, error))
 }
 
 /// The limit set by [`set_pacing_rate`], rounded down to bytes per second; [`Rate::MAX`] if there is none.
@@ -110,11 +97,7 @@ const MAX_BUFFER: usize = (i32::MAX / 2) as usize;
 /// stays: autotuning is off for that buffer. The receive window can only use what the window scale
 /// chosen at the handshake expresses, so give [`listen`](crate::listen()) or
 /// [`connect_with_buffer`](crate::connect_with_buffer()) the size if it is known by then.
-pub fn set_buffers(
-    fd: &impl AsFd,
-    send: ByteCount,
-    receive: ByteCount,
-) -> Result<Buffers, OptionError> {
+pub fn set_buffers(fd: &impl AsFd, send: ByteCount, receive: ByteCount) -> Result<Buffers, OptionError> {
     if !send.is_zero() {
         let size = send.as_usize().min(MAX_BUFFER);
         sockopt::set_socket_send_buffer_size_force(fd, size)
@@ -127,15 +110,12 @@ pub fn set_buffers(
             .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, size))
             .map_err(|error| OptionError::of(fd, "setsockopt(SO_RCVBUF)", error))?;
     }
-    let granted_send = sockopt::socket_send_buffer_size(fd)
-        .map_err(|error| OptionError::of(fd, "getsockopt(SO_SNDBUF)", error))?;
-    let granted_receive = sockopt::socket_recv_buffer_size(fd)
-        .map_err(|error| OptionError::of(fd, "getsockopt(SO_RCVBUF)", error))?;
+    let granted_send =
+        sockopt::socket_send_buffer_size(fd).map_err(|error| OptionError::of(fd, "getsockopt(SO_SNDBUF)", error))?;
+    let granted_receive =
+        sockopt::socket_recv_buffer_size(fd).map_err(|error| OptionError::of(fd, "getsockopt(SO_RCVBUF)", error))?;
     // socket(7): the kernel doubles a size for its own bookkeeping and reports the double.
-    Ok(Buffers {
-        send: ByteCount::from(granted_send / 2),
-        receive: ByteCount::from(granted_receive / 2),
-    })
+    Ok(Buffers { send: ByteCount::from(granted_send / 2), receive: ByteCount::from(granted_receive / 2) })
 }
 
 /// Lets the kernel end a connection (`ETIMEDOUT`) whose peer has not been heard of for `span`: whether
@@ -151,25 +131,12 @@ pub fn set_dead_after(fd: &impl AsFd, span: Span) -> Result<(), OptionError> {
     // Probes at every quarter of the span; how many stay unanswered is then up to TCP_USER_TIMEOUT
     // alone (`tcp_keepalive_timer`). The kernel takes at most 32767 s (MAX_TCP_KEEPIDLE) and an `int`.
     let quarter = Duration::from_secs((span.as_secs() / 4).clamp(1, 32_767));
-    let timeout = u32::try_from(span.as_millis())
-        .unwrap_or(u32::MAX)
-        .min(i32::MAX as u32);
-    let set = |result: rustix::io::Result<()>, call| {
-        result.map_err(|error| OptionError::of(fd, call, error))
-    };
-    set(
-        sockopt::set_tcp_keepidle(fd, quarter),
-        "setsockopt(TCP_KEEPIDLE)",
-    )?;
-    set(
-        sockopt::set_tcp_keepintvl(fd, quarter),
-        "setsockopt(TCP_KEEPINTVL)",
-    )?;
+    let timeout = u32::try_from(span.as_millis()).unwrap_or(u32::MAX).min(i32::MAX as u32);
+    let set = |result: rustix::io::Result<()>, call| result.map_err(|error| OptionError::of(fd, call, error));
+    set(sockopt::set_tcp_keepidle(fd, quarter), "setsockopt(TCP_KEEPIDLE)")?;
+    set(sockopt::set_tcp_keepintvl(fd, quarter), "setsockopt(TCP_KEEPINTVL)")?;
     set(sockopt::set_tcp_user_timeout(fd, timeout), CALL)?;
-    set(
-        sockopt::set_socket_keepalive(fd, true),
-        "setsockopt(SO_KEEPALIVE)",
-    )
+    set(sockopt::set_socket_keepalive(fd, true), "setsockopt(SO_KEEPALIVE)")
 }
 
 /// Ends both directions and wakes every call that is blocked on the socket. Doing so twice, or after the
@@ -184,7 +151,5 @@ pub fn shutdown(fd: &impl AsFd) -> Result<(), OptionError> {
 /// Bytes still in the send queue: not yet sent, or sent and not yet acknowledged. Zero means that all
 /// that was written has reached the peer's kernel: the connection has drained.
 pub fn drained(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
-    kernel::send_queue(fd)
-        .map(ByteCount::new)
-        .map_err(|error| OptionError::of(fd, "ioctl(SIOCOUTQ)", error))
+    kernel::send_queue(fd).map(ByteCount::new).map_err(|error| OptionError::of(fd, "ioctl(SIOCOUTQ)", error))
 }

@@ -63,11 +63,7 @@ pub(crate) fn race(
                 None => {}
             }
         }
-        let until = if waiting.is_empty() {
-            deadline
-        } else {
-            deadline.min(next_start)
-        };
+        let until = if waiting.is_empty() { deadline } else { deadline.min(next_start) };
         for index in settled(&running, until - now).into_iter().rev() {
             match running.swap_remove(index).finish() {
                 Ok(stream) => return Ok(stream),
@@ -82,16 +78,12 @@ pub(crate) fn race(
 
 /// Waits for a result of one of the attempts; gives the indices of those that have one, ascending.
 fn settled(running: &[Attempt], span: Span) -> Vec<usize> {
-    let mut polled: Vec<PollFd<'_>> = running
-        .iter()
-        .map(|attempt| PollFd::new(&attempt.socket, PollFlags::OUT))
-        .collect();
+    let mut polled: Vec<PollFd<'_>> =
+        running.iter().map(|attempt| PollFd::new(&attempt.socket, PollFlags::OUT)).collect();
     // A poll that a signal interrupts, or that the kernel cannot serve, has no result: the caller looks
     // at the clock and asks again.
     match poll(&mut polled, Some(&clock::timespec(span))) {
-        Ok(_) => (0..polled.len())
-            .filter(|&index| !polled[index].revents().is_empty())
-            .collect(),
+        Ok(_) => (0..polled.len()).filter(|&index| !polled[index].revents().is_empty()).collect(),
         Err(_) => Vec::new(),
     }
 }
@@ -104,25 +96,11 @@ struct Attempt {
 
 impl Attempt {
     fn start(address: SocketAddr, receive_buffer: ByteCount) -> Result<Self, Failure> {
-        let failed = |call| {
-            move |source| Failure {
-                address,
-                call,
-                source,
-            }
-        };
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )
-        .map_err(failed("socket"))?;
-        socket
-            .set_nonblocking(true)
-            .map_err(failed("fcntl(O_NONBLOCK)"))?;
-        socket
-            .set_tcp_nodelay(true)
-            .map_err(failed("setsockopt(TCP_NODELAY)"))?;
+        let failed = |call| move |source| Failure { address, call, source };
+        let socket =
+            Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).map_err(failed("socket"))?;
+        socket.set_nonblocking(true).map_err(failed("fcntl(O_NONBLOCK)"))?;
+        socket.set_tcp_nodelay(true).map_err(failed("setsockopt(TCP_NODELAY)"))?;
         if !receive_buffer.is_zero() {
             set_buffers(&socket, ByteCount::ZERO, receive_buffer).map_err(|error| Failure {
                 address,
@@ -140,20 +118,12 @@ impl Attempt {
 
     /// The outcome, once the socket is writable.
     fn finish(self) -> Result<TcpStream, Failure> {
-        let failed = |call| {
-            move |source| Failure {
-                address: self.address,
-                call,
-                source,
-            }
-        };
+        let failed = |call| move |source| Failure { address: self.address, call, source };
         match self.socket.take_error() {
             Ok(None) => {}
             Ok(Some(error)) | Err(error) => return Err(failed("connect")(error)),
         }
-        self.socket
-            .set_nonblocking(false)
-            .map_err(failed("fcntl(O_NONBLOCK)"))?;
+        self.socket.set_nonblocking(false).map_err(failed("fcntl(O_NONBLOCK)"))?;
         Ok(self.socket.into())
     }
 }
@@ -168,9 +138,7 @@ mod tests {
     fn black_hole() -> (SocketAddr, Vec<Socket>) {
         let socket = || Socket::new(Domain::IPV4, Type::STREAM, None).expect("socket");
         let listener = socket();
-        listener
-            .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
-            .expect("bind");
+        listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("bind");
         listener.listen(0).expect("listen");
         let address = listener.local_addr().expect("bound");
         let mut held = vec![listener];
@@ -185,9 +153,7 @@ mod tests {
     }
 
     fn refusing() -> SocketAddr {
-        TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|listener| listener.local_addr())
-            .expect("a free port")
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).expect("a free port")
     }
 
     #[test]
@@ -196,12 +162,7 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
         let answering = listener.local_addr().expect("bound");
         let start = clock::now();
-        let stream = race(
-            [silent, answering],
-            start + Span::from_secs(20),
-            ByteCount::ZERO,
-        )
-        .expect("connects");
+        let stream = race([silent, answering], start + Span::from_secs(20), ByteCount::ZERO).expect("connects");
         let took = clock::now() - start;
         assert_eq!(stream.peer_addr().expect("connected"), answering);
         assert!(took >= STAGGER && took < Span::from_secs(10), "{took}");
@@ -211,9 +172,7 @@ mod tests {
     fn a_refusing_address_hands_over_at_once() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
         let refusing: Vec<_> = (0..8).map(|_| refusing()).collect();
-        let addresses = refusing
-            .into_iter()
-            .chain([listener.local_addr().expect("bound")]);
+        let addresses = refusing.into_iter().chain([listener.local_addr().expect("bound")]);
         let start = clock::now();
         race(addresses, start + Span::from_secs(20), ByteCount::ZERO).expect("connects");
         let took = clock::now() - start;
@@ -224,28 +183,11 @@ mod tests {
     fn the_deadline_covers_all_attempts() {
         let (silent, _held) = black_hole();
         let start = clock::now();
-        let failures = race(
-            [silent, refusing(), silent],
-            start + Span::from_millis(600),
-            ByteCount::ZERO,
-        )
-        .expect_err("nobody answers");
+        let failures = race([silent, refusing(), silent], start + Span::from_millis(600), ByteCount::ZERO)
+            .expect_err("nobody answers");
         let took = clock::now() - start;
-        assert!(
-            took >= Span::from_millis(600) && took < Span::from_secs(10),
-            "{took}"
-        );
-        let kinds: Vec<_> = failures
-            .iter()
-            .map(|failure| failure.source.kind())
-            .collect();
-        assert_eq!(
-            kinds,
-            [
-                io::ErrorKind::ConnectionRefused,
-                io::ErrorKind::TimedOut,
-                io::ErrorKind::TimedOut
-            ]
-        );
+        assert!(took >= Span::from_millis(600) && took < Span::from_secs(10), "{took}");
+        let kinds: Vec<_> = failures.iter().map(|failure| failure.source.kind()).collect();
+        assert_eq!(kinds, [io::ErrorKind::ConnectionRefused, io::ErrorKind::TimedOut, io::ErrorKind::TimedOut]);
     }
 }

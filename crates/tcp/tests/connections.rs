@@ -58,51 +58,28 @@ fn names_are_resolved() {
     talks(&mut client, &listener);
 
     // RFC 6761: no name under .invalid ever exists. Without a name server the resolver may be slow.
-    let error = connect("no-such-host.invalid", 1, Family::Any, Span::from_secs(60))
-        .expect_err("no such name");
-    assert!(
-        matches!(
-            error,
-            ConnectError::Resolve { .. } | ConnectError::ResolveTimedOut { .. }
-        ),
-        "{error}"
-    );
-    assert!(
-        error.to_string().contains("no-such-host.invalid"),
-        "{error}"
-    );
+    let error = connect("no-such-host.invalid", 1, Family::Any, Span::from_secs(60)).expect_err("no such name");
+    assert!(matches!(error, ConnectError::Resolve { .. } | ConnectError::ResolveTimedOut { .. }), "{error}");
+    assert!(error.to_string().contains("no-such-host.invalid"), "{error}");
 }
 
 #[test]
 fn refusal_and_family_are_told_apart() {
     let free = port(&listen(Some(V4), (0, 0), Family::Any, ByteCount::ZERO).expect("listen"));
     let error = connect("127.0.0.1", free, Family::Any, TIMEOUT).expect_err("nobody listens");
-    assert!(
-        matches!(&error, ConnectError::Refused { address, .. } if address.port() == free),
-        "{error}"
-    );
+    assert!(matches!(&error, ConnectError::Refused { address, .. } if address.port() == free), "{error}");
 
     let error = connect("127.0.0.1", free, Family::V6, TIMEOUT).expect_err("no IPv6 address");
-    assert!(
-        matches!(&error, ConnectError::NoAddress { addresses, .. } if addresses == &[V4]),
-        "{error}"
-    );
+    assert!(matches!(&error, ConnectError::NoAddress { addresses, .. } if addresses == &[V4]), "{error}");
 }
 
 #[test]
 fn silence_ends_at_the_deadline() {
     // The queue of a listener that accepts nothing takes one connection; then SYNs are dropped.
-    let full =
-        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("socket");
-    full.bind(&std::net::SocketAddr::from((V4, 0)).into())
-        .expect("bind");
+    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("socket");
+    full.bind(&std::net::SocketAddr::from((V4, 0)).into()).expect("bind");
     full.listen(0).expect("listen");
-    let port = full
-        .local_addr()
-        .expect("bound")
-        .as_socket()
-        .expect("IPv4")
-        .port();
+    let port = full.local_addr().expect("bound").as_socket().expect("IPv4").port();
     let mut queued = Vec::new();
     let error = loop {
         match connect("127.0.0.1", port, Family::Any, Span::from_millis(300)) {
@@ -121,28 +98,16 @@ fn a_range_is_used_up_and_then_named() {
     // socket takes one meanwhile; another place for every process.
     let first = 10_000 + (std::process::id() % 5_000) as u16 * 3;
     let free = |port: u16| TcpListener::bind((V4, port)).is_ok();
-    let low = (first..32_000)
-        .step_by(3)
-        .find(|&low| (low..=low + 2).all(free))
-        .expect("free ports");
+    let low = (first..32_000).step_by(3).find(|&low| (low..=low + 2).all(free)).expect("free ports");
     let high = low + 2;
     let held: Vec<TcpListener> = (low..=high)
-        .map(|_| {
-            listen(Some(V4), (low, high), Family::Any, ByteCount::ZERO).expect("a port is left")
-        })
+        .map(|_| listen(Some(V4), (low, high), Family::Any, ByteCount::ZERO).expect("a port is left"))
         .collect();
-    assert_eq!(
-        held.iter().map(port).collect::<Vec<_>>(),
-        [low, low + 1, low + 2]
-    );
-    let error =
-        listen(Some(V4), (low, high), Family::Any, ByteCount::ZERO).expect_err("none is left");
+    assert_eq!(held.iter().map(port).collect::<Vec<_>>(), [low, low + 1, low + 2]);
+    let error = listen(Some(V4), (low, high), Family::Any, ByteCount::ZERO).expect_err("none is left");
     assert!(matches!(error, ListenError::PortsInUse { .. }), "{error}");
     let text = error.to_string();
-    assert!(
-        text.contains(&format!("all ports from {low} to {high}")) && text.contains("--port"),
-        "{text}"
-    );
+    assert!(text.contains(&format!("all ports from {low} to {high}")) && text.contains("--port"), "{text}");
 
     let error = listen(None, (high, low), Family::Any, ByteCount::ZERO).expect_err("reversed");
     assert!(matches!(error, ListenError::EmptyRange { .. }), "{error}");
@@ -160,19 +125,11 @@ fn a_foreign_address_is_named() {
 fn the_receive_buffer_precedes_the_handshake() {
     let size = ByteCount::from_kib(128);
     let listener = listen(Some(V4), (0, 0), Family::Any, size).expect("listen");
-    let client = connect_with_buffer("127.0.0.1", port(&listener), Family::Any, TIMEOUT, size * 2)
-        .expect("connect");
+    let client = connect_with_buffer("127.0.0.1", port(&listener), Family::Any, TIMEOUT, size * 2).expect("connect");
     let (server, _) = listener.accept().expect("accept");
     let none = ByteCount::ZERO;
-    assert_eq!(
-        icdc_tcp::set_buffers(&server, none, none)
-            .expect("sizes")
-            .receive,
-        size
-    );
+    assert_eq!(icdc_tcp::set_buffers(&server, none, none).expect("sizes").receive, size);
     // rmem_max is 208 KiB where nobody raised it and the test has no privilege.
-    let granted = icdc_tcp::set_buffers(&client, none, none)
-        .expect("sizes")
-        .receive;
+    let granted = icdc_tcp::set_buffers(&client, none, none).expect("sizes").receive;
     assert!(granted > size && granted <= size * 2, "{granted}");
 }

@@ -10,11 +10,9 @@ use icdc_units::{ByteCount, Rate, Span};
 
 fn pair() -> (TcpStream, TcpStream) {
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let listener =
-        icdc_tcp::listen(Some(local), (0, 0), Family::Any, ByteCount::ZERO).expect("listen");
+    let listener = icdc_tcp::listen(Some(local), (0, 0), Family::Any, ByteCount::ZERO).expect("listen");
     let port = listener.local_addr().expect("bound").port();
-    let client =
-        icdc_tcp::connect("127.0.0.1", port, Family::Any, Span::from_secs(20)).expect("connect");
+    let client = icdc_tcp::connect("127.0.0.1", port, Family::Any, Span::from_secs(20)).expect("connect");
     (client, listener.accept().expect("accept").0)
 }
 
@@ -34,16 +32,10 @@ fn a_pacing_rate_is_kept() {
     assert_eq!(icdc_tcp::pacing_rate(&sender).expect("set"), rate);
 
     let amount = ByteCount::new(4_000_000);
-    let reader =
-        thread::spawn(move || std::io::copy(&mut receiver, &mut std::io::sink()).expect("read"));
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the test measures what the kernel does in real time"
-    )]
+    let reader = thread::spawn(move || std::io::copy(&mut receiver, &mut std::io::sink()).expect("read"));
+    #[expect(clippy::disallowed_methods, reason = "the test measures what the kernel does in real time")]
     let start = Instant::now();
-    sender
-        .write_all(&vec![0; amount.as_usize()])
-        .expect("write");
+    sender.write_all(&vec![0; amount.as_usize()]).expect("write");
     drain(&sender);
     let took = Span::from(start.elapsed());
     let info = icdc_tcp::info(&sender).expect("TCP_INFO");
@@ -54,31 +46,19 @@ fn a_pacing_rate_is_kept() {
     assert_eq!(info.max_pacing_rate, rate);
     assert!(info.pacing_rate <= rate, "{}", info.pacing_rate);
     // Busy all the time, give or take a few ticks of the kernel.
-    assert!(
-        info.busy >= took / 2 && info.busy <= took * 2,
-        "{} of {took}",
-        info.busy
-    );
+    assert!(info.busy >= took / 2 && info.busy <= took * 2, "{} of {took}", info.busy);
 
     let (sender, _receiver) = pair();
     icdc_tcp::set_pacing_rate(&sender, rate).expect("set");
     icdc_tcp::set_pacing_rate(&sender, Rate::MAX).expect("taken away");
     assert_eq!(icdc_tcp::pacing_rate(&sender).expect("unset"), Rate::MAX);
-    assert_eq!(
-        icdc_tcp::info(&sender).expect("TCP_INFO").max_pacing_rate,
-        Rate::MAX
-    );
+    assert_eq!(icdc_tcp::info(&sender).expect("TCP_INFO").max_pacing_rate, Rate::MAX);
     // Beyond 32 bits of bytes per second.
     let fast = Rate::from_bits_per_second(100_000_000_000);
     icdc_tcp::set_pacing_rate(&sender, fast).expect("set");
     assert_eq!(icdc_tcp::pacing_rate(&sender).expect("set"), fast);
-    let error = icdc_tcp::set_pacing_rate(&sender, Rate::ZERO)
-        .expect_err("no pacing by accident")
-        .to_string();
-    assert!(
-        error.contains("SO_MAX_PACING_RATE") && error.contains("127.0.0.1"),
-        "{error}"
-    );
+    let error = icdc_tcp::set_pacing_rate(&sender, Rate::ZERO).expect_err("no pacing by accident").to_string();
+    assert!(error.contains("SO_MAX_PACING_RATE") && error.contains("127.0.0.1"), "{error}");
 }
 
 #[test]
@@ -111,13 +91,8 @@ fn granted_buffers_are_told() {
     let granted = icdc_tcp::set_buffers(&socket, send, ByteCount::ZERO).expect("send");
     assert_eq!((granted.send, granted.receive), (send, receive));
     // More than an int holds is asked for as much as one holds, and no error.
-    let granted =
-        icdc_tcp::set_buffers(&socket, ByteCount::MAX, ByteCount::ZERO).expect("all there is");
-    assert!(
-        granted.send >= send && granted.send <= ByteCount::from_mib(1024),
-        "{}",
-        granted.send
-    );
+    let granted = icdc_tcp::set_buffers(&socket, ByteCount::MAX, ByteCount::ZERO).expect("all there is");
+    assert!(granted.send >= send && granted.send <= ByteCount::from_mib(1024), "{}", granted.send);
 }
 
 #[test]
@@ -127,21 +102,8 @@ fn a_dead_peer_has_a_deadline() {
     let options = socket2::SockRef::from(&socket);
     assert!(options.keepalive().expect("on"));
     assert_eq!(options.tcp_keepalive_time().expect("idle").as_secs(), 3);
-    assert_eq!(
-        options
-            .tcp_keepalive_interval()
-            .expect("interval")
-            .as_secs(),
-        3
-    );
-    assert_eq!(
-        options
-            .tcp_user_timeout()
-            .expect("timeout")
-            .expect("set")
-            .as_secs(),
-        15
-    );
+    assert_eq!(options.tcp_keepalive_interval().expect("interval").as_secs(), 3);
+    assert_eq!(options.tcp_user_timeout().expect("timeout").expect("set").as_secs(), 15);
     icdc_tcp::set_dead_after(&socket, Span::MAX).expect("as long as the kernel can");
     icdc_tcp::set_dead_after(&socket, Span::from_millis(200)).expect("as short as it can");
     icdc_tcp::set_dead_after(&socket, Span::ZERO).expect_err("no deadline by accident");
@@ -173,10 +135,7 @@ fn what_is_not_read_is_not_drained() {
         }
     }
     let queued = icdc_tcp::drained(&sender).expect("full");
-    assert!(
-        !queued.is_zero() && queued < ByteCount::new(written),
-        "{queued} of {written}"
-    );
+    assert!(!queued.is_zero() && queued < ByteCount::new(written), "{queued} of {written}");
     let reader = thread::spawn(move || {
         let mut rest = Vec::new();
         receiver.read_to_end(&mut rest).map(|_| rest.len() as u64)
@@ -195,75 +154,37 @@ fn info_counts_what_was_sent() {
         receiver.read_exact(&mut received).expect("read");
         receiver
     });
-    sender
-        .write_all(&vec![7; amount.as_usize()])
-        .expect("write");
+    sender.write_all(&vec![7; amount.as_usize()]).expect("write");
     let receiver = reader.join().expect("reader");
     drain(&sender);
 
     let sent = icdc_tcp::info(&sender).expect("TCP_INFO");
     assert_eq!(sent.state, State::Established);
     // The SYN counts for one byte.
-    assert!(
-        sent.bytes_acked >= amount && sent.bytes_acked <= amount + ByteCount::new(1),
-        "{sent:?}"
-    );
-    assert_eq!(
-        sent.bytes_sent - sent.bytes_retransmitted,
-        amount,
-        "{sent:?}"
-    );
-    assert_eq!(
-        (sent.unacked, sent.lost, sent.not_sent),
-        (0, 0, ByteCount::ZERO)
-    );
-    assert!(
-        !sent.rtt.is_zero() && sent.rtt < Span::from_secs(2),
-        "{}",
-        sent.rtt
-    );
-    assert!(
-        !sent.min_rtt.is_zero() && sent.min_rtt <= sent.rtt * 100,
-        "{}",
-        sent.min_rtt
-    );
-    assert!(
-        sent.mss >= ByteCount::new(500) && sent.mss <= ByteCount::from_kib(64),
-        "{}",
-        sent.mss
-    );
+    assert!(sent.bytes_acked >= amount && sent.bytes_acked <= amount + ByteCount::new(1), "{sent:?}");
+    assert_eq!(sent.bytes_sent - sent.bytes_retransmitted, amount, "{sent:?}");
+    assert_eq!((sent.unacked, sent.lost, sent.not_sent), (0, 0, ByteCount::ZERO));
+    assert!(!sent.rtt.is_zero() && sent.rtt < Span::from_secs(2), "{}", sent.rtt);
+    assert!(!sent.min_rtt.is_zero() && sent.min_rtt <= sent.rtt * 100, "{}", sent.min_rtt);
+    assert!(sent.mss >= ByteCount::new(500) && sent.mss <= ByteCount::from_kib(64), "{}", sent.mss);
     assert!(sent.cwnd >= 2 && sent.window() == sent.mss * u64::from(sent.cwnd));
-    assert!(
-        !sent.delivery_rate.is_zero() && !sent.send_window.is_zero(),
-        "{sent:?}"
-    );
-    assert!(
-        sent.retransmission_timeout >= Span::from_millis(100),
-        "{}",
-        sent.retransmission_timeout
-    );
+    assert!(!sent.delivery_rate.is_zero() && !sent.send_window.is_zero(), "{sent:?}");
+    assert!(sent.retransmission_timeout >= Span::from_millis(100), "{}", sent.retransmission_timeout);
     let received = icdc_tcp::info(&receiver).expect("TCP_INFO");
     assert_eq!(received.bytes_received, amount);
     assert_eq!(received.bytes_sent, ByteCount::ZERO);
 
     drop(sender);
     assert_eq!(receiver.peek(&mut [0]).expect("end of stream"), 0);
-    assert_eq!(
-        icdc_tcp::info(&receiver).expect("TCP_INFO").state,
-        State::CloseWait
-    );
+    assert_eq!(icdc_tcp::info(&receiver).expect("TCP_INFO").state, State::CloseWait);
 }
 
 #[test]
 fn info_is_json_of_plain_numbers() {
     let (socket, _peer) = pair();
-    let json =
-        serde_json::to_value(icdc_tcp::info(&socket).expect("TCP_INFO")).expect("serialises");
+    let json = serde_json::to_value(icdc_tcp::info(&socket).expect("TCP_INFO")).expect("serialises");
     assert_eq!(json["state"], "established");
-    assert!(
-        json["rtt"].is_u64() && json["pacing_rate"].is_u64() && json["ssthresh"].is_null(),
-        "{json}"
-    );
+    assert!(json["rtt"].is_u64() && json["pacing_rate"].is_u64() && json["ssthresh"].is_null(), "{json}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use icdc_units::Time;
 
 /// Monotonic time since the first call in this process.
-pub fn now() -> Time {
+pub(crate) fn now() -> Time {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     #[expect(clippy::disallowed_methods, reason = "this is the clock adapter")]
     let now = Instant::now();

@@ -19,7 +19,7 @@ use crate::options::CopyOptions;
 use crate::receiver::{self, Received};
 use crate::sender::{self, Sent};
 use crate::stop::StopSignal;
-use crate::{clock, digest_text, drive};
+use crate::{clock, descriptors, digest_text, drive};
 
 /// Makes a link to the far end: the first one, further ones, and again after a cut.
 pub(crate) type Connect<'a> = &'a mut (dyn FnMut() -> Result<Link, ConnectError> + Send);
@@ -39,6 +39,8 @@ pub fn copy(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
+    descriptors::raise_limit();
+    sender::check_patterns(&options.send.exclude).map_err(CopyError::Usage)?;
     let local: Option<Vec<Vec<u8>>> = sources.iter().map(local_path).collect();
     match (local, destination) {
         (Some(paths), Location::Local(destination)) => {
@@ -81,7 +83,9 @@ pub(crate) fn paths_on_one_host(sources: &[Location], first: &Location) -> Resul
         _ => None,
     };
     let paths: Option<Vec<Vec<u8>>> = sources.iter().map(on_host).collect();
-    paths.ok_or_else(|| CopyError::Usage("all sources of one run must be on one host; run icdc once for each host".into()))
+    paths.ok_or_else(|| {
+        CopyError::Usage("all sources of one run must be on one host; run icdc once for each host".into())
+    })
 }
 
 fn local_path(location: &Location) -> Option<Vec<u8>> {
@@ -106,26 +110,41 @@ pub(crate) fn new_transfer() -> Result<TransferId, CopyError> {
     }
 }
 
-/// A directory must not be copied into itself, nor a file onto itself.
+/// A directory must not be copied into itself, nor anything onto itself.
 fn refuse_into_itself(sources: &[Vec<u8>], destination: &Path) -> Result<(), CopyError> {
-    let real = |path: &Path| path.canonicalize().ok();
-    let parent = || match destination.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-        _ => PathBuf::from("."),
-    };
-    let Some(target) = real(destination).or_else(|| Some(real(&parent())?.join(destination.file_name()?))) else {
-        return Ok(());
-    };
+    let Some(target) = place(destination) else { return Ok(()) };
     for source in sources {
-        let source = Path::new(std::ffi::OsStr::from_bytes(source));
-        let Some(found) = real(source) else { continue };
-        let onto_itself = found == target || (!found.is_dir() && source.file_name().is_some_and(|name| target.join(name) == found));
-        if (found.is_dir() && target.starts_with(&found)) || onto_itself {
-            let reason = format!("{} cannot be copied into itself ({})", source.display(), destination.display());
+        let path = Path::new(std::ffi::OsStr::from_bytes(source));
+        let contents = source.ends_with(b"/") || path.file_name().is_none();
+        let found = if contents { path.canonicalize().ok() } else { place_of_name(path) };
+        let Some(found) = found else { continue };
+        let lands = match path.file_name() {
+            Some(name) if !contents && target.is_dir() => target.join(name),
+            _ => target.clone(),
+        };
+        // A link counts as what it is, not as the directory that it points to.
+        let is_directory = found.symlink_metadata().is_ok_and(|found| found.is_dir());
+        let same_file = || matches!((found.canonicalize(), lands.canonicalize()), (Ok(one), Ok(other)) if one == other);
+        if (is_directory && lands.starts_with(&found)) || (!is_directory && same_file()) {
+            let reason = format!("{} cannot be copied into itself ({})", path.display(), destination.display());
             return Err(CopyError::Usage(reason));
         }
     }
     Ok(())
+}
+
+/// The real path of what is or will be at `path`, a final link followed if it leads to a directory.
+fn place(path: &Path) -> Option<PathBuf> {
+    if path.is_dir() { path.canonicalize().ok() } else { place_of_name(path) }
+}
+
+/// The real path of what is or will be at `path`, a final link not followed.
+fn place_of_name(path: &Path) -> Option<PathBuf> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    Some(parent.canonicalize().ok()?.join(path.file_name()?))
 }
 
 fn copy_here(
@@ -316,9 +335,13 @@ fn with_retries<T>(
         let reason = match attempt() {
             Ok(done) => return Ok(done),
             Err(Attempt::Usage(reason)) => return Err(CopyError::Usage(reason)),
+            Err(Attempt::Connect(_)) if stop.is_requested() => return Err(CopyError::Interrupted),
             Err(Attempt::Connect(error)) if !connected_before => return Err(error.into()),
             Err(Attempt::Connect(error)) => error.to_string(),
             Err(Attempt::Session(SessionError::Cut(reason))) => reason,
+            Err(Attempt::Session(SessionError::Interrupted)) if !stop.is_requested() => {
+                "the far end was stopped".to_owned()
+            }
             Err(Attempt::Session(error)) => return Err(ended(error)),
         };
         connected_before = true;

@@ -21,7 +21,6 @@
 mod client;
 mod outcome;
 mod server;
-mod speaker;
 
 pub(crate) use client::copy_between;
 pub(crate) use server::{answer, serve_once};

@@ -42,6 +42,9 @@ impl From<LinkError> for SessionError {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Protocol(reason) => Self::Protocol(reason),
+            LinkError::KeyRefused { .. } => {
+                Self::Refused(Refusal { kind: RefusalKind::NotAllowed, reason: error.to_string() })
+            }
             other => Self::Cut(other.to_string()),
         }
     }

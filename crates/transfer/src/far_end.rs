@@ -49,7 +49,7 @@ const FAREWELL: Span = Span::from_secs(10);
 /// How long an interrupted session may take to make durable what it has.
 const SETTLE: Span = Span::from_secs(10 * 60);
 
-/// Why a far end could not do its work.
+/// Why a far end could not even tell the starting end what is wrong.
 #[derive(Debug, Error)]
 pub enum FarEndError {
     /// The streams or signals of the process cannot be used.
@@ -63,12 +63,6 @@ pub enum FarEndError {
     /// Somebody called it by hand, or another release did.
     #[error("far end: expected a starting end on standard input: {0}; this command is for `icdc copy` to call by ssh")]
     Bootstrap(String),
-    /// No port to listen on.
-    #[error("far end: {0}")]
-    Listen(String),
-    /// A driven transfer broke off; the starting end has been told.
-    #[error("far end: {0}")]
-    Drive(String),
 }
 
 /// Runs a far end over standard input and output, until its work is done or the starting end is gone.
@@ -76,6 +70,7 @@ pub enum FarEndError {
 /// # Errors
 /// See [`FarEndError`].
 pub fn far_end() -> Result<(), FarEndError> {
+    crate::descriptors::raise_limit();
     let process = |call| move |source: io::Error| FarEndError::Process { call, source };
     let stop = StopSignal::new();
     stop_on_sigterm(&stop).map_err(process("sigaction"))?;
@@ -134,9 +129,8 @@ fn serve(link: Link, home: PathBuf, stop: &StopSignal) -> Result<(), FarEndError
             let (listener, port) = match listen(&bootstrap) {
                 Ok(listening) => listening,
                 Err(reason) => {
-                    let refusal = Refusal { kind: RefusalKind::Internal, reason: reason.clone() };
-                    tell(outlet.as_mut(), Message::Refused(refusal))?;
-                    return Err(FarEndError::Listen(reason));
+                    let refusal = Refusal { kind: RefusalKind::Internal, reason };
+                    return tell(outlet.as_mut(), Message::Refused(refusal));
                 }
             };
             tell(outlet.as_mut(), listening(&identity, port))?;
@@ -147,7 +141,8 @@ fn serve(link: Link, home: PathBuf, stop: &StopSignal) -> Result<(), FarEndError
         }
         None => {
             tell(outlet.as_mut(), listening(&identity, 0))?;
-            drive::serve_once(Link { outlet, inlet, control }, &rights, &identity, stop).map_err(FarEndError::Drive)
+            drive::serve_once(Link { outlet, inlet, control }, &rights, &identity, stop)
+                .map_err(|source| FarEndError::Process { call: "clone", source })
         }
     }
 }
@@ -168,7 +163,8 @@ fn listen(bootstrap: &Bootstrap) -> Result<(TcpListener, u16), String> {
         6 => Family::V6,
         _ => Family::Any,
     };
-    let listener = icdc_tcp::listen(None, bootstrap.ports, family, receive_buffer()).map_err(|error| error.to_string())?;
+    let listener =
+        icdc_tcp::listen(None, bootstrap.ports, family, receive_buffer()).map_err(|error| error.to_string())?;
     let port = listener.local_addr().map_err(|error| format!("getsockname: {error}"))?.port();
     Ok((listener, port))
 }
@@ -222,8 +218,7 @@ impl Once {
         watch.spawn(move || watch_starting_end(inlet, &tell)).map_err(process("clone"))?;
 
         let house = Arc::new(self);
-        let mut guard =
-            Guard::start(vec![listener], house.clone(), Limits::default()).map_err(process("eventfd"))?;
+        let mut guard = Guard::start(vec![listener], house.clone(), Limits::default()).map_err(process("eventfd"))?;
         let why = house.until_over();
         tracing::debug!("far end ends: {why}");
         guard.close();

@@ -2,23 +2,24 @@
 
 mod account;
 mod clock;
-pub mod connect;
+mod connect;
 mod copy;
+mod descriptors;
 mod drive;
 mod error;
 pub mod event;
 mod far_end;
 pub mod link;
-pub mod listen;
+mod listen;
 pub mod location;
-pub mod options;
+mod options;
 mod receive_window;
 mod receiver;
 mod sender;
 mod serve;
 mod session;
 mod stages;
-pub mod stop;
+mod stop;
 
 pub use connect::{ConnectError, Far};
 pub use copy::copy;
@@ -26,7 +27,7 @@ pub use error::{CopyError, SessionError};
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary};
 pub use far_end::{FarEndError, far_end};
 pub use location::{Location, LocationError};
-pub use options::CopyOptions;
+pub use options::{ConfirmHost, CopyOptions};
 pub use serve::{ServeConfig, ServeError, serve};
 pub use stop::StopSignal;
 

@@ -61,16 +61,22 @@ pub enum LocationError {
     )]
     HostInvalid(String),
     /// A user in an `icdc://` URL.
-    #[error("{0}: icdc:// takes no user, the key in --identity tells the daemon who you are; remove the part before the @")]
+    #[error(
+        "{0}: icdc:// takes no user, the key in --identity tells the daemon who you are; remove the part before the @"
+    )]
     DaemonUser(String),
     /// The part after the host's colon is no port.
-    #[error("{0}: the port must be a number from 1 to 65535; write icdc://HOST:PORT/PATH, with an IPv6 address in brackets")]
+    #[error(
+        "{0}: the port must be a number from 1 to 65535; write icdc://HOST:PORT/PATH, with an IPv6 address in brackets"
+    )]
     Port(String),
     /// An opening bracket without an IPv6 address and a closing one.
     #[error("{0}: brackets must hold an IPv6 address, as in icdc://[2001:db8::1]:2633/path")]
     Brackets(String),
     /// A URL of another kind.
-    #[error("{0}: this kind of URL is not known; write icdc://HOST/PATH, HOST:PATH, or ./ before the name of a local file")]
+    #[error(
+        "{0}: this kind of URL is not known; write icdc://HOST/PATH, HOST:PATH, or ./ before the name of a local file"
+    )]
     Scheme(String),
 }
 
@@ -86,7 +92,9 @@ impl Location {
         }
         let shown = || argument.to_string_lossy().escape_debug().to_string();
         match scheme(bytes) {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"icdc") => return daemon(rest, &shown),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"icdc") => {
+                return daemon(rest, &shown);
+            }
             Some(_) => return Err(LocationError::Scheme(shown())),
             None => {}
         }
@@ -132,7 +140,9 @@ impl fmt::Display for Location {
                 None => write!(formatter, "{}:{path}", Bracketed(host)),
             },
             Self::Daemon { host, port: DAEMON_PORT, .. } => write!(formatter, "icdc://{}{path}", Bracketed(host)),
-            Self::Daemon { host, port, .. } => write!(formatter, "icdc://{}:{port}{path}", Bracketed(host)),
+            Self::Daemon { host, port, .. } => {
+                write!(formatter, "icdc://{}:{port}{path}", Bracketed(host))
+            }
         }
     }
 }
@@ -262,7 +272,9 @@ mod tests {
 
     #[test]
     fn no_colon_or_a_slash_before_it_is_local() {
-        for path in ["a", "a/", "/", ".", "./a:b", "/a:b", "a/b:c", ":a", "::1:a", "a@b", "[a", "[::1]", "[::1/]:a", "-a", "~/a"] {
+        for path in [
+            "a", "a/", "/", ".", "./a:b", "/a:b", "a/b:c", ":a", "::1:a", "a@b", "[a", "[::1]", "[::1/]:a", "-a", "~/a",
+        ] {
             assert_eq!(parse(path).unwrap(), local(path));
         }
     }
@@ -341,7 +353,9 @@ mod tests {
 
     #[test]
     fn printing_gives_what_parses_to_the_same() {
-        for text in ["a", "./a:b", "h:p", "u@h:p", "u@[::1]:p", "[::1]:/p", "icdc://h/p", "icdc://[::1]:7/p", "icdc://h/"] {
+        for text in
+            ["a", "./a:b", "h:p", "u@h:p", "u@[::1]:p", "[::1]:/p", "icdc://h/p", "icdc://[::1]:7/p", "icdc://h/"]
+        {
             let location = parse(text).unwrap();
             assert_eq!(location.to_string(), text);
             assert_eq!(parse(&location.to_string()).unwrap(), location);

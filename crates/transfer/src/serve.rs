@@ -46,7 +46,9 @@ pub enum ServeError {
     #[error("{0}; make a key for this daemon with `icdc keygen`")]
     Identity(TrustError),
     /// It cannot know whom to let in.
-    #[error("{0}; a line of it reads `root=/DIR,rights=rw icdc-ed25519 BASE64 comment`, where the key is what `icdc keygen` prints on the client")]
+    #[error(
+        "{0}; a line of it reads `root=/DIR,rights=rw icdc-ed25519 BASE64 comment`, where the key is what `icdc keygen` prints on the client"
+    )]
     AuthorizedKeys(TrustError),
     /// The directory that confines everybody.
     #[error("--root {root}: {source}")]
@@ -70,6 +72,7 @@ pub enum ServeError {
 /// # Errors
 /// See [`ServeError`].
 pub fn serve(config: &ServeConfig, stop: &StopSignal) -> Result<(), ServeError> {
+    crate::descriptors::raise_limit();
     let identity = Identity::load(&config.identity).map_err(ServeError::Identity)?;
     let root = match &config.root {
         Some(root) => {
@@ -80,8 +83,7 @@ pub fn serve(config: &ServeConfig, stop: &StopSignal) -> Result<(), ServeError> 
     };
     let sessions = Sessions::default();
     let temporary = Arc::clone(&sessions.temporary);
-    let admission =
-        Admission::open(&config.authorized_keys, root, temporary).map_err(ServeError::AuthorizedKeys)?;
+    let admission = Admission::open(&config.authorized_keys, root, temporary).map_err(ServeError::AuthorizedKeys)?;
     // Without an address, a host that has no IPv6 falls back to IPv4.
     let host = Some(config.listen.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
     let port = config.listen.port();
@@ -118,7 +120,9 @@ impl House for Daemon {
     }
 
     fn welcome(&self, link: Link) {
-        let Some(key) = link.control.peer_key() else { return };
+        let Some(key) = link.control.peer_key() else {
+            return;
+        };
         let rights = match self.admission.rights(&key) {
             Ok(rights) => rights,
             Err(reason) => {

@@ -16,8 +16,8 @@ use crate::account::Account;
 use crate::error::SessionError;
 use crate::event::EventSink;
 use crate::link::{Link, LinkControl};
-use crate::listen::admission::Temporary;
 use crate::listen::credentials::Credentials;
+use crate::listen::temporary::Temporary;
 use crate::stop::StopSignal;
 use crate::{clock, drive, receiver, sender};
 
@@ -27,26 +27,26 @@ const HANDOVER: Duration = Duration::from_secs(10);
 
 /// What the other end may do.
 #[derive(Clone, Debug)]
-pub struct Rights {
+pub(crate) struct Rights {
     /// Have files sent to it.
-    pub read: bool,
+    pub(crate) read: bool,
     /// Have files written.
-    pub write: bool,
+    pub(crate) write: bool,
     /// Where its paths are resolved.
-    pub root: Root,
+    pub(crate) root: Root,
     /// As whom files are opened; `None` for the user of this process.
-    pub acting: Option<Arc<Credentials>>,
+    pub(crate) acting: Option<Arc<Credentials>>,
     /// A key that was admitted for one transfer may do this and nothing else.
-    pub only: Option<(TransferId, Job)>,
+    pub(crate) only: Option<(TransferId, Job)>,
     /// It may admit another key, and have this end drive a transfer.
-    pub may_admit: bool,
+    pub(crate) may_admit: bool,
     /// For logs.
-    pub label: String,
+    pub(crate) label: String,
 }
 
 /// Where paths of the other end are resolved.
 #[derive(Clone, Debug)]
-pub enum Root {
+pub(crate) enum Root {
     /// As in a login of this user: relative paths start at home.
     Unconfined {
         /// The home directory.
@@ -68,7 +68,7 @@ impl Root {
 
 /// How the work on one connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub(crate) enum Ended {
     /// Done, or handed to the session that it belongs to.
     Finished,
     /// A user or an operator stopped it.
@@ -81,7 +81,7 @@ pub enum Ended {
 
 /// The running sessions of a process, by transfer.
 #[derive(Clone, Default)]
-pub struct Sessions {
+pub(crate) struct Sessions {
     shared: Arc<Shared>,
     /// Keys that sessions let in for a transfer from another far end.
     pub(crate) temporary: Arc<Temporary>,
@@ -110,12 +110,12 @@ pub(crate) struct Registered<'a> {
 
 impl Sessions {
     /// Number of running sessions.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.shared.running.lock().expect("no panic in the registry").len()
     }
 
     /// Asks every session to make durable what it has and to end.
-    pub fn interrupt_all(&self) {
+    pub(crate) fn interrupt_all(&self) {
         let running = self.shared.running.lock().expect("no panic in the registry");
         running.values().for_each(|session| session.stop.request());
     }
@@ -134,8 +134,11 @@ impl Sessions {
                 return Err(refusal(RefusalKind::Busy, "an earlier connection of this transfer does not end"));
             }
             session.control.shutdown();
-            (running, _) =
-                self.shared.changed.wait_timeout(running, Duration::from_millis(100)).expect("no panic in the registry");
+            (running, _) = self
+                .shared
+                .changed
+                .wait_timeout(running, Duration::from_millis(100))
+                .expect("no panic in the registry");
         }
         let (join, joined) = unbounded();
         let stop = StopSignal::new();
@@ -155,7 +158,9 @@ impl Sessions {
                     return session.join.send(link).map_err(|_| refusal(RefusalKind::Busy, "the session is ending"));
                 }
                 Some(_) => return Err(refusal(RefusalKind::NotAllowed, "the transfer belongs to another key")),
-                None if clock::now() >= deadline => return Err(refusal(RefusalKind::Path, "no such transfer is running")),
+                None if clock::now() >= deadline => {
+                    return Err(refusal(RefusalKind::Path, "no such transfer is running"));
+                }
                 None => {
                     (running, _) = self
                         .shared
@@ -176,7 +181,7 @@ impl Drop for Registered<'_> {
 }
 
 /// Serves one connection from its first message to its end.
-pub fn answer(mut link: Link, rights: &Rights, sessions: &Sessions) -> Ended {
+pub(crate) fn answer(mut link: Link, rights: &Rights, sessions: &Sessions) -> Ended {
     if let Some(credentials) = &rights.acting
         && let Err(error) = credentials.assume_for_this_thread()
     {
@@ -227,7 +232,7 @@ fn first_message(link: &mut Link) -> Result<Request, Ended> {
 fn allow(request: &Request, rights: &Rights) -> Result<(), Refusal> {
     if let Some((transfer, only)) = &rights.only {
         let joins = matches!(request.job, Job::Join { .. });
-        if request.transfer != *transfer || !(joins || request.job == *only) {
+        if request.transfer != *transfer || !(joins || is_same_work(&request.job, only)) {
             return Err(refusal(RefusalKind::NotAllowed, "this key was admitted for another transfer"));
         }
     }
@@ -242,8 +247,20 @@ fn allow(request: &Request, rights: &Rights) -> Result<(), Refusal> {
         Ok(())
     } else {
         let what = job_name(&request.job);
-        Err(refusal(RefusalKind::NotAllowed, &format!("this key may not {what}; ask for rights= in authorized_keys there")))
+        Err(refusal(
+            RefusalKind::NotAllowed,
+            &format!("this key may not {what}; ask for rights= in authorized_keys there"),
+        ))
     }
+}
+
+/// Whether a job is the admitted one; from the second session on a run resumes whatever was asked first.
+fn is_same_work(job: &Job, admitted: &Job) -> bool {
+    let mut job = job.clone();
+    if let (Job::Receive { options, .. }, Job::Receive { options: admitted, .. }) = (&mut job, admitted) {
+        options.resume = admitted.resume;
+    }
+    job == *admitted
 }
 
 fn admits(job: &Job, rights: &Rights) -> bool {

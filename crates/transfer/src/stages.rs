@@ -97,11 +97,8 @@ impl StageClock {
         let encrypt = times.encrypt - last.encrypt;
         let socket = times.socket - last.socket;
         let total = encrypt + socket;
-        let encrypt_part = if total == Span::ZERO {
-            Span::ZERO
-        } else {
-            elapsed.scaled(encrypt.as_nanos(), total.as_nanos())
-        };
+        let encrypt_part =
+            if total == Span::ZERO { Span::ZERO } else { elapsed.scaled(encrypt.as_nanos(), total.as_nanos()) };
         let socket_part = elapsed - encrypt_part;
         let write_part = if tcp.is_some() {
             let limited = (window_limited - last.window_limited).min(elapsed);
@@ -111,7 +108,8 @@ impl StageClock {
             socket_part
         };
         let path_part = socket_part - write_part;
-        let at_ceiling = ceiling.is_some() && tcp.is_some_and(|info| info.pacing_rate.min(info.delivery_rate * 2) >= ceiling.unwrap_or(Rate::MAX));
+        let at_ceiling = ceiling.is_some()
+            && tcp.is_some_and(|info| info.pacing_rate.min(info.delivery_rate * 2) >= ceiling.unwrap_or(Rate::MAX));
         let path = if at_ceiling { Stage::RateCeiling } else { Stage::Network };
         let parts = [(Stage::Encrypt, encrypt_part), (path, path_part), (Stage::DestinationDisk, write_part)];
         for (stage, part) in parts {

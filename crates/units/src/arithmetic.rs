@@ -13,9 +13,7 @@ impl Mul<Span> for Rate {
 
     /// What the rate carries in the span, rounded down.
     fn mul(self, span: Span) -> ByteCount {
-        ByteCount(saturated(
-            u128::from(self.0) * u128::from(span.0) / BIT_NANOS_PER_BYTE,
-        ))
+        ByteCount(saturated(u128::from(self.0) * u128::from(span.0) / BIT_NANOS_PER_BYTE))
     }
 }
 

@@ -11,9 +11,7 @@ use crate::notation::{Notation, ParseQuantityError, Scale};
 ///
 /// Text is a plain number of bytes (`1048576`) or a number with an SI (`4MB`) or binary (`256MiB`) unit,
 /// in any case. It is serialised as an integer of bytes.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ByteCount(pub(crate) u64);
 
@@ -97,11 +95,7 @@ impl fmt::Display for ByteCount {
     /// `{}`: whole binary units as such (`256MiB`), all else with an SI unit and four significant digits
     /// (`1.234GB`); `{:#}`: exact (`256MiB`, `1234567890B`).
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match BINARY_SCALES
-            .iter()
-            .rev()
-            .find(|scale| scale.units() <= self.0)
-        {
+        match BINARY_SCALES.iter().rev().find(|scale| scale.units() <= self.0) {
             Some(scale) if self.0.is_multiple_of(scale.units()) => {
                 Scale::write(self.0, std::slice::from_ref(scale), out)
             }

@@ -12,9 +12,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ParseQuantityError {
     /// The text does not begin with a number.
-    #[error(
-        "\"{text}\" is not a {quantity}: write a number and a unit ({units}), for example {example}"
-    )]
+    #[error("\"{text}\" is not a {quantity}: write a number and a unit ({units}), for example {example}")]
     NotANumber {
         /// The text.
         text: String,
@@ -36,9 +34,7 @@ pub enum ParseQuantityError {
         example: &'static str,
     },
     /// The unit is none of the accepted ones.
-    #[error(
-        "\"{text}\" has the unknown unit \"{unit}\": a {quantity} is given in {units}, for example {example}"
-    )]
+    #[error("\"{text}\" has the unknown unit \"{unit}\": a {quantity} is given in {units}, for example {example}")]
     UnknownUnit {
         /// The text.
         text: String,
@@ -75,43 +71,20 @@ const MAX_FRACTION_DIGITS: usize = 18;
 
 impl Notation {
     /// Reads a number and a unit; `scale_of` gives the worth of a unit in finest units.
-    pub(crate) fn parse(
-        &self,
-        text: &str,
-        scale_of: impl Fn(&str) -> Option<u64>,
-    ) -> Result<u64, ParseQuantityError> {
-        let &Self {
-            quantity,
-            units,
-            example,
-        } = self;
-        let not_a_number = || ParseQuantityError::NotANumber {
-            text: text.to_owned(),
-            quantity,
-            units,
-            example,
-        };
-        let too_large = || ParseQuantityError::TooLarge {
-            text: text.to_owned(),
-            quantity,
-            units,
-        };
+    pub(crate) fn parse(&self, text: &str, scale_of: impl Fn(&str) -> Option<u64>) -> Result<u64, ParseQuantityError> {
+        let &Self { quantity, units, example } = self;
+        let not_a_number = || ParseQuantityError::NotANumber { text: text.to_owned(), quantity, units, example };
+        let too_large = || ParseQuantityError::TooLarge { text: text.to_owned(), quantity, units };
 
         let trimmed = text.trim();
-        let end = trimmed
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(trimmed.len());
+        let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, unit) = (&trimmed[..end], trimmed[end..].trim_start());
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return Err(not_a_number());
         }
         let scale = scale_of(unit).ok_or_else(|| match unit {
-            "" => ParseQuantityError::MissingUnit {
-                text: text.to_owned(),
-                units,
-                example,
-            },
+            "" => ParseQuantityError::MissingUnit { text: text.to_owned(), units, example },
             _ => ParseQuantityError::UnknownUnit {
                 text: text.to_owned(),
                 unit: unit.to_owned(),
@@ -121,26 +94,18 @@ impl Notation {
             },
         })?;
 
-        let whole = digits(whole)
-            .and_then(|whole| whole.checked_mul(u128::from(scale)))
-            .ok_or_else(too_large)?;
+        let whole = digits(whole).and_then(|whole| whole.checked_mul(u128::from(scale))).ok_or_else(too_large)?;
         let fraction = &fraction[..fraction.len().min(MAX_FRACTION_DIGITS)];
         let tenths = 10_u128.pow(fraction.len() as u32);
-        let part = digits(fraction).expect("18 digits times a 64-bit scale fit 128 bits")
-            * u128::from(scale);
+        let part = digits(fraction).expect("18 digits times a 64-bit scale fit 128 bits") * u128::from(scale);
         let rounded = (part + tenths / 2) / tenths;
-        whole
-            .checked_add(rounded)
-            .and_then(|value| u64::try_from(value).ok())
-            .ok_or_else(too_large)
+        whole.checked_add(rounded).and_then(|value| u64::try_from(value).ok()).ok_or_else(too_large)
     }
 }
 
 /// The value of decimal digits (none: zero), unless it exceeds 128 bits.
 fn digits(text: &str) -> Option<u128> {
-    text.bytes().try_fold(0_u128, |value, digit| {
-        value.checked_mul(10)?.checked_add(u128::from(digit - b'0'))
-    })
+    text.bytes().try_fold(0_u128, |value, digit| value.checked_mul(10)?.checked_add(u128::from(digit - b'0')))
 }
 
 /// A unit and its worth in the finest unit of its quantity.
@@ -160,10 +125,7 @@ impl Scale {
 
     /// The worth of the unit called `name`, in any case.
     pub(crate) fn find(scales: &[Self], name: &str) -> Option<u64> {
-        scales
-            .iter()
-            .find(|scale| scale.name.eq_ignore_ascii_case(name))
-            .map(Self::units)
+        scales.iter().find(|scale| scale.name.eq_ignore_ascii_case(name)).map(Self::units)
     }
 
     /// Prints `value` in one of `scales` (ascending): exactly if the formatter is alternate, else with
@@ -171,28 +133,18 @@ impl Scale {
     pub(crate) fn write(value: u64, scales: &[Self], out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let finest = &scales[0];
         let text = if out.alternate() {
-            let scale = scales
-                .iter()
-                .rev()
-                .find(|scale| value != 0 && value.is_multiple_of(scale.units));
+            let scale = scales.iter().rev().find(|scale| value != 0 && value.is_multiple_of(scale.units));
             let scale = scale.unwrap_or(finest);
             format!("{}{}", value / scale.units, scale.name)
         } else {
-            let fitting = scales
-                .iter()
-                .rposition(|scale| scale.units <= value)
-                .unwrap_or(0);
+            let fitting = scales.iter().rposition(|scale| scale.units <= value).unwrap_or(0);
             let next = scales.get(fitting + 1);
             match next {
                 // 999.96 in this unit is 1 in the next.
                 Some(next) if rounds_up_to(value, &scales[fitting], next) => {
                     format!("1{}", next.name)
                 }
-                _ => format!(
-                    "{}{}",
-                    four_digits(value, scales[fitting].units),
-                    scales[fitting].name
-                ),
+                _ => format!("{}{}", four_digits(value, scales[fitting].units), scales[fitting].name),
             }
         };
         out.pad(&text)

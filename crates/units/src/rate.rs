@@ -12,9 +12,7 @@ use crate::notation::{Notation, ParseQuantityError, Scale};
 /// Text is bits with an SI prefix, in any case (`8kbit`, `930mbit`, `10Gbit/s`), or bytes per second
 /// with a capital B (`125MB/s`, `1.2GB/s`, `100MiB/s`). A number without a unit is refused: it would be
 /// guesswork whether bits or bytes are meant. It is serialised as an integer of bits per second.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rate(pub(crate) u64);
 

@@ -12,9 +12,7 @@ use crate::notation::{Notation, ParseQuantityError, Scale};
 ///
 /// Text is a number with a unit (`25us`, `300ms`, `1.5s`, `10min`, `2h`); a number without one is
 /// refused. It is serialised as an integer of nanoseconds.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Span(pub(crate) u64);
 
@@ -83,18 +81,10 @@ impl From<Span> for Duration {
     }
 }
 
-const NOTATION: Notation = Notation {
-    quantity: "time",
-    units: "ns, us, ms, s, min, h",
-    example: "300ms",
-};
+const NOTATION: Notation = Notation { quantity: "time", units: "ns, us, ms, s, min, h", example: "300ms" };
 
-const SCALES: [Scale; 4] = [
-    Scale::new("ns", 1),
-    Scale::new("us", 1_000),
-    Scale::new("ms", 1_000_000),
-    Scale::new("s", 1_000_000_000),
-];
+const SCALES: [Scale; 4] =
+    [Scale::new("ns", 1), Scale::new("us", 1_000), Scale::new("ms", 1_000_000), Scale::new("s", 1_000_000_000)];
 
 /// Units that are read and never printed; `µs` with the micro sign and with the Greek letter.
 const FURTHER_SCALES: [Scale; 4] = [
@@ -127,9 +117,7 @@ impl fmt::Display for Span {
 ///
 /// Only differences mean anything, and only between times of one clock; hence there is no text form.
 /// It is serialised as an integer of nanoseconds.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(pub(crate) u64);
 

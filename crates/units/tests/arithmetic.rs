@@ -16,10 +16,7 @@ fn the_bandwidth_delay_product_of_the_design() {
 
 #[test]
 fn bits_and_bytes() {
-    assert_eq!(
-        Rate::from_bytes_per_second(125_000_000),
-        Rate::from_bits_per_second(1_000_000_000)
-    );
+    assert_eq!(Rate::from_bytes_per_second(125_000_000), Rate::from_bits_per_second(1_000_000_000));
     assert_eq!(Rate::from_bits_per_second(15).as_bytes_per_second(), 1);
     assert_eq!(Rate::from_bytes_per_second(u64::MAX), Rate::MAX);
 }
@@ -43,10 +40,7 @@ fn ends_of_the_range() {
     assert_eq!(ByteCount::MAX * 2, ByteCount::MAX);
     assert_eq!(ByteCount::new(7) / 0, ByteCount::MAX);
     assert_eq!(Rate::MAX.scaled(u64::MAX, u64::MAX), Rate::MAX);
-    assert_eq!(
-        Rate::from_bits_per_second(1000).scaled(9, 10),
-        Rate::from_bits_per_second(900)
-    );
+    assert_eq!(Rate::from_bits_per_second(1000).scaled(9, 10), Rate::from_bits_per_second(900));
     assert_eq!(Span::from_secs(u64::MAX), Span::MAX);
     assert!((Span::from_secs(3).ratio(Span::from_secs(2)) - 1.5).abs() < f64::EPSILON);
     assert!(Span::from_secs(3).ratio(Span::ZERO).abs() < f64::EPSILON);
@@ -61,15 +55,9 @@ fn times_and_spans() {
     assert_eq!(end - Span::from_nanos(250), start);
     assert_eq!(Time::ORIGIN - Span::from_nanos(1), Time::ORIGIN);
     assert_eq!(Time::MAX + Span::from_nanos(1), Time::MAX);
-    assert_eq!(
-        Duration::from(Span::from_micros(5)),
-        Duration::from_micros(5)
-    );
+    assert_eq!(Duration::from(Span::from_micros(5)), Duration::from_micros(5));
     assert_eq!(Span::from(Duration::MAX), Span::MAX);
-    assert_eq!(
-        (1..=3).map(ByteCount::new).sum::<ByteCount>(),
-        ByteCount::new(6)
-    );
+    assert_eq!((1..=3).map(ByteCount::new).sum::<ByteCount>(), ByteCount::new(6));
 }
 
 proptest! {

@@ -27,23 +27,10 @@ fn rates_are_bits_or_bytes_with_a_capital() {
     assert_eq!(bits("1KB/s"), 8_000);
     assert_eq!(bits("1kB/s"), 8_000);
     assert_eq!(bits(".5tbit"), 500_000_000_000);
-    for ambiguous in [
-        "900",
-        "900m",
-        "900mbps",
-        "900Mb/s",
-        "900mb/s",
-        "900MB",
-        "9e3bit",
-        "-1mbit",
-        "mbit",
-        "",
-        "1.2.3mbit",
-    ] {
-        assert!(
-            ambiguous.parse::<Rate>().is_err(),
-            "{ambiguous} must be refused"
-        );
+    for ambiguous in
+        ["900", "900m", "900mbps", "900Mb/s", "900mb/s", "900MB", "9e3bit", "-1mbit", "mbit", "", "1.2.3mbit"]
+    {
+        assert!(ambiguous.parse::<Rate>().is_err(), "{ambiguous} must be refused");
     }
 }
 
@@ -56,19 +43,10 @@ fn sizes_are_plain_or_si_or_binary() {
     assert_eq!(bytes("2.5MB"), 2_500_000);
     assert_eq!(bytes(" 1.5 GiB "), 3 << 29);
     assert_eq!(bytes("18446744073709551615"), u64::MAX);
-    for wrong in [
-        "4M",
-        "4mbit",
-        "18446744073709551616",
-        "0x10",
-        "1,5MB",
-        "½MB",
-        "99999999999999999999999999999999999999999PB",
-    ] {
-        assert!(
-            wrong.parse::<ByteCount>().is_err(),
-            "{wrong} must be refused"
-        );
+    for wrong in
+        ["4M", "4mbit", "18446744073709551616", "0x10", "1,5MB", "½MB", "99999999999999999999999999999999999999999PB"]
+    {
+        assert!(wrong.parse::<ByteCount>().is_err(), "{wrong} must be refused");
     }
 }
 
@@ -95,17 +73,9 @@ fn errors_name_the_text_and_the_units() {
     assert!(matches!(nothing, ParseQuantityError::NotANumber { .. }));
     let large = "99999999tbit".parse::<Rate>().expect_err("too large");
     assert!(matches!(large, ParseQuantityError::TooLarge { .. }));
-    for (error, text) in [
-        (missing, "900"),
-        (unknown, "900mbps"),
-        (nothing, "fast"),
-        (large, "99999999tbit"),
-    ] {
+    for (error, text) in [(missing, "900"), (unknown, "900mbps"), (nothing, "fast"), (large, "99999999tbit")] {
         let message = error.to_string();
-        assert!(
-            message.contains(&format!("\"{text}\"")) && message.contains("mbit"),
-            "{message}"
-        );
+        assert!(message.contains(&format!("\"{text}\"")) && message.contains("mbit"), "{message}");
     }
 }
 
@@ -127,24 +97,13 @@ fn printing_for_people_keeps_four_digits() {
     assert_eq!(span(12_345), "12.35us");
     assert_eq!(span(300_000_000), "300ms");
     assert_eq!(span(5_400_000_000_000), "5400s");
-    assert_eq!(
-        format!("{:>8}|{:<6}|", Span::from_millis(25), ByteCount::new(1)),
-        "    25ms|1B    |"
-    );
+    assert_eq!(format!("{:>8}|{:<6}|", Span::from_millis(25), ByteCount::new(1)), "    25ms|1B    |");
 }
 
 #[test]
 fn serialised_as_plain_integers() {
-    let quantities = (
-        Rate::from_bits_per_second(1),
-        ByteCount::new(2),
-        Span::from_nanos(3),
-        Time::from_nanos(4),
-    );
-    assert_eq!(
-        serde_json::to_string(&quantities).expect("serialises"),
-        "[1,2,3,4]"
-    );
+    let quantities = (Rate::from_bits_per_second(1), ByteCount::new(2), Span::from_nanos(3), Time::from_nanos(4));
+    assert_eq!(serde_json::to_string(&quantities).expect("serialises"), "[1,2,3,4]");
     let back: (Rate, ByteCount, Span, Time) = serde_json::from_str("[1,2,3,4]").expect("parses");
     assert_eq!(back, quantities);
 }

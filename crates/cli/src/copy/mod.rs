@@ -7,6 +7,7 @@
 //!                    └► recorder ─► report   (--report FILE.html)
 //! ```
 
+mod page;
 mod progress;
 mod recorder;
 mod summary;
@@ -15,11 +16,11 @@ mod surface;
 use std::io::Write;
 use std::sync::Arc;
 
-use icdc_transfer::{CopyError, EventSink, StopSignal, Summary};
+use icdc_transfer::{CopyError, Event, EventSink, StopSignal, Summary};
 
 use crate::arguments::CopyArguments;
 use crate::console::Console;
-use crate::copy::recorder::Ending;
+use crate::copy::page::Ending;
 use crate::copy::surface::Surface;
 use crate::plan::{CopyPlan, ReportFile};
 use crate::{exit, logs, signals};
@@ -60,12 +61,22 @@ fn carry_out(plan: CopyPlan, console: &Console) -> u8 {
         let surface = Arc::clone(&surface);
         Arc::new(move |event| surface.show(event))
     };
+    surface.show(Event::Started {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        sources: sources.iter().map(ToString::to_string).collect(),
+        destination: destination.to_string(),
+    });
     let result = icdc_transfer::copy(&sources, &destination, &options, &events, &stop);
     conclude(&surface, console, report, result)
 }
 
 /// Shows the end of the run in every form and returns the exit code.
-fn conclude(surface: &Surface, console: &Console, report: Option<ReportFile>, result: Result<Summary, CopyError>) -> u8 {
+fn conclude(
+    surface: &Surface,
+    console: &Console,
+    report: Option<ReportFile>,
+    result: Result<Summary, CopyError>,
+) -> u8 {
     let (ending, mut code) = match result {
         Ok(summary) => {
             let code = if summary.errors == 0 { 0 } else { exit::FAILED };
@@ -83,7 +94,9 @@ fn conclude(surface: &Surface, console: &Console, report: Option<ReportFile>, re
         console.complain(&error);
         code = code.max(exit::FAILED);
     }
-    console.flush();
+    if console.has_lost_results() {
+        code = code.max(exit::FAILED);
+    }
     code
 }
 

@@ -1,12 +1,17 @@
 //! Progress for people.
 //!
 //! A sample covers a fraction of a second and jumps about. What is shown is the mean with weights
-//! that fade over [`MEMORY`] seconds: `m ← m + (x − m)(1 − exp(−Δt / MEMORY))`, for the rate as well
-//! as for the share of time that each stage limited the run.
+//! that fade over [`MEMORY`] seconds, for the rate as well as for the stages that limited the run:
+//!
+//! ```text
+//! f = exp(−Δt / MEMORY)        sum ← f·sum + (1 − f)·x        weight ← f·weight + (1 − f)        mean = sum / weight
+//! ```
+//!
+//! The weight makes up for the past that the first samples do not have.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use icdc_transfer::{Event, Sample, Stage};
 use icdc_units::ByteCount;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::console::Console;
 use crate::copy::summary::{clock, megabits};
@@ -38,7 +43,7 @@ impl View {
             Progress::Off => Medium::Nothing,
             Progress::Lines => Medium::Lines { last: f64::NEG_INFINITY },
             Progress::Bar => {
-                let style = ProgressStyle::with_template("[{bar:20}] {wide_msg}").expect("the template is a constant");
+                let style = ProgressStyle::with_template("{msg}  [{wide_bar}]").expect("the template is a constant");
                 let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
                 bar.set_style(style.progress_chars("=> "));
                 console.set_bar(Some(bar.clone()));
@@ -83,21 +88,21 @@ impl View {
 #[derive(Default)]
 struct Meter {
     last: Option<Sample>,
-    rate: f64,
+    rate_sum: f64,
+    weight: f64,
     stages: [f64; Stage::ALL.len()],
     scan_complete: bool,
 }
 
 impl Meter {
     fn add(&mut self, sample: &Sample) {
-        let gain = match &self.last {
-            None => 1.0,
-            Some(last) => 1.0 - (-(sample.seconds - last.seconds).max(0.0) / MEMORY).exp(),
-        };
-        self.rate += (sample.rate_bps as f64 - self.rate) * gain;
+        let before = self.last.as_ref().map_or(0.0, |last| last.seconds);
+        let fade = (-(sample.seconds - before).max(0.0) / MEMORY).exp();
+        let gain = 1.0 - fade;
+        self.rate_sum = fade * self.rate_sum + gain * sample.rate_bps as f64;
+        self.weight = fade * self.weight + gain;
         for (stage, share) in Stage::ALL.into_iter().zip(&mut self.stages) {
-            let now = if stage == sample.limited_by { 1.0 } else { 0.0 };
-            *share += (now - *share) * gain;
+            *share = fade * *share + if stage == sample.limited_by { gain } else { 0.0 };
         }
         self.last = Some(sample.clone());
     }
@@ -110,22 +115,29 @@ impl Meter {
         }
     }
 
+    fn rate(&self) -> f64 {
+        if self.weight > 0.0 { self.rate_sum / self.weight } else { 0.0 }
+    }
+
     fn limiting(&self) -> Stage {
         let largest = Stage::ALL.into_iter().zip(self.stages).max_by(|a, b| a.1.total_cmp(&b.1));
         largest.map_or(Stage::default(), |(stage, _)| stage)
     }
 
     fn text(&self) -> String {
-        let Some(sample) = &self.last else { return "connecting".into() };
+        let Some(sample) = &self.last else {
+            return "connecting".into();
+        };
         let done = ByteCount::new(sample.bytes_done);
         let total = ByteCount::new(sample.bytes_total);
         let more = if self.scan_complete { "" } else { "+" };
-        let left = sample.bytes_total.saturating_sub(sample.bytes_done) as f64 * 8.0 / self.rate;
-        let left = if self.scan_complete && left.is_finite() { format!("  {} left", clock(left)) } else { String::new() };
+        let left = sample.bytes_total.saturating_sub(sample.bytes_done) as f64 * 8.0 / self.rate();
+        let left =
+            if self.scan_complete && left.is_finite() { format!("  {} left", clock(left)) } else { String::new() };
         format!(
             "{:>3.0}%  {done} of {total}{more}  {}{left}  limited by {}",
             (self.share() * 100.0).floor(),
-            megabits(self.rate as u64),
+            megabits(self.rate() as u64),
             self.limiting()
         )
     }
@@ -157,13 +169,21 @@ mod tests {
     }
 
     #[test]
+    fn the_first_samples_count_in_full() {
+        let mut meter = Meter::default();
+        meter.add(&sample(0.1, 0, 400_000_000, Stage::Network));
+        meter.add(&sample(0.2, 0, 400_000_000, Stage::Network));
+        assert!((meter.rate() - 400e6).abs() < 1.0, "{}", meter.rate());
+    }
+
+    #[test]
     fn one_sample_out_of_line_does_not_shake_the_display() {
         let mut meter = Meter::default();
         for tenth in 0..100 {
             meter.add(&sample(f64::from(tenth) * 0.1, 0, 900_000_000, Stage::Network));
         }
         meter.add(&sample(10.0, 0, 0, Stage::SourceDisk));
-        assert!((meter.rate - 900e6).abs() < 40e6, "{}", meter.rate);
+        assert!((meter.rate() - 900e6).abs() < 40e6, "{}", meter.rate());
         assert_eq!(meter.limiting(), Stage::Network);
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
     if summary.retransmitted_segments > 0 {
         parts.push(format!("{} sent again", counted(summary.retransmitted_segments, "segment")));
     }
-    if summary.verified {
+    if summary.read_back {
         parts.push("read back and compared".into());
     }
     if ended && summary.errors > 0 {
@@ -52,8 +52,11 @@ pub(crate) fn dry_run(items: u64, bytes: u64) -> String {
 fn limits(summary: &Summary) -> Option<String> {
     let mut shares: Vec<_> = summary.limited_by.iter().filter(|(_, share)| **share >= 0.05).collect();
     shares.sort_by(|a, b| b.1.total_cmp(a.1));
-    let words: Vec<String> =
-        shares.iter().take(3).map(|(stage, share)| format!("{} {:.0}%", stage.replace('_', " "), *share * 100.0)).collect();
+    let words: Vec<String> = shares
+        .iter()
+        .take(3)
+        .map(|(stage, share)| format!("{} {:.0}%", stage.replace('_', " "), *share * 100.0))
+        .collect();
     (!words.is_empty()).then(|| words.join(", "))
 }
 
@@ -97,7 +100,9 @@ mod tests {
             bytes_sent: 1_250_000_000,
             seconds: 10.5,
             goodput_bps: 952_380_952,
-            limited_by: [("network", 0.81), ("source_disk", 0.12), ("hash", 0.01)].map(|(name, share)| (name.into(), share)).into(),
+            limited_by: [("network", 0.81), ("source_disk", 0.12), ("hash", 0.01)]
+                .map(|(name, share)| (name.into(), share))
+                .into(),
             ..Summary::default()
         }
     }
@@ -116,7 +121,7 @@ mod tests {
             bytes_sent: 250_000_000,
             skipped: 2,
             errors: 1,
-            verified: true,
+            read_back: true,
             retransmitted_segments: 12,
             ..summary()
         };

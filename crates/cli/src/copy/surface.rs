@@ -7,8 +7,9 @@ use icdc_transfer::{Event, Outcome, Sample, Summary};
 use icdc_units::{ByteCount, Rate};
 
 use crate::console::{Console, printable};
+use crate::copy::page::Ending;
 use crate::copy::progress::View;
-use crate::copy::recorder::{Ending, Recorder};
+use crate::copy::recorder::Recorder;
 use crate::copy::summary;
 use crate::plan::Output;
 
@@ -82,7 +83,7 @@ impl Surface {
         } else if self.dry_run {
             let (items, bytes) = state.tally.would_send;
             self.console.result(&summary::dry_run(items, bytes));
-        } else {
+        } else if ending.reason.is_none() || ending.summary.seconds > 0.0 {
             for line in summary::lines(&ending.summary, ending.reason.is_none()) {
                 self.console.result(&line);
             }
@@ -97,7 +98,7 @@ impl Surface {
 
     /// The page about this run; empty but for the ending if nothing was recorded.
     pub(crate) fn report(&self, ending: &Ending) -> Report {
-        self.state().recorder.take().unwrap_or_default().into_report(ending)
+        self.state().recorder.take().unwrap_or_default().finish().into_report(ending)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -147,9 +148,9 @@ impl Tally {
         match event {
             Event::Item { outcome: Outcome::Failed, .. } => self.failed += 1,
             Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
-            // Directories and links have no digest.
-            Event::Item { bytes, digest: Some(_), .. } => {
-                self.files += 1;
+            // Directories and links have neither digest nor size.
+            Event::Item { bytes, digest, .. } => {
+                self.files += u64::from(digest.is_some() || *bytes > 0);
                 self.bytes = self.bytes.saturating_add(*bytes);
             }
             Event::Resumed { bytes } => self.resumed = self.resumed.saturating_add(*bytes),

@@ -9,10 +9,7 @@ use crate::file::{advice, is_out_of_space};
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The kernel could not read.
-    #[error(
-        "read of {path:?} at offset {offset} failed: {source}{}",
-        advice(source)
-    )]
+    #[error("read of {path:?} at offset {offset} failed: {source}{}", advice(source))]
     Read {
         /// The file's present path.
         path: PathBuf,
@@ -22,10 +19,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// The kernel could not write.
-    #[error(
-        "write of {path:?} at offset {offset} failed: {source}{}",
-        advice(source)
-    )]
+    #[error("write of {path:?} at offset {offset} failed: {source}{}", advice(source))]
     Write {
         /// The file's present path.
         path: PathBuf,
@@ -61,9 +55,7 @@ impl EngineError {
     #[must_use]
     pub fn source_error(&self) -> Option<&io::Error> {
         match self {
-            Self::Read { source, .. } | Self::Write { source, .. } | Self::Sync { source, .. } => {
-                Some(source)
-            }
+            Self::Read { source, .. } | Self::Write { source, .. } | Self::Sync { source, .. } => Some(source),
             Self::Lost(source) => Some(source),
             Self::Job(_) => None,
         }

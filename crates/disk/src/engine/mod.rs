@@ -136,10 +136,7 @@ pub enum EngineKind {
 ///
 /// # Errors
 /// The kernel grants no ring ([`EngineKind::Uring`] only) or no threads.
-pub fn open_engine(
-    depth: usize,
-    preference: EngineKind,
-) -> Result<Box<dyn Engine>, EngineUnavailable> {
+pub fn open_engine(depth: usize, preference: EngineKind) -> Result<Box<dyn Engine>, EngineUnavailable> {
     let depth = depth.clamp(1, MAX_DEPTH);
     match preference {
         EngineKind::Uring => Ok(Box::new(UringEngine::open(depth)?)),

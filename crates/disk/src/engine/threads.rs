@@ -26,13 +26,7 @@ impl ThreadEngine {
         let (work, queue) = unbounded();
         let (finish, finished) = unbounded();
         // Threads already started are joined by `drop` if a later one cannot be.
-        let mut engine = Self {
-            work: Some(work),
-            finish,
-            finished,
-            in_flight: 0,
-            workers: Vec::new(),
-        };
+        let mut engine = Self { work: Some(work), finish, finished, in_flight: 0, workers: Vec::new() };
         for index in 0..depth {
             let (queue, finish) = (queue.clone(), engine.finish.clone());
             let worker = Builder::new()
@@ -56,14 +50,10 @@ impl Engine for ThreadEngine {
         match Work::begin(tag, job) {
             Ok(work) => {
                 let queue = self.work.as_ref().expect("the queue is there until drop");
-                queue
-                    .send(work)
-                    .expect("workers serve until the queue is gone");
+                queue.send(work).expect("workers serve until the queue is gone");
             }
             Err(completion) => {
-                self.finish
-                    .send(*completion)
-                    .expect("the engine holds the receiver");
+                self.finish.send(*completion).expect("the engine holds the receiver");
             }
         }
     }

@@ -40,17 +40,14 @@ impl UringEngine {
         let mut ring = IoUring::new(depth as u32).map_err(failed("io_uring_setup"))?;
         let mut probe = Probe::new();
         let register = "io_uring_register";
-        ring.submitter()
-            .register_probe(&mut probe)
-            .map_err(failed(register))?;
+        ring.submitter().register_probe(&mut probe).map_err(failed(register))?;
         let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
         if !needed.iter().all(|&code| probe.is_supported(code)) {
             return Err(failed(register)(io::ErrorKind::Unsupported.into()));
         }
         // A filter may allow the setup and still forbid the use.
         // SAFETY: a no-op refers to no memory.
-        unsafe { ring.submission().push(&opcode::Nop::new().build()) }
-            .expect("a new ring has room for one entry");
+        unsafe { ring.submission().push(&opcode::Nop::new().build()) }.expect("a new ring has room for one entry");
         while let Err(error) = ring.submit_and_wait(1) {
             if error.kind() != io::ErrorKind::Interrupted {
                 return Err(failed("io_uring_enter")(error));
@@ -70,8 +67,7 @@ impl UringEngine {
     /// Puts a job into a slot and its first request into the ring, or queues it.
     fn start(&mut self, work: Work) {
         if let Some(errno) = self.broken {
-            self.finished
-                .push_back(work.complete(Err(EngineError::Lost(errno.into()))));
+            self.finished.push_back(work.complete(Err(EngineError::Lost(errno.into()))));
         } else if let Some(slot) = self.vacant.pop() {
             self.table[slot] = Some(work);
             self.request(slot);
@@ -82,14 +78,8 @@ impl UringEngine {
 
     /// Puts the next request of the job in `slot` into the submission queue.
     fn request(&mut self, slot: usize) {
-        let work = self.table[slot]
-            .as_mut()
-            .expect("a request belongs to a job");
-        let flags = if work.is_buffered() {
-            Flags::ASYNC
-        } else {
-            Flags::empty()
-        };
+        let work = self.table[slot].as_mut().expect("a request belongs to a job");
+        let flags = if work.is_buffered() { Flags::ASYNC } else { Flags::empty() };
         let entry = entry(work.step()).flags(flags).user_data(slot as u64);
         // SAFETY: the entry refers to the job's descriptor and block. Both stay in the table until
         // the completion of this entry was taken; the block's memory does not move with it.
@@ -213,15 +203,11 @@ fn entry(step: Step<'_>) -> Entry {
         Step::Read(file, bytes, offset) => {
             let file = types::Fd(file.as_raw_fd());
             let length = bytes.len() as u32;
-            opcode::Read::new(file, bytes.as_mut_ptr(), length)
-                .offset(offset)
-                .build()
+            opcode::Read::new(file, bytes.as_mut_ptr(), length).offset(offset).build()
         }
         Step::Write(file, bytes, offset) => {
             let file = types::Fd(file.as_raw_fd());
-            opcode::Write::new(file, bytes.as_ptr(), bytes.len() as u32)
-                .offset(offset)
-                .build()
+            opcode::Write::new(file, bytes.as_ptr(), bytes.len() as u32).offset(offset).build()
         }
         Step::Sync(file) => opcode::Fsync::new(types::Fd(file.as_raw_fd())).build(),
     }

@@ -58,56 +58,24 @@ impl Work {
     /// The completion of a job that needs no step: nothing to transfer, or invalid.
     pub(super) fn begin(tag: u64, job: Job) -> Result<Self, Box<Completion>> {
         let (kind, file, offset, length, ranges, block) = match job {
-            Job::Read {
-                file,
-                offset,
-                length,
-                block,
-            } => (JobKind::Read, file, offset, length, Vec::new(), Some(block)),
-            Job::Write {
-                file,
-                offset,
-                ranges,
-                length,
-                block,
-            } => (JobKind::Write, file, offset, length, ranges, Some(block)),
+            Job::Read { file, offset, length, block } => (JobKind::Read, file, offset, length, Vec::new(), Some(block)),
+            Job::Write { file, offset, ranges, length, block } => {
+                (JobKind::Write, file, offset, length, ranges, Some(block))
+            }
             Job::Sync { file } => (JobKind::Sync, file, 0, 0, Vec::new(), None),
         };
-        let end = |result| {
-            Box::new(Completion {
-                tag,
-                kind,
-                block: None,
-                result,
-            })
-        };
+        let end = |result| Box::new(Completion { tag, kind, block: None, result });
         let ranges = match check(offset, length, &ranges) {
             Ok(ranges) => ranges,
             Err(why) => {
-                return Err(Box::new(Completion {
-                    block,
-                    ..*end(Err(why))
-                }));
+                return Err(Box::new(Completion { block, ..*end(Err(why)) }));
             }
         };
         if kind != JobKind::Sync && ranges.is_empty() {
-            return Err(Box::new(Completion {
-                block,
-                ..*end(Ok(0))
-            }));
+            return Err(Box::new(Completion { block, ..*end(Ok(0)) }));
         }
         let segments = ranges.iter().cloned().collect();
-        let mut work = Self {
-            tag,
-            kind,
-            file,
-            offset,
-            block,
-            ranges,
-            segments,
-            direct: false,
-            retries: 0,
-        };
+        let mut work = Self { tag, kind, file, offset, block, ranges, segments, direct: false, retries: 0 };
         work.align();
         Ok(work)
     }
@@ -156,10 +124,7 @@ impl Work {
     }
 
     /// Takes the outcome of the step; gives the job's result, or `None` if there is another step.
-    pub(super) fn advance(
-        &mut self,
-        outcome: Result<usize, Errno>,
-    ) -> Option<Result<usize, EngineError>> {
+    pub(super) fn advance(&mut self, outcome: Result<usize, Errno>) -> Option<Result<usize, EngineError>> {
         match outcome {
             // Cancelled: the thread that submitted has ended. Repeating a transfer is harmless.
             Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) if self.retries < MAX_RETRIES => {
@@ -172,9 +137,7 @@ impl Work {
             }
             Err(errno) => Some(Err(self.failure(errno.into()))),
             Ok(_) if self.kind == JobKind::Sync => Some(Ok(0)),
-            Ok(0) if self.kind == JobKind::Write => {
-                Some(Err(self.failure(io::ErrorKind::WriteZero.into())))
-            }
+            Ok(0) if self.kind == JobKind::Write => Some(Err(self.failure(io::ErrorKind::WriteZero.into()))),
             Ok(bytes) => {
                 self.retries = 0;
                 self.moved(bytes)
@@ -208,10 +171,7 @@ impl Work {
 
     /// Goes on with what is left of the ranges themselves; done if only padding was left.
     fn go_buffered(&mut self) -> Option<Result<usize, EngineError>> {
-        let position = self
-            .segments
-            .front()
-            .map_or(BLOCK_SIZE, |segment| segment.start);
+        let position = self.segments.front().map_or(BLOCK_SIZE, |segment| segment.start);
         self.direct = false;
         self.segments = self
             .ranges
@@ -224,19 +184,12 @@ impl Work {
 
     /// The job's completion.
     pub(super) fn complete(self, result: Result<usize, EngineError>) -> Completion {
-        Completion {
-            tag: self.tag,
-            kind: self.kind,
-            block: self.block,
-            result,
-        }
+        Completion { tag: self.tag, kind: self.kind, block: self.block, result }
     }
 
     /// Whether the file ends at this place of the block: saves a read that would find nothing.
     fn ends_at(&self, position: usize) -> bool {
-        self.file
-            .size()
-            .is_ok_and(|size| self.offset + position as u64 >= size)
+        self.file.size().is_ok_and(|size| self.offset + position as u64 >= size)
     }
 
     fn size(&self) -> usize {
@@ -248,27 +201,15 @@ impl Work {
         let start = self.segments.front().map_or(0, |segment| segment.start);
         let offset = self.offset + start as u64;
         match self.kind {
-            JobKind::Read => EngineError::Read {
-                path,
-                offset,
-                source,
-            },
-            JobKind::Write => EngineError::Write {
-                path,
-                offset,
-                source,
-            },
+            JobKind::Read => EngineError::Read { path, offset, source },
+            JobKind::Write => EngineError::Write { path, offset, source },
             JobKind::Sync => EngineError::Sync { path, source },
         }
     }
 }
 
 /// The job's ranges, not empty each, if all of it fits the block, itself and the largest file.
-fn check(
-    offset: u64,
-    length: usize,
-    ranges: &[(u32, u32)],
-) -> Result<Vec<Range<usize>>, EngineError> {
+fn check(offset: u64, length: usize, ranges: &[(u32, u32)]) -> Result<Vec<Range<usize>>, EngineError> {
     if length > BLOCK_SIZE {
         return Err(EngineError::Job("longer than a block"));
     }
@@ -276,20 +217,14 @@ fn check(
         return Err(EngineError::Job("offset beyond the largest file"));
     }
     if ranges.is_empty() {
-        return Ok(if length == 0 {
-            Vec::new()
-        } else {
-            std::iter::once(0..length).collect()
-        });
+        return Ok(if length == 0 { Vec::new() } else { std::iter::once(0..length).collect() });
     }
     let mut checked = Vec::with_capacity(ranges.len());
     let mut done = 0;
     for &(start, size) in ranges {
         let (start, end) = (start as usize, start as usize + size as usize);
         if start < done || end > length {
-            return Err(EngineError::Job(
-                "ranges overlap, descend or exceed the length",
-            ));
+            return Err(EngineError::Job("ranges overlap, descend or exceed the length"));
         }
         done = end;
         if start < end {

@@ -13,13 +13,8 @@ fn descriptors_that_cannot_serve_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     std::fs::write(&path, b"x").unwrap();
-    let error = DiskFile::for_writing(File::open(&path).unwrap())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.starts_with("write of \"") && error.contains("file\""),
-        "{error}"
-    );
+    let error = DiskFile::for_writing(File::open(&path).unwrap()).unwrap_err().to_string();
+    assert!(error.starts_with("write of \"") && error.contains("file\""), "{error}");
     assert!(error.ends_with("the file is not open for this"), "{error}");
     let writer = OpenOptions::new().write(true).open(&path).unwrap();
     assert!(DiskFile::for_reading(writer).is_err());
@@ -33,13 +28,7 @@ fn harmful_flags_are_cleared() {
     let directory = tempfile::tempdir().unwrap();
     let flags = (OFlags::NONBLOCK | OFlags::APPEND).bits() as i32;
     let path = directory.path().join("file");
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .custom_flags(flags)
-        .open(path)
-        .unwrap();
+    let file = OpenOptions::new().write(true).create(true).truncate(false).custom_flags(flags).open(path).unwrap();
     let file = DiskFile::for_writing(file).unwrap();
     let flags = fcntl_getfl(file.as_file()).unwrap();
     assert!(!flags.intersects(OFlags::NONBLOCK | OFlags::APPEND));
@@ -52,16 +41,8 @@ fn the_direct_descriptor_is_another_open_file_of_the_same_inode() {
         return;
     };
     assert!(alignment >= PAGE && BLOCK_SIZE.is_multiple_of(alignment));
-    assert!(
-        fcntl_getfl(file.descriptor(true))
-            .unwrap()
-            .contains(OFlags::DIRECT)
-    );
-    assert!(
-        !fcntl_getfl(file.descriptor(false))
-            .unwrap()
-            .contains(OFlags::DIRECT)
-    );
+    assert!(fcntl_getfl(file.descriptor(true)).unwrap().contains(OFlags::DIRECT));
+    assert!(!fcntl_getfl(file.descriptor(false)).unwrap().contains(OFlags::DIRECT));
     let inodes = [true, false].map(|direct| fstat(file.descriptor(direct)).unwrap().st_ino);
     assert_eq!(inodes[0], inodes[1]);
     file.refuse_direct();
@@ -84,9 +65,7 @@ fn preallocation_reserves_and_extends() {
     if file.preallocate(0..1_000_001).unwrap() == Preallocation::Reserved {
         let size = file.size().unwrap();
         assert!((1_000_001..1_000_001 + BLOCK_SIZE as u64).contains(&size));
-        assert!(!crate::sparse::is_sparse(
-            &file.as_file().metadata().unwrap()
-        ));
+        assert!(!crate::sparse::is_sparse(&file.as_file().metadata().unwrap()));
     }
     file.set_len(10).unwrap();
     assert_eq!(file.size().unwrap(), 10);

@@ -80,12 +80,7 @@ pub(super) fn walk(start: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<
             FileType::Directory if entered.len() < MAX_WALK => entered.push(found),
             FileType::Directory => return Err(Errno::NAMETOOLONG),
             _ if pending.is_empty() && !flags.contains(OFlags::DIRECTORY) => {
-                return rustix::fs::openat(
-                    here,
-                    &*component,
-                    flags | OFlags::NOFOLLOW,
-                    Mode::empty(),
-                );
+                return rustix::fs::openat(here, &*component, flags | OFlags::NOFOLLOW, Mode::empty());
             }
             _ => return Err(Errno::NOTDIR),
         }
@@ -148,11 +143,7 @@ mod tests {
     #[test]
     fn both_ways_find_the_same() {
         let (temporary, root) = hostile_tree();
-        let inode = |path: &str| {
-            std::fs::metadata(temporary.path().join("root").join(path))
-                .unwrap()
-                .ino()
-        };
+        let inode = |path: &str| std::fs::metadata(temporary.path().join("root").join(path)).unwrap().ino();
         let found = [
             (".", inode("")),
             ("inner", inode("inner")),
@@ -167,11 +158,7 @@ mod tests {
             for (path, expected) in found {
                 let opened = way(root.as_fd(), path.as_bytes(), OFlags::PATH);
                 let opened = opened.unwrap_or_else(|errno| panic!("{name} {path}: {errno}"));
-                assert_eq!(
-                    rustix::fs::fstat(opened).unwrap().st_ino,
-                    expected,
-                    "{name} {path}"
-                );
+                assert_eq!(rustix::fs::fstat(opened).unwrap().st_ino, expected, "{name} {path}");
             }
         }
     }
@@ -222,9 +209,7 @@ mod tests {
         let base = temporary.path().join("root");
         std::fs::write(base.join("inner/secret"), "inside").unwrap();
         symlink("../outside", base.join("trap")).unwrap();
-        let outside = std::fs::metadata(temporary.path().join("outside/secret"))
-            .unwrap()
-            .ino();
+        let outside = std::fs::metadata(temporary.path().join("outside/secret")).unwrap().ino();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -248,10 +233,7 @@ mod tests {
                         break;
                     }
                 }
-                assert!(
-                    inside > 0 && refused > 0,
-                    "{name}: {inside} inside, {refused} refused"
-                );
+                assert!(inside > 0 && refused > 0, "{name}: {inside} inside, {refused} refused");
             }
             stop.store(true, Ordering::Relaxed);
         });

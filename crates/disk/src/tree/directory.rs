@@ -34,13 +34,7 @@ struct Inner {
 impl Directory {
     pub(super) fn start(descriptor: OwnedFd, path: &[u8], scope: Arc<Scope>) -> Self {
         let trail = Trail::start(path);
-        Self {
-            inner: Arc::new(Inner {
-                descriptor,
-                trail,
-                scope,
-            }),
-        }
+        Self { inner: Arc::new(Inner { descriptor, trail, scope }) }
     }
 
     /// What `name` stands for; a symbolic link stands for itself.
@@ -49,9 +43,7 @@ impl Directory {
     /// [`TreeError::Missing`] when there is nothing of that name.
     pub fn stat(&self, name: &Name) -> Result<Stat> {
         let found = rustix::fs::statat(self, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
-        Ok(found
-            .map_err(|errno| self.failed("fstatat", name, errno))?
-            .into())
+        Ok(found.map_err(|errno| self.failed("fstatat", name, errno))?.into())
     }
 
     /// What the directory itself is.
@@ -59,9 +51,7 @@ impl Directory {
     /// # Errors
     /// Those of `fstat`.
     pub fn own_stat(&self) -> Result<Stat> {
-        Ok(rustix::fs::fstat(self)
-            .map_err(|errno| self.own_failed("fstat", errno))?
-            .into())
+        Ok(rustix::fs::fstat(self).map_err(|errno| self.own_failed("fstat", errno))?.into())
     }
 
     /// All entries, sorted by bytes.
@@ -82,11 +72,7 @@ impl Directory {
             Ok(descriptor) => Ok(self.child(descriptor, name)),
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 let (path, found) = (self.path_of(name), self.stat(name)?.kind.described());
-                Err(TreeError::NotADirectory {
-                    path,
-                    found,
-                    call: "openat",
-                })
+                Err(TreeError::NotADirectory { path, found, call: "openat" })
             }
             Err(errno) => Err(self.failed("openat", name, errno)),
         }
@@ -110,9 +96,7 @@ impl Directory {
     /// `EINVAL` in [`TreeError::System`] when it is no symbolic link.
     pub fn read_link(&self, name: &Name) -> Result<Vec<u8>> {
         let target = rustix::fs::readlinkat(self, name.as_c_str(), Vec::new());
-        Ok(target
-            .map_err(|errno| self.failed("readlinkat", name, errno))?
-            .into_bytes())
+        Ok(target.map_err(|errno| self.failed("readlinkat", name, errno))?.into_bytes())
     }
 
     /// Makes the symbolic link `name`. The target is not looked at.
@@ -120,8 +104,7 @@ impl Directory {
     /// # Errors
     /// [`TreeError::Exists`] when anything has that name.
     pub fn make_symlink(&self, target: &[u8], name: &Name) -> Result<()> {
-        rustix::fs::symlinkat(target, self, name.as_c_str())
-            .map_err(|errno| self.failed("symlinkat", name, errno))
+        rustix::fs::symlinkat(target, self, name.as_c_str()).map_err(|errno| self.failed("symlinkat", name, errno))
     }
 
     /// Gives the file `from` of `from_directory` the further name `to` here. A symbolic link gets
@@ -187,8 +170,7 @@ impl Directory {
     /// # Errors
     /// As [`set_metadata`](Self::set_metadata).
     pub fn set_link_metadata(&self, name: &Name, wanted: &Metadata<'_>) -> Result<()> {
-        metadata::apply_to_link(self, name.as_c_str(), wanted)
-            .map_err(|failure| failure.at(self.path_of(name)))
+        metadata::apply_to_link(self, name.as_c_str(), wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
 
     /// Extended attributes of the open file `file` as (name, value), sorted: `user.*` and POSIX ACLs.
@@ -239,29 +221,20 @@ impl Directory {
 }
 
 /// How directories are opened.
-pub(super) const DIRECTORY: OFlags = OFlags::PATH
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
+pub(super) const DIRECTORY: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Directory {
     pub(super) fn child(&self, descriptor: OwnedFd, name: &Name) -> Self {
         let trail = Trail::child(&self.inner.trail, name);
         let scope = Arc::clone(&self.inner.scope);
-        Self {
-            inner: Arc::new(Inner {
-                descriptor,
-                trail,
-                scope,
-            }),
-        }
+        Self { inner: Arc::new(Inner { descriptor, trail, scope }) }
     }
 
     /// A descriptor to read from, at its start, for the calls that O_PATH does not allow.
     fn readable(&self) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat(self, c".", flags, Mode::empty())
-            .map_err(|errno| self.own_failed("openat", errno))
+        rustix::fs::openat(self, c".", flags, Mode::empty()).map_err(|errno| self.own_failed("openat", errno))
     }
 
     pub(super) fn scope(&self) -> &Scope {

@@ -12,10 +12,7 @@ pub type Result<T> = std::result::Result<T, TreeError>;
 /// A failed operation. `path` is printable, with escapes; below a confined tree it starts at the
 /// tree's root, as the other end sees it. `call` is the system call that failed.
 #[derive(Debug, thiserror::Error)]
-#[expect(
-    missing_docs,
-    reason = "the fields `path`, `call` and `found` mean the same everywhere"
-)]
+#[expect(missing_docs, reason = "the fields `path`, `call` and `found` mean the same everywhere")]
 pub enum TreeError {
     /// Bytes that are no name.
     #[error(transparent)]
@@ -34,18 +31,10 @@ pub enum TreeError {
     Exists { path: String, call: &'static str },
     /// A directory is needed and something else is there.
     #[error("{path}: is {found}, not a directory ({call}); remove it or choose another place")]
-    NotADirectory {
-        path: String,
-        found: &'static str,
-        call: &'static str,
-    },
+    NotADirectory { path: String, found: &'static str, call: &'static str },
     /// A regular file is needed and something else is there.
     #[error("{path}: is {found}, not a regular file ({call}); leave it out or remove it")]
-    NotAFile {
-        path: String,
-        found: &'static str,
-        call: &'static str,
-    },
+    NotAFile { path: String, found: &'static str, call: &'static str },
     /// `EISDIR`: a directory is where something else shall go.
     #[error("{path}: a directory is in the way ({call}); remove it or choose another destination")]
     IsADirectory { path: String, call: &'static str },
@@ -105,19 +94,10 @@ pub enum TreeError {
         "{path}: the extended attribute {attribute} cannot be set ({call}: {source}); leave \
          xattr out of --preserve or choose another file system"
     )]
-    Attribute {
-        path: String,
-        attribute: String,
-        call: &'static str,
-        source: io::Error,
-    },
+    Attribute { path: String, attribute: String, call: &'static str, source: io::Error },
     /// Anything else that the kernel says.
     #[error("{path}: {call}: {source}")]
-    System {
-        path: String,
-        call: &'static str,
-        source: io::Error,
-    },
+    System { path: String, call: &'static str, source: io::Error },
 }
 
 impl TreeError {
@@ -126,11 +106,7 @@ impl TreeError {
         match errno {
             Errno::NOENT => Self::Missing { path, call },
             Errno::EXIST | Errno::NOTEMPTY => Self::Exists { path, call },
-            Errno::NOTDIR => Self::NotADirectory {
-                path,
-                found: "something else",
-                call,
-            },
+            Errno::NOTDIR => Self::NotADirectory { path, found: "something else", call },
             Errno::ISDIR => Self::IsADirectory { path, call },
             Errno::LOOP => Self::Link { path, call },
             Errno::NOSPC => Self::NoSpace { path, call },
@@ -141,11 +117,7 @@ impl TreeError {
             Errno::ROFS => Self::ReadOnly { path, call },
             Errno::XDEV => Self::OtherFileSystem { path, call },
             Errno::MFILE | Errno::NFILE => Self::TooManyOpen { path, call },
-            _ => Self::System {
-                path,
-                call,
-                source: errno.into(),
-            },
+            _ => Self::System { path, call, source: errno.into() },
         }
     }
 

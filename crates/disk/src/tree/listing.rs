@@ -60,10 +60,7 @@ impl Listing {
 
     /// Reads `directory`, a descriptor of its own that nothing was read from yet.
     pub(super) fn read(directory: impl AsFd) -> Result<Self, Errno> {
-        let mut listing = Self {
-            names: Vec::new(),
-            entries: Vec::new(),
-        };
+        let mut listing = Self { names: Vec::new(), entries: Vec::new() };
         let mut buffer: Vec<u8> = Vec::with_capacity(BUFFER);
         let mut raw = RawDir::new(directory, buffer.spare_capacity_mut());
         while let Some(entry) = raw.next() {
@@ -80,11 +77,7 @@ impl Listing {
             let length = u16::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
             let start = listing.names.len();
             listing.names.extend_from_slice(name);
-            listing.entries.push(Slot {
-                start,
-                length,
-                hint: entry.file_type(),
-            });
+            listing.entries.push(Slot { start, length, hint: entry.file_type() });
         }
         let Self { names, entries } = &mut listing;
         entries.sort_unstable_by(|one, other| one.name(names).cmp(other.name(names)));
@@ -92,10 +85,7 @@ impl Listing {
     }
 
     fn entry(&self, slot: Slot) -> ListedEntry<'_> {
-        ListedEntry {
-            name: slot.name(&self.names),
-            hint: Kind::from_file_type(slot.hint),
-        }
+        ListedEntry { name: slot.name(&self.names), hint: Kind::from_file_type(slot.hint) }
     }
 }
 

@@ -125,16 +125,9 @@ impl Kind {
 }
 
 impl From<rustix::fs::Stat> for Stat {
-    #[expect(
-        clippy::useless_conversion,
-        clippy::unnecessary_cast,
-        reason = "widths differ by architecture"
-    )]
+    #[expect(clippy::useless_conversion, clippy::unnecessary_cast, reason = "widths differ by architecture")]
     fn from(stat: rustix::fs::Stat) -> Self {
-        let time = |seconds: i64, nanos: u64| FileTime {
-            seconds,
-            nanos: nanos as u32,
-        };
+        let time = |seconds: i64, nanos: u64| FileTime { seconds, nanos: nanos as u32 };
         Self {
             kind: Kind::from_file_type(FileType::from_raw_mode(stat.st_mode))
                 .unwrap_or(Kind::Other("of an unknown type")),
@@ -162,19 +155,10 @@ pub(super) struct Failure {
 impl Failure {
     /// What it means for the item at `path`.
     pub(super) fn at(self, path: String) -> TreeError {
-        let Self {
-            call,
-            attribute,
-            errno,
-        } = self;
+        let Self { call, attribute, errno } = self;
         match attribute {
             Some(attribute) if !matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS) => {
-                TreeError::Attribute {
-                    path,
-                    attribute,
-                    call,
-                    source: errno.into(),
-                }
+                TreeError::Attribute { path, attribute, call, source: errno.into() }
             }
             _ => TreeError::new(call, path, errno),
         }
@@ -213,31 +197,16 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
 
 /// Restores owner and time of a name without following it, as is needed for symbolic links, which
 /// have no mode of their own.
-pub(super) fn apply_to_link(
-    directory: impl AsFd,
-    name: &std::ffi::CStr,
-    wanted: &Metadata<'_>,
-) -> Result<(), Failure> {
+pub(super) fn apply_to_link(directory: impl AsFd, name: &std::ffi::CStr, wanted: &Metadata<'_>) -> Result<(), Failure> {
     let directory = directory.as_fd();
     if let Some((uid, gid)) = wanted.owner {
         let (uid, gid) = identity(uid, gid)?;
-        rustix::fs::chownat(
-            directory,
-            name,
-            Some(uid),
-            Some(gid),
-            AtFlags::SYMLINK_NOFOLLOW,
-        )
-        .map_err(at("fchownat"))?;
+        rustix::fs::chownat(directory, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(at("fchownat"))?;
     }
     if let Some(mtime) = wanted.mtime {
-        rustix::fs::utimensat(
-            directory,
-            name,
-            &timestamps(mtime),
-            AtFlags::SYMLINK_NOFOLLOW,
-        )
-        .map_err(at("utimensat"))?;
+        rustix::fs::utimensat(directory, name, &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(at("utimensat"))?;
     }
     Ok(())
 }
@@ -252,21 +221,14 @@ pub(super) fn xattrs(file: impl AsFd) -> Result<Xattrs, Failure> {
         outcome => outcome.map_err(at("flistxattr"))?,
     };
     let mut found = Vec::new();
-    for name in names
-        .split(|byte| *byte == 0)
-        .filter(|name| is_carried(name))
-    {
+    for name in names.split(|byte| *byte == 0).filter(|name| is_carried(name)) {
         match whole(|buffer| rustix::fs::fgetxattr(file, name, buffer)) {
             Ok(value) => found.push((name.to_vec(), value)),
             // Removed since it was listed, or listed by the file system and not supported.
             Err(Errno::NODATA | Errno::NOTSUP) => {}
             Err(errno) => {
                 let attribute = Some(printable(name));
-                return Err(Failure {
-                    call: "fgetxattr",
-                    attribute,
-                    errno,
-                });
+                return Err(Failure { call: "fgetxattr", attribute, errno });
             }
         }
     }
@@ -275,25 +237,14 @@ pub(super) fn xattrs(file: impl AsFd) -> Result<Xattrs, Failure> {
 }
 
 fn set_xattr(file: impl AsFd, name: &[u8], value: &[u8]) -> Result<(), Failure> {
-    let outcome = if is_carried(name) {
-        rustix::fs::fsetxattr(file, name, value, XattrFlags::empty())
-    } else {
-        Err(Errno::PERM)
-    };
+    let outcome =
+        if is_carried(name) { rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()) } else { Err(Errno::PERM) };
     let attribute = || Some(printable(name));
-    outcome.map_err(|errno| Failure {
-        call: "fsetxattr",
-        attribute: attribute(),
-        errno,
-    })
+    outcome.map_err(|errno| Failure { call: "fsetxattr", attribute: attribute(), errno })
 }
 
 fn is_carried(name: &[u8]) -> bool {
-    name.starts_with(b"user.")
-        || matches!(
-            name,
-            b"system.posix_acl_access" | b"system.posix_acl_default"
-        )
+    name.starts_with(b"user.") || matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default")
 }
 
 /// Reads what has no known length into a buffer that grows until it fits. The kernel bounds both
@@ -313,11 +264,7 @@ fn whole(mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<
 }
 
 fn at(call: &'static str) -> impl Fn(Errno) -> Failure {
-    move |errno| Failure {
-        call,
-        attribute: None,
-        errno,
-    }
+    move |errno| Failure { call, attribute: None, errno }
 }
 
 /// The kernel takes the largest number for "leave as it is", so it can be nobody's.
@@ -334,13 +281,7 @@ pub(super) fn permissions(mode: u16) -> Mode {
 
 fn timestamps(mtime: FileTime) -> Timestamps {
     Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        last_modification: Timespec {
-            tv_sec: mtime.seconds,
-            tv_nsec: mtime.nanos.into(),
-        },
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() },
     }
 }

@@ -77,19 +77,11 @@ impl Tree {
     /// # Errors
     /// When `root` cannot be opened or is no directory.
     pub fn open(root: &Path) -> Result<Self> {
-        let held = open_any(
-            CWD,
-            root.as_os_str().as_bytes(),
-            root.as_os_str().as_bytes(),
-        )?;
+        let held = open_any(CWD, root.as_os_str().as_bytes(), root.as_os_str().as_bytes())?;
         let copy = rustix::io::fcntl_dupfd_cloexec(&held, 0)
             .map_err(|errno| TreeError::new("fcntl", root.display().to_string(), errno))?;
         let scope = Arc::new(Scope::Confined { root: held });
-        Ok(Self {
-            root: Directory::start(copy, b"/", Arc::clone(&scope)),
-            scope,
-            home: None,
-        })
+        Ok(Self { root: Directory::start(copy, b"/", Arc::clone(&scope)), scope, home: None })
     }
 
     /// The whole file system with the rights of this user; relative paths start at `cwd`.
@@ -100,11 +92,7 @@ impl Tree {
         let path = cwd.as_os_str().as_bytes();
         let scope = Arc::new(Scope::Unconfined);
         let root = Directory::start(open_any(CWD, path, path)?, path, Arc::clone(&scope));
-        Ok(Self {
-            root,
-            scope,
-            home: None,
-        })
+        Ok(Self { root, scope, home: None })
     }
 
     /// Lets `~` and `~/…` mean `home`, as they do on the far side of ssh. Without it, and in a
@@ -133,25 +121,14 @@ impl Tree {
             return Err(NameError::Byte(printable(path), "a zero byte").into());
         }
         let path = &*self.with_home_put_in(path);
-        let trimmed = &path[..path
-            .iter()
-            .rposition(|byte| *byte != b'/')
-            .map_or(0, |end| end + 1)];
-        let start = trimmed
-            .iter()
-            .rposition(|byte| *byte == b'/')
-            .map_or(0, |slash| slash + 1);
+        let trimmed = &path[..path.iter().rposition(|byte| *byte != b'/').map_or(0, |end| end + 1)];
+        let start = trimmed.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let last = &trimmed[start..];
         let trailing_slash = trimmed.len() < path.len();
         if matches!(last, b"" | b"." | b"..") {
             let directory = self.open_directory(path)?;
             let stat = Some(directory.own_stat()?);
-            return Ok(Located {
-                directory,
-                name: None,
-                stat,
-                trailing_slash,
-            });
+            return Ok(Located { directory, name: None, stat, trailing_slash });
         }
         let name = Name::new(last)?;
         let directory = self.open_directory(&trimmed[..start])?;
@@ -159,12 +136,7 @@ impl Tree {
             Err(error) if error.is_missing() => None,
             outcome => Some(outcome?),
         };
-        Ok(Located {
-            directory,
-            name: Some(name),
-            stat,
-            trailing_slash,
-        })
+        Ok(Located { directory, name: Some(name), stat, trailing_slash })
     }
 
     fn open_directory(&self, path: &[u8]) -> Result<Directory> {
@@ -175,28 +147,18 @@ impl Tree {
             }
             Scope::Confined { root } => {
                 let path = beneath::relative(path);
-                let shown = if path == b"." {
-                    b"/".to_vec()
-                } else {
-                    [b"/", path].concat()
-                };
+                let shown = if path == b"." { b"/".to_vec() } else { [b"/", path].concat() };
                 let flags = directory::DIRECTORY.difference(OFlags::NOFOLLOW);
                 let opened = beneath::open(root.as_fd(), path, flags);
                 (opened.map_err(|errno| unresolved(&shown, errno))?, shown)
             }
         };
-        Ok(Directory::start(
-            descriptor,
-            &shown,
-            Arc::clone(&self.scope),
-        ))
+        Ok(Directory::start(descriptor, &shown, Arc::clone(&self.scope)))
     }
 
     fn with_home_put_in<'a>(&self, path: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
         match (&self.home, path.strip_prefix(b"~")) {
-            (Some(home), Some(rest)) if rest.is_empty() || rest.starts_with(b"/") => {
-                [home, rest].concat().into()
-            }
+            (Some(home), Some(rest)) if rest.is_empty() || rest.starts_with(b"/") => [home, rest].concat().into(),
             _ => path.into(),
         }
     }
@@ -262,10 +224,7 @@ fn open_any(start: impl AsFd, path: &[u8], shown: &[u8]) -> Result<OwnedFd> {
 
 fn unresolved(shown: &[u8], errno: Errno) -> TreeError {
     match errno {
-        Errno::XDEV => TreeError::Escapes {
-            path: printable(shown),
-            call: "openat2",
-        },
+        Errno::XDEV => TreeError::Escapes { path: printable(shown), call: "openat2" },
         _ => TreeError::new("openat2", printable(shown), errno),
     }
 }

@@ -128,17 +128,11 @@ impl StagingName {
         let kind = [StagingKind::Part, StagingKind::Blocks, StagingKind::Run]
             .into_iter()
             .find(|kind| kind.suffix().as_bytes() == suffix)?;
-        if !digits
-            .iter()
-            .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
-        {
+        if !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
             return None;
         }
         let id = u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-        Some(Self {
-            kind,
-            id: id.to_be_bytes(),
-        })
+        Some(Self { kind, id: id.to_be_bytes() })
     }
 }
 

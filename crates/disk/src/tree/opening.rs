@@ -30,10 +30,9 @@ impl Directory {
     /// [`TreeError::NotAFile`] for anything but a regular file. Named pipes do not block.
     pub fn open_file(&self, name: &Name) -> Result<(File, Stat)> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
-        let (file, stat) = open_reading(|extra| {
-            rustix::fs::openat(self, name.as_c_str(), flags | extra, Mode::empty())
-        })
-        .map_err(|errno| self.unopened(name, errno))?;
+        let (file, stat) =
+            open_reading(|extra| rustix::fs::openat(self, name.as_c_str(), flags | extra, Mode::empty()))
+                .map_err(|errno| self.unopened(name, errno))?;
         self.require_regular(name, &stat)?;
         Ok((file, stat))
     }
@@ -45,8 +44,7 @@ impl Directory {
     /// # Errors
     /// [`TreeError::Exists`] when anything has that name, a dangling link included.
     pub fn create_file(&self, name: &Name, mode: u16) -> Result<File> {
-        let flags =
-            OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
         rustix::fs::openat(self, name.as_c_str(), flags, permissions(mode & 0o777))
             .map(File::from)
             .map_err(|errno| self.failed("openat", name, errno))
@@ -66,10 +64,7 @@ impl Directory {
         self.require_regular(name, &stat)?;
         let foreign = stat.uid != rustix::process::geteuid().as_raw();
         if stat.nlink > 1 || (foreign && self.own_stat()?.mode & 0o022 != 0) {
-            return Err(TreeError::NotOurs {
-                path: self.path_of(name),
-                call: "openat",
-            });
+            return Err(TreeError::NotOurs { path: self.path_of(name), call: "openat" });
         }
         Ok((file, stat))
     }
@@ -100,9 +95,7 @@ impl Directory {
 }
 
 /// Opening must neither wait for a pipe's other end nor take a terminal.
-const OPENING: OFlags = OFlags::NONBLOCK
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
+const OPENING: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Directory {
     fn open_followed(&self, name: &Name, flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
@@ -120,11 +113,7 @@ impl Directory {
             Kind::File => Ok(()),
             other => {
                 let (path, found) = (self.path_of(name), other.described());
-                Err(TreeError::NotAFile {
-                    path,
-                    found,
-                    call: "openat",
-                })
+                Err(TreeError::NotAFile { path, found, call: "openat" })
             }
         }
     }
@@ -132,18 +121,11 @@ impl Directory {
     /// Says what is there when opening a file failed because it is none: a link (`ELOOP`), a
     /// socket (`ENXIO`), a device without driver, a directory.
     fn unopened(&self, name: &Name, errno: Errno) -> TreeError {
-        let suspicious = matches!(
-            errno,
-            Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ISDIR
-        );
+        let suspicious = matches!(errno, Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ISDIR);
         match self.stat(name) {
             Ok(stat) if suspicious && stat.kind != Kind::File => {
                 let (path, found) = (self.path_of(name), stat.kind.described());
-                TreeError::NotAFile {
-                    path,
-                    found,
-                    call: "openat",
-                }
+                TreeError::NotAFile { path, found, call: "openat" }
             }
             _ => self.failed("openat", name, errno),
         }
@@ -151,10 +133,7 @@ impl Directory {
 
     fn unfollowed(&self, name: &Name, errno: Errno) -> TreeError {
         match (self.scope(), errno) {
-            (Scope::Confined { .. }, Errno::XDEV) => TreeError::Escapes {
-                path: self.path_of(name),
-                call: "openat2",
-            },
+            (Scope::Confined { .. }, Errno::XDEV) => TreeError::Escapes { path: self.path_of(name), call: "openat2" },
             _ => self.failed("openat2", name, errno),
         }
     }

@@ -1,17 +1,12 @@
 //! Rules of what can be asked of a far end.
 
 use super::{Checked, path, require};
-use crate::limits::{
-    MAX_CONGESTION_NAME, MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS,
-};
+use crate::limits::{MAX_CONGESTION_NAME, MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS};
 use crate::message::{Drive, Job, ReceiveOptions, SendOptions};
 
 pub(super) fn job(job: &Job) -> Checked {
     match job {
-        Job::Receive {
-            destination,
-            options,
-        } => {
+        Job::Receive { destination, options } => {
             path(destination)?;
             receive_options(options)
         }
@@ -19,15 +14,10 @@ pub(super) fn job(job: &Job) -> Checked {
             source_paths(sources)?;
             send_options(options)
         }
-        Job::Join { stream } => require(
-            (1..MAX_STREAMS).contains(stream),
-            "a connection number out of bounds",
-        ),
+        Job::Join { stream } => require((1..MAX_STREAMS).contains(stream), "a connection number out of bounds"),
         Job::Admit { job, .. } => match **job {
             Job::Receive { .. } | Job::Send { .. } | Job::Join { .. } => self::job(job),
-            Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => {
-                Err("a job that cannot be admitted for another")
-            }
+            Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => Err("a job that cannot be admitted for another"),
         },
         Job::Drive(drive) => self::drive(drive),
         Job::DriveKey => Ok(()),
@@ -44,19 +34,10 @@ fn drive(drive: &Drive) -> Checked {
 }
 
 fn host(host: &str) -> Checked {
-    require(
-        !host.is_empty() && host.len() <= MAX_HOST,
-        "a host name that is empty or too long",
-    )?;
-    require(
-        !host.starts_with('-'),
-        "a host name that looks like an option",
-    )?;
+    require(!host.is_empty() && host.len() <= MAX_HOST, "a host name that is empty or too long")?;
+    require(!host.starts_with('-'), "a host name that looks like an option")?;
     let proper = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%[]".contains(&byte);
-    require(
-        host.bytes().all(proper),
-        "a host name with characters that no host name or address has",
-    )
+    require(host.bytes().all(proper), "a host name with characters that no host name or address has")
 }
 
 fn source_paths(sources: &[Vec<u8>]) -> Checked {
@@ -66,17 +47,8 @@ fn source_paths(sources: &[Vec<u8>]) -> Checked {
 }
 
 fn send_options(options: &SendOptions) -> Checked {
-    require(
-        options.exclude.len() <= MAX_EXCLUDES,
-        "too many patterns to exclude",
-    )?;
-    require(
-        options
-            .exclude
-            .iter()
-            .all(|pattern| pattern.len() <= MAX_PATH),
-        "a pattern too long",
-    )?;
+    require(options.exclude.len() <= MAX_EXCLUDES, "too many patterns to exclude")?;
+    require(options.exclude.iter().all(|pattern| pattern.len() <= MAX_PATH), "a pattern too long")?;
     require(options.streams <= MAX_STREAMS, "too many connections")?;
     let congestion = &options.congestion;
     let proper = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);

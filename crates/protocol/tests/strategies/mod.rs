@@ -27,18 +27,10 @@ fn from_sender() -> impl Strategy<Value = Message> {
     prop_oneof![
         begin().prop_map(Message::Begin),
         entries().prop_map(Message::Entries),
-        end.prop_map(|(id, blocks, outcome)| Message::FileEnd(FileEnd {
-            id,
-            blocks,
-            outcome
-        })),
+        end.prop_map(|(id, blocks, outcome)| Message::FileEnd(FileEnd { id, blocks, outcome })),
         any::<u32>().prop_map(|id| Message::DirEnd { id }),
         totals().prop_map(Message::Totals),
-        problem.prop_map(|(path, reason, error)| Message::Problem(Problem {
-            path,
-            reason,
-            error
-        })),
+        problem.prop_map(|(path, reason, error)| Message::Problem(Problem { path, reason, error })),
         Just(Message::End),
         goodbye().prop_map(Message::Goodbye),
     ]
@@ -48,70 +40,47 @@ fn from_receiver() -> impl Strategy<Value = Message> {
     let done = (any::<u32>(), outcome(proptest::option::of(digest())));
     let done = done.prop_map(|(id, outcome)| Done { id, outcome });
     let ready = (any::<bool>(), 1..u32::MAX);
-    let held = (
-        any::<u32>(),
-        0..u32::MAX - 100,
-        vec(any::<Digest>(), 1..100),
-    );
+    let held = (any::<u32>(), 0..u32::MAX - 100, vec(any::<Digest>(), 1..100));
     let wants = (0..u32::MAX - 100, vec(want(), 1..100));
     prop_oneof![
-        ready.prop_map(|(resuming, ring_blocks)| Message::Ready(Ready {
-            resuming,
-            ring_blocks
-        })),
+        ready.prop_map(|(resuming, ring_blocks)| Message::Ready(Ready { resuming, ring_blocks })),
         held.prop_map(|(id, first, values)| Message::Held(Held { id, first, values })),
         wants.prop_map(|(first, answers)| Message::Wants(Wants { first, answers })),
         (any::<u32>(), 0..u32::MAX).prop_map(|(id, index)| Message::Resend { id, index }),
         vec(done, 0..50).prop_map(Message::Done),
-        any::<(u64, u64, u32, u32, u64)>().prop_map(
-            |(received, durable, ring_used, ring_blocks, write_rate)| {
-                Message::Feedback(Feedback {
-                    received,
-                    durable,
-                    ring_used,
-                    ring_blocks,
-                    write_rate,
-                })
-            }
-        ),
+        any::<(u64, u64, u32, u32, u64)>().prop_map(|(received, durable, ring_used, ring_blocks, write_rate)| {
+            Message::Feedback(Feedback { received, durable, ring_used, ring_blocks, write_rate })
+        }),
     ]
 }
 
 fn either_way() -> impl Strategy<Value = Message> {
-    let ports = prop_oneof![
-        Just((0, 0)),
-        (1..=u16::MAX).prop_flat_map(|low| (Just(low), low..=u16::MAX))
-    ];
+    let ports = prop_oneof![Just((0, 0)), (1..=u16::MAX).prop_flat_map(|low| (Just(low), low..=u16::MAX))];
     let family = prop_oneof![Just(0), Just(4), Just(6)];
     let bootstrap = (text(), any::<Option<[u8; 32]>>(), ports, family);
     prop_oneof![
         Just(Message::Ping),
         Just(Message::Interrupt),
         refusal().prop_map(Message::Abort),
-        bootstrap.prop_map(
-            |(version, peer, ports, family)| Message::Bootstrap(Bootstrap {
-                version,
-                peer,
-                ports,
-                family
-            })
-        ),
-        (text(), any::<[u8; 32]>(), any::<u16>())
-            .prop_map(|(version, key, port)| Message::Listening(Listening { version, key, port })),
+        bootstrap.prop_map(|(version, peer, ports, family)| Message::Bootstrap(Bootstrap {
+            version,
+            peer,
+            ports,
+            family
+        })),
+        (text(), any::<[u8; 32]>(), any::<u16>()).prop_map(|(version, key, port)| Message::Listening(Listening {
+            version,
+            key,
+            port
+        })),
         vec(any::<u8>(), 0..500).prop_map(Message::Relay),
     ]
 }
 
 fn block() -> impl Strategy<Value = (Message, usize)> {
     let steps = vec((0_u32..3000, 1_u32..3000), 0..200);
-    (
-        any::<u32>(),
-        0..u32::MAX,
-        any::<Digest>(),
-        steps,
-        1..=icdc_protocol::BLOCK_SIZE,
-    )
-        .prop_map(|(id, index, value, steps, whole)| {
+    (any::<u32>(), 0..u32::MAX, any::<Digest>(), steps, 1..=icdc_protocol::BLOCK_SIZE).prop_map(
+        |(id, index, value, steps, whole)| {
             let mut end = 0;
             let ranges: Vec<(u32, u32)> = steps
                 .into_iter()
@@ -123,16 +92,9 @@ fn block() -> impl Strategy<Value = (Message, usize)> {
                 .collect();
             let sum: usize = ranges.iter().map(|(_, length)| *length as usize).sum();
             let payload = if ranges.is_empty() { whole } else { sum };
-            (
-                Message::Block(BlockHeader {
-                    id,
-                    index,
-                    value,
-                    ranges,
-                }),
-                payload,
-            )
-        })
+            (Message::Block(BlockHeader { id, index, value, ranges }), payload)
+        },
+    )
 }
 
 fn pack() -> impl Strategy<Value = (Message, usize)> {
@@ -169,10 +131,7 @@ fn own_job() -> impl Strategy<Value = Job> {
     let receive = (path(), receive_options());
     let send = (vec(path(), 1..5), send_options());
     prop_oneof![
-        receive.prop_map(|(destination, options)| Job::Receive {
-            destination,
-            options
-        }),
+        receive.prop_map(|(destination, options)| Job::Receive { destination, options }),
         send.prop_map(|(sources, options)| Job::Send { sources, options }),
         (1..MAX_STREAMS).prop_map(|stream| Job::Join { stream }),
     ]
@@ -181,16 +140,9 @@ fn own_job() -> impl Strategy<Value = Job> {
 fn send_options() -> impl Strategy<Value = SendOptions> {
     let congestion = prop_oneof![Just(String::new()), Just("icdc_highspeed".to_owned())];
     let rest = (any::<u64>(), congestion, 0..=MAX_STREAMS, any::<bool>());
-    (vec(text(), 0..4), preserve(), rest).prop_map(
-        |(exclude, preserve, (rate_bps, congestion, streams, dry_run))| SendOptions {
-            exclude,
-            preserve,
-            rate_bps,
-            congestion,
-            streams,
-            dry_run,
-        },
-    )
+    (vec(text(), 0..4), preserve(), rest).prop_map(|(exclude, preserve, (rate_bps, congestion, streams, dry_run))| {
+        SendOptions { exclude, preserve, rate_bps, congestion, streams, dry_run }
+    })
 }
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
@@ -218,14 +170,8 @@ fn preserve() -> impl Strategy<Value = Preserve> {
 }
 
 fn begin() -> impl Strategy<Value = Begin> {
-    let named = (
-        component(),
-        prop_oneof![Just(SourceKind::Item), Just(SourceKind::Directory)],
-    );
-    let contents = (
-        prop_oneof![Just(Vec::new()), component()],
-        Just(SourceKind::Contents),
-    );
+    let named = (component(), prop_oneof![Just(SourceKind::Item), Just(SourceKind::Directory)]);
+    let contents = (prop_oneof![Just(Vec::new()), component()], Just(SourceKind::Contents));
     let source = prop_oneof![named, contents].prop_map(|(name, kind)| Source { name, kind });
     (any::<Digest>(), vec(source, 1..10)).prop_map(|(job, sources)| Begin { job, sources })
 }
@@ -261,30 +207,23 @@ fn entry() -> impl Strategy<Value = Entry> {
         owner,
         vec(xattr, 0..4),
     )
-        .prop_map(
-            |((parent, name), kind, mode, (mtime_seconds, mtime_nanos), owner, xattrs)| Entry {
-                id: 0,
-                parent,
-                name,
-                kind,
-                mode,
-                mtime_seconds,
-                mtime_nanos,
-                owner,
-                xattrs,
-            },
-        )
+        .prop_map(|((parent, name), kind, mode, (mtime_seconds, mtime_nanos), owner, xattrs)| Entry {
+            id: 0,
+            parent,
+            name,
+            kind,
+            mode,
+            mtime_seconds,
+            mtime_nanos,
+            owner,
+            xattrs,
+        })
 }
 
 fn entry_kind() -> impl Strategy<Value = EntryKind> {
     let file = (0..=MAX_FILE_SIZE, any::<[u8; 16]>(), any::<[bool; 2]>());
     prop_oneof![
-        file.prop_map(|(size, version, [sparse, linked])| EntryKind::File {
-            size,
-            version,
-            sparse,
-            linked
-        }),
+        file.prop_map(|(size, version, [sparse, linked])| EntryKind::File { size, version, sparse, linked }),
         Just(EntryKind::Directory),
         vec(1_u8..=255, 1..300).prop_map(|target| EntryKind::Symlink { target }),
         any::<u32>().prop_map(|to| EntryKind::HardLink { to }),
@@ -292,20 +231,15 @@ fn entry_kind() -> impl Strategy<Value = EntryKind> {
 }
 
 fn goodbye() -> impl Strategy<Value = Goodbye> {
-    (
-        any::<Digest>(),
-        any::<[u64; 3]>(),
-        vec((text(), any::<u64>()), 0..10),
+    (any::<Digest>(), any::<[u64; 3]>(), vec((text(), any::<u64>()), 0..10)).prop_map(
+        |(tree, [bytes_sent, retransmitted_segments, failed], limited_by)| Goodbye {
+            tree,
+            bytes_sent,
+            retransmitted_segments,
+            failed,
+            limited_by,
+        },
     )
-        .prop_map(
-            |(tree, [bytes_sent, retransmitted_segments, failed], limited_by)| Goodbye {
-                tree,
-                bytes_sent,
-                retransmitted_segments,
-                failed,
-                limited_by,
-            },
-        )
 }
 
 fn totals() -> impl Strategy<Value = Totals> {
@@ -318,13 +252,7 @@ fn totals() -> impl Strategy<Value = Totals> {
 }
 
 fn want() -> impl Strategy<Value = Want> {
-    prop_oneof![
-        Just(Want::All),
-        Just(Want::Rest),
-        digest().prop_map(Want::Have),
-        Just(Want::Skip),
-        Just(Want::Failed)
-    ]
+    prop_oneof![Just(Want::All), Just(Want::Rest), digest().prop_map(Want::Have), Just(Want::Skip), Just(Want::Failed)]
 }
 
 fn refusal() -> impl Strategy<Value = Refusal> {
@@ -339,31 +267,20 @@ fn refusal() -> impl Strategy<Value = Refusal> {
     (kind, text()).prop_map(|(kind, reason)| Refusal { kind, reason })
 }
 
-fn outcome<T: std::fmt::Debug + Clone>(
-    good: impl Strategy<Value = T>,
-) -> impl Strategy<Value = Result<T, String>> {
+fn outcome<T: std::fmt::Debug + Clone>(good: impl Strategy<Value = T>) -> impl Strategy<Value = Result<T, String>> {
     prop_oneof![good.prop_map(Ok), text().prop_map(Err)]
 }
 
 /// A digest of a file of either kind.
 fn digest() -> impl Strategy<Value = FileDigest> {
-    prop_oneof![
-        any::<Digest>().prop_map(FileDigest::Blake3),
-        any::<Digest>().prop_map(FileDigest::SparseMap)
-    ]
+    prop_oneof![any::<Digest>().prop_map(FileDigest::Blake3), any::<Digest>().prop_map(FileDigest::SparseMap)]
 }
 
 /// Any component of a path.
 fn component() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 1..=MAX_NAME).prop_map(|mut name| {
-        name.iter_mut()
-            .filter(|byte| matches!(byte, b'/' | 0))
-            .for_each(|byte| *byte = b'\n');
-        if is_component(&name) {
-            name
-        } else {
-            b"...".to_vec()
-        }
+        name.iter_mut().filter(|byte| matches!(byte, b'/' | 0)).for_each(|byte| *byte = b'\n');
+        if is_component(&name) { name } else { b"...".to_vec() }
     })
 }
 

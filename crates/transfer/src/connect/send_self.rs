@@ -59,7 +59,9 @@ fn put_program(shell: &RemoteShell, program: &Path) -> Result<String, ConnectErr
             let sent = send(&mut file, &mut stdin);
             drop(stdin);
             match (ask(), sent) {
-                (None, Err(error)) => return Err(fail(format!("sending: {error}; it said: {}", process.last_words()))),
+                (None, Err(error)) => {
+                    return Err(fail(format!("sending: {error}; it said: {}", process.last_words())));
+                }
                 (answer, _) => answer,
             }
         }
@@ -71,7 +73,9 @@ fn put_program(shell: &RemoteShell, program: &Path) -> Result<String, ConnectErr
             Err(fail(format!("{path} is there and is not what its name says; look at it and remove it")))
         }
         Some(Answer::NoDigest) => Err(fail("it has neither sha256sum nor shasum to check the program with".to_owned())),
-        Some(Answer::Broken) => Err(fail("the program arrived damaged, or there is no room for it; try again".to_owned())),
+        Some(Answer::Broken) => {
+            Err(fail("the program arrived damaged, or there is no room for it; try again".to_owned()))
+        }
         Some(Answer::Machine(_) | Answer::Want) | None => {
             let status = process.wait(Span::from_secs(5)).map_or_else(String::new, |status| format!(" ({status})"));
             Err(fail(format!("the shell there did not do as it was told{status}: {}", process.last_words())))
@@ -97,7 +101,9 @@ fn next_answer(from: &mut impl BufRead) -> Option<Answer> {
             return None;
         }
         let line = String::from_utf8_lossy(&line);
-        let Some(answer) = line.trim_end().strip_prefix(MARK) else { continue };
+        let Some(answer) = line.trim_end().strip_prefix(MARK) else {
+            continue;
+        };
         let (word, rest) = answer.split_once(' ').unwrap_or((answer, ""));
         let rest = rest.to_owned();
         return match word {

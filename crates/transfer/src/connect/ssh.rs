@@ -22,6 +22,7 @@ use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
 use super::remote_shell::{RemoteProcess, RemoteShell, quote};
+use super::speaker::{Speaker, SpeakerEnd};
 use super::{CONNECT_PATIENCE, ConnectError, pinned, send_self};
 use crate::event::{Event, EventSink};
 use crate::far_end::{MARKER, MARKER_VERSION};
@@ -47,8 +48,13 @@ pub(crate) struct Starter {
 
 /// A far end that was started and has said where it listens.
 pub(crate) struct Started {
-    /// Frames over its standard streams. Dropping its outlet tells the far end that this one is gone.
-    pub(crate) link: Link,
+    /// Writes to its standard input, and keeps the ssh connection from being forgotten on its way.
+    pub(crate) speaker: Speaker,
+    /// Reads its standard output.
+    pub(crate) inlet: Box<dyn Inlet>,
+    /// Ends its standard input: the far end takes that for the end of this one. Dropped before the process,
+    /// which then ends by itself.
+    pub(crate) end: SpeakerEnd,
     /// Its key for this run.
     pub(crate) key: PublicKey,
     /// Where it listens; 0 if it was started without a peer.
@@ -92,7 +98,8 @@ impl Starter {
             Err(ConnectError::NoIcdc { .. } | ConnectError::OtherVersion { .. }) if self.send_self => {
                 // Once is enough: what is sent now stays there, and is not sent for a restart.
                 self.send_self = false;
-                let text = format!("{}: no icdc that fits; sending this one", self.shell.host());
+                let text =
+                    format!("{}: no icdc there that fits; using this one, from its cache directory", self.shell.host());
                 (self.events)(Event::Notice { text });
                 self.program = send_self::put(&self.shell)?;
                 self.start_program(peer)
@@ -110,20 +117,22 @@ impl Starter {
             Err(missing) => return Err(self.explain(&missing, &mut process)),
         }
         let stdin = process.stdin.take().expect("standard input is piped");
-        let mut link = stdio_link(stdout, stdin, self.shell.host(), None)
-            .map_err(|source| ConnectError::Start { command: self.shell.command().to_owned(), source })?;
+        let cannot_start = |source| ConnectError::Start { command: self.shell.command().to_owned(), source };
+        let link = stdio_link(stdout, stdin, self.shell.host(), None).map_err(cannot_start)?;
+        let Link { mut outlet, mut inlet, .. } = link;
         let bootstrap = Bootstrap {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             peer: peer.map(|key| *key.as_bytes()),
             ports: self.ports,
             family: family_number(self.family),
         };
-        let sent = link.outlet.send(Message::Bootstrap(bootstrap).into()).and_then(|()| link.outlet.flush());
+        let sent = outlet.send(Message::Bootstrap(bootstrap).into()).and_then(|()| outlet.flush());
         // A far end that cannot serve says why and ends; its words are worth more than a broken pipe.
-        match (receive(link.inlet.as_mut()), sent) {
+        match (receive(inlet.as_mut()), sent) {
             (Ok(Message::Listening(Listening { key, port, version })), _) if peer.is_none() || port != 0 => {
                 tracing::debug!(host = self.shell.host(), version, port, "far end started");
-                Ok(Started { link, key: PublicKey::from_bytes(key), port, running: Running(process) })
+                let (speaker, end) = Speaker::start(outlet).map_err(cannot_start)?;
+                Ok(Started { speaker, inlet, end, key: PublicKey::from_bytes(key), port, running: Running(process) })
             }
             (Ok(Message::Refused(refusal)), _) => {
                 Err(ConnectError::FarEndRefused { host: self.shell.host().to_owned(), reason: refusal.reason })
@@ -196,7 +205,8 @@ impl SshFar {
             let host = self.starter.host_name();
             let (started, identity) = self.current.as_mut().expect("it was started above");
             match connect(&host, started, identity, self.starter.family) {
-                Err(ConnectError::DataPort { .. }) if patience == Span::ZERO && started.running.has_ended(Span::from_secs(1)) => {}
+                Err(ConnectError::DataPort { .. } | ConnectError::Handshake { .. })
+                    if patience == Span::ZERO && started.running.has_ended(Span::from_secs(1)) => {}
                 done => return done,
             }
         }
@@ -213,12 +223,10 @@ impl SshFar {
 
 fn connect(host: &str, far: &Started, identity: &Identity, family: Family) -> Result<Link, ConnectError> {
     let port = far.port;
-    let stream = icdc_tcp::connect_with_buffer(host, port, family, CONNECT_PATIENCE, receive_buffer())
-        .map_err(|error| ConnectError::no_answer(error, |reason| ConnectError::DataPort {
-            host: host.to_owned(),
-            port,
-            reason,
-        }))?;
+    let stream =
+        icdc_tcp::connect_with_buffer(host, port, family, CONNECT_PATIENCE, receive_buffer()).map_err(|error| {
+            ConnectError::no_answer(error, |reason| ConnectError::DataPort { host: host.to_owned(), port, reason })
+        })?;
     pinned(stream, host, port, identity, far.key)
 }
 
@@ -229,7 +237,7 @@ pub(crate) fn receive(inlet: &mut dyn Inlet) -> Result<Message, LinkError> {
 
 /// A pool that has no block to give: where payloads are not expected, none is taken in.
 pub(crate) fn no_payloads() -> BlockPool {
-    let pool = BlockPool::new(1).expect("a pool of one block is address space only");
+    let pool = BlockPool::new(0).expect("a pool without blocks needs no memory");
     pool.close();
     pool
 }
@@ -282,7 +290,9 @@ fn describe(missing: &NoMarker, status: Option<ExitStatus>) -> String {
     match (missing, status) {
         (NoMarker::Ended(_), Some(status)) => status.to_string(),
         (NoMarker::Ended(count), None) => format!("its output ended after {count} bytes"),
-        (NoMarker::Noise, _) => format!("{MAX_NOISE} bytes of other output; silence the shell's start-up files there"),
+        (NoMarker::Noise, _) => {
+            format!("{MAX_NOISE} bytes of other output; silence the shell's start-up files there")
+        }
         (NoMarker::Failed(error), _) => format!("read: {error}"),
     }
 }

@@ -5,9 +5,9 @@ use icdc_protocol::{Message, TransferId};
 use icdc_trust::PublicKey;
 
 use super::outcome;
-use super::speaker::{Speaker, SpeakerEnd};
 use crate::connect::ConnectError;
 use crate::connect::daemon::DaemonFar;
+use crate::connect::speaker::{Speaker, SpeakerEnd};
 use crate::connect::ssh::{Running, Started, Starter, kind, receive};
 use crate::copy::{new_transfer, paths_on_one_host};
 use crate::error::CopyError;
@@ -21,14 +21,16 @@ use crate::stop::StopSignal;
 ///
 /// # Errors
 /// As [`crate::copy`]; [`ConnectError::Between`] if the source end cannot reach the destination end.
-pub fn copy_between(
+pub(crate) fn copy_between(
     sources: &[Location],
     destination: &Location,
     options: &CopyOptions,
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
-    let Some(first) = sources.first() else { return Err(CopyError::Usage("no source is given".to_owned())) };
+    let Some(first) = sources.first() else {
+        return Err(CopyError::Usage("no source is given".to_owned()));
+    };
     let paths = paths_on_one_host(sources, first)?;
     let transfer = new_transfer()?;
     let mut source = SourceEnd::open(first, transfer, options, events)?;
@@ -68,15 +70,21 @@ fn follow(
             Ok(Message::Relay(json)) => match serde_json::from_slice(&json) {
                 Ok(Event::Summary(summary)) => return Ok(summary),
                 Ok(event) => events(event),
-                Err(error) => tracing::debug!("{from} sent an event that this release does not know: {error}"),
+                Err(error) => {
+                    tracing::debug!("{from} sent an event that this release does not know: {error}")
+                }
             },
             Ok(Message::Accepted | Message::Ping) => {}
             Ok(Message::Refused(refusal) | Message::Abort(refusal)) => {
                 return Err(outcome::error(refusal, from, to, stop.is_requested()));
             }
-            Ok(other) => return Err(CopyError::Failed(format!("{from} broke the protocol: {}", kind(&other)))),
+            Ok(other) => {
+                return Err(CopyError::Failed(format!("{from} broke the protocol: {}", kind(&other))));
+            }
             Err(_) if stop.is_requested() => return Err(CopyError::Interrupted),
-            Err(error) => return Err(CopyError::Lost(format!("{from}, which drives the transfer: {error}"))),
+            Err(error) => {
+                return Err(CopyError::Lost(format!("{from}, which drives the transfer: {error}")));
+            }
         }
     }
 }
@@ -89,7 +97,7 @@ struct SourceEnd {
     speaker: Speaker,
     /// Declared before the process: ends the speaker, and with it the input of a far end that ssh started.
     _end: SpeakerEnd,
-    _started: Option<Running>,
+    _running: Option<Running>,
 }
 
 impl SourceEnd {
@@ -100,25 +108,22 @@ impl SourceEnd {
         events: &EventSink,
     ) -> Result<Self, CopyError> {
         let name = location.host_name().unwrap_or_default().to_owned();
-        let (link, started) = match location {
+        match location {
             Location::Ssh { host, .. } => {
-                let Started { link, key, running, .. } = Starter::new(host, options, events)?.start(None)?;
-                (link, Some((key, running)))
+                let Started { speaker, inlet, end, key, running, .. } =
+                    Starter::new(host, options, events)?.start(None)?;
+                Ok(Self { name, key, inlet, speaker, _end: end, _running: Some(running) })
             }
-            Location::Daemon { host, port, .. } => (DaemonFar::open(host, *port, options)?.link()?, None),
-            Location::Local(_) => return Err(CopyError::Usage(format!("{location} is not on another host"))),
-        };
-        let Link { outlet, mut inlet, .. } = link;
-        let (speaker, end) =
-            Speaker::start(outlet).map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
-        let (key, running) = match started {
-            Some((key, running)) => (key, Some(running)),
-            None => {
+            Location::Daemon { host, port, .. } => {
+                let Link { outlet, mut inlet, .. } = DaemonFar::open(host, *port, options)?.link()?;
+                let (speaker, end) = Speaker::start(outlet)
+                    .map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
                 speaker.say(Message::Request(Request { transfer, job: Job::DriveKey }));
-                (drive_key(inlet.as_mut(), &name)?, None)
+                let key = drive_key(inlet.as_mut(), &name)?;
+                Ok(Self { name, key, inlet, speaker, _end: end, _running: None })
             }
-        };
-        Ok(Self { name, key, inlet, speaker, _end: end, _started: running })
+            Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
+        }
     }
 }
 

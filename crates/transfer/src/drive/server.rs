@@ -1,5 +1,6 @@
 //! The far ends: the one that drives, and the one that lets the driving one in.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
 use super::outcome;
-use super::speaker::{Speaker, SpeakerEnd};
 use crate::clock;
+use crate::connect::speaker::{Speaker, SpeakerEnd};
 use crate::connect::ssh::{kind, receive};
 use crate::connect::{CONNECT_PATIENCE, ConnectError, pinned};
 use crate::copy::{PushOrder, push_over};
@@ -57,13 +58,11 @@ pub(crate) fn answer(request: Request, link: Link, rights: &Rights, sessions: &S
 }
 
 /// Waits for one work order and carries it out: the far end that ssh started for that. `identity` is the key
-/// that the destination lets in.
-pub(crate) fn serve_once(link: Link, rights: &Rights, identity: &Identity, stop: &StopSignal) -> Result<(), String> {
-    let desk = Desk::open(link, stop.clone()).map_err(|error| error.to_string())?;
-    match desk.serve(rights, identity, None) {
-        Ended::Finished | Ended::Interrupted => Ok(()),
-        Ended::Cut(reason) | Ended::Refused(reason) => Err(reason),
-    }
+/// that the destination lets in. Whatever becomes of it, the client is told.
+pub(crate) fn serve_once(link: Link, rights: &Rights, identity: &Identity, stop: &StopSignal) -> io::Result<()> {
+    let ended = Desk::open(link, stop.clone())?.serve(rights, identity, None);
+    tracing::debug!(?ended, "drive");
+    Ok(())
 }
 
 /// Says the one thing there is to say.
@@ -100,7 +99,7 @@ enum Heard {
 }
 
 impl Desk {
-    fn open(link: Link, stop: StopSignal) -> std::io::Result<Self> {
+    fn open(link: Link, stop: StopSignal) -> io::Result<Self> {
         let Link { outlet, inlet, control } = link;
         let (speaker, end) = Speaker::start(outlet)?;
         let (tell, heard) = unbounded();
@@ -179,7 +178,9 @@ fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Heard>, stop: &StopSignal) {
             }
             Ok(Message::Interrupt) => stop.request(),
             Ok(Message::Ping) => {}
-            Ok(other) => break LinkError::Protocol(format!("unexpected {} while driving", kind(&other))),
+            Ok(other) => {
+                break LinkError::Protocol(format!("unexpected {} while driving", kind(&other)));
+            }
             Err(error) => break error,
         }
     };

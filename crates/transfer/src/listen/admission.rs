@@ -1,31 +1,19 @@
 //! Which keys a daemon lets in, and what they may do.
 //!
 //! Standing keys are those of the `authorized_keys` file, which is read again whenever it has changed.
-//! Temporary keys are made for one transfer between two far ends: the holder of a standing key lets them
-//! in for one job, within its own rights. They vanish when that job is done, when nobody comes, or
-//! when a cut job is not resumed.
+//! The holder of a standing key may let [temporary](super::temporary) ones in, within its own rights.
 
-use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use icdc_protocol::TransferId;
-use icdc_protocol::message::Job;
 use icdc_trust::{AuthorizedKeys, Grant, PublicKey, TrustError};
-use icdc_units::{Span, Time};
 
 use super::Credentials;
+use super::temporary::Temporary;
 use crate::clock;
-use crate::session::{Ended, Rights, Root};
-
-/// How long a temporary key waits for its first use.
-const UNUSED: Span = Span::from_secs(60);
-/// How long a temporary key whose job was cut waits for its next use.
-const CUT: Span = Span::from_secs(15 * 60);
-/// Most temporary keys at a time.
-const MAX_TEMPORARY: usize = 256;
+use crate::session::{Rights, Root};
 
 /// The keys of a daemon.
 pub(crate) struct Admission {
@@ -36,11 +24,7 @@ pub(crate) struct Admission {
 
 impl Admission {
     /// `confined` narrows every key's root; `temporary` are the keys that sessions let in.
-    pub(crate) fn open(
-        keys: &Path,
-        confined: Option<PathBuf>,
-        temporary: Arc<Temporary>,
-    ) -> Result<Self, TrustError> {
+    pub(crate) fn open(keys: &Path, confined: Option<PathBuf>, temporary: Arc<Temporary>) -> Result<Self, TrustError> {
         Ok(Self { file: KeysFile::open(keys)?, confined, temporary })
     }
 
@@ -87,7 +71,9 @@ impl Admission {
 /// The smaller of two directories of which one contains the other.
 fn narrower(granted: &Path, confined: Option<&Path>) -> Result<PathBuf, String> {
     let real = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
-    let Some(confined) = confined else { return real(granted) };
+    let Some(confined) = confined else {
+        return real(granted);
+    };
     let confined = real(confined)?;
     // A root that contains the daemon's need not be accessible itself.
     if confined.starts_with(granted) {
@@ -148,61 +134,6 @@ impl KeysFile {
 fn stamp(path: &Path) -> Result<Stamp, TrustError> {
     let of = |meta: Metadata| (meta.dev(), meta.ino(), meta.size(), meta.ctime(), meta.ctime_nsec());
     std::fs::metadata(path).map(of).map_err(|source| TrustError::Io { path: path.to_owned(), call: "stat", source })
-}
-
-/// Keys that are let in for one job.
-#[derive(Default)]
-pub(crate) struct Temporary {
-    keys: Mutex<HashMap<PublicKey, Guest>>,
-}
-
-struct Guest {
-    rights: Rights,
-    /// Connections that use the key now.
-    connections: usize,
-    /// When an unused key vanishes.
-    expires: Time,
-}
-
-impl Temporary {
-    /// Lets `key` in for one job of one transfer, within the rights of whom asks for it.
-    pub(crate) fn admit(&self, key: PublicKey, transfer: TransferId, job: Job, asking: &Rights) -> Result<(), String> {
-        let now = clock::now();
-        let mut keys = self.keys(now);
-        if keys.len() >= MAX_TEMPORARY {
-            return Err("too many transfers between far ends are under way here; try again later".to_owned());
-        }
-        let label = format!("{} for {}", key.fingerprint(), asking.label);
-        let rights = Rights { only: Some((transfer, job)), may_admit: false, label, ..asking.clone() };
-        keys.insert(key, Guest { rights, connections: 0, expires: now + UNUSED });
-        Ok(())
-    }
-
-    /// Rights of a connection with this key, which [`Temporary::ended`] has to be told the end of.
-    fn rights(&self, key: &PublicKey, now: Time) -> Option<Rights> {
-        let mut keys = self.keys(now);
-        let guest = keys.get_mut(key)?;
-        guest.connections += 1;
-        Some(guest.rights.clone())
-    }
-
-    /// A connection with this key has ended.
-    pub(crate) fn ended(&self, key: &PublicKey, how: &Ended) {
-        let now = clock::now();
-        let mut keys = self.keys(now);
-        let Some(guest) = keys.get_mut(key) else { return };
-        guest.connections = guest.connections.saturating_sub(1);
-        guest.expires = now + CUT;
-        if guest.connections == 0 && !matches!(how, Ended::Cut(_)) {
-            keys.remove(key);
-        }
-    }
-
-    fn keys(&self, now: Time) -> MutexGuard<'_, HashMap<PublicKey, Guest>> {
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.retain(|_, guest| guest.connections > 0 || guest.expires > now);
-        keys
-    }
 }
 
 #[cfg(test)]
@@ -282,48 +213,5 @@ mod tests {
         }
         assert!(acting(None).unwrap().is_none());
         assert!(acting(Some("no-such-user-here")).unwrap_err().contains("no-such-user-here"));
-    }
-
-    #[test]
-    fn a_temporary_key_has_one_job_and_the_rights_of_whom_asked() {
-        let (directory_, path) = file("");
-        std::fs::write(&path, format!("root={} {}", directory_.path().display(), key(1))).unwrap();
-        let admission = Admission::open(&path, None, Arc::default()).unwrap();
-        let asking = admission.rights(&key(1)).unwrap();
-        admission.temporary.admit(key(9), [7; 16], Job::DriveKey, &asking).unwrap();
-        let rights = admission.rights(&key(9)).unwrap();
-        assert_eq!(rights.only, Some(([7; 16], Job::DriveKey)));
-        assert!(rights.read && !rights.write && !rights.may_admit);
-        // A further connection that ends leaves it, and so does a cut, the end of the job does not.
-        assert!(admission.rights(&key(9)).is_ok());
-        admission.temporary.ended(&key(9), &Ended::Finished);
-        admission.temporary.ended(&key(9), &Ended::Cut("gone".into()));
-        assert!(admission.rights(&key(9)).is_ok());
-        admission.temporary.ended(&key(9), &Ended::Finished);
-        assert!(admission.rights(&key(9)).is_err());
-    }
-
-    #[test]
-    fn unused_temporary_keys_vanish() {
-        let (directory_, path) = file("");
-        std::fs::write(&path, format!("root={} {}", directory_.path().display(), key(1))).unwrap();
-        let admission = Admission::open(&path, None, Arc::default()).unwrap();
-        let asking = admission.rights(&key(1)).unwrap();
-        let temporary = &admission.temporary;
-        temporary.admit(key(9), [7; 16], Job::DriveKey, &asking).unwrap();
-        let late = clock::now() + UNUSED + Span::from_secs(1);
-        assert!(temporary.rights(&key(9), late).is_none());
-        temporary.admit(key(9), [7; 16], Job::DriveKey, &asking).unwrap();
-        assert!(temporary.rights(&key(9), clock::now()).is_some());
-        assert!(temporary.rights(&key(9), late).is_some(), "in use, however long");
-        let mut number = 0_u16;
-        let mut admit_one_more = || {
-            number += 1;
-            let mut bytes = [0; 32];
-            bytes[..2].copy_from_slice(&number.to_le_bytes());
-            temporary.admit(PublicKey::from_bytes(bytes), [7; 16], Job::DriveKey, &asking)
-        };
-        let admitted = (0..2 * MAX_TEMPORARY).filter(|_| admit_one_more().is_ok()).count();
-        assert_eq!(admitted, MAX_TEMPORARY - 1, "the number of temporary keys is bounded");
     }
 }

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 /// Who a thread acts as: file ownership and access are those of this user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credentials {
+pub(crate) struct Credentials {
     user: String,
     uid: u32,
     gid: u32,
@@ -24,7 +24,7 @@ pub struct Credentials {
 
 /// A system user could not be looked up.
 #[derive(Debug, Error)]
-pub enum CredentialsError {
+pub(crate) enum CredentialsError {
     /// The user database has no such user.
     #[error("there is no system user {user:?}; create it, or correct user= in the authorized keys")]
     NoSuchUser {
@@ -45,35 +45,40 @@ pub enum CredentialsError {
 
 impl Credentials {
     /// Looks up `user` with its primary and supplementary groups.
-    pub fn of_user(user: &str) -> Result<Self, CredentialsError> {
+    pub(crate) fn of_user(user: &str) -> Result<Self, CredentialsError> {
         let no_such_user = || CredentialsError::NoSuchUser { user: user.to_owned() };
         let name = CString::new(user).map_err(|_| no_such_user())?;
         let (uid, gid) = look_up(&name)
             .map_err(|source| CredentialsError::Lookup { user: user.to_owned(), call: "getpwnam_r", source })?
             .ok_or_else(no_such_user)?;
-        let groups = groups_of(&name, gid)
-            .map_err(|source| CredentialsError::Lookup { user: user.to_owned(), call: "getgrouplist", source })?;
+        let groups = groups_of(&name, gid).map_err(|source| CredentialsError::Lookup {
+            user: user.to_owned(),
+            call: "getgrouplist",
+            source,
+        })?;
         Ok(Self { user: user.to_owned(), uid, gid, groups })
     }
 
     /// Name of the user.
-    pub fn user(&self) -> &str {
+    #[cfg(test)]
+    pub(crate) fn user(&self) -> &str {
         &self.user
     }
 
     /// Numeric user id.
-    pub fn uid(&self) -> u32 {
+    pub(crate) fn uid(&self) -> u32 {
         self.uid
     }
 
     /// Numeric primary group id.
-    pub fn gid(&self) -> u32 {
+    #[cfg(test)]
+    pub(crate) fn gid(&self) -> u32 {
         self.gid
     }
 
     /// Makes the calling thread, and the threads that it starts from now on, act as this user.
     /// There is no way back: the thread's capabilities are gone. Needs root.
-    pub fn assume_for_this_thread(&self) -> io::Result<()> {
+    pub(crate) fn assume_for_this_thread(&self) -> io::Result<()> {
         set_groups(&self.groups)?;
         set_file_system_id(libc::SYS_setfsgid, self.gid)?;
         set_file_system_id(libc::SYS_setfsuid, self.uid)?;
@@ -110,8 +115,7 @@ fn groups_of(name: &CString, primary: u32) -> io::Result<Vec<u32>> {
     loop {
         let mut count = i32::try_from(groups.len()).map_err(io::Error::other)?;
         // SAFETY: `groups` has room for `count` ids; `name` ends in NUL.
-        let status =
-            unsafe { libc::getgrouplist(name.as_ptr(), primary, groups.as_mut_ptr(), &raw mut count) };
+        let status = unsafe { libc::getgrouplist(name.as_ptr(), primary, groups.as_mut_ptr(), &raw mut count) };
         let count = usize::try_from(count).unwrap_or(0);
         if status >= 0 {
             groups.truncate(count);

@@ -5,7 +5,8 @@
 //! ([`crate::far_end`]) and the daemon ([`crate::serve`]) are two houses behind the same guard.
 
 pub(crate) mod admission;
-pub mod credentials;
+pub(crate) mod credentials;
 pub(crate) mod guard;
+pub(crate) mod temporary;
 
-pub use credentials::{Credentials, CredentialsError};
+pub(crate) use credentials::Credentials;

@@ -5,9 +5,12 @@
 //! one flush of the disk.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
-use icdc_disk::tree::{Directory, Name, StagingKind};
+use icdc_disk::DiskFile;
+use icdc_disk::tree::{Directory, Name, StagingKind, Stat};
 use icdc_protocol::message::{EntryId, EntryKind, FileDigest, Preserve};
 use icdc_protocol::run_journal::{Record, item_key};
 
@@ -25,22 +28,43 @@ const DIRECTORIES: usize = 4;
 /// An item that is complete under a staging name.
 pub(super) struct Made {
     staging: Name,
-    /// Its contents and metadata are durable already.
-    pub(super) durable: bool,
-    /// It has a journal of blocks to be removed.
-    pub(super) journal: bool,
+    /// The file, if its contents and metadata are durable already; it has a journal of blocks then. It stays open
+    /// until it is renamed, because its lock keeps others away from the name.
+    durable: Option<Arc<DiskFile>>,
     bytes: u64,
+    /// Device and inode, for what must not be mixed up with the work of another copy to the same place.
+    inode: Option<(u64, u64)>,
 }
 
 impl Made {
     /// A link, or anything else without contents of its own to flush.
     pub(super) fn unsynced(staging: Name) -> Self {
-        Self { staging, durable: false, journal: false, bytes: 0 }
+        Self { staging, durable: None, bytes: 0, inode: None }
     }
 
-    /// A file of `bytes` bytes.
-    pub(super) fn file(staging: Name, durable: bool, journal: bool, bytes: u64) -> Self {
-        Self { staging, durable, journal, bytes }
+    /// `file`, which has `bytes` bytes that are not durable.
+    pub(super) fn file(staging: Name, file: &File, bytes: u64) -> Result<Self, String> {
+        let stat = Stat::of(file).map_err(|error| format!("fstat: {error}"))?;
+        Ok(Self { staging, durable: None, bytes, inode: Some((stat.dev, stat.ino)) })
+    }
+
+    /// `file`, which is durable and has a journal of blocks.
+    pub(super) fn durable(staging: Name, file: Arc<DiskFile>) -> Result<Self, String> {
+        let made = Self::file(staging, file.as_file(), 0)?;
+        Ok(Self { durable: Some(file), ..made })
+    }
+
+    /// Whether it need not be flushed.
+    pub(super) fn is_durable(&self) -> bool {
+        self.durable.is_some()
+    }
+
+    fn discard(&self, at: &Pending) {
+        if self.is_durable() {
+            resume::discard(&at.directory, &at.name);
+        } else {
+            let _ = at.directory.remove_file(&self.staging);
+        }
     }
 }
 
@@ -93,7 +117,7 @@ impl Batch {
         let staging = resume::staging(StagingKind::Part, name);
         let wanted = metadata(entry, preserve);
         let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
-        let file = resume::create_with_mode(directory, &staging, mode)?;
+        let file = resume::make_part(directory, name, |part| directory.create_file(part, mode))?;
         let written = file.write_all_at(contents, 0).map_err(|error| write_failed(&directory.path_of(name), &error));
         let written =
             written.and_then(|()| directory.set_metadata(&staging, &file, &wanted).map_err(|error| error.to_string()));
@@ -101,7 +125,7 @@ impl Batch {
             let _ = directory.remove_file(&staging);
             return Err(reason);
         }
-        Ok(Made::file(staging, false, false, contents.len() as u64))
+        Made::file(staging, &file, contents.len() as u64)
     }
 
     /// Flushes, verifies if asked to, renames, and flushes the names.
@@ -109,32 +133,45 @@ impl Batch {
         &mut self,
         shared: &Shared<'_>,
         pending: &HashMap<EntryId, Pending>,
-        mut run: Option<&mut RunLog>,
+        run: Option<&mut RunLog>,
     ) -> Outcome {
         let items = std::mem::take(&mut self.items);
         let touched = self.touched.take();
         self.bytes = 0;
         let mut outcome = Outcome::default();
-        let unsynced = items.iter().find(|item| !item.made.durable).and_then(|item| pending.get(&item.id));
+        let unsynced = items.iter().find(|item| !item.made.is_durable()).and_then(|item| pending.get(&item.id));
         if let Some(directory) = unsynced.map(|pending| &pending.directory).or(touched.as_ref())
             && let Err(error) = directory.sync_filesystem()
         {
-            outcome.failed = items.into_iter().map(|item| (item.id, error.to_string())).collect();
+            for item in items {
+                if let Some(at) = pending.get(&item.id) {
+                    item.made.discard(at);
+                }
+                outcome.failed.push((item.id, error.to_string()));
+            }
             return outcome;
         }
         let mut directories: Vec<&Pending> = Vec::new();
+        let mut journals: Vec<&Pending> = Vec::new();
         for item in items {
             let Some(at) = pending.get(&item.id) else { continue };
+            if let Err(reason) = is_ours(at, &item.made) {
+                outcome.failed.push((item.id, reason));
+                continue;
+            }
             match publish_one(shared, at, &item) {
                 Ok(()) => {
                     if directories.last().is_none_or(|last| last.entry.parent != at.entry.parent) {
                         directories.push(at);
                     }
                     shared.durable(item.made.bytes);
+                    if item.made.is_durable() {
+                        journals.push(at);
+                    }
                     outcome.published.push((item.id, item.digest));
                 }
                 Err(reason) => {
-                    let _ = at.directory.remove_file(&item.made.staging);
+                    item.made.discard(at);
                     outcome.failed.push((item.id, reason));
                 }
             }
@@ -142,18 +179,35 @@ impl Batch {
         if let Err(reason) = flush_names(&directories) {
             tracing::warn!(%reason, "names may not survive a power cut");
         }
-        if let Some(run) = run.as_deref_mut()
+        if let Some(run) = run
             && let Err(reason) = note(run, pending, &outcome.published)
         {
             tracing::warn!(%reason, "an interrupted run will not be continued from here");
         }
+        // Up to here a file's journal tells whoever comes after a kill that the file is complete.
+        journals.iter().for_each(|at| resume::remove_blocks(&at.directory, &at.name));
         outcome
+    }
+}
+
+/// Another process that copies to the same place at the same time puts its own unfinished file under the staging
+/// name: that one must neither be published nor be removed.
+fn is_ours(at: &Pending, made: &Made) -> Result<(), String> {
+    let Some(inode) = made.inode else { return Ok(()) };
+    match at.directory.stat(&made.staging) {
+        Ok(stat) if (stat.dev, stat.ino) == inode => Ok(()),
+        _ => {
+            let path = at.directory.path_of(&at.name);
+            Err(format!(
+                "{path}: another copy has written it at the same time; run the same command again when that is through"
+            ))
+        }
     }
 }
 
 fn publish_one(shared: &Shared<'_>, at: &Pending, item: &Publication) -> Result<(), String> {
     let Publication { made, digest, .. } = item;
-    if let (true, false, Some(FileDigest::Blake3(digest))) = (shared.options.verify, made.durable, digest) {
+    if let (true, false, Some(FileDigest::Blake3(digest))) = (shared.options.verify, made.is_durable(), digest) {
         verify(at, &made.staging, made.bytes, digest)?;
     }
     at.directory.rename(&made.staging, &at.directory, &at.name).map_err(|error| error.to_string())?;
@@ -161,16 +215,13 @@ fn publish_one(shared: &Shared<'_>, at: &Pending, item: &Publication) -> Result<
         // A rename onto a name of the same file does nothing and leaves the staging name behind.
         let _ = at.directory.remove_file(&made.staging);
     }
-    if made.journal {
-        let _ = at.directory.remove_file(&resume::staging(StagingKind::Blocks, &at.name));
-    }
     Ok(())
 }
 
 /// Reads a small file back from the medium.
 fn verify(at: &Pending, staging: &Name, size: u64, digest: &[u8; 32]) -> Result<(), String> {
     let (file, _) = at.directory.open_file(staging).map_err(|error| error.to_string())?;
-    let file = icdc_disk::DiskFile::for_reading(file).map_err(|error| error.to_string())?;
+    let file = DiskFile::for_reading(file).map_err(|error| error.to_string())?;
     // The pages are clean after the flush, so they can be dropped: the read goes to the medium.
     file.forget_cache();
     let mut contents = vec![0; size as usize];

@@ -52,7 +52,8 @@ fn check(size: u64, header: &BlockHeader, payload: Option<(Block, usize)>) -> Re
             return Err(format!("block {index} of item {id} has {received} bytes in place of {length}"));
         }
     } else {
-        spread(&mut block, ranges, length).map_err(|()| format!("block {index} of item {id} has data beyond its end"))?;
+        spread(&mut block, ranges, length)
+            .map_err(|()| format!("block {index} of item {id} has data beyond its end"))?;
     }
     if digest::block_value(block_offset(*index), &block[..length], size) != *value {
         return Err(format!("block {index} of item {id} does not match its digest"));

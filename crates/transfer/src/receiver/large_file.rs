@@ -57,8 +57,15 @@ pub(super) enum Next {
     Wait,
     Checkpoint,
     LastSync,
-    ReadBack { index: u32, value: Digest },
     Publish { made: Made, digest: FileDigest },
+}
+
+/// A block to read and to compare with its value.
+pub(super) struct Comparison {
+    pub(super) index: u32,
+    pub(super) value: Digest,
+    /// It is of an earlier run; otherwise the complete file is read back.
+    pub(super) held: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -104,13 +111,13 @@ impl LargeFile {
         let (file, journal, blocks) = match continued {
             Some((file, journal, held)) => (file, Some(journal), held),
             None => {
-                let file = resume::create_anew(&directory, &part)?;
-                resume::lock(&file, &directory.path_of(&name)).map_err(|error| error.to_string())?;
-                let journal = if size > BLOCK_SIZE as u64 {
-                    Some(FileJournal::create(&directory, &name, &header)?)
-                } else {
-                    None
-                };
+                let shown = directory.path_of(&name);
+                // One that another process is writing must not be taken away from it.
+                let _left = resume::claim(&directory, &part, &shown)?;
+                let file = resume::make_part(&directory, &name, |part| directory.create_file(part, 0o600))?;
+                resume::lock(&file, &shown).map_err(|error| error.to_string())?;
+                let journal = (size > BLOCK_SIZE as u64).then(|| FileJournal::create(&directory, &name, &header));
+                let journal = journal.transpose().inspect_err(|_| resume::discard(&directory, &name))?;
                 (file, journal, BlockMap::new(size))
             }
         };
@@ -147,11 +154,8 @@ impl LargeFile {
     }
 
     fn reserve(&self, sparse: bool) -> Result<(), String> {
-        let outcome = if sparse {
-            self.disk.set_len(self.size)
-        } else {
-            self.disk.preallocate(0..self.size).map(|_| ())
-        };
+        let outcome =
+            if sparse { self.disk.set_len(self.size) } else { self.disk.preallocate(0..self.size).map(|_| ()) };
         outcome.map_err(|error| {
             if error.is_out_of_space() {
                 let path = self.path();
@@ -198,23 +202,41 @@ impl LargeFile {
     /// A checkpoint's sync is through: the journal may name its blocks. Gives their bytes.
     pub(super) fn checkpointed(&mut self) -> Result<u64, String> {
         let Some((blocks, bytes)) = self.syncing.take() else { return Ok(0) };
-        if let Some(journal) = &mut self.journal {
-            journal.append(&blocks).map_err(|error| super::batch::write_failed(&self.path(), &error))?;
-        }
+        self.note_durable(&blocks)?;
         Ok(bytes)
     }
 
     /// The last sync is through. Gives the bytes that no checkpoint had made durable.
-    pub(super) fn synced(&mut self) -> u64 {
+    pub(super) fn synced(&mut self) -> Result<u64, String> {
         self.phase = if self.to_read_back.is_empty() { Phase::Publishing } else { Phase::ReadingBack };
-        std::mem::take(&mut self.unsynced_bytes)
+        // A run that is stopped while it reads back, or before it has told of its success, goes on from here.
+        let blocks = std::mem::take(&mut self.unsynced);
+        self.note_durable(&blocks)?;
+        Ok(std::mem::take(&mut self.unsynced_bytes))
     }
 
-    /// A held block to compare with the journal.
-    pub(super) fn next_held(&mut self) -> Option<(u32, Digest)> {
-        let next = self.held.pop_front()?;
-        self.checking += 1;
-        Some(next)
+    fn note_durable(&mut self, blocks: &[(u32, Digest)]) -> Result<(), String> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.append(blocks).map_err(|error| super::batch::write_failed(&self.path(), &error))
+    }
+
+    /// Whether there are blocks to compare.
+    pub(super) fn has_comparisons(&self) -> bool {
+        !self.held.is_empty() || (self.phase == Phase::ReadingBack && !self.to_read_back.is_empty())
+    }
+
+    /// The next block to compare.
+    pub(super) fn next_comparison(&mut self) -> Option<Comparison> {
+        if let Some((index, value)) = self.held.pop_front() {
+            self.checking += 1;
+            return Some(Comparison { index, value, held: true });
+        }
+        if self.phase != Phase::ReadingBack {
+            return None;
+        }
+        let (index, value) = self.to_read_back.pop_front()?;
+        self.reading_back += 1;
+        Some(Comparison { index, value, held: false })
     }
 
     /// A held block was compared; false if it has to come again.
@@ -241,14 +263,8 @@ impl LargeFile {
                 Ok(Next::Checkpoint)
             }
             Phase::Receiving | Phase::Syncing => Ok(Next::Wait),
-            Phase::ReadingBack => match self.to_read_back.pop_front() {
-                Some((index, value)) => {
-                    self.reading_back += 1;
-                    Ok(Next::ReadBack { index, value })
-                }
-                None if self.reading_back > 0 => Ok(Next::Wait),
-                None => self.publish(),
-            },
+            Phase::ReadingBack if self.to_read_back.is_empty() && self.reading_back == 0 => self.publish(),
+            Phase::ReadingBack => Ok(Next::Wait),
             Phase::Publishing => self.publish(),
         }
     }
@@ -307,9 +323,13 @@ impl LargeFile {
 
     fn publish(&mut self) -> Result<Next, String> {
         let Some((_, digest)) = self.ended else { return Ok(Next::Wait) };
-        let durable = self.size > BLOCK_SIZE as u64;
         let part = resume::staging(StagingKind::Part, &self.name);
-        Ok(Next::Publish { made: Made::file(part, durable, self.journal.is_some(), self.unsynced_bytes), digest })
+        let made = if self.size > BLOCK_SIZE as u64 {
+            Made::durable(part, self.disk.clone())?
+        } else {
+            Made::file(part, self.disk.as_file(), self.unsynced_bytes)?
+        };
+        Ok(Next::Publish { made, digest })
     }
 
     /// A sync for everything that is written, at the end of a session.
@@ -323,8 +343,6 @@ impl LargeFile {
 
     /// Removes what is there of the file.
     pub(super) fn discard(&self) {
-        for kind in [StagingKind::Part, StagingKind::Blocks] {
-            let _ = self.directory.remove_file(&resume::staging(kind, &self.name));
-        }
+        resume::discard(&self.directory, &self.name);
     }
 }

@@ -12,6 +12,7 @@
 //! ends, so that what has arrived becomes durable and is not sent again.
 
 mod batch;
+mod claims;
 mod hash;
 mod intake;
 mod large_file;
@@ -180,7 +181,14 @@ impl Shared<'_> {
         self.report(entry, path, Outcome::Published, digest, None);
     }
 
-    fn report(&self, entry: &Entry, path: &[u8], outcome: Outcome, digest: Option<&FileDigest>, reason: Option<String>) {
+    fn report(
+        &self,
+        entry: &Entry,
+        path: &[u8],
+        outcome: Outcome,
+        digest: Option<&FileDigest>,
+        reason: Option<String>,
+    ) {
         let bytes = match entry.kind {
             EntryKind::File { size, .. } => size,
             _ => 0,

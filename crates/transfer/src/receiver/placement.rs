@@ -16,6 +16,7 @@ use std::collections::HashSet;
 use icdc_disk::tree::{Directory, Kind, Located, Name, Tree};
 use icdc_protocol::message::{Begin, Refusal, RefusalKind, Source, SourceKind};
 
+use super::resume::RunLog;
 use crate::error::SessionError;
 use crate::path_text;
 
@@ -36,6 +37,8 @@ pub(super) struct Placement {
     pub(super) targets: Vec<Target>,
     /// Directory that holds the first target: the place of the run's journal.
     pub(super) base: Option<Directory>,
+    /// Name of the only target, where it is not inside of DST but DST itself.
+    pub(super) first: Option<Name>,
 }
 
 impl Placement {
@@ -44,7 +47,7 @@ impl Placement {
         let located = tree.resolve(destination).map_err(refuse)?;
         let single = begin.sources.len() == 1;
         let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
-        let existing = existing_directory(&located)?;
+        let existing = if continues_here(&located, begin) { None } else { existing_directory(&located)? };
         let inside = match existing {
             Some(directory) => Some(Some(directory)),
             None if contents || !single || located.trailing_slash => {
@@ -63,16 +66,30 @@ impl Placement {
                 && source.kind == SourceKind::Directory
                 && stat.kind == Kind::File
             {
-                let reason = format!("{} is a file; the directory {} cannot replace it", located.path(), path_text(&source.name));
+                let reason = format!(
+                    "{} is a file; the directory {} cannot replace it",
+                    located.path(),
+                    path_text(&source.name)
+                );
                 return Err(refusal(reason));
             }
-            let target = Target::Named(located.directory.clone(), name);
-            return Ok(Self { targets: vec![target], base: Some(located.directory) });
+            let target = Target::Named(located.directory.clone(), name.clone());
+            return Ok(Self { targets: vec![target], base: Some(located.directory), first: Some(name) });
         };
         refuse_equal_names(&begin.sources)?;
         let targets = begin.sources.iter().map(|source| place(source, inside.as_ref())).collect::<Result<_, _>>()?;
-        Ok(Self { targets, base: inside })
+        Ok(Self { targets, base: inside, first: None })
     }
+}
+
+/// Whether DST exists only because an interrupted run of the same job has made it: then it is still the
+/// copy, and not the directory to copy into.
+fn continues_here(located: &Located, begin: &Begin) -> bool {
+    let [source] = begin.sources.as_slice() else { return false };
+    source.kind == SourceKind::Directory
+        && !located.trailing_slash
+        && located.name.is_some()
+        && RunLog::is_there(&located.directory, &begin.job, located.name.as_ref())
 }
 
 fn place(source: &Source, inside: Option<&Directory>) -> Result<Target, SessionError> {
@@ -105,7 +122,8 @@ fn refuse_equal_names(sources: &[Source]) -> Result<(), SessionError> {
     let mut seen = HashSet::new();
     for source in sources.iter().filter(|source| source.kind != SourceKind::Contents) {
         if !seen.insert(&source.name) {
-            let reason = format!("two sources are named {}; copy them into different directories", path_text(&source.name));
+            let reason =
+                format!("two sources are named {}; copy them into different directories", path_text(&source.name));
             return Err(refusal(reason));
         }
     }

@@ -3,13 +3,18 @@
 //! Beside a large file: `.icdc-ID.part` (its data so far) and `.icdc-ID.blocks` (which blocks of it
 //! are durable); `ID` follows from the final name alone, so a later run of any kind finds it. In the
 //! directory where the first source lands: `.icdc-ID.run`, what the run has published so far.
+//!
+//! Who writes a part file of more than one block or a run's journal holds its lock until the file has its last
+//! name. A session that ends slowly and the one that goes on after it may be two processes: whoever comes later
+//! waits, and looks again whether the name still means the file whose lock it got.
 
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use icdc_disk::tree::{Directory, Name, StagingKind, StagingName, try_lock};
+use icdc_disk::tree::{Directory, Name, StagingKind, StagingName, Stat, TreeError, try_lock};
 use icdc_protocol::block_journal::{self, BlockJournal, Header};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{Digest, FileDigest};
@@ -19,7 +24,9 @@ use icdc_units::Span;
 use crate::clock;
 
 /// How long a lock of an earlier session that is coming to its end is waited for.
-const LOCK_PATIENCE: Span = Span::from_secs(10);
+const LOCK_PATIENCE: Span = Span::from_secs(30);
+/// How often a file may be replaced while its lock is waited for.
+const CLAIMS: u32 = 3;
 
 /// Names of the files beside the item with the final name `name`.
 pub(super) fn staging(kind: StagingKind, name: &Name) -> Name {
@@ -42,12 +49,29 @@ pub(super) fn lock(file: &File, what: &str) -> io::Result<()> {
     let deadline = clock::now() + LOCK_PATIENCE;
     while !try_lock(file)? {
         if clock::now() >= deadline {
-            let reason = format!("{what}: another copy is writing it; wait for its end or stop it");
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, reason));
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, busy(what)));
         }
         std::thread::park_timeout(Duration::from_millis(20));
     }
     Ok(())
+}
+
+fn busy(what: &str) -> String {
+    format!("{what}: another copy is writing it; wait for its end or stop it")
+}
+
+/// The file with the staging name `name`, if there is one, locked: its earlier holder has come to its end.
+pub(super) fn claim(directory: &Directory, name: &Name, what: &str) -> Result<Option<File>, String> {
+    for _ in 0..CLAIMS {
+        let Ok((file, _)) = directory.reopen_file(name) else { return Ok(None) };
+        lock(&file, what).map_err(|error| error.to_string())?;
+        let claimed = Stat::of(&file).map_err(|error| format!("{what}: fstat: {error}"))?;
+        if directory.stat(name).is_ok_and(|stat| (stat.dev, stat.ino) == (claimed.dev, claimed.ino)) {
+            return Ok(Some(file));
+        }
+        // Published or removed while the lock was waited for.
+    }
+    Err(busy(what))
 }
 
 /// Journal of the durable blocks of one file.
@@ -108,38 +132,82 @@ fn feed(mut file: &File, limit: u64, mut take: impl FnMut(&[u8])) -> io::Result<
 }
 
 /// A fresh file under a staging name, whatever an earlier run left there.
-pub(super) fn create_anew(directory: &Directory, name: &Name) -> Result<File, String> {
-    create_with_mode(directory, name, 0o600)
-}
-
-/// [`create_anew`] with permission bits.
-pub(super) fn create_with_mode(directory: &Directory, name: &Name, mode: u16) -> Result<File, String> {
-    match directory.create_file(name, mode) {
+fn create_anew(directory: &Directory, name: &Name) -> Result<File, String> {
+    match directory.create_file(name, 0o600) {
         Err(error) if error.is_existing() => {
             directory.remove_file(name).map_err(|error| error.to_string())?;
-            directory.create_file(name, mode)
+            directory.create_file(name, 0o600)
         }
         outcome => outcome,
     }
     .map_err(|error| error.to_string())
 }
 
-/// Journal of a run: created with its first entry, removed with the end of the run.
+/// Makes something under the staging name of the item with the final name `name`, in place of what an earlier run
+/// left of that item, its journal included.
+pub(super) fn make_part<T>(
+    directory: &Directory,
+    name: &Name,
+    make: impl Fn(&Name) -> Result<T, TreeError>,
+) -> Result<T, String> {
+    let part = staging(StagingKind::Part, name);
+    match make(&part) {
+        Err(error) if error.is_existing() => {
+            directory.remove_file(&part).map_err(|error| error.to_string())?;
+            remove_blocks(directory, name);
+            make(&part)
+        }
+        outcome => outcome,
+    }
+    .map_err(|error| error.to_string())
+}
+
+/// Removes what is there of the unfinished item with the final name `name`.
+pub(super) fn discard(directory: &Directory, name: &Name) {
+    let _ = directory.remove_file(&staging(StagingKind::Part, name));
+    remove_blocks(directory, name);
+}
+
+/// Removes the journal of the item with the final name `name`, if there is one.
+pub(super) fn remove_blocks(directory: &Directory, name: &Name) {
+    let _ = directory.remove_file(&staging(StagingKind::Blocks, name));
+}
+
+/// Journal of a run: begun before anything is made, removed with the end of the run.
 pub(super) struct RunLog {
     codec: RunJournal,
     directory: Directory,
     name: Name,
     file: Option<File>,
     published: Published,
+    /// Paths of items whose unfinished files an earlier run left, by their key.
+    left_behind: HashMap<[u8; 8], Vec<u8>>,
     pending: Vec<u8>,
     /// An interrupted run was found.
     pub(super) resuming: bool,
 }
 
 impl RunLog {
-    /// Looks for the journal of an earlier run of `job` in `directory`.
-    pub(super) fn find(directory: &Directory, job: &Digest, resume: bool) -> Result<Self, String> {
-        let name = StagingName::new(StagingKind::Run, short(&blake3::hash(job))).name();
+    /// Whether an interrupted run of `job` whose first target is `target` in `directory` has left its journal.
+    pub(super) fn is_there(directory: &Directory, job: &Digest, target: Option<&Name>) -> bool {
+        directory.stat(&run_name(job, target)).is_ok()
+    }
+
+    /// Looks for the journal of an earlier run of `job`, whose first target is `target` in `directory`, and
+    /// begins one if there is none.
+    pub(super) fn open(
+        directory: &Directory,
+        job: &Digest,
+        target: Option<&Name>,
+        resume: bool,
+    ) -> Result<Self, String> {
+        let mut log = Self::find(directory, job, target, resume)?;
+        log.begin()?;
+        Ok(log)
+    }
+
+    fn find(directory: &Directory, job: &Digest, target: Option<&Name>, resume: bool) -> Result<Self, String> {
+        let name = run_name(job, target);
         let codec = RunJournal::new(job);
         let mut log = Self {
             directory: directory.clone(),
@@ -147,19 +215,20 @@ impl RunLog {
             file: None,
             published: codec.parse(&[]).published,
             codec,
+            left_behind: HashMap::new(),
             pending: Vec::new(),
             resuming: false,
         };
-        let Ok((file, stat)) = directory.reopen_file(&log.name) else { return Ok(log) };
-        let shown = directory.path_of(&log.name);
-        lock(&file, &shown).map_err(|error| error.to_string())?;
+        let Some(mut file) = claim(directory, &log.name, &directory.path_of(&log.name))? else { return Ok(log) };
         if resume {
             let mut reader = log.codec.reader();
-            feed(&file, stat.size, |bytes| reader.feed(bytes)).map_err(|error| format!("{shown}: {error}"))?;
-            if !reader.is_foreign() {
-                let parsed = reader.finish();
-                file.set_len(parsed.valid_length).map_err(|error| format!("{shown}: {error}"))?;
+            feed(&file, u64::MAX, |bytes| reader.feed(bytes)).map_err(|error| log.failed(&error))?;
+            let parsed = reader.finish();
+            if parsed.valid_length > 0 {
+                let cut = file.set_len(parsed.valid_length).and_then(|()| file.seek(SeekFrom::End(0)));
+                cut.map_err(|error| log.failed(&error))?;
                 log.published = parsed.published;
+                log.left_behind = parsed.staged;
                 log.resuming = true;
                 log.file = Some(file);
             }
@@ -172,6 +241,18 @@ impl RunLog {
         self.published.get(key)
     }
 
+    /// Notes that an unfinished file is about to be made for the item at `path` below the base.
+    pub(super) fn staged(&mut self, path: &[u8]) {
+        let staging = short(&blake3::hash(path));
+        self.left_behind.remove(&staging);
+        self.note(&Record::Staged { staging, directory: path });
+    }
+
+    /// Notes that the unfinished file of an item is gone.
+    pub(super) fn released(&mut self, path: &[u8]) {
+        self.note(&Record::Released { staging: short(&blake3::hash(path)) });
+    }
+
     /// Notes something; [`write`](Self::write) puts it on the disk.
     pub(super) fn note(&mut self, record: &Record<'_>) {
         self.codec.encode(record, &mut self.pending);
@@ -179,27 +260,50 @@ impl RunLog {
 
     /// Appends what was noted.
     pub(super) fn write(&mut self) -> Result<(), String> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        let failed = |error: io::Error| format!("{}: {error}", self.directory.path_of(&self.name));
-        if self.file.is_none() {
-            let mut file = create_anew(&self.directory, &self.name)?;
-            lock(&file, "the run's journal").map_err(failed)?;
-            file.write_all(self.codec.header()).map_err(failed)?;
-            self.file = Some(file);
-        }
         if let Some(file) = &mut self.file {
-            file.write_all(&self.pending).map_err(failed)?;
+            file.write_all(&self.pending).map_err(|error| self.failed(&error))?;
         }
         self.pending.clear();
         Ok(())
     }
 
-    /// The run is complete.
+    fn begin(&mut self) -> Result<(), String> {
+        if self.file.is_none() {
+            let mut file = create_anew(&self.directory, &self.name)?;
+            lock(&file, &self.directory.path_of(&self.name)).map_err(|error| error.to_string())?;
+            file.write_all(self.codec.header()).map_err(|error| self.failed(&error))?;
+            self.file = Some(file);
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: &io::Error) -> String {
+        format!("{}: {error}", self.directory.path_of(&self.name))
+    }
+
+    /// The run is complete: what earlier attempts left of items that are no longer part of it goes, too.
     pub(super) fn remove(&mut self) {
+        for path in std::mem::take(&mut self.left_behind).into_values() {
+            remove_left_behind(&self.directory, &path);
+        }
         if self.file.take().is_some() {
             let _ = self.directory.remove_file(&self.name);
         }
+    }
+}
+
+fn run_name(job: &Digest, target: Option<&Name>) -> Name {
+    let mut hasher = blake3::Hasher::new_derive_key("icdc run name 1");
+    hasher.update(job).update(target.map_or(b"", Name::as_bytes));
+    StagingName::new(StagingKind::Run, short(&hasher.finalize())).name()
+}
+
+fn remove_left_behind(base: &Directory, path: &[u8]) {
+    let mut components = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty());
+    let Some(Ok(name)) = components.next_back().map(Name::new) else { return };
+    let directory = components
+        .try_fold(base.clone(), |directory, component| directory.open_directory(&Name::new(component).ok()?).ok());
+    if let Some(directory) = directory {
+        discard(&directory, &name);
     }
 }

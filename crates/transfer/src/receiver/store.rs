@@ -11,15 +11,16 @@
 //! the journal name it. So whatever kills this process, the journal never promises too much.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver as Queue, Sender as Channel, TryRecvError};
+use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, TryRecvError};
 use icdc_disk::{Block, Completion, Engine, EngineKind, Job, open_engine};
 use icdc_protocol::block_map::{block_length, block_offset};
 use icdc_protocol::digest;
 use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileEnd, Message};
 
 use super::Shared;
-use super::large_file::{LargeFile, Next};
+use super::large_file::{Comparison, LargeFile, Next};
 use super::tree::TreeJob;
 use crate::error::SessionError;
 
@@ -27,6 +28,11 @@ pub(super) use super::large_file::Plan;
 
 /// Writes and reads in flight.
 const DEPTH: usize = 8;
+
+/// How soon the store looks again for room to compare blocks.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long it waits for work otherwise.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// Work for the store's thread.
 pub(super) enum StoreJob {
@@ -40,13 +46,23 @@ pub(super) enum StoreJob {
 
 /// What a job of the engine is for.
 enum Purpose {
-    Write { index: u32, value: Digest, bytes: u64 },
+    Write {
+        index: u32,
+        value: Digest,
+        bytes: u64,
+    },
     Checkpoint,
     LastSync,
     /// A block of an earlier run is compared with the journal.
-    CheckHeld { index: u32, value: Digest },
+    CheckHeld {
+        index: u32,
+        value: Digest,
+    },
     /// A block of the complete file is compared with what was sent.
-    ReadBack { index: u32, value: Digest },
+    ReadBack {
+        index: u32,
+        value: Digest,
+    },
 }
 
 pub(super) struct Store<'a> {
@@ -65,24 +81,19 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, tree: Channel<Tr
         Ok(engine) => engine,
         Err(error) => return shared.fail(SessionError::Local(error.to_string())),
     };
-    let mut store = Store {
-        shared,
-        tree,
-        engine,
-        plans: HashMap::new(),
-        files: HashMap::new(),
-        jobs: HashMap::new(),
-        next_tag: 0,
-    };
+    let mut store =
+        Store { shared, tree, engine, plans: HashMap::new(), files: HashMap::new(), jobs: HashMap::new(), next_tag: 0 };
     loop {
         while let Some(completion) = store.engine.try_wait() {
             store.completed(completion);
         }
-        store.check_held();
+        store.start_comparisons();
         let job = if store.engine.in_flight() == 0 {
-            match queue.recv() {
+            let patience = if store.files.values().any(LargeFile::has_comparisons) { LOOK_AGAIN } else { LONG };
+            match queue.recv_timeout(patience) {
                 Ok(job) => job,
-                Err(_) => break,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => break,
             }
         } else if store.engine.in_flight() >= DEPTH {
             store.wait();
@@ -215,11 +226,7 @@ impl Store<'_> {
                 Err(reason)
             }
             (Purpose::Checkpoint, Ok(_)) => file.checkpointed().map(|bytes| self.shared.durable(bytes)),
-            (Purpose::LastSync, Ok(_)) => {
-                let bytes = file.synced();
-                self.shared.durable(bytes);
-                Ok(())
-            }
+            (Purpose::LastSync, Ok(_)) => file.synced().map(|bytes| self.shared.durable(bytes)),
             (Purpose::Checkpoint | Purpose::LastSync, Err(reason)) => Err(reason),
             (Purpose::CheckHeld { index, value }, result) => {
                 let good = is_block(&result, completion.block.as_ref(), index, size, &value);
@@ -257,17 +264,6 @@ impl Store<'_> {
                 let job = Job::Sync { file: file.disk_file().clone() };
                 self.submit(id, Purpose::LastSync, job);
             }
-            Ok(Next::ReadBack { index, value }) => {
-                let (disk, size) = (file.disk_file().clone(), file.size());
-                match self.shared.pool.take() {
-                    Ok(block) => {
-                        let length = block_length(size, index);
-                        let job = Job::Read { file: disk, offset: block_offset(index), length, block };
-                        self.submit(id, Purpose::ReadBack { index, value }, job);
-                    }
-                    Err(_) => self.lose(id, "the session is over".into()),
-                }
-            }
             Ok(Next::Publish { made, digest }) => {
                 self.files.remove(&id);
                 let _ = self.tree.send(TreeJob::Stored { id, made, digest });
@@ -293,17 +289,19 @@ impl Store<'_> {
         }
     }
 
-    /// Compares one more block of an earlier run with its journal, as long as the ring has room: it
-    /// must not take blocks from what arrives.
-    fn check_held(&mut self) {
+    /// Reads blocks that are to be compared with what they should be, as long as the ring has room:
+    /// that must not take blocks from what arrives.
+    fn start_comparisons(&mut self) {
         while self.engine.in_flight() < DEPTH / 2 && self.shared.pool.in_use() < self.shared.pool.capacity() / 2 {
-            let found = self.files.iter_mut().find_map(|(id, file)| Some((*id, file.next_held()?)));
-            let Some((id, (index, value))) = found else { return };
             let Some(block) = self.shared.pool.try_take() else { return };
+            let found = self.files.iter_mut().find_map(|(id, file)| Some((*id, file.next_comparison()?)));
+            let Some((id, comparison)) = found else { return };
             let Some(file) = self.files.get(&id) else { return };
+            let Comparison { index, value, held } = comparison;
             let length = block_length(file.size(), index);
             let job = Job::Read { file: file.disk_file().clone(), offset: block_offset(index), length, block };
-            self.submit(id, Purpose::CheckHeld { index, value }, job);
+            let purpose = if held { Purpose::CheckHeld { index, value } } else { Purpose::ReadBack { index, value } };
+            self.submit(id, purpose, job);
         }
     }
 

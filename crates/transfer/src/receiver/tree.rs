@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use icdc_disk::Block;
-use icdc_disk::tree::{Directory, FileTime, Kind, Metadata, Name, StagingKind, is_staging};
+use icdc_disk::tree::{Directory, FileTime, Kind, Metadata, Name, StagingKind, TreeError, is_staging};
 use icdc_protocol::block_journal::Header;
+use icdc_protocol::block_map::{BlockMap, block_count};
+use icdc_protocol::digest::RootHasher;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_DEPTH, MAX_PENDING, PACK_FILE_LIMIT};
 use icdc_protocol::message::{
     Begin, Digest, Done, Entry, EntryId, EntryKind, FileDigest, Message, PackItem, Parent, Preserve, Ready, Want, Wants,
@@ -18,6 +20,7 @@ use icdc_protocol::run_journal::item_key;
 
 use super::Shared;
 use super::batch::{Batch, Made, Publication};
+use super::claims::{Claims, Place};
 use super::placement::{Placement, Target};
 use super::resume::{self, FileJournal, RunLog};
 use super::store::{Plan, StoreJob};
@@ -29,20 +32,31 @@ pub(super) enum TreeJob {
     Message(Message),
     Pack(Vec<PackItem>, Option<(Block, usize)>),
     /// A large file is complete under its staging name.
-    Stored { id: EntryId, made: Made, digest: FileDigest },
+    Stored {
+        id: EntryId,
+        made: Made,
+        digest: FileDigest,
+    },
     /// A large file is given up; `Some` if the sender does not know yet.
-    Lost { id: EntryId, reason: Option<String> },
+    Lost {
+        id: EntryId,
+        reason: Option<String>,
+    },
 }
 
 /// How long nothing may arrive before what is staged is published.
 const QUIET: Duration = Duration::from_millis(50);
 /// The same where nothing is staged.
 const LONG: Duration = Duration::from_secs(3600);
+/// Directories that may be open at once: more than a sender keeps open.
+const MAX_OPEN: usize = 4096;
 
 /// A directory that is being filled.
 struct Level {
     /// `None` in a dry run, and where the directory could not be made.
     directory: Option<Directory>,
+    /// Device and inode of the directory.
+    place: (u64, u64),
     entry: Entry,
     path: Vec<u8>,
     depth: usize,
@@ -58,7 +72,24 @@ pub(super) struct Pending {
     pub(super) entry: Entry,
     pub(super) path: Vec<u8>,
     pub(super) directory: Directory,
+    /// Device and inode of the directory.
+    directory_place: (u64, u64),
     pub(super) name: Name,
+}
+
+impl Pending {
+    /// The name that it makes.
+    pub(super) fn place(&self) -> Place {
+        Place { directory: self.directory_place, name: self.name.clone() }
+    }
+}
+
+/// What becomes of an entry at once.
+enum Admitted {
+    /// It is answered: what is wanted of it, or why it failed.
+    Answer(Result<Want, String>),
+    /// An earlier item of the same name comes first.
+    Waits,
 }
 
 /// Where the first name of a file with several names is.
@@ -85,7 +116,11 @@ pub(super) struct Keeper<'a> {
     levels: HashMap<EntryId, Level>,
     pending: HashMap<EntryId, Pending>,
     linked: HashMap<EntryId, LinkedFile>,
+    claims: Claims,
     batch: Batch,
+    /// The directory that the contents of a source went into, to be given its time once more when the run's
+    /// journal is gone from it.
+    contents: Option<(Directory, Entry)>,
     /// `None` when nothing more will come from the link: then the store may end, too.
     store: Option<Channel<StoreJob>>,
     ended: bool,
@@ -101,7 +136,9 @@ impl<'a> Keeper<'a> {
             levels: HashMap::new(),
             pending: HashMap::new(),
             linked: HashMap::new(),
+            claims: Claims::default(),
             batch: Batch::default(),
+            contents: None,
             store: Some(store),
             ended: false,
         }
@@ -129,6 +166,7 @@ impl<'a> Keeper<'a> {
                 },
                 default(quiet) => {
                     self.publish();
+                    self.admit_waiting();
                     self.finish_run();
                     None
                 }
@@ -157,7 +195,9 @@ impl<'a> Keeper<'a> {
                 self.ended = true;
                 self.publish();
             }
-            TreeJob::Message(_) => return Err(SessionError::Protocol("a message that only a receiver may send".into())),
+            TreeJob::Message(_) => {
+                return Err(SessionError::Protocol("a message that only a receiver may send".into()));
+            }
             TreeJob::Pack(items, payload) => self.pack(&items, payload)?,
             TreeJob::Stored { id, made, digest } => self.stored(id, made, digest),
             TreeJob::Lost { id, reason } => self.lost(id, reason),
@@ -165,6 +205,7 @@ impl<'a> Keeper<'a> {
         if self.batch.is_full() {
             self.publish();
         }
+        self.admit_waiting();
         self.finish_run();
         Ok(())
     }
@@ -176,9 +217,13 @@ impl<'a> Keeper<'a> {
         let shared = self.shared;
         let options = &shared.options;
         let placement = Placement::find(shared.tree, shared.destination, begin, options.dry_run)?;
-        let many = begin.sources.len() > 1 || begin.sources.iter().any(|source| source.kind != icdc_protocol::message::SourceKind::Item);
+        let many = begin.sources.len() > 1
+            || begin.sources.iter().any(|source| source.kind != icdc_protocol::message::SourceKind::Item);
         if let (true, false, Some(base)) = (many, options.dry_run, &placement.base) {
-            self.run = Some(RunLog::find(base, &begin.job, options.resume).map_err(SessionError::Local)?);
+            self.run = Some(
+                RunLog::open(base, &begin.job, placement.first.as_ref(), options.resume)
+                    .map_err(SessionError::Local)?,
+            );
         }
         let resuming = self.run.as_ref().is_some_and(|run| run.resuming);
         self.placement = Some(placement);
@@ -188,112 +233,163 @@ impl<'a> Keeper<'a> {
     }
 
     fn entries(&mut self, entries: Vec<Entry>) -> Result<(), SessionError> {
-        let first = self.next;
+        let mut first = self.next;
         let mut answers = Vec::with_capacity(entries.len());
         for entry in entries {
             if entry.id != self.next {
                 return Err(SessionError::Protocol(format!("entry {} came where {} was due", entry.id, self.next)));
             }
             self.next = self.next.checked_add(1).ok_or_else(|| SessionError::Protocol("too many entries".into()))?;
-            if self.pending.len() >= MAX_PENDING {
+            if self.pending.len() + self.claims.waiting() >= MAX_PENDING || self.levels.len() >= MAX_OPEN {
                 return Err(SessionError::Protocol("more entries are announced than may be pending".into()));
             }
             let id = entry.id;
-            let answer = match self.entry(entry)? {
-                Ok(want) => want,
-                Err(reason) => {
+            match self.entry(entry)? {
+                Admitted::Answer(Ok(want)) => answers.push(want),
+                Admitted::Answer(Err(reason)) => {
                     self.shared.reply(Message::Done(vec![Done { id, outcome: Err(reason) }]));
-                    Want::Failed
+                    answers.push(Want::Failed);
                 }
-            };
-            answers.push(answer);
+                Admitted::Waits => {
+                    self.answer(first, std::mem::take(&mut answers));
+                    first = self.next;
+                }
+            }
         }
-        self.shared.reply(Message::Wants(Wants { first, answers }));
+        self.answer(first, answers);
         Ok(())
     }
 
+    fn answer(&self, first: EntryId, answers: Vec<Want>) {
+        if !answers.is_empty() {
+            self.shared.reply(Message::Wants(Wants { first, answers }));
+        }
+    }
+
     /// Places an entry: the outer error ends the session, the inner one only this item.
-    fn entry(&mut self, entry: Entry) -> Result<Result<Want, String>, SessionError> {
+    fn entry(&mut self, entry: Entry) -> Result<Admitted, SessionError> {
         let placed = match self.place(&entry)? {
             Ok(placed) => placed,
-            Err(reason) => {
-                self.note_failure(&entry, &entry.name.clone(), &reason);
+            Err((path, reason)) => {
+                self.note_failure(&entry, &path, &reason);
                 if matches!(entry.kind, EntryKind::Directory) {
                     // Its children are announced nevertheless: each fails by this one's reason.
                     let parent = parent_of(&entry);
                     self.count_child(parent);
-                    self.add_level(entry, None, Vec::new(), 0, parent, Some(reason.clone()));
-                    return Ok(Ok(Want::All));
+                    self.add_level(entry, None, path, 0, parent, Some(reason));
+                    return Ok(Admitted::Answer(Ok(Want::All)));
                 }
-                return Ok(Err(reason));
+                return Ok(Admitted::Answer(Err(reason)));
             }
         };
         let parent = parent_of(&entry);
         if matches!(entry.kind, EntryKind::Directory) {
-            return Ok(Ok(self.enter(entry, placed, parent)));
+            return Ok(Admitted::Answer(Ok(self.enter(entry, placed, parent))));
         }
-        let Placed { directory, name, path, .. } = placed;
+        let Placed { directory, place, name, path, .. } = placed;
         let (Some(directory), Some(name)) = (directory, name) else {
-            return Ok(Ok(Want::All));
+            return Ok(Admitted::Answer(Ok(Want::All)));
         };
-        let pending = Pending { entry, path, directory, name };
+        let pending = Pending { entry, path, directory, directory_place: place, name };
+        if self.claims.is_held(&pending.place()) {
+            self.count_child(parent);
+            self.remember_link(&pending, Linked::Coming);
+            self.claims.wait(pending);
+            return Ok(Admitted::Waits);
+        }
         let wanted = self.want(&pending);
         if let Ok(Want::All | Want::Rest) = wanted
             && !self.shared.options.dry_run
         {
             self.count_child(parent);
+            self.claims.hold(pending.place());
             self.admit(pending);
         } else if let Err(reason) = &wanted {
             self.note_failure(&pending.entry, &pending.path, reason);
         }
-        Ok(wanted)
+        Ok(Admitted::Answer(wanted))
     }
 
-    fn place(&self, entry: &Entry) -> Result<Result<Placed, String>, SessionError> {
+    /// Goes on with items whose names were made by earlier ones.
+    fn admit_waiting(&mut self) {
+        while self.store.is_some()
+            && let Some(pending) = self.claims.next()
+        {
+            let id = pending.entry.id;
+            let wanted = self.want(&pending);
+            let (answer, state) = match wanted {
+                Ok(want @ (Want::All | Want::Rest)) => {
+                    self.answer(id, vec![want]);
+                    self.admit(pending);
+                    continue;
+                }
+                Ok(want) => (want, Linked::Published),
+                Err(reason) => {
+                    self.note_failure(&pending.entry, &pending.path, &reason);
+                    self.shared.reply(Message::Done(vec![Done { id, outcome: Err(reason) }]));
+                    (Want::Failed, Linked::Failed)
+                }
+            };
+            self.answer(id, vec![answer]);
+            self.claims.release(pending.place());
+            self.settle_links(id, state);
+            self.child_done(parent_of(&pending.entry));
+        }
+    }
+
+    /// Where an entry goes; else its path and why it cannot be placed.
+    fn place(&self, entry: &Entry) -> Result<Result<Placed, (Vec<u8>, String)>, SessionError> {
         let protocol = |what: &str| SessionError::Protocol(format!("entry {}: {what}", entry.id));
         match entry.parent {
             Parent::Source(number) => {
                 let placement = self.placement.as_ref().ok_or_else(|| protocol("came before Begin"))?;
                 let target = placement.targets.get(number as usize).ok_or_else(|| protocol("names no source"))?;
-                Ok(Ok(match target {
-                    Target::Named(directory, name) => {
-                        let path = name.as_bytes().to_vec();
-                        Placed { directory: Some(directory.clone()), name: Some(name.clone()), path, depth: 0 }
-                    }
-                    Target::Contents(directory) if matches!(entry.kind, EntryKind::Directory) => {
-                        Placed { directory: Some(directory.clone()), name: None, path: Vec::new(), depth: 0 }
-                    }
+                let (directory, name) = match target {
+                    Target::Named(directory, name) => (directory, Some(name.clone())),
+                    Target::Contents(directory) if matches!(entry.kind, EntryKind::Directory) => (directory, None),
                     Target::Contents(_) => return Err(protocol("is not the directory that was announced")),
-                    Target::Imagined => Placed { directory: None, name: None, path: Vec::new(), depth: 0 },
-                }))
+                    Target::Imagined => {
+                        let placed = Placed { directory: None, place: (0, 0), name: None, path: Vec::new(), depth: 0 };
+                        return Ok(Ok(placed));
+                    }
+                };
+                let path = name.as_ref().map_or_else(Vec::new, |name| name.as_bytes().to_vec());
+                Ok(match place_of(directory) {
+                    Ok(place) => Ok(Placed { directory: Some(directory.clone()), place, name, path, depth: 0 }),
+                    Err(error) => Err((path, error.to_string())),
+                })
             }
             Parent::Directory(id) => {
-                let level = self.levels.get(&id).filter(|level| !level.ended).ok_or_else(|| protocol("has no open parent"))?;
+                let level =
+                    self.levels.get(&id).filter(|level| !level.ended).ok_or_else(|| protocol("has no open parent"))?;
+                let name = Name::new(&entry.name).map_err(|error| protocol(&error.to_string()))?;
+                let mut path = level.path.clone();
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(name.as_bytes());
                 if let Some(reason) = &level.failed {
-                    return Ok(Err(reason.clone()));
+                    return Ok(Err((path, reason.clone())));
                 }
                 if level.depth >= MAX_DEPTH {
                     return Err(protocol("is nested too deep"));
                 }
-                if is_staging(&entry.name) {
-                    return Ok(Err("its name is one that icdc keeps for unfinished files".into()));
+                if is_staging(name.as_bytes()) {
+                    return Ok(Err((path, "its name is one that icdc keeps for unfinished files".into())));
                 }
-                let name = Name::new(&entry.name).map_err(|error| protocol(&error.to_string()))?;
-                let mut path = level.path.clone();
-                path.push(b'/');
-                path.extend_from_slice(name.as_bytes());
-                Ok(Ok(Placed { directory: level.directory.clone(), name: Some(name), path, depth: level.depth + 1 }))
+                let depth = level.depth + 1;
+                Ok(Ok(Placed { directory: level.directory.clone(), place: level.place, name: Some(name), path, depth }))
             }
         }
     }
 
     fn enter(&mut self, entry: Entry, placed: Placed, parent: Option<EntryId>) -> Want {
-        let Placed { directory, name, path, depth } = placed;
+        let Placed { directory, name, path, depth, .. } = placed;
         self.count_child(parent);
         let made = match (directory, name) {
             (Some(directory), Some(name)) if !self.shared.options.dry_run => {
                 self.batch.touch(&directory);
-                directory.make_directory(&name, 0o700).map(Some)
+                make_directory(&directory, &name, self.shared.options.preserve.mode).map(Some)
             }
             (Some(directory), Some(name)) => Ok(directory.open_directory(&name).ok()),
             (directory, _) => Ok(directory),
@@ -318,13 +414,15 @@ impl<'a> Keeper<'a> {
         parent: Option<EntryId>,
         failed: Option<String>,
     ) {
-        self.levels.insert(entry.id, Level { directory, entry, path, depth, parent, pending: 0, ended: false, failed });
+        let place = directory.as_ref().and_then(|directory| place_of(directory).ok()).unwrap_or_default();
+        let level = Level { directory, place, entry, path, depth, parent, pending: 0, ended: false, failed };
+        self.levels.insert(level.entry.id, level);
     }
 
     fn want(&mut self, pending: &Pending) -> Result<Want, String> {
         let EntryKind::File { size, version, .. } = &pending.entry.kind else { return Ok(Want::All) };
         let options = &self.shared.options;
-        let Pending { directory, name, path, entry } = pending;
+        let Pending { directory, name, path, entry, .. } = pending;
         if let Some(digest) = self.run.as_ref().and_then(|run| run.published(&item_key(path, version)))
             && self.is_there(pending, *size)
         {
@@ -348,23 +446,38 @@ impl<'a> Keeper<'a> {
             return Err(format!("{} is a directory; a file cannot replace it", directory.path_of(name)));
         }
         let header = Header { version: *version, size: *size, path: *blake3::hash(name.as_bytes()).as_bytes() };
-        let resumed = if options.resume && *size > BLOCK_SIZE as u64 {
-            FileJournal::find(directory, name, &header)
-        } else {
-            None
-        };
         let mut plan = Plan::new(pending, header);
         let mut want = Want::All;
-        if let Some((journal, held)) = resumed
-            && let Ok((file, _)) = directory.reopen_file(&resume::staging(StagingKind::Part, name))
-        {
-            resume::lock(&file, &directory.path_of(name)).map_err(|error| error.to_string())?;
-            for held in held.held(entry.id) {
-                self.shared.reply(Message::Held(held));
+        if options.resume && *size > BLOCK_SIZE as u64 {
+            let part = resume::staging(StagingKind::Part, name);
+            let claimed = resume::claim(directory, &part, &directory.path_of(name))?;
+            match (claimed, FileJournal::find(directory, name, &header)) {
+                (Some(file), Some((journal, held))) => {
+                    for held in held.held(entry.id) {
+                        self.shared.reply(Message::Held(held));
+                    }
+                    want = Want::Rest;
+                    self.shared.resumed(held.bytes());
+                    plan.continue_with(file, journal, held);
+                }
+                // Killed after the file got its name and before that was told.
+                (None, Some((_, held))) if self.is_there(pending, *size) => {
+                    if let Some(digest) = whole_digest(&held, *size) {
+                        resume::remove_blocks(directory, name);
+                        self.remember_link(pending, Linked::Published);
+                        self.shared.resumed(*size);
+                        self.shared.count_published(*size, Some(&digest));
+                        return Ok(Want::Have(digest));
+                    }
+                }
+                _ => {}
             }
-            want = Want::Rest;
-            self.shared.resumed(held.bytes());
-            plan.continue_with(file, journal, held);
+        }
+        if let Some(run) = &mut self.run
+            && *size > BLOCK_SIZE as u64
+        {
+            run.staged(path);
+            run.write()?;
         }
         self.shared.expect_large(entry.id, *size);
         // The store knows the file before its first block can be asked for.
@@ -416,24 +529,20 @@ impl<'a> Keeper<'a> {
     fn remember_link(&mut self, pending: &Pending, state: Linked) {
         if matches!(pending.entry.kind, EntryKind::File { linked: true, .. }) {
             let Pending { directory, name, .. } = pending;
-            let linked = LinkedFile { directory: directory.clone(), name: name.clone(), waiting: Vec::new(), state };
-            self.linked.insert(pending.entry.id, linked);
+            let new = || LinkedFile { directory: directory.clone(), name: name.clone(), waiting: Vec::new(), state };
+            self.linked.entry(pending.entry.id).or_insert_with(new).state = state;
         }
     }
 
     fn link(&mut self, id: EntryId, to: EntryId) {
         let (Some(pending), Some(linked)) = (self.pending.get(&id), self.linked.get(&to)) else { return };
-        let staging = resume::staging(StagingKind::Part, &pending.name);
-        let Pending { directory, .. } = pending;
-        let made = match directory.hard_link(&linked.directory, &linked.name, &staging) {
-            Err(error) if error.is_existing() => directory
-                .remove_file(&staging)
-                .and_then(|()| directory.hard_link(&linked.directory, &linked.name, &staging)),
-            outcome => outcome,
-        };
+        let Pending { directory, name, .. } = pending;
+        let made =
+            resume::make_part(directory, name, |part| directory.hard_link(&linked.directory, &linked.name, part));
+        let staging = resume::staging(StagingKind::Part, name);
         match made {
             Ok(()) => self.batch.add(Publication { id, made: Made::unsynced(staging), digest: None }),
-            Err(error) => self.fail_item(id, error.to_string()),
+            Err(reason) => self.fail_item(id, reason),
         }
     }
 
@@ -452,7 +561,10 @@ impl<'a> Keeper<'a> {
                 return Err(SessionError::Protocol(format!("item {} is not a file", item.id)));
             };
             if size > PACK_FILE_LIMIT || u64::from(item.length) != size {
-                return Err(SessionError::Protocol(format!("packed file {} has another length than announced", item.id)));
+                return Err(SessionError::Protocol(format!(
+                    "packed file {} has another length than announced",
+                    item.id
+                )));
             }
             let digest: Digest = *blake3::hash(contents).as_bytes();
             if digest != item.digest {
@@ -473,7 +585,7 @@ impl<'a> Keeper<'a> {
     }
 
     fn stored(&mut self, id: EntryId, made: Made, digest: FileDigest) {
-        let durable = made.durable;
+        let durable = made.is_durable();
         self.batch.add(Publication { id, made, digest: Some(digest) });
         if durable {
             self.publish();
@@ -514,18 +626,27 @@ impl<'a> Keeper<'a> {
     fn end_item(&mut self, id: EntryId, state: Linked) {
         let Some(pending) = self.pending.remove(&id) else { return };
         self.shared.forget_large(id);
-        if let Some(linked) = self.linked.get_mut(&id) {
-            linked.state = state;
-            let waiting = std::mem::take(&mut linked.waiting);
-            for link in waiting {
-                if state == Linked::Published {
-                    self.link(link, id);
-                } else {
-                    self.fail_item(link, "the file it is a further name of failed".into());
-                }
+        if let (Some(run), EntryKind::File { size, .. }) = (&mut self.run, &pending.entry.kind)
+            && *size > BLOCK_SIZE as u64
+        {
+            run.released(&pending.path);
+        }
+        self.claims.release(pending.place());
+        self.settle_links(id, state);
+        self.child_done(parent_of(&pending.entry));
+    }
+
+    /// The first name of a file has come to its end; its further names go on.
+    fn settle_links(&mut self, id: EntryId, state: Linked) {
+        let Some(linked) = self.linked.get_mut(&id) else { return };
+        linked.state = state;
+        for link in std::mem::take(&mut linked.waiting) {
+            if state == Linked::Published {
+                self.link(link, id);
+            } else {
+                self.fail_item(link, "the file it is a further name of failed".into());
             }
         }
-        self.child_done(parent_of(&pending.entry));
     }
 
     /// Makes durable and visible what is staged.
@@ -567,7 +688,8 @@ impl<'a> Keeper<'a> {
     }
 
     fn directory_end(&mut self, id: EntryId) -> Result<(), SessionError> {
-        let level = self.levels.get_mut(&id).ok_or_else(|| SessionError::Protocol(format!("directory {id} is not open")))?;
+        let level =
+            self.levels.get_mut(&id).ok_or_else(|| SessionError::Protocol(format!("directory {id} is not open")))?;
         level.ended = true;
         let parent = self.finish_level(id);
         self.child_done(parent);
@@ -583,8 +705,12 @@ impl<'a> Keeper<'a> {
         let outcome = match (level.failed, level.directory) {
             (Some(reason), _) => Err(reason),
             (None, Some(directory)) if !self.shared.options.dry_run => {
-                let wanted = directory_metadata(&level.entry, self.shared.options.preserve);
-                directory.set_own_metadata(&wanted).map_err(|error| {
+                let wanted = metadata(&level.entry, self.shared.options.preserve);
+                let set = directory.set_own_metadata(&wanted);
+                if level.path.is_empty() {
+                    self.contents = Some((directory, level.entry.clone()));
+                }
+                set.map_err(|error| {
                     let reason = error.to_string();
                     self.note_failure(&level.entry, &level.path, &reason);
                     reason
@@ -597,9 +723,14 @@ impl<'a> Keeper<'a> {
     }
 
     fn finish_run(&mut self) {
-        if self.ended && self.pending.is_empty() && self.levels.is_empty() && self.batch.is_empty() {
+        let waiting = self.claims.waiting() > 0;
+        if self.ended && self.pending.is_empty() && !waiting && self.levels.is_empty() && self.batch.is_empty() {
             if let Some(run) = &mut self.run {
                 run.remove();
+            }
+            if let Some((directory, entry)) = self.contents.take() {
+                // It was possible a moment ago, and was answered for then.
+                let _ = directory.set_own_metadata(&metadata(&entry, self.shared.options.preserve));
             }
             self.shared.complete();
         }
@@ -609,9 +740,15 @@ impl<'a> Keeper<'a> {
 /// Where an entry goes.
 struct Placed {
     directory: Option<Directory>,
+    /// Device and inode of the directory.
+    place: (u64, u64),
     name: Option<Name>,
     path: Vec<u8>,
     depth: usize,
+}
+
+fn place_of(directory: &Directory) -> Result<(u64, u64), TreeError> {
+    directory.own_stat().map(|stat| (stat.dev, stat.ino))
 }
 
 fn parent_of(entry: &Entry) -> Option<EntryId> {
@@ -621,16 +758,36 @@ fn parent_of(entry: &Entry) -> Option<EntryId> {
     }
 }
 
+/// Makes a directory or opens the one that is there, so that it can be filled.
+fn make_directory(directory: &Directory, name: &Name, restore_mode: bool) -> Result<Directory, TreeError> {
+    if !restore_mode {
+        return directory.make_directory(name, 0o777);
+    }
+    // Private while it is filled; an existing one may lack the owner's right to write, as one does
+    // whose source is read-only and whose filling was interrupted.
+    let made = directory.make_directory(name, 0o700)?;
+    let mode = made.own_stat()?.mode;
+    if mode & 0o700 != 0o700 {
+        made.set_own_metadata(&Metadata { mode: Some(mode | 0o700), ..Metadata::default() })?;
+    }
+    Ok(made)
+}
+
 fn make_symlink(pending: &Pending, target: &[u8], staging: &Name, preserve: Preserve) -> Result<(), String> {
-    let Pending { directory, entry, .. } = pending;
-    let made = match directory.make_symlink(target, staging) {
-        Err(error) if error.is_existing() => {
-            directory.remove_file(staging).and_then(|()| directory.make_symlink(target, staging))
-        }
-        outcome => outcome,
-    };
+    let Pending { directory, name, entry, .. } = pending;
+    resume::make_part(directory, name, |part| directory.make_symlink(target, part))?;
     let wanted = Metadata { mode: None, ..metadata(entry, preserve) };
-    made.and_then(|()| directory.set_link_metadata(staging, &wanted)).map_err(|error| error.to_string())
+    let restored = directory.set_link_metadata(staging, &wanted).map_err(|error| error.to_string());
+    restored.inspect_err(|_| resume::discard(directory, name))
+}
+
+/// Digest of a file all of whose blocks are in the map.
+fn whole_digest(held: &BlockMap, size: u64) -> Option<FileDigest> {
+    let mut hasher = RootHasher::new(size);
+    for index in 0..block_count(size) {
+        hasher.push(held.get(index)?);
+    }
+    hasher.finish().map(FileDigest::Blake3)
 }
 
 /// What is to be restored of an entry. Set-id bits count only together with the owner they belong to.
@@ -642,11 +799,4 @@ pub(super) fn metadata(entry: &Entry, preserve: Preserve) -> Metadata<'_> {
         owner: if preserve.owner { entry.owner } else { None },
         xattrs: if preserve.xattr { &entry.xattrs } else { &[] },
     }
-}
-
-fn directory_metadata(entry: &Entry, preserve: Preserve) -> Metadata<'_> {
-    let mut wanted = metadata(entry, preserve);
-    // Directories are made private while they are filled; without --preserve mode they get the usual bits.
-    wanted.mode = wanted.mode.or(Some(0o777 & !super::umask()));
-    wanted
 }

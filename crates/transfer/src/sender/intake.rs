@@ -100,7 +100,7 @@ impl Intake<'_> {
                 }
                 Want::Skip => {
                     self.shared.ledger.settle(id, Settlement::Skipped);
-                    self.shared.report(&item, Outcome::Skipped, None);
+                    self.shared.report(&item, Outcome::Skipped, None, None);
                 }
                 Want::Failed => {}
             }
@@ -140,20 +140,18 @@ impl Intake<'_> {
         };
         let ours = ledger.digest(done.id);
         match done.outcome {
-            Ok(theirs) if item.is_file() && theirs != ours => {
-                Err(SessionError::Protocol(format!(
-                    "the receiver published {} with another digest than was sent",
-                    path_text(&item.path)
-                )))
-            }
+            Ok(theirs) if item.is_file() && theirs != ours => Err(SessionError::Protocol(format!(
+                "the receiver published {} with another digest than was sent",
+                path_text(&item.path)
+            ))),
             Ok(digest) => {
                 ledger.settle(done.id, Settlement::Published(digest));
-                self.shared.report(&item, Outcome::Published, None);
+                self.shared.report(&item, Outcome::Published, digest, None);
                 Ok(())
             }
             Err(reason) => {
                 ledger.settle(done.id, Settlement::Failed);
-                self.shared.report(&item, Outcome::Failed, Some(reason));
+                self.shared.report(&item, Outcome::Failed, None, Some(reason));
                 Ok(())
             }
         }

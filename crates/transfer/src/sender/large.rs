@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel};
-use icdc_disk::{Block, DiskFile, Engine, EngineKind, Job, open_engine, sparse};
 use icdc_disk::tree::Stat;
+use icdc_disk::{Block, DiskFile, Engine, EngineKind, Job, open_engine, sparse};
 use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
 use icdc_protocol::data_ranges;
 use icdc_protocol::digest::{self, RootHasher};
@@ -26,6 +26,9 @@ use crate::link::Parcel;
 const DEPTH: usize = 6;
 /// Holes shorter than this are sent as zeros.
 const SHORT_HOLE: u32 = 16 << 10;
+
+/// Why a file is not read any further whose failure is known already.
+const GIVEN_UP: &str = "given up at the other end";
 
 /// Work for the reader.
 pub(crate) enum LargeJob {
@@ -49,11 +52,18 @@ pub(crate) enum Step {
 /// A step, or one that waits for its read.
 enum Queued {
     Ready(Step),
-    Reading { tag: u64, step: Pending, length: usize },
+    Reading {
+        tag: u64,
+        step: Pending,
+        length: usize,
+    },
     /// Nothing to hand on.
     Dropped,
     /// The last step of a file: its version is checked when every read before it is through.
-    Check { item: Arc<Item>, file: Arc<DiskFile> },
+    Check {
+        item: Arc<Item>,
+        file: Arc<DiskFile>,
+    },
 }
 
 enum Pending {
@@ -121,6 +131,10 @@ impl Reader<'_> {
         let holes = map.as_ref().map_or(0, |map| size.saturating_sub(map.total));
         self.queue.push_back(Queued::Ready(Step::Start { item: item.clone(), hash_holes: holes <= MAX_HASHED_HOLES }));
         for index in 0..block_count(size) {
+            if self.shared.ledger.pending(item.entry.id).is_none() {
+                // The receiver has given it up.
+                return self.push_ready(Step::Fail { reason: GIVEN_UP.into() });
+            }
             if let Some(value) = held.as_ref().and_then(|held| held.get(index)) {
                 self.push_ready(Step::Held { value })?;
                 continue;
@@ -194,8 +208,13 @@ impl Reader<'_> {
             self.engine.wait()
         };
         if let Some(completion) = completion {
-            let position = self.queue.iter().position(|queued| matches!(queued, Queued::Reading { tag, .. } if *tag == completion.tag));
-            let slot = position.and_then(|position| self.queue.get_mut(position)).expect("a completion belongs to a queued read");
+            let position = self
+                .queue
+                .iter()
+                .position(|queued| matches!(queued, Queued::Reading { tag, .. } if *tag == completion.tag));
+            let slot = position
+                .and_then(|position| self.queue.get_mut(position))
+                .expect("a completion belongs to a queued read");
             let Queued::Reading { step, length, .. } = std::mem::replace(slot, Queued::Dropped) else {
                 unreachable!("the position is that of a read")
             };

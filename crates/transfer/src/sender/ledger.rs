@@ -13,13 +13,13 @@ use std::time::Duration;
 use icdc_disk::tree::{Directory, Name};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::digest::{self, TreeHasher};
-use icdc_protocol::limits::MAX_PENDING;
+use icdc_protocol::limits::{MAX_DEPTH, MAX_PENDING};
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest, Totals};
 
 /// Announced items that may be unsettled at once; below what the receiver allows.
 const WINDOW: usize = MAX_PENDING * 3 / 4;
-/// Directories of announced items that may be open at once.
-const OPEN_DIRECTORIES: usize = 512;
+/// Directories of announced items that may be open at once: the deepest way down, and some.
+const OPEN_DIRECTORIES: usize = MAX_DEPTH + 512;
 /// How soon a waiter looks again for a released directory.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -67,7 +67,11 @@ impl Item {
 }
 
 enum Slot {
-    Pending { item: Arc<Item>, digest: Option<FileDigest>, held: Option<BlockMap> },
+    Pending {
+        item: Arc<Item>,
+        digest: Option<FileDigest>,
+        held: Option<BlockMap>,
+    },
     /// Counted; the digest enters the tree when the slot is the oldest.
     Settled(Option<Digest>),
 }
@@ -133,7 +137,9 @@ impl Ledger {
     /// what was announced so far can be handed on. False if the session is over.
     pub(crate) fn wait_for_room(&self, blocked: impl FnOnce()) -> bool {
         let full = |book: &Book| {
-            book.slots.len() >= WINDOW || self.open_directories.load(Ordering::Relaxed) >= OPEN_DIRECTORIES
+            book.slots.len() >= WINDOW
+                || book.directories.len() >= OPEN_DIRECTORIES
+                || self.open_directories.load(Ordering::Relaxed) >= OPEN_DIRECTORIES
         };
         let book = self.lock();
         if book.closed || !full(&book) {

@@ -20,15 +20,14 @@ mod scan;
 mod small;
 mod sources;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, select, unbounded};
 use icdc_disk::BlockPool;
-use icdc_protocol::message::{
-    Begin, Digest, Feedback, FileDigest, FileEnd, Goodbye, Message, Problem, SendOptions,
-};
+use icdc_protocol::message::{Begin, Digest, Feedback, FileDigest, FileEnd, Goodbye, Message, Problem, Refusal, RefusalKind, SendOptions};
+use icdc_protocol::validate::clip;
 use icdc_units::{Rate, Span, Time};
 
 use crate::account::Account;
@@ -57,6 +56,11 @@ const INTERRUPT_PATIENCE: Span = Span::from_secs(10);
 
 /// How long the last words of a session may wait for the socket.
 const LAST_WORDS: Span = Span::from_secs(2);
+
+/// Whether `--exclude` patterns make sense; the error names the one that does not.
+pub(crate) fn check_patterns(patterns: &[String]) -> Result<(), String> {
+    exclude::Exclude::new(patterns).map(|_| ())
+}
 
 /// What a session's threads share.
 pub(crate) struct Shared<'a> {
@@ -97,6 +101,14 @@ impl Shared<'_> {
         self.ledger.close();
     }
 
+    /// Waits until a reason for the session's end is noted, at most for `patience`.
+    fn wait_for_reason(&self, patience: Duration) {
+        let deadline = clock::now() + patience.into();
+        while self.failure.lock().expect("no panic while a failure is noted").is_none() && clock::now() < deadline {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+
     /// Wakes everybody who waits; each thread comes to its end.
     fn end(&self) {
         self.ledger.close();
@@ -129,13 +141,14 @@ impl Shared<'_> {
         if self.ledger.settle(item.entry.id, Settlement::Failed).is_none() {
             return;
         }
-        self.report(item, Outcome::Failed, Some(reason.clone()));
+        self.report(item, Outcome::Failed, None, Some(reason.clone()));
         let end = FileEnd { id: item.entry.id, blocks, outcome: Err(reason) };
-        let _ = self.queue_data(Parcel { message: Message::FileEnd(end), payload: None });
+        // Ahead of the data, and so ahead of the goodbye; blocks that come later find nobody waiting.
+        let _ = self.queue_control(Message::FileEnd(end));
     }
 
-    fn report(&self, item: &Item, outcome: Outcome, reason: Option<String>) {
-        let digest = match self.ledger.digest(item.entry.id) {
+    fn report(&self, item: &Item, outcome: Outcome, digest: Option<FileDigest>, reason: Option<String>) {
+        let digest = match digest {
             Some(FileDigest::Blake3(digest)) => Some(digest_text(&digest)),
             _ => None,
         };
@@ -161,7 +174,12 @@ pub(crate) fn run(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Sent, SessionError> {
-    let Link { outlet, inlet, control: link_control } = link;
+    let Link { mut outlet, inlet, control: link_control } = link;
+    if let Some(refusal) = nothing_found(&sources) {
+        outlet.send(Message::Abort(refusal.clone()).into())?;
+        outlet.flush()?;
+        return Err(SessionError::Refused(refusal));
+    }
     let ledger = Ledger::new();
     let stages = StageClock::default();
     let (control, control_queue) = bounded(64);
@@ -170,7 +188,8 @@ pub(crate) fn run(
     let (large, large_queue) = unbounded();
     let (steps, steps_queue) = bounded(2);
     let (ender, over) = bounded(0);
-    let pool = BlockPool::new(POOL_BLOCKS).map_err(|error| SessionError::Local(format!("memory for blocks: {error}")))?;
+    let pool =
+        BlockPool::new(POOL_BLOCKS).map_err(|error| SessionError::Local(format!("memory for blocks: {error}")))?;
     let shared = Shared {
         ledger: &ledger,
         stages: &stages,
@@ -215,6 +234,15 @@ pub(crate) fn run(
     Ok(Sent { counts: ledger.counts(), tree, only })
 }
 
+/// Of no source at all there is nothing to send, and nothing shall be made for it.
+fn nothing_found(sources: &Sources) -> Option<Refusal> {
+    if !sources.roots.is_empty() {
+        return None;
+    }
+    let reasons: Vec<&str> = sources.problems.iter().map(|problem| problem.reason.as_str()).collect();
+    Some(Refusal { kind: RefusalKind::Path, reason: clip(reasons.join("; ")) })
+}
+
 fn charged(stages: &StageClock) -> Vec<(String, u64)> {
     stages.charged().into_iter().map(|(stage, span)| (stage.name().to_owned(), span.as_nanos())).collect()
 }
@@ -229,7 +257,7 @@ fn scan_sources(shared: &Shared<'_>, sources: Sources, options: &SendOptions) {
         }
         let _ = shared.queue_control(Message::Problem(problem));
     };
-    let begin = Begin { job: sources.job, sources: sources.roots.iter().map(|root| root.source.clone()).collect() };
+    let begin = Begin { job: sources.job, sources: sources.named };
     let _ = shared.queue_control(Message::Begin(begin));
     for missing in sources.problems {
         shared.ledger.count_failure();

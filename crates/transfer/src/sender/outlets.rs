@@ -18,6 +18,9 @@ use crate::link::{Link, LinkControl, Outlet, Parcel};
 /// Interval at which a sender with nothing to say shows that it lives.
 const PING: Duration = Duration::from_secs(1);
 
+/// How long the receiving half may take to learn why the connection broke.
+const REASON: Duration = Duration::from_millis(500);
+
 pub(crate) struct Outlets<'a> {
     shared: &'a Shared<'a>,
     control: Queue<Parcel>,
@@ -52,7 +55,7 @@ impl<'a> Outlets<'a> {
             .iter()
             .chain(std::iter::once(&self.shared.link))
             .filter_map(LinkControl::tcp_info)
-            .map(|info| u64::from(info.segments_retransmitted))
+            .map(|info| info.segments_retransmitted)
             .sum()
     }
 
@@ -85,6 +88,8 @@ impl<'a> Outlets<'a> {
 
     fn run(&self, mut outlet: Box<dyn Outlet>, control: &Queue<Parcel>) {
         if let Err(error) = self.serve(&mut *outlet, control) {
+            // The receiver's reason for closing may still be on its way in.
+            self.shared.wait_for_reason(REASON);
             self.shared.fail(error);
         }
     }

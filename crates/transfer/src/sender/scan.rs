@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use icdc_disk::tree::{Directory, Kind, Listing, Name, Stat, is_staging};
 use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_XATTR_BYTES};
-use icdc_protocol::message::{
-    Entry, EntryId, EntryKind, Message, Parent, Preserve, Problem, SendOptions, Source,
-};
+use icdc_protocol::message::{Entry, EntryId, EntryKind, Message, Parent, Preserve, Problem, SendOptions, Source};
 
 use super::exclude::Exclude;
 use super::ledger::{Item, Ledger, OpenDirectory};
@@ -20,6 +18,7 @@ use crate::error::SessionError;
 const BATCH: usize = 256;
 
 /// A source, found and classified.
+#[derive(Clone)]
 pub(crate) struct Root {
     pub(crate) source: Source,
     pub(crate) directory: Directory,
@@ -67,9 +66,9 @@ impl<'a> Scan<'a> {
     }
 
     /// Announces every source; returns early when the session ends.
-    pub(crate) fn run(mut self, roots: Vec<Root>) {
-        for (number, root) in roots.into_iter().enumerate() {
-            let parent = Parent::Source(number as u32);
+    pub(crate) fn run(mut self, roots: Vec<(u32, Root)>) {
+        for (number, root) in roots {
+            let parent = Parent::Source(number);
             let path = root.source.name.clone();
             let done = match root.name {
                 // The contents of a directory.
@@ -147,13 +146,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Announces a directory and everything in it.
-    fn enter(
-        &mut self,
-        directory: Directory,
-        parent: Parent,
-        path: Vec<u8>,
-        stat: &Stat,
-    ) -> Option<()> {
+    fn enter(&mut self, directory: Directory, parent: Parent, path: Vec<u8>, stat: &Stat) -> Option<()> {
         let mut levels = Vec::new();
         self.push_level(&mut levels, directory, parent, Vec::new(), path, stat)?;
         while let Some(level) = levels.last_mut() {
@@ -303,7 +296,8 @@ impl<'a> Scan<'a> {
     fn bounded_xattrs(&mut self, found: Vec<(Vec<u8>, Vec<u8>)>, path: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let bytes: usize = found.iter().map(|(name, value)| name.len() + value.len()).sum();
         if bytes > MAX_XATTR_BYTES {
-            let reason = format!("its {bytes} bytes of extended attributes are left out (the most is {MAX_XATTR_BYTES})");
+            let reason =
+                format!("its {bytes} bytes of extended attributes are left out (the most is {MAX_XATTR_BYTES})");
             let _ = self.leave_out(path.to_vec(), reason);
             return Vec::new();
         }

@@ -1,6 +1,6 @@
 //! Finds and classifies the sources.
 
-use icdc_disk::tree::{Kind, Stat, Tree, TreeError};
+use icdc_disk::tree::{Kind, Name, Stat, Tree, TreeError};
 use icdc_protocol::message::{Digest, Problem, SendOptions, Source, SourceKind};
 
 use super::scan::Root;
@@ -9,7 +9,10 @@ use super::scan::Root;
 pub(crate) struct Sources {
     /// Names the pair (this host, these sources), see [`Begin::job`](icdc_protocol::message::Begin).
     pub(crate) job: Digest,
-    pub(crate) roots: Vec<Root>,
+    /// Every source that was named, in the order of the command line: where things arrive depends on all of them.
+    pub(crate) named: Vec<Source>,
+    /// Those that were found, by their place in `named`.
+    pub(crate) roots: Vec<(u32, Root)>,
     /// Sources that were not found.
     pub(crate) problems: Vec<Problem>,
 }
@@ -19,18 +22,26 @@ pub(crate) fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sou
     let mut job = blake3::Hasher::new_derive_key("icdc job 1");
     job.update(&host());
     job.update(&[options.preserve.links.into(), options.preserve.sparse.into()]);
+    let mut named = Vec::new();
     let mut roots = Vec::new();
     let mut problems = Vec::new();
     for path in paths {
         match find_one(tree, path) {
             Ok(root) => {
                 identify(&mut job, &root);
-                roots.push(root);
+                roots.push((named.len() as u32, root.clone()));
+                named.push(root.source);
             }
-            Err(error) => problems.push(Problem { path: path.clone(), reason: error.to_string(), error: true }),
+            Err(error) => {
+                problems.push(Problem { path: path.clone(), reason: error.to_string(), error: true });
+                let name = path.rsplit(|byte| *byte == b'/').find(|component| !component.is_empty());
+                if let Some(Ok(name)) = name.map(Name::new) {
+                    named.push(Source { name: name.as_bytes().to_vec(), kind: SourceKind::Item });
+                }
+            }
         }
     }
-    Sources { job: *job.finalize().as_bytes(), roots, problems }
+    Sources { job: *job.finalize().as_bytes(), named, roots, problems }
 }
 
 fn find_one(tree: &Tree, path: &[u8]) -> Result<Root, TreeError> {

@@ -1,14 +1,22 @@
 //! Transfers from one far end to another.
 
-use icdc_transfer::{Event, Location};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use icdc_transfer::{CopyError, Event, EventSink, Location, StopSignal};
 
 use crate::daemon::Daemon;
 use crate::{HERE, Scene, assert_same, by_ssh, copy};
 
+/// The path with a trailing slash: the contents of the directory, wherever they land.
+fn contents(path: &Path) -> PathBuf {
+    path.join("")
+}
+
 /// Copies a tree between two far ends, each of the kind that its function makes.
-fn go(scene: &Scene, from: impl Fn(&std::path::Path) -> Location, to: impl Fn(&std::path::Path) -> Location) {
+fn go(scene: &Scene, from: impl Fn(&Path) -> Location, to: impl Fn(&Path) -> Location) {
     let (source, target) = (scene.tree("source"), scene.path("target"));
-    let (result, events) = copy(&from(&source), &to(&target), &scene.options());
+    let (result, events) = copy(&from(&contents(&source)), &to(&target), &scene.options());
     let summary = result.unwrap();
     assert_eq!(summary.errors, 0);
     assert!(summary.bytes > 9_000_000, "{summary:?}");
@@ -78,4 +86,35 @@ fn a_destination_that_the_source_cannot_reach_is_named() {
     let error = result.unwrap_err();
     assert_eq!(error.exit_code(), 3, "{error}");
     assert!(error.to_string().contains("cannot reach") && error.to_string().contains("firewall"), "{error}");
+}
+
+/// Starts a slow copy and asks to stop once it runs.
+fn interrupt(scene: &Scene, from: &Location, to: &Location) {
+    let mut options = scene.options();
+    options.send.rate_bps = 4_000_000;
+    let stop = StopSignal::new();
+    let events: EventSink = {
+        let stop = stop.clone();
+        Arc::new(move |event| {
+            if matches!(event, Event::Progress(sample) if sample.bytes_total > 0) {
+                stop.request();
+            }
+        })
+    };
+    let result = icdc_transfer::copy(std::slice::from_ref(from), to, &options, &events, &stop);
+    assert!(matches!(result, Err(CopyError::Interrupted)), "{result:?}");
+}
+
+#[test]
+fn an_interrupt_reaches_the_driving_end_and_the_copy_can_be_resumed() {
+    let scene = Scene::new();
+    let source = contents(&scene.tree("source"));
+    interrupt(&scene, &by_ssh(&source), &by_ssh(&scene.path("target")));
+    go(&scene, by_ssh, by_ssh);
+
+    let scene = Scene::new();
+    let (from, to) = (daemon(&scene, "from", "r"), daemon(&scene, "to", "w"));
+    let source = contents(&scene.tree("source"));
+    interrupt(&scene, &from.at(&source), &to.at(&scene.path("target")));
+    go(&scene, |path| from.at(path), |path| to.at(path));
 }

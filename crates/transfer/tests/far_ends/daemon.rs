@@ -73,11 +73,12 @@ impl Drop for Daemon {
 /// The client's key, made when first asked for.
 fn identity(scene: &Scene) -> PublicKey {
     let path = scene.path("identity");
-    Identity::load(&path).unwrap_or_else(|_| {
-        Identity::generate().save(&path).unwrap();
-        Identity::load(&path).unwrap()
-    })
-    .public()
+    Identity::load(&path)
+        .unwrap_or_else(|_| {
+            Identity::generate().save(&path).unwrap();
+            Identity::load(&path).unwrap()
+        })
+        .public()
 }
 
 #[test]
@@ -173,15 +174,37 @@ fn a_daemon_that_is_root_acts_as_the_keys_user() {
     std::fs::set_permissions(root.join("secret"), std::fs::Permissions::from_mode(0o600)).unwrap();
     daemon.befriend(&scene, &format!("root={},rights=rw,user=nobody", root.display()));
 
-    let (pushed, _) = copy(&local(&scene.tree("source")), &daemon.at(Path::new("/there")), &scene.options());
-    assert_eq!(pushed.unwrap().errors, 0);
+    let (pushed, events) = copy(&local(&scene.tree("source")), &daemon.at(Path::new("/there")), &scene.options());
+    assert_eq!(pushed.unwrap().errors, 0, "{events:?}");
     assert_same(&scene.path("source"), &root.join("there"));
     for made in ["there", "there/large", "there/sub/7"] {
         let owner = std::fs::metadata(root.join(made)).unwrap().uid();
         assert_eq!(owner, 65534, "{made}");
     }
-    let (pulled, _) = copy(&daemon.at(Path::new("/secret")), &local(&scene.path("back")), &scene.options());
-    assert!(pulled.map_or(true, |summary| summary.errors == 1));
+    let (pulled, events) = copy(&daemon.at(Path::new("/secret")), &local(&scene.path("back")), &scene.options());
+    assert!(matches!(&pulled, Ok(summary) if summary.errors == 1), "{pulled:?} {events:?}");
     assert!(!scene.path("back").exists());
     assert_eq!(std::fs::metadata(root.join("secret")).unwrap().uid(), 0);
+}
+
+#[test]
+fn a_daemon_that_stops_interrupts_its_sessions() {
+    let scene = Scene::new();
+    let daemon = Daemon::start(&scene, "daemon");
+    daemon.befriend(&scene, "root=/,rights=rw");
+    let source = scene.tree("source");
+    let mut options = scene.options();
+    options.send.rate_bps = 4_000_000;
+    options.retry_for = icdc_units::Span::from_millis(1);
+    let target = daemon.at(&scene.path("target"));
+    let stop = daemon.stop.clone();
+    let events: icdc_transfer::EventSink = std::sync::Arc::new(move |event| {
+        if matches!(event, icdc_transfer::Event::Progress(sample) if sample.bytes_total > 0) {
+            stop.request();
+        }
+    });
+    let result = icdc_transfer::copy(&[local(&source)], &target, &options, &events, &StopSignal::new());
+    assert_eq!(result.unwrap_err().exit_code(), 4);
+    drop(daemon);
+    assert!(!scene.path("target/large").exists(), "nothing unfinished is seen under its name");
 }

@@ -1,6 +1,8 @@
 //! Far ends over real sockets and processes: started by "ssh" (a shell that runs the command here),
 //! as daemons, and one driving a transfer to another.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
 mod between;
 mod daemon;
 mod ssh;
@@ -81,7 +83,8 @@ impl Scene {
         for number in 0..20 {
             std::fs::write(root.join(format!("sub/{number}")), vec![number; 1000 * usize::from(number)]).unwrap();
         }
-        let large: Vec<u8> = (0..9_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let large: Vec<u8> =
+            (0..9_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         std::fs::write(root.join("large"), large).unwrap();
         root
     }

@@ -29,9 +29,7 @@ fn perform(step: Step<'_>, weather: &Weather) -> Result<usize, Errno> {
             let length = bytes.len().min(limit);
             pread(buffered(file), &mut bytes[..length], offset)
         }
-        Step::Write(file, bytes, offset) => {
-            pwrite(buffered(file), &bytes[..bytes.len().min(limit)], offset)
-        }
+        Step::Write(file, bytes, offset) => pwrite(buffered(file), &bytes[..bytes.len().min(limit)], offset),
         Step::Sync(_) => Ok(0),
     }
 }
@@ -93,16 +91,12 @@ fn some_weather() -> impl Strategy<Value = Vec<Weather>> {
         1 => Just(Weather::Fails(Errno::CANCELED)),
     ];
     // The file system refuses Direct I/O once, in the middle of it all, or never.
-    (
-        prop::collection::vec(one, 0..20),
-        prop::option::of(0usize..20),
-    )
-        .prop_map(|(mut all, at)| {
-            if let Some(at) = at {
-                all.insert(at.min(all.len()), Weather::Fails(Errno::INVAL));
-            }
-            all
-        })
+    (prop::collection::vec(one, 0..20), prop::option::of(0usize..20)).prop_map(|(mut all, at)| {
+        if let Some(at) = at {
+            all.insert(at.min(all.len()), Weather::Fails(Errno::INVAL));
+        }
+        all
+    })
 }
 
 proptest! {
@@ -185,13 +179,7 @@ fn a_refusal_of_direct_transfers_is_remembered() {
     }
     let mut block = BlockPool::new(1).unwrap().take().unwrap();
     pattern(&mut block, 1);
-    let job = Job::Write {
-        file: Arc::clone(&file),
-        offset: 0,
-        ranges: vec![],
-        length: 5,
-        block,
-    };
+    let job = Job::Write { file: Arc::clone(&file), offset: 0, ranges: vec![], length: 5, block };
     let completion = run(job, &[Weather::Fails(Errno::INVAL)]);
     assert_eq!(completion.result.unwrap(), 5);
     assert_eq!(file.size().unwrap(), 5, "no padding without Direct I/O");
@@ -201,12 +189,7 @@ fn a_refusal_of_direct_transfers_is_remembered() {
 #[test]
 fn endless_interruption_fails() {
     let block = BlockPool::new(1).unwrap().take().unwrap();
-    let job = Job::Read {
-        file: disk_file(),
-        offset: 0,
-        length: 5,
-        block,
-    };
+    let job = Job::Read { file: disk_file(), offset: 0, length: 5, block };
     let weather = vec![Weather::Fails(Errno::INTR); MAX_RETRIES as usize + 1];
     let error = run(job, &weather).result.unwrap_err();
     assert!(matches!(error, EngineError::Read { .. }), "{error}");
@@ -216,33 +199,18 @@ fn endless_interruption_fails() {
 fn a_full_disk_is_told_with_place_and_advice() {
     let file = disk_file();
     let block = BlockPool::new(1).unwrap().take().unwrap();
-    let job = Job::Write {
-        file,
-        offset: 4096,
-        ranges: vec![],
-        length: 9000,
-        block,
-    };
+    let job = Job::Write { file, offset: 4096, ranges: vec![], length: 9000, block };
     let weather = [Weather::Short(4096), Weather::Fails(Errno::NOSPC)];
     let error = run(job, &weather).result.unwrap_err();
     assert!(error.is_out_of_space());
     let text = error.to_string();
-    assert!(
-        text.contains("at offset 8192") && text.contains("free space"),
-        "{text}"
-    );
+    assert!(text.contains("at offset 8192") && text.contains("free space"), "{text}");
 }
 
 #[test]
 fn a_write_that_makes_no_progress_fails() {
     let block = BlockPool::new(1).unwrap().take().unwrap();
-    let job = Job::Write {
-        file: disk_file(),
-        offset: 0,
-        ranges: vec![],
-        length: 9,
-        block,
-    };
+    let job = Job::Write { file: disk_file(), offset: 0, ranges: vec![], length: 9, block };
     assert!(run(job, &[Weather::Short(0)]).result.is_err());
 }
 

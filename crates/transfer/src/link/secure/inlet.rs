@@ -24,9 +24,9 @@ use crate::link::assembler::Assembler;
 use crate::link::{Inlet, LinkError, Parcel};
 
 /// Size of the buffer, and of a read into it when it is empty.
-const BUFFER: usize = 512 << 10;
+const BUFFER: usize = 1 << 20;
 /// Smallest room that is left for a read.
-const READ: usize = 256 << 10;
+const READ: usize = 512 << 10;
 /// Records that may come in a row without a byte of data: they cost work and bring nothing.
 const MAX_IDLE_RECORDS: u32 = 32;
 

@@ -65,11 +65,7 @@ impl Default for SecureSettings {
 /// # Errors
 /// If the handshake fails, or is not complete when `deadline` has passed since the call, however busy the peer keeps
 /// the line.
-pub fn secure_client(
-    stream: TcpStream,
-    config: Arc<rustls::ClientConfig>,
-    deadline: Span,
-) -> Result<Link, LinkError> {
+pub fn secure_client(stream: TcpStream, config: Arc<rustls::ClientConfig>, deadline: Span) -> Result<Link, LinkError> {
     secure_client_with(stream, config, deadline, SecureSettings::default())
 }
 
@@ -93,11 +89,7 @@ pub fn secure_client_with(
 ///
 /// # Errors
 /// As [`secure_client`].
-pub fn secure_server(
-    stream: TcpStream,
-    config: Arc<rustls::ServerConfig>,
-    deadline: Span,
-) -> Result<Link, LinkError> {
+pub fn secure_server(stream: TcpStream, config: Arc<rustls::ServerConfig>, deadline: Span) -> Result<Link, LinkError> {
     secure_server_with(stream, config, deadline, SecureSettings::default())
 }
 
@@ -125,9 +117,8 @@ fn link(
     let Established { transmit, receive, schedule, peer_key, cipher, is_client, early } = established;
     // Frames are gathered into large writes here; the last piece of one must not wait for an acknowledgement.
     stream.set_nodelay(true).map_err(|error| LinkError::io(&peer, "setsockopt(TCP_NODELAY)", error))?;
-    let deadlines = stream
-        .set_read_timeout(Some(settings.dead_after.into()))
-        .and_then(|()| stream.set_write_timeout(None));
+    let deadlines =
+        stream.set_read_timeout(Some(settings.dead_after.into())).and_then(|()| stream.set_write_timeout(None));
     deadlines.map_err(|error| LinkError::io(&peer, "setsockopt(SO_RCVTIMEO)", error))?;
     let connection = Arc::new(Connection {
         stream,

@@ -12,7 +12,7 @@ use icdc_units::Span;
 use super::{DEADLINE, configs, handshake, listen, pair, pause, proxied, settings, sockets};
 use crate::clock;
 use crate::link::secure::handshake::{self as raw, Established};
-use crate::link::secure::record::{Kind, OVERHEAD, message};
+use crate::link::secure::record::{self, HEADER, Kind, OVERHEAD, message};
 use crate::link::secure::{secure_client, secure_server, secure_server_with};
 use crate::link::tests::{length, receive_all, send_all, spawn, whole_block};
 use crate::link::{Link, LinkError};
@@ -36,6 +36,7 @@ fn a_bit_changed_on_the_way_is_an_error_and_never_data() {
         let (count, end) = receive_all(server.inlet, whole_block);
         assert!(matches!(end, LinkError::Corrupt { .. } | LinkError::Cut { .. }), "byte {position}: {end}");
         assert_eq!(u64::from(count), position / (4 << 20), "byte {position}");
+        drop((server.outlet, server.control));
         let _ = sending.join().unwrap();
     }
 }
@@ -48,8 +49,7 @@ fn a_stream_that_ends_without_farewell_is_cut_wherever_it_ends() {
         let sending = spawn(move || send_all(client.outlet, 3, whole_block));
         let (_, end) = receive_all(server.inlet, whole_block);
         assert!(matches!(end, LinkError::Cut { .. }), "byte {position}: {end}");
-        drop(server.outlet);
-        drop(server.control);
+        drop((server.outlet, server.control));
         let _ = sending.join().unwrap();
     }
 }
@@ -77,10 +77,13 @@ fn a_client_that_dribbles_does_not_stretch_the_deadline() {
     let dribbling = spawn(move || {
         // A ClientHello of 512 bytes, for which this pace would take a minute.
         let hello = [&[22, 3, 1, 2, 0][..], &[1; 512]].concat();
-        hello.chunks(1).take_while(|byte| {
-            pause(20);
-            client.write_all(byte).is_ok()
-        }).count()
+        hello
+            .chunks(1)
+            .take_while(|byte| {
+                pause(20);
+                client.write_all(byte).is_ok()
+            })
+            .count()
     });
     let start = clock::now();
     let result = secure_server(server, configs().1, Span::from_millis(300));
@@ -117,7 +120,10 @@ fn a_client_whose_key_is_not_admitted_learns_why() {
     let client = client_config(&Identity::generate(), ServerPin::Exact(bob.public()));
     let (client, server) = handshake(client, server_config(&bob, |_| false));
     let refused = server.join().unwrap();
-    assert!(matches!(&refused, Err(LinkError::Handshake { reason, .. }) if reason.contains("authorized")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(LinkError::Handshake { reason, .. }) if reason.contains("authorized")),
+        "{refused:?}"
+    );
     let (count, end) = receive_all(client.unwrap().inlet, length);
     assert!(matches!((count, &end), (0, LinkError::KeyRefused { .. })), "{end}");
 }
@@ -157,13 +163,28 @@ impl Rogue {
         let _ = self.stream.write_all(&record);
     }
 
+    /// The next record that the link sends.
+    fn receive(&mut self) -> (Kind, Vec<u8>) {
+        let mut header = [0; HEADER];
+        self.stream.read_exact(&mut header).unwrap();
+        let mut body = vec![0; record::parse_header(&header).unwrap()];
+        self.stream.read_exact(&mut body).unwrap();
+        let mut inner = vec![0; record::inner_length(body.len())];
+        let (kind, length) = self.established.receive.open(&header, &body, &mut inner).unwrap();
+        inner.truncate(length);
+        (kind, inner)
+    }
+
     fn end(self) -> LinkError {
         receive_all(self.link.inlet, length).1
     }
 }
 
+/// Kind and content.
+type Record<'a> = (Kind, &'a [u8]);
+
 /// How a link takes these records.
-fn verdict(records: &[(Kind, &[u8])]) -> LinkError {
+fn verdict(records: &[Record<'_>]) -> LinkError {
     let mut rogue = Rogue::new();
     for (kind, content) in records {
         rogue.record(*kind, content);
@@ -174,7 +195,7 @@ fn verdict(records: &[(Kind, &[u8])]) -> LinkError {
 #[test]
 fn records_that_break_the_rules_end_the_link() {
     let update = &message::KEY_UPDATE_MESSAGE[..];
-    let cases: [(&str, Vec<(Kind, &[u8])>); 10] = [
+    let cases: [(&str, Vec<Record<'_>>); 10] = [
         ("empty handshake record", vec![(Kind::Handshake, b"")]),
         ("handshake message in pieces", vec![(Kind::Handshake, &update[..4])]),
         ("cut message header", vec![(Kind::Handshake, &update[..2])]),
@@ -190,6 +211,26 @@ fn records_that_break_the_rules_end_the_link() {
         let end = verdict(&records);
         assert!(matches!(end, LinkError::Protocol(_)), "{name}: {end:?}");
     }
+}
+
+#[test]
+fn a_key_update_that_asks_for_another_is_answered_before_the_next_data_and_only_once() {
+    let mut rogue = Rogue::new();
+    let pool = BlockPool::new(1).unwrap();
+    let mut ping = Vec::new();
+    frame::encode(&Message::Ping, 0, &mut ping).unwrap();
+    rogue.record(Kind::Handshake, &[message::KEY_UPDATE, 0, 0, 1, 1]);
+    rogue.established.transmit = rogue.established.schedule.next_transmit().unwrap();
+    rogue.record(Kind::Data, &ping);
+    assert_eq!(rogue.link.inlet.receive(&pool).unwrap().message, Message::Ping);
+    for _ in 0..2 {
+        rogue.link.outlet.send(Message::Ping.into()).unwrap();
+        rogue.link.outlet.flush().unwrap();
+    }
+    assert_eq!(rogue.receive(), (Kind::Handshake, message::KEY_UPDATE_MESSAGE.to_vec()));
+    rogue.established.receive = rogue.established.schedule.next_receive().unwrap();
+    assert_eq!(rogue.receive(), (Kind::Data, ping.clone()));
+    assert_eq!(rogue.receive(), (Kind::Data, ping));
 }
 
 #[test]
@@ -216,7 +257,11 @@ fn frames_that_break_the_protocol_end_the_link() {
 #[test]
 fn clear_records_after_the_handshake_are_not_believed() {
     // A farewell, a change of cipher and data, all without encryption.
-    for record in [&[21, 3, 3, 0, 2, 1, 0][..], &[20, 3, 3, 0, 1, 1], &[23, 3, 3, 0, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]] {
+    for record in [
+        &[21, 3, 3, 0, 2, 1, 0][..],
+        &[20, 3, 3, 0, 1, 1],
+        &[23, 3, 3, 0, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    ] {
         let mut rogue = Rogue::new();
         rogue.stream.write_all(record).unwrap();
         let end = rogue.end();

@@ -13,7 +13,9 @@ use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_sig
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ServerSessionMemoryCache;
 use rustls::version::TLS13;
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, ServerConfig, SignatureScheme, StreamOwned};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, ServerConfig, SignatureScheme, StreamOwned,
+};
 
 use super::{DEADLINE, configs, settings, sockets};
 use crate::link::secure::{SecureSettings, secure_client_with, secure_server_with};

@@ -125,7 +125,6 @@ fn pause(millis: u64) {
 }
 
 /// Both results of a handshake between these configurations.
-#[expect(clippy::type_complexity, reason = "two threads' results, taken apart at once")]
 fn handshake(
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,

@@ -1,4 +1,5 @@
-//! A thread that sends what others give it, and a sign of life when they give it nothing.
+//! A thread that sends what others give it, and a sign of life when they give it nothing: links that
+//! are silent for long are given up by their ends, and forgotten by firewalls on their way.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,38 +14,35 @@ const DEPTH: usize = 256;
 
 /// Sends on behalf of any thread. Clones speak through the same outlet.
 #[derive(Clone)]
-pub(super) struct Speaker {
+pub(crate) struct Speaker {
     say: Sender<Word>,
 }
 
 /// Ends the speaker when it is dropped, after everything said before has been sent.
-pub(super) struct SpeakerEnd {
+pub(crate) struct SpeakerEnd {
     say: Sender<Word>,
     thread: Option<JoinHandle<()>>,
 }
 
-enum Word {
-    Say(Message),
-    /// Other clones may outlive the speaker, so its end is a word too.
-    End,
-}
+/// A message, or `None` for the end: clones of the speaker may outlive it.
+type Word = Option<Message>;
 
 impl Speaker {
-    pub(super) fn start(outlet: Box<dyn Outlet>) -> std::io::Result<(Self, SpeakerEnd)> {
+    pub(crate) fn start(outlet: Box<dyn Outlet>) -> std::io::Result<(Self, SpeakerEnd)> {
         let (say, words) = bounded(DEPTH);
         let thread = std::thread::Builder::new().name("speaker".into()).spawn(move || speak(outlet, &words))?;
         Ok((Self { say: say.clone() }, SpeakerEnd { say, thread: Some(thread) }))
     }
 
     /// Sends a message, soon. Once the link is gone it goes nowhere: who receives notices.
-    pub(super) fn say(&self, message: Message) {
-        let _ = self.say.send(Word::Say(message));
+    pub(crate) fn say(&self, message: Message) {
+        let _ = self.say.send(Some(message));
     }
 }
 
 impl Drop for SpeakerEnd {
     fn drop(&mut self) {
-        let _ = self.say.send(Word::End);
+        let _ = self.say.send(None);
         if let Some(thread) = self.thread.take() {
             // A panic there has been reported by its own thread.
             let _ = thread.join();
@@ -56,9 +54,9 @@ fn speak(mut outlet: Box<dyn Outlet>, words: &Receiver<Word>) {
     let pause = Duration::from_nanos(DEAD_AFTER.as_nanos() / 4);
     loop {
         let message = match words.recv_timeout(pause) {
-            Ok(Word::Say(message)) => message,
+            Ok(Some(message)) => message,
             Err(RecvTimeoutError::Timeout) => Message::Ping,
-            Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => return,
         };
         let sent = outlet.send(message.into());
         let flushed = if words.is_empty() { outlet.flush() } else { Ok(()) };

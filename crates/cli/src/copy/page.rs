@@ -1,0 +1,225 @@
+//! Makes the report of what was recorded.
+
+use std::ffi::OsString;
+
+use icdc_report::{Baseline, Plot, Report, Series, Stroke, Unit, reduce};
+use icdc_transfer::{Stage, Summary};
+use icdc_units::{ByteCount, Rate};
+
+use crate::copy::recorder::{Interval, Recording};
+use crate::copy::summary::{counted, megabits, seconds};
+
+/// Size of a block of the ring.
+const BLOCK: f64 = icdc_protocol::BLOCK_SIZE as f64;
+
+/// How a run ended.
+pub(crate) struct Ending {
+    pub(crate) summary: Summary,
+    /// Why it could not be completed.
+    pub(crate) reason: Option<String>,
+}
+
+impl Recording {
+    /// The page about a run.
+    pub(crate) fn into_report(mut self, ending: &Ending) -> Report {
+        let plots = self.plots();
+        let Ending { summary, reason } = ending;
+        let failed = reason.is_some() || summary.errors > 0;
+        let outcome = match reason {
+            Some(reason) => reason.clone(),
+            None if failed => format!("Done, but {} failed", counted(summary.errors, "item")),
+            None if summary.read_back => "Done; every file was read back from the medium and compared".into(),
+            None => "Done; every byte was checked on arrival".into(),
+        };
+        let mut facts = vec![
+            ("Goodput".to_owned(), megabits(summary.goodput_bps)),
+            ("Data".into(), format!("{} in {}", ByteCount::new(summary.bytes), counted(summary.files, "file"))),
+            ("Time".into(), seconds(summary.seconds)),
+            ("Sent".into(), ByteCount::new(summary.bytes_sent).to_string()),
+            ("Segments sent again".into(), summary.retransmitted_segments.to_string()),
+        ];
+        let optional = [
+            ("Peak over 1 s", self.peak()),
+            ("From an earlier run", some_bytes(summary.resumed_bytes)),
+            ("Skipped", (summary.skipped > 0).then(|| counted(summary.skipped, "file"))),
+            ("Reconnections", (self.reconnections > 0).then(|| self.reconnections.to_string())),
+        ];
+        facts.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        facts.append(&mut self.facts);
+        let digests = [
+            ("BLAKE3", &summary.digest),
+            ("Digest of data blocks", &summary.sparse_digest),
+            ("Tree digest", &summary.tree_digest),
+        ];
+        facts.extend(digests.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))));
+        Report {
+            title: "icdc copy".into(),
+            command: command_line(std::env::args_os()),
+            outcome,
+            failed,
+            summary: facts,
+            stages: stages(summary),
+            plots,
+            failures: self.failures,
+        }
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        let seen = |value: fn(&Interval) -> u64| self.intervals.iter().any(|interval| value(interval) > 0);
+        let fine = self.points(|interval| interval.bits / (interval.end - interval.start));
+        let span = self.intervals.iter().map(|interval| interval.end - interval.start).fold(0.0, f64::max);
+        let mut rate = vec![
+            series(&format!("finest, up to {:.0} ms", span * 1e3), Stroke::Faint, fine.clone()),
+            series("1 s mean", Stroke::Strong, reduce::window_means(&fine, 1.0)),
+        ];
+        // An unlimited socket says so by the greatest number there is.
+        let limited =
+            |interval: &Interval| interval.pacing_bps > 0 && interval.pacing_bps < Rate::MAX.as_bits_per_second() / 16;
+        let greatest = fine.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+        let pacing: Vec<_> = self
+            .intervals
+            .iter()
+            .filter(|interval| limited(interval))
+            .map(|interval| (interval.end, interval.pacing_bps as f64))
+            .collect();
+        // Pacing far above what flows would flatten everything else.
+        if pacing.iter().any(|(_, rate)| *rate < greatest * 3.0) {
+            let pacing = pacing.into_iter().map(|(at, rate)| (at, rate.min(greatest * 3.0))).collect();
+            rate.push(series("pacing rate", Stroke::Limit, pacing));
+        }
+        let mut plots = vec![plot("Rate", Unit::BitsPerSecond, Baseline::Zero, rate)];
+        if self.ring_blocks > 0 {
+            let size = f64::from(self.ring_blocks) * BLOCK;
+            let end = self.intervals.last().map_or(0.0, |interval| interval.end);
+            let ring = vec![
+                series("in use", Stroke::Area, self.points(|interval| f64::from(interval.ring_used) * BLOCK)),
+                series("size", Stroke::Limit, vec![(0.0, size), (end, size)]),
+            ];
+            plots.push(plot("Ring between network and disk at the receiver", Unit::Bytes, Baseline::Zero, ring));
+        }
+        if seen(|interval| interval.rtt_us) {
+            let rtt = series("smoothed", Stroke::Strong, self.points(|interval| interval.rtt_us as f64 / 1e6));
+            plots.push(plot("Round-trip time", Unit::Seconds, Baseline::Data, vec![rtt]));
+        }
+        if seen(|interval| interval.cwnd) {
+            let cwnd = series("sender", Stroke::Strong, self.points(|interval| interval.cwnd as f64));
+            plots.push(plot("Congestion window", Unit::Segments, Baseline::Zero, vec![cwnd]));
+            let again = series("1 s mean", Stroke::Area, reduce::window_means(&self.retransmissions(), 1.0));
+            plots.push(plot("Segments sent again", Unit::SegmentsPerSecond, Baseline::Zero, vec![again]));
+        }
+        plots
+    }
+
+    fn points(&self, value: impl Fn(&Interval) -> f64) -> Vec<(f64, f64)> {
+        self.intervals.iter().map(|interval| (interval.end, value(interval))).collect()
+    }
+
+    /// Segments per second in each interval. The count starts anew with each connection.
+    fn retransmissions(&self) -> Vec<(f64, f64)> {
+        let mut before = 0;
+        self.points(|_| 0.0)
+            .into_iter()
+            .zip(&self.intervals)
+            .map(|((at, _), interval)| {
+                let fresh = interval.retransmitted.checked_sub(before).unwrap_or(interval.retransmitted);
+                before = interval.retransmitted;
+                (at, fresh as f64 / (interval.end - interval.start))
+            })
+            .collect()
+    }
+
+    /// The best whole second; `None` for runs shorter than that.
+    fn peak(&self) -> Option<String> {
+        let fine = self.points(|interval| interval.bits / (interval.end - interval.start));
+        let means = reduce::window_means(&fine, 1.0);
+        let whole = means.iter().filter(|(at, _)| at.fract() == 0.0);
+        let best = whole.map(|(_, rate)| *rate).max_by(f64::total_cmp)?;
+        Some(megabits(best as u64))
+    }
+}
+
+fn series(name: &str, stroke: Stroke, points: Vec<(f64, f64)>) -> Series {
+    Series { name: name.into(), stroke, points }
+}
+
+fn plot(title: &str, unit: Unit, baseline: Baseline, series: Vec<Series>) -> Plot {
+    Plot { title: title.into(), unit, baseline, series }
+}
+
+fn some_bytes(bytes: u64) -> Option<String> {
+    (bytes > 0).then(|| ByteCount::new(bytes).to_string())
+}
+
+/// Shares in the order of the data's way; names that this release does not know come last.
+fn stages(summary: &Summary) -> Vec<(String, f64)> {
+    let mut shares: Vec<_> = summary.limited_by.iter().map(|(name, share)| (name.as_str(), *share)).collect();
+    let place = |name: &str| Stage::ALL.iter().position(|stage| stage.name() == name).unwrap_or(Stage::ALL.len());
+    shares.sort_by_key(|(name, _)| place(name));
+    shares.into_iter().map(|(name, share)| (name.replace('_', " "), share)).collect()
+}
+
+/// The words of a command, quoted as a shell would want them, and the program without its directory.
+fn command_line(words: impl Iterator<Item = OsString>) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "-_./:@=,+%[]~".contains(letter);
+    let words: Vec<String> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .enumerate()
+        .map(|(index, word)| {
+            let word = if index == 0 { word.rsplit('/').next().map(str::to_owned).unwrap_or(word) } else { word };
+            let quoted = word.is_empty() || !word.chars().all(plain);
+            if quoted { format!("'{}'", word.replace('\'', "'\\''")) } else { word }
+        })
+        .collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_transfer::{Event, Sample};
+
+    use super::*;
+    use crate::copy::recorder::Recorder;
+    use crate::copy::recorder::tests::record;
+
+    fn ending() -> Ending {
+        Ending { summary: Summary::default(), reason: None }
+    }
+
+    #[test]
+    fn the_report_shows_what_there_is() {
+        let titles = |recorder: Recorder| -> Vec<String> {
+            recorder.finish().into_report(&ending()).plots.into_iter().map(|plot| plot.title).collect()
+        };
+        assert_eq!(titles(Recorder::default()), ["Rate"]);
+        assert_eq!(titles(record(30)).len(), 5);
+        let report = record(30).finish().into_report(&ending());
+        let means = &report.plots[0].series[1];
+        assert_eq!(means.name, "1 s mean");
+        assert_eq!(means.points.len(), 3);
+        assert!((means.points[0].1 - 1e6).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_count_that_starts_anew_is_not_negative() {
+        let mut recorder = Recorder::default();
+        for (seconds, retransmitted_segments) in [(1.0, 10), (2.0, 30), (3.0, 5)] {
+            recorder.add(&Event::Progress(Sample { seconds, retransmitted_segments, ..Sample::default() }));
+        }
+        assert_eq!(recorder.finish().retransmissions(), [(1.0, 10.0), (2.0, 20.0), (3.0, 5.0)]);
+    }
+
+    #[test]
+    fn failures_make_the_outcome() {
+        let summary = Summary { errors: 1, ..Summary::default() };
+        let report = Recorder::default().finish().into_report(&Ending { summary: summary.clone(), reason: None });
+        assert!(report.failed && report.outcome.contains("1 item failed"));
+        let report = Recorder::default().finish().into_report(&Ending { summary, reason: Some("cut".into()) });
+        assert!(report.failed && report.outcome == "cut");
+    }
+
+    #[test]
+    fn the_command_can_be_pasted() {
+        let words = ["/usr/bin/icdc", "--ssh", "ssh -p 22", "it's", ""].map(Into::into);
+        assert_eq!(command_line(words.into_iter()), r"icdc --ssh 'ssh -p 22' 'it'\''s' ''");
+    }
+}

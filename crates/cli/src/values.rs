@@ -1,0 +1,191 @@
+//! Values of options: what may be written, and what it means.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use icdc_protocol::limits::MAX_CONGESTION_NAME;
+use icdc_protocol::message::Preserve;
+use icdc_transfer::Location;
+use icdc_transfer::location::DAEMON_PORT;
+use icdc_units::{ByteCount, Rate};
+
+/// Ports, inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PortRange(pub(crate) u16, pub(crate) u16);
+
+/// A ceiling of the rate; `None` leaves it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ceiling(pub(crate) Option<Rate>);
+
+/// A congestion control; `None` leaves it to the system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Congestion(pub(crate) Option<String>);
+
+/// Where a daemon is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DaemonAddress {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+/// The slowest rate at which a transfer makes sense; also what the wire pacer starts from.
+const LEAST_RATE: Rate = Rate::from_bits_per_second(8_000);
+/// Fewer blocks than this would stall the pipeline of reading, hashing and writing.
+const LEAST_RING: ByteCount = ByteCount::from_mib(16);
+/// Far more than any path holds; a larger number is a slip of the pen.
+const LARGEST_RING: ByteCount = ByteCount::from_mib(256 << 10);
+
+pub(crate) fn ceiling(text: &str) -> Result<Ceiling, String> {
+    if text == "auto" {
+        return Ok(Ceiling(None));
+    }
+    let rate: Rate = text.parse().map_err(|error| format!("{error}"))?;
+    if rate < LEAST_RATE {
+        return Err(format!("the least rate is {LEAST_RATE}; write auto for no ceiling"));
+    }
+    Ok(Ceiling(Some(rate)))
+}
+
+pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
+    if text == "auto" {
+        return Ok(Congestion(None));
+    }
+    let proper = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if text.is_empty() || text.len() > MAX_CONGESTION_NAME || !text.bytes().all(proper) {
+        return Err(format!(
+            "a kernel's name for congestion control has up to {MAX_CONGESTION_NAME} letters, digits, - and _, such as cubic or bbr"
+        ));
+    }
+    Ok(Congestion(Some(text.to_owned())))
+}
+
+pub(crate) fn ring(text: &str) -> Result<ByteCount, String> {
+    let size: ByteCount = text.parse().map_err(|error| format!("{error}"))?;
+    if !(LEAST_RING..=LARGEST_RING).contains(&size) {
+        return Err(format!("the ring has from {LEAST_RING} to {LARGEST_RING}"));
+    }
+    Ok(size)
+}
+
+pub(crate) fn port_range(text: &str) -> Result<PortRange, String> {
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    let port = |digits: &str| digits.parse().ok().filter(|port| *port != 0);
+    match (port(low), port(high)) {
+        (Some(low), Some(high)) if low <= high => Ok(PortRange(low, high)),
+        (Some(low), Some(high)) => Err(format!("the range is empty; write {high}-{low}")),
+        _ => Err("ports are numbers from 1 to 65535; write 5000 or 5000-5010".into()),
+    }
+}
+
+pub(crate) fn preserve(text: &str) -> Result<Preserve, String> {
+    let nothing = Preserve { mode: false, times: false, links: false, owner: false, xattr: false, sparse: false };
+    match text {
+        "none" => return Ok(nothing),
+        "all" => {
+            return Ok(Preserve { mode: true, times: true, links: true, owner: true, xattr: true, sparse: true });
+        }
+        _ => {}
+    }
+    let mut preserve = nothing;
+    for word in text.split(',') {
+        *match word {
+            "mode" => &mut preserve.mode,
+            "times" => &mut preserve.times,
+            "links" => &mut preserve.links,
+            "owner" => &mut preserve.owner,
+            "xattr" => &mut preserve.xattr,
+            "sparse" => &mut preserve.sparse,
+            _ => {
+                return Err(format!(
+                    "{word:?} is none of mode, times, links, owner, xattr, sparse (or all, or none, alone)"
+                ));
+            }
+        } = true;
+    }
+    Ok(preserve)
+}
+
+pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, DAEMON_PORT));
+    }
+    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse().ok()) {
+        return Ok(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port));
+    }
+    Err("expected an address of this host and a port, such as 192.0.2.7:2633, [::1]:2633, or :2633 for all addresses"
+        .into())
+}
+
+pub(crate) fn daemon_address(text: &str) -> Result<DaemonAddress, String> {
+    let expected = || "expected HOST, HOST:PORT or [IPV6-ADDRESS]:PORT".to_owned();
+    // The same rules as in a URL, so that what is remembered is what `copy` looks up.
+    match Location::parse(format!("icdc://{text}").as_ref()) {
+        Ok(Location::Daemon { host, port, .. }) if !text.contains('/') => Ok(DaemonAddress { host, port }),
+        _ => Err(expected()),
+    }
+}
+
+pub(crate) fn comment(text: &str) -> Result<String, String> {
+    if text.contains(char::is_control) {
+        return Err("a comment is one line of text".into());
+    }
+    Ok(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_a_floor_and_auto_has_none() {
+        assert_eq!(ceiling("auto"), Ok(Ceiling(None)));
+        assert_eq!(ceiling("900mbit"), Ok(Ceiling(Some(Rate::from_bits_per_second(900_000_000)))));
+        for text in ["0bit", "7kbit", "900", "fast", ""] {
+            assert!(ceiling(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ports_are_one_or_a_range() {
+        assert_eq!(port_range("5000"), Ok(PortRange(5000, 5000)));
+        assert_eq!(port_range("5000-5010"), Ok(PortRange(5000, 5010)));
+        assert_eq!(port_range("5010-5000"), Err("the range is empty; write 5000-5010".into()));
+        for text in ["", "0", "0-5", "65536", "5000-", "-5000", "a-b", "1-2-3"] {
+            assert!(port_range(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn preserve_is_exactly_what_is_listed() {
+        let listed = preserve("xattr,owner").unwrap();
+        assert!(listed.xattr && listed.owner && !listed.mode && !listed.sparse);
+        for text in ["", "mode,", "mode,all", "acl"] {
+            assert!(preserve(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn congestion_names_are_names() {
+        assert_eq!(congestion("icdc_highspeed"), Ok(Congestion(Some("icdc_highspeed".into()))));
+        for text in ["", "a b", "sixteen_letters_", "../cubic"] {
+            assert!(congestion(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_get_the_daemon_port() {
+        assert_eq!(listen_address("127.0.0.1").unwrap().to_string(), "127.0.0.1:2633");
+        assert_eq!(listen_address("[::1]").unwrap().to_string(), "[::1]:2633");
+        assert_eq!(listen_address(":7").unwrap().to_string(), "[::]:7");
+        assert!(listen_address("localhost:7").is_err());
+        let address = |host: &str, port| Ok(DaemonAddress { host: host.into(), port });
+        assert_eq!(daemon_address("h"), address("h", 2633));
+        assert_eq!(daemon_address("[::1]:7"), address("::1", 7));
+        for text in ["", "h/p", "u@h", "h:0", "::1", "-h"] {
+            assert!(daemon_address(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! An `icdc serve` on loopback with an identity, one authorized key, and a client that knows its key.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::process::{Run, Signal, Start, eventually};
+use super::{Ended, HERE, Site, succeed};
+
+/// A running daemon. Killed when dropped.
+pub struct Daemon {
+    run: Run,
+    port: u16,
+    key: String,
+}
+
+impl Daemon {
+    /// Serves `root` with `rights` (`r`, `w` or `rw`). The client's identity and known hosts are those of the site's home.
+    pub fn start(site: &Site, root: &Path, rights: &str) -> Self {
+        Self::named(site, "daemon", &format!("root=\"{}\",rights={rights}", root.display()))
+    }
+
+    /// Keeps its keys in the directory `name` of the site, and grants the client's key `options`.
+    pub fn named(site: &Site, name: &str, options: &str) -> Self {
+        let keys = site.directory(name);
+        if !site.path("home/.config/icdc/identity").exists() {
+            succeed(&mut site.icdc(&["keygen"]));
+        }
+        let identity = keys.join("identity");
+        succeed(site.icdc(&["keygen", "--identity"]).arg(&identity));
+        let client = std::fs::read_to_string(site.path("home/.config/icdc/identity.pub")).unwrap();
+        std::fs::write(keys.join("authorized_keys"), format!("{options} {client}")).unwrap();
+        let key = std::fs::read_to_string(keys.join("identity.pub")).unwrap().trim().to_owned();
+        let mut command = site.icdc(&["serve", "--listen", &format!("{HERE}:0"), "--identity"]);
+        command.arg(&identity).arg("--authorized-keys").arg(keys.join("authorized_keys"));
+        let run = command.start();
+        assert!(run.wait_for_words("fingerprint"), "the daemon does not listen: {}", run.stderr());
+        let log = run.stderr();
+        let (_, rest) = log.split_once(&format!("{HERE}:")).expect("the log names the port");
+        let port = rest.split(|character: char| !character.is_ascii_digit()).next().unwrap().parse().unwrap();
+        let daemon = Self { run, port, key };
+        daemon.trust(site, port);
+        daemon
+    }
+
+    /// Makes the site's client believe that this daemon listens on `port` of loopback, as a proxy does.
+    pub fn trust(&self, site: &Site, port: u16) {
+        succeed(&mut site.icdc(&["keygen", "--trust", &format!("{HERE}:{port}"), &self.key]));
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its public key, as `identity.pub` has it.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// `icdc://127.0.0.1:PORT/PATH`; the path is relative to the daemon's root.
+    pub fn location(&self, path: &str) -> String {
+        location(self.port, path)
+    }
+
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// Asks it to stop and waits for its end.
+    pub fn stop(self) -> Ended {
+        self.run.signal(Signal::TERM);
+        self.run.finish()
+    }
+}
+
+/// A place at a daemon, or at a proxy before one, on loopback.
+pub fn location(port: u16, path: &str) -> String {
+    format!("icdc://{HERE}:{port}/{path}")
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap().port()
+}

@@ -1,0 +1,170 @@
+//! What the end-to-end tests stand on. Every test drives the real binary in a [`Site`] of its own.
+//!
+//! ```no_run
+//! let site = Site::new();
+//! let source = data::tree(&site.path("source"), 7, &Shape::default());
+//! let run = site.copy(&["--ssh", &site.ssh()]).arg(&source).arg(site.by_ssh("in/")).start();
+//! run.wait_for(|event| bytes_done(event) > 0);
+//! run.signal(Signal::INT);
+//! let ended = run.finish();
+//! assert_eq!(ended.code, Some(4), "{ended}");
+//! ```
+//!
+//! | module | what it has |
+//! |---|---|
+//! | [`data`] | seeded noise, files and trees made of it |
+//! | [`compare`] | trees compared with modes, times and links; leftovers found |
+//! | [`process`] | a running `icdc`: its events, its far end, signals, how it ended |
+//! | [`network`] | two network namespaces as two hosts, links that go down |
+//! | [`daemon`] | an `icdc serve` with keys on both sides |
+//! | [`ways`] | one copy local, by ssh and by daemon, in both directions |
+//!
+//! All of it cleans up when dropped, also after a panic, and may run any number of times at once.
+
+#![allow(unreachable_pub, reason = "a test program is its own crate")]
+#![allow(dead_code, reason = "each test program uses a part")]
+#![allow(unused_imports, reason = "each test program uses a part")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
+
+pub mod compare;
+pub mod daemon;
+pub mod data;
+pub mod network;
+pub mod process;
+pub mod ways;
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+pub use compare::{assert_no_leftovers, assert_same, leftovers};
+pub use data::{Noise, Shape};
+pub use process::{Ended, Run, Signal, Start, bytes_done};
+pub use ways::{Road, Way};
+
+/// The program under test.
+pub const ICDC: &str = env!("CARGO_BIN_EXE_icdc");
+
+/// The loopback address; `--ssh` wrappers of [`Site::ssh`] stand for this host.
+pub const HERE: &str = "127.0.0.1";
+
+pub const KIB: u64 = 1 << 10;
+pub const MIB: u64 = 1 << 20;
+
+/// A directory of its own for one test, with a home in it. Gone when dropped.
+pub struct Site {
+    directory: TempDir,
+}
+
+impl Site {
+    pub fn new() -> Self {
+        let directory = tempfile::Builder::new().prefix("icdc-test-").tempdir().unwrap();
+        // Some tests run as another user.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(directory.path().join("home")).unwrap();
+        Self { directory }
+    }
+
+    pub fn root(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.root().join(name)
+    }
+
+    /// `icdc WORDS…` with this site's home and directory, and nothing of the user's configuration.
+    pub fn icdc(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(ICDC);
+        command.args(words);
+        self.settle(command)
+    }
+
+    /// `icdc copy --json --remote-icdc ICDC WORDS…`
+    pub fn copy(&self, words: &[&str]) -> Command {
+        let mut command = self.icdc(&["copy", "--json", "--remote-icdc", ICDC]);
+        command.args(words);
+        command
+    }
+
+    /// Gives a command this site's surroundings.
+    pub fn settle(&self, mut command: Command) -> Command {
+        command
+            .current_dir(self.root())
+            .env("HOME", self.path("home"))
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XDG_CACHE_HOME")
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// A program for `--ssh` that runs the command here, whatever the host. Use it with [`Site::by_ssh`].
+    pub fn ssh(&self) -> String {
+        self.program("ssh-here", "shift\nexec sh -c \"$*\"")
+    }
+
+    /// A program for `--ssh` that runs the command in the network namespace of `host`.
+    pub fn ssh_to(&self, host: &network::Host) -> String {
+        let body = format!("shift\nexec ip netns exec {} sh -c \"$*\"", host.name());
+        self.program(&format!("ssh-{}", host.name()), &body)
+    }
+
+    /// A path of this site as seen by ssh on this host: `127.0.0.1:/…`.
+    pub fn by_ssh(&self, name: impl AsRef<Path>) -> OsString {
+        self.on_host(HERE, name)
+    }
+
+    /// A path of this site as seen by ssh on `host`.
+    pub fn on_host(&self, host: &str, name: impl AsRef<Path>) -> OsString {
+        let mut text = OsString::from(host);
+        text.push(":");
+        text.push(self.path(name));
+        text
+    }
+
+    /// Writes a shell script and answers its path.
+    pub fn program(&self, name: &str, body: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Makes a directory and answers its path.
+    pub fn directory(&self, name: impl AsRef<Path>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+}
+
+/// Runs a command to its end; panics with what it said if it fails.
+pub fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Whether this process is root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether a program is installed.
+pub fn has_program(name: &str) -> bool {
+    let found = Command::new("sh").args(["-c", "command -v -- \"$1\"", "sh", name]).output().unwrap();
+    found.status.success()
+}
+
+/// Says why a test cannot run here.
+pub fn skip(reason: &str) {
+    eprintln!("SKIPPED: {reason}");
+}

@@ -1,0 +1,140 @@
+//! Two network namespaces as two hosts with one cable between them.
+
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{has_program, is_root, skip, succeed};
+
+/// Two hosts, `10.77.0.1` and `10.77.0.2`, that reach only each other. Gone when dropped.
+pub struct Pair {
+    pub near: Host,
+    pub far: Host,
+}
+
+/// A host that shares everything but the network with this one.
+pub struct Host {
+    name: String,
+    address: &'static str,
+}
+
+const CABLE: &str = "eth0";
+const NEAR: &str = "10.77.0.1";
+const FAR: &str = "10.77.0.2";
+/// Prefix of all names; the process id follows, so that what a killed test left can be told.
+const PREFIX: &str = "icdc-test-";
+
+impl Pair {
+    /// `None` where there cannot be namespaces, with the reason on standard error.
+    pub fn new() -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        if !is_root() || !has_program("ip") {
+            skip("network namespaces need root and iproute2");
+            return None;
+        }
+        sweep();
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = |side| format!("{PREFIX}{}-{number}-{side}", std::process::id());
+        let near = Host::new(name("near"), NEAR)?;
+        let far = Host::new(name("far"), FAR)?;
+        let cable = ["link", "add", CABLE, "type", "veth", "peer", "name", CABLE, "netns", &far.name];
+        succeed(near.ip().args(cable));
+        for host in [&near, &far] {
+            succeed(host.ip().args(["address", "add", &format!("{}/24", host.address), "dev", CABLE]));
+            succeed(host.ip().args(["link", "set", CABLE, "up"]));
+            succeed(host.ip().args(["link", "set", "lo", "up"]));
+        }
+        Some(Self { near, far })
+    }
+
+    /// Pulls the cable.
+    pub fn unplug(&self) {
+        succeed(self.near.ip().args(["link", "set", CABLE, "down"]));
+    }
+
+    /// Plugs the cable in again.
+    pub fn plug(&self) {
+        succeed(self.near.ip().args(["link", "set", CABLE, "up"]));
+    }
+
+    /// Breaks all TCP connections between the hosts. False where `ss` or the kernel cannot do it.
+    pub fn cut(&self) -> bool {
+        let killed = self.near.command("ss").args(["-K", "-H", "-t", "dst", FAR]).output();
+        killed.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
+    }
+}
+
+impl Host {
+    fn new(name: String, address: &'static str) -> Option<Self> {
+        let Output { status, stderr, .. } = Command::new("ip").args(["netns", "add", &name]).output().unwrap();
+        if !status.success() {
+            skip(&format!("no network namespaces: {}", String::from_utf8_lossy(&stderr)));
+            return None;
+        }
+        Some(Self { name, address })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn address(&self) -> &'static str {
+        self.address
+    }
+
+    /// A command that runs on this host.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, program]);
+        command
+    }
+
+    /// The same command, but on this host.
+    pub fn run(&self, command: &Command) -> Command {
+        let mut here = Command::new("ip");
+        here.args(["netns", "exec", &self.name]).arg(command.get_program()).args(command.get_args());
+        here.stdin(Stdio::null());
+        if let Some(directory) = command.get_current_dir() {
+            here.current_dir(directory);
+        }
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => here.env(name, value),
+                None => here.env_remove(name),
+            };
+        }
+        here
+    }
+
+    /// Bytes that have come to this host over the cable.
+    pub fn received(&self) -> u64 {
+        let path = format!("/sys/class/net/{CABLE}/statistics/rx_bytes");
+        succeed(self.command("cat").arg(path)).trim().parse().unwrap()
+    }
+
+    fn ip(&self) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["-netns", &self.name]);
+        command
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        remove(&self.name);
+    }
+}
+
+fn remove(name: &str) {
+    let _ = Command::new("ip").args(["netns", "delete", name]).output();
+}
+
+/// Removes the namespaces of tests that were killed.
+fn sweep() {
+    for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()) {
+            remove(&name);
+        }
+    }
+}
