@@ -199,24 +199,13 @@ pub(crate) fn push_over(
         let job = Job::Receive { destination: order.destination.clone(), options: receive.clone() };
         // What this run has made durable counts from the second session on, whatever the user said.
         receive.resume = true;
-        let link = open(connect, order.transfer, job, events)?;
-        prepare_to_send(&link, order.send)?;
-        with_streams(connect, order.transfer, order.send.streams, events, |joined| {
+        let link = open(connect, order.transfer, job, Some(order.send), events)?;
+        with_streams(connect, order.transfer, order.send.streams, true, events, |joined| {
             let found = sender::find_sources(order.tree, order.paths, order.send);
             sender::run(link, joined, found, order.send, &account, events, stop)
         })
     })?;
     Ok(push_summary(&sent, &account, &order.receive))
-}
-
-fn prepare_to_send(link: &Link, send: &SendOptions) -> Result<(), Attempt> {
-    if send.rate_bps > 0 {
-        link.control.set_rate(Rate::from_bits_per_second(send.rate_bps));
-    }
-    if !send.congestion.is_empty() {
-        link.control.set_congestion(&send.congestion).map_err(|error| Attempt::Usage(error.to_string()))?;
-    }
-    Ok(())
 }
 
 fn pull_over(
@@ -234,8 +223,8 @@ fn pull_over(
     let destination = destination.as_os_str().as_bytes();
     let received = with_retries(options.retry_for, &account, events, stop, || {
         let job = Job::Send { sources: sources.clone(), options: options.send.clone() };
-        let link = open(connect, transfer, job, events)?;
-        let outcome = with_streams(connect, transfer, options.send.streams, events, |joined| {
+        let link = open(connect, transfer, job, None, events)?;
+        let outcome = with_streams(connect, transfer, options.send.streams, false, events, |joined| {
             let order = receiver::Order { tree: &tree, destination, options: &receive };
             receiver::run(link, joined, &order, &account, events, stop)
         });
@@ -248,20 +237,30 @@ fn pull_over(
     Ok(pull_summary(&received, &account, &options.receive))
 }
 
-/// Connects and asks for `job`.
-fn open(connect: Connect<'_>, transfer: TransferId, job: Job, events: &EventSink) -> Result<Link, Attempt> {
+/// Connects and asks for `job`; `send` if this end is going to send.
+fn open(
+    connect: Connect<'_>,
+    transfer: TransferId,
+    job: Job,
+    send: Option<&SendOptions>,
+    events: &EventSink,
+) -> Result<Link, Attempt> {
     let mut link = connect().map_err(Attempt::Connect)?;
-    announce(&link, 0, events);
+    if let Some(send) = send.filter(|send| !send.congestion.is_empty()) {
+        link.control.set_congestion(&send.congestion).map_err(Attempt::Usage)?;
+    }
+    announce(&link, 0, send.is_some(), events);
     link.outlet.send(Message::Request(Request { transfer, job }).into()).map_err(SessionError::from)?;
     Ok(link)
 }
 
-fn announce(link: &Link, stream: u8, events: &EventSink) {
+fn announce(link: &Link, stream: u8, sending: bool, events: &EventSink) {
+    let congestion = if sending { link.control.congestion() } else { None };
     events(Event::Connected {
         peer: link.control.peer(),
         stream,
         cipher: link.control.cipher().unwrap_or_default().to_owned(),
-        congestion: link.control.congestion().unwrap_or_default(),
+        congestion: congestion.unwrap_or_default(),
     });
 }
 
@@ -270,20 +269,28 @@ fn with_streams<T: Send>(
     connect: Connect<'_>,
     transfer: TransferId,
     streams: u8,
+    sending: bool,
     events: &EventSink,
     session: impl FnOnce(&Queue<Link>) -> Result<T, SessionError>,
 ) -> Result<T, Attempt> {
     let (join, joined) = unbounded();
     std::thread::scope(|scope| {
         if streams > 1 {
-            scope.spawn(move || further_streams(connect, transfer, streams, &join, events));
+            scope.spawn(move || further_streams(connect, transfer, streams, sending, &join, events));
         }
         session(&joined)
     })
     .map_err(Attempt::from)
 }
 
-fn further_streams(connect: Connect<'_>, transfer: TransferId, streams: u8, join: &Channel<Link>, events: &EventSink) {
+fn further_streams(
+    connect: Connect<'_>,
+    transfer: TransferId,
+    streams: u8,
+    sending: bool,
+    join: &Channel<Link>,
+    events: &EventSink,
+) {
     for stream in 1..streams {
         let request = Message::Request(Request { transfer, job: Job::Join { stream } });
         let made = connect().map_err(|error| error.to_string()).and_then(|mut link| {
@@ -292,7 +299,7 @@ fn further_streams(connect: Connect<'_>, transfer: TransferId, streams: u8, join
         });
         match made {
             Ok(link) => {
-                announce(&link, stream, events);
+                announce(&link, stream, sending, events);
                 if join.send(link).is_err() {
                     return;
                 }

@@ -10,7 +10,6 @@ use icdc_disk::BlockPool;
 use icdc_disk::tree::{Tree, TreeError};
 use icdc_protocol::message::{Job, Message, Refusal, RefusalKind, Request, TransferId};
 use icdc_trust::PublicKey;
-use icdc_units::Rate;
 
 use crate::account::Account;
 use crate::error::SessionError;
@@ -300,13 +299,10 @@ fn serve(mut link: Link, job: Job, rights: &Rights, registered: &Registered<'_>)
             receiver::run(link, &registered.joined, &order, &account, &silent, &registered.stop).map(|_| ())
         }
         Job::Send { sources, options } => {
-            if options.rate_bps > 0 {
-                link.control.set_rate(Rate::from_bits_per_second(options.rate_bps));
-            }
             if !options.congestion.is_empty()
                 && let Err(error) = link.control.set_congestion(&options.congestion)
             {
-                let refusal = refusal(RefusalKind::Path, &error.to_string());
+                let refusal = refusal(RefusalKind::NotAllowed, &error);
                 refuse(link, refusal.clone());
                 return Err(SessionError::Refused(refusal));
             }

@@ -16,6 +16,8 @@
 //! | [`compare`] | trees compared with modes, times and links; leftovers found |
 //! | [`process`] | a running `icdc`: its events, its far end, signals, how it ended |
 //! | [`network`] | two network namespaces as two hosts, links that go down |
+//! | [`refusals`] | system calls that fail as on a broken disk |
+//! | [`mounts`] | small file systems |
 //! | [`daemon`] | an `icdc serve` with keys on both sides |
 //! | [`ways`] | one copy local, by ssh and by daemon, in both directions |
 //!
@@ -30,8 +32,10 @@
 pub mod compare;
 pub mod daemon;
 pub mod data;
+pub mod mounts;
 pub mod network;
 pub mod process;
+pub mod refusals;
 pub mod ways;
 
 use std::ffi::OsString;

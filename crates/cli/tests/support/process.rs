@@ -296,7 +296,8 @@ impl Ended {
 impl fmt::Display for Ended {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "{}: code {:?}, signal {:?}", self.command, self.code, self.signal)?;
-        for event in self.events.iter().filter(|event| event["type"] != "progress").take(40) {
+        let telling = |event: &&Value| event["type"] != "progress" && event["outcome"] != "published";
+        for event in self.events.iter().filter(telling).take(40) {
             writeln!(formatter, "  {event}")?;
         }
         write!(formatter, "{}{}", self.text, self.stderr)

@@ -80,6 +80,12 @@ pub enum TreeError {
          what needs it (owner, xattr) out of --preserve"
     )]
     NotPermitted { path: String, call: &'static str },
+    /// `EPERM` of `symlinkat`.
+    #[error(
+        "{path}: the file system there has no symbolic links ({call}); choose another destination, \
+         or leave links out of --preserve"
+    )]
+    NoLinks { path: String, call: &'static str },
     /// `EROFS`.
     #[error("{path}: the file system is mounted read-only ({call}); remount it or choose another")]
     ReadOnly { path: String, call: &'static str },
@@ -113,6 +119,7 @@ impl TreeError {
             Errno::DQUOT => Self::Quota { path, call },
             Errno::NAMETOOLONG => Self::TooLong { path, call },
             Errno::ACCESS => Self::Denied { path, call },
+            Errno::PERM | Errno::OPNOTSUPP if call == "symlinkat" => Self::NoLinks { path, call },
             Errno::PERM => Self::NotPermitted { path, call },
             Errno::ROFS => Self::ReadOnly { path, call },
             Errno::XDEV => Self::OtherFileSystem { path, call },

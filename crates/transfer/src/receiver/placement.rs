@@ -35,6 +35,8 @@ pub(super) enum Target {
 #[derive(Debug)]
 pub(super) struct Placement {
     pub(super) targets: Vec<Target>,
+    /// What lands there, as announced.
+    pub(super) sources: Vec<Source>,
     /// Directory that holds the first target: the place of the run's journal.
     pub(super) base: Option<Directory>,
     /// Name of the only target, where it is not inside of DST but DST itself.
@@ -74,11 +76,11 @@ impl Placement {
                 return Err(refusal(reason));
             }
             let target = Target::Named(located.directory.clone(), name.clone());
-            return Ok(Self { targets: vec![target], base: Some(located.directory), first: Some(name) });
+            return Ok(Self { targets: vec![target], sources: begin.sources.clone(), base: Some(located.directory), first: Some(name) });
         };
         refuse_equal_names(&begin.sources)?;
         let targets = begin.sources.iter().map(|source| place(source, inside.as_ref())).collect::<Result<_, _>>()?;
-        Ok(Self { targets, base: inside, first: None })
+        Ok(Self { targets, sources: begin.sources.clone(), base: inside, first: None })
     }
 }
 

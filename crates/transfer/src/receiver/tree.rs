@@ -25,7 +25,8 @@ use super::placement::{Placement, Target};
 use super::resume::{self, FileJournal, RunLog};
 use super::store::{Plan, StoreJob};
 use crate::error::SessionError;
-use crate::event::Outcome;
+use crate::event::{Event, Outcome};
+use crate::path_text;
 
 /// Work for the tree's thread.
 pub(super) enum TreeJob {
@@ -288,6 +289,7 @@ impl<'a> Keeper<'a> {
         }
         let Placed { directory, place, name, path, .. } = placed;
         let (Some(directory), Some(name)) = (directory, name) else {
+            self.would_receive(&entry, &path);
             return Ok(Admitted::Answer(Ok(Want::All)));
         };
         let pending = Pending { entry, path, directory, directory_place: place, name };
@@ -298,9 +300,11 @@ impl<'a> Keeper<'a> {
             return Ok(Admitted::Waits);
         }
         let wanted = self.want(&pending);
-        if let Ok(Want::All | Want::Rest) = wanted
-            && !self.shared.options.dry_run
-        {
+        if let Ok(Want::All | Want::Rest) = wanted {
+            if self.shared.options.dry_run {
+                self.would_receive(&pending.entry, &pending.path);
+                return Ok(Admitted::Answer(wanted));
+            }
             self.count_child(parent);
             self.claims.hold(pending.place());
             self.admit(pending);
@@ -308,6 +312,15 @@ impl<'a> Keeper<'a> {
             self.note_failure(&pending.entry, &pending.path, reason);
         }
         Ok(Admitted::Answer(wanted))
+    }
+
+    /// What a dry run lists.
+    fn would_receive(&self, entry: &Entry, path: &[u8]) {
+        let bytes = match entry.kind {
+            EntryKind::File { size, .. } => size,
+            _ => 0,
+        };
+        (self.shared.events)(Event::WouldSend { path: path_text(path), bytes });
     }
 
     /// Goes on with items whose names were made by earlier ones.
@@ -349,11 +362,16 @@ impl<'a> Keeper<'a> {
                     Target::Contents(directory) if matches!(entry.kind, EntryKind::Directory) => (directory, None),
                     Target::Contents(_) => return Err(protocol("is not the directory that was announced")),
                     Target::Imagined => {
-                        let placed = Placed { directory: None, place: (0, 0), name: None, path: Vec::new(), depth: 0 };
-                        return Ok(Ok(placed));
+                        let path = placement.sources[number as usize].name.clone();
+                        return Ok(Ok(Placed { directory: None, place: (0, 0), name: None, path, depth: 0 }));
                     }
                 };
-                let path = name.as_ref().map_or_else(Vec::new, |name| name.as_bytes().to_vec());
+                let path = match &name {
+                    // A dry run names what there is to send, not where it would arrive.
+                    _ if self.shared.options.dry_run => placement.sources[number as usize].name.clone(),
+                    Some(name) => name.as_bytes().to_vec(),
+                    None => Vec::new(),
+                };
                 Ok(match place_of(directory) {
                     Ok(place) => Ok(Placed { directory: Some(directory.clone()), place, name, path, depth: 0 }),
                     Err(error) => Err((path, error.to_string())),

@@ -207,7 +207,7 @@ pub(crate) fn run(
         dry_run: options.dry_run,
     };
     let ceiling = (options.rate_bps > 0).then(|| Rate::from_bits_per_second(options.rate_bps));
-    let outlets = outlets::Outlets::new(&shared, control_queue, data_queue);
+    let outlets = outlets::Outlets::new(&shared, control_queue, data_queue, ceiling, &options.congestion);
 
     let outcome = std::thread::scope(|scope| {
         let shared = &shared;
@@ -223,7 +223,7 @@ pub(crate) fn run(
         scope.spawn(move || large::hash(shared, &steps_queue));
         scope.spawn(move || scan_sources(shared, sources, options));
 
-        let outcome = supervise(shared, scope, outlets, joined, ceiling, account.start, stop);
+        let outcome = supervise(shared, scope, outlets, joined, account.start, stop);
         finish(shared, outlets, &first);
         outcome
     });
@@ -276,7 +276,6 @@ fn supervise<'scope, 'env>(
     scope: &'scope std::thread::Scope<'scope, 'env>,
     outlets: &'scope outlets::Outlets<'scope>,
     joined: &Queue<Link>,
-    ceiling: Option<Rate>,
     start: Time,
     stop: &StopSignal,
 ) -> Result<(), SessionError> {
@@ -293,7 +292,7 @@ fn supervise<'scope, 'env>(
             outlets.add(scope, link);
         }
         let counts = shared.ledger.counts();
-        shared.stages.sample(now, &shared.link, idle_stage(shared, &counts), ceiling);
+        shared.stages.sample(now, &shared.link, idle_stage(shared, &counts), outlets.ceiling_share());
         progress.report(now, shared, outlets, &counts);
         if settled {
             progress.report_last(now, shared, outlets, &counts);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, never, select_biased};
 use icdc_protocol::message::Message;
+use icdc_units::Rate;
 
 use super::Shared;
 use crate::error::SessionError;
@@ -29,10 +30,23 @@ pub(crate) struct Outlets<'a> {
     data_stopped: AtomicBool,
     /// The connections after the first.
     further: Mutex<Vec<LinkControl>>,
+    /// For all connections together.
+    ceiling: Option<Rate>,
+    /// Kernel name of the congestion control; empty leaves it to the kernel.
+    congestion: &'a str,
 }
 
 impl<'a> Outlets<'a> {
-    pub(crate) fn new(shared: &'a Shared<'a>, control: Queue<Parcel>, data: Queue<Parcel>) -> Self {
+    pub(crate) fn new(
+        shared: &'a Shared<'a>,
+        control: Queue<Parcel>,
+        data: Queue<Parcel>,
+        ceiling: Option<Rate>,
+        congestion: &'a str,
+    ) -> Self {
+        if let Some(ceiling) = ceiling {
+            shared.link.set_rate(ceiling);
+        }
         Self {
             shared,
             control,
@@ -40,6 +54,8 @@ impl<'a> Outlets<'a> {
             bytes_sent: AtomicU64::new(0),
             data_stopped: AtomicBool::new(false),
             further: Mutex::default(),
+            ceiling,
+            congestion,
         }
     }
 
@@ -59,6 +75,12 @@ impl<'a> Outlets<'a> {
             .sum()
     }
 
+    /// What each connection may send of the user's ceiling.
+    pub(crate) fn ceiling_share(&self) -> Option<Rate> {
+        let connections = 1 + self.further.lock().expect("no panic while connections are listed").len() as u64;
+        self.ceiling.map(|ceiling| Rate::from_bits_per_second(ceiling.as_bits_per_second() / connections))
+    }
+
     /// Nothing of what waits shall be sent any more: the user stops the run.
     pub(crate) fn stop_data(&self) {
         self.data_stopped.store(true, Ordering::Relaxed);
@@ -72,7 +94,16 @@ impl<'a> Outlets<'a> {
     /// Takes a further connection into use.
     pub(crate) fn add<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, link: Link) {
         let Link { outlet, inlet, control } = link;
+        if !self.congestion.is_empty()
+            && let Err(error) = control.set_congestion(self.congestion)
+        {
+            tracing::debug!("a further connection keeps its congestion control: {error}");
+        }
         self.further.lock().expect("no panic while connections are listed").push(control);
+        if let Some(share) = self.ceiling_share() {
+            let further = self.further.lock().expect("no panic while connections are listed");
+            further.iter().chain([&self.shared.link]).for_each(|connection| connection.set_rate(share));
+        }
         scope.spawn(move || {
             // Nothing comes back on a further connection; its receiving half only has to stay open.
             let _open = inlet;

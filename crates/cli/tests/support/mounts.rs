@@ -1,0 +1,40 @@
+//! Small file systems in memory.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{is_root, skip};
+
+/// A mounted file system. Gone when dropped.
+pub struct Mount {
+    path: PathBuf,
+}
+
+impl Mount {
+    /// A tmpfs of `bytes` bytes at `path`, which is made. `None` where it cannot be mounted, with the reason on
+    /// standard error.
+    pub fn tmpfs(path: PathBuf, bytes: u64) -> Option<Self> {
+        if !is_root() {
+            skip("mounting needs root");
+            return None;
+        }
+        std::fs::create_dir_all(&path).unwrap();
+        let options = format!("size={bytes},mode=755");
+        let output = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&path).output().unwrap();
+        if !output.status.success() {
+            skip(&format!("cannot mount: {}", String::from_utf8_lossy(&output.stderr)));
+            return None;
+        }
+        Some(Self { path })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.path).output();
+    }
+}
