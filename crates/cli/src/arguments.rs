@@ -243,8 +243,8 @@ pub(crate) struct KeygenArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "trust", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
 
-    /// Words to recognise the key by [default: USER@HOST]
-    #[arg(long, value_name = "TEXT", conflicts_with = "trust", value_parser = comment)]
+    /// Words to recognise the key by.
+    #[arg(help = "Words to recognise the key by [default: USER@HOST]", long, value_name = "TEXT", conflicts_with = "trust", value_parser = comment)]
     pub(crate) comment: Option<String>,
 
     /// Remember that this daemon has the public key KEY
@@ -255,8 +255,8 @@ pub(crate) struct KeygenArguments {
     #[arg(long, value_name = "FILE", requires = "trust", value_hint = ValueHint::FilePath)]
     pub(crate) known_hosts: Option<PathBuf>,
 
-    /// The daemon's public key: 'icdc-ed25519 BASE64 [COMMENT]'
-    #[arg(value_name = "KEY", requires = "trust")]
+    /// The daemon's public key as its owner gives it.
+    #[arg(help = "The daemon's public key: 'icdc-ed25519 BASE64 [COMMENT]'", value_name = "KEY", requires = "trust")]
     pub(crate) key: Vec<String>,
 }
 

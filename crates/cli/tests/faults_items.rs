@@ -146,7 +146,7 @@ fn give_away(path: &Path) {
 }
 
 fn forbid(path: &Path) {
-    fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod support;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::kill_process;
 use serde_json::Value;
@@ -192,4 +193,57 @@ fn a_killed_receiver_costs_the_ring_and_a_checkpoint() {
 fn a_killed_sender_costs_nothing_that_has_arrived() {
     let (done, left) = left_after_kill(true);
     assert!(left >= done, "{left} of {done} were left");
+}
+
+/// Short copies that are killed at any moment, also while they start and while they end, and started again at
+/// once: the far end of the killed one is often still at work then.
+fn short_copies(shape: Option<&Shape>) {
+    let mut noise = Noise::logged("short copies");
+    let site = Site::new();
+    let source = match shape {
+        Some(shape) => data::tree(&site.path("source"), 24, shape),
+        None => data::file(&site.path("source"), 40 * MIB + 1, 24),
+    };
+    for round in 0..20 {
+        let place = format!("{round}/copy");
+        site.directory(format!("{round}"));
+        let start = || site.copy(&["--ssh", &site.ssh()]).arg(&source).arg(site.by_ssh(&place)).start();
+        let mut run = start();
+        let moment = Duration::from_millis(noise.below(300));
+        let near = noise.below(2) == 0;
+        eprintln!("{round}: the {} side, after {moment:?}", if near { "near" } else { "far" });
+        if run.runs_after(moment) {
+            match run.far_end() {
+                Some(far) if !near => {
+                    // It may have ended meanwhile.
+                    let _ = kill_process(far, Signal::KILL);
+                    let ended = run.finish();
+                    assert!(matches!(ended.code, Some(0 | 3)), "{ended}");
+                    if ended.code == Some(3) {
+                        start().finish().expect_code(0);
+                    }
+                }
+                _ => {
+                    let done = run.kill().code == Some(0);
+                    if !done {
+                        start().finish().expect_code(0);
+                    }
+                }
+            }
+        } else {
+            run.finish().expect_code(0);
+        }
+        assert_same(&source, &site.path(&place));
+        assert_no_leftovers(&site.path(format!("{round}")));
+    }
+}
+
+#[test]
+fn short_copies_of_a_file_survive_kills() {
+    short_copies(None);
+}
+
+#[test]
+fn short_copies_of_a_tree_survive_kills() {
+    short_copies(Some(&Shape { small: 800, largest_small: 10 * KIB, large: vec![13 * MIB, 5 * MIB], oddities: true }));
 }

@@ -118,11 +118,6 @@ impl Work {
         }
     }
 
-    /// Whether the next step moves data through the page cache.
-    pub(super) fn is_buffered(&self) -> bool {
-        !self.direct && self.kind != JobKind::Sync
-    }
-
     /// Takes the outcome of the step; gives the job's result, or `None` if there is another step.
     pub(super) fn advance(&mut self, outcome: Result<usize, Errno>) -> Option<Result<usize, EngineError>> {
         match outcome {

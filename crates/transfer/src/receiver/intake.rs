@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crossbeam_channel::Sender as Channel;
 use icdc_protocol::message::{Goodbye, Message, Problem};
@@ -12,7 +13,10 @@ use super::tree::TreeJob;
 use crate::error::SessionError;
 use crate::event::{Event, Outcome};
 use crate::link::{Inlet, LinkError, Parcel};
-use crate::path_text;
+use crate::{clock, path_text};
+
+/// How long after the end of a further connection the goodbye may take to arrive on the first.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
 pub(super) struct Intake<'a> {
@@ -29,20 +33,41 @@ enum Flow {
 }
 
 impl Intake<'_> {
-    /// Receives until the connection or the session ends.
-    pub(super) fn run(self, mut inlet: Box<dyn Inlet>) {
+    /// Receives on the first connection until it or the session ends.
+    pub(super) fn run(self, inlet: Box<dyn Inlet>) {
+        if let Err(error) = self.receive(inlet) {
+            self.shared.fail(error);
+        }
+    }
+
+    /// Receives on a further connection until it or the session ends.
+    pub(super) fn run_further(self, inlet: Box<dyn Inlet>) {
+        let Err(error) = self.receive(inlet) else { return };
+        // A sender that is through closes all connections at once, and its goodbye comes on the first one.
+        let deadline = clock::now() + GOODBYE.into();
+        while clock::now() < deadline {
+            let said = self.goodbye.lock().expect("no panic while the goodbye is noted").is_some();
+            if said || self.shared.is_complete() || self.shared.failure().is_some() {
+                return;
+            }
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        self.shared.fail(error);
+    }
+
+    fn receive(&self, mut inlet: Box<dyn Inlet>) -> Result<(), SessionError> {
         loop {
-            let outcome = match inlet.receive(&self.shared.pool) {
-                Ok(parcel) => self.handle(parcel),
+            let flow = match inlet.receive(&self.shared.pool) {
+                Ok(parcel) => self.handle(parcel)?,
                 // A sender that has seen everything done may leave without a word.
-                Err(_) if self.shared.is_complete() => return,
-                Err(LinkError::Closed) => Err(SessionError::Cut("the sender closed the connection early".into())),
-                Err(error) => Err(error.into()),
+                Err(_) if self.shared.is_complete() => return Ok(()),
+                Err(LinkError::Closed) => {
+                    return Err(SessionError::Cut("the sender closed the connection early".into()));
+                }
+                Err(error) => return Err(error.into()),
             };
-            match outcome {
-                Ok(Flow::Continue) => {}
-                Ok(Flow::End) => return,
-                Err(error) => return self.shared.fail(error),
+            if matches!(flow, Flow::End) {
+                return Ok(());
             }
         }
     }

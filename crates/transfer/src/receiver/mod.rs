@@ -333,7 +333,7 @@ fn supervise<'scope, 'env>(
             scope.spawn(move || {
                 // Nothing is sent on a further connection; its sending half only has to stay open.
                 let _open = outlet;
-                intake.run(inlet);
+                intake.run_further(inlet);
             });
         }
         progress.report(clock::now(), shared);

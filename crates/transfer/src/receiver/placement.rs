@@ -76,7 +76,12 @@ impl Placement {
                 return Err(refusal(reason));
             }
             let target = Target::Named(located.directory.clone(), name.clone());
-            return Ok(Self { targets: vec![target], sources: begin.sources.clone(), base: Some(located.directory), first: Some(name) });
+            return Ok(Self {
+                targets: vec![target],
+                sources: begin.sources.clone(),
+                base: Some(located.directory),
+                first: Some(name),
+            });
         };
         refuse_equal_names(&begin.sources)?;
         let targets = begin.sources.iter().map(|source| place(source, inside.as_ref())).collect::<Result<_, _>>()?;

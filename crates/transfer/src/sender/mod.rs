@@ -26,7 +26,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, select, unbounded};
 use icdc_disk::BlockPool;
-use icdc_protocol::message::{Begin, Digest, Feedback, FileDigest, FileEnd, Goodbye, Message, Problem, Refusal, RefusalKind, SendOptions};
+use icdc_protocol::message::{
+    Begin, Digest, Feedback, FileDigest, FileEnd, Goodbye, Message, Problem, Refusal, RefusalKind, SendOptions,
+};
 use icdc_protocol::validate::clip;
 use icdc_units::{Rate, Span, Time};
 
