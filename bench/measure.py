@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -102,7 +103,7 @@ class Bench:
         remote = f"{arguments.address}:{destination}/"
         icdc = str(self.scratch / "icdc")
         commands = {
-            "icdc": [icdc, "copy", "--json", "--ssh", arguments.remote_shell, "--remote-icdc", icdc, str(source), remote],
+            "icdc": [icdc, "copy", "--ssh", arguments.remote_shell, "--remote-icdc", icdc, str(source), remote],
             "rsync": ["rsync", "-a", "-e", arguments.remote_shell, str(source), remote],
         }
         if arguments.ssh_config:
@@ -191,8 +192,9 @@ class Bench:
             "cpu_seconds": measured.cpu,
             "resident_bytes": measured.resident,
         } | more
-        if label["tool"] == "icdc":
-            measurement["summary"] = last_summary(measured.out)
+        limits = re.search(r"limited by ([^;\n]+)", measured.out)
+        if limits:
+            measurement["limited_by"] = limits[1]
         self.measurements.append(measurement)
         outcome = f"failed with {measured.status}: {measured.err.strip()[-300:]}" if measurement["failed"] else (
             f"{measured.seconds:8.2f} s {more.get('rate', 0) / 1e6:9.1f} MB/s"
@@ -241,14 +243,6 @@ class Bench:
         summary.write(directory)
         hand_over(directory)
         return directory
-
-
-def last_summary(output):
-    """The summary event of icdc's JSON lines; None if there is none."""
-    for line in reversed(output.splitlines()):
-        if line.startswith("{") and '"type":"summary"' in line:
-            return json.loads(line)
-    return None
 
 
 def about(scratch):

@@ -78,8 +78,8 @@ def summarize_tool(runs):
         }
     if "resident_bytes" in good[0]:
         row["resident_bytes_max"] = sides(good, "resident_bytes", max)
-    if good[-1].get("summary"):
-        row["limited_by"] = good[-1]["summary"].get("limited_by")
+    if "limited_by" in good[-1]:
+        row["limited_by"] = good[-1]["limited_by"]
     return row
 
 
@@ -162,8 +162,7 @@ def conclusions(summary):
         lines.append("icdc has " + ", ".join(f"{ratio:.2f} × the speed of {tool}" for tool, ratio in ratios.items()) + ".")
     limits = summary["tools"].get("icdc", {}).get("limited_by")
     if limits:
-        shares = sorted(limits.items(), key=lambda item: -item[1])
-        lines.append("Last icdc run limited by: " + ", ".join(f"{stage} {share:.0%}" for stage, share in shares if share >= 0.005) + ".")
+        lines.append(f"Last icdc run limited by: {limits}.")
     return lines if len(lines) > 1 else []
 
 

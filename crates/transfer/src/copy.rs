@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, unbounded};
 use icdc_disk::tree::Tree;
@@ -160,7 +161,7 @@ fn copy_here(
     let (_, nobody) = unbounded();
     let silent: EventSink = Arc::new(|_| {});
     let destination = destination.as_os_str().as_bytes();
-    let order = receiver::Order { tree: &tree, destination, options: &options.receive };
+    let order = receiver::Order { tree: &tree, destination, asked: None, options: &options.receive };
     let receiving = Account::new(account.start);
     // The sender heeds the user's wish to stop and tells the receiver.
     let never_asked = StopSignal::new();
@@ -225,7 +226,7 @@ fn pull_over(
         let job = Job::Send { sources: sources.clone(), options: options.send.clone() };
         let link = open(connect, transfer, job, None, events)?;
         let outcome = with_streams(connect, transfer, options.send.streams, false, events, |joined| {
-            let order = receiver::Order { tree: &tree, destination, options: &receive };
+            let order = receiver::Order { tree: &tree, destination, asked: Some(&sources), options: &receive };
             receiver::run(link, joined, &order, &account, events, stop)
         });
         receive.resume = true;
@@ -274,13 +275,19 @@ fn with_streams<T: Send>(
     session: impl FnOnce(&Queue<Link>) -> Result<T, SessionError>,
 ) -> Result<T, Attempt> {
     let (join, joined) = unbounded();
-    std::thread::scope(|scope| {
+    let over = AtomicBool::new(false);
+    let over = &over;
+    let outcome = std::thread::scope(|scope| {
         if streams > 1 {
-            scope.spawn(move || further_streams(connect, transfer, streams, sending, &join, events));
+            scope.spawn(move || further_streams(connect, transfer, streams, sending, &join, over, events));
         }
-        session(&joined)
-    })
-    .map_err(Attempt::from)
+        let outcome = session(&joined);
+        over.store(true, Ordering::Relaxed);
+        outcome
+    });
+    // Those that came too late; nobody at the other end has anything to say on them.
+    joined.try_iter().for_each(|link| link.control.shutdown());
+    outcome.map_err(Attempt::from)
 }
 
 fn further_streams(
@@ -289,9 +296,14 @@ fn further_streams(
     streams: u8,
     sending: bool,
     join: &Channel<Link>,
+    over: &AtomicBool,
     events: &EventSink,
 ) {
     for stream in 1..streams {
+        // A far end that is through may have ended, and must not be started again.
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
         let request = Message::Request(Request { transfer, job: Job::Join { stream } });
         let made = connect().map_err(|error| error.to_string()).and_then(|mut link| {
             link.outlet.send(request.into()).and_then(|()| link.outlet.flush()).map_err(|error| error.to_string())?;
@@ -304,6 +316,7 @@ fn further_streams(
                     return;
                 }
             }
+            Err(_) if over.load(Ordering::Relaxed) => return,
             Err(reason) => {
                 events(Event::Notice { text: format!("connection {stream} of {streams} was not made: {reason}") });
                 return;

@@ -40,6 +40,9 @@ const HANDSHAKE_NICE: i32 = 10;
 /// Pause when the process has no descriptor left for an accept.
 const EXHAUSTED_PAUSE: Span = Span::from_millis(100);
 
+/// A silent connection is not closed to make room before it has had so long to speak; others wait at the door.
+const GRACE: Span = Span::from_millis(100);
+
 /// What strangers are granted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -174,7 +177,8 @@ struct Door {
     links: Sender<(u64, Link)>,
     ready: Receiver<(u64, Link)>,
     next: u64,
-    /// The last accept failed for want of descriptors or memory.
+    /// Nobody is accepted for a moment: the last accept failed for want of descriptors or memory, or too many newcomers are
+    /// here.
     exhausted: bool,
 }
 
@@ -228,6 +232,10 @@ impl Door {
         self.exhausted = false;
         for index in 0..self.listeners.len() {
             loop {
+                if self.is_full_of_newcomers() {
+                    self.exhausted = true;
+                    break;
+                }
                 match self.listeners[index].accept() {
                     Ok((stream, peer)) => {
                         tracing::debug!(%peer, "connected");
@@ -247,6 +255,14 @@ impl Door {
                 }
             }
         }
+    }
+
+    /// Whether the next connection would cost one that has hardly had the time to say anything.
+    fn is_full_of_newcomers(&self) -> bool {
+        let Some((_, deadline)) = self.silent.values().next() else { return false };
+        let talking = self.shared.state().talking.len();
+        self.silent.len() + talking >= self.shared.limits.strangers
+            && clock::now() + self.shared.limits.patience < *deadline + GRACE
     }
 
     fn admit_stranger(&mut self, stream: TcpStream) {

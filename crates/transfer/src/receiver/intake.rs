@@ -60,7 +60,12 @@ impl Intake<'_> {
             let flow = match inlet.receive(&self.shared.pool) {
                 Ok(parcel) => self.handle(parcel)?,
                 // A sender that has seen everything done may leave without a word.
-                Err(_) if self.shared.is_complete() => return Ok(()),
+                Err(error) if self.shared.is_complete() => {
+                    if matches!(error, LinkError::Closed) {
+                        self.shared.part();
+                    }
+                    return Ok(());
+                }
                 Err(LinkError::Closed) => {
                     return Err(SessionError::Cut("the sender closed the connection early".into()));
                 }
@@ -92,6 +97,7 @@ impl Intake<'_> {
             Message::Accepted | Message::Ping => {}
             Message::Goodbye(goodbye) => {
                 *self.goodbye.lock().expect("no panic while the goodbye is noted") = Some(goodbye);
+                self.shared.part();
                 return Ok(Flow::End);
             }
             Message::Interrupt => return Err(SessionError::Interrupted),

@@ -9,7 +9,7 @@ use icdc_disk::{DiskFile, Job};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::{BlockMap, block_count, block_offset};
 use icdc_protocol::digest::{self, RootHasher};
-use icdc_protocol::limits::BLOCK_SIZE;
+use icdc_protocol::limits::{BLOCK_SIZE, MAX_HASHED_HOLES};
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest};
 
 use super::Shared;
@@ -310,6 +310,8 @@ impl LargeFile {
     fn digest(&self, announced: &FileDigest) -> Option<FileDigest> {
         match announced {
             FileDigest::SparseMap(_) => Some(FileDigest::SparseMap(digest::sparse_map(self.size, self.blocks.iter()))),
+            // A sender names such a file by its map; to hash its zeros would keep the store for hours.
+            FileDigest::Blake3(_) if self.hole_bytes() > MAX_HASHED_HOLES => None,
             FileDigest::Blake3(_) => {
                 let mut hasher = RootHasher::new(self.size);
                 for index in 0..block_count(self.size) {
@@ -319,6 +321,11 @@ impl LargeFile {
                 hasher.finish().map(FileDigest::Blake3)
             }
         }
+    }
+
+    /// Bytes of whole blocks that are not there.
+    fn hole_bytes(&self) -> u64 {
+        u64::from(self.blocks.blocks() - self.blocks.count()) * BLOCK_SIZE as u64
     }
 
     fn publish(&mut self) -> Result<Next, String> {

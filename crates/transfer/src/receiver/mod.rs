@@ -59,6 +59,7 @@ const LAST_WORDS: Span = Span::from_secs(2);
 pub(crate) struct Shared<'a> {
     tree: &'a Tree,
     destination: &'a [u8],
+    asked: Option<&'a [Vec<u8>]>,
     options: &'a ReceiveOptions,
     pool: BlockPool,
     /// `None` ends the outlet.
@@ -67,6 +68,7 @@ pub(crate) struct Shared<'a> {
     link: LinkControl,
     failure: Mutex<Option<SessionError>>,
     complete: AtomicBool,
+    parted: AtomicBool,
     sizes: Mutex<HashMap<EntryId, u64>>,
     totals: Mutex<Totals>,
     writes: Activity,
@@ -92,6 +94,8 @@ pub(crate) struct Order<'a> {
     pub(crate) tree: &'a Tree,
     /// As the user wrote it.
     pub(crate) destination: &'a [u8],
+    /// Paths that the sender was asked for, as the user wrote them; `None` where the sender chooses.
+    pub(crate) asked: Option<&'a [Vec<u8>]>,
     pub(crate) options: &'a ReceiveOptions,
 }
 
@@ -129,6 +133,15 @@ impl Shared<'_> {
 
     fn complete(&self) {
         self.complete.store(true, Ordering::Relaxed);
+    }
+
+    /// The sender knows that everything is done.
+    fn part(&self) {
+        self.parted.store(true, Ordering::Relaxed);
+    }
+
+    fn has_parted(&self) -> bool {
+        self.parted.load(Ordering::Relaxed)
     }
 
     fn is_complete(&self) -> bool {
@@ -224,12 +237,13 @@ pub(crate) fn run(
     stop: &StopSignal,
 ) -> Result<Received, SessionError> {
     let Link { outlet, inlet, control } = link;
-    let Order { tree, destination, options } = *order;
+    let Order { tree, destination, asked, options } = *order;
     let pool = ring(options).map_err(|error| SessionError::Local(format!("memory for the ring: {error}")))?;
     let (replies, replies_queue) = bounded(4096);
     let shared = Shared {
         tree,
         destination,
+        asked,
         options,
         pool,
         replies,
@@ -237,6 +251,7 @@ pub(crate) fn run(
         link: control,
         failure: Mutex::new(None),
         complete: AtomicBool::new(false),
+        parted: AtomicBool::new(false),
         sizes: Mutex::default(),
         totals: Mutex::default(),
         writes: Activity::default(),
@@ -264,6 +279,9 @@ pub(crate) fn run(
         supervise(shared, scope, further, joined, account.start, stop, || first.is_finished());
         while !keeper.is_finished() {
             std::thread::park_timeout(Duration::from_millis(1));
+        }
+        if goodbye.lock().expect("no panic while the goodbye is noted").is_some() && !shared.is_complete() {
+            shared.fail(SessionError::Protocol("it said goodbye before everything was done".into()));
         }
         if let Some(refusal) = shared.failure().as_ref().and_then(last_words) {
             shared.reply(refusal);

@@ -13,7 +13,7 @@
 
 use std::collections::HashSet;
 
-use icdc_disk::tree::{Directory, Kind, Located, Name, Tree};
+use icdc_disk::tree::{Directory, Kind, Located, Name, Tree, is_staging};
 use icdc_protocol::message::{Begin, Refusal, RefusalKind, Source, SourceKind};
 
 use super::resume::RunLog;
@@ -105,6 +105,10 @@ fn place(source: &Source, inside: Option<&Directory>) -> Result<Target, SessionE
         return Ok(Target::Contents(inside.clone()));
     }
     let name = Name::new(&source.name).map_err(|error| refusal(error.to_string()))?;
+    if is_staging(name.as_bytes()) {
+        let shown = path_text(&source.name);
+        return Err(refusal(format!("{shown}: its name is one that icdc keeps for unfinished files")));
+    }
     Ok(Target::Named(inside.clone(), name))
 }
 
@@ -135,6 +139,28 @@ fn refuse_equal_names(sources: &[Source]) -> Result<(), SessionError> {
         }
     }
     Ok(())
+}
+
+/// A sender that was asked for certain paths does not choose the names at the destination.
+pub(super) fn refuse_unasked(sources: &[Source], asked: &[Vec<u8>]) -> Result<(), SessionError> {
+    let mut asked = asked.iter();
+    match sources.iter().find(|source| !asked.any(|path| is_answer(source, path))) {
+        None => Ok(()),
+        Some(other) => {
+            Err(SessionError::Protocol(format!("it offers {}, which was not asked for", path_text(&other.name))))
+        }
+    }
+}
+
+fn is_answer(source: &Source, path: &[u8]) -> bool {
+    let trimmed = &path[..path.iter().rposition(|byte| *byte != b'/').map_or(0, |end| end + 1)];
+    let last = trimmed.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    match source.kind {
+        // Only the far end knows the name of its user's home.
+        _ if trimmed == b"~" => true,
+        SourceKind::Contents => trimmed.len() < path.len() || matches!(last, b"" | b"." | b".."),
+        SourceKind::Item | SourceKind::Directory => source.name == last,
+    }
 }
 
 fn refuse(error: icdc_disk::tree::TreeError) -> SessionError {

@@ -21,7 +21,7 @@ use icdc_protocol::run_journal::item_key;
 use super::Shared;
 use super::batch::{Batch, Made, Publication};
 use super::claims::{Claims, Place};
-use super::placement::{Placement, Target};
+use super::placement::{self, Placement, Target};
 use super::resume::{self, FileJournal, RunLog};
 use super::store::{Plan, StoreJob};
 use crate::error::SessionError;
@@ -180,6 +180,9 @@ impl<'a> Keeper<'a> {
         }
         self.publish();
         self.finish_run();
+        if self.shared.is_complete() && self.shared.has_parted() {
+            self.put_away();
+        }
     }
 
     fn handle(&mut self, job: TreeJob) -> Result<(), SessionError> {
@@ -217,6 +220,9 @@ impl<'a> Keeper<'a> {
         }
         let shared = self.shared;
         let options = &shared.options;
+        if let Some(asked) = shared.asked {
+            placement::refuse_unasked(&begin.sources, asked)?;
+        }
         let placement = Placement::find(shared.tree, shared.destination, begin, options.dry_run)?;
         let many = begin.sources.len() > 1
             || begin.sources.iter().any(|source| source.kind != icdc_protocol::message::SourceKind::Item);
@@ -743,14 +749,19 @@ impl<'a> Keeper<'a> {
     fn finish_run(&mut self) {
         let waiting = self.claims.waiting() > 0;
         if self.ended && self.pending.is_empty() && !waiting && self.levels.is_empty() && self.batch.is_empty() {
-            if let Some(run) = &mut self.run {
-                run.remove();
-            }
-            if let Some((directory, entry)) = self.contents.take() {
-                // It was possible a moment ago, and was answered for then.
-                let _ = directory.set_own_metadata(&metadata(&entry, self.shared.options.preserve));
-            }
             self.shared.complete();
+        }
+    }
+
+    /// Ends the run for good. Not before the sender knows that everything is done: one that does not, because of a
+    /// cut or a kill, comes again and has to be recognized.
+    fn put_away(&mut self) {
+        if let Some(run) = &mut self.run {
+            run.remove();
+        }
+        if let Some((directory, entry)) = self.contents.take() {
+            // It was possible a moment ago, and was answered for then.
+            let _ = directory.set_own_metadata(&metadata(&entry, self.shared.options.preserve));
         }
     }
 }

@@ -140,10 +140,9 @@ impl Intake<'_> {
         };
         let ours = ledger.digest(done.id);
         match done.outcome {
-            Ok(theirs) if item.is_file() && theirs != ours => Err(SessionError::Protocol(format!(
-                "the receiver published {} with another digest than was sent",
-                path_text(&item.path)
-            ))),
+            Ok(theirs) if item.is_file() && (theirs.is_none() || theirs != ours) => Err(SessionError::Protocol(
+                format!("the receiver published {} with another digest than was sent", path_text(&item.path)),
+            )),
             Ok(digest) => {
                 ledger.settle(done.id, Settlement::Published(digest));
                 self.shared.report(&item, Outcome::Published, digest, None);

@@ -209,13 +209,14 @@ pub(crate) fn run(
         dry_run: options.dry_run,
     };
     let ceiling = (options.rate_bps > 0).then(|| Rate::from_bits_per_second(options.rate_bps));
+    let keeps_journal = sources.is_run() && !options.dry_run;
     let outlets = outlets::Outlets::new(&shared, control_queue, data_queue, ceiling, &options.congestion);
 
     let outcome = std::thread::scope(|scope| {
         let shared = &shared;
         let outlets = &outlets;
         let intake = Intake { shared, packs, large };
-        scope.spawn(move || intake.run(inlet));
+        let intake = scope.spawn(move || intake.run(inlet));
         let first = scope.spawn(move || outlets.run_first(outlet));
         for _ in 0..small::PACKERS {
             let packs_queue = packs_queue.clone();
@@ -226,7 +227,13 @@ pub(crate) fn run(
         scope.spawn(move || scan_sources(shared, sources, options));
 
         let outcome = supervise(shared, scope, outlets, joined, account.start, stop);
-        finish(shared, outlets, &first);
+        finish(shared, &first);
+        if outcome.is_ok() && keeps_journal {
+            // The receiver closes when it has put its journal away: from then on the copy is a thing of the past.
+            wait_for_end(&intake);
+        }
+        shared.link.shutdown();
+        outlets.shut_further();
         outcome
     });
     account.add_bytes(outlets.bytes_sent());
@@ -340,21 +347,23 @@ fn say_goodbye(shared: &Shared<'_>, outlets: &outlets::Outlets<'_>) -> Result<()
     Ok(())
 }
 
-/// Lets every thread come to its end; last words are sent if the connection still takes them.
-fn finish(shared: &Shared<'_>, outlets: &outlets::Outlets<'_>, first: &std::thread::ScopedJoinHandle<'_, ()>) {
+/// Lets the threads come to their ends; last words are sent if the connection still takes them.
+fn finish(shared: &Shared<'_>, first: &std::thread::ScopedJoinHandle<'_, ()>) {
     let failure = shared.failure.lock().expect("no panic while a failure is noted").clone();
     if let Some(refusal) = failure.as_ref().and_then(SessionError::refusal) {
         let _ = shared.control.try_send(Parcel { message: Message::Abort(refusal), payload: None });
     }
     shared.end();
     if !matches!(failure, Some(SessionError::Cut(_))) {
-        let deadline = clock::now() + LAST_WORDS;
-        while !first.is_finished() && clock::now() < deadline {
-            std::thread::park_timeout(Duration::from_millis(1));
-        }
+        wait_for_end(first);
     }
-    shared.link.shutdown();
-    outlets.shut_further();
+}
+
+fn wait_for_end(thread: &std::thread::ScopedJoinHandle<'_, ()>) {
+    let deadline = clock::now() + LAST_WORDS;
+    while !thread.is_finished() && clock::now() < deadline {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
 }
 
 /// Makes progress events out of what the threads count.

@@ -17,6 +17,13 @@ pub(crate) struct Sources {
     pub(crate) problems: Vec<Problem>,
 }
 
+impl Sources {
+    /// Whether they are more than one item, so that the receiver keeps a journal of the run.
+    pub(crate) fn is_run(&self) -> bool {
+        self.named.len() > 1 || self.named.iter().any(|source| source.kind != SourceKind::Item)
+    }
+}
+
 /// Looks `paths` up beneath `tree`.
 pub(crate) fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     let mut job = blake3::Hasher::new_derive_key("icdc job 1");
