@@ -8,12 +8,12 @@
 mod peer;
 mod support;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use icdc_protocol::Message;
@@ -113,6 +113,7 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            std::thread::sleep(Duration::from_millis(300));
             eprintln!("{}", self.daemon.run().stderr());
         }
     }
@@ -204,10 +205,13 @@ fn destinations_cannot_escape() {
 fn links_made_during_the_run_lead_nowhere() {
     let scene = Scene::new();
     let outside = scene.site.path("outside");
-    scene.refused("no open parent", |peer| {
-        peer.say(child(1, b"link", symlink(&outside)));
-        peer.say(Message::Entries(vec![entry(2, Parent::Directory(1), b"evil", file(0))]));
-    });
+    let mut peer = scene.push_into_directory();
+    peer.say(child(1, b"link", symlink(&outside)));
+    peer.say(Message::Entries(vec![entry(2, Parent::Directory(1), b"evil", file(0))]));
+    peer.hear_end();
+    drop(peer);
+    assert!(scene.daemon.run().wait_for_words("no open parent"));
+    assert_eq!(names(&outside), ["precious"]);
 
     // The link is there when a directory of its name is announced.
     let mut peer = scene.push_into_directory();
@@ -220,6 +224,7 @@ fn links_made_during_the_run_lead_nowhere() {
     peer.say(Message::Entries(vec![entry(3, Parent::Directory(2), b"evil", file(0))]));
     let reason = peer.hear_failed(3);
     assert!(reason.contains("symbolic link"), "{reason}");
+    drop(peer);
     assert_eq!(names(&outside), ["precious"]);
 
     // A hard link to the link is no way either, nor one to a directory or to something never announced.
@@ -370,6 +375,7 @@ fn files_are_what_they_say() {
     let mut peer = scene.push_file(contents.len() as u64);
     peer.say(Message::FileEnd(FileEnd { id: 1, blocks: 0, outcome: Ok(digest(&contents)) }));
     assert!(peer.hear_failed(1).contains("digests differ"));
+    drop(peer);
     scene.assert_untouched();
     for blocks in [0, 1, 3, u32::MAX] {
         let mut peer = scene.push_file(contents.len() as u64);
@@ -451,31 +457,6 @@ fn announced_entries_are_bounded() {
             peer.say(Message::Entries(vec![entry(id, Parent::Directory(id - 1), b"d", EntryKind::Directory)]));
         }
     });
-    scene.assert_well();
-}
-
-#[test]
-fn long_paths_of_many_entries_are_bounded() {
-    let scene = Scene::new();
-    let mut peer = scene.push_into_directory();
-    let name = [b'n'; 255];
-    let deep = MAX_DEPTH as u32 - 1;
-    for id in 1..=deep {
-        peer.say(Message::Entries(vec![entry(id, Parent::Directory(id - 1), &name, EntryKind::Directory)]));
-    }
-    let mut id = deep + 1;
-    while id < deep + 30_000 {
-        let entries = (id..id + 1000).map(|id| entry(id, Parent::Directory(deep), format!("{id}").as_bytes(), file(7)));
-        if !peer.say(Message::Entries(entries.collect())) {
-            break;
-        }
-        id += 1000;
-    }
-    peer.hear_of(|message| {
-        matches!(message, Message::Wants(wants) if wants.first + wants.answers.len() as u32 >= id).then_some(())
-    });
-    drop(peer);
-    scene.assert_untouched();
     scene.assert_well();
 }
 

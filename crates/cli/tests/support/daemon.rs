@@ -1,15 +1,17 @@
 //! An `icdc serve` on loopback with an identity, one authorized key, and a client that knows its key.
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use super::process::{Run, Signal, Start, eventually};
+use super::network::Host;
+use super::process::{Run, Signal, Start};
 use super::{Ended, HERE, Site, succeed};
 
 /// A running daemon. Killed when dropped.
 pub struct Daemon {
     run: Run,
+    address: String,
     port: u16,
     key: String,
 }
@@ -22,6 +24,15 @@ impl Daemon {
 
     /// Keeps its keys in the directory `name` of the site, and grants the client's key `options`.
     pub fn named(site: &Site, name: &str, options: &str) -> Self {
+        Self::launch(site, name, options, HERE, |command| command)
+    }
+
+    /// The same on another host.
+    pub fn on(host: &Host, site: &Site, name: &str, options: &str) -> Self {
+        Self::launch(site, name, options, host.address(), |command| host.run(&command))
+    }
+
+    fn launch(site: &Site, name: &str, options: &str, address: &str, place: impl Fn(Command) -> Command) -> Self {
         let keys = site.directory(name);
         if !site.path("home/.config/icdc/identity").exists() {
             succeed(&mut site.icdc(&["keygen"]));
@@ -31,21 +42,21 @@ impl Daemon {
         let client = std::fs::read_to_string(site.path("home/.config/icdc/identity.pub")).unwrap();
         std::fs::write(keys.join("authorized_keys"), format!("{options} {client}")).unwrap();
         let key = std::fs::read_to_string(keys.join("identity.pub")).unwrap().trim().to_owned();
-        let mut command = site.icdc(&["serve", "--listen", &format!("{HERE}:0"), "--identity"]);
+        let mut command = site.icdc(&["serve", "--listen", &format!("{address}:0"), "--identity"]);
         command.arg(&identity).arg("--authorized-keys").arg(keys.join("authorized_keys"));
-        let run = command.start();
+        let run = place(command).start();
         assert!(run.wait_for_words("fingerprint"), "the daemon does not listen: {}", run.stderr());
         let log = run.stderr();
-        let (_, rest) = log.split_once(&format!("{HERE}:")).expect("the log names the port");
+        let (_, rest) = log.split_once(&format!("{address}:")).expect("the log names the port");
         let port = rest.split(|character: char| !character.is_ascii_digit()).next().unwrap().parse().unwrap();
-        let daemon = Self { run, port, key };
+        let daemon = Self { run, address: address.to_owned(), port, key };
         daemon.trust(site, port);
         daemon
     }
 
-    /// Makes the site's client believe that this daemon listens on `port` of loopback, as a proxy does.
+    /// Makes the site's client believe that this daemon listens on `port` of its host, as a proxy does.
     pub fn trust(&self, site: &Site, port: u16) {
-        succeed(&mut site.icdc(&["keygen", "--trust", &format!("{HERE}:{port}"), &self.key]));
+        succeed(&mut site.icdc(&["keygen", "--trust", &format!("{}:{port}", self.address), &self.key]));
     }
 
     pub fn port(&self) -> u16 {
@@ -57,9 +68,9 @@ impl Daemon {
         &self.key
     }
 
-    /// `icdc://127.0.0.1:PORT/PATH`; the path is relative to the daemon's root.
+    /// `icdc://ADDRESS:PORT/PATH`; the path is relative to the daemon's root.
     pub fn location(&self, path: &str) -> String {
-        location(self.port, path)
+        format!("icdc://{}:{}/{path}", self.address, self.port)
     }
 
     pub fn run(&self) -> &Run {

@@ -271,7 +271,7 @@ impl LargeFile {
 
     fn is_all_written(&self) -> bool {
         let Some((blocks, _)) = self.ended else { return false };
-        self.arrived == blocks + self.asked_again
+        u64::from(self.arrived) == u64::from(blocks) + u64::from(self.asked_again)
             && self.writing == 0
             && self.syncing.is_none()
             && self.held.is_empty()

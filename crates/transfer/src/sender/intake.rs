@@ -82,7 +82,8 @@ impl Intake<'_> {
 
     fn wants(&self, wants: Wants) -> Result<(), SessionError> {
         let mut small = Vec::new();
-        for (id, want) in (wants.first..).zip(wants.answers) {
+        for (number, want) in (0..).zip(wants.answers) {
+            let Some(id) = wants.first.checked_add(number) else { break };
             // Directories are settled from the start; a directory's failure comes as `Done`.
             let Some(item) = self.shared.ledger.pending(id) else {
                 if self.shared.dry_run {

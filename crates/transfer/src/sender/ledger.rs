@@ -213,7 +213,9 @@ impl Ledger {
         let mut book = self.lock();
         let Some(Slot::Pending { item, held, .. }) = book.slot(id) else { return false };
         let map = held.get_or_insert_with(|| BlockMap::new(item.size()));
-        (first..).zip(values).all(|(index, value)| map.insert(index, *value).is_ok())
+        (0..)
+            .zip(values)
+            .all(|(number, value)| first.checked_add(number).is_some_and(|index| map.insert(index, *value).is_ok()))
     }
 
     /// Takes what was noted by [`hold`](Self::hold).

@@ -55,7 +55,8 @@ fn find_one(tree: &Tree, path: &[u8]) -> Result<Root, TreeError> {
     let located = tree.resolve(path)?;
     let Some(name) = located.name.clone() else {
         let stat = located.directory.own_stat()?;
-        let source = Source { name: b".".to_vec(), kind: SourceKind::Contents };
+        // `/`, `.` and the like have no name of their own.
+        let source = Source { name: Vec::new(), kind: SourceKind::Contents };
         return Ok(Root { source, directory: located.directory, name: None, stat });
     };
     let stat = match located.stat {
