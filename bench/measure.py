@@ -47,6 +47,8 @@ class Bench:
     def __init__(self, arguments):
         self.arguments = arguments
         self.sizes = QUICK if arguments.quick else FULL
+        if arguments.rounds:
+            self.sizes = dataclasses.replace(self.sizes, rounds=arguments.rounds, few_rounds=arguments.rounds)
         self.scratch = Path(arguments.scratch)
         self.memory = Path(arguments.memory)
         self.meter = Meter(arguments.host)
@@ -311,6 +313,7 @@ def main():
     for option in ("scratch", "memory", "host", "address", "remote-shell", "ssh-config", "records", "quick-records"):
         parser.add_argument(f"--{option}", required=True)
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one round, kept out of the records")
+    parser.add_argument("--rounds", type=int, default=0, help="rounds of every cell")
     parser.add_argument("cells", nargs="*", metavar="CELL", help=f"any of {', '.join(CELLS)}; default: all")
     arguments = parser.parse_args()
     unknown = set(arguments.cells) - set(CELLS)

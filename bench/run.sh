@@ -1,7 +1,7 @@
 #!/bin/sh
 # Measures icdc beside fio, rsync and scp between two network namespaces and records the run under bench/runs/DATE-COMMIT.
 #
-#   bench/run.sh [--quick] [disk] [tmpfs] [small] [many] [sparse]     (default: all)
+#   bench/run.sh [--quick] [--rounds N] [disk] [tmpfs] [small] [many] [sparse]     (default: all)
 #
 # --quick: tiny sizes, one round, kept out of the records (target/bench): to try the bench itself.
 # SCRATCH=DIR puts the data elsewhere than /var/tmp: on the disk to be measured, 12 GiB. MEMORY=DIR: a tmpfs, 7 GiB (/dev/shm).

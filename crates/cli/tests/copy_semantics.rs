@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use support::process::Start;
-use support::{Ended, MIB, Road, Site, Way, assert_no_leftovers, assert_same, data, succeed};
+use support::{Ended, MIB, Road, Shape, Site, Way, assert_no_leftovers, assert_same, data, succeed};
 
 /// Makes `file`, `dir/{inner,sub/deep}` and links to both.
 fn sources(road: &Road) {
@@ -292,6 +292,41 @@ fn of_equal_names_in_merged_directories_the_last_one_stays() {
         }
         assert_no_leftovers(road.site.root());
     }
+}
+
+/// Each name holds one of the two, whole, at every moment; a copy that lost says so.
+#[test]
+fn two_copies_to_one_place_at_once_never_mix() {
+    let road = Road::new(Way::Push);
+    for (number, side) in ["one", "two"].into_iter().enumerate() {
+        let shape = Shape { small: 300, large: vec![24 * MIB, 9 * MIB], oddities: false, ..Shape::default() };
+        data::tree(&road.path(side), number as u64, &shape);
+    }
+    let copies = |name: &str| ["one", "two"].map(|side| fs::read(road.path(side).join(name)).unwrap());
+    let large = copies("large0");
+    for round in 0..3 {
+        let runs = ["one/", "two/"].map(|side| road.start(&["--rate", "500mbit"], &[side], "both"));
+        let mut seen = 0;
+        while !runs.iter().all(|run| run.has_ended()) {
+            if let Ok(found) = fs::read(road.path("both/large0")) {
+                seen += 1;
+                assert!(large.contains(&found), "round {round}: {} bytes that are neither", found.len());
+            }
+        }
+        let ended = runs.map(support::Run::finish);
+        eprintln!("round {round}: seen {seen} times, codes {:?}", ended.each_ref().map(|ended| ended.code));
+        for ended in &ended {
+            assert!(matches!(ended.code, Some(0 | 1)), "{ended}");
+            assert!(ended.failures().values().all(|reason| reason.contains("another copy")), "{ended}");
+        }
+        for entry in ["large0", "large1", "d000/f00000", "d005/f00299"] {
+            let found = fs::read(road.path("both").join(entry)).unwrap();
+            assert!(copies(entry).contains(&found), "round {round}: {entry}");
+        }
+    }
+    road.copy(&[], &["one/"], "both").expect_code(0);
+    assert_same(&road.path("one"), &road.path("both"));
+    assert_no_leftovers(road.site.root());
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub const MAX_PACK_ITEMS: usize = 2048;
 pub const MAX_ENTRIES: usize = 2048;
 /// Most entries that may be announced and not yet done, not counting directories that are open.
 pub const MAX_PENDING: usize = 32 << 10;
+/// Most bytes of paths and extended attributes of the entries that are pending.
+pub const MAX_PENDING_BYTES: usize = 256 << 20;
 /// Longest name of one component (`NAME_MAX`).
 pub const MAX_NAME: usize = 255;
 /// Longest target of a symbolic link and longest path (`PATH_MAX` less the NUL).

@@ -36,6 +36,11 @@ pub(crate) fn path_text(path: &[u8]) -> String {
     icdc_disk::tree::printable(path)
 }
 
+/// Bytes that a pending entry keeps in memory beside its fixed size.
+pub(crate) fn entry_weight(entry: &icdc_protocol::message::Entry, path: &[u8]) -> usize {
+    path.len() + entry.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+}
+
 /// A digest in hex, as `b3sum` prints it.
 pub(crate) fn digest_text(digest: &icdc_protocol::Digest) -> String {
     blake3::Hash::from_bytes(*digest).to_hex().to_string()

@@ -157,6 +157,11 @@ impl Run {
         true
     }
 
+    /// Whether it has closed its output, as it does when it ends.
+    pub fn has_ended(&self) -> bool {
+        self.output.written.lock().unwrap().closed == 2
+    }
+
     /// Waits for `time`, or for the end of the process. True if it still runs.
     pub fn runs_after(&mut self, time: Duration) -> bool {
         let deadline = Instant::now() + time;

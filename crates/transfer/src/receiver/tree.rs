@@ -12,7 +12,7 @@ use icdc_disk::tree::{Directory, FileTime, Kind, Metadata, Name, StagingKind, Tr
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::RootHasher;
-use icdc_protocol::limits::{BLOCK_SIZE, MAX_DEPTH, MAX_PENDING, PACK_FILE_LIMIT};
+use icdc_protocol::limits::{BLOCK_SIZE, MAX_DEPTH, MAX_PENDING, MAX_PENDING_BYTES, PACK_FILE_LIMIT};
 use icdc_protocol::message::{
     Begin, Digest, Done, Entry, EntryId, EntryKind, FileDigest, Message, PackItem, Parent, Preserve, Ready, Want, Wants,
 };
@@ -26,7 +26,7 @@ use super::resume::{self, FileJournal, RunLog};
 use super::store::{Plan, StoreJob};
 use crate::error::SessionError;
 use crate::event::{Event, Outcome};
-use crate::path_text;
+use crate::{entry_weight, path_text};
 
 /// Work for the tree's thread.
 pub(super) enum TreeJob {
@@ -115,6 +115,8 @@ pub(super) struct Keeper<'a> {
     run: Option<RunLog>,
     next: EntryId,
     levels: HashMap<EntryId, Level>,
+    /// Bytes of paths and attributes of what is pending or open.
+    weight: usize,
     pending: HashMap<EntryId, Pending>,
     linked: HashMap<EntryId, LinkedFile>,
     claims: Claims,
@@ -135,6 +137,7 @@ impl<'a> Keeper<'a> {
             run: None,
             next: 0,
             levels: HashMap::new(),
+            weight: 0,
             pending: HashMap::new(),
             linked: HashMap::new(),
             claims: Claims::default(),
@@ -247,7 +250,10 @@ impl<'a> Keeper<'a> {
                 return Err(SessionError::Protocol(format!("entry {} came where {} was due", entry.id, self.next)));
             }
             self.next = self.next.checked_add(1).ok_or_else(|| SessionError::Protocol("too many entries".into()))?;
-            if self.pending.len() + self.claims.waiting() >= MAX_PENDING || self.levels.len() >= MAX_OPEN {
+            if self.pending.len() + self.claims.waiting() >= MAX_PENDING
+                || self.levels.len() >= MAX_OPEN
+                || self.weight >= MAX_PENDING_BYTES
+            {
                 return Err(SessionError::Protocol("more entries are announced than may be pending".into()));
             }
             let id = entry.id;
@@ -440,6 +446,7 @@ impl<'a> Keeper<'a> {
     ) {
         let place = directory.as_ref().and_then(|directory| place_of(directory).ok()).unwrap_or_default();
         let level = Level { directory, place, entry, path, depth, parent, pending: 0, ended: false, failed };
+        self.weight += entry_weight(&level.entry, &level.path);
         self.levels.insert(level.entry.id, level);
     }
 
@@ -522,6 +529,7 @@ impl<'a> Keeper<'a> {
 
     /// Takes an item in; links need nothing more from the sender.
     fn admit(&mut self, pending: Pending) {
+        self.weight += entry_weight(&pending.entry, &pending.path);
         let id = pending.entry.id;
         match &pending.entry.kind {
             EntryKind::Symlink { target } => {
@@ -649,6 +657,7 @@ impl<'a> Keeper<'a> {
     /// Takes an item out of the book; what waits for it goes on.
     fn end_item(&mut self, id: EntryId, state: Linked) {
         let Some(pending) = self.pending.remove(&id) else { return };
+        self.weight -= entry_weight(&pending.entry, &pending.path);
         self.shared.forget_large(id);
         if let (Some(run), EntryKind::File { size, .. }) = (&mut self.run, &pending.entry.kind)
             && *size > BLOCK_SIZE as u64
@@ -726,6 +735,7 @@ impl<'a> Keeper<'a> {
             return None;
         }
         let level = self.levels.remove(&id)?;
+        self.weight -= entry_weight(&level.entry, &level.path);
         let outcome = match (level.failed, level.directory) {
             (Some(reason), _) => Err(reason),
             (None, Some(directory)) if !self.shared.options.dry_run => {

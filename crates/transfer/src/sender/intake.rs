@@ -62,12 +62,16 @@ impl Intake<'_> {
                 }
             }
             Message::Wants(wants) => self.wants(wants),
-            Message::Resend { id, index } => {
-                if let Some(item) = self.shared.ledger.pending(id) {
+            Message::Resend { id, index } => match self.shared.ledger.resend(id, index) {
+                Some((item, true)) => {
                     let _ = self.large.send(LargeJob::Again(item, index));
+                    Ok(())
                 }
-                Ok(())
-            }
+                Some((_, false)) => Err(SessionError::Protocol(format!(
+                    "asks again for block {index} of item {id}, which it does not hold"
+                ))),
+                None => Ok(()),
+            },
             Message::Done(done) => done.into_iter().try_for_each(|done| self.done(done)),
             Message::Feedback(feedback) => {
                 *self.shared.feedback.lock().expect("no panic while feedback is stored") = feedback;
@@ -91,6 +95,9 @@ impl Intake<'_> {
                 }
                 continue;
             };
+            if !self.shared.ledger.ask(id) {
+                return Err(SessionError::Protocol(format!("asks twice for item {id}")));
+            }
             match want {
                 Want::All | Want::Rest if self.shared.dry_run => self.would_send(&item),
                 Want::All if item.is_file() && item.size() <= PACK_FILE_LIMIT => small.push(item),

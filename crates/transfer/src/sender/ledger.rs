@@ -11,15 +11,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use icdc_disk::tree::{Directory, Name};
-use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::{self, TreeHasher};
-use icdc_protocol::limits::{MAX_DEPTH, MAX_PENDING};
+use icdc_protocol::limits::{MAX_DEPTH, MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest, Totals};
+
+use crate::entry_weight;
 
 /// Announced items that may be unsettled at once; below what the receiver allows.
 const WINDOW: usize = MAX_PENDING * 3 / 4;
 /// Directories of announced items that may be open at once: the deepest way down, and some.
 const OPEN_DIRECTORIES: usize = MAX_DEPTH + 512;
+/// Bytes of paths and attributes of pending items; well below what the receiver allows.
+const MAX_WEIGHT: usize = MAX_PENDING_BYTES / 4;
 /// How soon a waiter looks again for a released directory.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -67,13 +71,20 @@ impl Item {
 }
 
 enum Slot {
-    Pending {
-        item: Arc<Item>,
-        digest: Option<FileDigest>,
-        held: Option<BlockMap>,
-    },
+    Pending(Open),
     /// Counted; the digest enters the tree when the slot is the oldest.
     Settled(Option<Digest>),
+}
+
+/// An item that is not settled.
+struct Open {
+    item: Arc<Item>,
+    digest: Option<FileDigest>,
+    held: Option<BlockMap>,
+    /// The receiver has said what it wants of it.
+    asked: bool,
+    /// Blocks that the receiver may still find damaged among those it holds.
+    resendable: u32,
 }
 
 /// What has become of the items so far.
@@ -95,6 +106,8 @@ struct Book {
     counts: Counts,
     only_digest: Option<FileDigest>,
     pending: usize,
+    /// Bytes of paths and attributes of the pending items.
+    weight: usize,
     /// Announced directories whose children are not all done.
     directories: HashMap<EntryId, Vec<u8>>,
     closed: bool,
@@ -123,6 +136,7 @@ impl Ledger {
             counts: Counts::default(),
             only_digest: None,
             pending: 0,
+            weight: 0,
             directories: HashMap::new(),
             closed: false,
         };
@@ -138,6 +152,7 @@ impl Ledger {
     pub(crate) fn wait_for_room(&self, blocked: impl FnOnce()) -> bool {
         let full = |book: &Book| {
             book.slots.len() >= WINDOW
+                || book.weight >= MAX_WEIGHT
                 || book.directories.len() >= OPEN_DIRECTORIES
                 || self.open_directories.load(Ordering::Relaxed) >= OPEN_DIRECTORIES
         };
@@ -171,7 +186,9 @@ impl Ledger {
             book.counts.totals.bytes += item.size();
         }
         book.pending += 1;
-        book.slots.push_back(Slot::Pending { item: Arc::new(item), digest: None, held: None });
+        book.weight += entry_weight(&item.entry, &item.path);
+        let open = Open { item: Arc::new(item), digest: None, held: None, asked: false, resendable: 0 };
+        book.slots.push_back(Slot::Pending(open));
     }
 
     /// Enters a directory. It ends only when its last child does, and the window must not wait for
@@ -203,25 +220,48 @@ impl Ledger {
     /// The item, if it is announced and not settled.
     pub(crate) fn pending(&self, id: EntryId) -> Option<Arc<Item>> {
         match self.lock().slot(id)? {
-            Slot::Pending { item, .. } => Some(item.clone()),
+            Slot::Pending(open) => Some(open.item.clone()),
             Slot::Settled(_) => None,
         }
+    }
+
+    /// Notes that the receiver has said what it wants of an item; false if it had done so before.
+    pub(crate) fn ask(&self, id: EntryId) -> bool {
+        match self.lock().slot(id) {
+            Some(Slot::Pending(open)) => !std::mem::replace(&mut open.asked, true),
+            _ => true,
+        }
+    }
+
+    /// Notes that a block which the receiver holds is damaged. `None` if the item is settled; false if there is no such
+    /// block, or if the receiver has named more blocks than it holds.
+    pub(crate) fn resend(&self, id: EntryId, index: u32) -> Option<(Arc<Item>, bool)> {
+        let mut book = self.lock();
+        let Some(Slot::Pending(open)) = book.slot(id) else { return None };
+        let known = open.resendable > 0 && index < block_count(open.item.size());
+        open.resendable = open.resendable.saturating_sub(1);
+        Some((open.item.clone(), known))
     }
 
     /// Notes blocks that the receiver holds. False if the item or a block number is not known.
     pub(crate) fn hold(&self, id: EntryId, first: u32, values: &[Digest]) -> bool {
         let mut book = self.lock();
-        let Some(Slot::Pending { item, held, .. }) = book.slot(id) else { return false };
-        let map = held.get_or_insert_with(|| BlockMap::new(item.size()));
-        (0..)
+        let Some(Slot::Pending(open)) = book.slot(id) else { return false };
+        if open.asked {
+            return false;
+        }
+        let map = open.held.get_or_insert_with(|| BlockMap::new(open.item.size()));
+        let all_known = (0..)
             .zip(values)
-            .all(|(number, value)| first.checked_add(number).is_some_and(|index| map.insert(index, *value).is_ok()))
+            .all(|(number, value)| first.checked_add(number).is_some_and(|index| map.insert(index, *value).is_ok()));
+        open.resendable = map.count();
+        all_known
     }
 
     /// Takes what was noted by [`hold`](Self::hold).
     pub(crate) fn take_held(&self, id: EntryId) -> Option<BlockMap> {
         match self.lock().slot(id)? {
-            Slot::Pending { held, .. } => held.take(),
+            Slot::Pending(open) => open.held.take(),
             Slot::Settled(_) => None,
         }
     }
@@ -233,15 +273,15 @@ impl Ledger {
 
     /// Notes the digest of what was read, for comparison with what the receiver published.
     pub(crate) fn set_digest(&self, id: EntryId, value: FileDigest) {
-        if let Some(Slot::Pending { digest, .. }) = self.lock().slot(id) {
-            *digest = Some(value);
+        if let Some(Slot::Pending(open)) = self.lock().slot(id) {
+            open.digest = Some(value);
         }
     }
 
     /// Digest noted by [`set_digest`](Self::set_digest).
     pub(crate) fn digest(&self, id: EntryId) -> Option<FileDigest> {
         match self.lock().slot(id)? {
-            Slot::Pending { digest, .. } => *digest,
+            Slot::Pending(open) => open.digest,
             Slot::Settled(_) => None,
         }
     }
@@ -250,13 +290,14 @@ impl Ledger {
     pub(crate) fn settle(&self, id: EntryId, how: Settlement) -> Option<Arc<Item>> {
         let mut book = self.lock();
         let slot = book.slot(id)?;
-        let Slot::Pending { item, .. } = slot else { return None };
-        let item = item.clone();
+        let Slot::Pending(open) = slot else { return None };
+        let item = open.item.clone();
         *slot = Slot::Settled(match &how {
             Settlement::Published(value) => Some(digest::item(&item.path, &item.entry, value.as_ref())),
             Settlement::Skipped | Settlement::Failed => None,
         });
         book.pending -= 1;
+        book.weight -= entry_weight(&item.entry, &item.path);
         match how {
             Settlement::Published(value) => {
                 book.only_digest = value;
