@@ -317,7 +317,9 @@ fn two_copies_to_one_place_at_once_never_mix() {
         eprintln!("round {round}: seen {seen} times, codes {:?}", ended.each_ref().map(|ended| ended.code));
         for ended in &ended {
             assert!(matches!(ended.code, Some(0 | 1)), "{ended}");
-            assert!(ended.failures().values().all(|reason| reason.contains("another copy")), "{ended}");
+            // One that is overtaken between the check and the renaming finds its file gone.
+            let lost = |reason: &String| reason.contains("another copy") || reason.contains("no such file");
+            assert!(ended.failures().values().all(lost), "{ended}");
         }
         for entry in ["large0", "large1", "d000/f00000", "d005/f00299"] {
             let found = fs::read(road.path("both").join(entry)).unwrap();

@@ -28,6 +28,9 @@ const LOCK_PATIENCE: Span = Span::from_secs(30);
 /// How often a file may be replaced while its lock is waited for.
 const CLAIMS: u32 = 3;
 
+/// How often a staging name is cleared before it is given up.
+const MAKE_ATTEMPTS: u32 = 8;
+
 /// Names of the files beside the item with the final name `name`.
 pub(super) fn staging(kind: StagingKind, name: &Name) -> Name {
     StagingName::new(kind, staging_id(name)).name()
@@ -133,14 +136,7 @@ fn feed(mut file: &File, limit: u64, mut take: impl FnMut(&[u8])) -> io::Result<
 
 /// A fresh file under a staging name, whatever an earlier run left there.
 fn create_anew(directory: &Directory, name: &Name) -> Result<File, String> {
-    match directory.create_file(name, 0o600) {
-        Err(error) if error.is_existing() => {
-            directory.remove_file(name).map_err(|error| error.to_string())?;
-            directory.create_file(name, 0o600)
-        }
-        outcome => outcome,
-    }
-    .map_err(|error| error.to_string())
+    make_anew(|| directory.create_file(name, 0o600), || directory.remove_file(name))
 }
 
 /// Makes something under the staging name of the item with the final name `name`, in place of what an earlier run
@@ -151,15 +147,28 @@ pub(super) fn make_part<T>(
     make: impl Fn(&Name) -> Result<T, TreeError>,
 ) -> Result<T, String> {
     let part = staging(StagingKind::Part, name);
-    match make(&part) {
-        Err(error) if error.is_existing() => {
-            directory.remove_file(&part).map_err(|error| error.to_string())?;
-            remove_blocks(directory, name);
-            make(&part)
+    let remove = || {
+        remove_blocks(directory, name);
+        directory.remove_file(&part)
+    };
+    make_anew(|| make(&part), remove)
+}
+
+fn make_anew<T>(
+    make: impl Fn() -> Result<T, TreeError>,
+    remove: impl Fn() -> Result<(), TreeError>,
+) -> Result<T, String> {
+    for _ in 0..MAKE_ATTEMPTS {
+        match make() {
+            // Another copy to the same place may remove and make its own just as fast.
+            Err(error) if error.is_existing() => match remove() {
+                Err(error) if !error.is_missing() => return Err(error.to_string()),
+                _ => {}
+            },
+            outcome => return outcome.map_err(|error| error.to_string()),
         }
-        outcome => outcome,
     }
-    .map_err(|error| error.to_string())
+    make().map_err(|error| error.to_string())
 }
 
 /// Removes what is there of the unfinished item with the final name `name`.

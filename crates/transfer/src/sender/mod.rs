@@ -303,13 +303,14 @@ fn supervise<'scope, 'env>(
         let counts = shared.ledger.counts();
         shared.stages.sample(now, &shared.link, idle_stage(shared, &counts), outlets.ceiling_share());
         progress.report(now, shared, outlets, &counts);
-        if settled {
-            progress.report_last(now, shared, outlets, &counts);
-            return say_goodbye(shared, outlets);
-        }
         if counts.totals.complete && !flushed {
             flushed = true;
             let _ = shared.queue_control(Message::End);
+        }
+        // Behind the end, without which the receiver is not through.
+        if settled {
+            progress.report_last(now, shared, outlets, &counts);
+            return say_goodbye(shared, outlets);
         }
         match interrupted {
             None if stop.is_requested() => {
