@@ -34,6 +34,7 @@ as_root() {
     trap 'exit 143' TERM
     scratch=$(mktemp -d "$SCRATCH/icdc-bench.XXXXXX") && memory=$(mktemp -d "$MEMORY/icdc-bench.XXXXXX") || return 1
     hosts_up "icdc-bench-$$" "$scratch" || return 1
+    cubic_up || return 1
     cgroups_up || return 1
     cp "$target/release/icdc" "$scratch/icdc" || return 1
     sshd_up
@@ -43,6 +44,20 @@ as_root() {
         --quick-records "$target/bench" --records "$setup_top/bench/runs" "$@" &
     child=$!
     wait "$child"
+}
+
+# CUBIC, which nearly every distribution has as its default, for every tool and whatever this machine's default is. A network
+# namespace may only have a default that is allowed to all users of the machine.
+cubic_up() {
+    allowed=/proc/sys/net/ipv4/tcp_allowed_congestion_control
+    read -r allowed_before <$allowed
+    case " $allowed_before " in
+    *' cubic '*) allowed_before='' ;;
+    *) echo "$allowed_before cubic" >$allowed || return 1 ;;
+    esac
+    for host in "$host_a" "$host_b"; do
+        ip netns exec "$host" sh -c 'echo cubic >/proc/sys/net/ipv4/tcp_congestion_control' || return 1
+    done
 }
 
 # A cgroup for each host: the CPU time of everything that runs in it is read from cpu.stat.
@@ -95,6 +110,7 @@ clean_up() {
     [ -z "${child:-}" ] || kill -s TERM -- "-$child" 2>/dev/null
     hosts_down
     wait
+    [ -z "${allowed_before:-}" ] || echo "$allowed_before" >"$allowed"
     for cgroup in "${CGROUP_A:-}" "${CGROUP_B:-}"; do
         [ ! -d "$cgroup" ] || rmdir "$cgroup"
     done

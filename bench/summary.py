@@ -99,7 +99,7 @@ def render(result):
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / GIB:.0f} GiB, {machine['file_system']}; Linux {result['kernel']}.  ",
         "; ".join(version for version in versions.values() if version) + ".",
         "",
-        "Two network namespaces on this machine, joined by a veth pair, share its cores. Medians, in parentheses the smallest and the",
+        "Two network namespaces on this machine, joined by a veth pair, share its cores; CUBIC for all. Medians, in parentheses the smallest and the",
         "largest. Time runs until the data is on the medium (`sync -f` after the command, for every tool). CPU: user and system time of",
         "all processes of a host. Resident: largest process of a host, without the page cache. `rsync` runs in clear, with no ssh between.",
         "Rates of `fio` are Direct I/O of 4 MiB at depth 8; \"both\" reads and writes at once, as a copy on one machine has to. \"One core\":",

@@ -95,6 +95,10 @@ impl Batch {
         self.items.is_empty() && self.touched.is_none()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.items.len() >= ITEMS || self.bytes >= BYTES
     }

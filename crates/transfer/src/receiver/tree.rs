@@ -209,7 +209,8 @@ impl<'a> Keeper<'a> {
             TreeJob::Stored { id, made, digest } => self.stored(id, made, digest),
             TreeJob::Lost { id, reason } => self.lost(id, reason),
         }
-        if self.batch.is_full() {
+        // When nothing else can come, nothing is gained by waiting for it.
+        if self.batch.is_full() || (self.ended && self.batch.len() == self.pending.len()) {
             self.publish();
         }
         self.admit_waiting();

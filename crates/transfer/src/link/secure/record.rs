@@ -10,9 +10,10 @@
 //! nonce = iv XOR sequence number of the record under its key (64 bits, big endian, in the last 8 bytes)
 //! ```
 //!
-//! Both directions work from one buffer into another, so that encryption and decryption are the copy.
+//! Each record is copied (within the first-level caches) and then worked on in place: `ring` has the vectorized AES-GCM for
+//! machines with VAES but without AVX-512, at twice the speed of what rustls' provider does there, and only in place.
 
-use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey};
 use rustls::ConnectionTrafficSecrets;
 
 /// Longest content of a record.
@@ -134,11 +135,12 @@ impl RecordKey {
         let (header, rest) = out.split_at_mut(HEADER);
         let [high, low] = (body as u16).to_be_bytes();
         header.copy_from_slice(&[OPAQUE, LEGACY_VERSION[0], LEGACY_VERSION[1], high, low]);
-        let (encrypted, kind_and_tag) = rest[..body].split_at_mut(content.len());
+        let (inner, tag) = rest[..body].split_at_mut(content.len() + 1);
+        inner[..content.len()].copy_from_slice(content);
+        inner[content.len()] = kind.code();
         let nonce = self.next_nonce()?;
-        self.key
-            .seal_out_of_place_scatter(nonce, Aad::from(&*header), content, encrypted, &[kind.code()], kind_and_tag)
-            .expect("lengths are within the limits of every suite");
+        let sealed = self.key.seal_in_place_separate_tag(nonce, Aad::from(&*header), inner);
+        tag.copy_from_slice(sealed.expect("lengths are within the limits of every suite").as_ref());
         Ok(HEADER + body)
     }
 
@@ -152,9 +154,11 @@ impl RecordKey {
     ) -> Result<(Kind, usize), RecordError> {
         let nonce = self.next_nonce()?;
         let (encrypted, tag) = body.split_at(inner_length(body.len()));
+        let tag = Tag::try_from(tag).map_err(|_| RecordError::Forged)?;
         let inner = &mut out[..encrypted.len()];
+        inner.copy_from_slice(encrypted);
         self.key
-            .open_separate_gather(nonce, Aad::from(header), encrypted, tag, inner)
+            .open_in_place_separate_tag(nonce, Aad::from(header), tag, inner, 0..)
             .map_err(|_| RecordError::Forged)?;
         let length = inner.iter().rposition(|&byte| byte != 0).ok_or(RecordError::NoKind)?;
         let kind = Kind::from_code(inner[length]).ok_or(RecordError::Kind(inner[length]))?;
@@ -234,14 +238,12 @@ mod tests {
         let (mut sender, mut receiver) = pair();
         // A record with kind and padding by hand: content ++ 23 ++ zeros, where seal would put the kind last.
         let mut forge = |inner: &[u8]| {
-            let (content, last) = inner.split_at(inner.len() - 1);
             let body = inner.len() + TAG;
             let header = [OPAQUE, 3, 3, (body >> 8) as u8, body as u8];
-            let (mut encrypted, mut tail) = (vec![0; content.len()], vec![0; 1 + TAG]);
+            let mut encrypted = inner.to_vec();
             let nonce = sender.next_nonce().unwrap();
-            let aad = Aad::from(header);
-            sender.key.seal_out_of_place_scatter(nonce, aad, content, &mut encrypted, last, &mut tail).unwrap();
-            [&header[..], &encrypted, &tail].concat()
+            let tag = sender.key.seal_in_place_separate_tag(nonce, Aad::from(header), &mut encrypted).unwrap();
+            [&header[..], &encrypted, tag.as_ref()].concat()
         };
         let padded = forge(&[1, 2, 3, 23, 0, 0, 0]);
         let bare = forge(&[0, 0, 0]);

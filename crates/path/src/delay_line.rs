@@ -1,0 +1,44 @@
+//! What is on its way: packets and the times at which they are due, first in, first out.
+
+use std::collections::VecDeque;
+
+use icdc_units::Time;
+
+/// A queue of packets of type `P`. Deliveries of one [`Direction`](crate::Direction) never decrease, so the
+/// first packet is always the next one due.
+#[derive(Clone, Debug)]
+pub struct DelayLine<P> {
+    waiting: VecDeque<(Time, P)>,
+}
+
+impl<P> Default for DelayLine<P> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new() }
+    }
+}
+
+impl<P> DelayLine<P> {
+    /// Puts a packet that is due at `due` behind all others.
+    pub fn push(&mut self, due: Time, packet: P) {
+        debug_assert!(self.waiting.back().is_none_or(|(before, _)| *before <= due), "deliveries are in order");
+        self.waiting.push_back((due, packet));
+    }
+
+    /// When the next packet is due.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Time> {
+        self.waiting.front().map(|(due, _)| *due)
+    }
+
+    /// The next packet if it is due at `now`, with the time at which it was due.
+    pub fn pop_due(&mut self, now: Time) -> Option<(Time, P)> {
+        self.next_due().filter(|due| *due <= now)?;
+        self.waiting.pop_front()
+    }
+
+    /// How many packets are on their way.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.waiting.len()
+    }
+}

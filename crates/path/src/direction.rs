@@ -1,0 +1,231 @@
+//! One direction of a path: input port, loss, bottleneck and delay in a row, and what they counted.
+
+use icdc_units::{ByteCount, Time};
+use serde::Serialize;
+
+use crate::input_port::Reception;
+use crate::loss::Loss;
+use crate::{Delay, DropTail, Frame, InputPort, Settings, SettingsError};
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrives at the far end at this time.
+    Delivered(Time),
+    /// The path loses it.
+    Lost,
+    /// The queue of the bottleneck has no room for it.
+    QueueFull,
+    /// A gap frame: charged, and gone.
+    Gap,
+    /// The host has sent more than its line carries.
+    Overrun,
+}
+
+/// What happened so far, in frames and in bytes on the wire. Every frame that was offered is in exactly one
+/// of the other counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Frames that arrived.
+    pub offered: u64,
+    /// Their bytes on the wire.
+    pub offered_bytes: ByteCount,
+    /// Frames that the bottleneck passed.
+    pub delivered: u64,
+    /// Their bytes on the wire.
+    pub delivered_bytes: ByteCount,
+    /// Frames that the path lost.
+    pub lost: u64,
+    /// Frames that the full queue refused.
+    pub queue_full: u64,
+    /// Gap frames.
+    pub gaps: u64,
+    /// Frames that exceeded the line.
+    pub overrun: u64,
+    /// Longest queue.
+    pub queue_max: ByteCount,
+}
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub struct Direction {
+    port: InputPort,
+    loss: Loss,
+    bottleneck: DropTail,
+    delay: Delay,
+    counters: Counters,
+}
+
+impl Direction {
+    /// An idle path.
+    pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
+        settings.check()?;
+        Ok(Self {
+            port: InputPort::new(settings.line_rate),
+            loss: Loss::new(&settings.loss, settings.seed),
+            bottleneck: DropTail::new(settings.rate, settings.queue),
+            // Loss and jitter must not draw the same numbers.
+            delay: Delay::new(settings.delay, settings.jitter, settings.seed ^ 0x6a69_7474_6572),
+            counters: Counters::default(),
+        })
+    }
+
+    /// What becomes of a frame that arrives at `now`; times must not decrease from call to call.
+    pub fn offer(&mut self, now: Time, frame: Frame) -> Fate {
+        let fate = self.pass(now, frame);
+        let counters = &mut self.counters;
+        counters.offered += 1;
+        counters.offered_bytes += frame.wire_length();
+        match fate {
+            Fate::Delivered(_) => {
+                counters.delivered += 1;
+                counters.delivered_bytes += frame.wire_length();
+            }
+            Fate::Lost => counters.lost += 1,
+            Fate::QueueFull => counters.queue_full += 1,
+            Fate::Gap => counters.gaps += 1,
+            Fate::Overrun => counters.overrun += 1,
+        }
+        fate
+    }
+
+    fn pass(&mut self, now: Time, frame: Frame) -> Fate {
+        let received = match self.port.receive(now, frame) {
+            Reception::Received(at) => at,
+            Reception::Gap => return Fate::Gap,
+            Reception::Overrun => return Fate::Overrun,
+        };
+        // A gap frame without a line of its own is charged to the bottleneck and cannot be lost before.
+        if !frame.gap && self.loss.loses_next() {
+            return Fate::Lost;
+        }
+        let departure = self.bottleneck.offer(received, frame.wire_length());
+        self.counters.queue_max = self.counters.queue_max.max(self.bottleneck.queued(received));
+        match departure {
+            Some(_) if frame.gap => Fate::Gap,
+            Some(left) => Fate::Delivered(self.delay.deliver(left)),
+            None if frame.gap => Fate::Gap,
+            None => Fate::QueueFull,
+        }
+    }
+
+    /// Bytes on the wire that wait at the bottleneck at `now`.
+    #[must_use]
+    pub fn queued(&self, now: Time) -> ByteCount {
+        self.bottleneck.queued(now)
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_units::{Rate, Span};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::DelayLine;
+    use crate::loss::Model;
+
+    fn models() -> impl Strategy<Value = Model> {
+        prop_oneof![
+            Just(Model::None),
+            (0.0..0.5).prop_map(Model::Random),
+            (0.0..0.4, 1.0..9.0).prop_map(|(ratio, mean_length)| Model::Burst { ratio, mean_length }),
+            prop::collection::vec(0_u64..300, 0..20).prop_map(Model::Listed),
+        ]
+    }
+
+    fn settings() -> impl Strategy<Value = Settings> {
+        (
+            models(),
+            10_000_000_u64..10_000_000_000,
+            0_u64..500,
+            0_u64..20,
+            1_538_u64..200_000,
+            any::<bool>(),
+            any::<u64>(),
+        )
+            .prop_map(|(loss, rate, delay, jitter, queue, line, seed)| Settings {
+                rate: Rate::from_bits_per_second(rate),
+                delay: Span::from_millis(delay),
+                jitter: Span::from_millis(jitter),
+                queue: ByteCount::new(queue),
+                loss,
+                line_rate: line.then_some(Rate::from_bits_per_second(rate * 2)),
+                seed,
+                ..Settings::default()
+            })
+    }
+
+    /// Arrivals as (nanoseconds since the one before, length, gap frame).
+    fn arrivals() -> impl Strategy<Value = Vec<(u64, u64, bool)>> {
+        prop::collection::vec((0_u64..30_000, 60_u64..1515, prop::bool::weighted(0.2)), 1..300)
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_appears_vanishes_or_overtakes(settings in settings(), arrivals in arrivals(), stop in 0_u64..600_000_000) {
+            let mut direction = Direction::new(&settings).unwrap();
+            let mut line = DelayLine::default();
+            let mut now = Time::ORIGIN;
+            for (number, &(gap, length, is_gap)) in arrivals.iter().enumerate() {
+                now = now + Span::from_nanos(gap);
+                let frame = Frame { length: ByteCount::new(length), gap: is_gap };
+                if let Fate::Delivered(due) = direction.offer(now, frame) {
+                    prop_assert!(due >= now + settings.delay + frame.wire_length() / settings.rate - Span::from_nanos(1));
+                    line.push(due, number);
+                }
+            }
+            let counters = direction.counters();
+            prop_assert_eq!(counters.offered, arrivals.len() as u64);
+            let ends = counters.delivered + counters.lost + counters.queue_full + counters.gaps + counters.overrun;
+            prop_assert_eq!(counters.offered, ends);
+            prop_assert_eq!(counters.gaps, arrivals.iter().filter(|arrival| arrival.2).count() as u64 );
+            prop_assert!(counters.queue_max <= settings.queue);
+            let mut out = Vec::new();
+            while let Some((_, number)) = line.pop_due(Time::from_nanos(stop)) {
+                out.push(number);
+            }
+            prop_assert!(out.is_sorted());
+            prop_assert_eq!(out.len() + line.held(), counters.delivered as usize);
+        }
+
+        #[test]
+        fn the_same_seed_gives_the_same_fates(settings in settings(), arrivals in arrivals()) {
+            let fates = || {
+                let mut direction = Direction::new(&settings).unwrap();
+                let mut now = Time::ORIGIN;
+                arrivals.iter().map(|&(gap, length, _)| {
+                    now = now + Span::from_nanos(gap);
+                    direction.offer(now, Frame::data(ByteCount::new(length)))
+                }).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(fates(), fates());
+        }
+    }
+
+    #[test]
+    fn gap_frames_take_time_from_the_line_and_nothing_from_the_bottleneck() {
+        let line_rate = Some(Rate::from_bits_per_second(1_000_000_000));
+        let slow = Settings { rate: Rate::from_bits_per_second(500_000_000), line_rate, ..Settings::default() };
+        let mut direction = Direction::new(&slow).unwrap();
+        let size = ByteCount::new(1514);
+        assert_eq!(direction.offer(Time::ORIGIN, Frame::gap(size)), Fate::Gap);
+        // 12,304 ns for the gap frame and for itself on the line, twice that at the bottleneck.
+        let fate = direction.offer(Time::ORIGIN, Frame::data(size));
+        assert_eq!(fate, Fate::Delivered(Time::from_nanos(12_304 * 4)));
+    }
+
+    #[test]
+    fn without_a_line_gap_frames_take_time_from_the_bottleneck() {
+        let mut direction = Direction::new(&Settings::default()).unwrap();
+        let size = ByteCount::new(1514);
+        assert_eq!(direction.offer(Time::ORIGIN, Frame::gap(size)), Fate::Gap);
+        assert_eq!(direction.offer(Time::ORIGIN, Frame::data(size)), Fate::Delivered(Time::from_nanos(12_304 * 2)));
+    }
+}

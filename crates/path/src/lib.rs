@@ -1,0 +1,85 @@
+//! What one direction of a long path does to packets: it loses some, queues them before a bottleneck,
+//! drops what the queue cannot take, and delays the rest.
+//!
+//! ```text
+//! arrival ─► input port ─► loss ─► bottleneck ─► delay ─► delivery
+//!            charges and     │        │  drop-tail
+//!            drops PAUSE     ▼        ▼  queue
+//!            frames         lost    dropped
+//! ```
+//!
+//! | part | file |
+//! |---|---|
+//! | line rate of the attached host, gap frames | [`InputPort`] |
+//! | random, bursty and listed loss | [`loss`] |
+//! | rate and drop-tail queue | [`DropTail`], on [`Transmitter`] |
+//! | delay, jitter without reordering | [`Delay`] |
+//! | all of them in order, with counters | [`Direction`] |
+//! | packets that wait for their time | [`DelayLine`] |
+//!
+//! Nothing here reads a clock, sends a packet or allocates per packet: the time of arrival goes in and
+//! the time of delivery, or the reason why there is none, comes out. The live emulator passes the
+//! kernel's arrival stamps, the simulator its virtual time; the decisions are the same.
+//!
+//! ```
+//! use icdc_path::{Direction, Fate, Frame, Settings};
+//! use icdc_units::{ByteCount, Span, Time};
+//!
+//! let settings = Settings { rate: "1gbit".parse()?, delay: Span::from_millis(150), ..Settings::default() };
+//! let mut direction = Direction::new(&settings)?;
+//! let frame = Frame::data(ByteCount::new(1514));
+//! // (1514 + 24) bytes at 1 Gbit/s take 12.304 µs on the wire.
+//! assert_eq!(direction.offer(Time::ORIGIN, frame), Fate::Delivered(Time::from_nanos(150_012_304)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod delay;
+mod delay_line;
+mod direction;
+mod drop_tail;
+mod input_port;
+pub mod loss;
+mod settings;
+mod transmitter;
+
+pub use delay::Delay;
+pub use delay_line::DelayLine;
+pub use direction::{Counters, Direction, Fate};
+pub use drop_tail::DropTail;
+pub use input_port::InputPort;
+pub use settings::{MAX_DELAY, MAX_RATE, Settings, SettingsError};
+pub use transmitter::Transmitter;
+
+use icdc_units::ByteCount;
+
+/// Bytes that a frame occupies on an Ethernet beyond header and payload: preamble and start delimiter 8,
+/// frame check sequence 4, gap between frames 12 (IEEE 802.3).
+pub const WIRE_OVERHEAD: ByteCount = ByteCount::new(24);
+
+/// One frame as the path sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Ethernet header and payload.
+    pub length: ByteCount,
+    /// A PAUSE frame (IEEE 802.3x): it fills its time on the wire and goes no further.
+    pub gap: bool,
+}
+
+impl Frame {
+    /// A frame that is to be delivered.
+    pub const fn data(length: ByteCount) -> Self {
+        Self { length, gap: false }
+    }
+
+    /// A gap frame.
+    pub const fn gap(length: ByteCount) -> Self {
+        Self { length, gap: true }
+    }
+
+    /// What the wire is charged for it.
+    pub fn wire_length(self) -> ByteCount {
+        self.length + WIRE_OVERHEAD
+    }
+}

@@ -1,0 +1,67 @@
+//! Which packets a path loses for reasons other than a full queue.
+//!
+//! [`Model`] is the description, [`Loss`] the running process. Every process is a function of its seed and
+//! of the number of packets offered, of nothing else: a run can be repeated.
+
+mod burst;
+mod listed;
+mod random;
+
+pub use burst::Burst;
+pub use listed::Listed;
+pub use random::Random;
+
+/// How packets are lost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Model {
+    /// None is.
+    #[default]
+    None,
+    /// Each by itself, with this probability.
+    Random(f64),
+    /// In bursts (Gilbert's model): see [`Burst`].
+    Burst {
+        /// Share of all packets that is lost.
+        ratio: f64,
+        /// Mean length of a burst, in packets; at least 1.
+        mean_length: f64,
+    },
+    /// Exactly these, numbered from 1 in order of arrival.
+    Listed(Vec<u64>),
+}
+
+/// A running loss process.
+#[derive(Clone, Debug)]
+pub enum Loss {
+    /// Loses nothing.
+    None,
+    /// Loses each packet by itself.
+    Random(Random),
+    /// Loses in bursts.
+    Burst(Burst),
+    /// Loses listed packets.
+    Listed(Listed),
+}
+
+impl Loss {
+    /// Starts the process that `model` describes.
+    #[must_use]
+    pub fn new(model: &Model, seed: u64) -> Self {
+        match model {
+            Model::None => Self::None,
+            Model::Random(ratio) => Self::Random(Random::new(*ratio, seed)),
+            Model::Burst { ratio, mean_length } => Self::Burst(Burst::new(*ratio, *mean_length, seed)),
+            Model::Listed(numbers) => Self::Listed(Listed::new(numbers)),
+        }
+    }
+
+    /// Whether the next packet is lost.
+    pub fn loses_next(&mut self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Random(process) => process.loses_next(),
+            Self::Burst(process) => process.loses_next(),
+            Self::Listed(process) => process.loses_next(),
+        }
+    }
+}
