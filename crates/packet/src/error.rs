@@ -1,0 +1,36 @@
+//! What can go wrong with a device.
+
+use std::io;
+
+use thiserror::Error;
+
+/// A system call on a device failed.
+#[derive(Debug, Error)]
+#[error("{call} on device {device}: {source}{}", hint(.source))]
+pub struct PacketError {
+    /// The system call and the option.
+    pub call: &'static str,
+    /// Name of the device.
+    pub device: String,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+impl PacketError {
+    pub(crate) fn new(call: &'static str, device: &str, source: impl Into<io::Error>) -> Self {
+        Self { call, device: device.to_owned(), source: source.into() }
+    }
+
+    pub(crate) fn last(call: &'static str, device: &str) -> Self {
+        Self::new(call, device, io::Error::last_os_error())
+    }
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "; raw frames need root, or CAP_NET_RAW and CAP_NET_ADMIN",
+        Some(libc::ENODEV) => "; `ip link` lists the devices",
+        Some(libc::ENOMEM) => "; the kernel has no memory for a ring of this size",
+        _ => "",
+    }
+}

@@ -1,0 +1,29 @@
+//! Raw frames of a network device, by AF_PACKET (packet(7)).
+//!
+//! | part | file |
+//! |---|---|
+//! | frames in, with the kernel's time stamps, in a ring that the kernel shares | [`Ring`] |
+//! | frames out, many by one system call | [`Outlet`] |
+//! | what a device may leave to its peer (segmentation, checksums) | [`offloads`] |
+//! | the header that says so, frame by frame | [`Offload`] |
+//! | packets of many segments: their frames, and cutting some out | [`Superpacket`] |
+//! | the clock that stamps are told in | [`clock`] |
+//!
+//! A frame in a [`Ring`] stays where the kernel put it until it is given back: an emulator that delays
+//! packets needs no other memory for them. Everything here needs `CAP_NET_RAW`, and `CAP_NET_ADMIN` where
+//! it changes a device, in the network namespace of the calling thread.
+
+pub mod clock;
+mod error;
+mod offload;
+pub mod offloads;
+mod outlet;
+mod ring;
+mod socket;
+mod superpacket;
+
+pub use error::PacketError;
+pub use offload::{Offload, Segmentation};
+pub use outlet::Outlet;
+pub use ring::{Arrival, Geometry, Ring, Slot};
+pub use superpacket::Superpacket;

@@ -1,0 +1,67 @@
+//! What a frame leaves to be done by whoever puts it on a wire: `struct virtio_net_hdr` (linux/virtio_net.h).
+
+/// Length of the header before each frame.
+pub(crate) const LENGTH: usize = 10;
+
+const NEEDS_CHECKSUM: u8 = 1;
+const GSO_NONE: u8 = 0;
+const GSO_TCP_IPV4: u8 = 1;
+const GSO_TCP_IPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
+const GSO_ECN: u8 = 0x80;
+
+/// Into what a packet is to be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segmentation {
+    /// Into nothing: it is one frame.
+    None,
+    /// TCP segments, over IPv4 or IPv6.
+    Tcp,
+    /// UDP datagrams.
+    Udp,
+    /// Something that this crate does not know.
+    Other,
+}
+
+/// The header, as the kernel gives and takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offload([u8; LENGTH]);
+
+impl Offload {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        Some(Self(*bytes.first_chunk()?))
+    }
+
+    pub(crate) fn bytes(self) -> [u8; LENGTH] {
+        self.0
+    }
+
+    /// What the packet is to be cut into.
+    #[must_use]
+    pub fn segmentation(self) -> Segmentation {
+        match self.0[1] & !GSO_ECN {
+            GSO_NONE => Segmentation::None,
+            GSO_TCP_IPV4 | GSO_TCP_IPV6 => Segmentation::Tcp,
+            GSO_UDP_L4 => Segmentation::Udp,
+            _ => Segmentation::Other,
+        }
+    }
+
+    /// Payload bytes of each segment but the last.
+    #[must_use]
+    pub fn segment_size(self) -> usize {
+        usize::from(u16::from_ne_bytes([self.0[4], self.0[5]]))
+    }
+
+    /// Where the header that carries the checksum begins, if the checksum is left to be computed.
+    #[must_use]
+    pub fn checksum_start(self) -> Option<usize> {
+        (self.0[0] & NEEDS_CHECKSUM != 0).then(|| usize::from(u16::from_ne_bytes([self.0[6], self.0[7]])))
+    }
+
+    /// The same for a packet of one frame.
+    pub(crate) fn unsegmented(mut self) -> Self {
+        self.0[1..6].fill(0);
+        self
+    }
+}

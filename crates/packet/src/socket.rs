@@ -1,0 +1,54 @@
+//! The socket calls that ring and outlet share.
+
+use std::ffi::CString;
+use std::mem::{size_of, size_of_val};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::PacketError;
+
+/// A raw packet socket that receives nothing yet.
+pub(crate) fn open(device: &str) -> Result<OwnedFd, PacketError> {
+    // SAFETY: socket takes three integers; the descriptor it gives belongs to nobody else.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(PacketError::last("socket(AF_PACKET)", device));
+    }
+    // SAFETY: fd is open and owned by nobody.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets an option of level `SOL_PACKET` or `SOL_SOCKET` to a plain C value.
+pub(crate) fn set<T: Copy>(
+    fd: &OwnedFd,
+    device: &str,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: T,
+    call: &'static str,
+) -> Result<(), PacketError> {
+    // SAFETY: the pointer and the length describe `value`, which lives through the call.
+    let result = unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), size_of::<T>() as libc::socklen_t)
+    };
+    if result == 0 { Ok(()) } else { Err(PacketError::last(call, device)) }
+}
+
+/// Binds to the device; `protocol` 0 receives nothing.
+pub(crate) fn bind(fd: &OwnedFd, device: &str, protocol: u16) -> Result<(), PacketError> {
+    let name = CString::new(device)
+        .map_err(|error| PacketError::new("if_nametoindex", device, std::io::Error::from(error)))?;
+    // SAFETY: name is a NUL-terminated string.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    if index == 0 {
+        return Err(PacketError::last("if_nametoindex", device));
+    }
+    // SAFETY: all zeros is a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = index as i32;
+    // SAFETY: the pointer and the length describe `address`.
+    let result =
+        unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t) };
+    if result == 0 { Ok(()) } else { Err(PacketError::last("bind(AF_PACKET)", device)) }
+}
