@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Copy(Box<CopyArguments>),
     Serve(ServeArguments),
     Keygen(KeygenArguments),
+    Lab(Box<crate::lab::arguments::LabArguments>),
     /// What ssh starts: one transfer over standard input and output
     #[command(hide = true)]
     FarEnd,

@@ -7,6 +7,7 @@
 //! | `plan` | what a copy's command line means, with nothing left to doubt |
 //! | `copy` | runs a plan and shows its events: progress bar, JSON lines, summary, HTML report |
 //! | `serve`, `far_end` | the other ends |
+//! | `lab` | the emulated long fat network |
 //! | `keygen` | identities and known hosts |
 //! | `generate` | man pages and completions |
 //! | `console`, `logs`, `signals`, `clock` | what they share: terminal, log lines, stop signals, the date |
@@ -22,6 +23,7 @@ mod copy;
 mod far_end;
 mod generate;
 mod keygen;
+mod lab;
 mod logs;
 mod plan;
 mod serve;
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Copy(arguments) => copy::run(*arguments, &console),
         Command::Serve(arguments) => finish(serve::run(arguments, &console), &console),
         Command::Keygen(arguments) => finish(keygen::run(arguments, &console), &console),
+        Command::Lab(arguments) => lab::run(*arguments, &console),
         Command::FarEnd => far_end::run(&console),
         Command::Generate(arguments) => finish(generate::run(&arguments), &console),
     };

@@ -1,6 +1,7 @@
 //! What one direction of a path is like, checked before anything is built from it.
 
 use icdc_units::{ByteCount, Rate, Span};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::loss::Model;
@@ -14,7 +15,7 @@ pub const MAX_DELAY: Span = Span::from_secs(30);
 const MAX_LISTED: usize = 1_000_000;
 
 /// One direction of a path.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Rate of the bottleneck, in bits on the wire.
     pub rate: Rate,

@@ -7,12 +7,14 @@ mod burst;
 mod listed;
 mod random;
 
+use serde::{Deserialize, Serialize};
+
 pub use burst::Burst;
 pub use listed::Listed;
 pub use random::Random;
 
 /// How packets are lost.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Model {
     /// None is.
     #[default]

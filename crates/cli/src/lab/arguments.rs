@@ -1,0 +1,274 @@
+//! The command line of `icdc lab` as typed, and what it means.
+
+use std::ffi::OsString;
+use std::str::FromStr;
+
+use anyhow::{Result, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+use icdc_lab::namespaces::DEFAULT_NAME;
+use icdc_lab::{Mode, Settings};
+use icdc_path::loss::Model;
+use icdc_units::{ByteCount, Rate, Span};
+
+/// A queue that is not given holds what the bottleneck passes in this time: 2.5 MB at 1 Gbit/s.
+const USUAL_QUEUE: Span = Span::from_millis(20);
+/// And at least as many frames of full size.
+const LEAST_FRAMES: u64 = 64;
+
+#[derive(Args, Debug)]
+#[command(
+    about = "Emulate a long fat network between two hosts on this machine",
+    long_about = "Emulate a long fat network on this machine: two hosts, a and b, each a network namespace with the addresses \
+        10.26.33.1 and fd26:33::1 (a), 10.26.33.2 and fd26:33::2 (b), and a path between them with a bottleneck, a queue, delay and loss. \
+        Whatever program runs on a host meets that path. It needs no kernel module, and root or unprivileged user namespaces.\n\n\
+        The path decides by the times at which the kernel saw the packets; how late it delivered them is recorded, and told by \
+        `icdc lab status`.",
+    after_long_help = "Examples:\n  \
+        icdc lab up --rate 1gbit --rtt 300ms --queue 2.5MB --loss 1e-6\n  \
+        icdc lab exec b -- iperf3 -s -D -1; icdc lab exec a -- iperf3 -c 10.26.33.2\n  \
+        icdc lab status\n  \
+        icdc lab down\n"
+)]
+pub(crate) struct LabArguments {
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    Up(Box<UpArguments>),
+    Down(DownArguments),
+    Status(StatusArguments),
+    Exec(ExecArguments),
+    /// What `up` starts: the path itself
+    #[command(hide = true)]
+    Wire,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    about = "Make a lab",
+    long_about = "Make a lab. Where a value may differ by direction, two separated by a comma are for a to b and for b to a.",
+    after_long_help = "Exit codes:\n  \
+        0  it stands\n  \
+        1  it could not be made; nothing of it is left\n  \
+        2  the command line is not understood, or no path can be like that\n\n\
+        Examples:\n  \
+        icdc lab up --rate 1gbit --rtt 300ms\n  \
+        icdc lab up --rate 100mbit,10mbit --delay 20ms,30ms --queue 250kB,50kB --loss 1e-4,0\n  \
+        icdc lab up --name jumbo --rate 5gbit --rtt 100ms --mtu 9000\n  \
+        icdc lab up --name fast --rate 10gbit --rtt 400ms --mode fast\n"
+)]
+pub(crate) struct UpArguments {
+    #[command(flatten)]
+    pub(crate) name: Name,
+
+    #[command(flatten)]
+    pub(crate) path: PathArguments,
+}
+
+/// What a lab's path is like.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PathArguments {
+    /// Rate of the bottleneck, counted on the wire: 24 bytes a frame more than the frame itself
+    #[arg(long, value_name = "RATE[,RATE]", default_value = "1gbit", help_heading = "Path")]
+    rate: Pair<Rate>,
+
+    /// Round-trip time; each direction delays by half of it
+    #[arg(long, value_name = "TIME", default_value = "0ms", help_heading = "Path")]
+    rtt: Span,
+
+    /// Delay of each direction, in place of --rtt
+    #[arg(long, value_name = "TIME[,TIME]", conflicts_with = "rtt", help_heading = "Path")]
+    delay: Option<Pair<Span>>,
+
+    /// Random additional delay of up to so much; packets stay in order
+    #[arg(long, value_name = "TIME[,TIME]", default_value = "0ms", help_heading = "Path")]
+    jitter: Pair<Span>,
+
+    /// Queue before the bottleneck, in bytes on the wire; what does not fit is dropped [default: 20ms of the rate]
+    #[arg(long, value_name = "SIZE[,SIZE]", help_heading = "Path")]
+    queue: Option<Pair<ByteCount>>,
+
+    /// Share of packets that is lost at random
+    #[arg(long, value_name = "RATIO[,RATIO]", default_value = "0", help_heading = "Path")]
+    loss: Pair<f64>,
+
+    /// Lose packets in bursts of this mean length
+    #[arg(long, value_name = "PACKETS", requires = "loss", help_heading = "Path")]
+    burst: Option<f64>,
+
+    /// Lose exactly these packets from a to b, numbered from 1 in order of arrival
+    #[arg(long, value_name = "N,N…", value_delimiter = ',', conflicts_with_all = ["loss", "burst"], help_heading = "Path")]
+    drop_list: Vec<u64>,
+
+    /// The same from b to a
+    #[arg(long, value_name = "N,N…", value_delimiter = ',', conflicts_with_all = ["loss", "burst"], help_heading = "Path")]
+    drop_list_back: Vec<u64>,
+
+    /// Rate of the lines between the hosts and the path, on which gap frames end [default: infinite]
+    #[arg(long, value_name = "RATE[,RATE]", help_heading = "Path")]
+    line_rate: Option<Pair<Rate>>,
+
+    /// Seed of all randomness
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Path")]
+    seed: u64,
+
+    /// Largest IP packet
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, help_heading = "Hosts")]
+    mtu: u64,
+
+    /// How packets cross: one by one, or many segments at once for high rates
+    #[arg(long, default_value = "exact", help_heading = "Hosts")]
+    mode: ModeArgument,
+
+    /// Leave the hosts' TCP buffers as they are, instead of three times what fills the path
+    #[arg(long, help_heading = "Hosts")]
+    untuned: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ModeArgument {
+    /// MTU-sized packets, one by one
+    Exact,
+    /// Superpackets carried whole, charged frame by frame
+    Fast,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Name {
+    /// Name of the lab
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_NAME)]
+    pub(crate) name: String,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    about = "Take a lab down",
+    long_about = "Take a lab down: end everything that runs on its hosts, and remove its namespaces and devices. It works as well \
+        where parts of the lab have died.",
+    after_long_help = "Examples:\n  icdc lab down\n  icdc lab down --name jumbo\n  icdc lab down --all\n"
+)]
+pub(crate) struct DownArguments {
+    #[command(flatten)]
+    pub(crate) name: Name,
+
+    /// All labs of this user
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    about = "Tell what crossed a lab's path",
+    after_long_help = "Examples:\n  icdc lab status\n  icdc lab status --name jumbo --json\n"
+)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) name: Name,
+
+    /// As one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    about = "Run a command on a host of a lab",
+    long_about = "Run a command on host a or b of a lab: with its devices, addresses and TCP settings, and the files of this machine. The \
+        exit code is the command's.",
+    after_long_help = "Examples:\n  icdc lab exec a -- ping -c 3 10.26.33.2\n  icdc lab exec --name jumbo b -- bash\n"
+)]
+pub(crate) struct ExecArguments {
+    #[command(flatten)]
+    pub(crate) name: Name,
+
+    /// Which host
+    pub(crate) host: HostArgument,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum HostArgument {
+    /// The first host, 10.26.33.1
+    A,
+    /// The second host, 10.26.33.2
+    B,
+}
+
+/// A value for each direction.
+#[derive(Clone, Copy, Debug)]
+struct Pair<T> {
+    forward: T,
+    backward: T,
+}
+
+impl<T: FromStr + Clone> FromStr for Pair<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        let (forward, backward) = text.split_once(',').unwrap_or((text, text));
+        Ok(Self { forward: forward.trim().parse()?, backward: backward.trim().parse()? })
+    }
+}
+
+impl PathArguments {
+    /// The lab that is meant.
+    pub(crate) fn settings(&self) -> Result<Settings> {
+        let mtu = ByteCount::new(self.mtu);
+        let delay = self.delay.unwrap_or(Pair { forward: self.rtt - self.rtt / 2, backward: self.rtt / 2 });
+        let direction = |rate: Rate, delay, jitter, queue: Option<ByteCount>, loss, line_rate, seed| {
+            let mut settings =
+                icdc_path::Settings { rate, delay, jitter, loss, line_rate, mtu, seed, ..Default::default() };
+            let usual = (rate * USUAL_QUEUE).max(settings.largest_frame() * LEAST_FRAMES);
+            settings.queue = queue.unwrap_or(usual);
+            settings.check().map(|()| settings)
+        };
+        let forward = direction(
+            self.rate.forward,
+            delay.forward,
+            self.jitter.forward,
+            self.queue.map(|queue| queue.forward),
+            self.loss(self.loss.forward, &self.drop_list),
+            self.line_rate.map(|rate| rate.forward),
+            self.seed,
+        )?;
+        let backward = direction(
+            self.rate.backward,
+            delay.backward,
+            self.jitter.backward,
+            self.queue.map(|queue| queue.backward),
+            self.loss(self.loss.backward, &self.drop_list_back),
+            self.line_rate.map(|rate| rate.backward),
+            // The two directions have nothing to do with each other.
+            self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15),
+        )?;
+        let mode = match self.mode {
+            ModeArgument::Exact => Mode::Exact,
+            ModeArgument::Fast => Mode::Fast,
+        };
+        let settings = Settings { forward, backward, mode, untuned: self.untuned };
+        let memory = icdc_lab::wire::memory(&settings);
+        ensure!(
+            memory <= MAX_MEMORY,
+            "a path with {} on its way needs {memory} of memory for its packets; {MAX_MEMORY} are the limit: lower --rate, --rtt or --queue",
+            settings.forward.in_flight() + settings.backward.in_flight()
+        );
+        Ok(settings)
+    }
+
+    fn loss(&self, ratio: f64, listed: &[u64]) -> Model {
+        match self.burst {
+            _ if !listed.is_empty() => Model::Listed(listed.to_vec()),
+            Some(mean_length) => Model::Burst { ratio, mean_length },
+            None if ratio == 0.0 => Model::None,
+            None => Model::Random(ratio),
+        }
+    }
+}
+
+/// Memory for packets that is not asked for by mistake.
+const MAX_MEMORY: ByteCount = ByteCount::from_mib(16 << 10);

@@ -1,0 +1,78 @@
+//! `icdc lab`: the emulated path from the command line.
+
+pub(crate) mod arguments;
+mod status;
+
+use anyhow::{Context, Result};
+use icdc_lab::{Host, Lab, LabError, state};
+
+use crate::console::Console;
+use crate::exit;
+use arguments::{DownArguments, ExecArguments, HostArgument, LabArguments, LabCommand, UpArguments};
+
+pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
+    let result = match arguments.command {
+        LabCommand::Up(arguments) => return up(&arguments, console),
+        LabCommand::Down(arguments) => down(&arguments),
+        LabCommand::Status(arguments) => status::run(&arguments),
+        LabCommand::Exec(arguments) => exec(&arguments),
+        LabCommand::Wire => icdc_lab::wire::main().map_err(Into::into),
+    };
+    finish(result, console)
+}
+
+fn finish(result: Result<()>, console: &Console) -> u8 {
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            console.complain(&format!("{error:#}"));
+            exit::FAILED
+        }
+    }
+}
+
+fn up(arguments: &UpArguments, console: &Console) -> u8 {
+    let settings = match arguments.path.settings() {
+        Ok(settings) => settings,
+        Err(error) => {
+            console.complain(&format!("{error:#}"));
+            return exit::USAGE;
+        }
+    };
+    let name = &arguments.name.name;
+    let made = std::env::current_exe()
+        .context("cannot find this program's own file")
+        .and_then(|program| Ok(Lab::up(name, &settings, &program)?));
+    match made {
+        Ok(lab) => {
+            println!("{}", status::describe(&lab.state));
+            0
+        }
+        Err(error) => {
+            console.complain(&format!("{error:#}"));
+            match error.downcast_ref() {
+                Some(LabError::Settings(_) | LabError::Name(_)) => exit::USAGE,
+                _ => exit::FAILED,
+            }
+        }
+    }
+}
+
+fn down(arguments: &DownArguments) -> Result<()> {
+    if !arguments.all {
+        return Ok(icdc_lab::down(&arguments.name.name)?);
+    }
+    for name in state::names()? {
+        icdc_lab::down(&name)?;
+    }
+    Ok(())
+}
+
+fn exec(arguments: &ExecArguments) -> Result<()> {
+    let lab = Lab::find(&arguments.name.name)?;
+    let host = match arguments.host {
+        HostArgument::A => Host::A,
+        HostArgument::B => Host::B,
+    };
+    Err(lab.exec(host, &arguments.command).into())
+}

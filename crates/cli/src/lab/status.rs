@@ -1,0 +1,165 @@
+//! `icdc lab status`: what crossed the path, for people and as JSON.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use icdc_lab::state::State;
+use icdc_lab::{Gauge, Global, Lab, Mode, Page, Way};
+use icdc_path::loss::Model;
+use icdc_units::{ByteCount, Span};
+use serde_json::{Value, json};
+
+use super::arguments::StatusArguments;
+
+pub(super) fn run(arguments: &StatusArguments) -> Result<()> {
+    let lab = Lab::find(&arguments.name.name)?;
+    let page = lab.page()?;
+    if arguments.json {
+        println!("{}", json(&lab.state, &page));
+    } else {
+        println!("{}\n{}", describe(&lab.state), table(&page));
+    }
+    Ok(())
+}
+
+/// What a lab is like, in a few lines.
+pub(super) fn describe(state: &State) -> String {
+    let settings = &state.settings;
+    let mut text = format!(
+        "lab {}: a 10.26.33.1 fd26:33::1, b 10.26.33.2 fd26:33::2, MTU {}",
+        state.name,
+        settings.forward.mtu.as_u64()
+    );
+    let _ = write!(text, ", {} mode", if settings.mode == Mode::Fast { "fast" } else { "exact" });
+    for (name, direction) in [("a to b", &settings.forward), ("b to a", &settings.backward)] {
+        let _ = write!(text, "\n  {name}: {}, {} delay", direction.rate, direction.delay);
+        if !direction.jitter.is_zero() {
+            let _ = write!(text, " + up to {}", direction.jitter);
+        }
+        let _ = write!(text, ", {} queue", direction.queue);
+        if let Some(line) = direction.line_rate {
+            let _ = write!(text, ", {line} line");
+        }
+        let _ = match &direction.loss {
+            Model::None => Ok(()),
+            Model::Random(ratio) => write!(text, ", loss {ratio:e}"),
+            Model::Burst { ratio, mean_length } => write!(text, ", loss {ratio:e} in bursts of {mean_length}"),
+            Model::Listed(numbers) => write!(text, ", {} packets listed for loss", numbers.len()),
+        };
+    }
+    text
+}
+
+fn table(page: &Page) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, values: [String; 2]| {
+        let [forward, backward] = values;
+        let _ = writeln!(text, "{name:<22}{forward:>16}{backward:>16}");
+    };
+    let each = |show: &dyn Fn(Way) -> String| Way::BOTH.map(show);
+    row("", ["a to b".into(), "b to a".into()]);
+    for (name, gauge) in [
+        ("packets offered", Gauge::Offered),
+        ("packets delivered", Gauge::Delivered),
+        ("lost at random", Gauge::Lost),
+        ("dropped, queue full", Gauge::QueueDrops),
+        ("gap frames", Gauge::GapFrames),
+        ("beyond the line rate", Gauge::Overruns),
+    ] {
+        row(name, each(&|way| page.gauge(way, gauge).to_string()));
+    }
+    for (name, gauge) in [
+        ("bytes on the wire", Gauge::DeliveredBytes),
+        ("longest queue", Gauge::QueueMax),
+        ("largest burst", Gauge::BurstMax),
+    ] {
+        row(name, each(&|way| ByteCount::new(page.gauge(way, gauge)).to_string()));
+    }
+    for (name, gauge) in [
+        ("late by, median", Gauge::LatenessMedian),
+        ("late by, 99.9 %", Gauge::Lateness999),
+        ("late by, most", Gauge::LatenessMax),
+    ] {
+        row(name, each(&|way| Span::from_nanos(page.gauge(way, gauge)).to_string()));
+    }
+    for fault in faults(page) {
+        let _ = writeln!(text, "{fault}");
+    }
+    text.trim_end().to_owned()
+}
+
+/// What the machine, not the path, did to packets.
+fn faults(page: &Page) -> Vec<String> {
+    let mut faults = Vec::new();
+    let drops = page.global(Global::DeviceDrops);
+    if drops > 0 {
+        faults.push(format!("{drops} packets were dropped by the hosts' devices, not by the path"));
+    }
+    for (way, name) in [(Way::Forward, "a to b"), (Way::Backward, "b to a")] {
+        for (gauge, what) in [
+            (Gauge::RingOverflow, "found the ring full"),
+            (Gauge::SendFailures, "were refused by the far device"),
+            (Gauge::Truncated, "were longer than the ring's slots"),
+        ] {
+            let count = page.gauge(way, gauge);
+            if count > 0 {
+                faults.push(format!("{count} packets {name} {what}: this machine could not keep up"));
+            }
+        }
+    }
+    faults
+}
+
+fn json(state: &State, page: &Page) -> Value {
+    let [forward, backward] = [(Way::Forward, &state.settings.forward), (Way::Backward, &state.settings.backward)]
+        .map(|(way, settings)| direction(way, settings, page));
+    json!({
+        "name": state.name,
+        "mode": state.settings.mode,
+        "untuned": state.settings.untuned,
+        "mtu_bytes": state.settings.forward.mtu.as_u64(),
+        "ring_memory_bytes": state.memory.as_u64(),
+        "user_namespace": state.user_namespace,
+        "realtime": page.global(Global::Realtime) == 1,
+        "wire_pid": state.wire.id,
+        "device_drops_packets": page.global(Global::DeviceDrops),
+        "a_to_b": forward,
+        "b_to_a": backward,
+    })
+}
+
+fn direction(way: Way, settings: &icdc_path::Settings, page: &Page) -> Value {
+    let gauge = |gauge| page.gauge(way, gauge);
+    let seconds = |gauge| page.gauge(way, gauge) as f64 / 1e9;
+    // In frames of full size, as the papers count.
+    let frame = settings.largest_frame().as_u64() as f64;
+    let windows = gauge(Gauge::BurstWindows).max(1) as f64;
+    json!({
+        "rate_bps": settings.rate.as_bits_per_second(),
+        "delay_seconds": settings.delay.as_secs_f64(),
+        "queue_limit_bytes": settings.queue.as_u64(),
+        "offered_packets": gauge(Gauge::Offered),
+        "offered_bytes": gauge(Gauge::OfferedBytes),
+        "delivered_packets": gauge(Gauge::Delivered),
+        "delivered_bytes": gauge(Gauge::DeliveredBytes),
+        "random_drops_packets": gauge(Gauge::Lost),
+        "queue_drops_packets": gauge(Gauge::QueueDrops),
+        "gap_packets": gauge(Gauge::GapFrames),
+        "line_drops_packets": gauge(Gauge::Overruns),
+        "queue_max_bytes": gauge(Gauge::QueueMax),
+        "held_packets": gauge(Gauge::HeldPackets),
+        "held_bytes": gauge(Gauge::HeldBytes),
+        "burst_max_mtu": gauge(Gauge::BurstMax) as f64 / frame,
+        "burst_mean_mtu": gauge(Gauge::BurstSum) as f64 / frame / windows,
+        "superpackets": gauge(Gauge::Superpackets),
+        "ring_overflow_packets": gauge(Gauge::RingOverflow),
+        "send_failure_packets": gauge(Gauge::SendFailures),
+        "truncated_packets": gauge(Gauge::Truncated),
+        "lateness_seconds": {
+            "p50": seconds(Gauge::LatenessMedian),
+            "p99": seconds(Gauge::Lateness99),
+            "p99_9": seconds(Gauge::Lateness999),
+            "max": seconds(Gauge::LatenessMax),
+        },
+    })
+}

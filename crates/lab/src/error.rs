@@ -1,0 +1,89 @@
+//! Why there is no lab.
+
+use std::io;
+use std::path::PathBuf;
+
+use icdc_packet::PacketError;
+use icdc_path::SettingsError;
+use thiserror::Error;
+
+/// Something about a lab could not be done.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The path cannot be like that.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A name that cannot be part of a namespace's name.
+    #[error("\"{0}\" cannot name a lab: use 1 to 32 letters, digits and hyphens")]
+    Name(String),
+    /// There is one of this name.
+    #[error(
+        "a lab named {0} stands already: `icdc lab down --name {0}` takes it down, --name gives this one another name"
+    )]
+    Exists(String),
+    /// There is none of this name.
+    #[error("there is no lab named {name}{}", standing(.others))]
+    NoLab {
+        /// The name.
+        name: String,
+        /// Names of those that are there.
+        others: Vec<String>,
+    },
+    /// Its wire has died.
+    #[error("the wire of the lab {0} has died: `icdc lab down --name {0}` clears what is left; its last words: {1}")]
+    Dead(String, String),
+    /// A namespace of that name is there and belongs to no lab.
+    #[error(
+        "the network namespace {0} exists and is no lab's: remove it (`ip netns delete {0}`) or choose another --name"
+    )]
+    Foreign(String),
+    /// A program is missing.
+    #[error("{program} is not installed: install the package {package} (`apt install {package}`)")]
+    Missing {
+        /// The program.
+        program: &'static str,
+        /// Debian's package.
+        package: &'static str,
+    },
+    /// A program failed.
+    #[error("{program} failed: {words}")]
+    Program {
+        /// The program and its arguments.
+        program: String,
+        /// What it said.
+        words: String,
+    },
+    /// Neither root nor allowed to make a user namespace.
+    #[error(
+        "a lab needs root (CAP_NET_ADMIN) or unprivileged user namespaces, which this system refuses ({0}); run it with sudo, or allow them (kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)"
+    )]
+    NotAllowed(io::Error),
+    /// Raw frames.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+    /// The wire said so while the lab was built.
+    #[error("{0}")]
+    Wire(String),
+    /// A file.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A place for the state.
+    #[error("there is no place for the state of a lab: set XDG_RUNTIME_DIR or HOME ({0})")]
+    NoPlace(PathBuf),
+}
+
+fn standing(names: &[String]) -> String {
+    if names.is_empty() { "; `icdc lab up` makes one".to_owned() } else { format!("; there are: {}", names.join(", ")) }
+}
+
+impl LabError {
+    pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
+        Self::Io { what: what.into(), source }
+    }
+}

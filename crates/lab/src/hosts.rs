@@ -1,0 +1,158 @@
+//! The hosts of a lab: devices, addresses, and TCP settings that the path needs.
+
+use std::fs;
+
+use icdc_packet::offloads::{self, Feature};
+use icdc_units::ByteCount;
+
+use crate::LabError;
+use crate::namespaces::{Host, Namespaces, run, run_ip};
+use crate::settings::{Mode, Settings};
+
+/// The hosts' device.
+pub(crate) const DEVICE: &str = "eth0";
+/// The wire's end of the cable to host a.
+pub(crate) const PORT_A: &str = "port-a";
+/// The wire's end of the cable to host b.
+pub(crate) const PORT_B: &str = "port-b";
+
+/// Linux advertises half of a receive buffer as window, and overhead takes of the other half: three times what
+/// fills the path lets a connection fill it (Tamatsukuri et al., figures 3 and 6).
+const BUFFER_PER_BANDWIDTH_DELAY: u64 = 3;
+/// A buffer of TCP is at most this (`int` in the kernel).
+const MAX_BUFFER: ByteCount = ByteCount::new(i32::MAX as u64);
+/// What the system has by default as the largest buffers (tcp(7)).
+const USUAL_RECEIVE: ByteCount = ByteCount::from_mib(6);
+const USUAL_SEND: ByteCount = ByteCount::from_mib(4);
+
+struct Address {
+    host: Host,
+    port: &'static str,
+    hardware: &'static str,
+    ipv4: &'static str,
+    ipv6: &'static str,
+}
+
+const ADDRESSES: [Address; 2] = [
+    Address { host: Host::A, port: PORT_A, hardware: "02:26:33:00:00:01", ipv4: "10.26.33.1", ipv6: "fd26:33::1" },
+    Address { host: Host::B, port: PORT_B, hardware: "02:26:33:00:00:02", ipv4: "10.26.33.2", ipv6: "fd26:33::2" },
+];
+
+/// Makes the cables and sets up the hosts; `wire_processors` are kept free of the hosts' work.
+pub(crate) fn configure(
+    namespaces: &Namespaces,
+    settings: &Settings,
+    wire_processors: &[usize],
+) -> Result<(), LabError> {
+    namespaces.inside(Host::Wire, || plug(namespaces, settings))??;
+    let [a, b] = &ADDRESSES;
+    for (own, other) in [(a, b), (b, a)] {
+        namespaces.inside(own.host, || configure_host(own, other, settings, wire_processors))??;
+    }
+    Ok(())
+}
+
+fn plug(namespaces: &Namespaces, settings: &Settings) -> Result<(), LabError> {
+    // The wire has no addresses and says nothing of its own.
+    write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
+    let mtu = settings.forward.mtu.max(settings.backward.mtu).as_u64();
+    let commands: String = ADDRESSES
+        .iter()
+        .map(|Address { host, port, .. }| {
+            let place = namespaces.path(*host);
+            format!(
+                "link add name {port} mtu {mtu} type veth peer name {DEVICE} mtu {mtu} netns {}\nlink set dev {port} up\n",
+                place.display()
+            )
+        })
+        .collect();
+    run_ip(&["-batch", "-"], &commands)
+}
+
+fn configure_host(
+    own: &Address,
+    other: &Address,
+    settings: &Settings,
+    wire_processors: &[usize],
+) -> Result<(), LabError> {
+    for name in ["all", "default", DEVICE] {
+        // Addresses are usable at once, and nobody asks for routers.
+        write(&format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0")?;
+        write(&format!("/proc/sys/net/ipv6/conf/{name}/router_solicitations"), "0")?;
+    }
+    // Each knows the other, so that nothing but what is measured crosses the path.
+    let commands = format!(
+        "link set lo up\n\
+         link set {DEVICE} address {hardware} multicast off\n\
+         link set {DEVICE} up\n\
+         address add {ipv4}/24 dev {DEVICE}\n\
+         address add {ipv6}/64 dev {DEVICE} nodad\n\
+         neighbour replace {other4} lladdr {other_hardware} dev {DEVICE} nud permanent\n\
+         neighbour replace {other6} lladdr {other_hardware} dev {DEVICE} nud permanent\n",
+        hardware = own.hardware,
+        ipv4 = own.ipv4,
+        ipv6 = own.ipv6,
+        other4 = other.ipv4,
+        other6 = other.ipv6,
+        other_hardware = other.hardware,
+    );
+    run_ip(&["-batch", "-"], &commands)?;
+    let fast = settings.mode == Mode::Fast;
+    for feature in [Feature::TcpSegmentation, Feature::GenericSegmentation, Feature::GenericReceive] {
+        offloads::set(DEVICE, feature, fast)?;
+    }
+    // What one run learned of the path is not told to the next.
+    write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1")?;
+    if !settings.untuned {
+        tune(settings)?;
+    }
+    steer(wire_processors);
+    Ok(())
+}
+
+/// Buffers that let one connection fill the path.
+fn tune(settings: &Settings) -> Result<(), LabError> {
+    let buffer = (settings.bandwidth_delay() * BUFFER_PER_BANDWIDTH_DELAY).min(MAX_BUFFER);
+    let (receive, send) = (buffer.max(USUAL_RECEIVE), buffer.max(USUAL_SEND));
+    write("/proc/sys/net/ipv4/tcp_rmem", &format!("4096 131072 {}", receive.as_u64()))?;
+    write("/proc/sys/net/ipv4/tcp_wmem", &format!("4096 16384 {}", send.as_u64()))
+}
+
+/// Lets other processors than the wire's do the hosts' work on what arrives: otherwise the wire would do it, in the
+/// midst of sending. It also keeps each flow on one processor, and so in order.
+fn steer(wire_processors: &[usize]) {
+    let mask = std::thread::available_parallelism().map_or(1, usize::from);
+    let all = if mask >= 128 { u128::MAX } else { (1_u128 << mask) - 1 };
+    let others = wire_processors.iter().filter(|&&cpu| cpu < 128).fold(all, |mask, &cpu| mask & !(1 << cpu));
+    if others == 0 {
+        return;
+    }
+    let path = format!("/sys/class/net/{DEVICE}/queues/rx-0/rps_cpus");
+    let script = format!("mount -t sysfs sysfs /sys && echo {} >{path}", in_words(others));
+    // /sys shows the devices of the namespace in which it was mounted.
+    if let Err(error) = run("unshare", "util-linux", &["--mount", "sh", "-c", &script], "") {
+        tracing::warn!("the hosts' work is not kept off the wire's processor: {error}");
+    }
+}
+
+/// A mask of processors as /sys takes it: groups of 32 bits.
+fn in_words(mask: u128) -> String {
+    let words: Vec<String> =
+        (0..4).rev().map(|word| ((mask >> (32 * word)) as u32, word)).map(|(bits, _)| format!("{bits:08x}")).collect();
+    words.join(",")
+}
+
+fn write(path: &str, value: &str) -> Result<(), LabError> {
+    fs::write(path, value).map_err(|error| LabError::io(format!("write {value} to {path}"), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_written_in_groups() {
+        assert_eq!(in_words(0b11), "00000000,00000000,00000000,00000003");
+        assert_eq!(in_words(1 << 40), "00000000,00000000,00000100,00000000");
+    }
+}

@@ -1,0 +1,211 @@
+//! A lab from outside its wire: up, down, inside, and what it says.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use icdc_units::Span;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::thread::{CapabilitySet, LinkNameSpaceType, capabilities, move_into_link_name_space};
+
+use crate::namespaces::{self, Host};
+use crate::settings::Settings;
+use crate::state::{self, Process, State};
+use crate::wire::{Answer, Order};
+use crate::{LabError, backlog, placement};
+
+/// How long a process may take to end when it is asked to.
+const PATIENCE: Span = Span::from_secs(3);
+
+/// A lab that stands.
+pub struct Lab {
+    /// What is known of it.
+    pub state: State,
+    directory: PathBuf,
+}
+
+impl Lab {
+    /// Makes a lab. `program` is the icdc that runs the wire (by its `lab wire`).
+    pub fn up(name: &str, settings: &Settings, program: &Path) -> Result<Self, LabError> {
+        settings.forward.check()?;
+        settings.backward.check()?;
+        let directory = state::reserve(name)?;
+        let result = Self::start(name, settings, program, &directory);
+        if result.is_err() {
+            // What a wire that failed has not put away itself.
+            let _ = clear(name, &directory);
+        }
+        result
+    }
+
+    fn start(name: &str, settings: &Settings, program: &Path, directory: &Path) -> Result<Self, LabError> {
+        let user_namespace = !may_administer();
+        backlog::raise();
+        let order = Order {
+            name: name.to_owned(),
+            directory: directory.to_owned(),
+            settings: settings.clone(),
+            user_namespace,
+        };
+        let log = directory.join(state::LOG);
+        let log = File::create(&log).map_err(|error| LabError::io(format!("make {}", log.display()), error))?;
+        let mut command = Command::new(program);
+        command.args(["lab", "wire"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).current_dir("/");
+        let mut wire = command.spawn().map_err(|error| LabError::io(format!("run {}", program.display()), error))?;
+        let mut stdin = wire.stdin.take().expect("piped");
+        let text = serde_json::to_vec(&order).expect("plain data");
+        stdin.write_all(&text).map_err(|error| LabError::io("tell the wire what to build", error))?;
+        drop(stdin);
+        let mut line = String::new();
+        let mut answers = BufReader::new(wire.stdout.take().expect("piped"));
+        answers.read_line(&mut line).map_err(|error| LabError::io("hear from the wire", error))?;
+        match serde_json::from_str(&line) {
+            Ok(Answer::Ready(state)) => Ok(Self { state, directory: directory.to_owned() }),
+            Ok(Answer::Failed(words)) => {
+                // It ends by itself, having put away what it had made.
+                let _ = wire.wait();
+                Err(LabError::Wire(words))
+            }
+            Err(_) => {
+                let _ = wire.wait();
+                Err(LabError::Wire(format!("the wire ended at once; its last words: {}", state::last_words(directory))))
+            }
+        }
+    }
+
+    /// The lab of this name.
+    pub fn find(name: &str) -> Result<Self, LabError> {
+        let directory = state::find(name)?;
+        match State::load(&directory).filter(|state| state.wire.is_alive()) {
+            Some(state) => Ok(Self { state, directory }),
+            None => Err(LabError::Dead(name.to_owned(), state::last_words(&directory))),
+        }
+    }
+
+    /// What the wire tells.
+    pub fn page(&self) -> Result<crate::Page, LabError> {
+        crate::Page::open(&self.directory.join(state::PAGE))
+            .map_err(|error| LabError::io("read what the wire tells", error))
+    }
+
+    /// Whether the wire still runs.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.state.wire.is_alive()
+    }
+
+    /// Moves the calling thread into one of the hosts: what it starts from now on, and every socket that it opens, is
+    /// there.
+    pub fn enter(&self, host: Host) -> Result<(), LabError> {
+        let open =
+            |path: &Path| File::open(path).map_err(|error| LabError::io(format!("open {}", path.display()), error));
+        let moved = |error: rustix::io::Errno| LabError::io("enter the lab (setns)", error.into());
+        let network = open(&self.state.namespaces[host as usize].0)?;
+        if self.state.user_namespace {
+            let user = open(Path::new(&format!("/proc/{}/ns/user", self.state.wire.id)))?;
+            move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User)).map_err(moved)?;
+        }
+        move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).map_err(moved)?;
+        placement::keep_off(&self.state.wire_processors);
+        Ok(())
+    }
+
+    /// Becomes a command that runs on a host; returns only if that fails.
+    pub fn exec(&self, host: Host, command: &[std::ffi::OsString]) -> LabError {
+        if let Err(error) = self.enter(host) {
+            return error;
+        }
+        let (program, arguments) = command.split_first().expect("the command line has a command");
+        let error = Command::new(program).args(arguments).exec();
+        LabError::io(format!("run {}", program.to_string_lossy()), error)
+    }
+
+    /// Takes it down.
+    pub fn down(self) -> Result<(), LabError> {
+        down(&self.state.name)
+    }
+}
+
+/// Takes a lab down, whatever state it is in: ends what runs on its hosts and its wire, removes its namespaces and what
+/// was noted of it.
+pub fn down(name: &str) -> Result<(), LabError> {
+    let directory = state::find(name)?;
+    clear(name, &directory)
+}
+
+fn clear(name: &str, directory: &Path) -> Result<(), LabError> {
+    let state = State::load(directory);
+    let mut inodes: Vec<u64> =
+        state.iter().flat_map(|state| state.namespaces.iter().map(|&(_, inode)| inode)).collect();
+    let named = state.as_ref().is_none_or(|state| !state.user_namespace) && may_administer();
+    if named {
+        let places = Host::ALL.map(|host| namespaces::place(name, host));
+        inodes.extend(places.iter().filter_map(|place| fs::metadata(place).ok()).map(|metadata| metadata.ino()));
+    }
+    end(inhabitants(&inodes))?;
+    if let Some(wire) = state.as_ref().map(|state| state.wire).filter(|wire| wire.is_alive()) {
+        end(vec![wire])?;
+    }
+    if named {
+        for host in Host::ALL {
+            namespaces::delete(&namespaces::name(name, host))?;
+        }
+    }
+    fs::remove_dir_all(directory).map_err(|error| LabError::io(format!("remove {}", directory.display()), error))?;
+    if state::names().is_ok_and(|names| names.is_empty()) {
+        backlog::restore();
+    }
+    Ok(())
+}
+
+/// The processes in namespaces of these inodes.
+fn inhabitants(inodes: &[u64]) -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|&id| id != std::process::id())
+        .filter(|id| fs::metadata(format!("/proc/{id}/ns/net")).is_ok_and(|metadata| inodes.contains(&metadata.ino())))
+        .filter_map(Process::of)
+        .collect()
+}
+
+/// Asks processes to end, and makes those end that do not.
+fn end(processes: Vec<Process>) -> Result<(), LabError> {
+    let mut open: Vec<OwnedFd> = Vec::new();
+    for process in processes {
+        let Some(id) = Pid::from_raw(process.id as i32) else { continue };
+        let Ok(fd) = pidfd_open(id, PidfdFlags::empty()) else { continue };
+        // The number could have passed to another process before it was opened.
+        if process.is_alive() {
+            open.push(fd);
+        }
+    }
+    for signal in [Signal::TERM, Signal::KILL] {
+        for fd in &open {
+            match pidfd_send_signal(fd, signal) {
+                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => return Err(LabError::io("end a process of the lab", error.into())),
+            }
+        }
+        open.retain(|fd| !ended_within(fd, PATIENCE));
+        if open.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(LabError::io("end a process of the lab", io::Error::from(io::ErrorKind::TimedOut)))
+}
+
+fn ended_within(fd: &OwnedFd, span: Span) -> bool {
+    let timeout = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: 0 };
+    poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
+}
+
+/// Whether this process may make namespaces and devices.
+fn may_administer() -> bool {
+    let needed = CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN | CapabilitySet::NET_RAW;
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}

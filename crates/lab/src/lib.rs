@@ -1,0 +1,37 @@
+//! A long fat network on one machine: two hosts as network namespaces, and a process that is the path between them.
+//!
+//! ```text
+//!   icdc-a                     icdc-wire                        icdc-b
+//! ┌──────────┐    ┌──────────────────────────────────┐    ┌──────────┐
+//! │   eth0 ──┼veth┼─ a ─► ring ─► path ─► outlet ─ b ─┼veth┼── eth0   │
+//! │ .1  ::1  │    │     ◄ outlet ◄ path ◄ ring ◄     │    │ .2  ::2  │
+//! └──────────┘    └──────────────────────────────────┘    └──────────┘
+//! ```
+//!
+//! | part | file |
+//! |---|---|
+//! | up, down, inside: [`Lab`] | `lab.rs` |
+//! | the wire process | [`wire`] |
+//! | what it tells | [`wire::page`] |
+//! | the hosts' devices, addresses, buffers | `hosts.rs` |
+//! | network and user namespaces | [`namespaces`] |
+//! | what is noted of a lab | [`state`] |
+//!
+//! The wire's decisions follow the kernel's stamps (see [`icdc_path`] and [`icdc_packet`]), so they are those of the
+//! path that was asked for whenever the wire itself gets to run; how late deliveries were is recorded.
+
+mod backlog;
+mod error;
+mod hosts;
+mod lab;
+pub mod namespaces;
+mod placement;
+mod settings;
+pub mod state;
+pub mod wire;
+
+pub use error::LabError;
+pub use lab::{Lab, down};
+pub use namespaces::Host;
+pub use settings::{Mode, Settings};
+pub use wire::page::{Gauge, Global, Page, Way};

@@ -1,0 +1,201 @@
+//! The three network namespaces of a lab, and running something inside one.
+//!
+//! ```text
+//!  icdc-a        icdc-wire         icdc-b
+//! ┌──────┐      ┌─────────┐       ┌──────┐
+//! │ eth0─┼──veth┼─a     b─┼veth───┼─eth0 │
+//! └──────┘      └─────────┘       └──────┘
+//! ```
+//!
+//! Root makes named ones (`ip netns`), so that any tool finds them. Anybody else gets a user namespace with unnamed
+//! ones in it, which live as long as a process in them or the wire, which keeps them open.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+
+use crate::LabError;
+
+/// One of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// The first host.
+    A,
+    /// The second host.
+    B,
+    /// What is between them.
+    Wire,
+}
+
+impl Host {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::A, Self::B, Self::Wire];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::A => "a",
+            Self::B => "b",
+            Self::Wire => "wire",
+        }
+    }
+}
+
+/// Name of the lab that is meant when none is given.
+pub const DEFAULT_NAME: &str = "default";
+
+/// Name of a namespace of a lab: `icdc-a`, `icdc-NAME-a`.
+#[must_use]
+pub fn name(lab: &str, host: Host) -> String {
+    match lab {
+        DEFAULT_NAME => format!("icdc-{}", host.word()),
+        _ => format!("icdc-{lab}-{}", host.word()),
+    }
+}
+
+/// Where a named namespace is found.
+#[must_use]
+pub fn place(lab: &str, host: Host) -> PathBuf {
+    PathBuf::from("/run/netns").join(name(lab, host))
+}
+
+/// The namespaces, open; named ones are deleted when this is dropped.
+pub struct Namespaces {
+    lab: String,
+    named: bool,
+    files: Vec<File>,
+}
+
+impl Namespaces {
+    /// Makes them. With `user_namespace` the calling process, which must have no other thread, moves into a new user
+    /// namespace first, as its root.
+    pub fn create(lab: &str, user_namespace: bool) -> Result<Self, LabError> {
+        let mut namespaces = Self { lab: lab.to_owned(), named: !user_namespace, files: Vec::new() };
+        if user_namespace {
+            become_root().map_err(LabError::NotAllowed)?;
+        }
+        for host in Host::ALL {
+            let file = if user_namespace { unnamed()? } else { named(lab, host)? };
+            namespaces.files.push(file);
+        }
+        Ok(namespaces)
+    }
+
+    /// Runs `work` on a thread of its own inside.
+    pub fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        let file = &self.files[host as usize];
+        let outcome = thread::scope(|scope| {
+            let inside = scope.spawn(move || {
+                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+                Ok(work())
+            });
+            inside.join().expect("work in a namespace does not panic")
+        });
+        outcome.map_err(|error: io::Error| LabError::io("enter a network namespace (setns)", error))
+    }
+
+    /// Path by which other processes may open it while this one lives.
+    #[must_use]
+    pub fn path(&self, host: Host) -> PathBuf {
+        if self.named {
+            return place(&self.lab, host);
+        }
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.files[host as usize].as_raw_fd()))
+    }
+
+    /// Number by which the kernel knows it, to find the processes in it.
+    pub fn inode(&self, host: Host) -> Result<u64, LabError> {
+        let metadata = self.files[host as usize].metadata();
+        metadata.map(|metadata| metadata.ino()).map_err(|error| LabError::io("look at a network namespace", error))
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        if self.named {
+            for host in Host::ALL.into_iter().take(self.files.len()) {
+                if let Err(error) = delete(&name(&self.lab, host)) {
+                    tracing::warn!("{error}");
+                }
+            }
+        }
+    }
+}
+
+fn named(lab: &str, host: Host) -> Result<File, LabError> {
+    let (name, place) = (name(lab, host), place(lab, host));
+    if place.exists() {
+        return Err(LabError::Foreign(name));
+    }
+    run_ip(&["netns", "add", &name], "")?;
+    File::open(&place).map_err(|error| LabError::io(format!("open {}", place.display()), error))
+}
+
+/// Deletes a named namespace; one that is not there is fine.
+pub fn delete(name: &str) -> Result<(), LabError> {
+    if PathBuf::from("/run/netns").join(name).exists() {
+        run_ip(&["netns", "delete", name], "")?;
+    }
+    Ok(())
+}
+
+fn unnamed() -> Result<File, LabError> {
+    let made = thread::scope(|scope| {
+        let maker = scope.spawn(|| {
+            // SAFETY: only this thread, which does nothing else, gets the new namespace.
+            unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET)? };
+            File::open("/proc/thread-self/ns/net")
+        });
+        maker.join().expect("making a namespace does not panic")
+    });
+    made.map_err(LabError::NotAllowed)
+}
+
+fn become_root() -> io::Result<()> {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    // SAFETY: the process has one thread, and no memory or descriptor is unshared.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER)? };
+    // A group map needs setgroups to be given up (user_namespaces(7)).
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("0 {group} 1"))
+}
+
+/// Runs `ip` in the namespace of the calling thread, with `input` as its standard input.
+pub(crate) fn run_ip(arguments: &[&str], input: &str) -> Result<(), LabError> {
+    run("ip", "iproute2", arguments, input)
+}
+
+/// Runs a program to its end; its words are told if it fails.
+pub(crate) fn run(
+    program: &'static str,
+    package: &'static str,
+    arguments: &[&str],
+    input: &str,
+) -> Result<(), LabError> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => LabError::Missing { program, package },
+        _ => LabError::io(format!("run {program}"), error),
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // Where administrators' programs are, whatever the user's PATH is.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"));
+    let mut child = command.spawn().map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends without reading says why on its standard error.
+        let _ = io::Write::write_all(&mut stdin, input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(failed)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    Err(LabError::Program { program: format!("{program} {}", arguments.join(" ")), words })
+}

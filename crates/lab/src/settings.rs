@@ -1,0 +1,42 @@
+//! What a lab is like.
+
+use icdc_units::{ByteCount, Span};
+use serde::{Deserialize, Serialize};
+
+/// A lab: the two directions of its path and how its hosts are set up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// From host a to host b.
+    pub forward: icdc_path::Settings,
+    /// From host b to host a.
+    pub backward: icdc_path::Settings,
+    /// How packets cross.
+    pub mode: Mode,
+    /// Whether the hosts keep the system's TCP buffers instead of ones that the path needs.
+    pub untuned: bool,
+}
+
+/// How packets cross the path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// One by one: the hosts' devices leave nothing to be segmented.
+    #[default]
+    Exact,
+    /// As the hosts' stacks hand them over, many segments at once, each charged by itself.
+    Fast,
+}
+
+impl Settings {
+    /// Time from a host to the other and back on an idle path.
+    #[must_use]
+    pub fn round_trip(&self) -> Span {
+        self.forward.delay + self.backward.delay
+    }
+
+    /// What fills the path: the faster rate times the round trip.
+    #[must_use]
+    pub fn bandwidth_delay(&self) -> ByteCount {
+        self.forward.rate.max(self.backward.rate) * self.round_trip()
+    }
+}

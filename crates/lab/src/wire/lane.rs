@@ -1,0 +1,268 @@
+//! One direction of the live path: frames from a ring, through the path's decisions, out when they are due.
+//!
+//! ```text
+//!  host ─veth─► ring ── stamp ──► path::Direction ── due ──► delay line ── when due ──► outlet ─veth─► host
+//!               (kernel copies,    loss, queue               (slots stay               sendmmsg
+//!                stamps)           analytically)              in the ring)
+//! ```
+//!
+//! Decisions follow the kernel's stamps and nothing else: when this process gets to run changes no drop and
+//! no due time, as long as the ring has slots. What it does change is how late a frame leaves, and that is
+//! recorded for every frame.
+
+use hdrhistogram::Histogram;
+use icdc_control::Burstiness;
+use icdc_packet::{Arrival, Outlet, PacketError, Ring, Slot, Superpacket, clock};
+use icdc_path::{DelayLine, Direction, Fate, Frame};
+use icdc_units::{ByteCount, Span, Time};
+
+use super::page::{Gauge, LanePage};
+
+/// Frames that are taken from the ring, or sent, before the other direction gets its turn.
+const TURN: usize = 256;
+/// Latenesses are told apart up to this, with two significant digits.
+const LONGEST_LATENESS: Span = Span::from_secs(60);
+/// Window of the burstiness.
+const BURST_WINDOW: Span = Span::from_secs(1);
+/// Destination and type of a PAUSE frame (IEEE 802.3 annex 31B).
+const PAUSE_DESTINATION: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x01];
+const PAUSE_TYPE: [u8; 2] = [0x88, 0x08];
+
+/// How much a turn did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Moved {
+    /// There was nothing to do.
+    Nothing,
+    /// All that there was.
+    Some,
+    /// As much as one turn may do; there may be more.
+    Full,
+}
+
+impl Moved {
+    const fn of(count: usize) -> Self {
+        match count {
+            0 => Self::Nothing,
+            TURN.. => Self::Full,
+            _ => Self::Some,
+        }
+    }
+}
+
+/// A packet on its way.
+enum Packet {
+    /// As it lies in the ring.
+    Whole { slot: Slot, length: u32 },
+    /// What losses left of a superpacket, with the header of its offloads.
+    Cut(Box<[u8]>),
+}
+
+pub(super) struct Lane {
+    ring: Ring,
+    outlet: Outlet,
+    path: Direction,
+    line: DelayLine<Packet>,
+    /// Due, and taken from the line.
+    leaving: Vec<(Time, Packet)>,
+    freed: Vec<Slot>,
+    lateness: Histogram<u64>,
+    burstiness: Burstiness,
+    latest: Time,
+    held_bytes: u64,
+    page: LanePage,
+}
+
+impl Lane {
+    pub(super) fn new(ring: Ring, outlet: Outlet, path: Direction, page: LanePage) -> Self {
+        let lateness =
+            Histogram::new_with_max(LONGEST_LATENESS.as_nanos(), 2).expect("two digits up to a minute are possible");
+        Self {
+            ring,
+            outlet,
+            path,
+            line: DelayLine::default(),
+            leaving: Vec::with_capacity(TURN),
+            freed: Vec::with_capacity(TURN),
+            lateness,
+            burstiness: Burstiness::new(BURST_WINDOW),
+            latest: Time::ORIGIN,
+            held_bytes: 0,
+            page,
+        }
+    }
+
+    pub(super) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// When the next packet is due.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.leaving.first().map(|&(due, _)| due).or_else(|| self.line.next_due())
+    }
+
+    /// Decides about what has arrived.
+    pub(super) fn receive(&mut self) -> Moved {
+        let Self { ring, path, line, freed, burstiness, latest, held_bytes, page, .. } = self;
+        let count = ring.receive(TURN, |ring, arrival| {
+            let mut passage = Passage { path, line, burstiness, held_bytes, page, at: (*latest).max(arrival.at) };
+            *latest = passage.at;
+            if !passage.take(ring, &arrival) {
+                freed.push(arrival.slot);
+            }
+        });
+        for slot in freed.drain(..) {
+            ring.give_back(slot);
+        }
+        Moved::of(count)
+    }
+
+    /// Sends what is due at `now`.
+    pub(super) fn deliver(&mut self, now: Time) -> Result<Moved, PacketError> {
+        while self.leaving.len() < TURN {
+            let Some(packet) = self.line.pop_due(now) else { break };
+            self.leaving.push(packet);
+        }
+        if self.leaving.is_empty() {
+            return Ok(Moved::Nothing);
+        }
+        let ring = &self.ring;
+        let sent = self.outlet.send(self.leaving.iter().map(|(_, packet)| match packet {
+            Packet::Whole { slot, length } => ring.frame_with_offload(*slot, *length as usize),
+            Packet::Cut(bytes) => bytes,
+        }))?;
+        let done = clock::now();
+        // A device that takes nothing must not stop everything: what it refuses is lost, and told.
+        let refused = usize::from(sent == 0);
+        if refused > 0 {
+            self.page.add(Gauge::SendFailures, 1);
+        }
+        for (due, packet) in self.leaving.drain(..sent + refused) {
+            self.lateness.saturating_record((done - due).as_nanos());
+            match packet {
+                Packet::Whole { slot, length } => {
+                    self.held_bytes -= u64::from(length);
+                    self.ring.give_back(slot);
+                }
+                Packet::Cut(bytes) => self.held_bytes -= bytes.len() as u64,
+            }
+        }
+        Ok(Moved::of(sent))
+    }
+
+    /// Tells what happened so far.
+    pub(super) fn publish(&mut self) -> Result<(), PacketError> {
+        let counters = self.path.counters();
+        let page = &self.page;
+        page.set(Gauge::Offered, counters.offered);
+        page.set(Gauge::OfferedBytes, counters.offered_bytes.as_u64());
+        page.set(Gauge::Delivered, counters.delivered);
+        page.set(Gauge::DeliveredBytes, counters.delivered_bytes.as_u64());
+        page.set(Gauge::Lost, counters.lost);
+        page.set(Gauge::QueueDrops, counters.queue_full);
+        page.set(Gauge::GapFrames, counters.gaps);
+        page.set(Gauge::Overruns, counters.overrun);
+        page.set(Gauge::QueueMax, counters.queue_max.as_u64());
+        page.set(Gauge::HeldPackets, (self.line.held() + self.leaving.len()) as u64);
+        page.set(Gauge::HeldBytes, self.held_bytes);
+        page.set(Gauge::RingOverflow, self.ring.overflow()?);
+        for (gauge, quantile) in [
+            (Gauge::LatenessMedian, 0.5),
+            (Gauge::Lateness99, 0.99),
+            (Gauge::Lateness999, 0.999),
+            (Gauge::LatenessMax, 1.0),
+        ] {
+            page.set(gauge, self.lateness.value_at_quantile(quantile));
+        }
+        Ok(())
+    }
+}
+
+/// What deciding about one arrival works on.
+struct Passage<'a> {
+    path: &'a mut Direction,
+    line: &'a mut DelayLine<Packet>,
+    burstiness: &'a mut Burstiness,
+    held_bytes: &'a mut u64,
+    page: &'a mut LanePage,
+    at: Time,
+}
+
+impl Passage<'_> {
+    /// Whether the frame stays in its slot.
+    fn take(&mut self, ring: &Ring, arrival: &Arrival) -> bool {
+        if arrival.truncated {
+            self.page.add(Gauge::Truncated, 1);
+            return false;
+        }
+        let frame = ring.frame(arrival.slot, arrival.length);
+        if let Some(superpacket) = Superpacket::parse(frame, arrival.offload) {
+            return self.take_superpacket(superpacket, frame, arrival);
+        }
+        match self.offer(arrival.length, is_pause(frame)) {
+            Some(due) => {
+                self.keep(due, arrival);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Every frame of it meets the path by itself; those that survive travel together, and arrive when the last
+    /// of them does.
+    fn take_superpacket(&mut self, superpacket: Superpacket, frame: &[u8], arrival: &Arrival) -> bool {
+        self.page.add(Gauge::Superpackets, 1);
+        let frames = superpacket.frames();
+        let (mut run_start, mut run_due) = (0, None);
+        for index in 0..frames {
+            match self.offer(superpacket.frame_length(index), false) {
+                Some(due) => run_due = Some(due),
+                None => {
+                    self.keep_cut(&superpacket, frame, run_start..index, run_due.take());
+                    run_start = index + 1;
+                }
+            }
+        }
+        match run_due {
+            Some(due) if run_start == 0 => {
+                self.keep(due, arrival);
+                true
+            }
+            due => {
+                self.keep_cut(&superpacket, frame, run_start..frames, due);
+                false
+            }
+        }
+    }
+
+    fn keep(&mut self, due: Time, arrival: &Arrival) {
+        *self.held_bytes += arrival.length as u64;
+        self.line.push(due, Packet::Whole { slot: arrival.slot, length: arrival.length as u32 });
+    }
+
+    fn keep_cut(&mut self, superpacket: &Superpacket, frame: &[u8], run: std::ops::Range<usize>, due: Option<Time>) {
+        if let Some(due) = due {
+            let cut = superpacket.cut(frame, run).into_boxed_slice();
+            *self.held_bytes += cut.len() as u64;
+            self.line.push(due, Packet::Cut(cut));
+        }
+    }
+
+    /// When a frame arrives at the other end, if it does.
+    fn offer(&mut self, length: usize, gap: bool) -> Option<Time> {
+        let frame = Frame { length: ByteCount::new(length as u64), gap };
+        let wire_length = frame.wire_length();
+        let fate = self.path.offer(self.at, frame);
+        if !gap && let Some(window) = self.burstiness.packet(self.at, wire_length) {
+            self.page.burst(&window);
+        }
+        self.page.arrived(self.at, fate, wire_length, self.path.queued(self.at));
+        match fate {
+            Fate::Delivered(due) => Some(due),
+            Fate::Lost | Fate::QueueFull | Fate::Gap | Fate::Overrun => None,
+        }
+    }
+}
+
+fn is_pause(frame: &[u8]) -> bool {
+    frame.starts_with(&PAUSE_DESTINATION) && frame[12..].starts_with(&PAUSE_TYPE)
+}

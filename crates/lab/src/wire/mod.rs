@@ -1,0 +1,248 @@
+//! The wire: the process that is the path between the two hosts of a lab.
+//!
+//! [`Order`] is what it is told to build (as JSON on standard input), [`Answer`] what it says when that stands or
+//! why it does not (as JSON on standard output). From then on it tells everything in the [`page`].
+//!
+//! The process owns the lab: it makes the namespaces, and when it is told to stop it takes them away.
+
+mod engine;
+mod lane;
+pub mod page;
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use icdc_packet::{Geometry, Outlet, PacketError, Ring, clock};
+use icdc_path::Direction;
+use icdc_units::ByteCount;
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::namespaces::{Host, Namespaces};
+use crate::settings::{Mode, Settings};
+use crate::{LabError, hosts, placement, state};
+use lane::Lane;
+use page::{Global, LanePage, Page, Way};
+
+/// Length of an Ethernet header, with room for one VLAN tag.
+const ETHERNET_HEADER: u64 = 18;
+/// Longest superpacket that the kernel makes without being asked for longer ones (`GSO_LEGACY_MAX_SIZE`).
+const LONGEST_SUPERPACKET: u64 = 65_536;
+/// Room for what arrives at once beside what is on its way. A host that does not get to run for 20 ms and then does
+/// its work sends so much at 10 Gbit/s; the queue will refuse most of it, but that has to be decided packet by packet.
+const BURST: ByteCount = ByteCount::from_mib(24);
+/// How often the devices' own counters are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What to build.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// Name of the lab.
+    pub name: String,
+    /// Where its state is kept; exists.
+    pub directory: PathBuf,
+    /// What it is like.
+    pub settings: Settings,
+    /// Whether to make a user namespace for it, for want of rights.
+    pub user_namespace: bool,
+}
+
+/// How that went.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// The lab stands.
+    Ready(state::State),
+    /// It does not, and nothing is left of it.
+    Failed(String),
+}
+
+/// Builds the lab and runs its path until a signal comes. To be called by a process made for it, before any other
+/// thread is started.
+pub fn main() -> Result<(), LabError> {
+    let order = read_order()?;
+    match build(&order) {
+        Ok(wire) => wire.run(),
+        Err(error) => {
+            answer(&Answer::Failed(error.to_string()));
+            Err(error)
+        }
+    }
+}
+
+fn read_order() -> Result<Order, LabError> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text).map_err(|error| LabError::io("read the order", error))?;
+    serde_json::from_str(&text).map_err(|error| LabError::io("read the order", error.into()))
+}
+
+fn answer(answer: &Answer) {
+    let text = serde_json::to_string(answer).expect("plain data");
+    // Who asked may be gone; the lab is then taken down by its name.
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+struct Wire {
+    lanes: [Lane; 2],
+    page: Arc<Page>,
+    devices: Devices,
+    settings: Settings,
+    processors: Vec<usize>,
+    /// Taken away when the wire ends.
+    _namespaces: Namespaces,
+}
+
+fn build(order: &Order) -> Result<Wire, LabError> {
+    // A terminal that closes is nothing to the lab.
+    let _ = rustix::process::setsid();
+    let settings = &order.settings;
+    let [forward, backward] = [Direction::new(&settings.forward)?, Direction::new(&settings.backward)?];
+    let namespaces = Namespaces::create(&order.name, order.user_namespace)?;
+    let processors = placement::processors();
+    hosts::configure(&namespaces, settings, &wire_processors(&processors))?;
+    let page = Arc::new(
+        Page::create(&order.directory.join(state::PAGE)).map_err(|error| LabError::io("make the page", error))?,
+    );
+    let devices = Devices::open(&namespaces)?;
+    let lanes = namespaces.inside(Host::Wire, || -> Result<_, PacketError> {
+        let ring = |device, direction: &icdc_path::Settings| Ring::open(device, geometry(settings, direction));
+        Ok([
+            Lane::new(
+                ring(hosts::PORT_A, &settings.forward)?,
+                Outlet::open(hosts::PORT_B)?,
+                forward,
+                LanePage::new(page.clone(), Way::Forward),
+            ),
+            Lane::new(
+                ring(hosts::PORT_B, &settings.backward)?,
+                Outlet::open(hosts::PORT_A)?,
+                backward,
+                LanePage::new(page.clone(), Way::Backward),
+            ),
+        ])
+    })??;
+    let state = state::State::new(order, &namespaces, memory(settings), wire_processors(&processors))?;
+    state.save(&order.directory)?;
+    answer(&Answer::Ready(state));
+    Ok(Wire { lanes, page, devices, settings: settings.clone(), processors, _namespaces: namespaces })
+}
+
+/// The ring of one direction: what can be on its way at once, and a quarter of that or [`BURST`] for the ring's own overhead
+/// and for what arrives during a stall.
+fn geometry(settings: &Settings, direction: &icdc_path::Settings) -> Geometry {
+    let longest = match settings.mode {
+        Mode::Exact => direction.mtu.as_u64(),
+        Mode::Fast => direction.mtu.as_u64().max(LONGEST_SUPERPACKET),
+    };
+    let memory = direction.in_flight() + direction.in_flight().scaled(1, 4).max(BURST);
+    Geometry::within(memory, ByteCount::new(longest + ETHERNET_HEADER))
+}
+
+/// What the rings of a lab take.
+#[must_use]
+pub fn memory(settings: &Settings) -> ByteCount {
+    [&settings.forward, &settings.backward].map(|direction| geometry(settings, direction).memory()).into_iter().sum()
+}
+
+/// The last processor for the wire, the last two where there are enough; none in particular on a machine with one.
+fn wire_processors(processors: &[usize]) -> Vec<usize> {
+    let count = match processors.len() {
+        0 | 1 => 0,
+        2 | 3 => 1,
+        _ => 2,
+    };
+    processors[processors.len() - count..].to_vec()
+}
+
+impl Wire {
+    fn run(mut self) -> Result<(), LabError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT, SIGHUP] {
+            signal_hook::flag::register(signal, stop.clone()).map_err(|error| LabError::io("handle signals", error))?;
+        }
+        self.page.set_global(Global::Started, clock::now().as_nanos());
+        let [forward, backward] = &mut self.lanes;
+        let places = wire_processors(&self.processors);
+        let shortest = self.settings.forward.delay.min(self.settings.backward.delay);
+        let (page, stop, mut both) = (&*self.page, &*stop, [forward, backward]);
+        let result = thread::scope(|scope| {
+            let mut running = Vec::new();
+            let groups = if places.len() > 1 { 1 } else { 2 };
+            for (index, lanes) in both.chunks_mut(groups).enumerate() {
+                let place = places.get(index).copied();
+                running.push(scope.spawn(move || {
+                    let result = run_lanes(lanes, place, shortest, page, stop);
+                    stop.store(true, Ordering::Relaxed);
+                    result
+                }));
+            }
+            while !stop.load(Ordering::Relaxed) {
+                page.set_global(Global::Heartbeat, clock::now().as_nanos());
+                page.set_global(Global::DeviceDrops, self.devices.drops());
+                thread::park_timeout(LOOK);
+            }
+            running.into_iter().try_for_each(|lanes| lanes.join().expect("a lane does not panic"))
+        });
+        result.map_err(LabError::from)
+    }
+}
+
+fn run_lanes(
+    lanes: &mut [&mut Lane],
+    place: Option<usize>,
+    shortest: icdc_units::Span,
+    page: &Page,
+    stop: &AtomicBool,
+) -> Result<(), PacketError> {
+    if let Some(cpu) = place
+        && let Err(error) = placement::stay_on(cpu)
+    {
+        tracing::warn!("the wire is not kept on processor {cpu}: {error}");
+    }
+    match placement::take_precedence() {
+        Ok(()) => page.set_global(Global::Realtime, 1),
+        Err(error) => tracing::warn!("the wire has no real-time priority: {error}"),
+    }
+    engine::run(lanes, shortest, stop)
+}
+
+/// Counters of the devices on both ends of both cables: what is lost there is lost by the machine.
+struct Devices {
+    files: Vec<File>,
+    before: u64,
+}
+
+impl Devices {
+    fn open(namespaces: &Namespaces) -> Result<Self, LabError> {
+        let open = || File::open("/proc/thread-self/net/dev");
+        let mut files = Vec::new();
+        for host in [Host::A, Host::B, Host::Wire] {
+            files.push(namespaces.inside(host, open)?.map_err(|error| LabError::io("open /proc/net/dev", error))?);
+        }
+        let mut devices = Self { files, before: 0 };
+        devices.before = devices.drops();
+        Ok(devices)
+    }
+
+    /// Frames dropped since the lab began.
+    fn drops(&mut self) -> u64 {
+        let mut total = 0;
+        for file in &mut self.files {
+            let mut text = String::new();
+            if file.rewind().and_then(|()| file.read_to_string(&mut text)).is_ok() {
+                total += text.lines().filter_map(transmit_drops).sum::<u64>();
+            }
+        }
+        total.saturating_sub(self.before)
+    }
+}
+
+/// The twelfth number of a line is what was dropped in sending (proc(5)).
+fn transmit_drops(line: &str) -> Option<u64> {
+    let (_, numbers) = line.split_once(':')?;
+    numbers.split_whitespace().nth(11)?.parse().ok()
+}

@@ -1,0 +1,268 @@
+//! What the wire process tells: a file in memory that it writes as it goes and anyone may read, without a word
+//! between the processes and even after the wire has been killed.
+//!
+//! ```text
+//! offset 0       heartbeat · realtime · reserved            HEADER words
+//!                gauges of a→b, gauges of b→a               LANE words each
+//! SERIES_OFFSET  a→b: HISTORY bins of 1 ms, b→a likewise     BIN words each
+//! ```
+//!
+//! All words are 64 bits, written and read atomically one by one. A bin belongs to the millisecond
+//! `number = time / 1 ms` if its first word holds that number; the bins are a ring, so the last
+//! [`HISTORY`] are there. Pages of the file that were never written take no memory.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use icdc_control::Window;
+use icdc_path::Fate;
+use icdc_units::{ByteCount, Span, Time};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// Bins that are kept: ten minutes and a half.
+pub const HISTORY: u64 = 630_000;
+/// Length of a bin.
+pub const BIN: Span = Span::from_millis(1);
+
+const HEADER_WORDS: usize = 64;
+const LANE_WORDS: usize = 64;
+const BIN_WORDS: usize = 4;
+const SERIES_OFFSET: usize = 4096;
+const LENGTH: usize = SERIES_OFFSET + 2 * HISTORY as usize * BIN_WORDS * 8;
+
+/// Which direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From host a to host b.
+    Forward,
+    /// From host b to host a.
+    Backward,
+}
+
+impl Way {
+    /// Both, in order.
+    pub const BOTH: [Self; 2] = [Self::Forward, Self::Backward];
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Forward => 0,
+            Self::Backward => 1,
+        }
+    }
+}
+
+/// Numbers about the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Global {
+    /// Monotonic time at which the wire last said that it is alive, in nanoseconds.
+    Heartbeat,
+    /// Whether the wire has real-time priority (1) or not (0).
+    Realtime,
+    /// Frames that the hosts' devices or their backlogs dropped: the machine's doing, not the path's.
+    DeviceDrops,
+    /// Monotonic time at which the wire began, in nanoseconds.
+    Started,
+}
+
+/// Numbers about one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+#[allow(missing_docs)] // as in `icdc_path::Counters`, or said by the name
+pub enum Gauge {
+    Offered,
+    OfferedBytes,
+    Delivered,
+    DeliveredBytes,
+    Lost,
+    QueueDrops,
+    GapFrames,
+    Overruns,
+    QueueMax,
+    HeldPackets,
+    HeldBytes,
+    RingOverflow,
+    SendFailures,
+    Truncated,
+    Superpackets,
+    LatenessMedian,
+    Lateness99,
+    Lateness999,
+    LatenessMax,
+    /// Longest virtual queue of a window, and the mean of all windows, in bytes.
+    BurstMax,
+    BurstSum,
+    BurstWindows,
+}
+
+/// One millisecond of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bin {
+    /// Bytes on the wire that arrived at the far end.
+    pub delivered: ByteCount,
+    /// Bytes on the wire that arrived at the path.
+    pub offered: ByteCount,
+    /// Longest queue.
+    pub queue: ByteCount,
+    /// Frames that the queue had no room for.
+    pub queue_drops: u32,
+    /// Frames that the path lost.
+    pub lost: u32,
+}
+
+/// The file, mapped.
+pub struct Page {
+    memory: NonNull<AtomicU64>,
+}
+
+// SAFETY: all access is by atomic operations on memory that lives as long as the page.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
+
+impl Page {
+    /// Makes the file.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).create_new(true).open(path)?;
+        file.set_len(LENGTH as u64)?;
+        Self::map(&file, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Opens it to be read.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        if file.metadata()?.len() != LENGTH as u64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "made by another version of icdc"));
+        }
+        Self::map(&file, ProtFlags::READ)
+    }
+
+    fn map(file: &File, protection: ProtFlags) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let memory = unsafe { mmap(std::ptr::null_mut(), LENGTH, protection, MapFlags::SHARED, file, 0)? };
+        Ok(Self { memory: NonNull::new(memory.cast()).expect("mmap does not give the null page") })
+    }
+
+    /// Reads a number about the process.
+    #[must_use]
+    pub fn global(&self, which: Global) -> u64 {
+        self.word(which as usize).load(Ordering::Relaxed)
+    }
+
+    /// Writes one.
+    pub fn set_global(&self, which: Global, value: u64) {
+        self.word(which as usize).store(value, Ordering::Relaxed);
+    }
+
+    /// Reads a number about one direction.
+    #[must_use]
+    pub fn gauge(&self, way: Way, gauge: Gauge) -> u64 {
+        self.lane_word(way, gauge).load(Ordering::Relaxed)
+    }
+
+    /// One millisecond; `None` if nothing happened in it or it is no longer, or not yet, kept.
+    #[must_use]
+    pub fn bin(&self, way: Way, number: u64) -> Option<Bin> {
+        let words = self.bin_words(way, number);
+        if self.word(words).load(Ordering::Acquire) != number {
+            return None;
+        }
+        let [bytes, queue, drops] = [1, 2, 3].map(|word| self.word(words + word).load(Ordering::Relaxed));
+        Some(Bin {
+            delivered: ByteCount::new(bytes & 0xffff_ffff),
+            offered: ByteCount::new(bytes >> 32),
+            queue: ByteCount::new(queue),
+            queue_drops: (drops & 0xffff_ffff) as u32,
+            lost: (drops >> 32) as u32,
+        })
+    }
+
+    fn lane_word(&self, way: Way, gauge: Gauge) -> &AtomicU64 {
+        self.word(HEADER_WORDS + way.index() * LANE_WORDS + gauge as usize)
+    }
+
+    fn bin_words(&self, way: Way, number: u64) -> usize {
+        let index = way.index() as u64 * HISTORY + number % HISTORY;
+        SERIES_OFFSET / 8 + index as usize * BIN_WORDS
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index < LENGTH / 8, "all words lie in the page");
+        // SAFETY: the index lies within the mapping, which is aligned to a page.
+        unsafe { self.memory.add(index).as_ref() }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made by `map`, to which no reference is left.
+        let _ = unsafe { munmap(self.memory.as_ptr().cast(), LENGTH) };
+    }
+}
+
+/// The part of the page that one direction writes.
+#[derive(Clone)]
+pub(super) struct LanePage {
+    page: Arc<Page>,
+    way: Way,
+}
+
+impl LanePage {
+    pub(super) fn new(page: Arc<Page>, way: Way) -> Self {
+        Self { page, way }
+    }
+
+    pub(super) fn set(&self, gauge: Gauge, value: u64) {
+        self.page.lane_word(self.way, gauge).store(value, Ordering::Relaxed);
+    }
+
+    pub(super) fn add(&self, gauge: Gauge, value: u64) {
+        let word = self.page.lane_word(self.way, gauge);
+        word.store(word.load(Ordering::Relaxed) + value, Ordering::Relaxed);
+    }
+
+    pub(super) fn burst(&self, window: &Window) {
+        let longest = self.page.gauge(self.way, Gauge::BurstMax).max(window.burst.as_u64());
+        self.set(Gauge::BurstMax, longest);
+        self.add(Gauge::BurstSum, window.burst.as_u64());
+        self.add(Gauge::BurstWindows, 1);
+    }
+
+    /// Notes a frame in the bins of its arrival and of its delivery.
+    pub(super) fn arrived(&self, at: Time, fate: Fate, wire_length: ByteCount, queue: ByteCount) {
+        let words = self.open_bin(at);
+        let add = |word: usize, value: u64| {
+            let word = self.page.word(words + word);
+            word.store(word.load(Ordering::Relaxed) + value, Ordering::Relaxed);
+        };
+        add(1, wire_length.as_u64() << 32);
+        match fate {
+            Fate::QueueFull | Fate::Overrun => add(3, 1),
+            Fate::Lost => add(3, 1 << 32),
+            Fate::Delivered(_) | Fate::Gap => {}
+        }
+        let longest = self.page.word(words + 2);
+        longest.store(longest.load(Ordering::Relaxed).max(queue.as_u64()), Ordering::Relaxed);
+        if let Fate::Delivered(due) = fate {
+            let word = self.page.word(self.open_bin(due) + 1);
+            word.store(word.load(Ordering::Relaxed) + wire_length.as_u64(), Ordering::Relaxed);
+        }
+    }
+
+    /// The words of the bin of this time, emptied if they were another millisecond's.
+    fn open_bin(&self, at: Time) -> usize {
+        let number = at.as_nanos() / BIN.as_nanos();
+        let words = self.page.bin_words(self.way, number);
+        if self.page.word(words).load(Ordering::Relaxed) != number {
+            for word in 1..BIN_WORDS {
+                self.page.word(words + word).store(0, Ordering::Relaxed);
+            }
+            self.page.word(words).store(number, Ordering::Release);
+        }
+        words
+    }
+}
