@@ -28,6 +28,8 @@ use crate::{PacketError, socket};
 const BEFORE_FRAME: usize = 80;
 /// `TPACKET_ALIGNMENT`.
 const ALIGNMENT: usize = 16;
+/// Status of a slot that has been handed out: neither the kernel's nor new. The kernel has no use for the bit.
+const TAKEN: u32 = 1 << 20;
 /// Sizes of blocks to choose from.
 const BLOCKS: [usize; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 
@@ -64,6 +66,12 @@ impl Geometry {
     #[must_use]
     pub fn memory(self) -> ByteCount {
         ByteCount::new((self.block * self.blocks) as u64)
+    }
+
+    /// The longest frame that fits into a slot.
+    #[must_use]
+    pub fn longest(self) -> usize {
+        self.slot - BEFORE_FRAME
     }
 
     fn per_block(self) -> usize {
@@ -152,10 +160,17 @@ impl Ring {
         let mut from_date = None;
         for count in 0..limit.min(self.geometry.slots()) {
             let Some(arrival) = self.arrival(self.next, &mut from_date) else { return count };
+            self.status(self.next).store(TAKEN, Ordering::Relaxed);
             self.next = (self.next + 1) % self.geometry.slots();
             take(self, arrival);
         }
         limit
+    }
+
+    /// How it is laid out.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
     }
 
     /// The frame as it arrived, without the header of its offloads.

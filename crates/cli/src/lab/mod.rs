@@ -25,7 +25,7 @@ fn finish(result: Result<()>, console: &Console) -> u8 {
     match result {
         Ok(()) => 0,
         Err(error) => {
-            console.complain(&format!("{error:#}"));
+            console.complain(&error.to_string());
             exit::FAILED
         }
     }
@@ -35,7 +35,7 @@ fn up(arguments: &UpArguments, console: &Console) -> u8 {
     let settings = match arguments.path.settings() {
         Ok(settings) => settings,
         Err(error) => {
-            console.complain(&format!("{error:#}"));
+            console.complain(&error.to_string());
             return exit::USAGE;
         }
     };
@@ -49,7 +49,7 @@ fn up(arguments: &UpArguments, console: &Console) -> u8 {
             0
         }
         Err(error) => {
-            console.complain(&format!("{error:#}"));
+            console.complain(&error.to_string());
             match error.downcast_ref() {
                 Some(LabError::Settings(_) | LabError::Name(_)) => exit::USAGE,
                 _ => exit::FAILED,

@@ -20,6 +20,9 @@ use super::page::{Gauge, LanePage};
 
 /// Frames that are taken from the ring, or sent, before the other direction gets its turn.
 const TURN: usize = 256;
+/// A packet that fills less than this part of a slot does not keep it: there are only as many slots as full packets
+/// can be on their way.
+const WASTEFUL: usize = 2;
 /// Latenesses are told apart up to this, with two significant digits.
 const LONGEST_LATENESS: Span = Span::from_secs(60);
 /// Window of the burstiness.
@@ -53,8 +56,9 @@ impl Moved {
 enum Packet {
     /// As it lies in the ring.
     Whole { slot: Slot, length: u32 },
-    /// What losses left of a superpacket, with the header of its offloads.
-    Cut(Box<[u8]>),
+    /// Copied out of the ring, with the header of its offloads: what would waste a slot, or what losses left of a
+    /// superpacket.
+    Copied(Box<[u8]>),
 }
 
 pub(super) struct Lane {
@@ -128,7 +132,7 @@ impl Lane {
         let ring = &self.ring;
         let sent = self.outlet.send(self.leaving.iter().map(|(_, packet)| match packet {
             Packet::Whole { slot, length } => ring.frame_with_offload(*slot, *length as usize),
-            Packet::Cut(bytes) => bytes,
+            Packet::Copied(bytes) => bytes,
         }))?;
         let done = clock::now();
         // A device that takes nothing must not stop everything: what it refuses is lost, and told.
@@ -143,7 +147,7 @@ impl Lane {
                     self.held_bytes -= u64::from(length);
                     self.ring.give_back(slot);
                 }
-                Packet::Cut(bytes) => self.held_bytes -= bytes.len() as u64,
+                Packet::Copied(bytes) => self.held_bytes -= bytes.len() as u64,
             }
         }
         Ok(Moved::of(sent))
@@ -196,20 +200,14 @@ impl Passage<'_> {
         }
         let frame = ring.frame(arrival.slot, arrival.length);
         if let Some(superpacket) = Superpacket::parse(frame, arrival.offload) {
-            return self.take_superpacket(superpacket, frame, arrival);
+            return self.take_superpacket(superpacket, ring, frame, arrival);
         }
-        match self.offer(arrival.length, is_pause(frame)) {
-            Some(due) => {
-                self.keep(due, arrival);
-                true
-            }
-            None => false,
-        }
+        self.offer(arrival.length, is_pause(frame)).is_some_and(|due| self.keep(due, ring, arrival))
     }
 
     /// Every frame of it meets the path by itself; those that survive travel together, and arrive when the last
     /// of them does.
-    fn take_superpacket(&mut self, superpacket: Superpacket, frame: &[u8], arrival: &Arrival) -> bool {
+    fn take_superpacket(&mut self, superpacket: Superpacket, ring: &Ring, frame: &[u8], arrival: &Arrival) -> bool {
         self.page.add(Gauge::Superpackets, 1);
         let frames = superpacket.frames();
         let (mut run_start, mut run_due) = (0, None);
@@ -223,10 +221,7 @@ impl Passage<'_> {
             }
         }
         match run_due {
-            Some(due) if run_start == 0 => {
-                self.keep(due, arrival);
-                true
-            }
+            Some(due) if run_start == 0 => self.keep(due, ring, arrival),
             due => {
                 self.keep_cut(&superpacket, frame, run_start..frames, due);
                 false
@@ -234,16 +229,24 @@ impl Passage<'_> {
         }
     }
 
-    fn keep(&mut self, due: Time, arrival: &Arrival) {
+    /// Lets a packet wait for its time; tells whether it does so in its slot.
+    fn keep(&mut self, due: Time, ring: &Ring, arrival: &Arrival) -> bool {
+        if arrival.length * WASTEFUL < ring.geometry().longest() {
+            let copy: Box<[u8]> = ring.frame_with_offload(arrival.slot, arrival.length).into();
+            *self.held_bytes += copy.len() as u64;
+            self.line.push(due, Packet::Copied(copy));
+            return false;
+        }
         *self.held_bytes += arrival.length as u64;
         self.line.push(due, Packet::Whole { slot: arrival.slot, length: arrival.length as u32 });
+        true
     }
 
     fn keep_cut(&mut self, superpacket: &Superpacket, frame: &[u8], run: std::ops::Range<usize>, due: Option<Time>) {
         if let Some(due) = due {
             let cut = superpacket.cut(frame, run).into_boxed_slice();
             *self.held_bytes += cut.len() as u64;
-            self.line.push(due, Packet::Cut(cut));
+            self.line.push(due, Packet::Copied(cut));
         }
     }
 
