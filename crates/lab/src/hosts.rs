@@ -7,7 +7,7 @@ use icdc_units::ByteCount;
 
 use crate::LabError;
 use crate::namespaces::{Host, Namespaces, run, run_ip};
-use crate::settings::{Mode, Settings};
+use crate::settings::{Buffers, Mode, Settings};
 
 /// The hosts' device.
 pub(crate) const DEVICE: &str = "eth0";
@@ -21,6 +21,7 @@ pub(crate) const PORT_B: &str = "port-b";
 const BUFFER_PER_BANDWIDTH_DELAY: u64 = 3;
 /// A buffer of TCP is at most this (`int` in the kernel).
 const MAX_BUFFER: ByteCount = ByteCount::new(i32::MAX as u64);
+const LEAST_BUFFER: u64 = 4096;
 /// What the system has by default as the largest buffers (tcp(7)).
 const USUAL_RECEIVE: ByteCount = ByteCount::from_mib(6);
 const USUAL_SEND: ByteCount = ByteCount::from_mib(4);
@@ -103,19 +104,28 @@ fn configure_host(
     }
     // What one run learned of the path is not told to the next.
     write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1")?;
-    if !settings.untuned {
-        tune(settings)?;
-    }
+    tune(settings)?;
     steer(wire_processors);
     Ok(())
 }
 
-/// Buffers that let one connection fill the path.
+/// Sets how large the buffers may grow.
 fn tune(settings: &Settings) -> Result<(), LabError> {
-    let buffer = (settings.bandwidth_delay() * BUFFER_PER_BANDWIDTH_DELAY).min(MAX_BUFFER);
-    let (receive, send) = (buffer.max(USUAL_RECEIVE), buffer.max(USUAL_SEND));
-    write("/proc/sys/net/ipv4/tcp_rmem", &format!("4096 131072 {}", receive.as_u64()))?;
-    write("/proc/sys/net/ipv4/tcp_wmem", &format!("4096 16384 {}", send.as_u64()))
+    let (receive, send) = match settings.buffers {
+        Buffers::Untouched => return Ok(()),
+        Buffers::AtMost(size) => (size, size),
+        Buffers::Fitting => {
+            let fitting = settings.bandwidth_delay() * BUFFER_PER_BANDWIDTH_DELAY;
+            (fitting.max(USUAL_RECEIVE), fitting.max(USUAL_SEND))
+        }
+    };
+    // Least, initial, largest; no size may exceed the one after it.
+    let sizes = |initial: u64, largest: ByteCount| {
+        let largest = largest.min(MAX_BUFFER).as_u64().max(LEAST_BUFFER);
+        format!("{LEAST_BUFFER} {} {largest}", initial.min(largest))
+    };
+    write("/proc/sys/net/ipv4/tcp_rmem", &sizes(131_072, receive))?;
+    write("/proc/sys/net/ipv4/tcp_wmem", &sizes(16_384, send))
 }
 
 /// Lets other processors than the wire's do the hosts' work on what arrives: otherwise the wire would do it, in the

@@ -108,7 +108,11 @@ impl Lab {
         let network = open(&self.state.namespaces[host as usize].0)?;
         if self.state.user_namespace {
             let user = open(Path::new(&format!("/proc/{}/ns/user", self.state.wire.id)))?;
-            move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User)).map_err(moved)?;
+            // Whoever is there already may not enter it again.
+            let inode = |file: &File| file.metadata().map(|metadata| metadata.ino()).ok();
+            if inode(&user) != inode(&open(Path::new("/proc/self/ns/user"))?) {
+                move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User)).map_err(moved)?;
+            }
         }
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).map_err(moved)?;
         placement::keep_off(&self.state.wire_processors);
@@ -121,7 +125,12 @@ impl Lab {
             return error;
         }
         let (program, arguments) = command.split_first().expect("the command line has a command");
-        let error = Command::new(program).args(arguments).exec();
+        let mut command = Command::new(program);
+        command.args(arguments);
+        if let Some(labs) = self.directory.parent() {
+            command.env(state::DIRECTORY_VARIABLE, labs);
+        }
+        let error = command.exec();
         LabError::io(format!("run {}", program.to_string_lossy()), error)
     }
 
@@ -159,6 +168,10 @@ fn clear(name: &str, directory: &Path) -> Result<(), LabError> {
     fs::remove_dir_all(directory).map_err(|error| LabError::io(format!("remove {}", directory.display()), error))?;
     if state::names().is_ok_and(|names| names.is_empty()) {
         backlog::restore();
+        // What is left of the way to it; whatever else is there keeps it.
+        for parent in directory.ancestors().skip(1).take(2) {
+            let _ = fs::remove_dir(parent);
+        }
     }
     Ok(())
 }

@@ -33,5 +33,5 @@ pub mod wire;
 pub use error::LabError;
 pub use lab::{Lab, down};
 pub use namespaces::Host;
-pub use settings::{Mode, Settings};
+pub use settings::{Buffers, Mode, Settings};
 pub use wire::page::{Gauge, Global, Page, Way};

@@ -12,8 +12,21 @@ pub struct Settings {
     pub backward: icdc_path::Settings,
     /// How packets cross.
     pub mode: Mode,
-    /// Whether the hosts keep the system's TCP buffers instead of ones that the path needs.
-    pub untuned: bool,
+    /// How large the hosts' TCP buffers may grow.
+    pub buffers: Buffers,
+}
+
+/// How large the hosts' TCP buffers may grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Buffers {
+    /// As large as the path needs, and never smaller than usual.
+    #[default]
+    Fitting,
+    /// To this size, which may be less than the path needs.
+    AtMost(ByteCount),
+    /// As large as the system lets them.
+    Untouched,
 }
 
 /// How packets cross the path.

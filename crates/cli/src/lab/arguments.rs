@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::str::FromStr;
 
-use anyhow::{Result, ensure};
+use anyhow::ensure;
 use clap::{Args, Subcommand, ValueEnum};
 use icdc_lab::namespaces::DEFAULT_NAME;
-use icdc_lab::{Mode, Settings};
+use icdc_lab::{Buffers, Host, Mode, Settings};
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -122,8 +122,12 @@ pub(crate) struct PathArguments {
     #[arg(long, default_value = "exact", help_heading = "Hosts")]
     mode: ModeArgument,
 
-    /// Leave the hosts' TCP buffers as they are, instead of three times what fills the path
-    #[arg(long, help_heading = "Hosts")]
+    /// Largest TCP buffers of the hosts [default: three times what fills the path]
+    #[arg(long, value_name = "SIZE", help_heading = "Hosts")]
+    buffer: Option<ByteCount>,
+
+    /// Leave the hosts' TCP buffers as they are
+    #[arg(long, conflicts_with = "buffer", help_heading = "Hosts")]
     untuned: bool,
 }
 
@@ -176,27 +180,34 @@ pub(crate) struct StatusArguments {
 #[command(
     about = "Run a command on a host of a lab",
     long_about = "Run a command on host a or b of a lab: with its devices, addresses and TCP settings, and the files of this machine. The \
-        exit code is the command's.",
-    after_long_help = "Examples:\n  icdc lab exec a -- ping -c 3 10.26.33.2\n  icdc lab exec --name jumbo b -- bash\n"
+        exit code is the command's. A host may also be named by its address, and with --shell the words go to a shell as they would by \
+        ssh: `icdc lab exec --shell` serves as --ssh of `icdc copy`.",
+    after_long_help = "Examples:\n  icdc lab exec a -- ping -c 3 10.26.33.2\n  icdc lab exec --name jumbo b -- bash\n  \
+        icdc lab exec a -- icdc copy --ssh 'icdc lab exec --shell' data.bin 10.26.33.2:/tmp/\n"
 )]
 pub(crate) struct ExecArguments {
     #[command(flatten)]
     pub(crate) name: Name,
 
-    /// Which host
-    pub(crate) host: HostArgument,
+    /// Hand the words to a shell
+    #[arg(long)]
+    pub(crate) shell: bool,
+
+    /// Which host: a or b, or one of its addresses
+    #[arg(value_name = "HOST", value_parser = host)]
+    pub(crate) host: Host,
 
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum HostArgument {
-    /// The first host, 10.26.33.1
-    A,
-    /// The second host, 10.26.33.2
-    B,
+fn host(text: &str) -> Result<Host, String> {
+    match text {
+        "a" | "10.26.33.1" | "fd26:33::1" => Ok(Host::A),
+        "b" | "10.26.33.2" | "fd26:33::2" => Ok(Host::B),
+        _ => Err("a lab has the hosts a (10.26.33.1, fd26:33::1) and b (10.26.33.2, fd26:33::2)".to_owned()),
+    }
 }
 
 /// A value for each direction.
@@ -217,7 +228,7 @@ impl<T: FromStr + Clone> FromStr for Pair<T> {
 
 impl PathArguments {
     /// The lab that is meant.
-    pub(crate) fn settings(&self) -> Result<Settings> {
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let mtu = ByteCount::new(self.mtu);
         let delay = self.delay.unwrap_or(Pair { forward: self.rtt - self.rtt / 2, backward: self.rtt / 2 });
         let direction = |rate: Rate, delay, jitter, queue: Option<ByteCount>, loss, line_rate, seed| {
@@ -250,7 +261,12 @@ impl PathArguments {
             ModeArgument::Exact => Mode::Exact,
             ModeArgument::Fast => Mode::Fast,
         };
-        let settings = Settings { forward, backward, mode, untuned: self.untuned };
+        let buffers = match self.buffer {
+            _ if self.untuned => Buffers::Untouched,
+            Some(size) => Buffers::AtMost(size),
+            None => Buffers::Fitting,
+        };
+        let settings = Settings { forward, backward, mode, buffers };
         let memory = icdc_lab::wire::memory(&settings);
         ensure!(
             memory <= MAX_MEMORY,

@@ -3,12 +3,14 @@
 pub(crate) mod arguments;
 mod status;
 
+use std::ffi::{OsStr, OsString};
+
 use anyhow::{Context, Result};
-use icdc_lab::{Host, Lab, LabError, state};
+use icdc_lab::{Lab, LabError, state};
 
 use crate::console::Console;
 use crate::exit;
-use arguments::{DownArguments, ExecArguments, HostArgument, LabArguments, LabCommand, UpArguments};
+use arguments::{DownArguments, ExecArguments, LabArguments, LabCommand, UpArguments};
 
 pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
     let result = match arguments.command {
@@ -70,9 +72,14 @@ fn down(arguments: &DownArguments) -> Result<()> {
 
 fn exec(arguments: &ExecArguments) -> Result<()> {
     let lab = Lab::find(&arguments.name.name)?;
-    let host = match arguments.host {
-        HostArgument::A => Host::A,
-        HostArgument::B => Host::B,
-    };
-    Err(lab.exec(host, &arguments.command).into())
+    let mut command = arguments.command.clone();
+    if arguments.shell {
+        command = ["sh", "-c"].map(OsString::from).into_iter().chain([joined(&arguments.command)]).collect();
+    }
+    Err(lab.exec(arguments.host, &command).into())
+}
+
+/// The words with a space between, as ssh sends them.
+fn joined(words: &[OsString]) -> OsString {
+    words.join(OsStr::new(" "))
 }

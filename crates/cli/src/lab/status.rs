@@ -116,7 +116,7 @@ fn json(state: &State, page: &Page) -> Value {
     json!({
         "name": state.name,
         "mode": state.settings.mode,
-        "untuned": state.settings.untuned,
+        "buffers": state.settings.buffers,
         "mtu_bytes": state.settings.forward.mtu.as_u64(),
         "ring_memory_bytes": state.memory.as_u64(),
         "user_namespace": state.user_namespace,
