@@ -1,0 +1,102 @@
+//! A long report in a real browser: the script runs, draws what the static page shows, and zooms to single milliseconds.
+//!
+//! Skipped where there is no Chromium.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+mod support;
+
+/// Catches what goes wrong from the first line on, and makes frames a matter of the browser's virtual time.
+const WATCH: &str = "<script>
+addEventListener('error', (event) => { document.documentElement.dataset.error = event.message; });
+window.requestAnimationFrame = (then) => setTimeout(then, 16);
+</script><main>";
+
+/// Uses the first plot as a reader would; notes how many steps its line has in the end, and the label of its first tick.
+const USE: &str = "<script>
+const plot = document.querySelector('svg[data-time]'), box = plot.getBoundingClientRect(), page = document.documentElement.dataset;
+const line = () => plot.querySelector('[data-line=\"0\"]').getAttribute('d');
+const at = (share) => ({ clientX: box.left + 56 + share * (box.width - 70), clientY: box.top + 50, bubbles: true, cancelable: true });
+const frames = (then) => setTimeout(then, 50);
+const stillness = line();
+plot.dispatchEvent(new WheelEvent('wheel', { ...at(0.5), deltaY: -700 }));
+frames(() => {
+  page.wheel = line() !== stillness && line().length > 1000;
+  plot.dispatchEvent(new MouseEvent('dblclick', at(0.5)));
+  frames(() => {
+    page.whole = document.querySelector('.zoom span').textContent.includes('zoom');
+    plot.dispatchEvent(new PointerEvent('pointerdown', { ...at(0.25), pointerType: 'mouse' }));
+    dispatchEvent(new PointerEvent('pointermove', { ...at(0.5), pointerType: 'mouse' }));
+    dispatchEvent(new PointerEvent('pointerup', { ...at(0.5), pointerType: 'mouse' }));
+    frames(() => {
+      page.picked = document.querySelector('.zoom span').textContent;
+      const finger = (type, pointerId, share) => plot.dispatchEvent(new PointerEvent(type, { ...at(share), pointerId, pointerType: 'touch' }));
+      finger('pointerdown', 1, 0.4); finger('pointerdown', 2, 0.6);
+      finger('pointermove', 1, 0.0); finger('pointermove', 2, 1.0);
+      finger('pointerup', 1, 0.0); finger('pointerup', 2, 1.0);
+      frames(() => { page.pinched = document.querySelector('.zoom span').textContent; });
+    });
+  });
+});
+</script>";
+
+#[test]
+fn a_long_page_opens_and_zooms() {
+    let Some(browser) = browser() else {
+        println!("skipped: neither chromium nor google-chrome is installed");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("run.html");
+    let html = support::long_report().to_html().replace("<main>", WATCH);
+
+    fs::write(&page, format!("{html}{USE}")).unwrap();
+    let dom = open(&browser, directory.path(), &format!("file://{}", page.display()));
+    assert!(dom.contains("data-live") && !dom.contains("data-error"), "{}", head(&dom));
+    assert_eq!(dom.matches("<svg ").count(), 7);
+    for outcome in [
+        "data-wheel=\"true\"",
+        "data-whole=\"true\"",
+        "data-picked=\"2:30 – 5:00 (150 s)\"",
+        "data-pinched=\"3:30.0 – 4:00.0 (30 s)\"",
+    ] {
+        assert!(dom.contains(outcome), "{outcome}: {}", head(&dom));
+    }
+
+    // Twenty milliseconds, one packet in every second of them: each step is drawn.
+    fs::write(directory.path().join("near.html"), html).unwrap();
+    let near = format!("file://{}#t=60.1,60.12", directory.path().join("near.html").display());
+    let dom = open(&browser, directory.path(), &near);
+    let line = dom.split_once("data-line=\"0\" d=\"").and_then(|(_, rest)| rest.split_once('"')).unwrap().0;
+    assert_eq!(line.matches('H').count(), 20, "{line}");
+    assert!(dom.contains(">1:00.100</text>") && dom.contains("(20 ms)"), "{}", head(&dom));
+}
+
+fn browser() -> Option<PathBuf> {
+    let places = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let mut all = names.iter().flat_map(|name| std::env::split_paths(&places).map(move |place| place.join(name)));
+    all.find(|path| path.is_file())
+}
+
+/// The page's elements once its script has run. The browser must have nothing to say about it.
+fn open(browser: &Path, directory: &Path, address: &str) -> String {
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage"])
+        .args(["--enable-logging=stderr", "--window-size=1000,2000", "--virtual-time-budget=4000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", directory.join("profile").display()))
+        .arg(address)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let console: Vec<&str> = said.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(console.is_empty(), "{console:?}");
+    assert!(output.status.success(), "{said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn head(dom: &str) -> &str {
+    dom.get(..600).unwrap_or(dom)
+}
