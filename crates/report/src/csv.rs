@@ -107,7 +107,7 @@ fn steps(step: Span, series: Vec<(String, &Uniform)>) -> String {
     let end = series.iter().map(|(_, series)| series.end()).max().unwrap_or_default();
     let rows = (end - start).as_nanos() / step.as_nanos();
     let offset = |series: &Uniform| ((series.start() - start).as_nanos() / step.as_nanos()) as usize;
-    let whole = |span: Span| span.as_nanos() % 1_000_000 == 0;
+    let whole = |span: Span| span.as_nanos().is_multiple_of(1_000_000);
     let milliseconds = whole(start) && whole(step);
 
     let mut text = String::from(if milliseconds { "time_ms" } else { "time_seconds" });

@@ -89,12 +89,12 @@ fn open(browser: &Path, directory: &Path, address: &str) -> String {
         .arg(format!("--user-data-dir={}", directory.join("profile").display()))
         .arg(address)
         .output()
-        .unwrap();
+        .expect("the browser starts");
     let said = String::from_utf8_lossy(&output.stderr);
     let console: Vec<&str> = said.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(console.is_empty(), "{console:?}");
     assert!(output.status.success(), "{said}");
-    String::from_utf8(output.stdout).unwrap()
+    String::from_utf8(output.stdout).expect("a page in UTF-8")
 }
 
 fn head(dom: &str) -> &str {

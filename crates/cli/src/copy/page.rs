@@ -85,7 +85,7 @@ impl Recording {
             .collect();
         // Pacing far above what flows would flatten everything else.
         if pacing.iter().any(|(_, rate)| *rate < greatest * 3.0) {
-            let pacing = pacing.into_iter().map(|(at, rate)| (at, rate.min(greatest * 3.0))).collect();
+            let pacing: Vec<_> = pacing.into_iter().map(|(at, rate)| (at, rate.min(greatest * 3.0))).collect();
             rate.push(Series::new("pacing rate", Stroke::Limit, pacing));
         }
         let mut plots = vec![Plot::new("Rate", Unit::BitsPerSecond, rate)];
