@@ -14,33 +14,8 @@ addEventListener('error', (event) => { document.documentElement.dataset.error = 
 window.requestAnimationFrame = (then) => setTimeout(then, 16);
 </script><main>";
 
-/// Uses the first plot as a reader would; notes how many steps its line has in the end, and the label of its first tick.
-const USE: &str = "<script>
-const plot = document.querySelector('svg[data-time]'), box = plot.getBoundingClientRect(), page = document.documentElement.dataset;
-const line = () => plot.querySelector('[data-line=\"0\"]').getAttribute('d');
-const at = (share) => ({ clientX: box.left + 56 + share * (box.width - 70), clientY: box.top + 50, bubbles: true, cancelable: true });
-const frames = (then) => setTimeout(then, 50);
-const stillness = line();
-plot.dispatchEvent(new WheelEvent('wheel', { ...at(0.5), deltaY: -700 }));
-frames(() => {
-  page.wheel = line() !== stillness && line().length > 1000;
-  plot.dispatchEvent(new MouseEvent('dblclick', at(0.5)));
-  frames(() => {
-    page.whole = document.querySelector('.zoom span').textContent.includes('zoom');
-    plot.dispatchEvent(new PointerEvent('pointerdown', { ...at(0.25), pointerType: 'mouse' }));
-    dispatchEvent(new PointerEvent('pointermove', { ...at(0.5), pointerType: 'mouse' }));
-    dispatchEvent(new PointerEvent('pointerup', { ...at(0.5), pointerType: 'mouse' }));
-    frames(() => {
-      page.picked = document.querySelector('.zoom span').textContent;
-      const finger = (type, pointerId, share) => plot.dispatchEvent(new PointerEvent(type, { ...at(share), pointerId, pointerType: 'touch' }));
-      finger('pointerdown', 1, 0.4); finger('pointerdown', 2, 0.6);
-      finger('pointermove', 1, 0.0); finger('pointermove', 2, 1.0);
-      finger('pointerup', 1, 0.0); finger('pointerup', 2, 1.0);
-      frames(() => { page.pinched = document.querySelector('.zoom span').textContent; });
-    });
-  });
-});
-</script>";
+/// What a reader does.
+const READER: &str = include_str!("reader.js");
 
 #[test]
 fn a_long_page_opens_and_zooms() {
@@ -52,7 +27,7 @@ fn a_long_page_opens_and_zooms() {
     let page = directory.path().join("run.html");
     let html = support::long_report().to_html().replace("<main>", WATCH);
 
-    fs::write(&page, format!("{html}{USE}")).unwrap();
+    fs::write(&page, format!("{html}<script>{READER}</script>")).unwrap();
     let dom = open(&browser, directory.path(), &format!("file://{}", page.display()));
     assert!(dom.contains("data-live") && !dom.contains("data-error"), "{}", head(&dom));
     assert_eq!(dom.matches("<svg ").count(), 7);
@@ -61,6 +36,8 @@ fn a_long_page_opens_and_zooms() {
         "data-whole=\"true\"",
         "data-picked=\"2:30 – 5:00 (150 s)\"",
         "data-pinched=\"3:30.0 – 4:00.0 (30 s)\"",
+        "data-later=\"3:45.0 – 4:15.0 (30 s)\"",
+        "data-differs=\"\"",
     ] {
         assert!(dom.contains(outcome), "{outcome}: {}", head(&dom));
     }

@@ -97,7 +97,8 @@
   function outline(plot, range, { stroke, uniform, points }) {
     const room = plot.width - plot.left - plot.right, foot = plot.height - plot.bottom;
     const unit = (value) => Math.min(1, Math.max(0, value));
-    const x = (at) => (plot.left + unit((at - range[0]) / (range[1] - range[0])) * room).toFixed(1);
+    const across = (at) => plot.left + unit((at - range[0]) / (range[1] - range[0])) * room;
+    const x = (at) => across(at).toFixed(1);
     const y = (value) => (foot - unit((value - plot.y[0]) / (plot.y[1] - plot.y[0])) * (foot - plot.top)).toFixed(1);
     const most = Math.floor(room);
     const parts = uniform ? groups(uniform, range, most) : inside(points, range, most, stroke === "area" || stroke === "marks");
@@ -106,7 +107,7 @@
       const marked = new Set();
       for (const part of parts) {
         const [from, to, high] = uniform ? [part[0], part[1], part[3]] : [part[0], part[0], part[1]];
-        if (high > 0 && from <= range[1]) marked.add(Math.round(x((from + to) / 2)));
+        if (high > 0 && from <= range[1]) marked.add(Math.round(across((from + to) / 2)));
       }
       for (const place of marked) path += `M${place} ${foot}v-9`;
     } else if (stroke === "area" && parts.length) {
@@ -198,7 +199,7 @@
     if (!bar) return;
     const zoomed = view[0] > whole[0] || view[1] < whole[1], step = (view[1] - view[0]) / 100;
     bar.place.textContent = zoomed ? `${clock(view[0], step)} – ${clock(view[1], step)} (${span(view[1] - view[0])})` : bar.hint;
-    bar.all.disabled = bar.out.disabled = !zoomed;
+    for (const way of bar.ways) way.disabled = !zoomed;
     clearTimeout(noted);
     // The address keeps what is shown, for reloading and for sharing.
     noted = setTimeout(() => {
@@ -215,6 +216,10 @@
   }
   const zoom = (factor, at) => show(at - (at - view[0]) * factor, at + (view[1] - at) * factor);
   const middle = () => (view[0] + view[1]) / 2;
+  function shift(by) {
+    const length = view[1] - view[0], start = Math.min(Math.max(view[0] + by, whole[0]), whole[1] - length);
+    show(start, start + length);
+  }
 
   function timeAt(plot, clientX) {
     const box = plot.svg.getBoundingClientRect(), scale = plot.width / box.width;
@@ -231,8 +236,7 @@
     if (event.timeStamp - scrolled < 250 || out) return;
     event.preventDefault();
     const aside = event.shiftKey ? dx || dy : Math.abs(dx) > Math.abs(dy) ? dx : 0;
-    const length = view[1] - view[0], shift = aside * length / plot.width;
-    if (aside) show(Math.min(Math.max(view[0] + shift, whole[0]), whole[1] - length), Math.min(Math.max(view[1] + shift, whole[0] + length), whole[1]));
+    if (aside) shift(aside * (view[1] - view[0]) / plot.width);
     else zoom(Math.exp(dy * 0.002), timeAt(plot, event.clientX));
   }
 
@@ -292,15 +296,19 @@
   }
   if (timed.length) {
     const box = document.createElement("div"), place = document.createElement("span");
-    const all = button("whole run", "Show the whole run", () => show(...whole));
-    const out = button("−", "Zoom out", () => zoom(2, middle()));
+    const ways = [
+      button("−", "Zoom out", () => zoom(2, middle())),
+      button("‹", "Earlier", () => shift((view[0] - view[1]) / 2)),
+      button("›", "Later", () => shift((view[1] - view[0]) / 2)),
+      button("whole run", "Show the whole run", () => show(...whole)),
+    ];
     box.className = "zoom";
-    box.append(button("+", "Zoom in", () => zoom(0.5, middle())), out, all, place);
+    box.append(button("+", "Zoom in", () => zoom(0.5, middle())), ...ways, place);
     timed[0].svg.closest("figure").before(box);
     const coarse = matchMedia("(pointer: coarse)").matches;
-    bar = { all, out, place, hint: coarse ? "pinch to zoom, drag to move" : "wheel or drag over a plot to zoom, double click for all" };
+    bar = { ways, place, hint: coarse ? "pinch to zoom, drag to move" : "wheel or drag over a plot to zoom, double click for all" };
     place.textContent = bar.hint;
-    all.disabled = out.disabled = true;
+    for (const way of ways) way.disabled = true;
     for (const plot of timed) {
       plot.svg.addEventListener("wheel", (event) => wheel(plot, event), { passive: false });
       plot.svg.addEventListener("pointerdown", (event) => press(plot, event));
