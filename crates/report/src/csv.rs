@@ -33,7 +33,7 @@ pub(crate) fn files(report: &Report) -> Vec<(String, String)> {
         }
     }
     for ((step, _), series) in uniform {
-        let name = format!("series_{}", slug(&step.to_string().replace('.', "_")));
+        let name = format!("series_{}", slug(&format!("{step:#}").replace('.', "_")));
         files.add(&name, steps(step, series));
     }
     for sheet in points {

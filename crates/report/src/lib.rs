@@ -22,7 +22,7 @@
 //!     plots: vec![views::throughput(bytes, Some(bottleneck), vec![])],
 //!     ..Report::default()
 //! };
-//! assert!(report.to_html().contains("Mbit/s"));
+//! assert!(report.to_html().contains("Gbit/s"));
 //! assert!(report.to_csv()[0].1.starts_with("time_ms,throughput_bps\n0,1000000000\n"));
 //! ```
 
