@@ -85,7 +85,7 @@
       for (let column = 0; column < most; column++) {
         const part = all.slice(Math.floor(column * all.length / most), Math.floor((column + 1) * all.length / most));
         let low = part[0], high = part[0];
-        for (const point of part) { if (point[1] < low[1]) low = point; if (point[1] > high[1]) high = point; }
+        for (const point of part) { if (point[1] < low[1]) low = point; if (point[1] >= high[1]) high = point; }
         kept.push(...(low === high ? [low] : low[0] < high[0] ? [low, high] : [high, low]));
       }
     }
@@ -126,7 +126,7 @@
     } else {
       for (const [at, value] of parts) path += `${path ? "L" : "M"}${x(at)} ${y(value)}`;
       const own = points.filter(([at]) => at >= range[0] && at <= range[1]);
-      if (own.length === 1 || (stroke === "line" && (!plot.overTime || own.length <= 60))) {
+      if (parts.length === 1 || (stroke === "line" && (!plot.overTime || own.length <= 60))) {
         for (const [at, value] of own) dots += `M${x(at)} ${y(value)}h0`;
       }
     }

@@ -43,6 +43,7 @@ pub(crate) fn long_report() -> Report {
             ahead.push(if paced { 1 + noise.below(2) } else { 300 + noise.below(900) });
         }
     }
+    let resent: Vec<_> = (1..=6000).map(|n| (f64::from(n) / 10.0, noise.below(i64::from(n)) as f64)).collect();
     let ms = |series: Vec<i64>| Uniform::new(Span::ZERO, Span::from_millis(1), series);
     let tens = |series: Vec<i64>| Uniform::new(Span::ZERO, Span::from_millis(10), series);
     let drops = views::marks("drops", ms(drops));
@@ -79,6 +80,14 @@ pub(crate) fn long_report() -> Report {
             views::congestion_window(tens(cwnd)),
             views::pacing_rate((0..600).map(|s| (f64::from(s), 9e8 + f64::from(s) * 1e5)).collect::<Vec<_>>()),
             views::round_trip_time(tens(rtt).scaled(1e-9)),
+            Plot::new(
+                "Segments sent again",
+                Unit::SegmentsPerSecond,
+                vec![
+                    Series::new("each 100 ms", Stroke::Area, resent.clone()),
+                    Series::new("timeouts", Stroke::Marks, resent.into_iter().step_by(700).collect::<Vec<_>>()),
+                ],
+            ),
             views::burstiness(tens(ahead), Unit::Mtu),
             Plot::new("Throughput by window", Unit::BitsPerSecond, equals.collect())
                 .over("Window as a multiple of rate × delay", Unit::Number),
