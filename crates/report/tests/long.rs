@@ -1,4 +1,5 @@
 //! Ten minutes at 1 ms: the page stays small, and nothing is lost on the way to other tools.
+//! With `ICDC_REPORT_PAGE=FILE.html` the page is kept for a look at it.
 
 use icdc_report::packed;
 
