@@ -5,14 +5,14 @@
 
 use crate::Unit;
 
-/// One axis: its range and its ticks as (value, label).
-pub(crate) struct Axis {
+/// One direction of a plot: its range and its ticks as (value, label).
+pub(crate) struct Scale {
     pub(crate) low: f64,
     pub(crate) high: f64,
     pub(crate) ticks: Vec<(f64, String)>,
 }
 
-impl Axis {
+impl Scale {
     /// Position of a value between 0 (low) and 1 (high).
     pub(crate) fn share(&self, value: f64) -> f64 {
         (value - self.low) / (self.high - self.low)
@@ -24,7 +24,7 @@ const CLOCK_STEPS: [f64; 15] =
     [15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 21600.0, 43200.0, 86400.0];
 
 /// Axis of values from `low` to at least `high`, and the unit with its prefix.
-pub(crate) fn values(low: f64, high: f64, unit: Unit, intervals: usize) -> (Axis, String) {
+pub(crate) fn values(low: f64, high: f64, unit: Unit, intervals: usize) -> (Scale, String) {
     let high = if high > low { high } else { low + 1.0 };
     let step = decimal_step((high - low) / intervals as f64);
     let first = (low / step).floor();
@@ -35,11 +35,11 @@ pub(crate) fn values(low: f64, high: f64, unit: Unit, intervals: usize) -> (Axis
         .map(|index| (first + index as f64) * step)
         .map(|value| (value, number(value / factor, step / factor)))
         .collect();
-    (Axis { low: first * step, high: last * step, ticks }, format!("{prefix}{}", unit.symbol()))
+    (Scale { low: first * step, high: last * step, ticks }, format!("{prefix}{}", unit.symbol()))
 }
 
 /// Axis of time from 0 to exactly `end` seconds.
-pub(crate) fn time(end: f64, intervals: usize) -> Axis {
+pub(crate) fn time(end: f64, intervals: usize) -> Scale {
     let end = if end > 0.0 { end } else { 1.0 };
     let rough = end / intervals as f64;
     let step = if rough <= 10.0 {
@@ -52,7 +52,7 @@ pub(crate) fn time(end: f64, intervals: usize) -> Axis {
         .map(|index| index as f64 * step)
         .map(|value| (value, clock(value, step, end)))
         .collect();
-    Axis { low: 0.0, high: end, ticks }
+    Scale { low: 0.0, high: end, ticks }
 }
 
 fn decimal_step(rough: f64) -> f64 {
@@ -61,14 +61,9 @@ fn decimal_step(rough: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// The SI prefix that leaves `largest` between 1 and 1000; counts keep their digits below 10,000.
+/// The prefix that leaves `largest` between 1 and 1000.
 fn prefix(largest: f64, unit: Unit) -> (f64, &'static str) {
-    let known: &[(f64, &str)] = match unit {
-        Unit::Seconds => &[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")],
-        Unit::Segments | Unit::SegmentsPerSecond if largest < 1e4 => &[(1.0, "")],
-        Unit::Segments | Unit::SegmentsPerSecond => &[(1e6, "million "), (1e3, "thousand ")],
-        Unit::BitsPerSecond | Unit::Bytes => &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")],
-    };
+    let known = unit.prefixes(largest);
     let fitting = known.iter().find(|(factor, _)| largest >= *factor * (1.0 - 1e-9));
     *fitting.unwrap_or(&known[known.len() - 1])
 }
@@ -95,7 +90,7 @@ fn clock(seconds: f64, step: f64, end: f64) -> String {
 mod tests {
     use super::*;
 
-    fn labels(axis: &Axis) -> Vec<&str> {
+    fn labels(axis: &Scale) -> Vec<&str> {
         axis.ticks.iter().map(|(_, label)| label.as_str()).collect()
     }
 

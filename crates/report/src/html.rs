@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
-use crate::{Report, plot};
+use crate::{Axis, Report, json, plot};
 
 /// As many stages as have a colour of their own in the style sheet.
 const STAGE_COLOURS: usize = 8;
 /// Failures beyond this are counted, not listed.
 const MAX_FAILURES: usize = 1000;
-
+/// Browsers hold the page to it: nothing is fetched, from nowhere.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 /// Values longer than this get a line of their own.
 const LONG_FACT: usize = 32;
 
@@ -19,6 +20,7 @@ pub(crate) fn page(report: &Report) -> String {
         "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n\
          <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
          <meta name=color-scheme content=\"light dark\">\n\
+         <meta http-equiv=Content-Security-Policy content=\"{POLICY}\">\n\
          <title>{title}</title>\n<style>\n{style}</style>\n<main>\n<h1>{title}</h1>\n",
         title = escaped(&report.title),
         style = include_str!("style.css"),
@@ -32,16 +34,13 @@ pub(crate) fn page(report: &Report) -> String {
     }
     facts(&mut page, report);
     stages(&mut page, report);
-    let end = report
-        .plots
-        .iter()
-        .flat_map(|plot| &plot.series)
-        .filter_map(|series| series.points.last())
-        .map(|(at, _)| *at)
-        .filter(|at| at.is_finite())
-        .fold(0.0, f64::max);
-    for plot in &report.plots {
-        page.push_str(&plot::draw(plot, end));
+    for table in &report.tables {
+        table.draw(&mut page);
+    }
+    let over_time = report.plots.iter().filter(|plot| plot.axis == Axis::Time);
+    let end = over_time.flat_map(|plot| &plot.series).map(|series| series.values.end()).fold(0.0, f64::max);
+    for (index, plot) in report.plots.iter().enumerate() {
+        page.push_str(&plot::draw(plot, index, end));
     }
     failures(&mut page, report);
     data(&mut page, report);
@@ -114,14 +113,15 @@ fn failures(page: &mut String, report: &Report) {
     page.push_str("</ul></section>\n");
 }
 
-/// The model itself, for other tools.
+/// The model itself, for the script and for other tools.
 fn data(page: &mut String, report: &Report) {
-    // Numbers and strings only: there is nothing in the model that JSON cannot express. Floats that
-    // are not finite become null.
-    let json = serde_json::to_string(report).expect("the model is plain data");
+    let json = json::embedded(report);
     // Nothing inside may look like the end of the element.
     let json = json.replace('<', "\\u003c");
     let _ = writeln!(page, "<script type=\"application/json\" id=icdc-report>{json}</script>");
+    if !report.plots.is_empty() {
+        let _ = writeln!(page, "<script>\n{}</script>", plot::ZOOM);
+    }
 }
 
 /// Text that is safe in elements and in quoted attributes; control characters become visible.
@@ -144,33 +144,46 @@ pub(crate) fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Baseline, Plot, Series, Stroke, Unit};
+    use icdc_units::Span;
+
+    use crate::{Plot, Series, Stroke, Table, Uniform, Unit};
+
+    fn named(name: &str) -> Report {
+        let name = name.to_owned();
+        let uniform = Uniform::new(Span::ZERO, Span::from_millis(1), vec![1, 2, 3]);
+        let series = vec![
+            Series::new(&name, Stroke::Area, vec![(1.0, 1.0)]),
+            Series::new(&name, Stroke::Strong, uniform).column(&name),
+        ];
+        let plot = Plot::new(&name, Unit::Bytes, series);
+        Report {
+            title: name.clone(),
+            command: name.clone(),
+            outcome: name.clone(),
+            failed: true,
+            summary: vec![(name.clone(), name.clone())],
+            stages: vec![(name.clone(), 1.0)],
+            tables: vec![Table {
+                caption: name.clone(),
+                header: vec![name.clone()],
+                rows: vec![vec![name.clone(), name.clone()]],
+            }],
+            plots: vec![plot.clone(), plot.over(&name, Unit::Number)],
+            failures: vec![name],
+        }
+    }
 
     fn hostile() -> Report {
-        let evil = "</script><script>alert('1')</script>\"\u{1b}[2J".to_owned();
-        Report {
-            title: evil.clone(),
-            command: evil.clone(),
-            outcome: evil.clone(),
-            failed: true,
-            summary: vec![(evil.clone(), evil.clone())],
-            stages: vec![(evil.clone(), 1.0)],
-            plots: vec![Plot {
-                title: evil.clone(),
-                unit: Unit::Bytes,
-                baseline: Baseline::Zero,
-                series: vec![Series { name: evil.clone(), stroke: Stroke::Area, points: vec![(1.0, 1.0)] }],
-            }],
-            failures: vec![evil],
-        }
+        named("</script><script>alert('1')</script>\"\u{1b}[2J")
     }
 
     #[test]
     fn names_from_outside_cannot_become_markup() {
-        let page = hostile().to_html();
-        assert_eq!(page.matches("<script").count(), 1, "{page}");
-        assert_eq!(page.matches("</script").count(), 1);
-        assert!(!page.contains('\u{1b}'));
+        let (page, harmless) = (hostile().to_html(), named("name").to_html());
+        for markup in ["<script", "</script", "<svg", "onerror", "<!--"] {
+            assert_eq!(page.matches(markup).count(), harmless.matches(markup).count(), "{markup} in {page}");
+        }
+        assert!(!page.contains('\u{1b}') && !page.contains("<script>alert"));
     }
 
     #[test]
@@ -188,7 +201,11 @@ mod tests {
         let (_, rest) = page.split_once("id=icdc-report>").unwrap();
         let (json, _) = rest.split_once("</script>").unwrap();
         let value: serde_json::Value = serde_json::from_str(json).unwrap();
-        assert_eq!(value, serde_json::to_value(&report).unwrap());
+        let mut expected = serde_json::to_value(&report).unwrap();
+        expected["format"] = value["format"].clone();
+        assert_eq!(value, expected);
+        let packed = value["plots"][0]["series"][1]["uniform"]["packed"].as_str().unwrap();
+        assert_eq!(crate::packed::decode(packed).unwrap(), [1, 2, 3]);
         assert_eq!(value["plots"][0]["series"][0]["points"][0][1], 1.0);
     }
 

@@ -1,37 +1,48 @@
-//! Turns what was measured into one HTML page that needs nothing else: no network, no scripts, no
-//! files beside it. Plots are inline SVG, colours follow the reader's light or dark setting, and the
-//! numbers behind the plots are embedded as JSON (`<script type="application/json">`) for other tools.
+//! Turns what was measured into one HTML page that needs nothing else: no network, no files beside
+//! it. Plots are inline SVG that can be read without scripts; a small script of the page's own zooms
+//! them. Colours follow the reader's light or dark setting, and the numbers behind the plots are
+//! embedded as JSON (`<script type="application/json">`) for other tools. The same model gives JSON
+//! ([`Report::to_json`]) and CSV ([`Report::to_csv`]).
 //!
-//! [`Report`] is the model: facts, shares, plots over one time axis, failures. `axis` chooses ticks,
-//! `plot` draws, `html` puts the page together, [`reduce`] makes long series drawable.
-//! The crate knows nothing about transfers; `cli` fills the model in.
+//! [`Report`] is the model: facts, shares, tables, plots, failures. Series are points, or
+//! [`Uniform`]: integers at equal steps, for hours at 1 ms. [`views`] makes the usual plots of
+//! network traffic, [`reduce`] means and outlines; [`packed`] is how the page holds long series. `axis`
+//! chooses ticks, `plot` draws, `html` puts the page together.
+//! The crate knows nothing about transfers or labs; its callers fill the model in.
 //!
 //! ```
-//! use icdc_report::{Baseline, Plot, Report, Series, Stroke, Unit};
+//! use icdc_report::{Report, Uniform, views};
+//! use icdc_units::{Rate, Span};
 //!
+//! // Ten seconds of a full 1 Gbit/s: 125,000 bytes in each millisecond.
+//! let bytes = Uniform::rates(Span::ZERO, Span::from_millis(1), vec![125_000; 10_000]);
+//! let bottleneck = Rate::from_bits_per_second(1_000_000_000);
 //! let report = Report {
-//!     title: "icdc copy".into(),
-//!     plots: vec![Plot {
-//!         title: "Rate".into(),
-//!         unit: Unit::BitsPerSecond,
-//!         baseline: Baseline::Zero,
-//!         series: vec![Series {
-//!             name: "1 s mean".into(),
-//!             stroke: Stroke::Strong,
-//!             points: vec![(1.0, 9.3e8), (2.0, 9.4e8)],
-//!         }],
-//!     }],
+//!     title: "icdc lab".into(),
+//!     plots: vec![views::throughput(bytes, Some(bottleneck), vec![])],
 //!     ..Report::default()
 //! };
-//! assert!(report.to_html().contains("Mbit/s"));
+//! assert!(report.to_html().contains("Gbit/s"));
+//! assert!(report.to_csv()[0].1.starts_with("time_ms,throughput_bps\n0,1000000000\n"));
 //! ```
 
 #![forbid(unsafe_code)]
 
 mod axis;
+mod csv;
 mod html;
+mod json;
+pub mod packed;
 mod plot;
 pub mod reduce;
+mod table;
+mod uniform;
+mod unit;
+pub mod views;
+
+pub use table::Table;
+pub use uniform::Uniform;
+pub use unit::Unit;
 
 use serde::Serialize;
 
@@ -50,7 +61,9 @@ pub struct Report {
     pub summary: Vec<(String, String)>,
     /// Share of the time per stage as (name, 0 to 1), in the order of the data's way.
     pub stages: Vec<(String, f64)>,
-    /// Plots, from top to bottom, over the same time axis.
+    /// Tables, above the plots.
+    pub tables: Vec<Table>,
+    /// Plots, from top to bottom; those over time share one time axis.
     pub plots: Vec<Plot>,
     /// What failed, one line each.
     pub failures: Vec<String>,
@@ -62,6 +75,32 @@ impl Report {
     pub fn to_html(&self) -> String {
         html::page(self)
     }
+
+    /// The model as JSON with every value written out.
+    ///
+    /// Each series has its `unit` (`bits_per_second`, `bytes`, `seconds`, …) and either
+    /// `points: [[x, value], …]` or `start_seconds`, `step_seconds` and `values: […]`, where value `k` stands
+    /// for the `step_seconds` that begin at `start_seconds + k * step_seconds`. What is not finite is null.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        json::expanded(self)
+    }
+
+    /// The numbers as CSV (RFC 4180, `\n` ends a line): (file name, text) for each file.
+    ///
+    /// | file | holds | first column |
+    /// |---|---|---|
+    /// | `series_1ms.csv`, `series_10ms.csv`, … | uniform series of that step | `time_ms`: the beginning of each step; `time_seconds` if it is no whole number |
+    /// | `points.csv`, `points_2.csv`, … | point series with the same times | `time_seconds` |
+    /// | one per plot over another axis, named by its title | its series | the axis with its unit |
+    /// | one per table, named by its caption | the table | as in the table |
+    ///
+    /// Columns of values end in their unit: `_bps`, `_bytes`, `_seconds`, …; see [`Series::column`].
+    /// A cell without a value is empty.
+    #[must_use]
+    pub fn to_csv(&self) -> Vec<(String, String)> {
+        csv::files(self)
+    }
 }
 
 /// One coordinate system.
@@ -69,26 +108,116 @@ impl Report {
 pub struct Plot {
     /// What is shown.
     pub title: String,
-    /// Unit of the values of all series.
+    /// Unit of the values of all series but marks, which are counts.
     pub unit: Unit,
     /// Where the value axis begins.
     pub baseline: Baseline,
+    /// What lies along the plot.
+    pub axis: Axis,
     /// Drawn in order, the last on top.
     pub series: Vec<Series>,
 }
 
-/// Values over time.
+impl Plot {
+    /// A plot over time whose values begin at zero.
+    #[must_use]
+    pub fn new(title: &str, unit: Unit, series: Vec<Series>) -> Self {
+        Self { title: title.into(), unit, baseline: Baseline::Zero, axis: Axis::Time, series }
+    }
+
+    /// The same over another axis.
+    #[must_use]
+    pub fn over(self, name: &str, unit: Unit) -> Self {
+        Self { axis: Axis::Value { name: name.into(), unit }, ..self }
+    }
+
+    /// The same with another beginning of the value axis.
+    #[must_use]
+    pub fn from_baseline(self, baseline: Baseline) -> Self {
+        Self { baseline, ..self }
+    }
+}
+
+/// What lies along a plot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Axis {
+    /// Seconds since the start of the run, the same range in all plots of a report.
+    #[default]
+    Time,
+    /// Some other quantity; uniform series have no place here.
+    Value {
+        /// What it is.
+        name: String,
+        /// Its unit.
+        unit: Unit,
+    },
+}
+
+/// Values along an axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
     /// Name in the legend.
     pub name: String,
     /// How it is drawn.
     pub stroke: Stroke,
-    /// (seconds since the start, value in the plot's unit), ascending in time. What is not finite is left out.
-    pub points: Vec<(f64, f64)>,
+    /// Name of its CSV column without the unit; see [`Self::column`].
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub column: String,
+    /// Its values.
+    #[serde(flatten)]
+    pub values: Values,
 }
 
-/// How prominent a series is.
+impl Series {
+    /// A series of points or of uniform values.
+    #[must_use]
+    pub fn new(name: &str, stroke: Stroke, values: impl Into<Values>) -> Self {
+        Self { name: name.into(), stroke, column: String::new(), values: values.into() }
+    }
+
+    /// Names the CSV column, to which the unit is added. Without it, the column is named by the plot's title,
+    /// and by the series too where the plot has several.
+    #[must_use]
+    pub fn column(self, name: &str) -> Self {
+        Self { column: name.into(), ..self }
+    }
+}
+
+/// The values of a series.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Values {
+    /// (place on the axis, value in the plot's unit), ascending in place; on a time axis the place is in seconds
+    /// since the start. What is not finite is left out.
+    Points(Vec<(f64, f64)>),
+    /// Integers at equal steps of time.
+    Uniform(Uniform),
+}
+
+impl From<Vec<(f64, f64)>> for Values {
+    fn from(points: Vec<(f64, f64)>) -> Self {
+        Self::Points(points)
+    }
+}
+
+impl From<Uniform> for Values {
+    fn from(uniform: Uniform) -> Self {
+        Self::Uniform(uniform)
+    }
+}
+
+impl Values {
+    /// Where the last value ends on the axis; 0 if there is none.
+    fn end(&self) -> f64 {
+        match self {
+            Self::Points(points) => points.iter().map(|(at, _)| *at).filter(|at| at.is_finite()).fold(0.0, f64::max),
+            Self::Uniform(uniform) => uniform.end().as_secs_f64(),
+        }
+    }
+}
+
+/// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stroke {
@@ -100,6 +229,12 @@ pub enum Stroke {
     Limit,
     /// A filled step: what happened in each interval that ends at its point.
     Area,
+    /// A line in a colour of its own (eight, then again), with a marker at each point where there are few:
+    /// one of several equals.
+    Line,
+    /// A tick at the bottom wherever the value is above zero: events. The values are counts, whatever the
+    /// plot's unit, and do not stretch its axis.
+    Marks,
 }
 
 /// Where a value axis begins.
@@ -110,32 +245,4 @@ pub enum Baseline {
     Zero,
     /// Near the least value if that is far from zero, so that small changes show.
     Data,
-}
-
-/// Unit of the values of a plot; prefixes are chosen when it is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// Bits per second.
-    BitsPerSecond,
-    /// Bytes.
-    Bytes,
-    /// Seconds.
-    Seconds,
-    /// TCP segments.
-    Segments,
-    /// TCP segments per second.
-    SegmentsPerSecond,
-}
-
-impl Unit {
-    fn symbol(self) -> &'static str {
-        match self {
-            Self::BitsPerSecond => "bit/s",
-            Self::Bytes => "B",
-            Self::Seconds => "s",
-            Self::Segments => "segments",
-            Self::SegmentsPerSecond => "segments/s",
-        }
-    }
 }

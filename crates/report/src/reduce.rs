@@ -1,5 +1,9 @@
 //! Makes series shorter without hiding what matters in them.
 
+use icdc_units::Span;
+
+use crate::Uniform;
+
 /// Means over windows of `window` seconds.
 ///
 /// Each point gives the mean since the point before it (the first since time 0); so does each result.
@@ -30,6 +34,33 @@ pub fn window_means(points: &[(f64, f64)], window: f64) -> Vec<(f64, f64)> {
     means
 }
 
+/// Means over a `window` that slides by `slide`, both rounded to whole steps of `series`.
+///
+/// Each result stands for a step of length `slide` and is the mean over the `window` that ends with it. Only whole
+/// windows count: a series that is shorter has no mean. The results are exact: sums with the scale of a mean.
+#[must_use]
+pub fn sliding_means(series: &Uniform, window: Span, slide: Span) -> Uniform {
+    let step = series.step().as_nanos();
+    let steps = |span: Span| usize::try_from((span.as_nanos() + step / 2) / step).unwrap_or(usize::MAX).max(1);
+    let (window, values) = (steps(window), series.values());
+    let slide = steps(slide).min(window);
+    let mut sums = Vec::new();
+    if window <= values.len() {
+        let mut sum: i128 = values[..window].iter().map(|value| i128::from(*value)).sum();
+        for end in window..=values.len() {
+            if (end - window) % slide == 0 {
+                sums.push(sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+            }
+            if end < values.len() {
+                sum += i128::from(values[end]) - i128::from(values[end - window]);
+            }
+        }
+    }
+    let start = series.start().as_nanos().saturating_add(series.nanos(window - slide));
+    Uniform::new(Span::from_nanos(start), Span::from_nanos(series.nanos(slide)), sums)
+        .scaled(series.scale() / window as f64)
+}
+
 /// At most `2 * columns` points that have the same outline: the least and the greatest of each column.
 #[must_use]
 pub fn envelope(points: &[(f64, f64)], columns: usize) -> Vec<(f64, f64)> {
@@ -54,6 +85,8 @@ pub fn envelope(points: &[(f64, f64)], columns: usize) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -73,6 +106,31 @@ mod tests {
         assert_eq!(window_means(&[(1.0, 4.0), (1.4, 0.0)], 1.0), [(1.0, 4.0)]);
         assert_eq!(window_means(&[(0.25, 4.0)], 1.0), [(0.25, 4.0)]);
         assert_eq!(window_means(&[], 1.0), []);
+    }
+
+    proptest! {
+        #[test]
+        fn a_sliding_mean_is_the_mean_of_its_window(
+            values in prop::collection::vec(-1000_i64..1_000_000, 0..300),
+            window in 1_usize..50,
+            slide in 1_usize..60,
+        ) {
+            let ms = |steps: usize| Span::from_millis(steps as u64);
+            let series = Uniform::new(ms(7), ms(1), values.clone()).scaled(8000.0);
+            let means = sliding_means(&series, ms(window), ms(slide));
+            let slide = slide.min(window);
+            let expected: Vec<f64> = values
+                .windows(window)
+                .step_by(slide)
+                .map(|part| part.iter().sum::<i64>() as f64 * 8000.0 / window as f64)
+                .collect();
+            prop_assert_eq!(means.values().len(), expected.len());
+            for (index, expected) in expected.iter().enumerate() {
+                prop_assert!((means.value(index) - expected).abs() <= expected.abs() * 1e-9);
+                let end = means.start().as_nanos() + means.nanos(index + 1);
+                prop_assert_eq!(end, ms(7 + window + index * slide).as_nanos());
+            }
+        }
     }
 
     #[test]

@@ -59,6 +59,7 @@ impl Recording {
             failed,
             summary: facts,
             stages: stages(summary),
+            tables: Vec::new(),
             plots,
             failures: self.failures,
         }
@@ -69,8 +70,8 @@ impl Recording {
         let fine = self.points(|interval| interval.bits / (interval.end - interval.start));
         let span = self.intervals.iter().map(|interval| interval.end - interval.start).fold(0.0, f64::max);
         let mut rate = vec![
-            series(&format!("finest, up to {:.0} ms", span * 1e3), Stroke::Faint, fine.clone()),
-            series("1 s mean", Stroke::Strong, reduce::window_means(&fine, 1.0)),
+            Series::new(&format!("finest, up to {:.0} ms", span * 1e3), Stroke::Faint, fine.clone()),
+            Series::new("1 s mean", Stroke::Strong, reduce::window_means(&fine, 1.0)),
         ];
         // An unlimited socket says so by the greatest number there is.
         let limited =
@@ -84,28 +85,28 @@ impl Recording {
             .collect();
         // Pacing far above what flows would flatten everything else.
         if pacing.iter().any(|(_, rate)| *rate < greatest * 3.0) {
-            let pacing = pacing.into_iter().map(|(at, rate)| (at, rate.min(greatest * 3.0))).collect();
-            rate.push(series("pacing rate", Stroke::Limit, pacing));
+            let pacing: Vec<_> = pacing.into_iter().map(|(at, rate)| (at, rate.min(greatest * 3.0))).collect();
+            rate.push(Series::new("pacing rate", Stroke::Limit, pacing));
         }
-        let mut plots = vec![plot("Rate", Unit::BitsPerSecond, Baseline::Zero, rate)];
+        let mut plots = vec![Plot::new("Rate", Unit::BitsPerSecond, rate)];
         if self.ring_blocks > 0 {
             let size = f64::from(self.ring_blocks) * BLOCK;
             let end = self.intervals.last().map_or(0.0, |interval| interval.end);
             let ring = vec![
-                series("in use", Stroke::Area, self.points(|interval| f64::from(interval.ring_used) * BLOCK)),
-                series("size", Stroke::Limit, vec![(0.0, size), (end, size)]),
+                Series::new("in use", Stroke::Area, self.points(|interval| f64::from(interval.ring_used) * BLOCK)),
+                Series::new("size", Stroke::Limit, vec![(0.0, size), (end, size)]),
             ];
-            plots.push(plot("Ring between network and disk at the receiver", Unit::Bytes, Baseline::Zero, ring));
+            plots.push(Plot::new("Ring between network and disk at the receiver", Unit::Bytes, ring));
         }
         if seen(|interval| interval.rtt_us) {
-            let rtt = series("smoothed", Stroke::Strong, self.points(|interval| interval.rtt_us as f64 / 1e6));
-            plots.push(plot("Round-trip time", Unit::Seconds, Baseline::Data, vec![rtt]));
+            let rtt = Series::new("smoothed", Stroke::Strong, self.points(|interval| interval.rtt_us as f64 / 1e6));
+            plots.push(Plot::new("Round-trip time", Unit::Seconds, vec![rtt]).from_baseline(Baseline::Data));
         }
         if seen(|interval| interval.cwnd) {
-            let cwnd = series("sender", Stroke::Strong, self.points(|interval| interval.cwnd as f64));
-            plots.push(plot("Congestion window", Unit::Segments, Baseline::Zero, vec![cwnd]));
-            let again = series("1 s mean", Stroke::Area, reduce::window_means(&self.retransmissions(), 1.0));
-            plots.push(plot("Segments sent again", Unit::SegmentsPerSecond, Baseline::Zero, vec![again]));
+            let cwnd = Series::new("sender", Stroke::Strong, self.points(|interval| interval.cwnd as f64));
+            plots.push(Plot::new("Congestion window", Unit::Segments, vec![cwnd]));
+            let again = Series::new("1 s mean", Stroke::Area, reduce::window_means(&self.retransmissions(), 1.0));
+            plots.push(Plot::new("Segments sent again", Unit::SegmentsPerSecond, vec![again]));
         }
         plots
     }
@@ -138,14 +139,6 @@ impl Recording {
     }
 }
 
-fn series(name: &str, stroke: Stroke, points: Vec<(f64, f64)>) -> Series {
-    Series { name: name.into(), stroke, points }
-}
-
-fn plot(title: &str, unit: Unit, baseline: Baseline, series: Vec<Series>) -> Plot {
-    Plot { title: title.into(), unit, baseline, series }
-}
-
 fn some_bytes(bytes: u64) -> Option<String> {
     (bytes > 0).then(|| ByteCount::new(bytes).to_string())
 }
@@ -175,6 +168,7 @@ fn command_line(words: impl Iterator<Item = OsString>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use icdc_report::Values;
     use icdc_transfer::{Event, Sample};
 
     use super::*;
@@ -195,8 +189,11 @@ mod tests {
         let report = record(30).finish().into_report(&ending());
         let means = &report.plots[0].series[1];
         assert_eq!(means.name, "1 s mean");
-        assert_eq!(means.points.len(), 3);
-        assert!((means.points[0].1 - 1e6).abs() < 1.0);
+        let Values::Points(points) = &means.values else {
+            panic!("{means:?}");
+        };
+        assert_eq!(points.len(), 3);
+        assert!((points[0].1 - 1e6).abs() < 1.0);
     }
 
     #[test]

@@ -1,0 +1,65 @@
+//! Units of axes: how they are written for people and in the names of columns.
+
+use serde::Serialize;
+
+/// Unit of the values of an axis; prefixes are chosen when it is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Bits per second.
+    BitsPerSecond,
+    /// Bytes.
+    Bytes,
+    /// Seconds.
+    Seconds,
+    /// TCP segments.
+    Segments,
+    /// TCP segments per second.
+    SegmentsPerSecond,
+    /// Packets.
+    Packets,
+    /// Packets of the largest size that the link carries: the papers' measure of burstiness.
+    Mtu,
+    /// A pure number.
+    Number,
+}
+
+impl Unit {
+    pub(crate) fn symbol(self) -> &'static str {
+        match self {
+            Self::BitsPerSecond => "bit/s",
+            Self::Bytes => "B",
+            Self::Seconds => "s",
+            Self::Segments => "segments",
+            Self::SegmentsPerSecond => "segments/s",
+            Self::Packets => "packets",
+            Self::Mtu => "MTU",
+            Self::Number => "",
+        }
+    }
+
+    /// The end of a column's name.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::BitsPerSecond => "bps",
+            Self::Bytes => "bytes",
+            Self::Seconds => "seconds",
+            Self::Segments => "segments",
+            Self::SegmentsPerSecond => "segments_per_second",
+            Self::Packets => "packets",
+            Self::Mtu => "mtu",
+            Self::Number => "",
+        }
+    }
+
+    /// Prefixes that make its numbers short, the greatest first.
+    pub(crate) fn prefixes(self, largest: f64) -> &'static [(f64, &'static str)] {
+        match self {
+            Self::Seconds => &[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")],
+            Self::BitsPerSecond | Self::Bytes => &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")],
+            // Counts keep their digits as long as they fit beside the axis.
+            _ if largest < 1e4 => &[(1.0, "")],
+            _ => &[(1e6, "million "), (1e3, "thousand ")],
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The usual plots of traffic over a long path, with the same titles, units and column names
+//! wherever they are made.
+
+use icdc_units::{Rate, Span};
+
+use crate::reduce::sliding_means;
+use crate::{Baseline, Plot, Series, Stroke, Uniform, Unit, Values};
+
+/// The two windows of the papers: what a link feels and what a meter shows.
+const MEAN: Span = Span::from_millis(1000);
+/// The mean slides by this much from one drawn value to the next.
+const SLIDE: Span = Span::from_millis(10);
+
+/// Throughput as the papers show it: in windows of `per_ms`'s step (1 ms), behind it the sliding mean over
+/// 1000 ms, the bottleneck, and `marks` (see [`marks`]).
+///
+/// `per_ms` comes from [`Uniform::rates`]: bytes per step, shown in bit/s.
+#[must_use]
+pub fn throughput(per_ms: Uniform, bottleneck: Option<Rate>, marks: Vec<Series>) -> Plot {
+    let window = per_ms.step().as_nanos() as f64 / 1e6;
+    let mean = sliding_means(&per_ms, MEAN, SLIDE);
+    let end = per_ms.end().as_secs_f64();
+    let mut series = vec![
+        Series::new(&format!("{window} ms window"), Stroke::Faint, per_ms).column("throughput"),
+        Series::new("1000 ms mean", Stroke::Strong, mean).column("throughput_mean_1000ms"),
+    ];
+    if let Some(bottleneck) = bottleneck {
+        let rate = bottleneck.as_bits_per_second() as f64;
+        let line = vec![(0.0, rate), (end, rate)];
+        series.push(Series::new("bottleneck", Stroke::Limit, line).column("bottleneck"));
+    }
+    series.extend(marks);
+    Plot::new("Throughput", Unit::BitsPerSecond, series)
+}
+
+/// Events for the foot of a plot: how many of `name` (drops, retransmissions) happened at each place.
+#[must_use]
+pub fn marks(name: &str, counts: impl Into<Values>) -> Series {
+    Series::new(name, Stroke::Marks, counts).column(name)
+}
+
+/// Bytes that wait at the bottleneck, and how many it holds at most.
+#[must_use]
+pub fn queue(bytes: impl Into<Values>, limit: Option<icdc_units::ByteCount>) -> Plot {
+    let values = bytes.into();
+    let end = values.end();
+    let mut series = vec![Series::new("waiting", Stroke::Area, values).column("queue")];
+    if let Some(limit) = limit.map(|limit| limit.as_u64() as f64) {
+        series.push(Series::new("limit", Stroke::Limit, vec![(0.0, limit), (end, limit)]).column("queue_limit"));
+    }
+    Plot::new("Queue", Unit::Bytes, series)
+}
+
+/// The congestion window in bytes.
+#[must_use]
+pub fn congestion_window(bytes: impl Into<Values>) -> Plot {
+    single("Congestion window", Unit::Bytes, "sender", "cwnd", bytes.into())
+}
+
+/// The pacing rate in bit/s.
+#[must_use]
+pub fn pacing_rate(bits_per_second: impl Into<Values>) -> Plot {
+    single("Pacing rate", Unit::BitsPerSecond, "sender", "pacing_rate", bits_per_second.into())
+}
+
+/// The round-trip time in seconds.
+#[must_use]
+pub fn round_trip_time(seconds: impl Into<Values>) -> Plot {
+    single("Round-trip time", Unit::Seconds, "smoothed", "rtt", seconds.into()).from_baseline(Baseline::Data)
+}
+
+/// How far traffic runs ahead of its mean rate, in `unit`: [`Unit::Bytes`] or [`Unit::Mtu`].
+#[must_use]
+pub fn burstiness(ahead: impl Into<Values>, unit: Unit) -> Plot {
+    single("Burstiness", unit, "ahead of the mean rate", "burstiness", ahead.into())
+}
+
+fn single(title: &str, unit: Unit, name: &str, column: &str, values: Values) -> Plot {
+    Plot::new(title, unit, vec![Series::new(name, Stroke::Strong, values).column(column)])
+}
