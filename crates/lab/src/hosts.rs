@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use icdc_packet::clock;
 use icdc_packet::offloads::{self, Feature};
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Span};
 
 use crate::LabError;
 use crate::namespaces::{Host, Namespaces, run, run_ip};
@@ -25,6 +26,9 @@ const LEAST_BUFFER: u64 = 4096;
 /// What the system has by default as the largest buffers (tcp(7)).
 const USUAL_RECEIVE: ByteCount = ByteCount::from_mib(6);
 const USUAL_SEND: ByteCount = ByteCount::from_mib(4);
+
+/// By then the hosts have said to nobody what their devices say of themselves when they come up.
+const SETTLING: Span = Span::from_millis(60);
 
 struct Address {
     host: Host,
@@ -50,6 +54,7 @@ pub(crate) fn configure(
     for (own, other) in [(a, b), (b, a)] {
         namespaces.inside(own.host, || configure_host(own, other, settings, wire_processors))??;
     }
+    clock::sleep_until(clock::now() + SETTLING);
     Ok(())
 }
 
@@ -80,11 +85,14 @@ fn configure_host(
         // Addresses are usable at once, and nobody asks for routers.
         write(&format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0")?;
         write(&format!("/proc/sys/net/ipv6/conf/{name}/router_solicitations"), "0")?;
+        // The groups that IPv6 joins are told at once instead of within a second.
+        write(&format!("/proc/sys/net/ipv6/conf/{name}/mldv2_unsolicited_report_interval"), "1")?;
     }
     // Each knows the other, so that nothing but what is measured crosses the path.
     let commands = format!(
         "link set lo up\n\
          link set {DEVICE} address {hardware} multicast off\n\
+         link set {DEVICE} addrgenmode none\n\
          link set {DEVICE} up\n\
          address add {ipv4}/24 dev {DEVICE}\n\
          address add {ipv6}/64 dev {DEVICE} nodad\n\

@@ -38,7 +38,7 @@ impl Lab {
         let result = Self::start(name, settings, program, &directory);
         if result.is_err() {
             // What a wire that failed has not put away itself.
-            let _ = clear(name, &directory);
+            let _ = clear(&directory);
         }
         result
     }
@@ -144,27 +144,21 @@ impl Lab {
 /// was noted of it.
 pub fn down(name: &str) -> Result<(), LabError> {
     let directory = state::find(name)?;
-    clear(name, &directory)
+    clear(&directory)
 }
 
-fn clear(name: &str, directory: &Path) -> Result<(), LabError> {
+fn clear(directory: &Path) -> Result<(), LabError> {
     let state = State::load(directory);
     let mut inodes: Vec<u64> =
         state.iter().flat_map(|state| state.namespaces.iter().map(|&(_, inode)| inode)).collect();
-    let named = state.as_ref().is_none_or(|state| !state.user_namespace) && may_administer();
-    if named {
-        let places = Host::ALL.map(|host| namespaces::place(name, host));
-        inodes.extend(places.iter().filter_map(|place| fs::metadata(place).ok()).map(|metadata| metadata.ino()));
-    }
+    let named = namespaces::made(directory);
+    let places = named.iter().map(|name| namespaces::place_of(name));
+    inodes.extend(places.filter_map(|place| fs::metadata(place).ok()).map(|metadata| metadata.ino()));
     end(inhabitants(&inodes))?;
     if let Some(wire) = state.as_ref().map(|state| state.wire).filter(|wire| wire.is_alive()) {
         end(vec![wire])?;
     }
-    if named {
-        for host in Host::ALL {
-            namespaces::delete(&namespaces::name(name, host))?;
-        }
-    }
+    named.iter().try_for_each(|name| namespaces::delete(name))?;
     fs::remove_dir_all(directory).map_err(|error| LabError::io(format!("remove {}", directory.display()), error))?;
     if state::names().is_ok_and(|names| names.is_empty()) {
         backlog::restore();

@@ -14,13 +14,16 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use crate::LabError;
+
+/// File in which the named ones are noted.
+const MADE: &str = "namespaces";
 
 /// One of the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,10 +61,10 @@ pub fn name(lab: &str, host: Host) -> String {
     }
 }
 
-/// Where a named namespace is found.
+/// Where a namespace of this name is found.
 #[must_use]
-pub fn place(lab: &str, host: Host) -> PathBuf {
-    PathBuf::from("/run/netns").join(name(lab, host))
+pub fn place_of(name: &str) -> PathBuf {
+    PathBuf::from("/run/netns").join(name)
 }
 
 /// The namespaces, open; named ones are deleted when this is dropped.
@@ -72,15 +75,15 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes them. With `user_namespace` the calling process, which must have no other thread, moves into a new user
+    /// Makes them, noting the named ones in `directory`. With `user_namespace` the calling process, which must have no other thread, moves into a new user
     /// namespace first, as its root.
-    pub fn create(lab: &str, user_namespace: bool) -> Result<Self, LabError> {
+    pub fn create(lab: &str, directory: &Path, user_namespace: bool) -> Result<Self, LabError> {
         let mut namespaces = Self { lab: lab.to_owned(), named: !user_namespace, files: Vec::new() };
         if user_namespace {
             become_root().map_err(LabError::NotAllowed)?;
         }
         for host in Host::ALL {
-            let file = if user_namespace { unnamed()? } else { named(lab, host)? };
+            let file = if user_namespace { unnamed()? } else { named(lab, host, directory)? };
             namespaces.files.push(file);
         }
         Ok(namespaces)
@@ -103,7 +106,7 @@ impl Namespaces {
     #[must_use]
     pub fn path(&self, host: Host) -> PathBuf {
         if self.named {
-            return place(&self.lab, host);
+            return place_of(&name(&self.lab, host));
         }
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.files[host as usize].as_raw_fd()))
     }
@@ -127,18 +130,28 @@ impl Drop for Namespaces {
     }
 }
 
-fn named(lab: &str, host: Host) -> Result<File, LabError> {
-    let (name, place) = (name(lab, host), place(lab, host));
+/// Names of the namespaces that were made for the lab with this directory: what may be deleted.
+pub fn made(directory: &Path) -> Vec<String> {
+    fs::read_to_string(directory.join(MADE)).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn named(lab: &str, host: Host, directory: &Path) -> Result<File, LabError> {
+    let name = name(lab, host);
+    let place = place_of(&name);
     if place.exists() {
         return Err(LabError::Foreign(name));
     }
     run_ip(&["netns", "add", &name], "")?;
+    let mut names = made(directory);
+    names.push(name);
+    let noted = fs::write(directory.join(MADE), names.join("\n"));
+    noted.map_err(|error| LabError::io(format!("write to {}", directory.display()), error))?;
     File::open(&place).map_err(|error| LabError::io(format!("open {}", place.display()), error))
 }
 
 /// Deletes a named namespace; one that is not there is fine.
 pub fn delete(name: &str) -> Result<(), LabError> {
-    if PathBuf::from("/run/netns").join(name).exists() {
+    if place_of(name).exists() {
         run_ip(&["netns", "delete", name], "")?;
     }
     Ok(())

@@ -71,27 +71,33 @@ pub(crate) struct UpArguments {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PathArguments {
     /// Rate of the bottleneck, counted on the wire: 24 bytes a frame more than the frame itself
-    #[arg(long, value_name = "RATE[,RATE]", default_value = "1gbit", help_heading = "Path")]
+    #[arg(
+        long,
+        allow_hyphen_values = true,
+        value_name = "RATE[,RATE]",
+        default_value = "1gbit",
+        help_heading = "Path"
+    )]
     rate: Pair<Rate>,
 
     /// Round-trip time; each direction delays by half of it
-    #[arg(long, value_name = "TIME", default_value = "0ms", help_heading = "Path")]
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME", default_value = "0ms", help_heading = "Path")]
     rtt: Span,
 
     /// Delay of each direction, in place of --rtt
-    #[arg(long, value_name = "TIME[,TIME]", conflicts_with = "rtt", help_heading = "Path")]
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME[,TIME]", conflicts_with = "rtt", help_heading = "Path")]
     delay: Option<Pair<Span>>,
 
     /// Random additional delay of up to so much; packets stay in order
-    #[arg(long, value_name = "TIME[,TIME]", default_value = "0ms", help_heading = "Path")]
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME[,TIME]", default_value = "0ms", help_heading = "Path")]
     jitter: Pair<Span>,
 
     /// Queue before the bottleneck, in bytes on the wire; what does not fit is dropped [default: 20ms of the rate]
-    #[arg(long, value_name = "SIZE[,SIZE]", help_heading = "Path")]
+    #[arg(long, allow_hyphen_values = true, value_name = "SIZE[,SIZE]", help_heading = "Path")]
     queue: Option<Pair<ByteCount>>,
 
     /// Share of packets that is lost at random
-    #[arg(long, value_name = "RATIO[,RATIO]", default_value = "0", help_heading = "Path")]
+    #[arg(long, allow_hyphen_values = true, value_name = "RATIO[,RATIO]", default_value = "0", help_heading = "Path")]
     loss: Pair<f64>,
 
     /// Lose packets in bursts of this mean length

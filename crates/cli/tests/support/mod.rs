@@ -18,6 +18,7 @@
 //! | [`network`] | two network namespaces as two hosts, links that go down |
 //! | [`refusals`] | system calls that fail as on a broken disk |
 //! | [`mounts`] | small file systems |
+//! | [`lab`] | an emulated path of its own, sockets on its hosts |
 //! | [`daemon`] | an `icdc serve` with keys on both sides |
 //! | [`ways`] | one copy local, by ssh and by daemon, in both directions |
 //!
@@ -32,6 +33,7 @@
 pub mod compare;
 pub mod daemon;
 pub mod data;
+pub mod lab;
 pub mod mounts;
 pub mod network;
 pub mod process;

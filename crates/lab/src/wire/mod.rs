@@ -101,7 +101,7 @@ fn build(order: &Order) -> Result<Wire, LabError> {
     let _ = rustix::process::setsid();
     let settings = &order.settings;
     let [forward, backward] = [Direction::new(&settings.forward)?, Direction::new(&settings.backward)?];
-    let namespaces = Namespaces::create(&order.name, order.user_namespace)?;
+    let namespaces = Namespaces::create(&order.name, &order.directory, order.user_namespace)?;
     let processors = placement::processors();
     hosts::configure(&namespaces, settings, &wire_processors(&processors))?;
     let page = Arc::new(
