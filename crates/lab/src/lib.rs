@@ -15,6 +15,8 @@
 //! | what it tells | [`wire::page`] |
 //! | the hosts' devices, addresses, buffers | `hosts.rs` |
 //! | network and user namespaces | [`namespaces`] |
+//! | papers' tables and figures | [`scenario`] |
+//! | series of what the wire told | [`recording`] |
 //! | what is noted of a lab | [`state`] |
 //!
 //! The wire's decisions follow the kernel's stamps (see [`icdc_path`] and [`icdc_packet`]), so they are those of the
@@ -26,6 +28,8 @@ mod hosts;
 mod lab;
 pub mod namespaces;
 mod placement;
+pub mod recording;
+pub mod scenario;
 mod settings;
 pub mod state;
 pub mod wire;

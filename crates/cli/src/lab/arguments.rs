@@ -1,11 +1,13 @@
 //! The command line of `icdc lab` as typed, and what it means.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::ensure;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use icdc_lab::namespaces::DEFAULT_NAME;
+use icdc_lab::scenario::{ALL, Scenario};
 use icdc_lab::{Buffers, Host, Mode, Settings};
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Rate, Span};
@@ -40,6 +42,10 @@ pub(crate) enum LabCommand {
     Down(DownArguments),
     Status(StatusArguments),
     Exec(ExecArguments),
+    Run(RunArguments),
+    /// Name the scenarios that `run` knows
+    List,
+    Report(ReportArguments),
     /// What `up` starts: the path itself
     #[command(hide = true)]
     Wire,
@@ -206,6 +212,57 @@ pub(crate) struct ExecArguments {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    about = "Measure a paper's table or figure anew",
+    long_about = "Measure a paper's table or figure anew, in labs made for it, and print the paper's value beside ours. What was measured goes \
+        to a directory: report.html with plots, report.json, and CSV files. A measurement that the machine spoilt, because it \
+        delivered packets too late or lost some itself, is repeated, at most three times, and marked if it stays so.",
+    after_long_help = "Exit codes:\n  \
+        0  measured\n  \
+        1  measured, but some measurements stayed invalid, or it failed\n  \
+        2  the command line is not understood\n\n\
+        Examples:\n  icdc lab list\n  icdc lab run icdc-pseudo\n  icdc lab run --quick --out /tmp/window window\n"
+)]
+pub(crate) struct RunArguments {
+    /// The scenario; `icdc lab list` names them
+    #[arg(value_name = "SCENARIO", value_parser = scenario)]
+    pub(crate) scenario: &'static Scenario,
+
+    /// Where to put what was measured [default: lab-SCENARIO]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Fewer and shorter measurements
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    about = "Write a report of what crossed a lab's path",
+    long_about = "Write a report of what crossed a lab's path in the last minutes, ten at most: throughput in windows of 1 ms and 1000 ms, \
+        queue, drops, for both directions. FILE ends in .html, .json or .csv; the last has the directions in one table.",
+    after_long_help = "Examples:\n  icdc lab report path.html\n  icdc lab report --name jumbo --last 30s path.csv\n"
+)]
+pub(crate) struct ReportArguments {
+    #[command(flatten)]
+    pub(crate) name: Name,
+
+    /// Only the last so much
+    #[arg(long, value_name = "TIME", default_value = "10min")]
+    pub(crate) last: Span,
+
+    /// Where to
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
+
+fn scenario(text: &str) -> Result<&'static Scenario, String> {
+    let names = || ALL.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", ");
+    Scenario::find(text).ok_or_else(|| format!("there is no such scenario; there are: {}", names()))
 }
 
 fn host(text: &str) -> Result<Host, String> {

@@ -1,7 +1,9 @@
 //! `icdc lab`: the emulated path from the command line.
 
 pub(crate) mod arguments;
+mod scenario;
 mod status;
+mod view;
 
 use std::ffi::{OsStr, OsString};
 
@@ -18,6 +20,12 @@ pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
         LabCommand::Down(arguments) => down(&arguments),
         LabCommand::Status(arguments) => status::run(&arguments),
         LabCommand::Exec(arguments) => exec(&arguments),
+        LabCommand::Run(arguments) => return scenario::run(&arguments, console),
+        LabCommand::List => {
+            scenario::list();
+            Ok(())
+        }
+        LabCommand::Report(arguments) => view::write(&arguments),
         LabCommand::Wire => icdc_lab::wire::main().map_err(Into::into),
     };
     finish(result, console)

@@ -1,0 +1,83 @@
+//! `icdc lab run` and `icdc lab list`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use icdc_lab::scenario::{ALL, Bench, Scenario};
+use icdc_report::{Report, Table};
+
+use super::arguments::RunArguments;
+use crate::console::Console;
+use crate::exit;
+
+pub(super) fn list() {
+    for Scenario { name, about, .. } in &ALL {
+        println!("{name:<14}{about}");
+    }
+}
+
+pub(super) fn run(arguments: &RunArguments, console: &Console) -> u8 {
+    match measure(arguments, console) {
+        Ok(report) if report.failures.is_empty() => 0,
+        Ok(_) => exit::FAILED,
+        Err(error) => {
+            console.complain(&format!("{error:#}"));
+            exit::FAILED
+        }
+    }
+}
+
+fn measure(arguments: &RunArguments, console: &Console) -> Result<Report> {
+    let scenario = arguments.scenario;
+    let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{}", scenario.name)));
+    // Before an hour is spent on what cannot be kept.
+    fs::create_dir_all(&out).with_context(|| format!("cannot make the directory {}", out.display()))?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let say = |line: &str| console.complain(line);
+    let mut report = scenario.run(&Bench { program: &program, quick: arguments.quick, say: &say })?;
+    report.command = format!("icdc lab run{} {}", if arguments.quick { " --quick" } else { "" }, scenario.name);
+    report.summary.extend(machine());
+    for table in &report.tables {
+        print_table(table);
+    }
+    for failure in &report.failures {
+        println!("invalid: {failure}");
+    }
+    write(&out, &report)?;
+    println!("{}", out.join("report.html").display());
+    Ok(report)
+}
+
+/// On what it was measured.
+fn machine() -> Vec<(String, String)> {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    vec![
+        ("kernel".to_owned(), kernel.trim().to_owned()),
+        ("processors".to_owned(), processors.to_string()),
+        ("icdc".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+    ]
+}
+
+fn write(out: &Path, report: &Report) -> Result<()> {
+    let files = [("report.html".to_owned(), report.to_html()), ("report.json".to_owned(), report.to_json())];
+    for (name, text) in files.into_iter().chain(report.to_csv()) {
+        let path = out.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn print_table(table: &Table) {
+    let rows: Vec<&Vec<String>> = std::iter::once(&table.header).chain(&table.rows).collect();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    println!("{}", table.caption);
+    for row in &rows {
+        let cells = row.iter().enumerate().map(|(column, cell)| {
+            let width = width(column).unwrap_or(0);
+            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        println!("  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}

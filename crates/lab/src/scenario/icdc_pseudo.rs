@@ -1,0 +1,88 @@
+//! The ICDC paper's emulated path: 1 Gbit/s and 302 ms, one stream unpaced and one paced at 860 Mbit/s.
+//!
+//! What the paper shows: unpaced, the throughput in windows of 1 ms and of 1000 ms differ wildly, because TCP sends a
+//! round trip's worth in a burst and then waits; paced just under the rate of the path, both coincide at 860 Mbit/s
+//! (Tanida, Inaba, Hiraki, figures of the experiment with the pseudo long-distance environment).
+
+use icdc_report::{Report, Table, views};
+use icdc_units::{ByteCount, Rate, Span};
+
+use super::trial::{self, Measured, Trial};
+use super::{Bench, Scenario, failures, marked, mbit};
+use crate::LabError;
+use crate::settings::Settings;
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "icdc-pseudo",
+    about: "one stream over 1 Gbit/s and 302 ms, unpaced and paced at 860 Mbit/s, in windows of 1 ms and 1000 ms (ICDC)",
+    run,
+};
+
+const ROUND_TRIP: Span = Span::from_millis(302);
+const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
+const PACED: Rate = Rate::from_bits_per_second(860_000_000);
+
+fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
+    let direction =
+        |delay| icdc_path::Settings { rate: RATE, delay, queue: ByteCount::new(2_500_000), ..Default::default() };
+    let settings =
+        Settings { forward: direction(ROUND_TRIP / 2), backward: direction(ROUND_TRIP / 2), ..Settings::default() };
+    let seconds = if bench.quick { 10 } else { 60 };
+    let trial = |rate| Trial { settings: settings.clone(), seconds, rate, cc: "cubic", ipv6: false };
+    (bench.say)("unpaced");
+    let unpaced = trial::run(bench, &trial(None))?;
+    (bench.say)("paced at 860 Mbit/s");
+    let paced = trial::run(bench, &trial(Some(PACED)))?;
+    let mut plots = Vec::new();
+    for (name, measured) in [("unpaced", &unpaced), ("paced", &paced)] {
+        let [throughput, queue, _] = measured.recording.plots(&settings.forward).try_into().expect("three plots");
+        let samples = |value: fn(&trial::Sample) -> f64| {
+            measured.samples.iter().map(|sample| (sample.at_seconds, value(sample))).collect::<Vec<_>>()
+        };
+        for mut plot in [
+            throughput,
+            queue,
+            views::congestion_window(samples(|sample| sample.cwnd_bytes as f64)),
+            views::round_trip_time(samples(|sample| sample.rtt_seconds)),
+        ] {
+            plot.title = format!("{}, {name}", plot.title);
+            plots.push(plot);
+        }
+    }
+    Ok(Report {
+        tables: vec![table(&unpaced, &paced)],
+        plots,
+        failures: failures(&[("unpaced".to_owned(), &unpaced), ("paced".to_owned(), &paced)]),
+        ..Report::default()
+    })
+}
+
+fn table(unpaced: &Measured, paced: &Measured) -> Table {
+    let row = |name: &str, paper: &str, value: &dyn Fn(&Measured) -> String| {
+        vec![name.to_owned(), paper.to_owned(), marked(value(unpaced), unpaced), marked(value(paced), paced)]
+    };
+    // The second half, when start-up is over.
+    let half =
+        |measured: &Measured| (measured.recording.bins.len() / 2, measured.recording.bins.len().saturating_sub(400));
+    Table {
+        caption: "1 Gbit/s, 302 ms, queue 2.5 MB, one stream".to_owned(),
+        header: ["", "paper, paced", "ours, unpaced", "ours, paced at 860 Mbit/s"].map(str::to_owned).to_vec(),
+        rows: vec![
+            row("1000 ms mean, second half, Mbit/s on the wire", "860", &|measured| {
+                let (from, to) = half(measured);
+                mbit(measured.recording.mean_rate_between(from, to))
+            }),
+            row("variation of the 1 ms windows, % of the mean", "near 0", &|measured| {
+                let (from, to) = half(measured);
+                format!("{:.1}", measured.recording.variation(from, to) * 100.0)
+            }),
+            row("goodput of the whole run, Mbit/s", "", &|measured| {
+                format!("{:.0}", measured.summary.goodput_bps / 1e6)
+            }),
+            row("segments sent again", "", &|measured| measured.summary.retransmitted_segments.to_string()),
+            row("packets dropped at the queue", "", &|measured| measured.queue_drops.to_string()),
+            row("largest burst, MTU", "", &|measured| format!("{:.0}", measured.burst_mtu)),
+            row("99.9 % of deliveries late by at most", "", &|measured| measured.lateness.to_string()),
+        ],
+    }
+}

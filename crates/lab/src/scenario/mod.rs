@@ -1,0 +1,71 @@
+//! Papers' tables and figures, measured anew: `icdc lab run NAME`.
+//!
+//! A scenario makes labs, measures in them, and gives a [`Report`] whose tables show the paper's value beside ours. One
+//! file each; `trial.rs` is what they share: one measurement in a lab of its own.
+
+mod icdc_pseudo;
+mod startup;
+mod trial;
+mod window;
+
+use std::path::Path;
+
+use icdc_report::Report;
+
+use crate::LabError;
+
+/// Something that can be run.
+#[derive(Debug)]
+pub struct Scenario {
+    /// By which it is called.
+    pub name: &'static str,
+    /// What it shows, in a line.
+    pub about: &'static str,
+    run: fn(&Bench<'_>) -> Result<Report, LabError>,
+}
+
+/// With what to run it.
+pub struct Bench<'a> {
+    /// The icdc that is measured.
+    pub program: &'a Path,
+    /// Fewer and shorter measurements: to see that it works.
+    pub quick: bool,
+    /// Is told what happens, a line at a time.
+    pub say: &'a dyn Fn(&str),
+}
+
+/// All scenarios.
+pub static ALL: [Scenario; 3] = [icdc_pseudo::SCENARIO, startup::SCENARIO, window::SCENARIO];
+
+impl Scenario {
+    /// The scenario of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        ALL.iter().find(|scenario| scenario.name == name)
+    }
+
+    /// Runs it; gives its report.
+    pub fn run(&self, bench: &Bench<'_>) -> Result<Report, LabError> {
+        let mut report = (self.run)(bench)?;
+        self.name.clone_into(&mut report.title);
+        if report.outcome.is_empty() {
+            self.about.clone_into(&mut report.outcome);
+        }
+        Ok(report)
+    }
+}
+
+/// A rate in Mbit/s, as the papers print it.
+fn mbit(rate: icdc_units::Rate) -> String {
+    format!("{:.0}", rate.as_bits_per_second() as f64 / 1e6)
+}
+
+/// A mark behind the value of a spoilt measurement.
+fn marked(value: String, measured: &trial::Measured) -> String {
+    if measured.spoilt.is_some() { format!("{value} (invalid)") } else { value }
+}
+
+/// What a reader has to know about the measurements of a report.
+fn failures(measured: &[(String, &trial::Measured)]) -> Vec<String> {
+    measured.iter().filter_map(|(name, measured)| Some(format!("{name}: {}", measured.spoilt.as_ref()?))).collect()
+}
