@@ -29,7 +29,9 @@ pub(crate) fn answer(link: Link, order: &Order, stop: &StopSignal) -> Ended {
         Ok(desk) => desk,
         Err(error) => return Ended::Refused(format!("clone: {error}")),
     };
-    let outcome = serve(order, &desk, stop);
+    // The data connections stay until the near end has gone: one that closes early looks broken to the sender.
+    let mut sockets = Vec::new();
+    let outcome = serve(order, &desk, stop, &mut sockets);
     if let Err(error) = &outcome
         && let Some(refusal) = told(error)
     {
@@ -54,7 +56,7 @@ fn told(error: &SessionError) -> Option<Refusal> {
 }
 
 /// Whether it was interrupted.
-fn serve(order: &Order, desk: &Desk, stop: &StopSignal) -> Result<bool, SessionError> {
+fn serve(order: &Order, desk: &Desk, stop: &StopSignal, sockets: &mut Vec<TcpStream>) -> Result<bool, SessionError> {
     let buffer = if order.reverse { ByteCount::ZERO } else { ByteCount::new(order.window) };
     let listener = icdc_tcp::listen(None, order.ports, Family::Any, buffer)
         .map_err(|error| SessionError::Local(error.to_string()))?;
@@ -67,12 +69,21 @@ fn serve(order: &Order, desk: &Desk, stop: &StopSignal) -> Result<bool, SessionE
     let tokens = admission::tokens(order.streams)?;
     desk.tell(Message::Accepted);
     desk.say(Word::Ready { port, tokens: tokens.clone() });
-    let sockets = admission::admit(listener, &tokens, stop)?;
-    if order.reverse { send(order, &sockets, desk) } else { receive(order, &sockets, port, desk) }
+    *sockets = admission::admit(listener, &tokens, stop)?;
+    if order.reverse { send(order, sockets, desk) } else { receive(order, sockets, port, desk, stop) }
 }
 
-fn receive(order: &Order, sockets: &[TcpStream], port: u16, desk: &Desk) -> Result<bool, SessionError> {
-    let harvest = receiving::run(order, sockets, port, desk, &mut |_| {})?;
+fn receive(
+    order: &Order,
+    sockets: &[TcpStream],
+    port: u16,
+    desk: &Desk,
+    stop: &StopSignal,
+) -> Result<bool, SessionError> {
+    let mut harvest = receiving::run(order, sockets, port, desk, &mut |_| {})?;
+    if stop.is_requested() {
+        harvest.received.errors.push("the far end was stopped".to_owned());
+    }
     desk.say(Word::Received(harvest.received));
     for bins in harvest.bins.chunks(MAX_ARRIVALS) {
         desk.say(Word::Arrivals(bins.to_vec()));
