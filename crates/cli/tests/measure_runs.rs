@@ -125,6 +125,21 @@ fn every_line_has_the_keys_that_are_documented() {
 }
 
 #[test]
+fn addresses_of_ipv6_are_hosts_too() {
+    let site = Site::new();
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        return support::skip("no IPv6 on this host");
+    }
+    for words in [&["-6"][..], &["-6", "--reverse"]] {
+        let mut command =
+            site.icdc(&["measure", "--json", "--json-series", "--remote-icdc", ICDC, "--ssh", &site.ssh()]);
+        let ended = command.args(words).args(["--bytes", "1MB", "::1"]).run().expect_code(0);
+        assert_eq!(ended.number("bytes"), 1_000_000);
+        assert!(series(&ended) >= 1_000_000, "{ended}");
+    }
+}
+
+#[test]
 fn people_get_lines() {
     let site = Site::new();
     let mut command = site.icdc(&["measure", "--remote-icdc", ICDC, "--ssh", &site.ssh(), "--bytes", "1MB", HERE]);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::measure::Sample;
 
 /// Most samples that are kept.
@@ -31,9 +32,13 @@ impl Record {
                 self.last = Some(sample.at_nanos);
                 self.seen += 1;
             }
-            if (self.seen - 1) % self.stride == 0 {
-                self.looks.entry(sample.at_nanos).or_default().push(sample);
-                self.kept += 1;
+            if (self.seen - 1).is_multiple_of(self.stride) {
+                let look = self.looks.entry(sample.at_nanos).or_default();
+                // Whatever a far end says: there are no more connections than this.
+                if look.len() < usize::from(MAX_STREAMS) {
+                    look.push(sample);
+                    self.kept += 1;
+                }
             }
             if self.kept >= MOST {
                 self.thin();
@@ -76,9 +81,11 @@ mod tests {
             let sample = |stream| Sample { stream, at_nanos: look * 10_000_000, rtt_nanos: look, ..Sample::default() };
             record.add(vec![sample(0), sample(1)]);
         }
+        let sample = Sample { at_nanos: u64::MAX, ..Sample::default() };
+        record.add(vec![sample; 2 * MOST]);
         assert!(record.kept <= MOST && record.kept > MOST / 4, "{}", record.kept);
         let times: Vec<f64> = record.looks().map(|(at, _)| at).collect();
-        let steps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let steps: Vec<f64> = times[..times.len() - 1].windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(steps.iter().all(|step| (step - steps[0]).abs() < 1e-6));
         assert!((record.median_rtt().unwrap() * 1e9 - 150_000.0).abs() < 1000.0);
     }

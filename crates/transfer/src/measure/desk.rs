@@ -27,6 +27,8 @@ pub(super) struct Desk {
     stopped: Receiver<()>,
     /// Keeps `stopped` open once the wish has been uttered.
     _stop: Sender<()>,
+    /// Requested once nothing more can come of it: the other end is gone or wants to end, or this end shall stop.
+    ended: StopSignal,
     control: LinkControl,
 }
 
@@ -54,13 +56,17 @@ impl Desk {
         let Link { outlet, inlet, control } = link;
         let (speaker, end) = Speaker::start(outlet)?;
         let (tell, heard) = bounded(DEPTH);
-        std::thread::Builder::new().name("listener".into()).spawn(move || listen(inlet, &tell))?;
+        let ended = StopSignal::new();
+        let listener = std::thread::Builder::new().name("listener".into());
+        let hears_end = ended.clone();
+        listener.spawn(move || listen(inlet, &tell, &hears_end))?;
         let (wish, stopped) = bounded(1);
-        let on_stop = wish.clone();
+        let (on_stop, ends) = (wish.clone(), ended.clone());
         stop.on_request(move || {
             let _ = on_stop.try_send(());
+            ends.request();
         });
-        Ok(Self { speaker, end, heard, stopped, _stop: wish, control })
+        Ok(Self { speaker, end, heard, stopped, _stop: wish, ended, control })
     }
 
     pub(super) fn say(&self, word: Word) {
@@ -69,6 +75,10 @@ impl Desk {
 
     pub(super) fn tell(&self, message: Message) {
         self.speaker.say(message);
+    }
+
+    pub(super) fn ended(&self) -> &StopSignal {
+        &self.ended
     }
 
     /// Waits for whatever comes first.
@@ -133,7 +143,7 @@ fn word_name(word: &Word) -> &'static str {
     }
 }
 
-fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Heard>) {
+fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Heard>, ended: &StopSignal) {
     loop {
         let heard = match receive(inlet.as_mut()) {
             Ok(Message::Ping) => continue,
@@ -145,6 +155,9 @@ fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Heard>) {
             Err(error) => Heard::Gone(error.into()),
         };
         let last = matches!(heard, Heard::Gone(_));
+        if matches!(heard, Heard::Gone(_) | Heard::Refused(_) | Heard::Interrupt) {
+            ended.request();
+        }
         // Nobody listens any more once the measurement is over.
         if tell.send(heard).is_err() || last {
             return;

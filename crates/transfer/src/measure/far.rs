@@ -69,7 +69,7 @@ fn serve(order: &Order, desk: &Desk, stop: &StopSignal, sockets: &mut Vec<TcpStr
     let tokens = admission::tokens(order.streams)?;
     desk.tell(Message::Accepted);
     desk.say(Word::Ready { port, tokens: tokens.clone() });
-    *sockets = admission::admit(listener, &tokens, stop)?;
+    *sockets = admission::admit(listener, &tokens, desk.ended())?;
     if order.reverse { send(order, sockets, desk) } else { receive(order, sockets, port, desk, stop) }
 }
 

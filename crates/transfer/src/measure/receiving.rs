@@ -85,16 +85,22 @@ impl Book {
 
 enum Event {
     First(Time),
-    /// A connection has ended; why, if not in order.
-    Ended(Option<String>),
+    Ended(End),
+}
+
+/// Why a connection has ended.
+enum End {
+    InOrder,
+    ByTime,
+    Broken(String),
 }
 
 fn discard(socket: &TcpStream, number: usize, book: &Book, tell: &Sender<Event>) {
     let mut buffer = vec![0; GULP];
-    let reason = loop {
+    let end = loop {
         match recv(socket, &mut buffer[..], RecvFlags::TRUNC) {
-            _ if book.over.load(Ordering::Acquire) => break None,
-            Ok((_, 0)) => break None,
+            _ if book.over.load(Ordering::Acquire) => break End::InOrder,
+            Ok((_, 0)) => break End::InOrder,
             Ok((_, length)) => {
                 let at = clock::now();
                 let mut arrivals = book.arrivals();
@@ -105,14 +111,14 @@ fn discard(socket: &TcpStream, number: usize, book: &Book, tell: &Sender<Event>)
                     let _ = tell.send(Event::First(at));
                 }
                 if !in_time {
-                    break None;
+                    break End::ByTime;
                 }
             }
             Err(Errno::INTR) => {}
-            Err(errno) => break Some(format!("data connection {number}: recv: {errno}")),
+            Err(errno) => break End::Broken(format!("data connection {number}: recv: {errno}")),
         }
     };
-    let _ = tell.send(Event::Ended(reason));
+    let _ = tell.send(Event::Ended(end));
 }
 
 #[derive(Default)]
@@ -136,10 +142,13 @@ fn watch(
     while open > 0 {
         match desk.next(events, deadline) {
             Next::Worker(Event::First(at)) => (begun, deadline) = (true, at + limit),
-            Next::Worker(Event::Ended(reason)) => {
+            Next::Worker(Event::Ended(end)) => {
                 open -= 1;
-                ending.by_time |= begun && clock::now() >= deadline;
-                ending.errors.extend(reason);
+                match end {
+                    End::InOrder => {}
+                    End::ByTime => ending.by_time = true,
+                    End::Broken(reason) => ending.errors.push(reason),
+                }
             }
             Next::Deadline if begun => {
                 ending.by_time = true;
