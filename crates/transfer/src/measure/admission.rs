@@ -158,10 +158,11 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let tokens = tokens(2).unwrap();
         assert_ne!(tokens[0], tokens[1]);
-        let mut silent = Vec::new();
-        for _ in 0..2 * MOST_STRANGERS {
-            silent.push(TcpStream::connect(address).unwrap());
-        }
+        let admission = std::thread::spawn({
+            let tokens = tokens.clone();
+            move || admit(listener, &tokens, &StopSignal::new()).unwrap()
+        });
+        let _silent: Vec<TcpStream> = (0..2 * MOST_STRANGERS).map(|_| TcpStream::connect(address).unwrap()).collect();
         let connect = |bytes: &[u8]| {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.write_all(bytes).unwrap();
@@ -171,7 +172,7 @@ mod tests {
         let second = connect(&tokens[1]);
         let mut again = connect(&tokens[1]);
         let first = connect(&tokens[0]);
-        let admitted = admit(listener, &tokens, &StopSignal::new()).unwrap();
+        let admitted = admission.join().unwrap();
         let peers: Vec<_> = admitted.iter().map(|stream| stream.peer_addr().unwrap()).collect();
         assert_eq!(peers, [first.local_addr().unwrap(), second.local_addr().unwrap()]);
         // Closed, and nothing told.
