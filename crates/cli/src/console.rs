@@ -4,6 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use icdc_transfer::ConfirmHost;
 use indicatif::ProgressBar;
 
 /// Standard output and standard error. Clones write to the same.
@@ -86,6 +87,17 @@ impl Console {
         let mut answer = String::new();
         io::stdin().read_line(&mut answer).ok()?;
         Some(matches!(answer.trim(), "y" | "yes"))
+    }
+
+    /// Asks about daemons that have not been met before.
+    pub(crate) fn confirm_host(&self) -> ConfirmHost {
+        let console = self.clone();
+        Box::new(move |host, fingerprint| {
+            let question = format!(
+                "the daemon at {host} has not been met before; its key has the fingerprint\n  {fingerprint}\nIs that what its operator told you? It will be remembered."
+            );
+            console.confirm(&question).unwrap_or(false)
+        })
     }
 }
 

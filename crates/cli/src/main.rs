@@ -6,11 +6,12 @@
 //! | `values` | what may be written as the value of an option |
 //! | `plan` | what a copy's command line means, with nothing left to doubt |
 //! | `copy` | runs a plan and shows its events: progress bar, JSON lines, summary, HTML report |
+//! | `measure` | what TCP carries to another host |
 //! | `serve`, `far_end` | the other ends |
 //! | `lab` | the emulated long fat network |
 //! | `keygen` | identities and known hosts |
 //! | `generate` | man pages and completions |
-//! | `console`, `logs`, `signals`, `clock` | what they share: terminal, log lines, stop signals, the date |
+//! | `console`, `logs`, `signals`, `clock`, `command_line` | what they share: terminal, log lines, stop signals, the date |
 //!
 //! Everything that moves data is in `icdc-transfer` below.
 
@@ -18,6 +19,7 @@
 
 mod arguments;
 mod clock;
+mod command_line;
 mod console;
 mod copy;
 mod far_end;
@@ -25,6 +27,7 @@ mod generate;
 mod keygen;
 mod lab;
 mod logs;
+mod measure;
 mod plan;
 mod serve;
 mod signals;
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => finish(serve::run(arguments, &console), &console),
         Command::Keygen(arguments) => finish(keygen::run(arguments, &console), &console),
         Command::Lab(arguments) => lab::run(*arguments, &console),
+        Command::Measure(arguments) => measure::run(*arguments, &console),
         Command::FarEnd => far_end::run(&console),
         Command::Generate(arguments) => finish(generate::run(&arguments), &console),
     };

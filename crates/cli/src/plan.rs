@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -12,7 +12,7 @@ use icdc_tcp::Family;
 use icdc_transfer::{CopyOptions, Location};
 use icdc_trust::Paths;
 
-use crate::arguments::{CopyArguments, ProgressMode};
+use crate::arguments::{ConnectionArguments, CopyArguments, ProgressMode};
 use crate::keygen::file_or_default;
 
 /// What `icdc copy` is going to do.
@@ -29,7 +29,7 @@ pub(crate) struct Output {
     pub(crate) dry_run: bool,
     pub(crate) verbose: bool,
     pub(crate) progress: Progress,
-    pub(crate) report: Option<ReportFile>,
+    pub(crate) report: Option<ResultFile>,
 }
 
 /// What becomes of progress.
@@ -43,8 +43,8 @@ pub(crate) enum Progress {
     Lines,
 }
 
-/// A report's file, known to be writable.
-pub(crate) struct ReportFile {
+/// A file for results, known to be writable.
+pub(crate) struct ResultFile {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
 }
@@ -67,19 +67,11 @@ impl CopyPlan {
         found.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))?;
         let by_ssh = || sources.iter().chain([&destination]).any(|place| matches!(place, Location::Ssh { .. }));
         ensure!(
-            !arguments.send_self || by_ssh(),
+            !arguments.connection.send_self || by_ssh(),
             "--send-self is for hosts that ssh reaches, and none is named; write [USER@]HOST:PATH, or leave it out"
         );
         let by_daemon = sources.iter().chain([&destination]).any(|place| matches!(place, Location::Daemon { .. }));
-        // Without a daemon nobody looks into these files, and there need not be a home.
-        let file = |given, option, default: fn(Paths) -> PathBuf| match file_or_default(given, option, default) {
-            Err(_) if !by_daemon => Ok(PathBuf::new()),
-            result => result,
-        };
-        let mut options = CopyOptions::new(
-            file(arguments.identity, "--identity", |paths| paths.identity)?,
-            file(arguments.known_hosts, "--known-hosts", |paths| paths.known_hosts)?,
-        );
+        let mut options = connection(arguments.connection, by_daemon)?;
         options.send = SendOptions {
             exclude: arguments.exclude,
             preserve: arguments.preserve,
@@ -96,25 +88,39 @@ impl CopyPlan {
             ring_bytes: arguments.ring.as_u64(),
             dry_run: arguments.dry_run,
         };
-        options.ssh = arguments.ssh;
-        options.remote_icdc = arguments.remote_icdc;
-        options.send_self = arguments.send_self;
-        options.ports = arguments.port.map_or((0, 0), |ports| (ports.0, ports.1));
-        options.family = match (arguments.ipv4, arguments.ipv6) {
-            (true, _) => Family::V4,
-            (_, true) => Family::V6,
-            _ => Family::Any,
-        };
         options.retry_for = arguments.retry_for;
         let output = Output {
             json: arguments.json,
             dry_run: arguments.dry_run,
             verbose: arguments.verbose,
             progress: progress(arguments.progress, std::io::stderr().is_terminal()),
-            report: arguments.report.as_deref().map(report_file).transpose()?,
+            report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
         };
         Ok(Self { sources, destination, options, output })
     }
+}
+
+/// What the options say on reaching far ends; `by_daemon` if any of them is a daemon.
+pub(crate) fn connection(arguments: ConnectionArguments, by_daemon: bool) -> anyhow::Result<CopyOptions> {
+    // Without a daemon nobody looks into these files, and there need not be a home.
+    let file = |given, option, default: fn(Paths) -> PathBuf| match file_or_default(given, option, default) {
+        Err(_) if !by_daemon => Ok(PathBuf::new()),
+        result => result,
+    };
+    let mut options = CopyOptions::new(
+        file(arguments.identity, "--identity", |paths| paths.identity)?,
+        file(arguments.known_hosts, "--known-hosts", |paths| paths.known_hosts)?,
+    );
+    options.ssh = arguments.ssh;
+    options.remote_icdc = arguments.remote_icdc;
+    options.send_self = arguments.send_self;
+    options.ports = arguments.port.map_or((0, 0), |ports| (ports.0, ports.1));
+    options.family = match (arguments.ipv4, arguments.ipv6) {
+        (true, _) => Family::V4,
+        (_, true) => Family::V6,
+        _ => Family::Any,
+    };
+    Ok(options)
 }
 
 fn missing_source(text: &OsStr) -> String {
@@ -129,10 +135,18 @@ fn progress(mode: ProgressMode, terminal: bool) -> Progress {
     }
 }
 
-/// Opened before anything is copied: hours later would be late to learn that it cannot be written.
-fn report_file(path: &Path) -> anyhow::Result<ReportFile> {
-    let file = File::create(path).with_context(|| format!("--report {}: cannot be written", path.display()))?;
-    Ok(ReportFile { path: path.to_owned(), file })
+/// Opened before anything is done: hours later would be late to learn that it cannot be written.
+pub(crate) fn result_file(path: &Path, option: &str) -> anyhow::Result<ResultFile> {
+    let file = File::create(path).with_context(|| format!("{option} {}: cannot be written", path.display()))?;
+    Ok(ResultFile { path: path.to_owned(), file })
+}
+
+impl ResultFile {
+    /// Writes all of it.
+    pub(crate) fn write(mut self, what: &str, text: &str) -> Result<(), String> {
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
+        written.map_err(|error| format!("{}: the {what} could not be written: {error}", self.path.display()))
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use icdc_protocol::limits::MAX_CONGESTION_NAME;
+use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_WINDOW};
 use icdc_protocol::message::Preserve;
 use icdc_transfer::Location;
 use icdc_transfer::location::DAEMON_PORT;
-use icdc_units::{ByteCount, Rate};
+use icdc_units::{ByteCount, Rate, Span};
 
 /// Ports, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ const LEAST_RATE: Rate = Rate::from_bits_per_second(8_000);
 const LEAST_RING: ByteCount = ByteCount::from_mib(16);
 /// Far more than any path holds; a larger number is a slip of the pen.
 const LARGEST_RING: ByteCount = ByteCount::from_mib(256 << 10);
+/// The kernel makes no use of less.
+const LEAST_WINDOW: ByteCount = ByteCount::from_kib(4);
 
 pub(crate) fn ceiling(text: &str) -> Result<Ceiling, String> {
     if text == "auto" {
@@ -62,6 +64,31 @@ pub(crate) fn ring(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = text.parse().map_err(|error| format!("{error}"))?;
     if !(LEAST_RING..=LARGEST_RING).contains(&size) {
         return Err(format!("the ring has from {LEAST_RING} to {LARGEST_RING}"));
+    }
+    Ok(size)
+}
+
+/// Seconds as a number, or any time with its unit.
+pub(crate) fn seconds(text: &str) -> Result<Span, String> {
+    let longest = Span::from_nanos(MAX_MEASURE_NANOS);
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let with_unit = if plain { format!("{text}s") } else { text.to_owned() };
+    let span: Span = with_unit.parse().map_err(|error| format!("{error}"))?;
+    if span.as_millis() == 0 || span > longest {
+        return Err(format!("the time is from 1ms to {longest}"));
+    }
+    Ok(span)
+}
+
+pub(crate) fn amount(text: &str) -> Result<ByteCount, String> {
+    let size: ByteCount = text.parse().map_err(|error| format!("{error}"))?;
+    if size.is_zero() { Err("measure one byte at least".into()) } else { Ok(size) }
+}
+
+pub(crate) fn window(text: &str) -> Result<ByteCount, String> {
+    let size: ByteCount = text.parse().map_err(|error| format!("{error}"))?;
+    if !(LEAST_WINDOW..=ByteCount::new(MAX_WINDOW)).contains(&size) {
+        return Err(format!("a window has from {LEAST_WINDOW} to {}", ByteCount::new(MAX_WINDOW)));
     }
     Ok(size)
 }
@@ -146,6 +173,18 @@ mod tests {
         for text in ["0bit", "7kbit", "900", "fast", ""] {
             assert!(ceiling(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn times_are_seconds_unless_said_otherwise() {
+        assert_eq!(seconds("10"), Ok(Span::from_secs(10)));
+        assert_eq!(seconds("0.5"), Ok(Span::from_millis(500)));
+        assert_eq!(seconds("2min"), Ok(Span::from_secs(120)));
+        for text in ["", "0", "-1", "2d", "86401", "ten"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        assert_eq!(window("1MiB"), Ok(ByteCount::from_mib(1)));
+        assert!(window("1").is_err() && window("2GiB").is_err() && amount("0").is_err());
     }
 
     #[test]

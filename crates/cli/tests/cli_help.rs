@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 const ICDC: &str = env!("CARGO_BIN_EXE_icdc");
-const SUBCOMMANDS: [&str; 3] = ["copy", "serve", "keygen"];
+const SUBCOMMANDS: [&str; 4] = ["copy", "serve", "keygen", "measure"];
 
 fn succeed(words: &[&str]) -> String {
     let output = Command::new(ICDC).args(words).output().unwrap();
@@ -68,6 +68,34 @@ fn the_options_of_copy_are_those_of_the_contract() {
 }
 
 #[test]
+fn the_options_of_measure_are_those_of_the_contract() {
+    let help = succeed(&["measure", "--help"]);
+    for option in [
+        "--ssh",
+        "--remote-icdc",
+        "--send-self",
+        "--port",
+        "--seconds",
+        "--bytes",
+        "--rate",
+        "--cc",
+        "--streams",
+        "--window",
+        "--reverse",
+        "-4",
+        "-6",
+        "--json",
+        "--json-series",
+        "--series",
+        "--report",
+        "--identity",
+        "--known-hosts",
+    ] {
+        assert!(help.contains(option), "{option} is missing in {help}");
+    }
+}
+
+#[test]
 fn version_names_the_release() {
     assert_eq!(succeed(&["--version"]), format!("icdc {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -89,7 +117,7 @@ fn man_pages_come_one_per_subcommand() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["icdc-copy.1", "icdc-keygen.1", "icdc-serve.1", "icdc.1"]);
+    assert_eq!(names, ["icdc-copy.1", "icdc-keygen.1", "icdc-measure.1", "icdc-serve.1", "icdc.1"]);
     let copy = fs::read_to_string(directory.path().join("icdc-copy.1")).unwrap();
     for words in [".TH", "icdc", "remote", "preserve", "Exit codes", "Examples"] {
         assert!(copy.contains(words), "{words} is missing");
@@ -102,7 +130,7 @@ fn completions_know_subcommands_and_options() {
     succeed(&["generate", "completions", directory.path().to_str().unwrap()]);
     for name in ["icdc.bash", "_icdc", "icdc.fish"] {
         let script = fs::read_to_string(directory.path().join(name)).unwrap();
-        for word in ["copy", "serve", "keygen", "send-self"] {
+        for word in ["copy", "serve", "keygen", "measure", "send-self", "json-series"] {
             assert!(script.contains(word), "{word} is missing in {name}");
         }
     }

@@ -7,12 +7,14 @@
 //! | what a device may leave to its peer (segmentation, checksums) | [`offloads`] |
 //! | the header that says so, frame by frame | [`Offload`] |
 //! | packets of many segments: their frames, and cutting some out | [`Superpacket`] |
+//! | when the segments of one TCP port arrive | [`Capture`] |
 //! | the clock that stamps are told in | [`clock`] |
 //!
 //! A frame in a [`Ring`] stays where the kernel put it until it is given back: an emulator that delays
 //! packets needs no other memory for them. Everything here needs `CAP_NET_RAW`, and `CAP_NET_ADMIN` where
 //! it changes a device, in the network namespace of the calling thread.
 
+mod capture;
 pub mod clock;
 mod error;
 mod offload;
@@ -22,6 +24,7 @@ mod ring;
 mod socket;
 mod superpacket;
 
+pub use capture::{Capture, Port, Segment};
 pub use error::PacketError;
 pub use offload::{Offload, Segmentation};
 pub use outlet::Outlet;

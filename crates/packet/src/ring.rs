@@ -12,7 +12,7 @@
 //! arrives, which [`Ring::overflow`] counts. Slots may be given back in any order. A frame is copied once, in
 //! the sender's context, with the time at which it was sent.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -197,23 +197,7 @@ impl Ring {
 
     /// Frames that found no free slot, since the ring was opened.
     pub fn overflow(&mut self) -> Result<u64, PacketError> {
-        // The kernel forgets what it has told.
-        let mut told = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut length = std::mem::size_of_val(&told) as libc::socklen_t;
-        // SAFETY: pointer and length describe `told`, which the kernel fills.
-        let result = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut told).cast(),
-                &raw mut length,
-            )
-        };
-        if result != 0 {
-            return Err(PacketError::last("getsockopt(PACKET_STATISTICS)", &self.device));
-        }
-        self.overflow += u64::from(told.tp_drops);
+        self.overflow += socket::drops(&self.fd, &self.device)?;
         Ok(self.overflow)
     }
 

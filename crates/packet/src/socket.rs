@@ -6,10 +6,19 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::PacketError;
 
-/// A raw packet socket that receives nothing yet.
+/// A socket for frames as they are, that receives nothing yet.
 pub(crate) fn open(device: &str) -> Result<OwnedFd, PacketError> {
+    open_kind(device, libc::SOCK_RAW)
+}
+
+/// A socket for packets without the device's header, that receives nothing yet.
+pub(crate) fn open_cooked(device: &str) -> Result<OwnedFd, PacketError> {
+    open_kind(device, libc::SOCK_DGRAM)
+}
+
+fn open_kind(device: &str, kind: libc::c_int) -> Result<OwnedFd, PacketError> {
     // SAFETY: socket takes three integers; the descriptor it gives belongs to nobody else.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(PacketError::last("socket(AF_PACKET)", device));
     }
@@ -42,13 +51,43 @@ pub(crate) fn bind(fd: &OwnedFd, device: &str, protocol: u16) -> Result<(), Pack
     if index == 0 {
         return Err(PacketError::last("if_nametoindex", device));
     }
+    bind_index(fd, device, protocol, index as i32)
+}
+
+/// Binds to all devices of this thread's network namespace.
+pub(crate) fn bind_everywhere(fd: &OwnedFd, device: &str, protocol: u16) -> Result<(), PacketError> {
+    bind_index(fd, device, protocol, 0)
+}
+
+fn bind_index(fd: &OwnedFd, device: &str, protocol: u16, index: i32) -> Result<(), PacketError> {
     // SAFETY: all zeros is a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol.to_be();
-    address.sll_ifindex = index as i32;
+    address.sll_ifindex = index;
     // SAFETY: the pointer and the length describe `address`.
     let result =
         unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t) };
     if result == 0 { Ok(()) } else { Err(PacketError::last("bind(AF_PACKET)", device)) }
+}
+
+/// Packets that found no room, since the last call: the kernel forgets what it has told.
+pub(crate) fn drops(fd: &OwnedFd, device: &str) -> Result<u64, PacketError> {
+    let mut told = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut length = size_of_val(&told) as libc::socklen_t;
+    // SAFETY: pointer and length describe `told`, which the kernel fills.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut told).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 {
+        Ok(u64::from(told.tp_drops))
+    } else {
+        Err(PacketError::last("getsockopt(PACKET_STATISTICS)", device))
+    }
 }

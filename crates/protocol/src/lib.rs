@@ -11,6 +11,7 @@
 //! | [`data_ranges`] | which parts of a block are data |
 //! | [`block_journal`] | the durable blocks of one unfinished file, as kept beside it |
 //! | [`run_journal`] | what a whole unfinished run has published and staged |
+//! | [`measure`] | the order and the words of a measurement |
 //! | [`limits`] | the bounds of all of these |
 //!
 //! Neighbours: `icdc-transfer` above moves the frames and acts upon them; nothing of this workspace lies
@@ -40,6 +41,7 @@ pub mod data_ranges;
 pub mod digest;
 pub mod frame;
 pub mod limits;
+pub mod measure;
 pub mod message;
 pub mod run_journal;
 mod seal;

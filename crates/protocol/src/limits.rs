@@ -55,3 +55,15 @@ pub const MAX_REMEMBERED: usize = 1_000_000;
 pub const MAX_REMEMBERED_PATHS: usize = 16 << 20;
 /// Longest path of an item as it is shown: a source and the deepest nesting beneath it.
 pub const MAX_SHOWN_PATH: usize = MAX_PATH + MAX_DEPTH * (1 + MAX_NAME);
+/// Longest measurement, in nanoseconds: a day.
+pub const MAX_MEASURE_NANOS: u64 = 86_400 * 1_000_000_000;
+/// Largest socket buffer that a measurement may ask for.
+pub const MAX_WINDOW: u64 = 1 << 30;
+/// Most samples of a sender in one message.
+pub const MAX_SAMPLES: usize = 4096;
+/// Most milliseconds whose arrivals are kept: 70 minutes.
+pub const MAX_BINS: usize = 4 << 20;
+/// Most milliseconds of arrivals in one message.
+pub const MAX_ARRIVALS: usize = 64 << 10;
+/// Most things that go wrong with one measurement and are told.
+pub const MAX_MEASURE_ERRORS: usize = 256;

@@ -5,12 +5,15 @@
 //! sender → receiver Begin, Entries*, (Block | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
 //! receiver → sender Ready, Held*, Wants*, Resend*, Done*, Feedback*
 //! either way        Ping, Interrupt, Abort
+//! of a measurement  Measure (see [`crate::measure`])
 //! ```
 //!
 //! A message is the head of a frame; only `Block` and `Pack` carry a payload. Lengths and counts
 //! that arrive are bounded by [`crate::limits`] before anything is allocated for them.
 
 use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::measure;
 
 /// A BLAKE3 digest or chaining value.
 pub type Digest = [u8; 32];
@@ -86,6 +89,8 @@ pub enum Message {
     Listening(Listening),
     /// An event of a transfer that this end drives for another: a JSON object.
     Relay(Vec<u8>),
+    /// Said between the two ends of a measurement.
+    Measure(measure::Word),
 }
 
 /// What the connecting end wants.
@@ -131,6 +136,8 @@ pub enum Job {
     Drive(Drive),
     /// Tell the public key that this end will use for a `Drive` under this transfer id.
     DriveKey,
+    /// Send or receive zeros and tell how they travel.
+    Measure(measure::Order),
 }
 
 /// Decodes the job within `Admit` as a type that cannot nest: a chain of `Admit`s in one head would

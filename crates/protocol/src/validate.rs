@@ -10,6 +10,7 @@ use crate::limits::{
     BLOCK_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NAME, MAX_PACK_ITEMS, MAX_PATH, MAX_RANGES, MAX_SHOWN_PATH,
     MAX_SOURCES, MAX_STAGES, MAX_TEXT, MAX_XATTR_BYTES, PACK_FILE_LIMIT,
 };
+use crate::measure;
 use crate::message::{
     Begin, BlockHeader, Bootstrap, Entry, EntryKind, Goodbye, Held, Message, PackItem, Parent, Problem, Refusal,
     Source, SourceKind, Wants,
@@ -74,6 +75,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Ping => ("Ping", Ok(())),
         Message::Interrupt => ("Interrupt", Ok(())),
         Message::Relay(_) => ("Relay", Ok(())),
+        Message::Measure(word) => ("Measure", measure::check_word(word)),
     };
     in_message(name, None, outcome.and_then(|()| require_no_payload(payload_length)))
 }

@@ -1,4 +1,4 @@
-//! Moves files between two ends over one paced, encrypted, verified stream.
+//! Moves files between two ends over one paced, encrypted, verified stream, and measures the way between them.
 
 mod account;
 mod clock;
@@ -12,6 +12,7 @@ mod far_end;
 pub mod link;
 mod listen;
 pub mod location;
+mod measure;
 mod options;
 mod receive_window;
 mod receiver;
@@ -27,6 +28,7 @@ pub use error::{CopyError, SessionError};
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary};
 pub use far_end::{FarEndError, far_end};
 pub use location::{Location, LocationError};
+pub use measure::{MeasureError, MeasureEvent, MeasureOptions, MeasureSink, Measurement, measure};
 pub use options::{ConfirmHost, CopyOptions};
 pub use serve::{ServeConfig, ServeError, serve};
 pub use stop::StopSignal;

@@ -18,7 +18,7 @@ use crate::link::{Link, LinkControl};
 use crate::listen::credentials::Credentials;
 use crate::listen::temporary::Temporary;
 use crate::stop::StopSignal;
-use crate::{clock, drive, receiver, sender};
+use crate::{clock, drive, measure, receiver, sender};
 
 /// How long a newer connection waits for the end of the session that it replaces, and a further
 /// connection for the session that it belongs to.
@@ -200,6 +200,10 @@ pub(crate) fn answer(mut link: Link, rights: &Rights, sessions: &Sessions) -> En
             Err(refusal) => Ended::Refused(refusal.reason),
         },
         Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => drive::answer(request, link, rights, sessions),
+        Job::Measure(order) => match sessions.enter(request.transfer, &link.control) {
+            Ok(registered) => measure::answer(link, &order, &registered.stop),
+            Err(refusal) => refuse(link, refusal),
+        },
         Job::Receive { .. } | Job::Send { .. } => {
             let registered = match sessions.enter(request.transfer, &link.control) {
                 Ok(registered) => registered,
@@ -238,7 +242,8 @@ fn allow(request: &Request, rights: &Rights) -> Result<(), Refusal> {
     let allowed = match &request.job {
         Job::Receive { .. } => rights.write,
         Job::Send { .. } => rights.read,
-        Job::Join { .. } => true,
+        // Zeros concern no file.
+        Job::Join { .. } | Job::Measure(_) => true,
         Job::Admit { job, .. } => rights.may_admit && admits(job, rights),
         Job::Drive(_) | Job::DriveKey => rights.may_admit && rights.read,
     };
@@ -277,6 +282,7 @@ fn job_name(job: &Job) -> &'static str {
         Job::Join { .. } => "join",
         Job::Admit { .. } => "admit another key",
         Job::Drive(_) | Job::DriveKey => "drive a transfer",
+        Job::Measure(_) => "measure",
     }
 }
 

@@ -10,10 +10,9 @@
 mod page;
 mod progress;
 mod recorder;
-mod summary;
+pub(crate) mod summary;
 mod surface;
 
-use std::io::Write;
 use std::sync::Arc;
 
 use icdc_transfer::{CopyError, Event, EventSink, StopSignal, Summary};
@@ -22,7 +21,7 @@ use crate::arguments::CopyArguments;
 use crate::console::Console;
 use crate::copy::page::Ending;
 use crate::copy::surface::Surface;
-use crate::plan::{CopyPlan, ReportFile};
+use crate::plan::{CopyPlan, ResultFile};
 use crate::{exit, logs, signals};
 
 const STOPPING: &str = "stopping; what has arrived is kept, the same command goes on from there (again: stop at once)";
@@ -46,15 +45,7 @@ fn carry_out(plan: CopyPlan, console: &Console) -> u8 {
         // The copy itself does not depend on it; an interrupt then ends it at once, and it can be resumed all the same.
         console.complain(&format!("signals cannot be watched, Ctrl-C will end at once: {error}"));
     }
-    options.confirm_host = Some(Box::new({
-        let console = console.clone();
-        move |host, fingerprint| {
-            let question = format!(
-                "the daemon at {host} has not been met before; its key has the fingerprint\n  {fingerprint}\nIs that what its operator told you? It will be remembered."
-            );
-            console.confirm(&question).unwrap_or(false)
-        }
-    }));
+    options.confirm_host = Some(console.confirm_host());
     let report = output.report.take();
     let surface = Arc::new(Surface::new(console.clone(), &output, report.is_some()));
     let events: EventSink = {
@@ -74,7 +65,7 @@ fn carry_out(plan: CopyPlan, console: &Console) -> u8 {
 fn conclude(
     surface: &Surface,
     console: &Console,
-    report: Option<ReportFile>,
+    report: Option<ResultFile>,
     result: Result<Summary, CopyError>,
 ) -> u8 {
     let (ending, mut code) = match result {
@@ -89,7 +80,7 @@ fn conclude(
     };
     surface.conclude(&ending, code);
     if let Some(report) = report
-        && let Err(error) = write_report(report, surface, &ending)
+        && let Err(error) = report.write("report", &surface.report(&ending).to_html())
     {
         console.complain(&error);
         code = code.max(exit::FAILED);
@@ -98,10 +89,4 @@ fn conclude(
         code = code.max(exit::FAILED);
     }
     code
-}
-
-fn write_report(mut report: ReportFile, surface: &Surface, ending: &Ending) -> Result<(), String> {
-    let page = surface.report(ending).to_html();
-    let written = report.file.write_all(page.as_bytes()).and_then(|()| report.file.sync_all());
-    written.map_err(|error| format!("{}: the report could not be written: {error}", report.path.display()))
 }

@@ -1,11 +1,10 @@
 //! Makes the report of what was recorded.
 
-use std::ffi::OsString;
-
 use icdc_report::{Baseline, Plot, Report, Series, Stroke, Unit, reduce};
 use icdc_transfer::{Stage, Summary};
 use icdc_units::{ByteCount, Rate};
 
+use crate::command_line::command_line;
 use crate::copy::recorder::{Interval, Recording};
 use crate::copy::summary::{counted, megabits, seconds};
 
@@ -151,21 +150,6 @@ fn stages(summary: &Summary) -> Vec<(String, f64)> {
     shares.into_iter().map(|(name, share)| (name.replace('_', " "), share)).collect()
 }
 
-/// The words of a command, quoted as a shell would want them, and the program without its directory.
-fn command_line(words: impl Iterator<Item = OsString>) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || "-_./:@=,+%[]~".contains(letter);
-    let words: Vec<String> = words
-        .map(|word| word.to_string_lossy().into_owned())
-        .enumerate()
-        .map(|(index, word)| {
-            let word = if index == 0 { word.rsplit('/').next().map(str::to_owned).unwrap_or(word) } else { word };
-            let quoted = word.is_empty() || !word.chars().all(plain);
-            if quoted { format!("'{}'", word.replace('\'', "'\\''")) } else { word }
-        })
-        .collect();
-    words.join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use icdc_report::Values;
@@ -212,11 +196,5 @@ mod tests {
         assert!(report.failed && report.outcome.contains("1 item failed"));
         let report = Recorder::default().finish().into_report(&Ending { summary, reason: Some("cut".into()) });
         assert!(report.failed && report.outcome == "cut");
-    }
-
-    #[test]
-    fn the_command_can_be_pasted() {
-        let words = ["/usr/bin/icdc", "--ssh", "ssh -p 22", "it's", ""].map(Into::into);
-        assert_eq!(command_line(words.into_iter()), r"icdc --ssh 'ssh -p 22' 'it'\''s' ''");
     }
 }

@@ -1,6 +1,5 @@
 //! `icdc lab`: the emulated path from the command line.
 
-pub(crate) mod arguments;
 mod scenario;
 mod status;
 mod view;
@@ -10,9 +9,9 @@ use std::ffi::{OsStr, OsString};
 use anyhow::{Context, Result};
 use icdc_lab::{Lab, LabError, state};
 
+use crate::arguments::lab::{DownArguments, ExecArguments, LabArguments, LabCommand, UpArguments};
 use crate::console::Console;
 use crate::exit;
-use arguments::{DownArguments, ExecArguments, LabArguments, LabCommand, UpArguments};
 
 pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
     let result = match arguments.command {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use icdc_lab::scenario::{ALL, Bench, Scenario};
 use icdc_report::{Report, Table};
 
-use super::arguments::RunArguments;
+use crate::arguments::lab::RunArguments;
 use crate::console::Console;
 use crate::exit;
 

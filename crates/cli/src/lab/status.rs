@@ -9,7 +9,7 @@ use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Span};
 use serde_json::{Value, json};
 
-use super::arguments::StatusArguments;
+use crate::arguments::lab::StatusArguments;
 
 pub(super) fn run(arguments: &StatusArguments) -> Result<()> {
     let lab = Lab::find(&arguments.name.name)?;

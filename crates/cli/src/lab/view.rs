@@ -7,8 +7,8 @@ use icdc_lab::recording::Recording;
 use icdc_lab::{Lab, Way};
 use icdc_report::Report;
 
-use super::arguments::ReportArguments;
 use super::status;
+use crate::arguments::lab::ReportArguments;
 
 pub(super) fn write(arguments: &ReportArguments) -> Result<()> {
     let lab = Lab::find(&arguments.name.name)?;

@@ -43,7 +43,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
             throughput,
             queue,
             views::congestion_window(samples(|sample| sample.cwnd_bytes as f64)),
-            views::round_trip_time(samples(|sample| sample.rtt_seconds)),
+            views::round_trip_time(samples(|sample| sample.rtt_seconds.unwrap_or(f64::NAN))),
         ] {
             plot.title = format!("{}, {name}", plot.title);
             plots.push(plot);

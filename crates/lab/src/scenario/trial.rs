@@ -59,9 +59,6 @@ pub(super) struct Measured {
 pub(super) struct Summary {
     pub(super) goodput_bps: f64,
     pub(super) retransmitted_segments: u64,
-    pub(super) cc: String,
-    pub(super) start_up_seconds: Option<f64>,
-    pub(super) min_rtt_seconds: Option<f64>,
 }
 
 /// A sample line of `icdc measure --json`.
@@ -69,9 +66,8 @@ pub(super) struct Summary {
 #[serde(default)]
 pub(super) struct Sample {
     pub(super) at_seconds: f64,
-    pub(super) rtt_seconds: f64,
+    pub(super) rtt_seconds: Option<f64>,
     pub(super) cwnd_bytes: u64,
-    pub(super) pacing_rate_bps: u64,
 }
 
 #[derive(Deserialize)]

@@ -2,6 +2,7 @@
 
 use super::{Checked, path, require};
 use crate::limits::{MAX_CONGESTION_NAME, MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS};
+use crate::measure;
 use crate::message::{Drive, Job, ReceiveOptions, SendOptions};
 
 pub(super) fn job(job: &Job) -> Checked {
@@ -17,10 +18,13 @@ pub(super) fn job(job: &Job) -> Checked {
         Job::Join { stream } => require((1..MAX_STREAMS).contains(stream), "a connection number out of bounds"),
         Job::Admit { job, .. } => match **job {
             Job::Receive { .. } | Job::Send { .. } | Job::Join { .. } => self::job(job),
-            Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => Err("a job that cannot be admitted for another"),
+            Job::Admit { .. } | Job::Drive(_) | Job::DriveKey | Job::Measure(_) => {
+                Err("a job that cannot be admitted for another")
+            }
         },
         Job::Drive(drive) => self::drive(drive),
         Job::DriveKey => Ok(()),
+        Job::Measure(order) => measure::check_order(order),
     }
 }
 

@@ -1,6 +1,9 @@
 //! Messages that keep to every rule, with any bytes where any are allowed.
 
-use icdc_protocol::limits::{MAX_FILE_SIZE, MAX_NAME, MAX_STREAMS, PACK_FILE_LIMIT};
+use icdc_protocol::limits::{
+    MAX_BINS, MAX_FILE_SIZE, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW, PACK_FILE_LIMIT,
+};
+use icdc_protocol::measure;
 use icdc_protocol::message::*;
 use icdc_protocol::validate::is_component;
 use proptest::collection::vec;
@@ -74,6 +77,7 @@ fn either_way() -> impl Strategy<Value = Message> {
             port
         })),
         vec(any::<u8>(), 0..500).prop_map(Message::Relay),
+        measure_word().prop_map(Message::Measure),
     ]
 }
 
@@ -124,6 +128,58 @@ fn job() -> impl Strategy<Value = Job> {
             Job::Drive(Drive { host, port, key, sources, send, destination, receive })
         }),
         1 => Just(Job::DriveKey),
+        1 => measure_order().prop_map(Job::Measure),
+    ]
+}
+
+fn measure_order() -> impl Strategy<Value = measure::Order> {
+    let bounds = (1..=MAX_MEASURE_NANOS, 1..=MAX_STREAMS, 0..=MAX_WINDOW);
+    (any::<(bool, u64, u64)>(), bounds, "[a-z0-9_-]{0,15}", 1..=u16::MAX).prop_map(
+        |((reverse, bytes, rate_bps), (nanos, streams, window), congestion, port)| measure::Order {
+            reverse,
+            nanos,
+            bytes,
+            streams,
+            rate_bps,
+            congestion,
+            window,
+            ports: (port, port),
+        },
+    )
+}
+
+fn measure_word() -> impl Strategy<Value = measure::Word> {
+    use measure::{Received, Sample, Sent, Word};
+    let sample =
+        (0..MAX_STREAMS, any::<[u64; 4]>()).prop_map(|(stream, [at_nanos, rtt_nanos, cwnd_bytes, bytes_acked])| {
+            Sample { stream, at_nanos, rtt_nanos, cwnd_bytes, bytes_acked, ..Sample::default() }
+        });
+    let received = (any::<(u64, u64, bool)>(), 0..MAX_BINS as u32, vec(text(), 0..4)).prop_map(
+        |((bytes, nanos, packets), bins, errors)| Received {
+            bytes,
+            nanos,
+            packets,
+            bins,
+            errors,
+            ..Received::default()
+        },
+    );
+    let sent = ("[a-z0-9_-]{0,15}", any::<[u64; 2]>(), vec(text(), 0..4)).prop_map(
+        |(congestion, [mss, retransmitted_segments], errors)| Sent {
+            congestion,
+            mss,
+            retransmitted_segments,
+            errors,
+            ..Sent::default()
+        },
+    );
+    prop_oneof![
+        (1..=u16::MAX, vec(any::<[u8; 32]>(), 1..64)).prop_map(|(port, tokens)| Word::Ready { port, tokens }),
+        Just(Word::Go),
+        vec(sample, 0..50).prop_map(Word::Samples),
+        received.prop_map(Word::Received),
+        vec(any::<u32>(), 1..500).prop_map(Word::Arrivals),
+        sent.prop_map(Word::Sent),
     ]
 }
 

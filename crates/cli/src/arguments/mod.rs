@@ -1,0 +1,81 @@
+//! The command line as typed. Every value has the type that it stands for; what a combination means
+//! is decided in [`crate::plan`] and [`crate::measure`]. One file per subcommand. Help, man pages and completions are made from here.
+
+mod connection;
+mod copy;
+mod generate;
+mod keygen;
+pub(crate) mod lab;
+mod measure;
+mod serve;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use connection::ConnectionArguments;
+pub(crate) use copy::{CopyArguments, ProgressMode};
+pub(crate) use generate::{GenerateArguments, Generated};
+pub(crate) use keygen::KeygenArguments;
+pub(crate) use lab::LabArguments;
+pub(crate) use measure::MeasureArguments;
+pub(crate) use serve::ServeArguments;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "icdc",
+    version,
+    about = "Disk-to-disk copy across long fat networks over one paced, encrypted, verified TCP stream",
+    long_about = "icdc moves data disk to disk across the world at the rate that the path and the disks can really carry, \
+                  over one paced, encrypted, verified TCP stream, without tuning by hand.\n\n\
+                  Sizes are written 256MiB or 4MB; rates are bits (900mbit, 10gbit) or bytes with a capital B (1.2GB/s, \
+                  100MiB/s); times are 25us, 300ms, 10min. RUST_LOG=debug shows what happens inside, on standard error.",
+    after_long_help = concat!(
+        "Examples:\n",
+        "  icdc copy data.bin results/ user@far.example.org:/srv/in/     push by ssh\n",
+        "  icdc copy far.example.org:run7/ run7                          pull by ssh\n",
+        "  icdc keygen; icdc copy run7 icdc://dtn.example.org/in/        push to a daemon\n",
+        "  icdc measure far.example.org                                  what the way there carries\n",
+    ),
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    max_term_width = 110
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Copy(Box<CopyArguments>),
+    Serve(ServeArguments),
+    Keygen(KeygenArguments),
+    Lab(Box<LabArguments>),
+    Measure(Box<MeasureArguments>),
+    /// What ssh starts: one transfer over standard input and output
+    #[command(hide = true)]
+    FarEnd,
+    /// Write man pages or shell completions
+    #[command(hide = true)]
+    Generate(GenerateArguments),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use icdc_protocol::message::Preserve;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn preserve_defaults_to_what_the_protocol_defaults_to() {
+        let default = Arguments::try_parse_from(["icdc", "copy", "a", "b"]).unwrap();
+        let Command::Copy(copy) = default.command else { panic!("copy was asked for") };
+        assert_eq!(copy.preserve, Preserve::default());
+    }
+}

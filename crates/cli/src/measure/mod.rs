@@ -1,0 +1,93 @@
+//! `icdc measure`: runs a plan and shows what was measured.
+//!
+//! | file | what |
+//! |---|---|
+//! | `plan` | what the command line means |
+//! | `record` | the samples that are kept for the end |
+//! | `figures` | what follows from what was measured |
+//! | `show` | lines for people, JSON, CSV |
+//! | `page` | the report |
+
+mod figures;
+mod page;
+mod plan;
+mod record;
+mod show;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use icdc_transfer::{MeasureEvent, MeasureSink, StopSignal};
+
+use crate::arguments::MeasureArguments;
+use crate::console::Console;
+use crate::measure::figures::Figures;
+use crate::measure::plan::MeasurePlan;
+use crate::measure::record::Record;
+use crate::{exit, logs, signals};
+
+const STOPPING: &str = "stopping; what was measured until now is told (again: stop at once)";
+
+/// Runs the command and returns the exit code.
+pub(crate) fn run(arguments: MeasureArguments, console: &Console) -> u8 {
+    logs::start(console, "off");
+    match MeasurePlan::new(arguments) {
+        Ok(plan) => carry_out(plan, console),
+        Err(error) => {
+            console.complain(&format!("{error:#}"));
+            exit::USAGE
+        }
+    }
+}
+
+fn carry_out(plan: MeasurePlan, console: &Console) -> u8 {
+    let MeasurePlan { target, options, mut connection, output } = plan;
+    let stop = StopSignal::new();
+    if let Err(error) = signals::watch(&stop, console, STOPPING, exit::INTERRUPTED) {
+        console.complain(&format!("signals cannot be watched, Ctrl-C will end at once: {error}"));
+    }
+    connection.confirm_host = Some(console.confirm_host());
+    let record = Arc::new(Mutex::new(Record::default()));
+    let events: MeasureSink = {
+        let (record, console, json) = (Arc::clone(&record), console.clone(), output.json);
+        Arc::new(move |event| match event {
+            MeasureEvent::Notice(text) => console.complain(&text),
+            MeasureEvent::Samples(samples) => {
+                if json {
+                    samples.iter().for_each(|sample| console.result(&show::sample(sample)));
+                    console.flush();
+                }
+                record.lock().unwrap_or_else(PoisonError::into_inner).add(samples);
+            }
+        })
+    };
+    let result = icdc_transfer::measure(&target, &options, &connection, &events, &stop);
+    let record = std::mem::take(&mut *record.lock().unwrap_or_else(PoisonError::into_inner));
+    let (figures, mut code) = match result {
+        Ok(measurement) => {
+            let figures = Figures::new(measurement, &options, record);
+            let failed = if figures.errors.is_empty() { 0 } else { exit::FAILED };
+            let code = if figures.interrupted { exit::INTERRUPTED } else { failed };
+            (figures, code)
+        }
+        Err(error) => (Figures::failed(error.to_string(), &options, record), error.exit_code()),
+    };
+    figures.notices.iter().chain(&figures.errors).for_each(|text| console.complain(text));
+    if output.json {
+        console.result(&show::summary(&figures, output.json_series));
+    } else if figures.bytes > 0 {
+        show::lines(&figures).iter().for_each(|line| console.result(line));
+    }
+    console.flush();
+    let series = output.series.map(|file| file.write("series", &show::series(&figures.arrivals)));
+    let report = output.report.map(|file| file.write("report", &page::report(&figures).to_html()));
+    for outcome in series.into_iter().chain(report) {
+        if let Err(error) = outcome {
+            console.complain(&error);
+            code = code.max(exit::FAILED);
+        }
+    }
+    if console.has_lost_results() {
+        code = code.max(exit::FAILED);
+    }
+    code
+}

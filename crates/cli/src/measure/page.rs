@@ -1,0 +1,89 @@
+//! Makes the report of a measurement.
+
+use icdc_protocol::measure::Sample;
+use icdc_report::{Plot, Report, Uniform, views};
+use icdc_units::{ByteCount, Rate, Span};
+
+use crate::clock::utc_now;
+use crate::command_line::command_line;
+use crate::copy::summary::{megabits, seconds};
+use crate::measure::figures::Figures;
+use crate::measure::show::milliseconds;
+
+/// The page about a run.
+pub(crate) fn report(figures: &Figures) -> Report {
+    let failed = !figures.errors.is_empty();
+    let outcome = match figures.errors.first() {
+        Some(reason) => reason.clone(),
+        None if figures.interrupted => "Interrupted".into(),
+        None => "Measured to the end".into(),
+    };
+    let window = match figures.window_bytes {
+        0 => "tuned by the kernel".to_owned(),
+        bytes => ByteCount::new(bytes).to_string(),
+    };
+    let mut facts = vec![
+        ("Started".to_owned(), utc_now()),
+        ("Goodput".into(), megabits(figures.goodput_bps)),
+        ("Data".into(), ByteCount::new(figures.bytes).to_string()),
+        ("Time".into(), seconds(figures.seconds)),
+        ("Segments sent again".into(), figures.retransmitted_segments.to_string()),
+        ("Congestion control".into(), figures.congestion.clone()),
+        ("Connections".into(), figures.streams.to_string()),
+        ("Window".into(), window),
+        ("Arrivals from".into(), figures.arrivals_source().into()),
+    ];
+    let optional = [
+        ("Least round-trip time", figures.min_rtt_seconds.map(milliseconds)),
+        ("Median round-trip time", figures.median_rtt_seconds.map(milliseconds)),
+        ("90 % of the steady rate after", figures.start_up_seconds.map(seconds)),
+    ];
+    facts.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    Report {
+        title: "icdc measure".into(),
+        command: command_line(std::env::args_os()),
+        outcome,
+        failed,
+        summary: facts,
+        stages: figures.limited_by.iter().map(|(name, share)| (name.replace('_', " "), *share)).collect(),
+        plots: plots(figures),
+        failures: figures.errors.clone(),
+        ..Report::default()
+    }
+}
+
+fn plots(figures: &Figures) -> Vec<Plot> {
+    let mut retransmitted = Vec::new();
+    let mut before = 0;
+    for (at, samples) in figures.record.looks() {
+        let sum: u64 = samples.iter().map(|sample| sample.retransmitted_segments).sum();
+        if sum > before {
+            retransmitted.push((at, (sum - before) as f64));
+        }
+        before = sum;
+    }
+    // A socket that is not paced says so by the greatest number there is.
+    let paced =
+        |samples: &[Sample]| samples.iter().all(|sample| sample.pacing_rate_bps < Rate::MAX.as_bits_per_second());
+    let pacing = looks(figures, |samples| {
+        paced(samples).then(|| samples.iter().map(|sample| sample.pacing_rate_bps as f64).sum())
+    });
+    let cwnd = looks(figures, |samples| Some(samples.iter().map(|sample| sample.cwnd_bytes as f64).sum()));
+    let rtt = looks(figures, |samples| {
+        let mean = samples.iter().map(|sample| sample.rtt_nanos as f64).sum::<f64>() / samples.len() as f64 / 1e9;
+        (mean > 0.0).then_some(mean)
+    });
+    let arrivals = figures.arrivals.iter().map(|&bytes| i64::from(bytes)).collect();
+    let arrivals = Uniform::rates(Span::ZERO, Span::from_millis(1), arrivals);
+    let marks = if retransmitted.is_empty() { Vec::new() } else { vec![views::marks("sent again", retransmitted)] };
+    vec![
+        views::throughput(arrivals, None, marks),
+        views::congestion_window(cwnd),
+        views::pacing_rate(pacing),
+        views::round_trip_time(rtt),
+    ]
+}
+
+fn looks(figures: &Figures, value: impl Fn(&[Sample]) -> Option<f64>) -> Vec<(f64, f64)> {
+    figures.record.looks().filter_map(|(at, samples)| Some((at, value(samples)?))).collect()
+}

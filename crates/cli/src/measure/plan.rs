@@ -1,0 +1,139 @@
+//! From the command line of `measure` to a plan in which nothing is left to doubt.
+
+use std::ffi::{OsStr, OsString};
+use std::net::Ipv6Addr;
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::{bail, ensure};
+use icdc_protocol::limits::MAX_MEASURE_NANOS;
+use icdc_transfer::{CopyOptions, Location, MeasureOptions};
+use icdc_units::{ByteCount, Span};
+
+use crate::arguments::MeasureArguments;
+use crate::plan::{ResultFile, connection, result_file};
+
+/// Time of a measurement that nothing else ends.
+const USUAL_TIME: Span = Span::from_secs(10);
+
+/// What `icdc measure` is going to do.
+pub(crate) struct MeasurePlan {
+    pub(crate) target: Location,
+    pub(crate) options: MeasureOptions,
+    pub(crate) connection: CopyOptions,
+    pub(crate) output: Output,
+}
+
+/// How it is going to be shown.
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    pub(crate) json_series: bool,
+    pub(crate) series: Option<ResultFile>,
+    pub(crate) report: Option<ResultFile>,
+}
+
+impl MeasurePlan {
+    /// Reads the arguments; every error is one of usage.
+    pub(crate) fn new(arguments: MeasureArguments) -> anyhow::Result<Self> {
+        let target = target(&arguments.target)?;
+        let by_daemon = matches!(target, Location::Daemon { .. });
+        ensure!(
+            !(arguments.connection.send_self && by_daemon),
+            "--send-self is for hosts that ssh reaches; write [USER@]HOST, or leave it out"
+        );
+        if let Some(ports) = arguments.connection.port.filter(|ports| !by_daemon && ports.0 == ports.1) {
+            bail!("--port {}: one port is for control and one for data; name a range of two or more", ports.0);
+        }
+        let longest = Span::from_nanos(MAX_MEASURE_NANOS);
+        let options = MeasureOptions {
+            reverse: arguments.reverse,
+            time: arguments.seconds.unwrap_or(if arguments.bytes.is_some() { longest } else { USUAL_TIME }),
+            bytes: arguments.bytes.unwrap_or(ByteCount::ZERO),
+            streams: arguments.streams,
+            rate: arguments.rate.0,
+            congestion: arguments.cc.0,
+            window: arguments.window.unwrap_or(ByteCount::ZERO),
+        };
+        let output = Output {
+            json: arguments.json,
+            json_series: arguments.json_series,
+            series: arguments.series.as_deref().map(|path| result_file(path, "--series")).transpose()?,
+            report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
+        };
+        Ok(Self { target, options, connection: connection(arguments.connection, by_daemon)?, output })
+    }
+}
+
+/// `[USER@]HOST` or `icdc://HOST[:PORT]`; what a copy's location has, less the path.
+fn target(text: &OsStr) -> anyhow::Result<Location> {
+    let shown = text.to_string_lossy();
+    let location = match text.as_bytes().starts_with(b"icdc://") {
+        true => Location::parse(text)?,
+        false => {
+            let (user, host) = shown.rsplit_once('@').map_or(("", &*shown), |(user, host)| (user, host));
+            let mut place = match host.parse::<Ipv6Addr>() {
+                Ok(_) if user.is_empty() => OsString::from(format!("[{host}]")),
+                Ok(_) => OsString::from(format!("{user}@[{host}]")),
+                Err(_) => text.to_owned(),
+            };
+            ensure!(!place.is_empty(), "the host is missing; write [USER@]HOST or icdc://HOST[:PORT]");
+            place.push(":");
+            Location::parse(&place)?
+        }
+    };
+    match &location {
+        Location::Ssh { path, .. } if path == b"." => Ok(location),
+        Location::Daemon { path, .. } if path == b"/" => Ok(location),
+        _ => bail!("{shown}: not a host; write [USER@]HOST or icdc://HOST[:PORT], without a path"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    fn plan(words: &[&str]) -> anyhow::Result<MeasurePlan> {
+        let arguments = Arguments::try_parse_from([["icdc", "measure"].as_slice(), words].concat())?;
+        let Command::Measure(arguments) = arguments.command else { panic!("measure was asked for") };
+        MeasurePlan::new(*arguments)
+    }
+
+    #[test]
+    fn a_target_is_a_host_without_a_path() {
+        let host = |text: &str| match target(OsStr::new(text)) {
+            Ok(Location::Ssh { host, .. }) => host,
+            Ok(Location::Daemon { host, port, .. }) => format!("icdc {host} {port}"),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(host("me@far"), "me@far");
+        assert_eq!(host("fd26:33::2"), "fd26:33::2");
+        assert_eq!(host("me@fd26:33::2"), "me@fd26:33::2");
+        assert_eq!(host("icdc://far"), "icdc far 2633");
+        assert_eq!(host("icdc://[::1]:7/"), "icdc ::1 7");
+        for text in ["", "far:path", "far:", "/tmp", "./far", "icdc://far/path", "http://far", "@far", "-far", "a b"] {
+            assert!(target(OsStr::new(text)).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn options_reach_the_measurement() {
+        let words =
+            "--seconds 2min --bytes 1GB --rate 1gbit --cc cubic --streams 3 --window 1MiB --reverse --port 5-9 far";
+        let plan = plan(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
+        let options = plan.options;
+        assert_eq!((options.time, options.bytes), (Span::from_secs(120), ByteCount::new(1_000_000_000)));
+        assert_eq!((options.streams, options.window), (3, ByteCount::from_mib(1)));
+        assert!(options.reverse && options.rate.is_some() && options.congestion.as_deref() == Some("cubic"));
+        assert_eq!(plan.connection.ports, (5, 9));
+    }
+
+    #[test]
+    fn without_a_time_it_takes_ten_seconds_or_all_the_bytes() {
+        assert_eq!(plan(&["far"]).unwrap().options.time, USUAL_TIME);
+        assert_eq!(plan(&["--bytes", "1GB", "far"]).unwrap().options.time.as_nanos(), MAX_MEASURE_NANOS);
+        assert!(plan(&["--port", "5000", "far"]).is_err());
+        assert!(plan(&["--json-series", "far"]).is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! What the two ends of a measurement say to each other: the order, and the words over the control link.
+//!
+//! ```text
+//! near → far        Request(Job::Measure(order)) ──────► Accepted, Ready { port, tokens }
+//! near → far        one TCP connection per token, which begins with it
+//! receiver → sender Go
+//! far sender → near Samples*
+//! receiver → sender Received
+//! far receiver → near Arrivals* (as many bins as Received tells)
+//! far sender → near Sent
+//! ```
+//!
+//! The data connections carry zeros in clear; everything that is believed travels over the control link.
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{
+    MAX_ARRIVALS, MAX_BINS, MAX_CONGESTION_NAME, MAX_MEASURE_ERRORS, MAX_MEASURE_NANOS, MAX_SAMPLES, MAX_STREAMS,
+    MAX_TEXT, MAX_WINDOW,
+};
+
+/// Proves that a data connection was made by whom the control link belongs to.
+pub type Token = [u8; 32];
+
+/// What shall be measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// The far end sends, instead of the near one.
+    pub reverse: bool,
+    /// End this long after the first byte has arrived, in nanoseconds.
+    pub nanos: u64,
+    /// End after so many bytes, those of all connections together; 0 for no such end.
+    pub bytes: u64,
+    /// Number of data connections.
+    pub streams: u8,
+    /// Ceiling of the pacing rates of all connections together, in bits per second; 0 leaves it to the kernel.
+    pub rate_bps: u64,
+    /// Congestion control by its kernel name; empty leaves it to the kernel.
+    pub congestion: String,
+    /// Send buffers of the sender and receive buffers of the receiver in bytes; 0 for the kernel's autotuning.
+    pub window: u64,
+    /// Ports for the far end to listen on, inclusive; (0, 0) lets the system choose.
+    pub ports: (u16, u16),
+}
+
+/// What is said over the control link of a measurement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Word {
+    /// The far end listens for the data connections.
+    Ready {
+        /// Where.
+        port: u16,
+        /// One per connection.
+        tokens: Vec<Token>,
+    },
+    /// The receiver is ready for the data.
+    Go,
+    /// What the far sender's kernel said of its connections.
+    Samples(Vec<Sample>),
+    /// The receiver has stopped counting.
+    Received(Received),
+    /// Bytes that arrived in each millisecond, in order, after `Received`.
+    Arrivals(Vec<u32>),
+    /// The far sender has stopped; nothing follows.
+    Sent(Sent),
+}
+
+/// State of one sending connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Number of the connection, from 0.
+    pub stream: u8,
+    /// When, in nanoseconds since the sender began.
+    pub at_nanos: u64,
+    /// Smoothed round-trip time.
+    pub rtt_nanos: u64,
+    /// Smallest round-trip time; 0 before the first.
+    pub min_rtt_nanos: u64,
+    /// Congestion window in bytes.
+    pub cwnd_bytes: u64,
+    /// Rate at which segments leave; `u64::MAX` if not paced.
+    pub pacing_rate_bps: u64,
+    /// Rate at which data was last delivered.
+    pub delivery_rate_bps: u64,
+    /// Segments sent again since the start.
+    pub retransmitted_segments: u64,
+    /// Bytes that the receiver has acknowledged.
+    pub bytes_acked: u64,
+}
+
+/// What has arrived.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Received {
+    /// Bytes of data.
+    pub bytes: u64,
+    /// From the first byte to the end of the measurement, in nanoseconds.
+    pub nanos: u64,
+    /// The arrivals are those of packets at the device; else the times at which data was read from the sockets.
+    pub packets: bool,
+    /// Number of milliseconds with arrivals that are told.
+    pub bins: u32,
+    /// Receive buffers that the kernel granted, where they were asked for.
+    pub window: u64,
+    /// What went wrong, and what the numbers lack.
+    pub errors: Vec<String>,
+    /// What is to be known about the numbers.
+    pub notices: Vec<String>,
+}
+
+/// How the sender fared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Congestion control in use.
+    pub congestion: String,
+    /// Largest segment in bytes of data.
+    pub mss: u64,
+    /// Send buffers that the kernel granted, where they were asked for.
+    pub window: u64,
+    /// Segments sent again, by all connections.
+    pub retransmitted_segments: u64,
+    /// Smallest round-trip time of any connection; 0 if there was none.
+    pub min_rtt_nanos: u64,
+    /// Time that the connections were open, summed over them, in nanoseconds.
+    pub open_nanos: u64,
+    /// The part of it with data to send.
+    pub busy_nanos: u64,
+    /// The part of `busy_nanos` in which the receive window was full.
+    pub receive_window_nanos: u64,
+    /// The part of `busy_nanos` in which the send buffer was too small.
+    pub send_buffer_nanos: u64,
+    /// What went wrong.
+    pub errors: Vec<String>,
+}
+
+type Checked = Result<(), &'static str>;
+
+pub(crate) fn check_order(order: &Order) -> Checked {
+    require((1..=MAX_STREAMS).contains(&order.streams), "no connection, or too many")?;
+    require((1..=MAX_MEASURE_NANOS).contains(&order.nanos), "a time out of bounds")?;
+    require(order.window <= MAX_WINDOW, "a window too large")?;
+    let (low, high) = order.ports;
+    require((low, high) == (0, 0) || (low > 0 && low <= high), "a port range that is none")?;
+    congestion(&order.congestion)
+}
+
+pub(crate) fn check_word(word: &Word) -> Checked {
+    match word {
+        Word::Ready { port, tokens } => {
+            require(*port != 0, "port 0")?;
+            require((1..=usize::from(MAX_STREAMS)).contains(&tokens.len()), "no connection, or too many")
+        }
+        Word::Go => Ok(()),
+        Word::Samples(samples) => {
+            require(samples.len() <= MAX_SAMPLES, "too many samples")?;
+            require(samples.iter().all(|sample| sample.stream < MAX_STREAMS), "a connection number out of bounds")
+        }
+        Word::Received(received) => {
+            require(received.bins as usize <= MAX_BINS, "too many arrivals")?;
+            texts(&received.errors)?;
+            texts(&received.notices)
+        }
+        Word::Arrivals(bins) => require((1..=MAX_ARRIVALS).contains(&bins.len()), "no arrivals, or too many"),
+        Word::Sent(sent) => {
+            congestion(&sent.congestion)?;
+            texts(&sent.errors)
+        }
+    }
+}
+
+fn congestion(name: &str) -> Checked {
+    let proper = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    require(
+        name.len() <= MAX_CONGESTION_NAME && name.bytes().all(proper),
+        "a congestion control by a name that no kernel has",
+    )
+}
+
+fn texts(texts: &[String]) -> Checked {
+    require(texts.len() <= MAX_MEASURE_ERRORS, "too many errors")?;
+    require(texts.iter().all(|text| text.len() <= MAX_TEXT), "a text too long")
+}
+
+fn require(holds: bool, rule: &'static str) -> Checked {
+    if holds { Ok(()) } else { Err(rule) }
+}

@@ -1,0 +1,196 @@
+//! Who may use the data port: as many connections as were agreed, each with a token that was told over the control link.
+//!
+//! The port is open until they are there, for [`PATIENCE`] at most. A stranger gets a place among [`MOST_STRANGERS`] for
+//! the time it takes to say 32 bytes; who is slower than [`TOKEN_PATIENCE`], or last in line when all places are taken,
+//! is closed without a word.
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+
+use icdc_protocol::measure::Token;
+use icdc_units::{Span, Time};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::local;
+use crate::clock;
+use crate::error::SessionError;
+use crate::stop::StopSignal;
+
+/// How long all agreed connections may take to come.
+const PATIENCE: Span = Span::from_secs(30);
+/// How long one may take to say its token.
+const TOKEN_PATIENCE: Span = Span::from_secs(10);
+/// Connections that have not said their token yet.
+const MOST_STRANGERS: usize = 128;
+
+/// A connection that has said a part of its token.
+struct Stranger {
+    stream: TcpStream,
+    said: Vec<u8>,
+    deadline: Time,
+}
+
+/// Random tokens, one per connection.
+pub(super) fn tokens(count: u8) -> Result<Vec<Token>, SessionError> {
+    let token = |_| {
+        let mut token = Token::default();
+        match rustix::rand::getrandom(&mut token[..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(length) if length == token.len() => Ok(token),
+            Ok(_) => Err(local("getrandom", "too few bytes")),
+            Err(errno) => Err(local("getrandom", errno)),
+        }
+    };
+    (0..count).map(token).collect()
+}
+
+/// Accepts one connection per token, in the order of the tokens.
+pub(super) fn admit(
+    listener: TcpListener,
+    tokens: &[Token],
+    stop: &StopSignal,
+) -> Result<Vec<TcpStream>, SessionError> {
+    listener.set_nonblocking(true).map_err(|error| local("fcntl(O_NONBLOCK)", error))?;
+    let woken = waker(stop)?;
+    let mut admitted: Vec<Option<TcpStream>> = tokens.iter().map(|_| None).collect();
+    let mut strangers: Vec<Stranger> = Vec::new();
+    let deadline = clock::now() + PATIENCE;
+    while admitted.iter().any(Option::is_none) {
+        let next = strangers.iter().map(|stranger| stranger.deadline).fold(deadline, Time::min);
+        wait(&listener, &strangers, &woken, next)?;
+        if stop.is_requested() {
+            return Err(SessionError::Interrupted);
+        }
+        let now = clock::now();
+        if now >= deadline {
+            let missing = admitted.iter().filter(|place| place.is_none()).count();
+            return Err(SessionError::Cut(format!(
+                "{missing} of {} data connections did not come within {PATIENCE}; does a firewall let their port pass? (--port LO-HI chooses it)",
+                tokens.len()
+            )));
+        }
+        // Errors of accept are those of one connection (accept(2)), or a lack of descriptors that may pass.
+        while let Ok((stream, _)) = listener.accept() {
+            if strangers.len() == MOST_STRANGERS {
+                strangers.remove(0);
+            }
+            if stream.set_nonblocking(true).is_ok() {
+                strangers.push(Stranger { stream, said: Vec::new(), deadline: now + TOKEN_PATIENCE });
+            }
+        }
+        for mut stranger in std::mem::take(&mut strangers) {
+            match stranger.hear() {
+                Some(Some(token)) => {
+                    let place = tokens.iter().position(|known| same(known, &token));
+                    match place.and_then(|place| admitted.get_mut(place)) {
+                        Some(place @ None) => {
+                            let stream = stranger.stream;
+                            stream.set_nonblocking(false).map_err(|error| local("fcntl(O_NONBLOCK)", error))?;
+                            *place = Some(stream);
+                        }
+                        _ => tracing::info!("a connection to the data port with a wrong token was closed"),
+                    }
+                }
+                Some(None) if stranger.deadline > now => strangers.push(stranger),
+                Some(None) | None => tracing::info!("a connection to the data port without a token was closed"),
+            }
+        }
+    }
+    Ok(admitted.into_iter().flatten().collect())
+}
+
+impl Stranger {
+    /// The token once it is complete, `Some(None)` before; `None` if it will never be.
+    fn hear(&mut self) -> Option<Option<Token>> {
+        loop {
+            let mut bytes = Token::default();
+            let missing = bytes.len() - self.said.len();
+            match self.stream.read(&mut bytes[..missing]) {
+                Ok(0) => return None,
+                Ok(length) => self.said.extend_from_slice(&bytes[..length]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Some(None),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+            if let Ok(token) = Token::try_from(self.said.as_slice()) {
+                return Some(Some(token));
+            }
+        }
+    }
+}
+
+/// Compares in a time that does not tell where the first difference is.
+fn same(known: &Token, said: &Token) -> bool {
+    known.iter().zip(said).fold(0, |difference, (known, said)| difference | (known ^ said)) == 0
+}
+
+/// Readable once a stop is requested.
+fn waker(stop: &StopSignal) -> Result<OwnedFd, SessionError> {
+    let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| local("eventfd", error))?;
+    let teller = event.try_clone().map_err(|error| local("fcntl(F_DUPFD)", error))?;
+    stop.on_request(move || {
+        let _ = rustix::io::write(&teller, &1_u64.to_ne_bytes());
+    });
+    Ok(event)
+}
+
+fn wait(listener: &TcpListener, strangers: &[Stranger], woken: &OwnedFd, until: Time) -> Result<(), SessionError> {
+    let streams = strangers.iter().map(|stranger| PollFd::new(&stranger.stream, PollFlags::IN));
+    let mut watched: Vec<_> =
+        [PollFd::new(listener, PollFlags::IN), PollFd::new(woken, PollFlags::IN)].into_iter().chain(streams).collect();
+    let left = (until - clock::now()).as_nanos();
+    let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as _ };
+    match poll(&mut watched, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(local("poll", error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn only_the_right_tokens_are_let_in() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let tokens = tokens(2).unwrap();
+        assert_ne!(tokens[0], tokens[1]);
+        let admission = std::thread::spawn({
+            let tokens = tokens.clone();
+            move || admit(listener, &tokens, &StopSignal::new()).unwrap()
+        });
+        let _silent: Vec<TcpStream> = (0..2 * MOST_STRANGERS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let connect = |bytes: &[u8]| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(bytes).unwrap();
+            stream
+        };
+        let mut wrong = connect(&[7; 32]);
+        let second = connect(&tokens[1]);
+        let mut again = connect(&tokens[1]);
+        let first = connect(&tokens[0]);
+        let admitted = admission.join().unwrap();
+        let peers: Vec<_> = admitted.iter().map(|stream| stream.peer_addr().unwrap()).collect();
+        assert_eq!(peers, [first.local_addr().unwrap(), second.local_addr().unwrap()]);
+        // Closed, and nothing told.
+        for stream in [&mut wrong, &mut again] {
+            assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)));
+        }
+        assert!(TcpStream::connect(address).is_err(), "the port is closed");
+    }
+
+    #[test]
+    fn a_wish_to_stop_ends_the_wait() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stop = StopSignal::new();
+        let waiting = std::thread::spawn({
+            let stop = stop.clone();
+            move || admit(listener, &tokens(1).unwrap(), &stop)
+        });
+        stop.request();
+        assert!(matches!(waiting.join().unwrap(), Err(SessionError::Interrupted)));
+    }
+}

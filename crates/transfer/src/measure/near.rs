@@ -1,0 +1,162 @@
+//! The near end of a measurement: reaches the far end, makes the data connections, sends or receives, and puts
+//! together what both ends know.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use icdc_protocol::Message;
+use icdc_protocol::measure::{Order, Token, Word};
+use icdc_protocol::message::{Job, Request};
+use icdc_tcp::Family;
+use icdc_units::{ByteCount, Span};
+
+use super::desk::{Desk, Heard, Next};
+use super::{MeasureError, MeasureEvent, MeasureOptions, MeasureSink, Measurement, receiving, sending};
+use crate::clock;
+use crate::connect::{CONNECT_PATIENCE, ConnectError, Far};
+use crate::copy::new_transfer;
+use crate::error::SessionError;
+use crate::event::{Event, EventSink};
+use crate::location::Location;
+use crate::options::CopyOptions;
+use crate::stop::StopSignal;
+
+/// How long the far end may take for each step that is not the measurement itself.
+const PATIENCE: Span = Span::from_secs(60);
+/// How long the last words may take to arrive.
+const FAREWELL: Span = Span::from_secs(10);
+
+/// Measures between this process and the far end at `target`, which must not be local; its path means nothing.
+/// Of `connection`, what concerns reaching the far end counts.
+///
+/// # Errors
+/// See [`MeasureError`]. A measurement that the user interrupts is none, once data has flowed.
+pub fn measure(
+    target: &Location,
+    options: &MeasureOptions,
+    connection: &CopyOptions,
+    events: &MeasureSink,
+    stop: &StopSignal,
+) -> Result<Measurement, MeasureError> {
+    crate::descriptors::raise_limit();
+    let order = Order {
+        reverse: options.reverse,
+        nanos: options.time.as_nanos(),
+        bytes: options.bytes.as_u64(),
+        streams: options.streams,
+        rate_bps: options.rate.map_or(0, |rate| rate.as_bits_per_second()),
+        congestion: options.congestion.clone().unwrap_or_default(),
+        window: options.window.as_u64(),
+        ports: connection.ports,
+    };
+    let notices: EventSink = {
+        let events = Arc::clone(events);
+        Arc::new(move |event| {
+            if let Event::Notice { text } = event {
+                events(MeasureEvent::Notice(text));
+            }
+        })
+    };
+    // It must not end before the measurement: ssh holds the far end.
+    let mut far = Far::open(target, connection, &notices)?;
+    let link = far.link()?;
+    let host = data_host(&link.control.peer()).unwrap_or_else(|| far.name());
+    let desk = Desk::open(link, stop).map_err(|error| MeasureError::Failed(format!("clone: {error}")))?;
+    let transfer = new_transfer().map_err(|error| MeasureError::Failed(error.to_string()))?;
+    desk.tell(Message::Request(Request { transfer, job: Job::Measure(order.clone()) }));
+    let (port, tokens) = ready(&order, &desk)?;
+    let sockets = connect(&order, &host, port, &tokens)?;
+    let measurement = match order.reverse {
+        true => receive(&order, &sockets, port, &desk, events),
+        false => send(&order, &sockets, &desk, events),
+    };
+    desk.close(FAREWELL);
+    Ok(measurement?)
+}
+
+/// The address of the control link, which the data shall reach as well.
+fn data_host(peer: &str) -> Option<String> {
+    match peer.parse().ok()? {
+        SocketAddr::V6(address) if address.scope_id() != 0 => Some(format!("{}%{}", address.ip(), address.scope_id())),
+        address => Some(address.ip().to_string()),
+    }
+}
+
+fn ready(order: &Order, desk: &Desk) -> Result<(u16, Vec<Token>), SessionError> {
+    let workers = crossbeam_channel::never::<()>();
+    match desk.next(&workers, clock::now() + PATIENCE) {
+        Next::Heard(Heard::Accepted) => {}
+        Next::Heard(other) => return Err(other.unexpected("Accepted")),
+        Next::Worker(()) | Next::Deadline => {
+            return Err(SessionError::Cut(format!("no answer came within {PATIENCE}")));
+        }
+    }
+    match desk.word("Ready", PATIENCE)? {
+        Word::Ready { port, tokens } if tokens.len() == usize::from(order.streams) => Ok((port, tokens)),
+        _ => Err(SessionError::Protocol("no token for each connection".into())),
+    }
+}
+
+fn connect(order: &Order, host: &str, port: u16, tokens: &[Token]) -> Result<Vec<TcpStream>, MeasureError> {
+    let buffer = if order.reverse { ByteCount::new(order.window) } else { ByteCount::ZERO };
+    let mut sockets = Vec::new();
+    for token in tokens {
+        let unreachable = |reason| ConnectError::Unreachable { host: host.to_owned(), port, reason };
+        let mut socket = icdc_tcp::connect_with_buffer(host, port, Family::Any, CONNECT_PATIENCE, buffer)
+            .map_err(|error| ConnectError::no_answer(error, unreachable))?;
+        if !order.reverse {
+            sending::prepare(order, &socket).map_err(MeasureError::Usage)?;
+        }
+        socket.write_all(token).map_err(|error| unreachable(format!("send: {error}")))?;
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
+fn send(order: &Order, sockets: &[TcpStream], desk: &Desk, events: &MeasureSink) -> Result<Measurement, SessionError> {
+    match desk.word("Go", PATIENCE)? {
+        Word::Go => {}
+        _ => return Err(SessionError::Protocol("another word instead of Go".into())),
+    }
+    let outcome = sending::run(order, sockets, desk, &mut |samples| events(MeasureEvent::Samples(samples)))?;
+    let expected = outcome.received.bins as usize;
+    let mut arrivals = Vec::new();
+    while arrivals.len() < expected {
+        match desk.next(&crossbeam_channel::never::<()>(), clock::now() + PATIENCE) {
+            Next::Heard(Heard::Word(Word::Arrivals(bins))) => arrivals.extend(bins),
+            Next::Heard(Heard::Stop) => {}
+            Next::Heard(other) => return Err(other.unexpected("Arrivals")),
+            Next::Worker(()) | Next::Deadline => {
+                return Err(SessionError::Cut(format!("no arrivals came within {PATIENCE}")));
+            }
+        }
+    }
+    arrivals.truncate(expected);
+    let interrupted = outcome.interrupted;
+    Ok(Measurement { received: outcome.received, arrivals, sent: outcome.sent, interrupted })
+}
+
+fn receive(
+    order: &Order,
+    sockets: &[TcpStream],
+    port: u16,
+    desk: &Desk,
+    events: &MeasureSink,
+) -> Result<Measurement, SessionError> {
+    let harvest = receiving::run(order, sockets, port, desk, &mut |samples| events(MeasureEvent::Samples(samples)))?;
+    desk.say(Word::Received(harvest.received.clone()));
+    let sent = loop {
+        match desk.next(&crossbeam_channel::never::<()>(), clock::now() + PATIENCE) {
+            Next::Heard(Heard::Word(Word::Samples(samples))) => events(MeasureEvent::Samples(samples)),
+            Next::Heard(Heard::Word(Word::Sent(sent))) => break sent,
+            // It is over already.
+            Next::Heard(Heard::Stop | Heard::Interrupt) => {}
+            Next::Heard(other) => return Err(other.unexpected("Sent")),
+            Next::Worker(()) | Next::Deadline => {
+                return Err(SessionError::Cut(format!("the sender did not end within {PATIENCE}")));
+            }
+        }
+    };
+    Ok(Measurement { received: harvest.received, arrivals: harvest.bins, sent, interrupted: harvest.interrupted })
+}

@@ -1,0 +1,180 @@
+//! The sending end of the data: one thread per connection that writes zeros, and a look at `TCP_INFO` each 10 ms.
+
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+use icdc_protocol::Message;
+use icdc_protocol::limits::MAX_MEASURE_ERRORS;
+use icdc_protocol::measure::{Order, Received, Sample, Sent, Word};
+use icdc_tcp::{State, TcpInfo};
+use icdc_units::{ByteCount, Rate, Span};
+
+use super::desk::{Desk, Heard, Next};
+use super::local;
+use crate::clock;
+use crate::error::SessionError;
+
+/// Time between two samples.
+const TICK: Span = Span::from_millis(10);
+/// How long the receiver may take beyond the agreed time to say that it is over.
+const GRACE: Span = Span::from_secs(60);
+/// How long it may take when the user does not want to wait any longer.
+const STOP_GRACE: Span = Span::from_secs(10);
+
+static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+
+/// How it went.
+pub(super) struct Outcome {
+    pub(super) sent: Sent,
+    pub(super) received: Received,
+    pub(super) interrupted: bool,
+}
+
+/// Makes a fresh connection one that sends as ordered.
+pub(super) fn prepare(order: &Order, socket: &TcpStream) -> Result<(), String> {
+    if order.window > 0 {
+        icdc_tcp::set_buffers(socket, ByteCount::new(order.window), ByteCount::ZERO)
+            .map_err(|error| error.to_string())?;
+    }
+    if !order.congestion.is_empty() {
+        icdc_tcp::set_congestion(socket, &order.congestion).map_err(|error| error.to_string())?;
+    }
+    if order.rate_bps > 0 {
+        // The kernel counts in bytes, of which there must be one at least.
+        let share = (order.rate_bps / u64::from(order.streams)).max(8);
+        icdc_tcp::set_pacing_rate(socket, Rate::from_bits_per_second(share)).map_err(|error| error.to_string())?;
+    }
+    // What has not left when it is over shall not linger in the kernel.
+    rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO))
+        .map_err(|error| format!("setsockopt(SO_LINGER): {error}"))
+}
+
+/// Sends until the receiver says that it is over.
+pub(super) fn run(
+    order: &Order,
+    sockets: &[TcpStream],
+    desk: &Desk,
+    samples: &mut dyn FnMut(Vec<Sample>),
+) -> Result<Outcome, SessionError> {
+    let budget = AtomicU64::new(if order.bytes == 0 { u64::MAX } else { order.bytes });
+    let (tell, ended) = bounded(sockets.len());
+    let end = || {
+        for socket in sockets {
+            // One that is gone already needs no end.
+            let _ = icdc_tcp::shutdown(socket);
+        }
+    };
+    thread::scope(|scope| {
+        for (number, socket) in sockets.iter().enumerate() {
+            let (budget, tell) = (&budget, tell.clone());
+            let pump = move || {
+                let reason = pump(socket, budget).err();
+                let _ = tell.send(reason.map(|error| format!("data connection {number}: send: {error}")));
+            };
+            if let Err(error) = thread::Builder::new().name(format!("send-{number}")).spawn_scoped(scope, pump) {
+                end();
+                return Err(local("clone", error));
+            }
+        }
+        let outcome = watch(order, sockets, desk, &ended, samples);
+        end();
+        outcome
+    })
+}
+
+/// Writes until the budget of all connections is spent, and ends this one.
+fn pump(mut socket: &TcpStream, budget: &AtomicU64) -> std::io::Result<()> {
+    loop {
+        let chunk = ZEROS.len() as u64;
+        let claim = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(chunk)));
+        let left = claim.unwrap_or_default().min(chunk);
+        if left == 0 {
+            return socket.shutdown(std::net::Shutdown::Write);
+        }
+        match socket.write_all(&ZEROS[..left as usize]) {
+            Ok(()) => {}
+            // This end has ended it.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn watch(
+    order: &Order,
+    sockets: &[TcpStream],
+    desk: &Desk,
+    ended: &Receiver<Option<String>>,
+    samples: &mut dyn FnMut(Vec<Sample>),
+) -> Result<Outcome, SessionError> {
+    let begun = clock::now();
+    let mut backstop = begun + Span::from_nanos(order.nanos) + GRACE;
+    let (mut tick, mut interrupted, mut errors) = (begun, false, Vec::new());
+    let received = loop {
+        match desk.next(ended, tick) {
+            Next::Deadline => {
+                let now = clock::now();
+                if now >= backstop {
+                    return Err(SessionError::Cut("the receiver does not say that it is over".into()));
+                }
+                samples(look(sockets, now - begun));
+                tick = (tick + TICK).max(now);
+            }
+            Next::Worker(reason) => errors.extend(reason),
+            Next::Heard(Heard::Word(Word::Received(received))) => break received,
+            Next::Heard(Heard::Stop) => {
+                interrupted = true;
+                backstop = backstop.min(clock::now() + STOP_GRACE);
+                desk.tell(Message::Interrupt);
+            }
+            Next::Heard(other) => return Err(other.unexpected("the end of the data")),
+        }
+    };
+    let span = clock::now() - begun;
+    samples(look(sockets, span));
+    errors.truncate(MAX_MEASURE_ERRORS);
+    let infos: Vec<TcpInfo> = sockets.iter().filter_map(|socket| icdc_tcp::info(socket).ok()).collect();
+    Ok(Outcome { sent: account(order, sockets, &infos, span, errors), received, interrupted })
+}
+
+/// One sample of each connection that is still one.
+fn look(sockets: &[TcpStream], at: Span) -> Vec<Sample> {
+    let infos = sockets.iter().map(icdc_tcp::info).enumerate();
+    infos
+        .filter_map(|(stream, info)| Some((stream, info.ok().filter(|info| info.state != State::Closed)?)))
+        .map(|(stream, info)| Sample {
+            stream: stream as u8,
+            at_nanos: at.as_nanos(),
+            rtt_nanos: info.rtt.as_nanos(),
+            min_rtt_nanos: info.min_rtt.as_nanos(),
+            cwnd_bytes: info.window().as_u64(),
+            pacing_rate_bps: info.pacing_rate.as_bits_per_second(),
+            delivery_rate_bps: info.delivery_rate.as_bits_per_second(),
+            retransmitted_segments: info.segments_retransmitted,
+            bytes_acked: info.bytes_acked.as_u64(),
+        })
+        .collect()
+}
+
+fn account(order: &Order, sockets: &[TcpStream], infos: &[TcpInfo], span: Span, errors: Vec<String>) -> Sent {
+    let total = |part: fn(&TcpInfo) -> Span| infos.iter().map(|info| part(info).as_nanos()).sum();
+    let zero = ByteCount::ZERO;
+    let buffers = sockets.first().filter(|_| order.window > 0).map(|socket| icdc_tcp::set_buffers(socket, zero, zero));
+    let rtts = infos.iter().map(|info| info.min_rtt.as_nanos()).filter(|rtt| *rtt > 0);
+    Sent {
+        congestion: sockets.first().and_then(|socket| icdc_tcp::congestion(socket).ok()).unwrap_or_default(),
+        mss: infos.iter().map(|info| info.mss.as_u64()).max().unwrap_or_default(),
+        window: buffers.and_then(Result::ok).map_or(0, |buffers| buffers.send.as_u64()),
+        retransmitted_segments: infos.iter().map(|info| info.segments_retransmitted).sum(),
+        min_rtt_nanos: rtts.min().unwrap_or_default(),
+        open_nanos: span.as_nanos() * infos.len() as u64,
+        busy_nanos: total(|info| info.busy),
+        receive_window_nanos: total(|info| info.receive_window_limited),
+        send_buffer_nanos: total(|info| info.send_buffer_limited),
+        errors,
+    }
+}
