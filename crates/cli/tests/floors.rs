@@ -17,14 +17,17 @@ enum Unsafe {
 }
 use Unsafe::{ForTheKernel, Forbidden};
 
-const HOUSE: [(&str, u8, Unsafe); 8] = [
+const HOUSE: [(&str, u8, Unsafe); 11] = [
     ("icdc", 4, Forbidden),
     ("icdc-transfer", 3, ForTheKernel),
     ("icdc-disk", 2, ForTheKernel),
     ("icdc-tcp", 2, ForTheKernel),
     ("icdc-trust", 2, Forbidden),
     ("icdc-report", 2, Forbidden),
+    ("icdc-packet", 2, ForTheKernel),
     ("icdc-protocol", 1, Forbidden),
+    ("icdc-control", 1, Forbidden),
+    ("icdc-path", 1, Forbidden),
     ("icdc-units", 0, Forbidden),
 ];
 

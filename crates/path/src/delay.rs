@@ -32,7 +32,7 @@ impl Delay {
         let mut due = departure + self.delay;
         if !self.jitter.is_zero() {
             let share = u128::from(self.random.next_u64());
-            due = due + Span::from_nanos((share * (u128::from(self.jitter.as_nanos()) + 1) >> 64) as u64);
+            due += Span::from_nanos(((share * (u128::from(self.jitter.as_nanos()) + 1)) >> 64) as u64);
         }
         self.previous = self.previous.max(due);
         self.previous

@@ -174,7 +174,7 @@ mod tests {
             let mut line = DelayLine::default();
             let mut now = Time::ORIGIN;
             for (number, &(gap, length, is_gap)) in arrivals.iter().enumerate() {
-                now = now + Span::from_nanos(gap);
+                now += Span::from_nanos(gap);
                 let frame = Frame { length: ByteCount::new(length), gap: is_gap };
                 if let Fate::Delivered(due) = direction.offer(now, frame) {
                     prop_assert!(due >= now + settings.delay + frame.wire_length() / settings.rate - Span::from_nanos(1));
@@ -201,7 +201,7 @@ mod tests {
                 let mut direction = Direction::new(&settings).unwrap();
                 let mut now = Time::ORIGIN;
                 arrivals.iter().map(|&(gap, length, _)| {
-                    now = now + Span::from_nanos(gap);
+                    now += Span::from_nanos(gap);
                     direction.offer(now, Frame::data(ByteCount::new(length)))
                 }).collect::<Vec<_>>()
             };

@@ -64,7 +64,7 @@ impl Transmitter {
         let rate = u128::from(self.rate.as_bits_per_second());
         let bit_nanos = u128::from(bytes.as_u64()) * 8 * NANOS_PER_SECOND + u128::from(self.rest);
         self.rest = (bit_nanos % rate) as u64;
-        self.free = self.free + Span::from_nanos(u64::try_from(bit_nanos / rate).unwrap_or(u64::MAX));
+        self.free += Span::from_nanos(u64::try_from(bit_nanos / rate).unwrap_or(u64::MAX));
         self.free
     }
 }
