@@ -459,7 +459,7 @@ fn many_long_links_arrive() {
 fn files_of_several_names_keep_no_directory_open() {
     let site = Site::new();
     let tree = site.path("tree");
-    for number in 0..5000 {
+    for number in 0..4000 {
         let directory = tree.join(number.to_string());
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("file"), number.to_string()).unwrap();
