@@ -11,10 +11,11 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags, getxattr, setxattr, utimensat};
-use support::{KIB, MIB, Road, Shape, Way, assert_no_leftovers, assert_same, data, is_root, skip};
+use support::{KIB, MIB, Road, Shape, Site, Start, Way, assert_no_leftovers, assert_same, data, is_root, skip};
 
 /// Name, size, and where the data is: (offset, length).
 type Sparse<'a> = (&'a str, u64, &'a [(u64, u64)]);
@@ -436,6 +437,46 @@ fn age_all(path: &Path) {
         fs::read_dir(path).unwrap().for_each(|entry| age_all(&entry.unwrap().path()));
     }
     touch(path, 1_000_000, 0);
+}
+
+#[test]
+fn many_long_links_arrive() {
+    // More than fits into one message.
+    let target = "t".repeat(201) + &"/t".repeat(1947);
+    for way in Way::ALL {
+        let road = Road::new(way);
+        fs::create_dir(road.path("links")).unwrap();
+        for number in 0..300 {
+            symlink(&target, road.path("links").join(number.to_string())).unwrap();
+        }
+        road.copy(&[], &["links"], "copy").expect_code(0);
+        assert_same(&road.path("links"), &road.path("copy"));
+    }
+}
+
+/// Trees of snapshots have files with several names in more directories than a process may have descriptors.
+#[test]
+fn files_of_several_names_keep_no_directory_open() {
+    let site = Site::new();
+    let tree = site.path("tree");
+    for number in 0..4000 {
+        let directory = tree.join(number.to_string());
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("file"), number.to_string()).unwrap();
+        fs::hard_link(directory.join("file"), directory.join("link")).unwrap();
+    }
+    // Back to the first ones, after their directories are long done.
+    fs::create_dir_all(tree.join("z/z")).unwrap();
+    for number in 0..100 {
+        fs::hard_link(tree.join(format!("{number}/file")), tree.join(format!("z/z/{number}"))).unwrap();
+    }
+    let copy = site.copy(&["tree", "copy"]);
+    let mut few = Command::new("sh");
+    few.args(["-c", "ulimit -n 4096 && exec \"$@\"", "sh"]).arg(copy.get_program()).args(copy.get_args());
+    few.current_dir(site.root()).env("HOME", site.path("home")).run().expect_code(0);
+    assert_same(&tree, &site.path("copy"));
+    let inode = |path: &str| fs::metadata(site.path(path)).unwrap().ino();
+    assert_eq!(inode("copy/99/link"), inode("copy/z/z/99"));
 }
 
 /// More directories, more deeply nested, than a process may have descriptors by default.

@@ -18,10 +18,12 @@ use std::time::{Duration, Instant};
 
 use icdc_protocol::Message;
 use icdc_protocol::digest::block_value;
-use icdc_protocol::limits::{BLOCK_SIZE, MAX_DEPTH, MAX_ENTRIES, MAX_FILE_SIZE, MAX_PENDING};
+use icdc_protocol::limits::{
+    BLOCK_SIZE, MAX_DEPTH, MAX_ENTRIES, MAX_FILE_SIZE, MAX_PENDING, MAX_PENDING_BYTES, MAX_XATTR_BYTES,
+};
 use icdc_protocol::message::{
-    BlockHeader, EntryKind, FileDigest, FileEnd, Goodbye, Job, PackItem, Parent, ReceiveOptions, Request, SourceKind,
-    Want, Wants,
+    BlockHeader, Entry, EntryKind, FileDigest, FileEnd, Goodbye, Job, PackItem, Parent, ReceiveOptions, Request,
+    SourceKind, Want, Wants,
 };
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_name};
 
@@ -457,6 +459,25 @@ fn announced_entries_are_bounded() {
             peer.say(Message::Entries(vec![entry(id, Parent::Directory(id - 1), b"d", EntryKind::Directory)]));
         }
     });
+    scene.assert_well();
+}
+
+#[test]
+fn what_announced_entries_keep_in_memory_is_bounded() {
+    let scene = Scene::new();
+    // Files, directories, and files that wait for an earlier one of the same name.
+    for (same_name, kind) in [(false, file(7)), (false, EntryKind::Directory), (true, file(7))] {
+        scene.refused("more entries are announced than may be pending", |peer| {
+            let heavy = |id: u32| {
+                let xattrs = vec![(b"user.heavy".to_vec(), vec![1; MAX_XATTR_BYTES - 10])];
+                let name = if same_name { "same".to_owned() } else { id.to_string() };
+                Entry { xattrs, ..entry(id, Parent::Directory(0), name.as_bytes(), kind.clone()) }
+            };
+            // Far fewer than their number would allow.
+            let most = (MAX_PENDING_BYTES / MAX_XATTR_BYTES) as u32 + 64;
+            (1..most).step_by(4).all(|id| peer.say(Message::Entries((id..id + 4).map(heavy).collect())));
+        });
+    }
     scene.assert_well();
 }
 

@@ -130,7 +130,11 @@ fn a_foreign_namespace_is_left_alone() {
     let up = Command::new(ICDC).args(["lab", "up", "--name", &name]).output().unwrap();
     assert_eq!(up.status.code(), Some(1));
     assert!(words(&up).contains(&foreign), "{}", words(&up));
-    assert_eq!(namespaces(&name), [foreign.clone()], "what is not the lab's stays, what was begun does not");
+    assert_eq!(
+        namespaces(&name),
+        std::slice::from_ref(&foreign),
+        "what is not the lab's stays, what was begun does not"
+    );
     assert!(Command::new("ip").args(["netns", "delete", &foreign]).status().unwrap().success());
 }
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
     Advice, AtFlags, FallocateFlags, FileType, FsWord, Mode, OFlags, StatxFlags, fadvise, fallocate, fcntl_getfl,
-    fcntl_setfl, fstat, fstatfs, statx,
+    fcntl_setfl, fstat, fstatfs, fstatvfs, statx,
 };
 use rustix::io::Errno;
 
@@ -151,6 +151,10 @@ impl DiskFile {
         if range.is_empty() {
             return Ok(Preallocation::Reserved);
         }
+        // The kernel would give the file all that there is before it refuses, and others would find the disk full.
+        if self.lacks_space(range.end - range.start) {
+            return Err(self.failure("fallocate", Errno::NOSPC));
+        }
         let alignment = self.alignment().unwrap_or(1) as u64;
         let end = range.end.checked_next_multiple_of(alignment).unwrap_or(range.end);
         let length = end - range.start;
@@ -162,6 +166,14 @@ impl DiskFile {
                 Err(errno) => Err(self.failure("fallocate", errno)),
             };
         }
+    }
+
+    /// Whether so many bytes are more than the file has and the file system has free.
+    fn lacks_space(&self, bytes: u64) -> bool {
+        let (Ok(stat), Ok(disk)) = (fstat(&self.buffered), fstatvfs(&self.buffered)) else { return false };
+        let held = (stat.st_blocks as u64).saturating_mul(512);
+        // Some file systems do not tell their size.
+        disk.f_blocks > 0 && bytes.saturating_sub(held) > disk.f_bfree.saturating_mul(disk.f_frsize)
     }
 
     /// Cuts or extends (by a hole) the file to `length` bytes.

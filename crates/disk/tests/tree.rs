@@ -28,6 +28,28 @@ fn open_descriptors() -> BTreeSet<std::path::PathBuf> {
 }
 
 #[test]
+fn a_directory_is_found_again_by_its_whereabouts() {
+    let (temporary, root) = root();
+    let top = root.make_directory(&name("top"), 0o700).unwrap();
+    let place = {
+        let below = top.make_directory(&name("a"), 0o700).unwrap().make_directory(&name("b"), 0o700).unwrap();
+        std::fs::write(temporary.path().join("top/a/b/file"), "").unwrap();
+        below.whereabouts()
+    };
+    for from in [&top, &root] {
+        assert!(from.reopen(&place).unwrap().stat(&name("file")).is_ok());
+    }
+    assert!(top.reopen(&top.whereabouts()).unwrap().stat(&name("a")).is_ok());
+    let elsewhere = root.make_directory(&name("elsewhere"), 0o700).unwrap();
+    assert!(matches!(elsewhere.reopen(&place), Err(TreeError::Escapes { .. })));
+    assert!(matches!(top.reopen(&root.whereabouts()), Err(TreeError::Escapes { .. })));
+    std::fs::rename(temporary.path().join("top/a"), temporary.path().join("a")).unwrap();
+    assert!(matches!(top.reopen(&place), Err(TreeError::Missing { .. })));
+    symlink("../a", temporary.path().join("top/a")).unwrap();
+    assert!(matches!(top.reopen(&place), Err(TreeError::NotADirectory { .. })));
+}
+
+#[test]
 fn only_single_components_are_names() {
     assert_eq!(Name::new(b""), Err(NameError::Empty));
     for bad in [&b"."[..], b"..", b"a/b", b"/", b"a\0b", &[b'n'; MAX_NAME + 1]] {

@@ -65,7 +65,7 @@ impl Lab {
         let mut answers = BufReader::new(wire.stdout.take().expect("piped"));
         answers.read_line(&mut line).map_err(|error| LabError::io("hear from the wire", error))?;
         match serde_json::from_str(&line) {
-            Ok(Answer::Ready(state)) => Ok(Self { state, directory: directory.to_owned() }),
+            Ok(Answer::Ready(state)) => Ok(Self { state: *state, directory: directory.to_owned() }),
             Ok(Answer::Failed(words)) => {
                 // It ends by itself, having put away what it had made.
                 let _ = wire.wait();

@@ -24,6 +24,12 @@ pub struct Directory {
     inner: Arc<Inner>,
 }
 
+/// How a directory was reached, without a descriptor: for what is needed again only much later.
+#[derive(Clone, Debug)]
+pub struct Whereabouts {
+    trail: Arc<Trail>,
+}
+
 #[derive(Debug)]
 struct Inner {
     descriptor: OwnedFd,
@@ -61,6 +67,24 @@ impl Directory {
     pub fn entries(&self) -> Result<Listing> {
         let readable = self.readable()?;
         Listing::read(readable).map_err(|errno| self.own_failed("getdents64", errno))
+    }
+
+    /// How this directory was reached.
+    #[must_use]
+    pub fn whereabouts(&self) -> Whereabouts {
+        Whereabouts { trail: Arc::clone(&self.inner.trail) }
+    }
+
+    /// Opens a directory again that was reached from this one. It is another one if a directory on the way was
+    /// renamed or replaced meanwhile.
+    ///
+    /// # Errors
+    /// As [`open_directory`](Self::open_directory); [`TreeError::Escapes`] if it was not reached from here.
+    pub fn reopen(&self, place: &Whereabouts) -> Result<Self> {
+        let names = place.trail.names_below(&self.inner.trail);
+        let names =
+            names.ok_or_else(|| TreeError::Escapes { path: printable(&place.trail.bytes()), call: "openat" })?;
+        names.into_iter().try_fold(self.clone(), |directory, name| directory.open_directory(name))
     }
 
     /// Opens the directory `name`.

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-pub use directory::Directory;
+pub use directory::{Directory, Whereabouts};
 pub use error::{Result, TreeError};
 pub use listing::{ListedEntry, Listing};
 pub use metadata::{FileTime, Kind, Metadata, Stat, Xattrs};

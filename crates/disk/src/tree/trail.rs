@@ -40,6 +40,19 @@ impl Trail {
         path
     }
 
+    /// The names from `above` down to here; `None` if this is not beneath it.
+    pub(super) fn names_below(self: &Arc<Self>, above: &Arc<Self>) -> Option<Vec<&Name>> {
+        let mut names = Vec::new();
+        let mut here = self;
+        while !Arc::ptr_eq(here, above) {
+            let Self::Child(parent, name) = &**here else { return None };
+            names.push(name);
+            here = parent;
+        }
+        names.reverse();
+        Some(names)
+    }
+
     /// The whole path of `name` in this directory.
     pub(super) fn bytes_of(&self, name: &Name) -> Vec<u8> {
         let mut path = self.bytes();

@@ -56,7 +56,7 @@ pub struct Order {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// The lab stands.
-    Ready(state::State),
+    Ready(Box<state::State>),
     /// It does not, and nothing is left of it.
     Failed(String),
 }
@@ -127,7 +127,7 @@ fn build(order: &Order) -> Result<Wire, LabError> {
     })??;
     let state = state::State::new(order, &namespaces, memory(settings), wire_processors(&processors))?;
     state.save(&order.directory)?;
-    answer(&Answer::Ready(state));
+    answer(&Answer::Ready(Box::new(state)));
     Ok(Wire { lanes, page, devices, settings: settings.clone(), processors, _namespaces: namespaces })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use icdc_disk::Block;
-use icdc_disk::tree::{Directory, FileTime, Kind, Metadata, Name, StagingKind, TreeError, is_staging};
+use icdc_disk::tree::{Directory, FileTime, Kind, Metadata, Name, StagingKind, TreeError, Whereabouts, is_staging};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::RootHasher;
@@ -58,6 +58,8 @@ struct Level {
     directory: Option<Directory>,
     /// Device and inode of the directory.
     place: (u64, u64),
+    /// Number of the source that it is part of.
+    source: u32,
     entry: Entry,
     path: Vec<u8>,
     depth: usize,
@@ -75,6 +77,8 @@ pub(super) struct Pending {
     pub(super) directory: Directory,
     /// Device and inode of the directory.
     directory_place: (u64, u64),
+    /// Number of the source that it is part of.
+    source: u32,
     pub(super) name: Name,
 }
 
@@ -93,9 +97,13 @@ enum Admitted {
     Waits,
 }
 
-/// Where the first name of a file with several names is.
+/// Where the first name of a file with several names is. It may be needed until the end of the run, for more files than
+/// a process can keep directories open.
 struct LinkedFile {
-    directory: Directory,
+    directory: Whereabouts,
+    /// Device and inode of the directory.
+    place: (u64, u64),
+    source: u32,
     name: Name,
     /// Links that wait for it to be published.
     waiting: Vec<EntryId>,
@@ -300,14 +308,16 @@ impl<'a> Keeper<'a> {
         if matches!(entry.kind, EntryKind::Directory) {
             return Ok(Admitted::Answer(Ok(self.enter(entry, placed, parent))));
         }
+        let source = self.source_of(&entry);
         let Placed { directory, place, name, path, .. } = placed;
         let (Some(directory), Some(name)) = (directory, name) else {
             self.would_receive(&entry, &path);
             return Ok(Admitted::Answer(Ok(Want::All)));
         };
-        let pending = Pending { entry, path, directory, directory_place: place, name };
+        let pending = Pending { entry, path, directory, directory_place: place, source, name };
         if self.claims.is_held(&pending.place()) {
             self.count_child(parent);
+            self.weight += entry_weight(&pending.entry, &pending.path);
             self.remember_link(&pending, Linked::Coming);
             self.claims.wait(pending);
             return Ok(Admitted::Waits);
@@ -319,6 +329,7 @@ impl<'a> Keeper<'a> {
                 return Ok(Admitted::Answer(wanted));
             }
             self.count_child(parent);
+            self.weight += entry_weight(&pending.entry, &pending.path);
             self.claims.hold(pending.place());
             self.admit(pending);
         } else if let Err(reason) = &wanted {
@@ -357,6 +368,7 @@ impl<'a> Keeper<'a> {
                 }
             };
             self.answer(id, vec![answer]);
+            self.weight -= entry_weight(&pending.entry, &pending.path);
             self.claims.release(pending.place());
             self.settle_links(id, state);
             self.child_done(parent_of(&pending.entry));
@@ -414,6 +426,13 @@ impl<'a> Keeper<'a> {
         }
     }
 
+    fn source_of(&self, entry: &Entry) -> u32 {
+        match entry.parent {
+            Parent::Source(number) => number,
+            Parent::Directory(id) => self.levels.get(&id).map_or(0, |level| level.source),
+        }
+    }
+
     fn enter(&mut self, entry: Entry, placed: Placed, parent: Option<EntryId>) -> Want {
         let Placed { directory, name, path, depth, .. } = placed;
         self.count_child(parent);
@@ -446,7 +465,8 @@ impl<'a> Keeper<'a> {
         failed: Option<String>,
     ) {
         let place = directory.as_ref().and_then(|directory| place_of(directory).ok()).unwrap_or_default();
-        let level = Level { directory, place, entry, path, depth, parent, pending: 0, ended: false, failed };
+        let source = self.source_of(&entry);
+        let level = Level { directory, place, source, entry, path, depth, parent, pending: 0, ended: false, failed };
         self.weight += entry_weight(&level.entry, &level.path);
         self.levels.insert(level.entry.id, level);
     }
@@ -530,7 +550,6 @@ impl<'a> Keeper<'a> {
 
     /// Takes an item in; links need nothing more from the sender.
     fn admit(&mut self, pending: Pending) {
-        self.weight += entry_weight(&pending.entry, &pending.path);
         let id = pending.entry.id;
         match &pending.entry.kind {
             EntryKind::Symlink { target } => {
@@ -561,8 +580,14 @@ impl<'a> Keeper<'a> {
 
     fn remember_link(&mut self, pending: &Pending, state: Linked) {
         if matches!(pending.entry.kind, EntryKind::File { linked: true, .. }) {
-            let Pending { directory, name, .. } = pending;
-            let new = || LinkedFile { directory: directory.clone(), name: name.clone(), waiting: Vec::new(), state };
+            let new = || LinkedFile {
+                directory: pending.directory.whereabouts(),
+                place: pending.directory_place,
+                source: pending.source,
+                name: pending.name.clone(),
+                waiting: Vec::new(),
+                state,
+            };
             self.linked.entry(pending.entry.id).or_insert_with(new).state = state;
         }
     }
@@ -570,12 +595,33 @@ impl<'a> Keeper<'a> {
     fn link(&mut self, id: EntryId, to: EntryId) {
         let (Some(pending), Some(linked)) = (self.pending.get(&id), self.linked.get(&to)) else { return };
         let Pending { directory, name, .. } = pending;
-        let made =
-            resume::make_part(directory, name, |part| directory.hard_link(&linked.directory, &linked.name, part));
+        let made = self.directory_of(linked, pending).and_then(|first| {
+            resume::make_part(directory, name, |part| directory.hard_link(&first, &linked.name, part))
+        });
         let staging = resume::staging(StagingKind::Part, name);
         match made {
             Ok(()) => self.batch.add(Publication { id, made: Made::unsynced(staging), digest: None }),
             Err(reason) => self.fail_item(id, reason),
+        }
+    }
+
+    /// The directory with the first name of a file of which `pending` is a further name.
+    fn directory_of(&self, linked: &LinkedFile, pending: &Pending) -> Result<Directory, String> {
+        if linked.place == pending.directory_place {
+            return Ok(pending.directory.clone());
+        }
+        let target = self.placement.as_ref().and_then(|placement| placement.targets.get(linked.source as usize));
+        let Some(Target::Named(start, _) | Target::Contents(start)) = target else {
+            return Err("the file it is a further name of has no place here".into());
+        };
+        let directory = start.reopen(&linked.directory).map_err(|error| error.to_string())?;
+        match place_of(&directory) {
+            Ok(place) if place == linked.place => Ok(directory),
+            Ok(_) => Err(format!(
+                "{}: the directory was replaced during the copy; run the same command again",
+                directory.path_of(&linked.name)
+            )),
+            Err(error) => Err(error.to_string()),
         }
     }
 

@@ -150,24 +150,25 @@ impl Ledger {
     /// Waits until another item may be announced. `blocked` is called once before waiting, so that
     /// what was announced so far can be handed on. False if the session is over.
     pub(crate) fn wait_for_room(&self, blocked: impl FnOnce()) -> bool {
-        let full = |book: &Book| {
-            book.slots.len() >= WINDOW
-                || book.weight >= MAX_WEIGHT
-                || book.directories.len() >= OPEN_DIRECTORIES
-                || self.open_directories.load(Ordering::Relaxed) >= OPEN_DIRECTORIES
-        };
         let book = self.lock();
-        if book.closed || !full(&book) {
+        if book.closed || !self.is_full(&book) {
             return !book.closed;
         }
         drop(book);
         blocked();
         let mut book = self.lock();
-        while full(&book) && !book.closed {
+        while self.is_full(&book) && !book.closed {
             // A directory is released without the lock, so the wait looks again by itself.
             (book, _) = self.changed.wait_timeout(book, LOOK_AGAIN).expect("no panic while the book is open");
         }
         !book.closed
+    }
+
+    fn is_full(&self, book: &Book) -> bool {
+        book.slots.len() >= WINDOW
+            || book.weight >= MAX_WEIGHT
+            || book.directories.len() >= OPEN_DIRECTORIES
+            || self.open_directories.load(Ordering::Relaxed) >= OPEN_DIRECTORIES
     }
 
     /// Id that the next announced item gets.
@@ -375,3 +376,7 @@ impl Book {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "ledger/tests.rs"]
+mod tests;

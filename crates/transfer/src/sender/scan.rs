@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use icdc_disk::tree::{Directory, Kind, Listing, Name, Stat, is_staging};
-use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_XATTR_BYTES};
+use icdc_protocol::frame::{ENTRIES_OVERHEAD, entry_length};
+use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_HEAD, MAX_XATTR_BYTES};
 use icdc_protocol::message::{Entry, EntryId, EntryKind, Message, Parent, Preserve, Problem, SendOptions, Source};
 
 use super::exclude::Exclude;
@@ -33,6 +34,8 @@ pub(crate) struct Scan<'a> {
     preserve: Preserve,
     exclude: Exclude,
     batch: Vec<Entry>,
+    /// Bytes that the batch takes in a message.
+    batch_bytes: usize,
     /// First announced name of each file with several names: (device, inode) → id.
     linked: HashMap<(u64, u64), EntryId>,
 }
@@ -61,6 +64,7 @@ impl<'a> Scan<'a> {
             preserve: options.preserve,
             exclude,
             batch: Vec::new(),
+            batch_bytes: 0,
             linked: HashMap::new(),
         })
     }
@@ -263,6 +267,11 @@ impl<'a> Scan<'a> {
     }
 
     fn push(&mut self, entry: Entry) {
+        let bytes = entry_length(&entry);
+        if self.batch_bytes + bytes > MAX_HEAD - ENTRIES_OVERHEAD {
+            self.flush();
+        }
+        self.batch_bytes += bytes;
         self.batch.push(entry);
         if self.batch.len() >= BATCH {
             self.flush();
@@ -272,6 +281,7 @@ impl<'a> Scan<'a> {
     fn flush(&mut self) {
         if !self.batch.is_empty() {
             let entries = std::mem::take(&mut self.batch);
+            self.batch_bytes = 0;
             self.tell(Message::Entries(entries));
             self.tell(Message::Totals(self.ledger.counts().totals));
         }
