@@ -153,11 +153,11 @@ fn steer(wire_processors: &[usize]) {
     }
 }
 
-/// A mask of processors as /sys takes it: groups of 32 bits.
+/// A mask of processors as /sys takes it: groups of 32 bits, and no more of them than the machine has.
 fn in_words(mask: u128) -> String {
-    let words: Vec<String> =
-        (0..4).rev().map(|word| ((mask >> (32 * word)) as u32, word)).map(|(bits, _)| format!("{bits:08x}")).collect();
-    words.join(",")
+    let words: Vec<String> = (0..4).rev().map(|word| format!("{:08x}", (mask >> (32 * word)) as u32)).collect();
+    let leading = words.iter().take(3).take_while(|word| *word == "00000000").count();
+    words[leading..].join(",")
 }
 
 fn write(path: &str, value: &str) -> Result<(), LabError> {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn masks_are_written_in_groups() {
-        assert_eq!(in_words(0b11), "00000000,00000000,00000000,00000003");
-        assert_eq!(in_words(1 << 40), "00000000,00000000,00000100,00000000");
+        assert_eq!(in_words(0b11), "00000003");
+        assert_eq!(in_words(1 << 40), "00000100,00000000");
     }
 }

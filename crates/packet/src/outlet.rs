@@ -8,6 +8,9 @@ use crate::{PacketError, socket};
 /// Frames of one call: enough to make the call's own cost vanish.
 const BATCH: usize = 64;
 
+/// Bytes that may be on their way to the receiving stack, where that many are allowed.
+const BUFFER: libc::c_int = 512 << 20;
+
 /// The sending side of a device.
 pub struct Outlet {
     device: String,
@@ -25,6 +28,12 @@ impl Outlet {
         let packet = |option, call| socket::set(&fd, device, libc::SOL_PACKET, option, 1_i32, call);
         packet(libc::PACKET_VNET_HDR, "setsockopt(PACKET_VNET_HDR)")?;
         packet(libc::PACKET_QDISC_BYPASS, "setsockopt(PACKET_QDISC_BYPASS)")?;
+        // What a busy receiver has not taken in yet counts as not sent.
+        let forced =
+            socket::set(&fd, device, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER, "setsockopt(SO_SNDBUFFORCE)");
+        if forced.is_err() {
+            socket::set(&fd, device, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER, "setsockopt(SO_SNDBUF)")?;
+        }
         socket::bind(&fd, device, 0)?;
         Ok(Self { device: device.to_owned(), fd, vectors: Vec::with_capacity(BATCH) })
     }

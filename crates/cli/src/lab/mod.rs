@@ -11,7 +11,7 @@ use icdc_lab::{Lab, LabError, state};
 
 use crate::arguments::lab::{DownArguments, ExecArguments, LabArguments, LabCommand, UpArguments};
 use crate::console::Console;
-use crate::exit;
+use crate::{exit, logs};
 
 pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
     let result = match arguments.command {
@@ -25,7 +25,10 @@ pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
             Ok(())
         }
         LabCommand::Report(arguments) => view::write(&arguments),
-        LabCommand::Wire => icdc_lab::wire::main().map_err(Into::into),
+        LabCommand::Wire => {
+            logs::start(console, "warn");
+            icdc_lab::wire::main().map_err(Into::into)
+        }
     };
     finish(result, console)
 }

@@ -23,6 +23,8 @@ const TURN: usize = 256;
 /// A packet that fills less than this part of a slot does not keep it: there are only as many slots as full packets
 /// can be on their way.
 const WASTEFUL: usize = 2;
+/// What could not be sent for so long is lost, and told.
+const PATIENCE: Span = Span::from_millis(500);
 /// Latenesses are told apart up to this, with two significant digits.
 const LONGEST_LATENESS: Span = Span::from_secs(60);
 /// Window of the burstiness.
@@ -135,8 +137,8 @@ impl Lane {
             Packet::Copied(bytes) => bytes,
         }))?;
         let done = clock::now();
-        // A device that takes nothing must not stop everything: what it refuses is lost, and told.
-        let refused = usize::from(sent == 0);
+        // What the device has no room for now is tried again; one that takes nothing for long must not stop everything.
+        let refused = usize::from(sent == 0 && self.leaving.first().is_some_and(|&(due, _)| done - due > PATIENCE));
         if refused > 0 {
             self.page.add(Gauge::SendFailures, 1);
         }
