@@ -1,15 +1,20 @@
 #!/bin/sh
-# Builds icdc, makes two network namespaces as two hosts, copies a generated data set of more than 1 GiB from one to the
-# other and checks every byte, name and attribute of what arrived. Leaves nothing behind but the build and a report.
+# Builds icdc, makes a lab (two hosts on this machine with an emulated path of 1 Gbit/s and 300 ms between them), copies a generated data
+# set of more than 1 GiB across it, checks every byte, name and attribute of what arrived, and lets scp try the same for a
+# minute. Leaves nothing behind but the build and two reports.
 #
 #   ./demo.sh          SCRATCH=DIR puts the data elsewhere than /var/tmp (it needs 4 GiB)
 set -u
 setup_top=$(cd "$(dirname "$0")" && pwd) || exit 1
 cd "$setup_top" || exit 1
 . scripts/setup.sh
-. scripts/hosts.sh
+. scripts/sshd.sh
 
 copy_seconds=900 # a copy that takes longer has hung
+scp_seconds=60   # scp would take minutes
+rate=1gbit round_trip=300ms
+pace=860mbit # in bytes of TCP; with headers, 91 % of the wire
+address_b=10.26.33.2
 scratch_needed=$((4 * 1024 * 1024)) # KiB
 child=''
 
@@ -33,7 +38,9 @@ main() {
 
 demonstrate() {
     icdc=$1
+    lab=demo-$$
     report=$2/report-$(date +%Y%m%d-%H%M%S)-$$.html
+    path_report=$2/path-$(date +%Y%m%d-%H%M%S)-$$.html
     trap clean_up EXIT
     trap 'exit 129' HUP
     trap 'exit 130' INT
@@ -44,7 +51,7 @@ demonstrate() {
         echo "demo: $scratch has $((scratch_free / 1024)) MiB free, $((scratch_needed / 1024)) MiB are needed; set SCRATCH=DIR" >&2
         return 1
     fi
-    hosts_up "icdc-demo-$$" "$scratch" || {
+    "$icdc" lab up --name "$lab" --rate "$rate" --rtt "$round_trip" || {
         echo 'demo: cannot make network namespaces: it needs CAP_SYS_ADMIN and CAP_NET_ADMIN (in a container: --privileged)' >&2
         return 1
     }
@@ -54,6 +61,7 @@ demonstrate() {
     copy || return 1
     await sh "$setup_top/demo.sh" --compare "$scratch" || return 1
     show_result
+    compare_with_scp
 }
 
 # Runs a step in a process group of its own and waits: a signal is heard at once, and the whole group can be ended.
@@ -70,7 +78,8 @@ clean_up() {
     status=$?
     trap '' HUP INT TERM
     [ -z "$child" ] || kill -s TERM -- "-$child" 2>/dev/null
-    hosts_down
+    [ ! -e "/run/icdc/lab/$lab" ] || "$icdc" lab down --name "$lab"
+    sshd_forget
     [ -z "$child" ] || wait "$child" 2>/dev/null
     [ -z "${scratch:-}" ] || rm -rf "$scratch"
     exit "$status"
@@ -132,12 +141,14 @@ show_data() {
 }
 
 copy() {
-    echo "demo: icdc copy data $address_b:… ($host_a → $host_b)"
-    await timeout -k 10 "$copy_seconds" nsenter --net="/run/netns/$host_a" "$icdc" copy --ssh "$remote_shell" --remote-icdc "$icdc" \
+    echo "demo: icdc copy --rate $pace data $address_b:… over $rate, $round_trip"
+    await timeout -k 10 "$copy_seconds" "$icdc" lab exec --name "$lab" a -- "$icdc" copy --rate "$pace" \
+        --ssh "'$icdc' lab exec --name $lab --shell" --remote-icdc "$icdc" \
         --json --report "$report" "$scratch/a/data" "$address_b:$scratch/b/data" >"$scratch/events.json"
     copy_status=$?
     [ "$copy_status" = 0 ] || echo "demo: icdc copy ended with $copy_status" >&2
-    [ -z "${SUDO_UID:-}" ] || chown "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$report"
+    "$icdc" lab report --name "$lab" "$path_report"
+    [ -z "${SUDO_UID:-}" ] || chown "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$report" "$path_report"
     return "$copy_status"
 }
 
@@ -176,10 +187,37 @@ compare() {
 
 show_result() {
     summary=$(grep '"type":"summary"' "$scratch/events.json")
-    crossed=$(ip netns exec "$host_b" cat /sys/class/net/eth0/statistics/rx_bytes)
-    echo "$(event_field "$summary" bytes_sent) $(event_field "$summary" seconds) $(event_field "$summary" goodput_bps) $crossed" |
-        awk '{ printf "demo: %.2f GiB in %.1f s, %.2f Gbit/s; %.2f GiB crossed the link\n", $1 / 2^30, $2, $3 / 1e9, $4 / 2^30 }'
-    echo "demo: report: $report"
+    echo "$(event_field "$summary" bytes_sent) $(event_field "$summary" seconds) $(event_field "$summary" goodput_bps)" | awk '{
+        printf "demo: %.2f GiB in %.1f s: %.0f Mbit/s, %.0f %% of the bottleneck\n", $1 / 2^30, $2, $3 / 1e6, $3 / 1e7
+    }'
+    echo "demo: report of the copy: $report"
+    echo "demo: report of the path, in windows of 1 ms and 1000 ms: $path_report"
+}
+
+# The same by scp, for as long as patience lasts.
+compare_with_scp() {
+    if ! command -v scp >/dev/null 2>&1 || ! sshd_prepare "$scratch" "$address_b" 2222; then
+        echo 'demo: scp or sshd is not installed, so there is no comparison'
+        return
+    fi
+    mkdir "$scratch/c"
+    "$icdc" lab exec --name "$lab" b -- "$sshd" -D -e -f "$sshd_config" 2>"$scratch/sshd.log" &
+    echo "demo: the same by scp, for $scp_seconds s at most"
+    scp_began=$(date +%s)
+    await timeout "$scp_seconds" "$icdc" lab exec --name "$lab" a -- \
+        scp -q -r -p -F "$ssh_config" "$scratch/a/data" "$address_b:$scratch/c/"
+    case $? in
+    0) scp_ended='done' ;;
+    124) scp_ended='stopped' ;;
+    *)
+        echo 'demo: scp failed' >&2
+        return
+        ;;
+    esac
+    scp_took=$(($(date +%s) - scp_began))
+    echo "$(du -sk "$scratch/c" | cut -f 1) $scp_took $scp_ended" | awk '{
+        printf "demo: scp: %.2f GiB in %d s (%s): %.0f Mbit/s\n", $1 / 2^20, $2, $3, $1 * 8192 / $2 / 1e6
+    }'
 }
 
 # event_field LINE NAME: the value of one plain member of a JSON object on one line.

@@ -10,6 +10,7 @@ setup_top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 cd "$setup_top" || exit 1
 . scripts/setup.sh
 . scripts/hosts.sh
+. scripts/sshd.sh
 
 ssh_port=2222 # inside the namespace only
 
@@ -73,35 +74,12 @@ cgroups_up() {
 
 # A server for scp on host b with throw-away keys. Without one, what needs ssh is left out.
 sshd_up() {
-    ssh_config=''
-    sshd=$(command -v sshd) || {
+    if ! sshd_prepare "$scratch" "$address_b" "$ssh_port"; then
+        ssh_config=''
         echo 'bench: no sshd (package openssh-server): scp and rsync over ssh are left out' >&2
         return
-    }
-    [ -d /run/sshd ] || { mkdir /run/sshd && made_run_sshd=yes; }
-    ssh-keygen -q -t ed25519 -N '' -f "$scratch/host-key" && ssh-keygen -q -t ed25519 -N '' -f "$scratch/user-key" || return
-    cat >"$scratch/sshd_config" <<CONFIG
-ListenAddress $address_b:$ssh_port
-HostKey $scratch/host-key
-AuthorizedKeysFile $scratch/user-key.pub
-PermitRootLogin prohibit-password
-StrictModes no
-UsePAM no
-PidFile none
-Subsystem sftp internal-sftp
-CONFIG
-    ssh_config=$scratch/ssh_config
-    cat >"$ssh_config" <<CONFIG
-Host *
-    Port $ssh_port
-    User root
-    IdentityFile $scratch/user-key
-    IdentitiesOnly yes
-    StrictHostKeyChecking accept-new
-    UserKnownHostsFile $scratch/known_hosts
-    LogLevel ERROR
-CONFIG
-    sh -c "echo \$\$ >$CGROUP_B/cgroup.procs; exec nsenter --net=/run/netns/$host_b $sshd -D -e -f $scratch/sshd_config" 2>"$scratch/sshd.log" &
+    fi
+    sh -c "echo \$\$ >$CGROUP_B/cgroup.procs; exec nsenter --net=/run/netns/$host_b $sshd -D -e -f $sshd_config" 2>"$scratch/sshd.log" &
 }
 
 clean_up() {
@@ -114,7 +92,7 @@ clean_up() {
     for cgroup in "${CGROUP_A:-}" "${CGROUP_B:-}"; do
         [ ! -d "$cgroup" ] || rmdir "$cgroup"
     done
-    [ -z "${made_run_sshd:-}" ] || rmdir /run/sshd
+    sshd_forget
     rm -rf "${scratch:-}" "${memory:-}"
     exit "$status"
 }

@@ -11,7 +11,10 @@ setup_table='
 build cc       build-essential needed
 demo  ip       iproute2        needed
 demo  b3sum    b3sum           optional
+demo  scp      openssh-client  optional
+demo  sshd     openssh-server  optional
 test  ip       iproute2        optional
+test  chromium chromium        optional
 test  ssh      openssh-client  optional
 test  b3sum    b3sum           optional
 test  shellcheck shellcheck    optional

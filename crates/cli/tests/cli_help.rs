@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 const ICDC: &str = env!("CARGO_BIN_EXE_icdc");
-const SUBCOMMANDS: [&str; 4] = ["copy", "serve", "keygen", "measure"];
+const SUBCOMMANDS: [&str; 5] = ["copy", "serve", "keygen", "measure", "lab"];
 
 fn succeed(words: &[&str]) -> String {
     let output = Command::new(ICDC).args(words).output().unwrap();
@@ -117,7 +117,13 @@ fn man_pages_come_one_per_subcommand() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["icdc-copy.1", "icdc-keygen.1", "icdc-measure.1", "icdc-serve.1", "icdc.1"]);
+    let lab = ["down", "exec", "list", "report", "run", "status", "up"].map(|name| format!("icdc-lab-{name}.1"));
+    let mut expected = ["icdc-copy.1", "icdc-keygen.1", "icdc-lab.1", "icdc-measure.1", "icdc-serve.1", "icdc.1"]
+        .map(str::to_owned)
+        .to_vec();
+    expected.extend(lab);
+    expected.sort();
+    assert_eq!(names, expected);
     let copy = fs::read_to_string(directory.path().join("icdc-copy.1")).unwrap();
     for words in [".TH", "icdc", "remote", "preserve", "Exit codes", "Examples"] {
         assert!(copy.contains(words), "{words} is missing");
@@ -130,7 +136,7 @@ fn completions_know_subcommands_and_options() {
     succeed(&["generate", "completions", directory.path().to_str().unwrap()]);
     for name in ["icdc.bash", "_icdc", "icdc.fish"] {
         let script = fs::read_to_string(directory.path().join(name)).unwrap();
-        for word in ["copy", "serve", "keygen", "measure", "send-self", "json-series"] {
+        for word in ["copy", "serve", "keygen", "measure", "lab", "send-self", "json-series", "drop-list"] {
             assert!(script.contains(word), "{word} is missing in {name}");
         }
     }

@@ -25,7 +25,11 @@ const LEAST_FRAMES: u64 = 64;
         Whatever program runs on a host meets that path. It needs no kernel module, and root or unprivileged user namespaces.\n\n\
         The path decides by the times at which the kernel saw the packets; how late it delivered them is recorded, and told by \
         `icdc lab status`.",
-    after_long_help = "Examples:\n  \
+    after_long_help = "Exit codes:\n  \
+        0  done; of exec, whatever the command gives\n  \
+        1  it could not be done; standard error says why\n  \
+        2  the command line is not understood, or no path can be like that\n\n\
+        Examples:\n  \
         icdc lab up --rate 1gbit --rtt 300ms --queue 2.5MB --loss 1e-6\n  \
         icdc lab exec b -- iperf3 -s -D -1; icdc lab exec a -- iperf3 -c 10.26.33.2\n  \
         icdc lab status\n  \
