@@ -40,11 +40,11 @@ SHELL
     chmod +x "$remote_shell"
 }
 
-# What arrives is handled by one processor per flow, as by a network card: veth alone uses the sender's processor of the
-# moment, and a sender that is moved to another makes its packets overtake each other.
+# What arrives is handled by one processor, as from a network card with one queue: veth alone uses the sender's processor of
+# the moment, and a sender that is moved to another makes its packets overtake each other.
 hosts_configure() {
     ip -n "$1" address add "$2/24" dev eth0 && ip -n "$1" link set eth0 up && ip -n "$1" link set lo up || return 1
-    ip netns exec "$1" sh -c 'printf %x $(((1 << $(nproc)) - 1)) >/sys/class/net/eth0/queues/rx-0/rps_cpus' 2>/dev/null ||
+    ip netns exec "$1" sh -c 'echo 1 >/sys/class/net/eth0/queues/rx-0/rps_cpus' 2>/dev/null ||
         echo "hosts: packets between the hosts may overtake each other here" >&2
 }
 
