@@ -119,7 +119,7 @@ fn every_line_has_the_keys_that_are_documented() {
     assert_eq!(counted.len(), 300);
     assert_eq!(counted.iter().sum::<u64>(), series(&ended));
     let page = fs::read_to_string(&page).unwrap();
-    for words in ["Arrivals", "moving mean of 1000 ms", "Congestion window", "Pacing rate", "Round-trip time"] {
+    for words in ["Throughput", "1000 ms mean", "Congestion window", "Pacing rate", "Round-trip time"] {
         assert!(page.contains(words), "{words} is missing in the report");
     }
 }
