@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/*
+ * The native build: how an algorithm's file declares its operations and parameters, and what stands for the kernel.
+ */
+#ifndef ICDC_BUILD_NATIVE_H
+#define ICDC_BUILD_NATIVE_H
+
+/* The kernel's functions, in native.c. */
+u32 tcp_slow_start(struct tcp_sock *tp, u32 acked);
+void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked);
+u32 tcp_reno_ssthresh(struct sock *sk);
+void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked);
+u32 tcp_reno_undo_cwnd(struct sock *sk);
+
+static inline bool tcp_is_cwnd_limited(const struct sock *sk)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	if (tcp_in_slow_start(tp))
+		return tp->snd_cwnd < 2 * tp->max_packets_out;
+	return tp->is_cwnd_limited;
+}
+
+static inline u8 icsk_ca_state(const struct sock *sk)
+{
+	return ((const struct tcp_sock *)sk)->ca_state;
+}
+
+/* Mirrored in src/native/sys.rs. */
+struct icdc_parameter {
+	const char *name;
+	const char *help;
+	s64 initial;
+	s64 lowest;
+	s64 highest;
+	void (*set)(s64 value);
+};
+
+struct icdc_algorithm {
+	const struct tcp_congestion_ops *operations;
+	const struct icdc_parameter *parameters;
+	const struct icdc_parameter *parameters_end;
+};
+
+#define JOINED_(a, b) a##b
+#define JOINED(a, b) JOINED_(a, b)
+#define QUOTED_(a) #a
+#define QUOTED(a) QUOTED_(a)
+
+/*
+ * A parameter: PARAMETER(type, name, initial, lowest, highest, "what it is"). ALGORITHM must be defined before
+ * kernel.h is included. Values belong to the thread: the simulator sets those of a connection before it calls.
+ */
+#define PARAMETER(type, parameter, initial_, lowest_, highest_, help_)                                             \
+	static _Thread_local type parameter = initial_;                                                             \
+	static void set_##parameter(s64 value) { parameter = (type)value; }                                         \
+	static const struct icdc_parameter parameter_##parameter                                                    \
+		__attribute__((used, section("icdc_parameters_" QUOTED(ALGORITHM)))) = {                              \
+			#parameter, help_, initial_, lowest_, highest_, set_##parameter,                              \
+	};
+
+/* An operation: OPERATION_1(return type, name, type, argument) { body }. */
+#define OPERATION_1(ret, name, t1, a1) static ret name(t1 a1)
+#define OPERATION_2(ret, name, t1, a1, t2, a2) static ret name(t1 a1, t2 a2)
+#define OPERATION_3(ret, name, t1, a1, t2, a2, t3, a3) static ret name(t1 a1, t2 a2, t3 a3)
+
+/* The operations of the file: OPERATIONS(.ssthresh = ..., ...). */
+#define OPERATIONS(...)                                                                                             \
+	extern const struct icdc_parameter JOINED(__start_icdc_parameters_, ALGORITHM)[] __attribute__((weak));     \
+	extern const struct icdc_parameter JOINED(__stop_icdc_parameters_, ALGORITHM)[] __attribute__((weak));      \
+	static const struct tcp_congestion_ops operations = {__VA_ARGS__, .name = "icdc_" QUOTED(ALGORITHM)};        \
+	const struct icdc_algorithm JOINED(icdc_algorithm_, ALGORITHM) = {                                          \
+		&operations,                                                                                        \
+		JOINED(__start_icdc_parameters_, ALGORITHM),                                                        \
+		JOINED(__stop_icdc_parameters_, ALGORITHM),                                                         \
+	};
+
+#endif

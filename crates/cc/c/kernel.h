@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/*
+ * What the algorithms see of Linux, for both builds.
+ *
+ * Built by clang for BPF, the structures below are relocated by name (CO-RE): they list only the fields that an
+ * algorithm reads or writes, and the loader finds each of them in the running kernel. Built natively, they are the
+ * simulator's socket, and native.c stands for the kernel's own functions.
+ *
+ * Units: windows in packets of mss_cache bytes; *_us in microseconds; srtt_us in eighths of a microsecond;
+ * tcp_mstamp in microseconds, the time of the packet that is being processed; pacing rates in bytes per second.
+ * Kernel 5.15 has every field and function named here.
+ */
+#ifndef ICDC_KERNEL_H
+#define ICDC_KERNEL_H
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed int s32;
+typedef signed long long s64;
+typedef _Bool bool;
+
+#ifdef __bpf__
+#define RELOCATED __attribute__((preserve_access_index))
+#else
+#define RELOCATED
+#endif
+
+struct sock {
+	unsigned long sk_pacing_rate;
+	unsigned long sk_max_pacing_rate;
+	u32 sk_pacing_status;
+} RELOCATED;
+
+struct inet_sock {
+	struct sock sk;
+} RELOCATED;
+
+/* Room that the kernel gives an algorithm in each socket. */
+#define CA_PRIV_BYTES 104
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	u64 icsk_ca_priv[CA_PRIV_BYTES / sizeof(u64)];
+} RELOCATED;
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	u64 tcp_mstamp;
+	u32 snd_cwnd;
+	u32 snd_cwnd_cnt;
+	u32 snd_cwnd_clamp;
+	u32 snd_cwnd_stamp;
+	u32 snd_ssthresh;
+	u32 prior_cwnd;
+	u32 packets_out;
+	u32 max_packets_out;
+	u32 srtt_us;
+	u32 mdev_us;
+	u32 mss_cache;
+	u32 delivered;
+	u32 snd_nxt;
+	u32 snd_una;
+	u32 lsndtime;
+	u32 lost_out;
+	u32 sacked_out;
+	u32 retrans_out;
+#ifndef __bpf__
+	/* Bit fields in the kernel: BPF reads them with their own relocations. */
+	u32 is_cwnd_limited;
+	u32 ca_state;
+#endif
+} RELOCATED;
+
+/* Times of one acknowledgement. */
+struct ack_sample {
+	u32 pkts_acked;
+	s32 rtt_us;
+	u32 in_flight;
+} RELOCATED;
+
+/* Rate of delivery over one acknowledgement, for algorithms with cong_control. */
+struct rate_sample {
+	u64 prior_mstamp;
+	u32 prior_delivered;
+	s32 delivered;
+	long interval_us;
+	long rtt_us;
+	int losses;
+	u32 acked_sacked;
+	u32 prior_in_flight;
+	bool is_app_limited;
+	bool is_retrans;
+	bool is_ack_delayed;
+} RELOCATED;
+
+enum tcp_ca_state { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
+
+enum tcp_ca_event {
+	CA_EVENT_TX_START,
+	CA_EVENT_CWND_RESTART,
+	CA_EVENT_COMPLETE_CWR,
+	CA_EVENT_LOSS,
+	CA_EVENT_ECN_NO_CE,
+	CA_EVENT_ECN_IS_CE,
+};
+
+#define TCP_INFINITE_SSTHRESH 0x7fffffff
+
+/* The operations of an algorithm; the kernel's structure is matched by the names of these members. */
+struct tcp_congestion_ops {
+	void (*init)(struct sock *sk);
+	void (*release)(struct sock *sk);
+	u32 (*ssthresh)(struct sock *sk);
+	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
+	void (*set_state)(struct sock *sk, u8 new_state);
+	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event event);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
+	u32 (*min_tso_segs)(struct sock *sk);
+	void (*cong_control)(struct sock *sk, const struct rate_sample *rs);
+	u32 (*undo_cwnd)(struct sock *sk);
+	u32 (*sndbuf_expand)(struct sock *sk);
+	char name[16];
+};
+
+static inline __attribute__((always_inline)) struct tcp_sock *tcp_sk(struct sock *sk)
+{
+	return (struct tcp_sock *)sk;
+}
+
+static inline __attribute__((always_inline)) void *inet_csk_ca(struct sock *sk)
+{
+	return (void *)((struct inet_connection_sock *)sk)->icsk_ca_priv;
+}
+
+static inline __attribute__((always_inline)) bool tcp_in_slow_start(const struct tcp_sock *tp)
+{
+	return tp->snd_cwnd < tp->snd_ssthresh;
+}
+
+#define CHECK_PRIVATE(type) _Static_assert(sizeof(type) <= CA_PRIV_BYTES, "private state exceeds icsk_ca_priv")
+
+#ifdef __bpf__
+#include "build_bpf.h"
+#else
+#include "build_native.h"
+#endif
+
+#endif

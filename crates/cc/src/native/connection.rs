@@ -1,0 +1,166 @@
+//! The operations of one connection.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{AckSample, RateSample, Socket, sys};
+use crate::{Algorithm, ParameterError};
+
+/// States of loss recovery, as the kernel numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CongestionState {
+    /// Nothing is wrong.
+    Open,
+    /// Duplicate acknowledgements or SACKs, nothing known lost.
+    Disorder,
+    /// The window is being reduced without loss (ECN, local drop).
+    Reducing,
+    /// Fast recovery.
+    Recovery,
+    /// After a retransmission timeout.
+    Loss,
+}
+
+/// What the kernel tells an algorithm besides acknowledgements, as it numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum WindowEvent {
+    /// First transmission with nothing in flight.
+    TransmitStart,
+    /// The window is reset after idle.
+    Restart,
+    /// Recovery has ended.
+    RecoveryComplete,
+    /// A retransmission timeout.
+    Timeout,
+}
+
+/// One connection's algorithm with its parameters. The caller keeps the fields of [`Socket`] as the kernel would.
+pub struct Connection {
+    /// What the algorithm sees and changes.
+    pub socket: Socket,
+    operations: &'static sys::Operations,
+    parameters: &'static [sys::Parameter],
+    values: Vec<i64>,
+    number: u64,
+}
+
+thread_local! {
+    /// Number of the connection whose values the parameters have on this thread.
+    static SET: Cell<u64> = const { Cell::new(0) };
+}
+
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+
+impl Connection {
+    /// A connection in slow start with the kernel's initial window, not yet [`init`](Self::init)ialised.
+    ///
+    /// # Errors
+    /// Unknown parameters and values out of range.
+    pub fn new(algorithm: &Algorithm, settings: &[(&str, i64)]) -> Result<Self, ParameterError> {
+        Ok(Self {
+            socket: Socket {
+                snd_cwnd: 10,
+                snd_cwnd_clamp: u32::MAX,
+                snd_ssthresh: 0x7fff_ffff,
+                sk_max_pacing_rate: u64::MAX,
+                mss_cache: 1448,
+                ..Socket::default()
+            },
+            operations: algorithm.native.operations(),
+            parameters: algorithm.native.parameters(),
+            values: algorithm.values(settings)?,
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+        })
+    }
+
+    /// The connection is established.
+    pub fn init(&mut self) {
+        self.enter();
+        if let Some(init) = self.operations.init {
+            // SAFETY: the socket outlives the call, as for every operation below; layouts are tested.
+            unsafe { init(&raw mut self.socket) }
+        }
+    }
+
+    /// Packets were acknowledged outside recovery.
+    pub fn cong_avoid(&mut self, ack: u32, acked: u32) {
+        self.enter();
+        if let Some(cong_avoid) = self.operations.cong_avoid {
+            // SAFETY: as in `init`.
+            unsafe { cong_avoid(&raw mut self.socket, ack, acked) }
+        }
+    }
+
+    /// The threshold after a loss, in packets.
+    pub fn ssthresh(&mut self) -> u32 {
+        self.enter();
+        let ssthresh = self.operations.ssthresh.expect("the kernel requires ssthresh");
+        // SAFETY: as in `init`.
+        unsafe { ssthresh(&raw mut self.socket) }
+    }
+
+    /// Recovery changes its state; `socket.ca_state` is set afterwards, as in the kernel.
+    pub fn set_state(&mut self, state: CongestionState) {
+        self.enter();
+        if let Some(set_state) = self.operations.set_state {
+            // SAFETY: as in `init`.
+            unsafe { set_state(&raw mut self.socket, state as u8) }
+        }
+        self.socket.ca_state = state as u32;
+    }
+
+    /// Something else happened.
+    pub fn event(&mut self, event: WindowEvent) {
+        self.enter();
+        if let Some(cwnd_event) = self.operations.cwnd_event {
+            // SAFETY: as in `init`.
+            unsafe { cwnd_event(&raw mut self.socket, event as u32) }
+        }
+    }
+
+    /// Times of an acknowledgement.
+    pub fn pkts_acked(&mut self, sample: &AckSample) {
+        self.enter();
+        if let Some(pkts_acked) = self.operations.pkts_acked {
+            // SAFETY: as in `init`.
+            unsafe { pkts_acked(&raw mut self.socket, sample) }
+        }
+    }
+
+    /// Whether the algorithm sets window and pacing itself, by [`cong_control`](Self::cong_control).
+    #[must_use]
+    pub fn controls(&self) -> bool {
+        self.operations.cong_control.is_some()
+    }
+
+    /// An acknowledgement, for an algorithm that [controls](Self::controls) the window.
+    pub fn cong_control(&mut self, sample: &RateSample) {
+        self.enter();
+        if let Some(cong_control) = self.operations.cong_control {
+            // SAFETY: as in `init`.
+            unsafe { cong_control(&raw mut self.socket, sample) }
+        }
+    }
+
+    /// The window after a reduction that turned out wrong, in packets.
+    pub fn undo_cwnd(&mut self) -> u32 {
+        self.enter();
+        let undo_cwnd = self.operations.undo_cwnd.expect("the kernel requires undo_cwnd");
+        // SAFETY: as in `init`.
+        unsafe { undo_cwnd(&raw mut self.socket) }
+    }
+
+    /// Makes the thread's parameters this connection's.
+    fn enter(&self) {
+        if self.parameters.is_empty() || SET.get() == self.number {
+            return;
+        }
+        for (parameter, &value) in self.parameters.iter().zip(self.values.iter()) {
+            // SAFETY: a setter of this thread's variable.
+            unsafe { (parameter.set)(value) }
+        }
+        SET.set(self.number);
+    }
+}

@@ -1,0 +1,10 @@
+//! One connection's algorithm outside the kernel: the caller plays the kernel, sets the socket's fields and calls the
+//! operations.
+
+mod connection;
+mod socket;
+pub(crate) mod sys;
+
+pub use connection::{CongestionState, Connection, WindowEvent};
+pub use socket::Socket;
+pub use sys::{AckSample, RateSample};
