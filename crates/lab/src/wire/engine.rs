@@ -11,19 +11,37 @@ use icdc_units::{Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::lane::{Lane, Moved};
+use crate::settings::Mode;
 
-/// Wakes are at least this far apart: deliveries are late by half of it on average, and a wake costs about a tenth.
-const TURN: Span = Span::from_micros(50);
-/// Arrivals are looked at this often at least: a host may send many times faster than the path takes.
-const LOOK: Span = Span::from_micros(200);
+/// How often the loop wakes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Wakes are at least this far apart: deliveries are late by half of it on average, and a wake costs about 5 µs.
+    turn: Span,
+    /// Arrivals are looked at this often at least: a host may send many times faster than the path takes.
+    look: Span,
+}
+
+impl Pace {
+    /// For a path whose shortest delay this is. Packets of fast mode are 64 KiB, and what each of them costs the receiving
+    /// processor is mostly the interrupt that announces it: on a long path they go in bunches.
+    pub(super) fn new(mode: Mode, shortest_delay: Span) -> Self {
+        let bunch = match mode {
+            Mode::Exact => 1,
+            Mode::Fast => (shortest_delay.as_millis() / 20).clamp(1, 8),
+        };
+        let turn = Span::from_micros(50) * bunch;
+        Self { turn, look: (shortest_delay / 4).clamp(turn, turn * 4) }
+    }
+}
+
 /// How often the page is brought up to date.
 const PUBLISH: Span = Span::from_millis(100);
 /// How long a path without packets sleeps at most, to notice a stop.
 const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Runs the lanes until `stop`.
-pub(super) fn run(lanes: &mut [&mut Lane], shortest_delay: Span, stop: &AtomicBool) -> Result<(), PacketError> {
-    let look = (shortest_delay / 4).clamp(TURN, LOOK);
+pub(super) fn run(lanes: &mut [&mut Lane], pace: Pace, stop: &AtomicBool) -> Result<(), PacketError> {
     let mut publish_at = clock::now();
     while !stop.load(Ordering::Relaxed) {
         let turn = clock::now();
@@ -41,17 +59,17 @@ pub(super) fn run(lanes: &mut [&mut Lane], shortest_delay: Span, stop: &AtomicBo
             publish_at = turn + PUBLISH;
         }
         if moved != Moved::Full {
-            wait(lanes, turn, look, moved == Moved::Some);
+            wait(lanes, turn, pace, moved == Moved::Some);
         }
     }
     lanes.iter_mut().try_for_each(|lane| lane.publish())
 }
 
-fn wait(lanes: &[&mut Lane], turn: Time, look: Span, busy: bool) {
+fn wait(lanes: &[&mut Lane], turn: Time, pace: Pace, busy: bool) {
     let due = lanes.iter().filter_map(|lane| lane.next_due()).min();
     if busy || due.is_some() {
-        let due = due.unwrap_or(turn + look);
-        let wake = due.clamp(turn + TURN, turn + look);
+        let due = due.unwrap_or(turn + pace.look);
+        let wake = due.clamp(turn + pace.turn, turn + pace.look);
         if wake > clock::now() {
             clock::sleep_until(wake);
         }

@@ -23,6 +23,7 @@ use icdc_units::ByteCount;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use self::engine::Pace;
 use crate::namespaces::{Host, Namespaces};
 use crate::settings::{Mode, Settings};
 use crate::{LabError, hosts, placement, state};
@@ -168,6 +169,7 @@ impl Wire {
         let [forward, backward] = &mut self.lanes;
         let places = wire_processors(&self.processors);
         let shortest = self.settings.forward.delay.min(self.settings.backward.delay);
+        let pace = Pace::new(self.settings.mode, shortest);
         let (page, stop, mut both) = (&*self.page, &*stop, [forward, backward]);
         let result = thread::scope(|scope| {
             let mut running = Vec::new();
@@ -175,7 +177,7 @@ impl Wire {
             for (index, lanes) in both.chunks_mut(groups).enumerate() {
                 let place = places.get(index).copied();
                 running.push(scope.spawn(move || {
-                    let result = run_lanes(lanes, place, shortest, page, stop);
+                    let result = run_lanes(lanes, place, pace, page, stop);
                     stop.store(true, Ordering::Relaxed);
                     result
                 }));
@@ -194,7 +196,7 @@ impl Wire {
 fn run_lanes(
     lanes: &mut [&mut Lane],
     place: Option<usize>,
-    shortest: icdc_units::Span,
+    pace: Pace,
     page: &Page,
     stop: &AtomicBool,
 ) -> Result<(), PacketError> {
@@ -207,7 +209,7 @@ fn run_lanes(
         Ok(()) => page.set_global(Global::Realtime, 1),
         Err(error) => tracing::warn!("the wire has no real-time priority: {error}"),
     }
-    engine::run(lanes, shortest, stop)
+    engine::run(lanes, pace, stop)
 }
 
 /// Counters of the devices on both ends of both cables: what is lost there is lost by the machine.
