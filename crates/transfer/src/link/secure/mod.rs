@@ -198,8 +198,10 @@ impl Control for Connection {
         }
     }
 
-    fn set_congestion(&self, name: &str) -> Result<(), String> {
-        icdc_tcp::set_congestion(&self.stream, name).map_err(|error| error.to_string())
+    fn set_congestion(&self, name: &str) -> Result<Option<String>, String> {
+        let chosen = icdc_tcp::algorithm::choose(&self.stream, name).map_err(|error| error.to_string())?;
+        *self.congestion.lock().expect("no panic while the algorithm is kept") = chosen.hold;
+        Ok(chosen.instead)
     }
 
     fn congestion(&self) -> Option<String> {
