@@ -100,6 +100,7 @@ impl Algorithm {
 
 unsafe extern "C" {
     pub(crate) static icdc_algorithm_reno: Algorithm;
+    pub(crate) static icdc_algorithm_highspeed: Algorithm;
     #[cfg(test)]
     pub(crate) fn icdc_socket_layout(index: usize) -> usize;
 }
