@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use icdc_cc::Algorithm;
 
-use super::{LoadError, Loaded, load};
+use super::{LoadError, Loaded, find, load};
 use crate::{CongestionError, congestion, set_congestion};
 
 /// What a socket got.
@@ -34,7 +34,7 @@ const TRIES: u32 = 20;
 /// # Errors
 /// Neither the kernel nor icdc knows the name.
 pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
-    let ours = icdc_cc::find(name);
+    let ours = find(name);
     let refused = match set_congestion(fd, name) {
         Ok(()) => return Ok(Chosen { name: name.to_owned(), instead: None, hold: None }),
         Err(CongestionError::Unknown { .. }) if ours.is_some() => None,
@@ -43,7 +43,7 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
     };
     let reason = match (refused, ours) {
         (None, Some(algorithm)) => match choose_ours(fd, algorithm) {
-            Ok(hold) => return Ok(Chosen { name: algorithm.kernel_name().to_owned(), instead: None, hold }),
+            Ok(hold) => return Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold }),
             Err(reason) => reason,
         },
         (reason, _) => reason.unwrap_or_default(),
@@ -58,9 +58,9 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
 }
 
 fn choose_ours(fd: &impl AsFd, algorithm: &'static Algorithm) -> Result<Option<Hold>, String> {
-    let mut reason = String::new();
+    let (mut reason, kernel_name) = (String::new(), algorithm.kernel_name());
     for _ in 0..TRIES {
-        match set_congestion(fd, algorithm.kernel_name()) {
+        match set_congestion(fd, &kernel_name) {
             // If this process has loaded it, the next socket shall find it as well.
             Ok(()) => return Ok(held(algorithm)),
             Err(CongestionError::Unknown { .. }) => {}
@@ -68,7 +68,7 @@ fn choose_ours(fd: &impl AsFd, algorithm: &'static Algorithm) -> Result<Option<H
         }
         match held_or_loaded(algorithm) {
             // What this process holds until the socket has it.
-            Ok(hold) => match set_congestion(fd, algorithm.kernel_name()) {
+            Ok(hold) => match set_congestion(fd, &kernel_name) {
                 Ok(()) => return Ok(Some(hold)),
                 Err(error) => reason = error.to_string(),
             },

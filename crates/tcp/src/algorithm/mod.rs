@@ -63,7 +63,7 @@ pub enum LoadError {
         /// The algorithm.
         name: &'static str,
         /// Its name in the kernel.
-        kernel_name: &'static str,
+        kernel_name: String,
         /// By whom.
         holder: Holder,
     },
@@ -167,7 +167,19 @@ fn advice(holder: &Holder) -> &'static str {
     }
 }
 
-/// The name of `algorithm` in the kernel.
+/// The algorithms that can be loaded.
+pub fn ours() -> impl Iterator<Item = &'static Algorithm> {
+    // The others are the kernel's own, which the simulator has under the same name.
+    icdc_cc::all().iter().filter(|algorithm| algorithm.kernel_name() != algorithm.name)
+}
+
+/// The algorithm of ours that has this name, also with the kernel's prefix `icdc_`.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Algorithm> {
+    ours().find(|algorithm| algorithm.name == name || algorithm.kernel_name() == name)
+}
+
+/// Whether the kernel has the name now.
 fn registered(algorithm: &Algorithm) -> bool {
-    crate::available_congestion().iter().any(|name| name == algorithm.kernel_name())
+    crate::available_congestion().iter().any(|name| *name == algorithm.kernel_name())
 }

@@ -36,31 +36,24 @@ pub enum State {
 #[must_use]
 pub fn list() -> Vec<Listed> {
     let allowed = crate::allowed_congestion();
-    let ours: Vec<Listed> = icdc_cc::all()
-        .iter()
+    let ours: Vec<Listed> = super::ours()
         .map(|algorithm| Listed {
             name: algorithm.name.to_owned(),
-            kernel_name: algorithm.kernel_name().to_owned(),
+            kernel_name: algorithm.kernel_name(),
             summary: algorithm.summary,
             state: state(algorithm),
-            for_anyone: allowed.iter().any(|name| name == algorithm.kernel_name()),
+            for_anyone: allowed.contains(&algorithm.kernel_name()),
         })
         .collect();
-    let of_kernel = crate::available_congestion().into_iter().filter(|name| !ours.iter().any(|one| one.kernel_name == *name));
-    let mut list: Vec<Listed> = of_kernel
-        .map(|name| Listed {
-            kernel_name: name.clone(),
-            summary: "",
-            state: State::BuiltIn,
-            for_anyone: allowed.contains(&name),
-            name,
-        })
-        .collect();
-    // Those that the kernel has itself (reno) are there for the simulator only.
-    let simulated = |one: &Listed| list.iter().any(|kernel| kernel.name == one.name);
-    let ours: Vec<Listed> = ours.into_iter().filter(|one| !simulated(one)).collect();
-    list.extend(ours);
-    list
+    let is_ours = |name: &String| ours.iter().any(|one| one.kernel_name == *name);
+    let of_kernel = crate::available_congestion().into_iter().filter(|name| !is_ours(name)).map(|name| Listed {
+        kernel_name: name.clone(),
+        summary: "",
+        state: State::BuiltIn,
+        for_anyone: allowed.contains(&name),
+        name,
+    });
+    of_kernel.chain(ours.clone()).collect()
 }
 
 fn state(algorithm: &'static Algorithm) -> State {

@@ -23,7 +23,7 @@ pub(super) fn find(algorithm: &Algorithm) -> Option<Found> {
     let name = algorithm.kernel_name();
     // Maps that only sockets still use have the same name.
     let candidates: Vec<_> =
-        MapInfoIter::default().filter(|map| map.ty == MapType::StructOps && map.name.to_str() == Some(name)).collect();
+        MapInfoIter::default().filter(|map| map.ty == MapType::StructOps && map.name.to_str() == Some(name.as_str())).collect();
     let links = links();
     candidates.into_iter().find_map(|candidate| {
         let link = links.iter().find(|(_, map)| *map == candidate.id).map(|(link, _)| *link);
