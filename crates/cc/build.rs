@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The kernel's functions and the algorithms that every kernel has.
-const NATIVE_ONLY: &[&str] = &["native", "reno"];
+const NATIVE_ONLY: &[&str] = &["native", "reno", "cubic"];
 /// Algorithms that are built for both.
-const EBPF: &[&str] = &["highspeed"];
+const EBPF: &[&str] = &["bic", "htcp", "highspeed", "scalable", "ghstcp"];
 
 fn main() {
     for variable in ["CLANG", "LLVM_STRIP", "ICDC_WITHOUT_EBPF"] {

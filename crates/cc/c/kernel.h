@@ -7,7 +7,8 @@
  * simulator's socket, and native.c stands for the kernel's own functions.
  *
  * Units: windows in packets of mss_cache bytes; *_us in microseconds; srtt_us in eighths of a microsecond;
- * tcp_mstamp in microseconds, the time of the packet that is being processed; pacing rates in bytes per second.
+ * tcp_mstamp in microseconds, the time of the packet that is being processed; pacing rates in bytes per second;
+ * snd_cwnd_stamp and lsndtime in jiffies, in the native build in milliseconds.
  * Kernel 5.15 has every field and function named here.
  */
 #ifndef ICDC_KERNEL_H
@@ -20,6 +21,7 @@ typedef unsigned long long u64;
 typedef signed int s32;
 typedef signed long long s64;
 typedef _Bool bool;
+enum { false, true };
 
 #ifdef __bpf__
 #define RELOCATED __attribute__((preserve_access_index))

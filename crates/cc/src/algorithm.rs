@@ -124,9 +124,14 @@ macro_rules! loadable {
     };
 }
 
-static ALL: [Algorithm; 2] = [
+static ALL: [Algorithm; 7] = [
     in_kernel!("reno", icdc_algorithm_reno, "the kernel's Reno (RFC 5681)"),
+    in_kernel!("cubic", icdc_algorithm_cubic, "the kernel's CUBIC with HyStart (RFC 9438)"),
+    loadable!("bic", icdc_algorithm_bic, "BIC: binary search for the window of the last loss, then probing"),
+    loadable!("htcp", icdc_algorithm_htcp, "H-TCP: the longer since the last loss, the faster"),
     loadable!("highspeed", icdc_algorithm_highspeed, "HighSpeed TCP (RFC 3649): larger steps the larger the window"),
+    loadable!("scalable", icdc_algorithm_scalable, "Scalable TCP: back from a loss in 14 round trips at any window"),
+    loadable!("ghstcp", icdc_algorithm_ghstcp, "gHSTCP: HighSpeed TCP, but Reno while round-trip times rise"),
 ];
 
 impl Algorithm {
