@@ -112,3 +112,34 @@ impl Loaded {
         Ok(Pinned { path: Some(path), mounted })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{Holder, UnloadError, find, unload};
+
+    /// What kernels before 6.4 do, on this one.
+    #[test]
+    fn without_links_it_goes_when_dropped_and_stays_when_pinned() {
+        let lock = std::fs::File::create(std::env::temp_dir().join("icdc-test-algorithms.lock"));
+        let algorithm = find("highspeed").unwrap();
+        let Some(lock) = lock.ok().filter(|_| obstacle(algorithm).is_none()) else {
+            eprintln!("SKIPPED: nothing can be loaded: {:?}", obstacle(algorithm));
+            return;
+        };
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let loaded = load_as(Registration::Map, algorithm, &[]).unwrap();
+        assert_eq!(holder(algorithm), Holder::Nobody);
+        drop(loaded);
+        assert!(!registered(algorithm));
+
+        let pinned = load_as(Registration::Map, algorithm, &[]).unwrap().pin().unwrap();
+        assert_eq!(pinned, Pinned { path: None, mounted: false });
+        assert!(registered(algorithm), "it outlasts what loaded it");
+        let taken = load(algorithm, &[]).unwrap_err();
+        assert!(matches!(taken, LoadError::Taken { holder: Holder::Nobody, .. }), "{taken}");
+        unload(algorithm).unwrap();
+        assert!(!registered(algorithm));
+        assert!(matches!(unload(algorithm), Err(UnloadError::NotLoaded { .. })));
+    }
+}
