@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use support::algorithms::Kernel;
+use support::daemon::Daemon;
 use support::{Ended, ICDC, Run, Signal, Site, Start, is_root, skip};
 
 const NAME: &str = "highspeed";
@@ -141,14 +142,16 @@ fn copies_and_measurements_load_what_they_name() {
         assert_eq!(ended.stderr, "", "{ended}");
     }
     for (from, to) in [("file".into(), site.by_ssh("pushed")), (site.by_ssh("file"), "pulled".into())] {
-        let ended = site.copy(&["--ssh", &site.ssh(), "--cc", NAME, "--streams", "3"]).arg(from).arg(to).run().expect_code(0);
+        let ended =
+            site.copy(&["--ssh", &site.ssh(), "--cc", NAME, "--streams", "3"]).arg(from).arg(to).run().expect_code(0);
         assert_eq!(ended.summary()["congestion"], KERNEL_NAME, "{ended}");
         assert_eq!(ended.stderr, "", "{ended}");
     }
     assert_eq!(kernel.state(NAME), "loadable", "nothing stays");
     // What is loaded already is used, and stays.
     cc(&site, &["load", NAME, "--pin"]).expect_code(0);
-    let ended = site.copy(&["--ssh", &site.ssh(), "--cc", NAME]).arg("file").arg(site.by_ssh("again")).run().expect_code(0);
+    let ended =
+        site.copy(&["--ssh", &site.ssh(), "--cc", NAME]).arg("file").arg(site.by_ssh("again")).run().expect_code(0);
     assert_eq!(ended.summary()["congestion"], KERNEL_NAME, "{ended}");
     assert_eq!(kernel.state(NAME), "loaded");
     cc(&site, &["unload", NAME]).expect_code(0);
@@ -163,7 +166,20 @@ fn many_that_load_at_once_all_get_it() {
         .map(|number| {
             // Ends at different times, so that those who loaded it leave while others connect.
             let bytes = format!("{}kB", 100 * (1 + number * number));
-            let words = ["measure", "--json", "--remote-icdc", ICDC, "--ssh", &ssh, "--cc", NAME, "--streams", "4", "--bytes", &bytes];
+            let words = [
+                "measure",
+                "--json",
+                "--remote-icdc",
+                ICDC,
+                "--ssh",
+                &ssh,
+                "--cc",
+                NAME,
+                "--streams",
+                "4",
+                "--bytes",
+                &bytes,
+            ];
             site.icdc(&words).arg(support::HERE).start()
         })
         .collect();
@@ -172,6 +188,19 @@ fn many_that_load_at_once_all_get_it() {
         assert_eq!(ended.summary()["cc"], KERNEL_NAME, "{ended}");
         assert_eq!(ended.stderr, "", "{ended}");
     }
+}
+
+#[test]
+fn a_daemon_loads_for_the_user_that_it_acts_as() {
+    let Some(kernel) = Kernel::take() else { return };
+    let site = Site::new();
+    let root = site.directory("srv");
+    support::data::file(&root.join("file"), 100_000, 1);
+    let daemon = Daemon::named(&site, "daemon", &format!("root=\"{}\",rights=r,user=nobody", root.display()));
+    let ended = site.copy(&["--cc", NAME]).arg(daemon.location("file")).arg("pulled").run().expect_code(0);
+    assert_eq!(ended.summary()["congestion"], KERNEL_NAME, "{ended}");
+    assert_eq!(ended.stderr, "", "{ended}");
+    wait_for_state(&kernel, "loadable");
 }
 
 /// A copy of the program that any user can run.

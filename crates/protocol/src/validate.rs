@@ -12,8 +12,8 @@ use crate::limits::{
 };
 use crate::measure;
 use crate::message::{
-    Begin, BlockHeader, Bootstrap, Congestion, Entry, EntryKind, Goodbye, Held, Message, PackItem, Parent, Problem, Refusal,
-    Source, SourceKind, Wants,
+    Begin, BlockHeader, Bootstrap, Congestion, Entry, EntryKind, Goodbye, Held, Message, PackItem, Parent, Problem,
+    Refusal, Source, SourceKind, Wants,
 };
 
 /// A rule that a message breaks.

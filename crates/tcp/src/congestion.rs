@@ -57,9 +57,7 @@ pub fn set_congestion(fd: &impl AsFd, name: &str) -> Result<(), CongestionError>
     }
     sockopt::set_tcp_congestion(fd, name).map_err(|errno| match errno {
         Errno::NOENT => unknown(),
-        Errno::PERM => {
-            CongestionError::NotAllowed { name: name.to_owned(), allowed: allowed_congestion() }
-        }
+        Errno::PERM => CongestionError::NotAllowed { name: name.to_owned(), allowed: allowed_congestion() },
         errno => OptionError::of(fd, "setsockopt(TCP_CONGESTION)", errno).into(),
     })
 }

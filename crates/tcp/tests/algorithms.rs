@@ -58,7 +58,11 @@ fn inventory() -> BTreeSet<(&'static str, u32)> {
         map.ty == MapType::StructOps || name.ends_with(".rodata")
     };
     found.extend(MapInfoIter::default().filter(ours).map(|map| ("map", map.id)));
-    found.extend(ProgInfoIter::default().filter(|program| program.ty == ProgramType::StructOps).map(|program| ("program", program.id)));
+    found.extend(
+        ProgInfoIter::default()
+            .filter(|program| program.ty == ProgramType::StructOps)
+            .map(|program| ("program", program.id)),
+    );
     let links = LinkInfoIter::default().filter(|link| matches!(link.info, LinkTypeInfo::StructOps(_)));
     found.extend(links.map(|link| ("link", link.id)));
     found
@@ -158,7 +162,8 @@ fn a_name_that_somebody_else_took_is_used_and_not_taken_away() {
         map.set_map_flags(map.map_flags() | libbpf_sys::BPF_F_LINK).unwrap();
     }
     let mut object = open.load().unwrap();
-    let mut link = object.maps_mut().find(|map| map.map_type() == MapType::StructOps).unwrap().attach_struct_ops().unwrap();
+    let mut link =
+        object.maps_mut().find(|map| map.map_type() == MapType::StructOps).unwrap().attach_struct_ops().unwrap();
     link.pin(PIN).unwrap();
     drop(link);
 
@@ -180,4 +185,23 @@ fn a_name_that_nobody_knows_is_an_error_and_changes_nothing() {
     assert_eq!(icdc_tcp::congestion(&socket).unwrap(), before);
     let chosen = algorithm::choose(&socket, "reno").unwrap();
     assert_eq!((chosen.name.as_str(), chosen.instead, chosen.hold.is_none()), ("reno", None, true));
+}
+
+#[test]
+fn the_tracing_build_tells_each_operation() {
+    let Some((_lock, algorithm)) = kernel() else { return };
+    let traced = algorithm::load_traced(algorithm, &[]).unwrap();
+    let (mut sender, mut receiver) = pair();
+    icdc_tcp::set_congestion(&sender, &algorithm.kernel_name()).unwrap();
+    let reader = thread::spawn(move || receiver.read_exact(&mut vec![0; 3_000_000]));
+    sender.write_all(&vec![1; 3_000_000]).unwrap();
+    reader.join().unwrap().unwrap();
+    let records = traced.records().unwrap();
+    // The first operation is init, of one connection, and what one leaves the next of its kind finds.
+    assert!(records.len() > 1 && records[0].operation == 0, "{} records", records.len());
+    assert_eq!(records.iter().map(|record| record.socket).collect::<BTreeSet<_>>().len(), 1);
+    for two in records.windows(2) {
+        assert_eq!(two[0].after.private, two[1].before.private);
+    }
+    assert_eq!(traced.records().unwrap(), [], "each record comes once");
 }

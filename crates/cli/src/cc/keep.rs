@@ -15,8 +15,8 @@ use signal_hook::iterator::Signals;
 /// keys reach it anyway.
 pub(super) fn while_running(loaded: Loaded, command: &[OsString]) -> Result<u8, String> {
     let Some((program, words)) = command.split_first() else { return Err("there is no command to run".to_owned()) };
-    let mut signals =
-        Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map_err(|error| format!("signals cannot be watched: {error}"))?;
+    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
+        .map_err(|error| format!("signals cannot be watched: {error}"))?;
     let mut child = Command::new(program)
         .args(words)
         .spawn()

@@ -59,7 +59,9 @@ impl Failure {
 fn find(name: &str) -> Result<&'static Algorithm, Failure> {
     algorithm::find(name).ok_or_else(|| {
         if icdc_tcp::available_congestion().iter().any(|kernel| kernel == name) {
-            return Failure::usage(format!("{name} is the kernel's own: there is nothing to load, and it has no parameters here"));
+            return Failure::usage(format!(
+                "{name} is the kernel's own: there is nothing to load, and it has no parameters here"
+            ));
         }
         let known: Vec<&str> = algorithm::ours().map(|algorithm| algorithm.name).collect();
         Failure::usage(format!("there is no algorithm {name:?}; icdc has: {}", known.join(", ")))
@@ -77,7 +79,9 @@ fn load(arguments: &LoadArguments, console: &Console) -> Result<u8, Failure> {
     let settings: Vec<(&str, i64)> = arguments.parameters.iter().map(|one| (one.name.as_str(), one.value)).collect();
     let loaded = algorithm::load(algorithm, &settings).map_err(|error| match &error {
         LoadError::Parameter(_) => Failure::usage(error.to_string()),
-        LoadError::Taken { .. } => Failure::new(&format!("{error}; `icdc cc unload {name}` removes a pin of ours"), false),
+        LoadError::Taken { .. } => {
+            Failure::new(&format!("{error}; `icdc cc unload {name}` removes a pin of ours"), false)
+        }
         _ => Failure::new(&error, error.lacks_privilege()),
     })?;
     if !arguments.pin {

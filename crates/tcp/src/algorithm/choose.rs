@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use icdc_cc::Algorithm;
 
-use super::{LoadError, Loaded, find, load};
+use super::{LoadError, Loaded, find, load, privileged};
 use crate::{CongestionError, congestion, set_congestion};
 
 /// What a socket got.
@@ -35,6 +35,7 @@ const TRIES: u32 = 20;
 /// Neither the kernel nor icdc knows the name.
 pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
     let ours = find(name);
+    // A kernel that has it as a module loads that.
     let refused = match set_congestion(fd, name) {
         Ok(()) => return Ok(Chosen { name: name.to_owned(), instead: None, hold: None }),
         Err(CongestionError::Unknown { .. }) if ours.is_some() => None,
@@ -42,7 +43,7 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
         Err(error) => Some(error.to_string()),
     };
     let reason = match (refused, ours) {
-        (None, Some(algorithm)) => match choose_ours(fd, algorithm) {
+        (None, Some(algorithm)) => match privileged::ask(fd, algorithm).unwrap_or_else(|| choose_ours(fd, algorithm)) {
             Ok(hold) => return Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold }),
             Err(reason) => reason,
         },
@@ -57,7 +58,7 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
     Ok(Chosen { name: used, instead, hold: None })
 }
 
-fn choose_ours(fd: &impl AsFd, algorithm: &'static Algorithm) -> Result<Option<Hold>, String> {
+pub(super) fn choose_ours(fd: &impl AsFd, algorithm: &'static Algorithm) -> Result<Option<Hold>, String> {
     let (mut reason, kernel_name) = (String::new(), algorithm.kernel_name());
     for _ in 0..TRIES {
         match set_congestion(fd, &kernel_name) {

@@ -6,6 +6,7 @@
 //! | `state` | what may be chosen here, and why not |
 //! | `obstacle` | what keeps this kernel or this process from loading |
 //! | `pin` | where algorithms live that outlast the process that loaded them |
+//! | `privileged` | loading for threads that have given up their privileges |
 //! | `ebpf` | loading by libbpf (feature `ebpf`) |
 //! | `without` | the same names in a build without it |
 //!
@@ -19,6 +20,7 @@ mod choose;
 mod ebpf;
 mod obstacle;
 mod pin;
+mod privileged;
 mod state;
 #[cfg(not(feature = "ebpf"))]
 mod without;
@@ -30,9 +32,10 @@ use thiserror::Error;
 
 pub use choose::{Chosen, Hold, choose};
 #[cfg(feature = "ebpf")]
-pub use ebpf::{Loaded, load, parameters, unload};
+pub use ebpf::{Loaded, Traced, load, load_traced, parameters, unload};
 pub use obstacle::Obstacle;
 pub use pin::{PinError, Pinned};
+pub use privileged::keep_privileges;
 pub use state::{Listed, State, list};
 #[cfg(not(feature = "ebpf"))]
 pub use without::{Loaded, load, parameters, unload};

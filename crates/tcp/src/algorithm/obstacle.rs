@@ -16,7 +16,9 @@ pub enum Obstacle {
     #[error("kernel {0} is too old for congestion control by eBPF; it takes Linux 5.13 or newer")]
     Kernel(String),
     /// The kernel does not describe its types.
-    #[error("the kernel has no type information (/sys/kernel/btf/vmlinux); it takes one built with CONFIG_DEBUG_INFO_BTF")]
+    #[error(
+        "the kernel has no type information (/sys/kernel/btf/vmlinux); it takes one built with CONFIG_DEBUG_INFO_BTF"
+    )]
     NoTypes,
     /// eBPF is interpreted.
     #[error("eBPF is not compiled here; as root: sysctl net.core.bpf_jit_enable=1")]
@@ -25,7 +27,9 @@ pub enum Obstacle {
     #[error("{} missing; run as root, or: setcap cap_bpf,cap_perfmon,cap_net_admin+ep icdc", missing(.0))]
     Capability(Vec<&'static str>),
     /// Privileges of a user namespace do not count.
-    #[error("root of a user namespace may not load eBPF; load it outside: the name is there in every network namespace")]
+    #[error(
+        "root of a user namespace may not load eBPF; load it outside: the name is there in every network namespace"
+    )]
     UserNamespace,
 }
 
@@ -52,7 +56,8 @@ fn of_kernel() -> Option<Obstacle> {
         return Some(Obstacle::NoTypes);
     }
     // Where the file is not for this process to read, the kernel will say.
-    let switched_off = std::fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").is_ok_and(|text| text.trim() == "0");
+    let switched_off =
+        std::fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").is_ok_and(|text| text.trim() == "0");
     switched_off.then_some(Obstacle::Interpreted)
 }
 
@@ -66,9 +71,14 @@ fn of_process() -> Option<Obstacle> {
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     let set = u64::from_str_radix(effective.trim(), 16).ok()?;
     let has = |capability: u32| set & (1 << capability) != 0;
-    let needed = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")].map(|(it, name)| (has(it) || has(CAP_SYS_ADMIN), name));
-    let lacking: Vec<&str> =
-        needed.into_iter().chain([(has(CAP_NET_ADMIN), "CAP_NET_ADMIN")]).filter(|(held, _)| !held).map(|(_, name)| name).collect();
+    let needed =
+        [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")].map(|(it, name)| (has(it) || has(CAP_SYS_ADMIN), name));
+    let lacking: Vec<&str> = needed
+        .into_iter()
+        .chain([(has(CAP_NET_ADMIN), "CAP_NET_ADMIN")])
+        .filter(|(held, _)| !held)
+        .map(|(_, name)| name)
+        .collect();
     if !lacking.is_empty() {
         return Some(Obstacle::Capability(lacking));
     }

@@ -24,7 +24,9 @@ pub struct Pinned {
 #[non_exhaustive]
 pub enum PinError {
     /// The BPF file system could not be mounted.
-    #[error("there is no BPF file system at {FILE_SYSTEM}, and it cannot be mounted: {0}; as root: mount -t bpf bpf {FILE_SYSTEM}")]
+    #[error(
+        "there is no BPF file system at {FILE_SYSTEM}, and it cannot be mounted: {0}; as root: mount -t bpf bpf {FILE_SYSTEM}"
+    )]
     Mount(io::Error),
     /// What is mounted here goes with the process.
     #[error(

@@ -95,12 +95,7 @@ fn receive(
     Ok(harvest.interrupted)
 }
 
-fn send(
-    order: &Order,
-    sockets: &[TcpStream],
-    desk: &Desk,
-    mut chosen: Option<Chosen>,
-) -> Result<bool, SessionError> {
+fn send(order: &Order, sockets: &[TcpStream], desk: &Desk, mut chosen: Option<Chosen>) -> Result<bool, SessionError> {
     for socket in sockets {
         chosen = sending::prepare(order, socket).map_err(SessionError::Local)?.or(chosen);
     }

@@ -102,7 +102,12 @@ fn ready(order: &Order, desk: &Desk) -> Result<(u16, Vec<Token>), SessionError> 
     }
 }
 
-fn connect(order: &Order, host: &str, port: u16, tokens: &[Token]) -> Result<(Vec<TcpStream>, Vec<Chosen>), MeasureError> {
+fn connect(
+    order: &Order,
+    host: &str,
+    port: u16,
+    tokens: &[Token],
+) -> Result<(Vec<TcpStream>, Vec<Chosen>), MeasureError> {
     let buffer = if order.reverse { ByteCount::new(order.window) } else { ByteCount::ZERO };
     let (mut sockets, mut chosen) = (Vec::new(), Vec::new());
     for token in tokens {

@@ -15,12 +15,12 @@ pub struct Loaded {
     // Dropped before the object: on kernels without links its descriptor is the object's.
     link: Link,
     registration: Registration,
-    _object: Object,
+    object: Object,
 }
 
 /// What a registration lives by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Registration {
+pub(super) enum Registration {
     /// A link: it ends with its last descriptor or pin.
     Link,
     /// The map itself, until it is taken back (kernels before 6.4).
@@ -32,14 +32,20 @@ enum Registration {
 /// # Errors
 /// See [`LoadError`].
 pub fn load(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> Result<Loaded, LoadError> {
-    let registration = if release_is_at_least(6, 4) { Registration::Link } else { Registration::Map };
-    load_as(registration, algorithm, settings)
+    load_object(registration(), algorithm, settings, algorithm.object())
 }
 
-fn load_as(
+/// The best that this kernel has.
+pub(super) fn registration() -> Registration {
+    if release_is_at_least(6, 4) { Registration::Link } else { Registration::Map }
+}
+
+/// Loads one of the builds of `algorithm`.
+pub(super) fn load_object(
     registration: Registration,
     algorithm: &'static Algorithm,
     settings: &[(&str, i64)],
+    bytes: Result<&'static [u8], &'static str>,
 ) -> Result<Loaded, LoadError> {
     let name = algorithm.name;
     let values = algorithm.values(settings)?;
@@ -52,13 +58,16 @@ fn load_as(
     }
     let refused = |step| move |error: libbpf_rs::Error| LoadError::Refused { name, step, reason: text(&error) };
     log_by_tracing();
-    let bytes = algorithm.object().map_err(|reason| LoadError::Refused { name, step: "open", reason: reason.to_owned() })?;
+    let bytes = bytes.map_err(|reason| LoadError::Refused { name, step: "open", reason: reason.to_owned() })?;
     let mut open = ObjectBuilder::default()
         .name(name)
         .and_then(|builder| builder.open_memory(bytes))
         .map_err(refused("the object cannot be read"))?;
-    set(&mut open, bytes, &algorithm.parameters(), &values)
-        .map_err(|reason| LoadError::Refused { name, step: "a parameter cannot be set", reason })?;
+    set(&mut open, bytes, &algorithm.parameters(), &values).map_err(|reason| LoadError::Refused {
+        name,
+        step: "a parameter cannot be set",
+        reason,
+    })?;
     if registration == Registration::Link {
         ask_for_link(&mut open).map_err(refused("the object cannot be prepared"))?;
     }
@@ -72,7 +81,7 @@ fn load_as(
         ErrorKind::AlreadyExists => taken(),
         _ => refused("it cannot be registered")(error),
     })?;
-    Ok(Loaded { name, link, registration, _object: object })
+    Ok(Loaded { name, link, registration, object })
 }
 
 fn set(open: &mut OpenObject, bytes: &[u8], parameters: &[Parameter], values: &[i64]) -> Result<(), String> {
@@ -97,6 +106,10 @@ fn ask_for_link(open: &mut OpenObject) -> libbpf_rs::Result<()> {
 }
 
 impl Loaded {
+    pub(super) fn object(&self) -> &Object {
+        &self.object
+    }
+
     /// Lets it outlast this process, until [`unload`](super::unload).
     ///
     /// # Errors
@@ -108,7 +121,11 @@ impl Loaded {
         }
         let mounted = prepare()?;
         let path = path(self.name);
-        self.link.pin(&path).map_err(|error| PinError::Call { path: path.clone(), call: "pin", reason: text(&error) })?;
+        self.link.pin(&path).map_err(|error| PinError::Call {
+            path: path.clone(),
+            call: "pin",
+            reason: text(&error),
+        })?;
         Ok(Pinned { path: Some(path), mounted })
     }
 }
@@ -128,12 +145,12 @@ mod tests {
             return;
         };
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-        let loaded = load_as(Registration::Map, algorithm, &[]).unwrap();
+        let loaded = load_object(Registration::Map, algorithm, &[], algorithm.object()).unwrap();
         assert_eq!(holder(algorithm), Holder::Nobody);
         drop(loaded);
         assert!(!registered(algorithm));
 
-        let pinned = load_as(Registration::Map, algorithm, &[]).unwrap().pin().unwrap();
+        let pinned = load_object(Registration::Map, algorithm, &[], algorithm.object()).unwrap().pin().unwrap();
         assert_eq!(pinned, Pinned { path: None, mounted: false });
         assert!(registered(algorithm), "it outlasts what loaded it");
         let taken = load(algorithm, &[]).unwrap_err();

@@ -5,16 +5,19 @@
 //! | `load` | from an object to a registered algorithm, and to a pin |
 //! | `unload` | taking a registration back |
 //! | `registered` | the kernel's registrations of a name, and who keeps them |
+//! | `trace` | the tracing build and its records |
 //! | `rodata` | parameters: read-only variables, found by name in the type information |
 
 mod load;
 mod registered;
 mod rodata;
+mod trace;
 mod unload;
 
 pub use load::{Loaded, load};
 pub(super) use registered::holder;
 pub use registered::parameters;
+pub use trace::{Traced, load_traced};
 pub use unload::unload;
 
 use std::ffi::OsStr;

@@ -22,8 +22,9 @@ pub(super) struct Found {
 pub(super) fn find(algorithm: &Algorithm) -> Option<Found> {
     let name = algorithm.kernel_name();
     // Maps that only sockets still use have the same name.
-    let candidates: Vec<_> =
-        MapInfoIter::default().filter(|map| map.ty == MapType::StructOps && map.name.to_str() == Some(name.as_str())).collect();
+    let candidates: Vec<_> = MapInfoIter::default()
+        .filter(|map| map.ty == MapType::StructOps && map.name.to_str() == Some(name.as_str()))
+        .collect();
     let links = links();
     candidates.into_iter().find_map(|candidate| {
         let link = links.iter().find(|(_, map)| *map == candidate.id).map(|(link, _)| *link);
@@ -83,7 +84,8 @@ fn process_with(link: u32) -> Option<(u32, String)> {
         let descriptors = home.join("fd");
         let holds = numbers(&descriptors).into_iter().any(|number| {
             // Only the descriptors of links are read: what others tell can be long.
-            std::fs::read_link(descriptors.join(number.to_string())).is_ok_and(|to| to == Path::new("anon_inode:bpf_link"))
+            std::fs::read_link(descriptors.join(number.to_string()))
+                .is_ok_and(|to| to == Path::new("anon_inode:bpf_link"))
                 && std::fs::read_to_string(home.join("fdinfo").join(number.to_string()))
                     .is_ok_and(|text| text.lines().any(|line| line == wanted))
         });

@@ -94,21 +94,30 @@ mod tests {
     fn variables_of_every_size_are_kept_apart() {
         let mut variables = Variables::new();
         let mut offset = 0;
-        for (name, size, signed) in
-            [("a", 1, true), ("b", 1, false), ("c", 2, true), ("d", 4, false), ("e", 4, true), ("f", 8, true), ("g", 8, false)]
-        {
+        for (name, size, signed) in [
+            ("a", 1, true),
+            ("b", 1, false),
+            ("c", 2, true),
+            ("d", 4, false),
+            ("e", 4, true),
+            ("f", 8, true),
+            ("g", 8, false),
+        ] {
             variables.insert(name.to_owned(), Variable { offset, size, signed });
             offset += size;
         }
         let mut data = vec![0xaa; offset];
-        let values = [("a", -128), ("b", 255), ("c", -300), ("d", 4_294_967_295), ("e", -7), ("f", i64::MIN), ("g", i64::MAX)];
+        let values =
+            [("a", -128), ("b", 255), ("c", -300), ("d", 4_294_967_295), ("e", -7), ("f", i64::MIN), ("g", i64::MAX)];
         for (name, value) in values {
             write(&mut data, &variables, name, value).unwrap();
         }
         for (name, value) in values {
             assert_eq!(read(&data, &variables, name), Some(value), "{name}");
         }
-        for (name, value) in [("a", 128), ("b", -1), ("b", 256), ("c", 32768), ("d", -1), ("d", 1 << 32), ("g", -1), ("x", 0)] {
+        for (name, value) in
+            [("a", 128), ("b", -1), ("b", 256), ("c", 32768), ("d", -1), ("d", 1 << 32), ("g", -1), ("x", 0)]
+        {
             write(&mut data, &variables, name, value).unwrap_err();
         }
         assert_eq!(read(&data, &variables, "x"), None);
