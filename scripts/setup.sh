@@ -6,9 +6,14 @@
 # To be sourced as well (`. scripts/setup.sh`): then `setup GROUP...` installs, and PATH afterwards finds cargo.
 # Without root, sudo or apt it says what is missing and how to get it, and fails.
 
-# Each line: group, command looked for, package that holds it, whether the group can do without it.
+# Each line: group, command looked for (or pc:NAME, a library by its pkg-config name), package that holds it, whether the group
+# can do without it.
 setup_table='
 build cc       build-essential needed
+build pkg-config pkg-config    needed
+build pc:libelf libelf-dev     needed
+build pc:zlib  zlib1g-dev      needed
+build clang    clang           optional
 demo  ip       iproute2        needed
 demo  b3sum    b3sum           optional
 demo  scp      openssh-client  optional
@@ -46,7 +51,7 @@ setup() {
 setup_collect() {
     while read -r group command package need; do
         [ "$group" = "$1" ] || continue
-        command -v "$command" >/dev/null 2>&1 && continue
+        setup_has "$command" && continue
         # Where a service manager runs, this package would start a server that listens to the world: the user's choice.
         [ "$package" = openssh-server ] && [ -d /run/systemd/system ] && continue
         case "$need: $setup_needed $setup_optional " in
@@ -57,6 +62,13 @@ setup_collect() {
     done <<TABLE
 $setup_table
 TABLE
+}
+
+setup_has() {
+    case $1 in
+    pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+    esac
 }
 
 setup_packages() {

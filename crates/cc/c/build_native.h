@@ -12,11 +12,8 @@ u32 tcp_reno_ssthresh(struct sock *sk);
 void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked);
 u32 tcp_reno_undo_cwnd(struct sock *sk);
 
-static inline bool tcp_is_cwnd_limited(const struct sock *sk)
+static inline bool is_cwnd_limited(const struct tcp_sock *tp)
 {
-	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
-	if (tcp_in_slow_start(tp))
-		return tp->snd_cwnd < 2 * tp->max_packets_out;
 	return tp->is_cwnd_limited;
 }
 
@@ -54,7 +51,9 @@ struct icdc_algorithm {
 	static _Thread_local type parameter = initial_;                                                             \
 	static void set_##parameter(s64 value) { parameter = (type)value; }                                         \
 	static const struct icdc_parameter parameter_##parameter                                                    \
-		__attribute__((used, section("icdc_parameters_" QUOTED(ALGORITHM)))) = {                              \
+		/* Their own alignment, so that no gaps come between them in the section. */                           \
+		__attribute__((used, section("icdc_parameters_" QUOTED(ALGORITHM)),                                   \
+			       aligned(__alignof__(struct icdc_parameter)))) = {                                      \
 			#parameter, help_, initial_, lowest_, highest_, set_##parameter,                              \
 	};
 

@@ -7,7 +7,8 @@
  * simulator's socket, and native.c stands for the kernel's own functions.
  *
  * Units: windows in packets of mss_cache bytes; *_us in microseconds; srtt_us in eighths of a microsecond;
- * tcp_mstamp in microseconds, the time of the packet that is being processed; pacing rates in bytes per second.
+ * tcp_mstamp in microseconds, the time of the packet that is being processed; pacing rates in bytes per second;
+ * snd_cwnd_stamp and lsndtime in jiffies, in the native build in milliseconds.
  * Kernel 5.15 has every field and function named here.
  */
 #ifndef ICDC_KERNEL_H
@@ -20,6 +21,7 @@ typedef unsigned long long u64;
 typedef signed int s32;
 typedef signed long long s64;
 typedef _Bool bool;
+enum { false, true };
 
 #ifdef __bpf__
 #define RELOCATED __attribute__((preserve_access_index))
@@ -42,6 +44,9 @@ struct inet_sock {
 
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+#ifdef __bpf__
+	u8 icsk_ca_state : 5;
+#endif
 	u64 icsk_ca_priv[CA_PRIV_BYTES / sizeof(u64)];
 } RELOCATED;
 
@@ -66,8 +71,9 @@ struct tcp_sock {
 	u32 lost_out;
 	u32 sacked_out;
 	u32 retrans_out;
-#ifndef __bpf__
-	/* Bit fields in the kernel: BPF reads them with their own relocations. */
+#ifdef __bpf__
+	u8 is_cwnd_limited : 1;
+#else
 	u32 is_cwnd_limited;
 	u32 ca_state;
 #endif
@@ -108,19 +114,27 @@ enum tcp_ca_event {
 
 #define TCP_INFINITE_SSTHRESH 0x7fffffff
 
-/* The operations of an algorithm; the kernel's structure is matched by the names of these members. */
+/*
+ * The operations of an algorithm; the kernel's structure is matched by the names of these members. In BPF each is a
+ * program, whose arguments are an array.
+ */
+#ifdef __bpf__
+#define MEMBER(ret, name, ...) ret (*name)(unsigned long long *arguments)
+#else
+#define MEMBER(ret, name, ...) ret (*name)(__VA_ARGS__)
+#endif
 struct tcp_congestion_ops {
-	void (*init)(struct sock *sk);
-	void (*release)(struct sock *sk);
-	u32 (*ssthresh)(struct sock *sk);
-	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
-	void (*set_state)(struct sock *sk, u8 new_state);
-	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event event);
-	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
-	u32 (*min_tso_segs)(struct sock *sk);
-	void (*cong_control)(struct sock *sk, const struct rate_sample *rs);
-	u32 (*undo_cwnd)(struct sock *sk);
-	u32 (*sndbuf_expand)(struct sock *sk);
+	MEMBER(void, init, struct sock *sk);
+	MEMBER(void, release, struct sock *sk);
+	MEMBER(u32, ssthresh, struct sock *sk);
+	MEMBER(void, cong_avoid, struct sock *sk, u32 ack, u32 acked);
+	MEMBER(void, set_state, struct sock *sk, u8 new_state);
+	MEMBER(void, cwnd_event, struct sock *sk, enum tcp_ca_event event);
+	MEMBER(void, pkts_acked, struct sock *sk, const struct ack_sample *sample);
+	MEMBER(u32, min_tso_segs, struct sock *sk);
+	MEMBER(void, cong_control, struct sock *sk, const struct rate_sample *rs);
+	MEMBER(u32, undo_cwnd, struct sock *sk);
+	MEMBER(u32, sndbuf_expand, struct sock *sk);
 	char name[16];
 };
 
@@ -146,5 +160,15 @@ static inline __attribute__((always_inline)) bool tcp_in_slow_start(const struct
 #else
 #include "build_native.h"
 #endif
+
+/* Whether the window is what holds the sender back: only then it grows. In slow start half of it in use suffices. */
+static inline __attribute__((always_inline)) bool tcp_is_cwnd_limited(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	if (tcp_in_slow_start(tp))
+		return tp->snd_cwnd < 2 * tp->max_packets_out;
+	return is_cwnd_limited(tp);
+}
 
 #endif

@@ -13,7 +13,19 @@ pub struct Algorithm {
     /// One line for lists.
     pub summary: &'static str,
     pub(crate) native: &'static sys::Algorithm,
+    ebpf: Ebpf,
 }
+
+enum Ebpf {
+    /// Every kernel of interest has it.
+    InKernel,
+    /// Empty if this build could not make them.
+    Objects { plain: &'static [u8], traced: &'static [u8] },
+}
+
+/// Loaders read structures in place.
+#[repr(C, align(8))]
+struct Aligned<Bytes: ?Sized>(Bytes);
 
 /// A value of an algorithm that can be set before it is loaded or simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +71,11 @@ pub enum ParameterError {
     },
 }
 
+const WITHOUT_EBPF: &str = match option_env!("ICDC_CC_WITHOUT_EBPF") {
+    Some(reason) => reason,
+    None => "this build has no eBPF objects",
+};
+
 /// Every algorithm, in the order of lists.
 #[must_use]
 pub fn all() -> &'static [Algorithm] {
@@ -72,11 +89,86 @@ pub fn find(name: &str) -> Option<&'static Algorithm> {
     ALL.iter().find(|algorithm| algorithm.name == name)
 }
 
-// SAFETY: constants of the C files, never written.
-static ALL: [Algorithm; 1] =
-    [Algorithm { name: "reno", summary: "the kernel's Reno (RFC 5681)", native: unsafe { &sys::icdc_algorithm_reno } }];
+macro_rules! in_kernel {
+    ($name:literal, $native:ident, $summary:literal) => {
+        Algorithm {
+            name: $name,
+            summary: $summary,
+            // SAFETY: a constant of the C file, never written.
+            native: unsafe { &sys::$native },
+            ebpf: Ebpf::InKernel,
+        }
+    };
+}
+
+macro_rules! loadable {
+    ($name:literal, $native:ident, $summary:literal) => {
+        Algorithm {
+            name: $name,
+            summary: $summary,
+            // SAFETY: a constant of the C file, never written.
+            native: unsafe { &sys::$native },
+            ebpf: Ebpf::Objects {
+                plain: {
+                    static OBJECT: &Aligned<[u8]> =
+                        &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")));
+                    &OBJECT.0
+                },
+                traced: {
+                    static OBJECT: &Aligned<[u8]> =
+                        &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".traced.bpf.o")));
+                    &OBJECT.0
+                },
+            },
+        }
+    };
+}
+
+static ALL: [Algorithm; 7] = [
+    in_kernel!("reno", icdc_algorithm_reno, "the kernel's Reno (RFC 5681)"),
+    in_kernel!("cubic", icdc_algorithm_cubic, "the kernel's CUBIC with HyStart (RFC 9438)"),
+    loadable!("bic", icdc_algorithm_bic, "BIC: binary search for the window of the last loss, then probing"),
+    loadable!("htcp", icdc_algorithm_htcp, "H-TCP: the longer since the last loss, the faster"),
+    loadable!("highspeed", icdc_algorithm_highspeed, "HighSpeed TCP (RFC 3649): larger steps the larger the window"),
+    loadable!("scalable", icdc_algorithm_scalable, "Scalable TCP: back from a loss in 14 round trips at any window"),
+    loadable!("ghstcp", icdc_algorithm_ghstcp, "gHSTCP: HighSpeed TCP, but Reno while round-trip times rise"),
+];
 
 impl Algorithm {
+    /// What the kernel calls it: `icdc_NAME` when it is loaded by us, else its own name.
+    #[must_use]
+    pub fn kernel_name(&self) -> String {
+        match self.ebpf {
+            Ebpf::InKernel => self.name.to_owned(),
+            Ebpf::Objects { .. } => format!("icdc_{}", self.name),
+        }
+    }
+
+    /// The eBPF object (ELF, aligned to 8 bytes): one `struct tcp_congestion_ops` in section `.struct_ops`, parameters in
+    /// `.rodata`.
+    ///
+    /// # Errors
+    /// Why there is none, as a sentence for users.
+    pub fn object(&self) -> Result<&'static [u8], &'static str> {
+        match self.ebpf {
+            Ebpf::InKernel => Err("the kernel has it; there is nothing to load"),
+            Ebpf::Objects { plain: &[], .. } => Err(WITHOUT_EBPF),
+            Ebpf::Objects { plain, .. } => Ok(plain),
+        }
+    }
+
+    /// The same, named `icdct_NAME` in the kernel, with a [`TraceRecord`](crate::TraceRecord) of each operation in the ring
+    /// buffer `icdc_trace`.
+    ///
+    /// # Errors
+    /// As [`object`](Self::object).
+    pub fn traced_object(&self) -> Result<&'static [u8], &'static str> {
+        match self.ebpf {
+            Ebpf::Objects { traced, .. } if !traced.is_empty() => Ok(traced),
+            _ => self.object(),
+        }
+    }
+
     /// Its parameters, in the order of the C file.
     #[must_use]
     pub fn parameters(&self) -> Vec<Parameter> {

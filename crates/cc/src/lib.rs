@@ -22,5 +22,7 @@
 
 mod algorithm;
 pub mod native;
+mod trace;
 
 pub use algorithm::{Algorithm, Parameter, ParameterError, all, find};
+pub use trace::{TraceRecord, TraceState};

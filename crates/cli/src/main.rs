@@ -9,6 +9,7 @@
 //! | `measure` | what TCP carries to another host |
 //! | `serve`, `far_end` | the other ends |
 //! | `lab` | the emulated long fat network |
+//! | `cc` | our own congestion control in the running kernel |
 //! | `keygen` | identities and known hosts |
 //! | `generate` | man pages and completions |
 //! | `console`, `logs`, `signals`, `clock`, `command_line` | what they share: terminal, log lines, stop signals, the date |
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod cc;
 mod clock;
 mod command_line;
 mod console;
@@ -46,6 +48,8 @@ pub(crate) mod exit {
     pub(crate) const FAILED: u8 = 1;
     /// The command line is not understood or makes no sense.
     pub(crate) const USAGE: u8 = 2;
+    /// Could not connect, or was not let in.
+    pub(crate) const NOT_LET_IN: u8 = 3;
     /// Stopped by the user.
     pub(crate) const INTERRUPTED: u8 = 4;
 }
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         Command::Keygen(arguments) => finish(keygen::run(arguments, &console), &console),
         Command::Lab(arguments) => lab::run(*arguments, &console),
         Command::Measure(arguments) => measure::run(*arguments, &console),
+        Command::Cc(arguments) => cc::run(arguments, &console),
         Command::FarEnd => far_end::run(&console),
         Command::Generate(arguments) => finish(generate::run(&arguments), &console),
     };

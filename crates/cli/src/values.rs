@@ -20,6 +20,13 @@ pub(crate) struct Ceiling(pub(crate) Option<Rate>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Congestion(pub(crate) Option<String>);
 
+/// A parameter and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) name: String,
+    pub(crate) value: i64,
+}
+
 /// Where a daemon is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DaemonAddress {
@@ -58,6 +65,12 @@ pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
         ));
     }
     Ok(Congestion(Some(text.to_owned())))
+}
+
+pub(crate) fn setting(text: &str) -> Result<Setting, String> {
+    let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=VALUE")?;
+    let value = value.parse().map_err(|_| format!("the value of {name} is a whole number"))?;
+    Ok(Setting { name: name.to_owned(), value })
 }
 
 pub(crate) fn ring(text: &str) -> Result<ByteCount, String> {

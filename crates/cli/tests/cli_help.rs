@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 const ICDC: &str = env!("CARGO_BIN_EXE_icdc");
-const SUBCOMMANDS: [&str; 5] = ["copy", "serve", "keygen", "measure", "lab"];
+const SUBCOMMANDS: [&str; 6] = ["copy", "serve", "keygen", "measure", "lab", "cc"];
 
 fn succeed(words: &[&str]) -> String {
     let output = Command::new(ICDC).args(words).output().unwrap();

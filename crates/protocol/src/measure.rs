@@ -130,6 +130,8 @@ pub struct Sent {
     pub send_buffer_nanos: u64,
     /// What went wrong.
     pub errors: Vec<String>,
+    /// What is to be known about the numbers.
+    pub notices: Vec<String>,
 }
 
 type Checked = Result<(), &'static str>;
@@ -162,12 +164,13 @@ pub(crate) fn check_word(word: &Word) -> Checked {
         Word::Arrivals(bins) => require((1..=MAX_ARRIVALS).contains(&bins.len()), "no arrivals, or too many"),
         Word::Sent(sent) => {
             congestion(&sent.congestion)?;
-            texts(&sent.errors)
+            texts(&sent.errors)?;
+            texts(&sent.notices)
         }
     }
 }
 
-fn congestion(name: &str) -> Checked {
+pub(crate) fn congestion(name: &str) -> Checked {
     let proper = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     require(
         name.len() <= MAX_CONGESTION_NAME && name.bytes().all(proper),

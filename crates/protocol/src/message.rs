@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
-//! sender → receiver Begin, Entries*, (Block | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
+//! sender → receiver Congestion, Begin, Entries*, (Block | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
 //! receiver → sender Ready, Held*, Wants*, Resend*, Done*, Feedback*
 //! either way        Ping, Interrupt, Abort
 //! of a measurement  Measure (see [`crate::measure`])
@@ -91,6 +91,8 @@ pub enum Message {
     Relay(Vec<u8>),
     /// Said between the two ends of a measurement.
     Measure(measure::Word),
+    /// What the sender's TCP goes by, before its `Begin`.
+    Congestion(Congestion),
 }
 
 /// What the connecting end wants.
@@ -231,6 +233,15 @@ impl Default for Preserve {
     fn default() -> Self {
         Self { mode: true, times: true, links: true, owner: false, xattr: false, sparse: true }
     }
+}
+
+/// Congestion control of the sending end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Congestion {
+    /// The kernel's name of it.
+    pub name: String,
+    /// Why it is not the one that was asked for; empty if it is.
+    pub instead: String,
 }
 
 /// Opening of the sender.

@@ -12,8 +12,8 @@ use crate::limits::{
 };
 use crate::measure;
 use crate::message::{
-    Begin, BlockHeader, Bootstrap, Entry, EntryKind, Goodbye, Held, Message, PackItem, Parent, Problem, Refusal,
-    Source, SourceKind, Wants,
+    Begin, BlockHeader, Bootstrap, Congestion, Entry, EntryKind, Goodbye, Held, Message, PackItem, Parent, Problem,
+    Refusal, Source, SourceKind, Wants,
 };
 
 /// A rule that a message breaks.
@@ -54,6 +54,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Begin(begin) => ("Begin", self::begin(begin)),
         Message::FileEnd(end) => ("FileEnd", outcome_text(&end.outcome)),
         Message::Problem(problem) => ("Problem", self::problem(problem)),
+        Message::Congestion(congestion) => ("Congestion", self::congestion(congestion)),
         Message::Goodbye(goodbye) => ("Goodbye", self::goodbye(goodbye)),
         Message::Ready(ready) => ("Ready", require(ready.ring_blocks > 0, "the ring has no block")),
         Message::Held(held) => ("Held", self::held(held)),
@@ -222,6 +223,11 @@ fn problem(problem: &Problem) -> Checked {
 fn goodbye(goodbye: &Goodbye) -> Checked {
     require(goodbye.limited_by.len() <= MAX_STAGES, "too many stages")?;
     goodbye.limited_by.iter().try_for_each(|(stage, _)| text(stage))
+}
+
+fn congestion(congestion: &Congestion) -> Checked {
+    measure::congestion(&congestion.name)?;
+    text(&congestion.instead)
 }
 
 fn held(held: &Held) -> Checked {

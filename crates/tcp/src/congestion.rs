@@ -57,9 +57,7 @@ pub fn set_congestion(fd: &impl AsFd, name: &str) -> Result<(), CongestionError>
     }
     sockopt::set_tcp_congestion(fd, name).map_err(|errno| match errno {
         Errno::NOENT => unknown(),
-        Errno::PERM => {
-            CongestionError::NotAllowed { name: name.to_owned(), allowed: names(ALLOWED).unwrap_or_default() }
-        }
+        Errno::PERM => CongestionError::NotAllowed { name: name.to_owned(), allowed: allowed_congestion() },
         errno => OptionError::of(fd, "setsockopt(TCP_CONGESTION)", errno).into(),
     })
 }
@@ -73,6 +71,11 @@ pub fn congestion(fd: &impl AsFd) -> Result<String, OptionError> {
 /// them. Empty if `/proc` does not say.
 pub fn available_congestion() -> Vec<String> {
     names(AVAILABLE).unwrap_or_default()
+}
+
+/// Algorithms that any user may choose. Empty if `/proc` does not say.
+pub fn allowed_congestion() -> Vec<String> {
+    names(ALLOWED).unwrap_or_default()
 }
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";

@@ -7,8 +7,9 @@
 //! | [`listen()`](listen()) | a listener on a port range, dual stack, with its receive buffer in place before the first SYN |
 //! | options | pacing rate, congestion control, buffers, when a silent peer counts as dead |
 //! | [`info`] | `TCP_INFO` as a typed snapshot |
+//! | [`algorithm`] | icdc's own congestion control, loaded into the kernel as eBPF |
 //!
-//! Options take anything with a descriptor (`&TcpStream`, `&OwnedFd`). Below is `icdc-units` only; above,
+//! Options take anything with a descriptor (`&TcpStream`, `&OwnedFd`). Below are `icdc-units` and `icdc-cc` only; above,
 //! `icdc-transfer` builds its links on it. Only `kernel.rs` has unsafe code.
 //!
 //! ```
@@ -24,6 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod algorithm;
 mod clock;
 mod congestion;
 mod connect;
@@ -33,7 +35,7 @@ mod listen;
 mod options;
 mod race;
 
-pub use congestion::{CongestionError, available_congestion, congestion, set_congestion};
+pub use congestion::{CongestionError, allowed_congestion, available_congestion, congestion, set_congestion};
 pub use connect::{ConnectError, connect, connect_with_buffer};
 pub use info::{State, TcpInfo, info};
 pub use listen::{ListenError, listen};

@@ -19,6 +19,7 @@ struct Sums {
     bytes: u64,
     retransmitted_segments: u64,
     stages: BTreeMap<String, u64>,
+    congestion: String,
 }
 
 impl Account {
@@ -38,6 +39,15 @@ impl Account {
         for (stage, nanos) in stages {
             *sums.stages.entry(stage.clone()).or_default() += nanos;
         }
+    }
+
+    /// Notes what the sending end's TCP goes by.
+    pub(crate) fn note_congestion(&self, name: String) {
+        self.sums.lock().expect("no panic while sums are kept").congestion = name;
+    }
+
+    pub(crate) fn congestion(&self) -> String {
+        self.sums.lock().expect("no panic while sums are kept").congestion.clone()
     }
 
     pub(crate) fn bytes(&self) -> u64 {

@@ -201,6 +201,7 @@ pub(crate) fn push_over(
         // What this run has made durable counts from the second session on, whatever the user said.
         receive.resume = true;
         let link = open(connect, order.transfer, job, Some(order.send), events)?;
+        account.note_congestion(link.control.congestion().unwrap_or_default());
         with_streams(connect, order.transfer, order.send.streams, true, events, |joined| {
             let found = sender::find_sources(order.tree, order.paths, order.send);
             sender::run(link, joined, found, order.send, &account, events, stop)
@@ -247,8 +248,10 @@ fn open(
     events: &EventSink,
 ) -> Result<Link, Attempt> {
     let mut link = connect().map_err(Attempt::Connect)?;
-    if let Some(send) = send.filter(|send| !send.congestion.is_empty()) {
-        link.control.set_congestion(&send.congestion).map_err(Attempt::Usage)?;
+    if let Some(send) = send.filter(|send| !send.congestion.is_empty())
+        && let Some(text) = link.control.set_congestion(&send.congestion).map_err(Attempt::Usage)?
+    {
+        events(Event::Notice { text });
     }
     announce(&link, 0, send.is_some(), events);
     link.outlet.send(Message::Request(Request { transfer, job }).into()).map_err(SessionError::from)?;
@@ -435,6 +438,7 @@ fn complete(summary: Summary, only: Option<FileDigest>, account: &Account, recei
         seconds: elapsed.as_secs_f64(),
         goodput_bps: goodput.as_bits_per_second(),
         retransmitted_segments: account.retransmitted_segments(),
+        congestion: account.congestion(),
         digest,
         sparse_digest,
         verified: summary.errors == 0,

@@ -221,6 +221,9 @@ pub struct Summary {
     pub goodput_bps: u64,
     /// TCP segments sent again.
     pub retransmitted_segments: u64,
+    /// Congestion control that the sending end really used, by its kernel name; empty within one host.
+    #[serde(default)]
+    pub congestion: String,
     /// For one file: its BLAKE3 digest in hex, as `b3sum` prints it.
     pub digest: Option<String>,
     /// For one sparse file whose zeros were not hashed: the digest of its size and data blocks in hex.
@@ -257,6 +260,7 @@ mod tests {
             "seconds",
             "goodput_bps",
             "retransmitted_segments",
+            "congestion",
             "digest",
             "verified",
             "limited_by",

@@ -73,6 +73,8 @@ pub enum ServeError {
 /// See [`ServeError`].
 pub fn serve(config: &ServeConfig, stop: &StopSignal) -> Result<(), ServeError> {
     crate::descriptors::raise_limit();
+    // Sessions that act as another user load congestion control by this.
+    icdc_tcp::algorithm::keep_privileges().map_err(ServeError::Start)?;
     let identity = Identity::load(&config.identity).map_err(ServeError::Identity)?;
     let root = match &config.root {
         Some(root) => {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, unbounded};
 use icdc_disk::BlockPool;
 use icdc_disk::tree::{Tree, TreeError};
-use icdc_protocol::message::{Job, Message, Refusal, RefusalKind, Request, TransferId};
+use icdc_protocol::message::{Congestion, Job, Message, Refusal, RefusalKind, Request, TransferId};
+use icdc_protocol::validate::clip;
 use icdc_trust::PublicKey;
 
 use crate::account::Account;
@@ -305,18 +306,29 @@ fn serve(mut link: Link, job: Job, rights: &Rights, registered: &Registered<'_>)
             receiver::run(link, &registered.joined, &order, &account, &silent, &registered.stop).map(|_| ())
         }
         Job::Send { sources, options } => {
-            if !options.congestion.is_empty()
-                && let Err(error) = link.control.set_congestion(&options.congestion)
-            {
-                let refusal = refusal(RefusalKind::NotAllowed, &error);
-                refuse(link, refusal.clone());
-                return Err(SessionError::Refused(refusal));
+            match choose_congestion(&link.control, &options.congestion) {
+                Ok(congestion) => link.outlet.send(Message::Congestion(congestion).into())?,
+                Err(error) => {
+                    let refusal = refusal(RefusalKind::NotAllowed, &error);
+                    refuse(link, refusal.clone());
+                    return Err(SessionError::Refused(refusal));
+                }
             }
             let found = sender::find_sources(&tree, &sources, &options);
             sender::run(link, &registered.joined, found, &options, &account, &silent, &registered.stop).map(|_| ())
         }
         _ => Err(SessionError::Protocol("not a transfer".into())),
     }
+}
+
+/// Sets what was asked for, if anything was, and answers what the other end shall know of it.
+fn choose_congestion(control: &LinkControl, name: &str) -> Result<Congestion, String> {
+    let instead = if name.is_empty() { None } else { control.set_congestion(name)? };
+    if let Some(text) = &instead {
+        tracing::info!(peer = %control.peer(), "{text}");
+    }
+    let instead = instead.map_or_else(String::new, |text| clip(format!("the far end says: {text}")));
+    Ok(Congestion { name: control.congestion().unwrap_or_default(), instead })
 }
 
 fn refuse(mut link: Link, refusal: Refusal) -> Ended {

@@ -100,6 +100,12 @@ impl Algorithm {
 
 unsafe extern "C" {
     pub(crate) static icdc_algorithm_reno: Algorithm;
+    pub(crate) static icdc_algorithm_cubic: Algorithm;
+    pub(crate) static icdc_algorithm_bic: Algorithm;
+    pub(crate) static icdc_algorithm_htcp: Algorithm;
+    pub(crate) static icdc_algorithm_highspeed: Algorithm;
+    pub(crate) static icdc_algorithm_scalable: Algorithm;
+    pub(crate) static icdc_algorithm_ghstcp: Algorithm;
     #[cfg(test)]
     pub(crate) fn icdc_socket_layout(index: usize) -> usize;
 }

@@ -60,7 +60,7 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling, help_heading = "Speed")]
     pub(crate) rate: Ceiling,
 
-    /// TCP congestion control of the sender, by its kernel name
+    /// TCP congestion control of the sender: one of the kernel, or one that icdc loads (icdc cc list)
     #[arg(long, value_name = "NAME|auto", default_value = "auto", value_parser = congestion, help_heading = "Speed")]
     pub(crate) cc: Congestion,
 

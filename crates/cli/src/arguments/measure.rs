@@ -61,7 +61,7 @@ pub(crate) struct MeasureArguments {
     #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling, help_heading = "What to measure")]
     pub(crate) rate: Ceiling,
 
-    /// TCP congestion control of the sender, by its kernel name
+    /// TCP congestion control of the sender: one of the kernel, or one that icdc loads (icdc cc list)
     #[arg(long, value_name = "NAME|auto", default_value = "auto", value_parser = congestion, help_heading = "What to measure")]
     pub(crate) cc: Congestion,
 

@@ -1,6 +1,7 @@
 //! The command line as typed. Every value has the type that it stands for; what a combination means
 //! is decided in [`crate::plan`] and [`crate::measure`]. One file per subcommand. Help, man pages and completions are made from here.
 
+pub(crate) mod cc;
 mod connection;
 mod copy;
 mod generate;
@@ -11,6 +12,7 @@ mod serve;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use cc::CcArguments;
 pub(crate) use connection::ConnectionArguments;
 pub(crate) use copy::{CopyArguments, ProgressMode};
 pub(crate) use generate::{GenerateArguments, Generated};
@@ -52,6 +54,7 @@ pub(crate) enum Command {
     Keygen(KeygenArguments),
     Lab(Box<LabArguments>),
     Measure(Box<MeasureArguments>),
+    Cc(CcArguments),
     /// What ssh starts: one transfer over standard input and output
     #[command(hide = true)]
     FarEnd,

@@ -45,7 +45,7 @@ impl Figures {
             nanos => (ByteCount::new(received.bytes) / Span::from_nanos(nanos)).as_bits_per_second(),
         };
         let window = sent.window.min(received.window);
-        let mut notices = received.notices;
+        let mut notices: Vec<String> = received.notices.into_iter().chain(sent.notices.iter().cloned()).collect();
         if window < options.window.as_u64() {
             notices.push(format!(
                 "--window {}: the send buffer is {}, the receive buffer {}; as root, or with larger net.core.wmem_max and net.core.rmem_max, it is granted",

@@ -19,6 +19,7 @@
 //! | [`refusals`] | system calls that fail as on a broken disk |
 //! | [`mounts`] | small file systems |
 //! | [`lab`] | an emulated path of its own, sockets on its hosts |
+//! | [`algorithms`] | our congestion control in the kernel, one test at a time |
 //! | [`daemon`] | an `icdc serve` with keys on both sides |
 //! | [`ways`] | one copy local, by ssh and by daemon, in both directions |
 //!
@@ -30,6 +31,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
+pub mod algorithms;
 pub mod compare;
 pub mod daemon;
 pub mod data;

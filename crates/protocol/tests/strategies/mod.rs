@@ -36,6 +36,7 @@ fn from_sender() -> impl Strategy<Value = Message> {
         problem.prop_map(|(path, reason, error)| Message::Problem(Problem { path, reason, error })),
         Just(Message::End),
         goodbye().prop_map(Message::Goodbye),
+        ("[a-z_-]{0,15}", text()).prop_map(|(name, instead)| Message::Congestion(Congestion { name, instead })),
     ]
 }
 

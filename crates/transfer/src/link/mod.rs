@@ -180,11 +180,12 @@ impl LinkControl {
         self.0.set_rate(rate);
     }
 
-    /// Chooses the congestion control of the sending socket by its kernel name.
+    /// Chooses the congestion control of the sending socket by its name, loads it if it must, and keeps it loaded for the
+    /// life of the connection. Answers why it is another one, if it is.
     ///
     /// # Errors
-    /// The kernel does not have it, or does not allow it; the text says what there is.
-    pub fn set_congestion(&self, name: &str) -> Result<(), String> {
+    /// Neither the kernel nor icdc has it; the text says what there is.
+    pub fn set_congestion(&self, name: &str) -> Result<Option<String>, String> {
         self.0.set_congestion(name)
     }
 
@@ -237,8 +238,8 @@ trait Control: Send + Sync {
 
     fn set_rate(&self, _rate: Rate) {}
 
-    fn set_congestion(&self, _name: &str) -> Result<(), String> {
-        Ok(())
+    fn set_congestion(&self, _name: &str) -> Result<Option<String>, String> {
+        Ok(None)
     }
 
     fn congestion(&self) -> Option<String> {

@@ -6,7 +6,9 @@ use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_ARRIVALS;
 use icdc_protocol::measure::{Order, Sample, Word};
 use icdc_protocol::message::{Refusal, RefusalKind};
+use icdc_protocol::validate::clip;
 use icdc_tcp::Family;
+use icdc_tcp::algorithm::{Chosen, choose};
 use icdc_units::{ByteCount, Span};
 
 use super::desk::Desk;
@@ -60,17 +62,19 @@ fn serve(order: &Order, desk: &Desk, stop: &StopSignal, sockets: &mut Vec<TcpStr
     let buffer = if order.reverse { ByteCount::ZERO } else { ByteCount::new(order.window) };
     let listener = icdc_tcp::listen(None, order.ports, Family::Any, buffer)
         .map_err(|error| SessionError::Local(error.to_string()))?;
-    if order.reverse && !order.congestion.is_empty() {
-        icdc_tcp::set_congestion(&listener, &order.congestion).map_err(|error| {
+    // Chosen before anybody connects, so that the near end is refused at once what nobody has. The connections inherit it.
+    let chosen = match order.congestion.as_str() {
+        name if order.reverse && !name.is_empty() => Some(choose(&listener, name).map_err(|error| {
             SessionError::Refused(Refusal { kind: RefusalKind::NotAllowed, reason: error.to_string() })
-        })?;
-    }
+        })?),
+        _ => None,
+    };
     let port = listener.local_addr().map_err(|error| local("getsockname", error))?.port();
     let tokens = admission::tokens(order.streams)?;
     desk.tell(Message::Accepted);
     desk.say(Word::Ready { port, tokens: tokens.clone() });
     *sockets = admission::admit(listener, &tokens, desk.ended())?;
-    if order.reverse { send(order, sockets, desk) } else { receive(order, sockets, port, desk, stop) }
+    if order.reverse { send(order, sockets, desk, chosen) } else { receive(order, sockets, port, desk, stop) }
 }
 
 fn receive(
@@ -91,22 +95,24 @@ fn receive(
     Ok(harvest.interrupted)
 }
 
-fn send(order: &Order, sockets: &[TcpStream], desk: &Desk) -> Result<bool, SessionError> {
+fn send(order: &Order, sockets: &[TcpStream], desk: &Desk, mut chosen: Option<Chosen>) -> Result<bool, SessionError> {
     for socket in sockets {
-        sending::prepare(order, socket).map_err(SessionError::Local)?;
+        chosen = sending::prepare(order, socket).map_err(SessionError::Local)?.or(chosen);
     }
     match desk.word("Go", GO_PATIENCE)? {
         Word::Go => {}
         _ => return Err(SessionError::Protocol("another word instead of Go".into())),
     }
     let mut batch: Vec<Sample> = Vec::new();
-    let outcome = sending::run(order, sockets, desk, &mut |samples| {
+    let mut outcome = sending::run(order, sockets, desk, &mut |samples| {
         batch.extend(samples);
         if batch.len() >= TICKS_PER_MESSAGE * sockets.len() {
             desk.say(Word::Samples(std::mem::take(&mut batch)));
         }
     })?;
     desk.say(Word::Samples(batch));
+    let instead = chosen.as_ref().and_then(|chosen| chosen.instead.as_ref());
+    outcome.sent.notices.extend(instead.map(|text| clip(format!("the far end says: {text}"))));
     desk.say(Word::Sent(outcome.sent));
     Ok(outcome.interrupted)
 }

@@ -9,6 +9,7 @@ use icdc_protocol::Message;
 use icdc_protocol::measure::{Order, Token, Word};
 use icdc_protocol::message::{Job, Request};
 use icdc_tcp::Family;
+use icdc_tcp::algorithm::Chosen;
 use icdc_units::{ByteCount, Span};
 
 use super::desk::{Desk, Heard, Next};
@@ -66,7 +67,10 @@ pub fn measure(
     let transfer = new_transfer().map_err(|error| MeasureError::Failed(error.to_string()))?;
     desk.tell(Message::Request(Request { transfer, job: Job::Measure(order.clone()) }));
     let (port, tokens) = ready(&order, &desk)?;
-    let sockets = connect(&order, &host, port, &tokens)?;
+    let (sockets, chosen) = connect(&order, &host, port, &tokens)?;
+    if let Some(text) = chosen.iter().find_map(|chosen| chosen.instead.clone()) {
+        events(MeasureEvent::Notice(text));
+    }
     let measurement = match order.reverse {
         true => receive(&order, &sockets, port, &desk, events),
         false => send(&order, &sockets, &desk, events),
@@ -98,20 +102,25 @@ fn ready(order: &Order, desk: &Desk) -> Result<(u16, Vec<Token>), SessionError> 
     }
 }
 
-fn connect(order: &Order, host: &str, port: u16, tokens: &[Token]) -> Result<Vec<TcpStream>, MeasureError> {
+fn connect(
+    order: &Order,
+    host: &str,
+    port: u16,
+    tokens: &[Token],
+) -> Result<(Vec<TcpStream>, Vec<Chosen>), MeasureError> {
     let buffer = if order.reverse { ByteCount::new(order.window) } else { ByteCount::ZERO };
-    let mut sockets = Vec::new();
+    let (mut sockets, mut chosen) = (Vec::new(), Vec::new());
     for token in tokens {
         let unreachable = |reason| ConnectError::Unreachable { host: host.to_owned(), port, reason };
         let mut socket = icdc_tcp::connect_with_buffer(host, port, Family::Any, CONNECT_PATIENCE, buffer)
             .map_err(|error| ConnectError::no_answer(error, unreachable))?;
         if !order.reverse {
-            sending::prepare(order, &socket).map_err(MeasureError::Usage)?;
+            chosen.extend(sending::prepare(order, &socket).map_err(MeasureError::Usage)?);
         }
         socket.write_all(token).map_err(|error| unreachable(format!("send: {error}")))?;
         sockets.push(socket);
     }
-    Ok(sockets)
+    Ok((sockets, chosen))
 }
 
 fn send(order: &Order, sockets: &[TcpStream], desk: &Desk, events: &MeasureSink) -> Result<Measurement, SessionError> {

@@ -10,6 +10,7 @@ use crossbeam_channel::{Receiver, bounded};
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_MEASURE_ERRORS;
 use icdc_protocol::measure::{Order, Received, Sample, Sent, Word};
+use icdc_tcp::algorithm::Chosen;
 use icdc_tcp::{State, TcpInfo};
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -34,15 +35,16 @@ pub(super) struct Outcome {
     pub(super) interrupted: bool,
 }
 
-/// Makes a fresh connection one that sends as ordered.
-pub(super) fn prepare(order: &Order, socket: &TcpStream) -> Result<(), String> {
+/// Makes a fresh connection one that sends as ordered. Answers what its congestion control became, if one was named.
+pub(super) fn prepare(order: &Order, socket: &TcpStream) -> Result<Option<Chosen>, String> {
     if order.window > 0 {
         icdc_tcp::set_buffers(socket, ByteCount::new(order.window), ByteCount::ZERO)
             .map_err(|error| error.to_string())?;
     }
-    if !order.congestion.is_empty() {
-        icdc_tcp::set_congestion(socket, &order.congestion).map_err(|error| error.to_string())?;
-    }
+    let chosen = match order.congestion.as_str() {
+        "" => None,
+        name => Some(icdc_tcp::algorithm::choose(socket, name).map_err(|error| error.to_string())?),
+    };
     if order.rate_bps > 0 {
         // The kernel counts in bytes, of which there must be one at least.
         let share = (order.rate_bps / u64::from(order.streams)).max(8);
@@ -50,7 +52,8 @@ pub(super) fn prepare(order: &Order, socket: &TcpStream) -> Result<(), String> {
     }
     // What has not left when it is over shall not linger in the kernel.
     rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO))
-        .map_err(|error| format!("setsockopt(SO_LINGER): {error}"))
+        .map_err(|error| format!("setsockopt(SO_LINGER): {error}"))?;
+    Ok(chosen)
 }
 
 /// Sends until the receiver says that it is over.
@@ -176,5 +179,6 @@ fn account(order: &Order, sockets: &[TcpStream], infos: &[TcpInfo], span: Span, 
         receive_window_nanos: total(|info| info.receive_window_limited),
         send_buffer_nanos: total(|info| info.send_buffer_limited),
         errors,
+        notices: Vec::new(),
     }
 }

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::Sender as Channel;
-use icdc_protocol::message::{Goodbye, Message, Problem};
+use icdc_protocol::message::{Congestion, Goodbye, Message, Problem};
 
 use super::Shared;
 use super::hash::HashJob;
 use super::tree::TreeJob;
+use crate::account::Account;
 use crate::error::SessionError;
 use crate::event::{Event, Outcome};
 use crate::link::{Inlet, LinkError, Parcel};
@@ -23,6 +24,7 @@ pub(super) struct Intake<'a> {
     pub(super) shared: &'a Shared<'a>,
     pub(super) tree: Channel<TreeJob>,
     pub(super) hash: Channel<HashJob>,
+    pub(super) account: &'a Account,
     pub(super) goodbye: &'a Mutex<Option<Goodbye>>,
 }
 
@@ -95,6 +97,12 @@ impl Intake<'_> {
             Message::Totals(totals) => *self.shared.totals.lock().expect("no panic while totals are noted") = totals,
             Message::Problem(problem) => self.problem(&problem),
             Message::Accepted | Message::Ping => {}
+            Message::Congestion(Congestion { name, instead }) => {
+                self.account.note_congestion(name);
+                if !instead.is_empty() {
+                    (self.shared.events)(Event::Notice { text: instead });
+                }
+            }
             Message::Goodbye(goodbye) => {
                 *self.goodbye.lock().expect("no panic while the goodbye is noted") = Some(goodbye);
                 self.shared.part();

@@ -271,7 +271,7 @@ pub(crate) fn run(
         let keeper = scope.spawn(move || keeper.run(&tree_queue, &stored_queue));
         scope.spawn(move || hash::run(shared, &hash_queue, &to_store));
         scope.spawn(move || store::run(shared, &store_queue, stored));
-        let intake = Intake { shared, tree: to_tree, hash: to_hash, goodbye };
+        let intake = Intake { shared, account, tree: to_tree, hash: to_hash, goodbye };
         let further = intake.clone();
         let first = scope.spawn(move || intake.run(inlet));
 

@@ -24,10 +24,11 @@ mod tests;
 
 use std::io::Read as _;
 use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use icdc_tcp::TcpInfo;
+use icdc_tcp::algorithm::Hold;
 use icdc_trust::PublicKey;
 use icdc_units::{Rate, Span};
 
@@ -130,6 +131,7 @@ fn link(
         stopped: AtomicBool::new(false),
         said_farewell: AtomicBool::new(false),
         heard_end: AtomicBool::new(false),
+        congestion: Mutex::default(),
         encrypt_nanos: AtomicU64::new(0),
         socket_nanos: AtomicU64::new(0),
     });
@@ -153,6 +155,8 @@ struct Connection {
     said_farewell: AtomicBool,
     /// The inlet has seen the end of its direction, of whatever kind.
     heard_end: AtomicBool,
+    /// Keeps the congestion control loaded for further connections.
+    congestion: Mutex<Option<Hold>>,
     encrypt_nanos: AtomicU64,
     socket_nanos: AtomicU64,
 }
@@ -198,8 +202,10 @@ impl Control for Connection {
         }
     }
 
-    fn set_congestion(&self, name: &str) -> Result<(), String> {
-        icdc_tcp::set_congestion(&self.stream, name).map_err(|error| error.to_string())
+    fn set_congestion(&self, name: &str) -> Result<Option<String>, String> {
+        let chosen = icdc_tcp::algorithm::choose(&self.stream, name).map_err(|error| error.to_string())?;
+        *self.congestion.lock().expect("no panic while the algorithm is kept") = chosen.hold;
+        Ok(chosen.instead)
     }
 
     fn congestion(&self) -> Option<String> {

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/*
+ * The eBPF build: how an algorithm's file declares its operations and parameters for the kernel's verifier. Loaders know
+ * an object by its sections: programs in struct_ops/OPERATION, one struct tcp_congestion_ops in .struct_ops (a loader on
+ * kernel 6.4 or newer adds BPF_F_LINK; kernel 5.15 knows no links), parameters in .rodata, by name.
+ */
+#ifndef ICDC_BUILD_BPF_H
+#define ICDC_BUILD_BPF_H
+
+#define SECTION(name) __attribute__((section(name), used))
+#define INLINED static inline __attribute__((always_inline))
+#define JOINED_(a, b) a##b
+#define JOINED(a, b) JOINED_(a, b)
+#define QUOTED_(a) #a
+#define QUOTED(a) QUOTED_(a)
+
+/* The kernel's functions, of kernel 5.13 and newer. */
+#define KERNEL_FUNCTION extern __attribute__((section(".ksyms")))
+KERNEL_FUNCTION u32 tcp_slow_start(struct tcp_sock *tp, u32 acked);
+KERNEL_FUNCTION void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked);
+KERNEL_FUNCTION u32 tcp_reno_ssthresh(struct sock *sk);
+KERNEL_FUNCTION void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked);
+KERNEL_FUNCTION u32 tcp_reno_undo_cwnd(struct sock *sk);
+
+/* What the compiler asks of the running kernel's type information; the numbers are those of enum bpf_field_info_kind. */
+#define FIELD_BYTE_OFFSET 0
+#define FIELD_BYTE_SIZE 1
+#define FIELD_LEFT_SHIFT 4
+#define FIELD_RIGHT_SHIFT 5
+
+/* Reads an unsigned bit field wherever the running kernel has it. */
+#define BIT_FIELD(pointer, field)                                                                                   \
+	({                                                                                                          \
+		const void *place = (const char *)(pointer) +                                                       \
+			__builtin_preserve_field_info((pointer)->field, FIELD_BYTE_OFFSET);                          \
+		u64 bits;                                                                                           \
+		/* Without this the compiler folds the offset into loads that cannot be relocated. */               \
+		asm volatile("" : "+r"(place));                                                                     \
+		switch (__builtin_preserve_field_info((pointer)->field, FIELD_BYTE_SIZE)) {                          \
+		case 1: bits = *(const u8 *)place; break;                                                           \
+		case 2: bits = *(const u16 *)place; break;                                                          \
+		case 4: bits = *(const u32 *)place; break;                                                          \
+		default: bits = *(const u64 *)place; break;                                                         \
+		}                                                                                                   \
+		bits << __builtin_preserve_field_info((pointer)->field, FIELD_LEFT_SHIFT) >>                         \
+			__builtin_preserve_field_info((pointer)->field, FIELD_RIGHT_SHIFT);                          \
+	})
+
+INLINED u8 icsk_ca_state(const struct sock *sk)
+{
+	return BIT_FIELD((const struct inet_connection_sock *)sk, icsk_ca_state);
+}
+
+INLINED bool is_cwnd_limited(const struct tcp_sock *tp)
+{
+	return BIT_FIELD(tp, is_cwnd_limited);
+}
+
+/* A parameter, see build_native.h, where its range and text are kept. The loader overwrites the initial value. */
+#define PARAMETER(type, parameter, initial_, lowest_, highest_, help_)                                             \
+	const volatile type parameter SECTION(".rodata") = initial_;
+
+/*
+ * An operation: the kernel passes its arguments as an array of u64. Names of programs are those of the operations.
+ */
+#define OPERATION_1(ret, name, t1, a1)                                                                              \
+	INLINED ret body_##name(t1 a1);                                                                             \
+	SECTION("struct_ops/" #name) ret name(unsigned long long *arguments)                                        \
+	{                                                                                                           \
+		TRACED(ret, name, (struct sock *)arguments[0], 0, 0, body_##name((t1)arguments[0]));                \
+	}                                                                                                           \
+	INLINED ret body_##name(t1 a1)
+
+#define OPERATION_2(ret, name, t1, a1, t2, a2)                                                                      \
+	INLINED ret body_##name(t1 a1, t2 a2);                                                                      \
+	SECTION("struct_ops/" #name) ret name(unsigned long long *arguments)                                        \
+	{                                                                                                           \
+		TRACED(ret, name, (struct sock *)arguments[0], arguments[1], 0,                                     \
+		       body_##name((t1)arguments[0], (t2)arguments[1]));                                            \
+	}                                                                                                           \
+	INLINED ret body_##name(t1 a1, t2 a2)
+
+#define OPERATION_3(ret, name, t1, a1, t2, a2, t3, a3)                                                              \
+	INLINED ret body_##name(t1 a1, t2 a2, t3 a3);                                                               \
+	SECTION("struct_ops/" #name) ret name(unsigned long long *arguments)                                        \
+	{                                                                                                           \
+		TRACED(ret, name, (struct sock *)arguments[0], arguments[1], arguments[2],                          \
+		       body_##name((t1)arguments[0], (t2)arguments[1], (t3)arguments[2]));                          \
+	}                                                                                                           \
+	INLINED ret body_##name(t1 a1, t2 a2, t3 a3)
+
+#ifdef ICDC_TRACE
+#include "trace_bpf.h"
+#define KERNEL_NAME "icdct_" QUOTED(ALGORITHM)
+#else
+#define TRACED(ret, name, sk, second, third, call) return call
+#define KERNEL_NAME "icdc_" QUOTED(ALGORITHM)
+#endif
+
+/* The operations of the file: OPERATIONS(.ssthresh = ..., ...). */
+#define OPERATIONS(...)                                                                                             \
+	_Static_assert(sizeof(KERNEL_NAME) <= 16, "the kernel's names have 15 characters");                         \
+	struct tcp_congestion_ops JOINED(icdc_, ALGORITHM) SECTION(".struct_ops") = {__VA_ARGS__, .name = KERNEL_NAME}; \
+	char _license[] SECTION("license") = "Dual MIT/GPL";
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/*
+ * gHSTCP, gentle HighSpeed TCP: HighSpeed's growth while round-trip times are flat, Reno's while they rise.
+ *
+ *   per packet acknowledged   w += a/w    a = 1 if the trend of the last N samples rises, else HighSpeed's a(w)
+ *   on loss                   w -= b w    b = HighSpeed's b(w), or 1/2
+ *
+ * w window, packets; a(w), b(w) in response.h; the test of the trend in trend.h.
+ *
+ * Sources: Z. Zhang, G. Hasegawa, M. Murata, Performance analysis of HighSpeed TCP and its improvement for high throughput
+ * and fairness against TCP Reno connections (the proposal); Experimental results of implementing high-speed and parallel
+ * TCP variants for long fat networks, IEICE Transactions on Communications, 2006 (a refinement).
+ *
+ * This is a reconstruction from abstracts and from what others report. Known: two modes in congestion avoidance, Reno's
+ * and HighSpeed's, chosen by whether the round-trip time shows an increasing trend, which the proposal finds by a test of
+ * correlation between departure times and round-trip times. (The refinement compares two thresholds of the round-trip time;
+ * it is not followed here.) Chosen here: N = 64 samples, 8 per round trip; 1 % significance; blocks that do not overlap,
+ * because the kernel's 104 bytes hold sums, not samples; what a loss takes off; that a loss, slow start or idle time ends in
+ * HighSpeed's mode with a new block.
+ */
+#define ALGORITHM ghstcp
+#include "kernel.h"
+#include "growth.h"
+#include "response.h"
+#include "trend.h"
+
+PARAMETER(u32, samples, 64, 8, TREND_MOST_SAMPLES, "round-trip times in a test of the trend")
+PARAMETER(u32, samples_per_rtt, 8, 1, 256, "round-trip times taken per round trip")
+/* One-sided test at 1 %, 62 degrees of freedom; 1.67 for 5 %, 3.23 for 0.1 %. */
+PARAMETER(u32, critical, 239, 0, 2000, "value of Student's t above which the trend counts as rising, in hundredths")
+PARAMETER(u32, reno_decrease, 0, 0, 1, "what a loss takes off: 0 HighSpeed's share, 1 half of the window")
+/* As in highspeed.c. */
+PARAMETER(u32, low_window, 38, 4, 10000, "window up to which it is Reno, packets")
+PARAMETER(u32, high_window, 83000, 20000, 100000000, "window at which HighSpeed's decrease is 0.1, packets")
+
+/* RFC 3649 section 5: High_P and High_Decrease. */
+#define HIGH_LOSS_INTERVAL 10000000
+#define HIGH_DECREASE_PERMILLE 100
+
+struct ghstcp {
+	struct response response;
+	struct trend trend;
+	u64 carried;
+	/* Low 32 bits of the time of the last sample, microseconds. */
+	u32 sampled_us;
+	bool rising;
+};
+CHECK_PRIVATE(struct ghstcp);
+
+static inline void ghstcp_restart(struct ghstcp *ca)
+{
+	trend_restart(&ca->trend);
+	ca->rising = false;
+}
+
+OPERATION_1(void, init, struct sock *, sk)
+{
+	struct ghstcp *ca = inet_csk_ca(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	response_init(&ca->response, low_window, high_window, HIGH_LOSS_INTERVAL, HIGH_DECREASE_PERMILLE);
+	ca->carried = 0;
+	ca->sampled_us = tp->tcp_mstamp;
+	ghstcp_restart(ca);
+}
+
+OPERATION_2(void, pkts_acked, struct sock *, sk, const struct ack_sample *, sample)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	struct ghstcp *ca = inet_csk_ca(sk);
+	s32 rtt = sample->rtt_us;
+	u64 now = tp->tcp_mstamp;
+
+	if (rtt <= 0)
+		return;
+	/* Slow start and recovery make queues rise and fall by themselves. */
+	if (tcp_in_slow_start(tp) || icsk_ca_state(sk) > TCP_CA_Disorder) {
+		ghstcp_restart(ca);
+		return;
+	}
+	if ((u32)now - ca->sampled_us < (tp->srtt_us >> 3) / samples_per_rtt)
+		return;
+	ca->sampled_us = now;
+	trend_add(&ca->trend, now - rtt, rtt);
+	if (ca->trend.samples >= samples) {
+		ca->rising = trend_rising(&ca->trend, critical);
+		trend_restart(&ca->trend);
+	}
+}
+
+OPERATION_3(void, cong_avoid, struct sock *, sk, u32, ack, u32, acked)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct ghstcp *ca = inet_csk_ca(sk);
+	u64 increase = Q16_ONE;
+
+	(void)ack;
+	if (!tcp_is_cwnd_limited(sk))
+		return;
+	if (tcp_in_slow_start(tp)) {
+		acked = tcp_slow_start(tp, acked);
+		if (!acked)
+			return;
+	}
+	if (!ca->rising)
+		increase = response_increase(&ca->response, response_log(&ca->response, tp->snd_cwnd));
+	grow(tp, &ca->carried, part_per_packet(increase, tp->snd_cwnd), acked);
+}
+
+OPERATION_1(u32, ssthresh, struct sock *, sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	struct ghstcp *ca = inet_csk_ca(sk);
+	u32 decrease = Q16_ONE / 2;
+
+	ghstcp_restart(ca);
+	if (!reno_decrease)
+		decrease = response_decrease(&ca->response, response_log(&ca->response, tp->snd_cwnd));
+	return reduced(tp->snd_cwnd, decrease);
+}
+
+OPERATION_2(void, cwnd_event, struct sock *, sk, enum tcp_ca_event, event)
+{
+	if (event == CA_EVENT_CWND_RESTART || event == CA_EVENT_TX_START)
+		ghstcp_restart(inet_csk_ca(sk));
+}
+
+OPERATION_1(u32, undo_cwnd, struct sock *, sk)
+{
+	return tcp_reno_undo_cwnd(sk);
+}
+
+OPERATIONS(
+	.init = init,
+	.ssthresh = ssthresh,
+	.cong_avoid = cong_avoid,
+	.pkts_acked = pkts_acked,
+	.cwnd_event = cwnd_event,
+	.undo_cwnd = undo_cwnd
+)

@@ -1,0 +1,48 @@
+//! An algorithm stays loaded while a command runs.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+
+use icdc_tcp::algorithm::Loaded;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Runs `command` with `loaded` in the kernel, and returns its exit code as a shell tells it.
+///
+/// Signals to this process are for the command: it would else run on without the algorithm. Those of the terminal's
+/// keys reach it anyway.
+pub(super) fn while_running(loaded: Loaded, command: &[OsString]) -> Result<u8, String> {
+    let Some((program, words)) = command.split_first() else { return Err("there is no command to run".to_owned()) };
+    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
+        .map_err(|error| format!("signals cannot be watched: {error}"))?;
+    let mut child = Command::new(program)
+        .args(words)
+        .spawn()
+        .map_err(|error| format!("{} cannot be started: {error}", program.to_string_lossy()))?;
+    let process = Pid::from_child(&child);
+    let handle = signals.handle();
+    let waiting = std::thread::spawn(move || {
+        let ended = child.wait();
+        handle.close();
+        ended
+    });
+    for signal in signals.forever() {
+        let passed_on = match signal {
+            SIGTERM => Signal::TERM,
+            SIGHUP => Signal::HUP,
+            _ => continue,
+        };
+        // It may have ended just now.
+        let _ = kill_process(process, passed_on);
+    }
+    let ended = waiting.join().map_err(|_| "waiting for the command failed".to_owned())?;
+    drop(loaded);
+    ended.map(|status| code(status)).map_err(|error| format!("wait: {error}"))
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(crate::exit::FAILED)
+}

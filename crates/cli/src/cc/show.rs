@@ -1,0 +1,109 @@
+//! The list of algorithms, and one of them with its parameters.
+
+use icdc_cc::Algorithm;
+use icdc_tcp::algorithm::{self, Holder, Listed, State};
+use serde_json::{Value, json};
+
+use crate::console::{Console, printable};
+
+pub(super) fn list(console: &Console, as_json: bool) {
+    let list = algorithm::list();
+    if as_json {
+        let list: Vec<Value> = list.iter().map(object).collect();
+        console.result(&Value::from(list).to_string());
+        return;
+    }
+    for one in &list {
+        let who = match one.state {
+            State::BuiltIn | State::Loaded(_) if one.for_anyone => "anyone",
+            State::Unavailable(_) => "nobody",
+            _ => "root",
+        };
+        let mut line = format!("{:<12} {:<12} {who:<7}", one.name, state(&one.state));
+        let details = details(one);
+        if !details.is_empty() {
+            line = format!("{line} {details}");
+        }
+        console.result(&printable(line.trim_end()));
+    }
+}
+
+fn state(state: &State) -> &'static str {
+    match state {
+        State::BuiltIn => "built in",
+        State::Loaded(_) => "loaded",
+        State::Loadable => "loadable",
+        State::Unavailable(_) => "unavailable",
+    }
+}
+
+fn details(one: &Listed) -> String {
+    match &one.state {
+        State::BuiltIn => String::new(),
+        State::Loaded(holder) => format!("as {}, {holder}", one.kernel_name),
+        State::Loadable => one.summary.to_owned(),
+        State::Unavailable(obstacle) => obstacle.to_string(),
+    }
+}
+
+fn object(one: &Listed) -> Value {
+    let mut object = json!({
+        "name": one.name,
+        "kernel_name": one.kernel_name,
+        "summary": one.summary,
+        "state": state(&one.state).replace(' ', "_"),
+        "for_anyone": one.for_anyone,
+    });
+    match &one.state {
+        State::Loaded(holder) => object["holder"] = self::holder(holder),
+        State::Unavailable(obstacle) => object["reason"] = json!(obstacle.to_string()),
+        State::BuiltIn | State::Loadable => {}
+    }
+    object
+}
+
+fn holder(holder: &Holder) -> Value {
+    match holder {
+        Holder::Pinned(path) => json!({ "kind": "pin", "path": path.to_string_lossy() }),
+        Holder::Process { id, command } => json!({ "kind": "process", "pid": id, "command": command }),
+        Holder::Nobody => json!({ "kind": "nobody" }),
+        Holder::Elsewhere => json!({ "kind": "elsewhere" }),
+        Holder::Hidden => json!({ "kind": "hidden" }),
+    }
+}
+
+pub(super) fn one(console: &Console, algorithm: &'static Algorithm, as_json: bool) {
+    let name = algorithm.kernel_name();
+    let Some(listed) = algorithm::list().into_iter().find(|one| one.kernel_name == name) else { return };
+    let current = algorithm::parameters(algorithm);
+    let current = |name: &str| current.as_ref()?.iter().find(|(one, _)| one == name).map(|(_, value)| *value);
+    if as_json {
+        let mut object = object(&listed);
+        let parameters = algorithm.parameters().into_iter().map(|parameter| {
+            json!({
+                "name": parameter.name,
+                "help": parameter.help,
+                "initial": parameter.initial,
+                "lowest": parameter.lowest,
+                "highest": parameter.highest,
+                "current": current(parameter.name),
+            })
+        });
+        object["parameters"] = parameters.collect();
+        console.result(&object.to_string());
+        return;
+    }
+    console.result(&format!("{}: {}", algorithm.name, algorithm.summary));
+    let details = match listed.state {
+        State::Loadable => format!("as {name}"),
+        _ => details(&listed),
+    };
+    console.result(&printable(&format!("{}, {details}", state(&listed.state))));
+    for parameter in algorithm.parameters() {
+        let now = current(parameter.name).map_or_else(String::new, |value| format!("; {value} as loaded"));
+        console.result(&format!(
+            "  {} = {} ({} to {}{now})\n      {}",
+            parameter.name, parameter.initial, parameter.lowest, parameter.highest, parameter.help
+        ));
+    }
+}

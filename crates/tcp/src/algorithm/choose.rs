@@ -1,0 +1,103 @@
+//! The congestion control of one socket, by the name that a user gives.
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use icdc_cc::Algorithm;
+
+use super::{LoadError, Loaded, find, load, privileged};
+use crate::{CongestionError, congestion, set_congestion};
+
+/// What a socket got.
+#[derive(Debug)]
+pub struct Chosen {
+    /// The kernel's name of what it uses now.
+    pub name: String,
+    /// Why that is not what was asked for, and what it is instead: a sentence for the user.
+    pub instead: Option<String>,
+    /// Keeps what was loaded for the next socket. This one keeps its algorithm without.
+    pub hold: Option<Hold>,
+}
+
+/// Keeps an algorithm loaded. All sockets of a process share it.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    _loaded: Arc<Loaded>,
+}
+
+/// How often somebody else may load or unload the algorithm between our two calls.
+const TRIES: u32 = 20;
+
+/// Lets the socket use the congestion control `name`: the kernel's own if it has one of that name, else ours, which is
+/// loaded if it must be. Where it cannot be had, the socket uses cubic or keeps what it has, and `instead` says why.
+///
+/// # Errors
+/// Neither the kernel nor icdc knows the name.
+pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
+    let ours = find(name);
+    // A kernel that has it as a module loads that.
+    let refused = match set_congestion(fd, name) {
+        Ok(()) => return Ok(Chosen { name: name.to_owned(), instead: None, hold: None }),
+        Err(CongestionError::Unknown { .. }) if ours.is_some() => None,
+        Err(error @ CongestionError::Unknown { .. }) => return Err(error),
+        Err(error) => Some(error.to_string()),
+    };
+    let reason = match (refused, ours) {
+        (None, Some(algorithm)) => match privileged::ask(fd, algorithm).unwrap_or_else(|| choose_ours(fd, algorithm)) {
+            Ok(hold) => return Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold }),
+            Err(reason) => reason,
+        },
+        (reason, _) => reason.unwrap_or_default(),
+    };
+    let used = match set_congestion(fd, "cubic") {
+        Ok(()) => "cubic".to_owned(),
+        // What the system gives to every socket.
+        Err(_) => congestion(fd)?,
+    };
+    let instead = Some(format!("congestion control {used} is used in place of {name}: {reason}"));
+    Ok(Chosen { name: used, instead, hold: None })
+}
+
+pub(super) fn choose_ours(fd: &impl AsFd, algorithm: &'static Algorithm) -> Result<Option<Hold>, String> {
+    let (mut reason, kernel_name) = (String::new(), algorithm.kernel_name());
+    for _ in 0..TRIES {
+        match set_congestion(fd, &kernel_name) {
+            // If this process has loaded it, the next socket shall find it as well.
+            Ok(()) => return Ok(held(algorithm)),
+            Err(CongestionError::Unknown { .. }) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        match held_or_loaded(algorithm) {
+            // What this process holds until the socket has it.
+            Ok(hold) => match set_congestion(fd, &kernel_name) {
+                Ok(()) => return Ok(Some(hold)),
+                Err(error) => reason = error.to_string(),
+            },
+            // Another process was faster; it may be gone again by the next call.
+            Err(error @ LoadError::Taken { .. }) => reason = error.to_string(),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Err(reason)
+}
+
+/// What this process has loaded, as long as anybody in it holds it.
+static LOADED: Mutex<Vec<(&'static str, Weak<Loaded>)>> = Mutex::new(Vec::new());
+
+fn held(algorithm: &Algorithm) -> Option<Hold> {
+    let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut found = loaded.iter().filter(|(name, _)| *name == algorithm.name).filter_map(|(_, weak)| weak.upgrade());
+    found.next().map(|loaded| Hold { _loaded: loaded })
+}
+
+fn held_or_loaded(algorithm: &'static Algorithm) -> Result<Hold, LoadError> {
+    if let Some(hold) = held(algorithm) {
+        return Ok(hold);
+    }
+    // Two threads that load at once are like two processes: one of them finds the name taken, and tries again.
+    let fresh = Arc::new(load(algorithm, &[])?);
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    loaded.retain(|(_, weak)| weak.strong_count() > 0);
+    loaded.push((algorithm.name, Arc::downgrade(&fresh)));
+    Ok(Hold { _loaded: fresh })
+}

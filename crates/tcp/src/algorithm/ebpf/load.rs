@@ -1,0 +1,162 @@
+//! From an object to a registered algorithm.
+
+use icdc_cc::{Algorithm, Parameter};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapType, Object, ObjectBuilder, OpenObject};
+
+use super::{holder, is_rodata, log_by_tracing, rodata, text};
+use crate::algorithm::obstacle::{obstacle, release_is_at_least};
+use crate::algorithm::pin::{PinError, Pinned, path, prepare};
+use crate::algorithm::{LoadError, registered};
+
+/// An algorithm that this process has loaded. It is unloaded when this is dropped; sockets that use it keep it.
+#[derive(Debug)]
+pub struct Loaded {
+    name: &'static str,
+    // Dropped before the object: on kernels without links its descriptor is the object's.
+    link: Link,
+    registration: Registration,
+    object: Object,
+}
+
+/// What a registration lives by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Registration {
+    /// A link: it ends with its last descriptor or pin.
+    Link,
+    /// The map itself, until it is taken back (kernels before 6.4).
+    Map,
+}
+
+/// Loads `algorithm` with these values of its parameters, and the usual ones for the others.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn load(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> Result<Loaded, LoadError> {
+    load_object(registration(), algorithm, settings, algorithm.object())
+}
+
+/// The best that this kernel has.
+pub(super) fn registration() -> Registration {
+    if release_is_at_least(6, 4) { Registration::Link } else { Registration::Map }
+}
+
+/// Loads one of the builds of `algorithm`.
+pub(super) fn load_object(
+    registration: Registration,
+    algorithm: &'static Algorithm,
+    settings: &[(&str, i64)],
+    bytes: Result<&'static [u8], &'static str>,
+) -> Result<Loaded, LoadError> {
+    let name = algorithm.name;
+    let values = algorithm.values(settings)?;
+    let taken = || LoadError::Taken { name, kernel_name: algorithm.kernel_name(), holder: holder(algorithm) };
+    if registered(algorithm) {
+        return Err(taken());
+    }
+    if let Some(obstacle) = obstacle(algorithm) {
+        return Err(LoadError::Obstacle { name, obstacle });
+    }
+    let refused = |step| move |error: libbpf_rs::Error| LoadError::Refused { name, step, reason: text(&error) };
+    log_by_tracing();
+    let bytes = bytes.map_err(|reason| LoadError::Refused { name, step: "open", reason: reason.to_owned() })?;
+    let mut open = ObjectBuilder::default()
+        .name(name)
+        .and_then(|builder| builder.open_memory(bytes))
+        .map_err(refused("the object cannot be read"))?;
+    set(&mut open, bytes, &algorithm.parameters(), &values).map_err(|reason| LoadError::Refused {
+        name,
+        step: "a parameter cannot be set",
+        reason,
+    })?;
+    if registration == Registration::Link {
+        ask_for_link(&mut open).map_err(refused("the object cannot be prepared"))?;
+    }
+    let mut object = open.load().map_err(refused("the kernel refuses it"))?;
+    let algorithms = object.maps_mut().find(|map| map.map_type() == MapType::StructOps);
+    let Some(mut map) = algorithms else {
+        let reason = "it has no struct tcp_congestion_ops".to_owned();
+        return Err(LoadError::Refused { name, step: "the object cannot be used", reason });
+    };
+    let link = map.attach_struct_ops().map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => taken(),
+        _ => refused("it cannot be registered")(error),
+    })?;
+    Ok(Loaded { name, link, registration, object })
+}
+
+fn set(open: &mut OpenObject, bytes: &[u8], parameters: &[Parameter], values: &[i64]) -> Result<(), String> {
+    if parameters.is_empty() {
+        return Ok(());
+    }
+    let variables = rodata::variables_of_object(bytes)?;
+    let mut maps = open.maps_mut();
+    let mut map = maps.find(|map| is_rodata(map.name())).ok_or("it has no read-only variables")?;
+    let data = map.initial_value_mut().ok_or("its read-only variables have no values")?;
+    for (parameter, value) in parameters.iter().zip(values) {
+        rodata::write(data, &variables, parameter.name, *value)?;
+    }
+    Ok(())
+}
+
+fn ask_for_link(open: &mut OpenObject) -> libbpf_rs::Result<()> {
+    for mut map in open.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
+        map.set_map_flags(map.map_flags() | libbpf_sys::BPF_F_LINK)?;
+    }
+    Ok(())
+}
+
+impl Loaded {
+    pub(super) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Lets it outlast this process, until [`unload`](super::unload).
+    ///
+    /// # Errors
+    /// See [`PinError`]; it is then unloaded.
+    pub fn pin(mut self) -> Result<Pinned, PinError> {
+        if self.registration == Registration::Map {
+            self.link.disconnect();
+            return Ok(Pinned { path: None, mounted: false });
+        }
+        let mounted = prepare()?;
+        let path = path(self.name);
+        self.link.pin(&path).map_err(|error| PinError::Call {
+            path: path.clone(),
+            call: "pin",
+            reason: text(&error),
+        })?;
+        Ok(Pinned { path: Some(path), mounted })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{Holder, UnloadError, find, unload};
+
+    /// What kernels before 6.4 do, on this one.
+    #[test]
+    fn without_links_it_goes_when_dropped_and_stays_when_pinned() {
+        let lock = std::fs::File::create(std::env::temp_dir().join("icdc-test-algorithms.lock"));
+        let algorithm = find("highspeed").unwrap();
+        let Some(lock) = lock.ok().filter(|_| obstacle(algorithm).is_none()) else {
+            eprintln!("SKIPPED: nothing can be loaded: {:?}", obstacle(algorithm));
+            return;
+        };
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let loaded = load_object(Registration::Map, algorithm, &[], algorithm.object()).unwrap();
+        assert_eq!(holder(algorithm), Holder::Nobody);
+        drop(loaded);
+        assert!(!registered(algorithm));
+
+        let pinned = load_object(Registration::Map, algorithm, &[], algorithm.object()).unwrap().pin().unwrap();
+        assert_eq!(pinned, Pinned { path: None, mounted: false });
+        assert!(registered(algorithm), "it outlasts what loaded it");
+        let taken = load(algorithm, &[]).unwrap_err();
+        assert!(matches!(taken, LoadError::Taken { holder: Holder::Nobody, .. }), "{taken}");
+        unload(algorithm).unwrap();
+        assert!(!registered(algorithm));
+        assert!(matches!(unload(algorithm), Err(UnloadError::NotLoaded { .. })));
+    }
+}

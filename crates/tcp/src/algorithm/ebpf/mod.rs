@@ -1,0 +1,40 @@
+//! Loading by libbpf.
+//!
+//! | file | what |
+//! |---|---|
+//! | `load` | from an object to a registered algorithm, and to a pin |
+//! | `unload` | taking a registration back |
+//! | `registered` | the kernel's registrations of a name, and who keeps them |
+//! | `trace` | the tracing build and its records |
+//! | `rodata` | parameters: read-only variables, found by name in the type information |
+
+mod load;
+mod registered;
+mod rodata;
+mod trace;
+mod unload;
+
+pub use load::{Loaded, load};
+pub(super) use registered::holder;
+pub use registered::parameters;
+pub use trace::{Traced, load_traced};
+pub use unload::unload;
+
+use std::ffi::OsStr;
+
+use libbpf_rs::{PrintLevel, set_print};
+
+/// Whether a map holds the read-only variables; libbpf puts the object's name before.
+fn is_rodata(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.ends_with(".rodata"))
+}
+
+/// Hands what libbpf says, the verifier's log included, to our logs, where it is asked for.
+fn log_by_tracing() {
+    set_print(Some((PrintLevel::Debug, |_, text| tracing::debug!(target: "icdc_tcp::ebpf", "{}", text.trim_end()))));
+}
+
+/// An error of libbpf with its causes in one line.
+fn text(error: &libbpf_rs::Error) -> String {
+    format!("{error:#}")
+}

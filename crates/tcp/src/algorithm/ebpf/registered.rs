@@ -1,0 +1,136 @@
+//! What the kernel has registered under a name of ours, and who keeps it.
+
+use std::path::Path;
+
+use icdc_cc::Algorithm;
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{MemberAttr, Struct};
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType};
+
+use super::{is_rodata, rodata};
+use crate::algorithm::{Holder, pin, registered};
+
+/// A registration in the kernel.
+pub(super) struct Found {
+    pub(super) map: MapHandle,
+    /// The link that it lives by, where it lives by one.
+    pub(super) link: Option<u32>,
+}
+
+/// Finds the registration of `algorithm`, if there is one that this process may see.
+pub(super) fn find(algorithm: &Algorithm) -> Option<Found> {
+    let name = algorithm.kernel_name();
+    // Maps that only sockets still use have the same name.
+    let candidates: Vec<_> = MapInfoIter::default()
+        .filter(|map| map.ty == MapType::StructOps && map.name.to_str() == Some(name.as_str()))
+        .collect();
+    let links = links();
+    candidates.into_iter().find_map(|candidate| {
+        let link = links.iter().find(|(_, map)| *map == candidate.id).map(|(link, _)| *link);
+        let map = MapHandle::from_map_id(candidate.id).ok()?;
+        let by_itself = || candidate.map_flags & libbpf_sys::BPF_F_LINK == 0 && is_in_use(&map);
+        (link.is_some() || by_itself()).then_some(Found { map, link })
+    })
+}
+
+/// Links of struct_ops with their maps.
+fn links() -> Vec<(u32, u32)> {
+    let links = LinkInfoIter::default();
+    links
+        .filter_map(|link| match link.info {
+            LinkTypeInfo::StructOps(info) => Some((link.id, info.map_id)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The beginning of the kernel's `struct bpf_struct_ops_common_value`.
+fn is_in_use(map: &MapHandle) -> bool {
+    /// `BPF_STRUCT_OPS_STATE_INUSE`
+    const IN_USE: u32 = 1;
+    let value = map.lookup(&[0; 4], MapFlags::empty()).ok().flatten().unwrap_or_default();
+    value.get(4..8).and_then(|state| state.try_into().ok()).is_some_and(|state| u32::from_ne_bytes(state) == IN_USE)
+}
+
+/// Who keeps `algorithm`, which is registered.
+pub(in crate::algorithm) fn holder(algorithm: &Algorithm) -> Holder {
+    let Some(found) = find(algorithm) else {
+        let may_ask = MapInfoIter::default().next().is_some() || rustix::process::geteuid().is_root();
+        return if may_ask { Holder::Elsewhere } else { Holder::Hidden };
+    };
+    let Some(link) = found.link else { return Holder::Nobody };
+    let path = pin::path(algorithm.name);
+    if link_at(&path) == Some(link) {
+        return Holder::Pinned(path);
+    }
+    process_with(link).map_or(Holder::Elsewhere, |(id, command)| Holder::Process { id, command })
+}
+
+/// The link that is pinned at `path`.
+pub(super) fn link_at(path: &Path) -> Option<u32> {
+    path.exists().then(|| Link::open(path).ok()?.info().ok().map(|info| info.id)).flatten()
+}
+
+/// A process that has a descriptor of the link.
+fn process_with(link: u32) -> Option<(u32, String)> {
+    let numbers = |path: &Path| -> Vec<u32> {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    };
+    let wanted = format!("link_id:\t{link}");
+    numbers(Path::new("/proc")).into_iter().find_map(|process| {
+        let home = Path::new("/proc").join(process.to_string());
+        let descriptors = home.join("fd");
+        let holds = numbers(&descriptors).into_iter().any(|number| {
+            // Only the descriptors of links are read: what others tell can be long.
+            std::fs::read_link(descriptors.join(number.to_string()))
+                .is_ok_and(|to| to == Path::new("anon_inode:bpf_link"))
+                && std::fs::read_to_string(home.join("fdinfo").join(number.to_string()))
+                    .is_ok_and(|text| text.lines().any(|line| line == wanted))
+        });
+        holds.then(|| (process, command_line(&home)))
+    })
+}
+
+fn command_line(home: &Path) -> String {
+    let words = std::fs::read(home.join("cmdline")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&words).replace('\0', " ");
+    text.trim_end().chars().take(80).collect()
+}
+
+/// The parameters of `algorithm` as it is loaded; `None` if it is not, or if this process may not see it.
+#[must_use]
+pub fn parameters(algorithm: &Algorithm) -> Option<Vec<(String, i64)>> {
+    if !registered(algorithm) {
+        return None;
+    }
+    let found = find(algorithm)?;
+    let program = program(&found.map)?;
+    let variables = rodata::variables_of_program(program)?;
+    let wanted = ProgInfoQueryOptions::default().include_map_ids(true);
+    let maps = ProgInfoIter::with_query_opts(wanted).find(|info| info.id == program)?.map_ids;
+    let map = maps.into_iter().filter_map(|id| MapHandle::from_map_id(id).ok()).find(|map| is_rodata(map.name()))?;
+    let data = map.lookup(&[0; 4], MapFlags::empty()).ok()??;
+    let parameters = algorithm.parameters();
+    let read = |name: &'static str| Some((name.to_owned(), rodata::read(&data, &variables, name)?));
+    parameters.iter().map(|parameter| read(parameter.name)).collect()
+}
+
+/// One of the programs of an algorithm. Where the kernel has the address of a function, it tells the program's id.
+fn program(map: &MapHandle) -> Option<u32> {
+    let value = map.lookup(&[0; 4], MapFlags::empty()).ok()??;
+    let types = Btf::from_vmlinux().ok()?;
+    let offset = |of: &str, member: &str| {
+        let of = types.type_by_name::<Struct<'_>>(of)?;
+        let found = of.iter().find(|found| found.name.is_some_and(|name| name == member))?;
+        match found.attr {
+            MemberAttr::Normal { offset } => Some(offset as usize / 8),
+            MemberAttr::BitField { .. } => None,
+        }
+    };
+    // Every algorithm has this function.
+    let at = offset("bpf_struct_ops_tcp_congestion_ops", "data")? + offset("tcp_congestion_ops", "ssthresh")?;
+    let id = u64::from_ne_bytes(value.get(at..at + 8)?.try_into().ok()?);
+    u32::try_from(id).ok()
+}

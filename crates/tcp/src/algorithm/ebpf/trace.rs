@@ -1,0 +1,44 @@
+//! The tracing build of an algorithm: a record of each of its operations, to compare with the native build.
+
+use icdc_cc::{Algorithm, TraceRecord};
+use libbpf_rs::{MapCore, RingBufferBuilder};
+
+use super::load::{Loaded, load_object, registration};
+use super::text;
+use crate::algorithm::LoadError;
+
+/// The ring buffer of `c/trace_bpf.h`.
+const RING: &str = "icdc_trace";
+
+/// A loaded tracing build. It is unloaded when this is dropped; sockets that use it keep it.
+#[derive(Debug)]
+pub struct Traced(Loaded);
+
+/// Loads the tracing build of `algorithm`, which takes its name and is slower.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn load_traced(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> Result<Traced, LoadError> {
+    load_object(registration(), algorithm, settings, algorithm.traced_object()).map(Traced)
+}
+
+impl Traced {
+    /// Takes the records that came since the last call, in order. 16 MiB of them are kept, later ones are lost.
+    ///
+    /// # Errors
+    /// What libbpf says.
+    pub fn records(&self) -> Result<Vec<TraceRecord>, String> {
+        let map = self.0.object().maps().find(|map| map.name() == RING).ok_or("there is no ring buffer")?;
+        let mut records = Vec::new();
+        let mut builder = RingBufferBuilder::new();
+        let take = |bytes: &[u8]| {
+            records.extend(TraceRecord::parse(bytes));
+            0
+        };
+        builder.add(&map, take).map_err(|error| text(&error))?;
+        let ring = builder.build().map_err(|error| text(&error))?;
+        ring.consume().map_err(|error| text(&error))?;
+        drop(ring);
+        Ok(records)
+    }
+}

@@ -1,0 +1,87 @@
+//! Where algorithms live that outlast the process that loaded them: a link in the BPF file system.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// The BPF file system.
+const FILE_SYSTEM: &str = "/sys/fs/bpf";
+/// Our directory in it.
+const DIRECTORY: &str = "/sys/fs/bpf/icdc";
+
+/// An algorithm that stays loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    /// Where; `None` on kernels before 6.4, where it stays without.
+    pub path: Option<PathBuf>,
+    /// The BPF file system was not mounted, and is now.
+    pub mounted: bool,
+}
+
+/// An algorithm could not be pinned.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PinError {
+    /// The BPF file system could not be mounted.
+    #[error(
+        "there is no BPF file system at {FILE_SYSTEM}, and it cannot be mounted: {0}; as root: mount -t bpf bpf {FILE_SYSTEM}"
+    )]
+    Mount(io::Error),
+    /// What is mounted here goes with the process.
+    #[error(
+        "there is no BPF file system at {FILE_SYSTEM} in this mount namespace, and one mounted here would end with it; run this outside (not by `ip netns exec`): the name is there in every network namespace"
+    )]
+    OwnMounts,
+    /// The directory or the pin could not be made.
+    #[error("{}: {call}: {reason}", .path.display())]
+    Call {
+        /// Where.
+        path: PathBuf,
+        /// What was being done.
+        call: &'static str,
+        /// What the kernel said.
+        reason: String,
+    },
+}
+
+/// Where the algorithm of this name is pinned, if it is.
+pub(super) fn path(name: &str) -> PathBuf {
+    Path::new(DIRECTORY).join(name)
+}
+
+/// Makes the directory for pins; whether the file system had to be mounted.
+#[cfg(feature = "ebpf")]
+pub(super) fn prepare() -> Result<bool, PinError> {
+    let mounted = !is_mounted();
+    if mounted {
+        mount()?;
+    }
+    match std::fs::create_dir(DIRECTORY) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(PinError::Call { path: DIRECTORY.into(), call: "mkdir", reason: error.to_string() })
+        }
+        _ => Ok(mounted),
+    }
+}
+
+#[cfg(feature = "ebpf")]
+fn is_mounted() -> bool {
+    /// `BPF_FS_MAGIC` of linux/magic.h.
+    const MAGIC: u32 = 0xcafe_4a11;
+    rustix::fs::statfs(FILE_SYSTEM).is_ok_and(|found| found.f_type as u32 == MAGIC)
+}
+
+#[cfg(feature = "ebpf")]
+fn mount() -> Result<(), PinError> {
+    use rustix::mount::{MountFlags, mount};
+
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    if let (Some(first), Some(own)) = (namespace("1"), namespace("self"))
+        && first != own
+    {
+        return Err(PinError::OwnMounts);
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RELATIME;
+    mount("bpf", FILE_SYSTEM, "bpf", flags, Some(c"mode=700")).map_err(|errno| PinError::Mount(errno.into()))
+}

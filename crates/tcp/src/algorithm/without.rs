@@ -1,0 +1,53 @@
+//! A build without eBPF: everything can be asked for, nothing can be had.
+
+use std::convert::Infallible;
+
+use icdc_cc::Algorithm;
+
+use super::{Holder, LoadError, Obstacle, PinError, Pinned, UnloadError, registered};
+
+/// An algorithm that this process has loaded; there is none.
+#[derive(Debug)]
+pub struct Loaded(Infallible);
+
+impl Loaded {
+    /// Lets it outlast this process.
+    ///
+    /// # Errors
+    /// None, as there is nothing to pin.
+    pub fn pin(self) -> Result<Pinned, PinError> {
+        match self.0 {}
+    }
+}
+
+/// Says that this build cannot.
+///
+/// # Errors
+/// Always.
+pub fn load(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> Result<Loaded, LoadError> {
+    algorithm.values(settings)?;
+    let obstacle = super::obstacle::obstacle(algorithm).unwrap_or(Obstacle::NotBuilt("without the feature ebpf"));
+    Err(LoadError::Obstacle { name: algorithm.name, obstacle })
+}
+
+/// Says that this build cannot.
+///
+/// # Errors
+/// Always.
+pub fn unload(algorithm: &'static Algorithm) -> Result<(), UnloadError> {
+    match registered(algorithm) {
+        false => Err(UnloadError::NotLoaded { name: algorithm.name }),
+        true => Err(UnloadError::Held { name: algorithm.name, holder: holder(algorithm) }),
+    }
+}
+
+/// The parameters of what is loaded, which this build cannot read.
+#[must_use]
+pub fn parameters(_algorithm: &Algorithm) -> Option<Vec<(String, i64)>> {
+    None
+}
+
+pub(super) fn holder(algorithm: &Algorithm) -> Holder {
+    let path = super::pin::path(algorithm.name);
+    if path.exists() { Holder::Pinned(path) } else { Holder::Elsewhere }
+}
