@@ -231,6 +231,7 @@ impl<O: Observer> Engine<'_, O> {
                 let waiting = self.forward.line_backlog(now);
                 if waiting > BELOW_TCP {
                     lane.line = now + (waiting - BELOW_TCP / 2);
+                    lane.sender.hold();
                     return;
                 }
             }

@@ -195,6 +195,11 @@ impl Sender {
         None
     }
 
+    /// The line is busy: pacing waits until [`Self::poll`] is asked again.
+    pub(crate) fn hold(&mut self) {
+        self.wake = Time::MAX;
+    }
+
     fn next_packet(&mut self) -> Option<u64> {
         if self.board.lost() > 0 {
             if let Some(number) = self.board.next_lost() {

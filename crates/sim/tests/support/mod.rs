@@ -1,6 +1,6 @@
 //! Scenarios for tests, and an observer that keeps what it sees.
 
-#![allow(dead_code, reason = "not every test needs everything")]
+#![allow(dead_code, unreachable_pub, reason = "not every test needs everything")]
 
 use icdc_path::loss::Model;
 use icdc_path::{Fate, Settings};
