@@ -30,7 +30,7 @@ pub fn simulate<O: Observer>(scenario: &Scenario, observer: &mut O) -> Result<Ou
     scenario.check()?;
     let lanes = scenario.flows.iter().map(|flow| Lane::new(scenario, flow)).collect::<Result<Vec<_>, _>>()?;
     let mut engine = Engine {
-        due: lanes.iter().map(Lane::due).collect(),
+        due: lanes.iter().map(Lane::next).collect(),
         lanes,
         forward: Direction::new(&scenario.forward)?,
         backward: Direction::new(&scenario.backward)?,
@@ -44,8 +44,8 @@ pub fn simulate<O: Observer>(scenario: &Scenario, observer: &mut O) -> Result<Ou
 
 struct Engine<'o, O> {
     lanes: Vec<Lane>,
-    /// When the next event of each lane is.
-    due: Vec<Time>,
+    /// The next event of each lane.
+    due: Vec<(Time, Happening)>,
     forward: Direction,
     backward: Direction,
     frame: Frame,
@@ -126,14 +126,11 @@ impl Lane {
         })
     }
 
-    fn due(&self) -> Time {
-        self.next().map_or(Time::MAX, |(at, _)| at)
-    }
-
-    fn next(&self) -> Option<(Time, Happening)> {
+    /// What happens next, and when; at the end of time if nothing does.
+    fn next(&self) -> (Time, Happening) {
         use Happening::{Acknowledgement, Arrival, ReceiverTimer, SenderTimer, Start, Stop};
         let mut next = match self.phase {
-            Phase::Waiting => return Some((self.start, Start)),
+            Phase::Waiting => return (self.start, Start),
             Phase::Running => (self.stop, Stop),
             Phase::Done => (Time::MAX, Stop),
         };
@@ -148,7 +145,7 @@ impl Lane {
         if self.phase == Phase::Running {
             consider(self.sender.wake().min(self.line), SenderTimer);
         }
-        (next.0 < Time::MAX).then_some(next)
+        next
     }
 }
 
@@ -159,7 +156,8 @@ impl<O: Observer> Engine<'_, O> {
         let mut look = Time::ORIGIN;
         let mut now = Time::ORIGIN;
         loop {
-            let (index, at) = self.first();
+            let index = self.first();
+            let (at, what) = self.due[index];
             while look <= at.min(end) && look < Time::MAX && at < Time::MAX {
                 self.look(look);
                 look += interval;
@@ -168,16 +166,17 @@ impl<O: Observer> Engine<'_, O> {
                 return if at == Time::MAX { now } else { end };
             }
             now = at;
-            self.step(index, now);
-            self.due[index] = self.lanes[index].due();
+            self.step(index, now, what);
+            self.due[index] = self.lanes[index].next();
         }
     }
 
-    fn first(&self) -> (usize, Time) {
-        let mut first = (0, self.due[0]);
-        for (index, &due) in self.due.iter().enumerate().skip(1) {
-            if due < first.1 {
-                first = (index, due);
+    /// The lane whose event is next.
+    fn first(&self) -> usize {
+        let mut first = 0;
+        for index in 1..self.due.len() {
+            if self.due[index].0 < self.due[first].0 {
+                first = index;
             }
         }
         first
@@ -192,33 +191,32 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
-    fn step(&mut self, index: usize, now: Time) {
+    fn step(&mut self, index: usize, now: Time, what: Happening) {
         let lane = &mut self.lanes[index];
-        match lane.next().map(|(_, what)| what) {
-            Some(Happening::Start) => {
+        match what {
+            Happening::Start => {
                 lane.phase = Phase::Running;
                 lane.sender.start(now);
                 self.send(index, now);
             }
-            Some(Happening::Stop) => {
+            Happening::Stop => {
                 lane.stop = Time::MAX;
                 lane.sender.stop();
                 self.finish(index, now);
             }
-            Some(Happening::Arrival) => self.arrive(index, now),
-            Some(Happening::ReceiverTimer) => self.acknowledge(index, now),
-            Some(Happening::Acknowledgement) => {
+            Happening::Arrival => self.arrive(index, now),
+            Happening::ReceiverTimer => self.acknowledge(index, now),
+            Happening::Acknowledgement => {
                 if let Some((_, ack)) = lane.acknowledgements.pop_due(now) {
                     lane.sender.acknowledge(now, &ack, &mut lane.reports);
                     self.finish(index, now);
                     self.send(index, now);
                 }
             }
-            Some(Happening::SenderTimer) => {
+            Happening::SenderTimer => {
                 lane.sender.expire(now);
                 self.send(index, now);
             }
-            None => {}
         }
     }
 

@@ -34,9 +34,10 @@ impl Sender {
     /// An acknowledgement arrives, with all that the receiver has had to report until it left.
     pub(crate) fn acknowledge(&mut self, now: Time, ack: &Acknowledgement, reports: &mut Reports) {
         let before = (self.rate.delivered(), self.lost, self.board.in_flight());
+        let una = self.board.una();
         self.edge = self.edge.max(ack.edge);
         let delivered = self.take(now, ack, reports);
-        self.measure(now, &delivered, before.0);
+        self.measure(now, &delivered, una);
         let newly_delivered = self.rate.delivered() - before.0;
         self.end_probing(now, ack);
         let mut restart = delivered.advanced;
@@ -44,10 +45,11 @@ impl Sender {
             // What was sent before the head's last transmission arrives: that one still has all its time.
             restart |= self.board.outstanding() > 0 && self.board.packet(self.board.una()).sent > first;
         }
+        self.looking = false;
         if delivered.sacked || self.state != CongestionState::Open {
             self.alert(now);
         }
-        if restart {
+        if restart && !self.looking {
             self.restart_timer(now);
         }
         self.tell(now);
@@ -108,7 +110,7 @@ impl Sender {
     }
 
     /// Round-trip time: from the earliest packet that was acknowledged for the timeout, from the latest for the rest.
-    fn measure(&mut self, now: Time, delivered: &Delivered, delivered_before: u64) {
+    fn measure(&mut self, now: Time, delivered: &Delivered, una_before: u64) {
         let acked = delivered.acked.filter(|_| delivered.again.is_none());
         let mut smoothed = acked.or(delivered.sacks).map(|(first, _)| now - first);
         if let (None, Some(sent)) = (smoothed, delivered.again) {
@@ -128,9 +130,9 @@ impl Sender {
         if delivered.advanced || delivered.sacked {
             self.tell(now);
             let sample = AckSample {
-                pkts_acked: (self.rate.delivered() - delivered_before) as u32,
+                pkts_acked: (self.board.una() - una_before) as u32,
                 rtt_us: latest.map_or(-1, |rtt| rtt.as_micros() as i32),
-                in_flight: self.board.in_flight() as u32,
+                in_flight: self.rate.since_latest().wrapping_mul(self.algorithm.socket.mss_cache),
             };
             self.algorithm.pkts_acked(&sample);
         }
@@ -183,6 +185,7 @@ impl Sender {
         let (least, smoothed) = (self.rtt.least(), self.rtt.smoothed());
         let found = self.rack.detect(now, &mut self.board, in_recovery, least, smoothed);
         self.lost += found.first + found.again;
+        self.looking = found.look_again.is_some();
         if let Some(at) = found.look_again {
             self.timer.set(timers::Kind::Reordering, at);
         }

@@ -117,10 +117,12 @@ pub(crate) struct Sender {
     edge: u64,
     /// Packets found lost in all.
     lost: u64,
+    /// RACK waits for what may be lost.
+    looking: bool,
     /// `snd_nxt` when the use of the window was last noted (`cwnd_usage_seq`).
     usage: u64,
     probing: timers::Probing,
-    /// Something was sent since the last pause.
+    /// New packets were sent since the last pause.
     busy: bool,
     /// When pacing lets the next packet leave.
     wake: Time,
@@ -151,6 +153,7 @@ impl Sender {
             packets: setup.packets,
             edge: setup.window,
             lost: 0,
+            looking: false,
             usage: 0,
             probing: timers::Probing::default(),
             busy: false,
@@ -180,8 +183,11 @@ impl Sender {
     /// The next packet that may leave now; lost ones first. `None` if none may.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Segment> {
         self.wake = Time::MAX;
-        if let Some(number) = self.probing.due.take() {
-            return Some(self.transmit(now, number));
+        if let Some(number) = self.probing.due.take().filter(|number| self.may_probe(*number)) {
+            let segment = self.transmit(now, number);
+            // After a probe the timeout is waited for, not another probe.
+            self.busy = false;
+            return Some(segment);
         }
         if self.board.in_flight() < u64::from(self.algorithm.socket.snd_cwnd) {
             if let Some(number) = self.next_packet() {
@@ -193,6 +199,13 @@ impl Sender {
         }
         self.pause(now);
         None
+    }
+
+    /// Whether it is still of use: what is acknowledged needs no probe.
+    fn may_probe(&self, number: u64) -> bool {
+        let (una, next) = (self.board.una(), self.board.next());
+        let known = (una..next).contains(&number) && !self.board.packet(number).is_sacked();
+        known || (number == next && number < self.packets.min(self.edge))
     }
 
     /// The line is busy: pacing waits until [`Self::poll`] is asked again.
@@ -225,13 +238,13 @@ impl Sender {
             if outstanding == 0 || self.timer.is_probe() {
                 self.rearm(now);
             }
+            self.busy = true;
         }
         self.counters.sent += 1;
         if self.is_reducing() {
             self.reduction.sent();
         }
         self.pacing.sent(now, &self.algorithm.socket);
-        self.busy = true;
         Segment { number, again }
     }
 

@@ -54,6 +54,11 @@ impl DeliveryRate {
         }
     }
 
+    /// Packets delivered since the most recently sent one of this acknowledgement left.
+    pub(super) fn since_latest(&self) -> u32 {
+        self.latest.map_or(0, |(_, _, stamp, _)| (self.delivered as u32).wrapping_sub(stamp.delivered))
+    }
+
     /// The sample of an acknowledgement that is through; its caller fills in the rest.
     pub(super) fn sample(&mut self, now: Time, least_rtt: Span) -> RateSample {
         let unknown = RateSample { delivered: -1, interval_us: -1, ..RateSample::default() };

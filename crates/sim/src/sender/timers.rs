@@ -118,7 +118,7 @@ impl Sender {
             let fresh = next < self.packets.min(self.edge);
             let number = if fresh { next } else { next - 1 };
             // A tail that has been selectively acknowledged tells nothing more.
-            if fresh || !self.board.packet(number).is_sacked() {
+            if self.may_probe(number) {
                 self.probing.due = Some(number);
                 self.probing.high = Some(next.max(number + 1));
                 self.probing.again = !fresh;
