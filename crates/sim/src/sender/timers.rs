@@ -133,8 +133,8 @@ impl Sender {
         let Some(high) = self.probing.high.filter(|high| ack.next >= *high) else { return };
         if !self.probing.again || ack.duplicate {
             self.probing.high = None;
-        } else if ack.next > high || self.board.una() == self.board.next() {
-            // The original never arrived, or this would be the acknowledgement of a duplicate.
+        } else if ack.next > high {
+            // No duplicate was acknowledged until now: the original never arrived.
             self.probing.high = None;
             if self.state == CongestionState::Open {
                 self.reduce_at_once(now);
