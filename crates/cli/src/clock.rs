@@ -1,12 +1,22 @@
-//! The date, for reports.
+//! The date, for reports, and how long something took.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use icdc_units::Span;
 
 /// Date and time in UTC as `2026-11-20 19:30 UTC`.
 pub(crate) fn utc_now() -> String {
     #[expect(clippy::disallowed_methods, reason = "a report bears its date; nothing is decided by it")]
     let now = SystemTime::now();
     utc(now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+/// What `work` gives, and how long it took.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
+    #[expect(clippy::disallowed_methods, reason = "it is told; nothing is decided by it")]
+    let begin = Instant::now();
+    let done = work();
+    (done, begin.elapsed().into())
 }
 
 fn utc(seconds: u64) -> String {

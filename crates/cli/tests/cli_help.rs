@@ -117,7 +117,7 @@ fn man_pages_come_one_per_subcommand() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let lab = ["down", "exec", "list", "report", "run", "status", "up"].map(|name| format!("icdc-lab-{name}.1"));
+    let lab = ["down", "exec", "list", "report", "run", "sim", "status", "up"].map(|name| format!("icdc-lab-{name}.1"));
     let mut expected = ["icdc-copy.1", "icdc-keygen.1", "icdc-lab.1", "icdc-measure.1", "icdc-serve.1", "icdc.1"]
         .map(str::to_owned)
         .to_vec();

@@ -17,7 +17,7 @@ enum Unsafe {
 }
 use Unsafe::{ForTheKernel, Forbidden};
 
-const HOUSE: [(&str, u8, Unsafe); 13] = [
+const HOUSE: [(&str, u8, Unsafe); 14] = [
     ("icdc", 4, Forbidden),
     ("icdc-transfer", 3, ForTheKernel),
     ("icdc-lab", 3, ForTheKernel),
@@ -26,6 +26,7 @@ const HOUSE: [(&str, u8, Unsafe); 13] = [
     ("icdc-tcp", 2, ForTheKernel),
     ("icdc-trust", 2, Forbidden),
     ("icdc-report", 2, Forbidden),
+    ("icdc-sim", 2, Forbidden),
     ("icdc-cc", 1, ForTheKernel),
     ("icdc-control", 1, Forbidden),
     ("icdc-path", 1, Forbidden),

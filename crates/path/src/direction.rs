@@ -1,6 +1,6 @@
 //! One direction of a path: input port, loss, bottleneck and delay in a row, and what they counted.
 
-use icdc_units::{ByteCount, Time};
+use icdc_units::{ByteCount, Span, Time};
 use serde::Serialize;
 
 use crate::input_port::Reception;
@@ -115,6 +115,12 @@ impl Direction {
         self.bottleneck.queued(now)
     }
 
+    /// How long a frame that is sent at `now` waits for the host's line; zero without one.
+    #[must_use]
+    pub fn line_backlog(&self, now: Time) -> Span {
+        self.port.backlog(now)
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -124,7 +130,7 @@ impl Direction {
 
 #[cfg(test)]
 mod tests {
-    use icdc_units::{Rate, Span};
+    use icdc_units::Rate;
     use proptest::prelude::*;
 
     use super::*;

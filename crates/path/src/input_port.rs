@@ -42,6 +42,12 @@ impl InputPort {
         Self { line: rate.map(Transmitter::new) }
     }
 
+    /// How long a frame that is sent at `now` waits for the line.
+    #[must_use]
+    pub fn backlog(&self, now: Time) -> Span {
+        self.line.as_ref().map_or(Span::ZERO, |line| line.backlog_time(now))
+    }
+
     /// What becomes of a frame sent at `now`.
     pub fn receive(&mut self, now: Time, frame: Frame) -> Reception {
         let Some(line) = &mut self.line else {

@@ -12,6 +12,8 @@ use icdc_lab::{Buffers, Host, Mode, Settings};
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Rate, Span};
 
+use super::sim::SimArguments;
+
 /// A queue that is not given holds what the bottleneck passes in this time: 2.5 MB at 1 Gbit/s.
 const USUAL_QUEUE: Span = Span::from_millis(20);
 /// And at least as many frames of full size.
@@ -50,6 +52,7 @@ pub(crate) enum LabCommand {
     /// Name the scenarios that `run` knows
     List,
     Report(ReportArguments),
+    Sim(Box<SimArguments>),
     /// What `up` starts: the path itself
     #[command(hide = true)]
     Wire,
@@ -294,8 +297,20 @@ impl<T: FromStr + Clone> FromStr for Pair<T> {
 }
 
 impl PathArguments {
-    /// The lab that is meant.
+    /// The lab that is meant, if this machine can hold what is on its way.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        let settings = self.lab()?;
+        let memory = icdc_lab::wire::memory(&settings);
+        ensure!(
+            memory <= MAX_MEMORY,
+            "a path with {} on its way needs {memory} of memory for its packets; {MAX_MEMORY} are the limit: lower --rate, --rtt or --queue",
+            settings.forward.in_flight() + settings.backward.in_flight()
+        );
+        Ok(settings)
+    }
+
+    /// The lab that is meant, were it emulated or simulated.
+    pub(super) fn lab(&self) -> anyhow::Result<Settings> {
         let mtu = ByteCount::new(self.mtu);
         let delay = self.delay.unwrap_or(Pair { forward: self.rtt - self.rtt / 2, backward: self.rtt / 2 });
         let direction = |rate: Rate, delay, jitter, queue: Option<ByteCount>, loss, line_rate, seed| {
@@ -333,14 +348,7 @@ impl PathArguments {
             Some(size) => Buffers::AtMost(size),
             None => Buffers::Fitting,
         };
-        let settings = Settings { forward, backward, mode, buffers };
-        let memory = icdc_lab::wire::memory(&settings);
-        ensure!(
-            memory <= MAX_MEMORY,
-            "a path with {} on its way needs {memory} of memory for its packets; {MAX_MEMORY} are the limit: lower --rate, --rtt or --queue",
-            settings.forward.in_flight() + settings.backward.in_flight()
-        );
-        Ok(settings)
+        Ok(Settings { forward, backward, mode, buffers })
     }
 
     fn loss(&self, ratio: f64, listed: &[u64]) -> Model {
@@ -354,4 +362,4 @@ impl PathArguments {
 }
 
 /// Memory for packets that is not asked for by mistake.
-const MAX_MEMORY: ByteCount = ByteCount::from_mib(16 << 10);
+pub(super) const MAX_MEMORY: ByteCount = ByteCount::from_mib(16 << 10);

@@ -9,6 +9,7 @@ mod keygen;
 pub(crate) mod lab;
 mod measure;
 mod serve;
+pub(crate) mod sim;
 
 use clap::{Parser, Subcommand};
 

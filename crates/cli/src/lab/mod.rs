@@ -1,6 +1,7 @@
-//! `icdc lab`: the emulated path from the command line.
+//! `icdc lab`: the emulated and the simulated path from the command line.
 
 mod scenario;
+mod sim;
 mod status;
 mod view;
 
@@ -25,6 +26,7 @@ pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
             Ok(())
         }
         LabCommand::Report(arguments) => view::write(&arguments),
+        LabCommand::Sim(arguments) => return sim::run(*arguments, console),
         LabCommand::Wire => {
             logs::start(console, "warn");
             icdc_lab::wire::main().map_err(Into::into)

@@ -12,7 +12,7 @@ mod figures;
 mod page;
 mod plan;
 mod record;
-mod show;
+pub(crate) mod show;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,0 +1,304 @@
+//! The loop over events, in virtual time.
+//!
+//! A flow's packets and acknowledgements are each on their way in order, so the next event of a flow is the first of two
+//! queues or of a few timers, and the next event of all is the least over the flows. Nothing else is sorted. Events
+//! of one instant happen in the order of the flows and, within a flow, in the order of [`Happening`].
+
+use icdc_cc::native::Connection;
+use icdc_path::{DelayLine, Direction, Fate, Frame};
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+use crate::observer::Observer;
+use crate::outcome::{FlowOutcome, Outcome};
+use crate::receiver::{Acknowledgement, Receiver, Reports};
+use crate::scenario::{Flow, Scenario, ScenarioError};
+use crate::sender::{Sender, Setup};
+
+const ETHERNET_HEADER: ByteCount = ByteCount::new(14);
+/// Ethernet, IPv4 and TCP headers, time stamps.
+const ACK_FRAME: ByteCount = ByteCount::new(66);
+/// The same with one block of selective acknowledgement.
+const SACK_FRAME: ByteCount = ByteCount::new(78);
+/// What may wait below TCP (TCP small queues): a millisecond at the line's rate.
+const BELOW_TCP: Span = Span::from_millis(1);
+
+/// Simulates `scenario`, watched by `observer`.
+///
+/// # Errors
+/// A scenario that cannot be.
+pub fn simulate<O: Observer>(scenario: &Scenario, observer: &mut O) -> Result<Outcome, ScenarioError> {
+    scenario.check()?;
+    let lanes = scenario.flows.iter().map(|flow| Lane::new(scenario, flow)).collect::<Result<Vec<_>, _>>()?;
+    let mut engine = Engine {
+        due: lanes.iter().map(Lane::next).collect(),
+        lanes,
+        forward: Direction::new(&scenario.forward)?,
+        backward: Direction::new(&scenario.backward)?,
+        frame: Frame::data(scenario.forward.mtu + ETHERNET_HEADER),
+        has_line: scenario.forward.line_rate.is_some(),
+        observer,
+    };
+    let end = engine.run(Time::ORIGIN + scenario.duration);
+    Ok(engine.outcome(scenario, end))
+}
+
+struct Engine<'o, O> {
+    lanes: Vec<Lane>,
+    /// The next event of each lane.
+    due: Vec<(Time, Happening)>,
+    forward: Direction,
+    backward: Direction,
+    frame: Frame,
+    has_line: bool,
+    observer: &'o mut O,
+}
+
+/// A flow with both its ends, and what is on its way between them.
+struct Lane {
+    sender: Sender,
+    receiver: Receiver,
+    reports: Reports,
+    data: DelayLine<u64>,
+    acknowledgements: DelayLine<Acknowledgement>,
+    extra_delay: Span,
+    start: Time,
+    phase: Phase,
+    /// When the application ends.
+    stop: Time,
+    /// When the line has room again.
+    line: Time,
+    lost: u64,
+    queue_full: u64,
+    arrived: u64,
+    finished: Option<Time>,
+    /// When the application got its last packet.
+    last_read: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Running,
+    Done,
+}
+
+/// What can happen to a flow, in the order in which it does at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Happening {
+    Start,
+    Stop,
+    Arrival,
+    ReceiverTimer,
+    Acknowledgement,
+    SenderTimer,
+}
+
+impl Lane {
+    fn new(scenario: &Scenario, flow: &Flow) -> Result<Self, ScenarioError> {
+        let parameters: Vec<(&str, i64)> = flow.parameters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        let algorithm = Connection::new(flow.algorithm, &parameters)?;
+        let mss = scenario.segment().as_u64();
+        let round_trip = scenario.round_trip(flow);
+        let receiver = Receiver::new(flow.window, scenario.acknowledgements, mss, round_trip);
+        let setup = Setup {
+            packets: flow.bytes.map_or(u64::MAX, |bytes| bytes.as_u64().div_ceil(mss)),
+            rate: flow.rate,
+            segmentation: scenario.segmentation,
+            window: receiver.edge(),
+            handshake: round_trip,
+        };
+        Ok(Self {
+            sender: Sender::new(algorithm, mss as u32, &setup),
+            receiver,
+            reports: Reports::default(),
+            data: DelayLine::default(),
+            acknowledgements: DelayLine::default(),
+            extra_delay: flow.extra_delay,
+            start: Time::ORIGIN + flow.start,
+            phase: Phase::Waiting,
+            stop: flow.stop.map_or(Time::MAX, |stop| Time::ORIGIN + stop),
+            line: Time::MAX,
+            lost: 0,
+            queue_full: 0,
+            arrived: 0,
+            finished: None,
+            last_read: Time::ORIGIN + flow.start,
+        })
+    }
+
+    /// What happens next, and when; at the end of time if nothing does.
+    fn next(&self) -> (Time, Happening) {
+        use Happening::{Acknowledgement, Arrival, ReceiverTimer, SenderTimer, Start, Stop};
+        let mut next = match self.phase {
+            Phase::Waiting => return (self.start, Start),
+            Phase::Running => (self.stop, Stop),
+            Phase::Done => (Time::MAX, Stop),
+        };
+        let mut consider = |at: Time, what| {
+            if at < next.0 {
+                next = (at, what);
+            }
+        };
+        consider(self.data.next_due().unwrap_or(Time::MAX), Arrival);
+        consider(self.receiver.deadline(), ReceiverTimer);
+        consider(self.acknowledgements.next_due().unwrap_or(Time::MAX), Acknowledgement);
+        if self.phase == Phase::Running {
+            consider(self.sender.wake().min(self.line), SenderTimer);
+        }
+        next
+    }
+}
+
+impl<O: Observer> Engine<'_, O> {
+    /// Runs until `end` or until nothing happens any more; returns when that was.
+    fn run(&mut self, end: Time) -> Time {
+        let interval = self.observer.interval().max(Span::from_nanos(1));
+        let mut look = Time::ORIGIN;
+        let mut now = Time::ORIGIN;
+        loop {
+            let index = self.first();
+            let (at, what) = self.due[index];
+            while look <= at.min(end) && look < Time::MAX && at < Time::MAX {
+                self.look(look);
+                look += interval;
+            }
+            if at > end {
+                return if at == Time::MAX { now } else { end };
+            }
+            now = at;
+            self.step(index, now, what);
+            self.due[index] = self.lanes[index].next();
+        }
+    }
+
+    /// The lane whose event is next.
+    fn first(&self) -> usize {
+        let mut first = 0;
+        for index in 1..self.due.len() {
+            if self.due[index].0 < self.due[first].0 {
+                first = index;
+            }
+        }
+        first
+    }
+
+    fn look(&mut self, at: Time) {
+        self.observer.queue(at, self.forward.queued(at));
+        if self.observer.wants_states(at) {
+            for (index, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.phase != Phase::Waiting) {
+                self.observer.state(at, index, &lane.sender.state());
+            }
+        }
+    }
+
+    fn step(&mut self, index: usize, now: Time, what: Happening) {
+        let lane = &mut self.lanes[index];
+        match what {
+            Happening::Start => {
+                lane.phase = Phase::Running;
+                lane.sender.start(now);
+                self.send(index, now);
+            }
+            Happening::Stop => {
+                lane.stop = Time::MAX;
+                lane.sender.stop();
+                self.finish(index, now);
+            }
+            Happening::Arrival => self.arrive(index, now),
+            Happening::ReceiverTimer => self.acknowledge(index, now),
+            Happening::Acknowledgement => {
+                if let Some((_, ack)) = lane.acknowledgements.pop_due(now) {
+                    lane.sender.acknowledge(now, &ack, &mut lane.reports);
+                    self.finish(index, now);
+                    self.send(index, now);
+                }
+            }
+            Happening::SenderTimer => {
+                lane.sender.expire(now);
+                self.send(index, now);
+            }
+        }
+    }
+
+    /// Sends what the sender lets go and the line takes.
+    fn send(&mut self, index: usize, now: Time) {
+        let lane = &mut self.lanes[index];
+        lane.line = Time::MAX;
+        while lane.phase == Phase::Running {
+            if self.has_line {
+                let waiting = self.forward.line_backlog(now);
+                if waiting > BELOW_TCP {
+                    lane.line = now + (waiting - BELOW_TCP / 2);
+                    lane.sender.hold();
+                    return;
+                }
+            }
+            let Some(segment) = lane.sender.poll(now) else { return };
+            let fate = self.forward.offer(now, self.frame);
+            match fate {
+                Fate::Delivered(due) => lane.data.push(due + lane.extra_delay, segment.number),
+                Fate::QueueFull => lane.queue_full += 1,
+                Fate::Lost | Fate::Overrun | Fate::Gap => lane.lost += 1,
+            }
+            self.observer.sent(now, index, segment.number, segment.again, fate);
+        }
+    }
+
+    fn arrive(&mut self, index: usize, now: Time) {
+        let lane = &mut self.lanes[index];
+        let Some((_, number)) = lane.data.pop_due(now) else { return };
+        let arrival = lane.receiver.arrive(now, number, &mut lane.reports);
+        lane.arrived += u64::from(arrival.is_new);
+        if arrival.read > 0 {
+            lane.last_read = now;
+        }
+        self.observer.arrived(now, index, arrival.is_new, arrival.read);
+        self.acknowledge(index, now);
+    }
+
+    fn acknowledge(&mut self, index: usize, now: Time) {
+        let lane = &mut self.lanes[index];
+        if let Some(ack) = lane.receiver.acknowledge(now, &mut lane.reports) {
+            let length = if lane.arrived > ack.next { SACK_FRAME } else { ACK_FRAME };
+            if let Fate::Delivered(due) = self.backward.offer(now, Frame::data(length)) {
+                lane.acknowledgements.push(due, ack);
+            }
+        }
+    }
+
+    fn finish(&mut self, index: usize, now: Time) {
+        let lane = &mut self.lanes[index];
+        if lane.sender.is_done() && lane.phase == Phase::Running {
+            lane.phase = Phase::Done;
+            lane.finished = Some(now);
+        }
+    }
+
+    fn outcome(&self, scenario: &Scenario, end: Time) -> Outcome {
+        let mss = scenario.segment();
+        let flow = |lane: &Lane| {
+            let bytes = mss * lane.receiver.next();
+            let until = if lane.finished.is_some() { lane.last_read } else { end };
+            FlowOutcome {
+                sender: lane.sender.counters(),
+                lost: lane.lost,
+                queue_full: lane.queue_full,
+                arrived: lane.arrived,
+                duplicates: lane.receiver.duplicates(),
+                on_the_way: lane.data.held() as u64,
+                delivered: lane.receiver.next(),
+                bytes,
+                start: lane.start,
+                finished: lane.finished,
+                goodput: if until > lane.start { bytes / (until - lane.start) } else { Rate::ZERO },
+                least_rtt: lane.sender.least_rtt(),
+            }
+        };
+        Outcome {
+            simulated: end - Time::ORIGIN,
+            forward: self.forward.counters(),
+            backward: self.backward.counters(),
+            flows: self.lanes.iter().map(flow).collect(),
+        }
+    }
+}

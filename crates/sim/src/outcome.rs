@@ -1,0 +1,70 @@
+//! What came of a simulation.
+
+use icdc_path::Counters;
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+use crate::sender::SenderCounters;
+
+/// Totals of a simulation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Simulated time: until the last flow was done, or all of it.
+    pub simulated: Span,
+    /// What the path did to data.
+    pub forward: Counters,
+    /// What the path did to acknowledgements.
+    pub backward: Counters,
+    /// In the order of the scenario.
+    pub flows: Vec<FlowOutcome>,
+}
+
+/// Totals of a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowOutcome {
+    /// What its sender did.
+    pub sender: SenderCounters,
+    /// Packets that the path lost.
+    pub lost: u64,
+    /// Packets that the full queue refused.
+    pub queue_full: u64,
+    /// Packets that arrived, each counted once.
+    pub arrived: u64,
+    /// Packets that arrived again.
+    pub duplicates: u64,
+    /// Packets on their way at the end.
+    pub on_the_way: u64,
+    /// Packets that the application got, in order.
+    pub delivered: u64,
+    /// Their payload.
+    pub bytes: ByteCount,
+    /// When it was established.
+    pub start: Time,
+    /// When its last acknowledgement arrived, if it came to its end.
+    pub finished: Option<Time>,
+    /// Payload that the application got, by the time from the start until it had all of it, or until the end.
+    pub goodput: Rate,
+    /// Least round-trip time that its sender saw.
+    pub least_rtt: Span,
+}
+
+impl Outcome {
+    /// Data packets sent.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.sender.sent).sum()
+    }
+
+    /// Payload that all applications together got, by the whole time.
+    #[must_use]
+    pub fn goodput(&self) -> Rate {
+        self.flows.iter().map(|flow| flow.bytes).sum::<ByteCount>() / self.simulated
+    }
+
+    /// Jain's index of the flows' goodputs: 1 if they are equal, 1/n if one has all.
+    #[must_use]
+    pub fn fairness(&self) -> f64 {
+        let rates = || self.flows.iter().map(|flow| flow.goodput.as_bits_per_second() as f64);
+        let (sum, squares) = (rates().sum::<f64>(), rates().map(|rate| rate * rate).sum::<f64>());
+        if squares > 0.0 { sum * sum / (squares * self.flows.len() as f64) } else { 1.0 }
+    }
+}

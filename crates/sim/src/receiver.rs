@@ -1,0 +1,290 @@
+//! The receiver: what it has, and when it says so (`tcp_data_queue`, `__tcp_ack_snd_check`).
+//!
+//! ```text
+//! in order, nothing missing   the first 16: at once; then every second packet, or 40 ms after a single one
+//!                             with receive offload: once per batch of packets that arrive together
+//! something missing           the first three at once, then every 44th, or min(1 ms, rtt/20) after one (compressed SACK)
+//! the last gap is filled      at once
+//! a duplicate                 at once
+//! ```
+//!
+//! The application reads at once. Selective acknowledgements are modelled by [`Reports`]: an acknowledgement tells all
+//! that arrived until it left, where a real one has room for three blocks.
+
+use std::collections::VecDeque;
+
+use icdc_units::{ByteCount, Span, Time};
+
+use crate::held::Held;
+use crate::scenario::{Acknowledgements, ReceiveWindow};
+
+/// `TCP_MAX_QUICKACKS`.
+const QUICK: u32 = 16;
+/// `TCP_ATO_MIN`.
+const DELAYED: Span = Span::from_millis(40);
+/// Acknowledgements of packets behind a gap that are not held back (`TCP_FASTRETRANS_THRESH`).
+const AT_ONCE: u32 = 3;
+/// `tcp_comp_sack_nr`, `tcp_comp_sack_delay_ns`.
+const COMPRESSED: u32 = 44;
+const COMPRESSED_DELAY: Span = Span::from_millis(1);
+/// Window of a receiver that tunes it, at first: half of `tcp_rmem[1]`.
+const FIRST_WINDOW: ByteCount = ByteCount::new(65_536);
+
+/// What an acknowledgement says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Acknowledgement {
+    /// First packet that is missing.
+    pub(crate) next: u64,
+    /// First packet that the receiver does not take yet.
+    pub(crate) edge: u64,
+    /// Reports up to this one belong to it.
+    pub(crate) reported: u64,
+    /// It answers a packet that had arrived before (D-SACK).
+    pub(crate) duplicate: bool,
+}
+
+/// Packets that arrived behind a gap, as runs, in the order of arrival, until an acknowledgement brings them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reports {
+    runs: VecDeque<(u64, u64)>,
+    taken: u64,
+    /// Runs before this one are part of acknowledgements that have left.
+    sealed: u64,
+}
+
+impl Reports {
+    fn end(&self) -> u64 {
+        self.taken + self.runs.len() as u64
+    }
+
+    fn add(&mut self, number: u64) {
+        let open = self.end() > self.sealed;
+        match self.runs.back_mut() {
+            Some((_, end)) if open && *end == number => *end += 1,
+            _ => self.runs.push_back((number, number + 1)),
+        }
+    }
+
+    fn seal(&mut self) -> u64 {
+        self.sealed = self.end();
+        self.sealed
+    }
+
+    /// The next run (first, end) up to report `until`.
+    pub(crate) fn take(&mut self, until: u64) -> Option<(u64, u64)> {
+        if self.taken >= until {
+            return None;
+        }
+        self.taken += 1;
+        self.runs.pop_front()
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// It had not arrived before.
+    pub(crate) is_new: bool,
+    /// Packets that the application got by it.
+    pub(crate) read: u64,
+}
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub(crate) struct Receiver {
+    held: Held,
+    window: Window,
+    acknowledgements: Acknowledgements,
+    /// Packets in order since the last acknowledgement.
+    pending: u32,
+    quick: u32,
+    /// Until when a single packet may wait for its acknowledgement.
+    single_until: Time,
+    /// Packets behind the gap at `gap`, and those not acknowledged yet.
+    behind: u32,
+    compressed: u32,
+    gap: u64,
+    compressed_delay: Span,
+    duplicate: bool,
+    now_due: bool,
+    /// When an acknowledgement leaves in any case.
+    deadline: Time,
+    duplicates: u64,
+}
+
+impl Receiver {
+    pub(crate) fn new(window: ReceiveWindow, acknowledgements: Acknowledgements, mss: u64, round_trip: Span) -> Self {
+        Self {
+            held: Held::default(),
+            window: Window::new(window, mss, round_trip),
+            acknowledgements,
+            pending: 0,
+            quick: QUICK,
+            single_until: Time::MAX,
+            behind: 0,
+            compressed: 0,
+            gap: 0,
+            compressed_delay: (round_trip / 20).min(COMPRESSED_DELAY),
+            duplicate: false,
+            now_due: false,
+            deadline: Time::MAX,
+            duplicates: 0,
+        }
+    }
+
+    /// First packet that is missing: all before it are the application's.
+    pub(crate) fn next(&self) -> u64 {
+        self.held.next()
+    }
+
+    /// Packets that arrived more than once.
+    pub(crate) fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
+    /// First packet beyond the window.
+    pub(crate) fn edge(&self) -> u64 {
+        self.held.next() + self.window.packets()
+    }
+
+    /// When [`Self::acknowledge`] is to be asked though nothing arrives.
+    pub(crate) fn deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// A packet arrives.
+    pub(crate) fn arrive(&mut self, now: Time, number: u64, reports: &mut Reports) -> Arrival {
+        let had_gap = self.held.has_gap();
+        let before = self.held.next();
+        if !self.held.insert(number) {
+            self.duplicates += 1;
+            self.duplicate = true;
+            self.now_due = true;
+            return Arrival { is_new: false, read: 0 };
+        }
+        let read = self.held.next() - before;
+        if read == 0 {
+            reports.add(number);
+        } else {
+            self.window.read(now, self.held.next());
+        }
+        if self.held.has_gap() {
+            self.hold_back(now);
+        } else if had_gap {
+            self.now_due = true;
+        } else {
+            self.collect(now);
+        }
+        Arrival { is_new: true, read }
+    }
+
+    /// A packet in order.
+    fn collect(&mut self, now: Time) {
+        self.pending += 1;
+        if self.pending == 1 {
+            self.single_until = now + DELAYED;
+        }
+        match self.acknowledgements {
+            Acknowledgements::EverySecond => {
+                if self.quick > 0 || self.pending >= 2 {
+                    self.now_due = true;
+                } else {
+                    self.deadline = self.single_until;
+                }
+            }
+            Acknowledgements::Batches { packets, within } => {
+                if self.pending >= packets {
+                    self.now_due = true;
+                } else if self.pending == 1 {
+                    self.deadline = now + within;
+                }
+            }
+        }
+    }
+
+    /// A packet while something is missing.
+    fn hold_back(&mut self, now: Time) {
+        if self.gap != self.held.next() {
+            (self.gap, self.behind) = (self.held.next(), 0);
+        }
+        if self.behind < AT_ONCE {
+            self.behind += 1;
+            self.now_due = true;
+            return;
+        }
+        self.compressed += 1;
+        if self.compressed >= COMPRESSED {
+            self.now_due = true;
+        } else if self.compressed == 1 {
+            self.deadline = now + self.compressed_delay;
+        }
+    }
+
+    /// The acknowledgement that is due, if one is.
+    pub(crate) fn acknowledge(&mut self, now: Time, reports: &mut Reports) -> Option<Acknowledgement> {
+        if !self.now_due {
+            if now < self.deadline {
+                return None;
+            }
+            // A batch of one packet waits for a second one, as every single packet does.
+            if self.pending == 1 && self.quick == 0 && now < self.single_until {
+                self.deadline = self.single_until;
+                return None;
+            }
+        }
+        self.quick = self.quick.saturating_sub(1);
+        self.now_due = false;
+        self.deadline = Time::MAX;
+        self.pending = 0;
+        self.compressed = 0;
+        let duplicate = std::mem::take(&mut self.duplicate);
+        Some(Acknowledgement { next: self.next(), edge: self.edge(), reported: reports.seal(), duplicate })
+    }
+}
+
+/// The receive window: fixed, or grown by what the application reads in a round trip (`tcp_rcv_space_adjust`).
+///
+/// ```text
+/// copied > space:  window ← 2 · copied + 16 · mss, and twice the share by which copied exceeds space;  space ← copied
+/// ```
+#[derive(Clone, Debug)]
+struct Window {
+    size: ByteCount,
+    most: ByteCount,
+    mss: u64,
+    space: u64,
+    round_trip: Span,
+    since: Time,
+    from: u64,
+}
+
+impl Window {
+    fn new(window: ReceiveWindow, mss: u64, round_trip: Span) -> Self {
+        let (size, most) = match window {
+            ReceiveWindow::Fixed(size) => (size, size),
+            ReceiveWindow::Tuned { most } => (FIRST_WINDOW.min(most), most),
+        };
+        let space = size.as_u64().min(10 * mss);
+        Self { size, most, mss, space, round_trip, since: Time::ORIGIN, from: 0 }
+    }
+
+    fn packets(&self) -> u64 {
+        (self.size.as_u64() / self.mss).max(1)
+    }
+
+    fn read(&mut self, now: Time, next: u64) {
+        if self.size >= self.most || now - self.since < self.round_trip {
+            return;
+        }
+        let copied = (next - self.from) * self.mss;
+        (self.since, self.from) = (now, next);
+        if copied <= self.space {
+            return;
+        }
+        let plain = 2 * copied + 16 * self.mss;
+        let grow = u128::from(plain) * u128::from(copied - self.space) / u128::from(self.space);
+        let wanted = u128::from(plain) + 2 * grow;
+        self.size = ByteCount::new(u64::try_from(wanted).unwrap_or(u64::MAX)).clamp(self.size, self.most);
+        self.space = copied;
+    }
+}

@@ -1,0 +1,141 @@
+//! Keeps a simulation as series of bounded length.
+//!
+//! What is counted is kept by the millisecond, states of senders each 10 ms; where that would be more than
+//! 2.4 million steps or 240 thousand states over all flows, in steps of 2, 5, 10, … ms.
+
+use icdc_path::Fate;
+use icdc_units::{ByteCount, Span, Time};
+
+use crate::observer::Observer;
+use crate::scenario::Scenario;
+use crate::sender::SenderState;
+
+const SHORTEST: Span = Span::from_millis(1);
+const SHORTEST_STATES: Span = Span::from_millis(10);
+const MOST_STEPS: u64 = 2_400_000;
+const MOST_STATES: u64 = 240_000;
+
+/// See the module's description. Step `k` begins at `k * step`.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    /// Length of the steps.
+    pub step: Span,
+    /// Bytes on the wire that waited at the bottleneck at the beginning of each step.
+    pub queue: Vec<i64>,
+    /// Packets that the full queue refused in each step.
+    pub queue_full: Vec<i64>,
+    /// Packets that the path lost in each step.
+    pub lost: Vec<i64>,
+    /// In the order of the scenario.
+    pub flows: Vec<FlowRecord>,
+    payload: i64,
+    states_every: Span,
+    next_states: Time,
+    end: Time,
+}
+
+/// What is kept of a flow.
+#[derive(Clone, Debug, Default)]
+pub struct FlowRecord {
+    /// Bytes of payload that arrived, each for the first time, in each step.
+    pub arrived: Vec<i64>,
+    /// Packets sent again in each step; as long as the last of them requires.
+    pub retransmitted: Vec<i64>,
+    /// Its sender's states.
+    pub states: Vec<(Time, SenderState)>,
+}
+
+impl Recorder {
+    /// A recorder for this scenario.
+    #[must_use]
+    pub fn new(scenario: &Scenario) -> Self {
+        let flows = scenario.flows.len() as u64;
+        let step = round(SHORTEST, scenario.duration, MOST_STEPS / flows.max(1));
+        // A whole number of steps.
+        let states = round(SHORTEST_STATES, scenario.duration, MOST_STATES / flows.max(1)).max(step);
+        Self {
+            step,
+            queue: Vec::new(),
+            queue_full: Vec::new(),
+            lost: Vec::new(),
+            flows: vec![FlowRecord::default(); scenario.flows.len()],
+            payload: scenario.segment().as_u64() as i64,
+            states_every: step * states.as_nanos().div_ceil(step.as_nanos()),
+            next_states: Time::ORIGIN,
+            end: Time::ORIGIN + scenario.duration,
+        }
+    }
+
+    fn index(&self, at: Time) -> usize {
+        ((at - Time::ORIGIN).as_nanos() / self.step.as_nanos()) as usize
+    }
+}
+
+/// The least of 1, 2, 5, 10, … times `shortest` of which `most` make up `whole`.
+fn round(shortest: Span, whole: Span, most: u64) -> Span {
+    let fits = |span: &Span| *span * most.max(1) >= whole;
+    let decades = (0..9).flat_map(|decade| [1, 2, 5].map(|factor| factor * 10_u64.pow(decade)));
+    decades.map(|factor| shortest * factor).find(fits).unwrap_or(whole)
+}
+
+fn count(series: &mut Vec<i64>, index: usize, amount: i64) {
+    if series.len() <= index {
+        series.resize(index + 1, 0);
+    }
+    series[index] += amount;
+}
+
+impl Observer for Recorder {
+    fn interval(&self) -> Span {
+        self.step
+    }
+
+    fn sent(&mut self, at: Time, flow: usize, _number: u64, again: bool, fate: Fate) {
+        let index = self.index(at);
+        if again {
+            count(&mut self.flows[flow].retransmitted, index, 1);
+        }
+        match fate {
+            Fate::QueueFull => count(&mut self.queue_full, index, 1),
+            Fate::Lost => count(&mut self.lost, index, 1),
+            Fate::Delivered(_) | Fate::Gap | Fate::Overrun => {}
+        }
+    }
+
+    fn arrived(&mut self, at: Time, flow: usize, is_new: bool, _read: u64) {
+        let index = self.index(at);
+        if is_new {
+            count(&mut self.flows[flow].arrived, index, self.payload);
+        }
+    }
+
+    fn queue(&mut self, at: Time, waiting: ByteCount) {
+        if at < self.end {
+            self.queue.push(waiting.as_u64() as i64);
+        }
+    }
+
+    fn wants_states(&self, at: Time) -> bool {
+        at >= self.next_states
+    }
+
+    fn state(&mut self, at: Time, flow: usize, state: &SenderState) {
+        self.next_states = at + self.states_every;
+        self.flows[flow].states.push((at, *state));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_grow_with_the_length_of_the_run() {
+        let step = |seconds, flows| round(SHORTEST, Span::from_secs(seconds), MOST_STEPS / flows);
+        assert_eq!(step(600, 1), Span::from_millis(1));
+        assert_eq!(step(2400, 1), Span::from_millis(1));
+        assert_eq!(step(2401, 1), Span::from_millis(2));
+        assert_eq!(step(600, 10), Span::from_millis(5));
+        assert_eq!(step(86_400, 1000), Span::from_secs(50));
+    }
+}

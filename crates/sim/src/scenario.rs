@@ -1,0 +1,196 @@
+//! What is simulated.
+
+use icdc_cc::{Algorithm, ParameterError};
+use icdc_path::{Settings, SettingsError};
+use icdc_units::{ByteCount, Rate, Span};
+use thiserror::Error;
+
+/// IPv4 header, TCP header, and time stamps.
+const HEADERS: u64 = 20 + 20 + 12;
+/// Most flows: each event looks at all of them.
+const MAX_FLOWS: usize = 1000;
+/// Longest additional delay of a flow, as for a path.
+const MAX_EXTRA_DELAY: Span = icdc_path::MAX_DELAY;
+/// What a packet on its way may take in the simulator: its slot on a scoreboard that doubles, in a delay line that does,
+/// and in the queues of losses.
+const MEMORY_PER_PACKET: u64 = 200;
+
+/// Flows over a path.
+#[derive(Clone)]
+pub struct Scenario {
+    /// The way of the data. Its line is the senders' host's.
+    pub forward: Settings,
+    /// The way of the acknowledgements.
+    pub backward: Settings,
+    /// The flows; all of them share both directions.
+    pub flows: Vec<Flow>,
+    /// Time after which everything ends.
+    pub duration: Span,
+    /// When receivers acknowledge.
+    pub acknowledgements: Acknowledgements,
+    /// Whether the sending device cuts up what TCP hands down (TSO): paced packets then leave in aggregates.
+    pub segmentation: bool,
+}
+
+/// One TCP connection, established at its start.
+#[derive(Clone)]
+pub struct Flow {
+    /// Congestion control.
+    pub algorithm: &'static Algorithm,
+    /// Its parameters that differ from their initial values.
+    pub parameters: Vec<(String, i64)>,
+    /// When it is established and sends its first packet.
+    pub start: Span,
+    /// When the application ends; `None`: never.
+    pub stop: Option<Span>,
+    /// What the application has to send, rounded up to whole packets; `None`: no end of it.
+    pub bytes: Option<ByteCount>,
+    /// Delay of its packets behind the bottleneck, in addition to the path's.
+    pub extra_delay: Span,
+    /// Ceiling of its rate (`SO_MAX_PACING_RATE`): paces it.
+    pub rate: Option<Rate>,
+    /// What its receiver takes.
+    pub window: ReceiveWindow,
+}
+
+impl Flow {
+    /// A bulk flow from the start to the end, with a receiver that takes up to `window`.
+    #[must_use]
+    pub fn bulk(algorithm: &'static Algorithm, window: ReceiveWindow) -> Self {
+        Self {
+            algorithm,
+            parameters: Vec::new(),
+            start: Span::ZERO,
+            stop: None,
+            bytes: None,
+            extra_delay: Span::ZERO,
+            rate: None,
+            window,
+        }
+    }
+}
+
+/// How far a sender may run ahead of its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveWindow {
+    /// So far from the first packet on.
+    Fixed(ByteCount),
+    /// 64 KiB at first, then what the receiver's kernel makes of what is read in a round trip.
+    Tuned {
+        /// And never more than this.
+        most: ByteCount,
+    },
+}
+
+/// When a receiver acknowledges what comes in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acknowledgements {
+    /// Every second packet: the device hands packets up one by one.
+    EverySecond,
+    /// Once per batch that the device puts together (GRO).
+    Batches {
+        /// Most packets of a batch.
+        packets: u32,
+        /// Longest time between its first and last.
+        within: Span,
+    },
+}
+
+/// Why a scenario cannot be simulated.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// The path.
+    #[error(transparent)]
+    Path(#[from] SettingsError),
+    /// An algorithm's parameters.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// None, or too many.
+    #[error("{0} flows cannot be simulated: give 1 to {MAX_FLOWS}")]
+    Flows(usize),
+    /// A flow's own delay.
+    #[error("flow {flow}: an additional delay of {delay} is too long: give {MAX_EXTRA_DELAY} at most")]
+    ExtraDelay {
+        /// Which, from 1.
+        flow: usize,
+        /// What was asked for.
+        delay: Span,
+    },
+    /// It ends before it begins.
+    #[error("flow {flow} stops at {stop}, before it starts at {start}")]
+    Order {
+        /// Which, from 1.
+        flow: usize,
+        /// Its start.
+        start: Span,
+        /// Its stop.
+        stop: Span,
+    },
+    /// Nothing to send, or at no rate.
+    #[error("flow {flow} has {what}: give more, or leave it out")]
+    Nothing {
+        /// Which, from 1.
+        flow: usize,
+        /// What is missing.
+        what: &'static str,
+    },
+    /// No time at all.
+    #[error("a simulation of no time has no result: give a millisecond or more")]
+    Duration,
+}
+
+impl Scenario {
+    /// Payload of a packet.
+    #[must_use]
+    pub fn segment(&self) -> ByteCount {
+        self.forward.mtu - ByteCount::new(HEADERS)
+    }
+
+    /// Time from the sender of a flow to the receiver and back while nothing waits.
+    #[must_use]
+    pub fn round_trip(&self, flow: &Flow) -> Span {
+        self.forward.delay + self.backward.delay + flow.extra_delay
+    }
+
+    /// About the most memory that a simulation takes for packets on their way: what fills the path and its queue, both ways.
+    #[must_use]
+    pub fn memory(&self) -> ByteCount {
+        let longest = self.flows.iter().map(|flow| self.round_trip(flow)).max().unwrap_or_default();
+        let on_wire = self.forward.rate * (longest + self.forward.jitter + self.backward.jitter) + self.forward.queue;
+        ByteCount::new(on_wire.as_u64() / self.forward.largest_frame().as_u64() * MEMORY_PER_PACKET)
+    }
+
+    /// Whether it can be simulated.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        self.forward.check()?;
+        self.backward.check()?;
+        if self.flows.is_empty() || self.flows.len() > MAX_FLOWS {
+            return Err(ScenarioError::Flows(self.flows.len()));
+        }
+        if self.duration.as_millis() == 0 {
+            return Err(ScenarioError::Duration);
+        }
+        self.flows.iter().enumerate().try_for_each(|(index, flow)| check_flow(index + 1, flow))
+    }
+}
+
+fn check_flow(number: usize, settings: &Flow) -> Result<(), ScenarioError> {
+    let flow = number;
+    if settings.extra_delay > MAX_EXTRA_DELAY {
+        return Err(ScenarioError::ExtraDelay { flow, delay: settings.extra_delay });
+    }
+    if let Some(stop) = settings.stop.filter(|stop| *stop <= settings.start) {
+        return Err(ScenarioError::Order { flow, start: settings.start, stop });
+    }
+    if settings.bytes.is_some_and(ByteCount::is_zero) {
+        return Err(ScenarioError::Nothing { flow, what: "nothing to send" });
+    }
+    if settings.rate.is_some_and(|rate| rate.as_bytes_per_second() == 0) {
+        return Err(ScenarioError::Nothing { flow, what: "no rate" });
+    }
+    Ok(())
+}

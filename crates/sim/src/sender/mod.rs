@@ -1,0 +1,311 @@
+//! The sender: Linux's TCP output and acknowledgement processing, by packets.
+//!
+//! ```text
+//!                 all delivered                three SACKs, or RACK             timeout
+//!   Disorder ◄──────────────────► Open ───────────────► Recovery      any ───────────► Loss
+//!      └──── three SACKs, or RACK ──────────────────────► │  ▲ retransmission lost       │ │
+//!                                   ▲                     │  └───────────────────────────┘ │
+//!                                   └─── all that was sent before is acknowledged ─────────┘
+//! ```
+//!
+//! | concern | file |
+//! |---|---|
+//! | what is known of each packet | [`scoreboard`] |
+//! | what is lost | [`rack`] |
+//! | the window in recovery | [`prr`]; otherwise the algorithm's |
+//! | acknowledgements, states | `acknowledgement` |
+//! | timers: retransmission, probe of the tail, reordering | `timers` |
+//! | round-trip time, timeout | [`rtt`] |
+//! | when packets may leave | [`pacing`] |
+//! | samples for algorithms that control | [`rate`] |
+//!
+//! The algorithm's socket counts sequence numbers in packets, not in bytes: they wrap after 2³² packets, so that more
+//! may be in flight than a real window holds.
+
+mod acknowledgement;
+mod pacing;
+mod prr;
+mod rack;
+mod rate;
+mod rtt;
+mod scoreboard;
+mod timers;
+
+use icdc_cc::native::{CongestionState, Connection, WindowEvent};
+use icdc_units::{Rate, Span, Time};
+
+use pacing::Pacing;
+use prr::Reduction;
+use rack::Rack;
+use rate::DeliveryRate;
+use rtt::RoundTrip;
+use scoreboard::Scoreboard;
+use timers::Timer;
+
+/// `SK_PACING_NEEDED`.
+const PACING_NEEDED: u32 = 1;
+
+/// A packet that leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) again: bool,
+}
+
+/// What a sender counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderCounters {
+    /// Packets sent, retransmissions included.
+    pub sent: u64,
+    /// Of these, packets sent again.
+    pub retransmitted: u64,
+    /// Times that fast recovery was entered.
+    pub recoveries: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Probes of the tail.
+    pub probes: u64,
+}
+
+/// The state of a sender at one time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SenderState {
+    /// Congestion window, in packets.
+    pub window: u32,
+    /// Threshold, in packets; `None` before the first loss.
+    pub threshold: Option<u32>,
+    /// Packets on their way.
+    pub in_flight: u64,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// Rate at which it paces, if it does.
+    pub pacing_rate: Option<Rate>,
+    /// State of loss recovery.
+    pub recovery: CongestionState,
+}
+
+/// What a sender is given besides its algorithm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// Packets of the application in all.
+    pub(crate) packets: u64,
+    /// The user's pacing rate.
+    pub(crate) rate: Option<Rate>,
+    /// The device cuts aggregates into packets.
+    pub(crate) segmentation: bool,
+    /// Packets that the receiver first takes.
+    pub(crate) window: u64,
+    /// Round-trip time that the handshake measured.
+    pub(crate) handshake: Span,
+}
+
+/// See the module's description.
+pub(crate) struct Sender {
+    algorithm: Connection,
+    board: Scoreboard,
+    rack: Rack,
+    reduction: Reduction,
+    rtt: RoundTrip,
+    pacing: Pacing,
+    rate: DeliveryRate,
+    timer: Timer,
+    state: CongestionState,
+    /// `snd_nxt` when the state was entered (`high_seq`): its acknowledgement ends it.
+    high: u64,
+    packets: u64,
+    /// First packet that the receiver does not take yet.
+    edge: u64,
+    /// Packets found lost in all.
+    lost: u64,
+    /// RACK waits for what may be lost.
+    looking: bool,
+    /// `snd_nxt` when the use of the window was last noted (`cwnd_usage_seq`).
+    usage: u64,
+    probing: timers::Probing,
+    /// New packets were sent since the last pause.
+    busy: bool,
+    /// When pacing lets the next packet leave.
+    wake: Time,
+    counters: SenderCounters,
+}
+
+impl Sender {
+    pub(crate) fn new(mut algorithm: Connection, mss: u32, setup: &Setup) -> Self {
+        let socket = &mut algorithm.socket;
+        socket.mss_cache = mss;
+        socket.sk_pacing_rate = u64::MAX;
+        if let Some(rate) = setup.rate {
+            socket.sk_max_pacing_rate = rate.as_bytes_per_second().max(1);
+            socket.sk_pacing_rate = socket.sk_max_pacing_rate;
+            socket.sk_pacing_status = PACING_NEEDED;
+        }
+        Self {
+            algorithm,
+            board: Scoreboard::new(),
+            rack: Rack::default(),
+            reduction: Reduction::default(),
+            rtt: RoundTrip::new(setup.handshake),
+            pacing: Pacing::new(setup.segmentation),
+            rate: DeliveryRate::default(),
+            timer: Timer::OFF,
+            state: CongestionState::Open,
+            high: 0,
+            packets: setup.packets,
+            edge: setup.window,
+            lost: 0,
+            looking: false,
+            usage: 0,
+            probing: timers::Probing::default(),
+            busy: false,
+            wake: Time::MAX,
+            counters: SenderCounters::default(),
+        }
+    }
+
+    /// The connection is established.
+    pub(crate) fn start(&mut self, now: Time) {
+        self.tell(now);
+        self.algorithm.init();
+        self.algorithm.event(WindowEvent::TransmitStart);
+    }
+
+    /// The application has nothing more than what was sent.
+    pub(crate) fn stop(&mut self) {
+        self.packets = self.board.next();
+        self.wake = Time::MAX;
+    }
+
+    /// Whether everything is sent and acknowledged.
+    pub(crate) fn is_done(&self) -> bool {
+        self.board.una() == self.packets
+    }
+
+    /// The next packet that may leave now; lost ones first. `None` if none may.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Segment> {
+        self.wake = Time::MAX;
+        if let Some(number) = self.probing.due.take().filter(|number| self.may_probe(*number)) {
+            let segment = self.transmit(now, number);
+            // After a probe the timeout is waited for, not another probe.
+            self.busy = false;
+            return Some(segment);
+        }
+        if self.board.in_flight() < u64::from(self.algorithm.socket.snd_cwnd) {
+            if let Some(number) = self.next_packet() {
+                match self.pacing.waits_until(now, &self.algorithm.socket) {
+                    None => return Some(self.transmit(now, number)),
+                    Some(wake) => self.wake = wake,
+                }
+            }
+        }
+        self.pause(now);
+        None
+    }
+
+    /// Whether it is still of use: what is acknowledged needs no probe.
+    fn may_probe(&self, number: u64) -> bool {
+        let (una, next) = (self.board.una(), self.board.next());
+        let known = (una..next).contains(&number) && !self.board.packet(number).is_sacked();
+        known || (number == next && number < self.packets.min(self.edge))
+    }
+
+    /// The line is busy: pacing waits until [`Self::poll`] is asked again.
+    pub(crate) fn hold(&mut self) {
+        self.wake = Time::MAX;
+    }
+
+    fn next_packet(&mut self) -> Option<u64> {
+        if self.board.lost() > 0 {
+            if let Some(number) = self.board.next_lost() {
+                return Some(number);
+            }
+        }
+        let next = self.board.next();
+        (next < self.packets.min(self.edge)).then_some(next)
+    }
+
+    fn transmit(&mut self, now: Time, number: u64) -> Segment {
+        let outstanding = self.board.outstanding();
+        let stamp = self.rate.stamp(now, outstanding);
+        let again = number < self.board.next();
+        if again {
+            self.board.resend(number, now, stamp);
+            self.counters.retransmitted += 1;
+            if number == self.board.una() {
+                self.timer.expect_retransmission(now + self.rtt.timeout());
+            }
+        } else {
+            self.board.send(now, stamp);
+            if outstanding == 0 || self.timer.is_probe() {
+                self.rearm(now);
+            }
+            self.busy = true;
+        }
+        self.counters.sent += 1;
+        if self.is_reducing() {
+            self.reduction.sent();
+        }
+        self.pacing.sent(now, &self.algorithm.socket);
+        Segment { number, again }
+    }
+
+    /// Nothing more leaves now: takes note of whether the window was the reason (`tcp_cwnd_validate`).
+    fn pause(&mut self, now: Time) {
+        self.pacing.finish(&self.algorithm.socket);
+        let limited = self.board.in_flight() >= u64::from(self.algorithm.socket.snd_cwnd);
+        if !(self.busy || limited) {
+            return;
+        }
+        let out = self.board.outstanding() as u32;
+        let socket = &mut self.algorithm.socket;
+        let more = socket.is_cwnd_limited == 0 && out > socket.max_packets_out;
+        if self.board.una() >= self.usage || limited || more {
+            socket.is_cwnd_limited = u32::from(limited);
+            socket.max_packets_out = out;
+            self.usage = self.board.next();
+        }
+        if self.busy {
+            self.busy = false;
+            self.algorithm.socket.lsndtime = now.as_nanos().wrapping_div(1_000_000) as u32;
+            self.schedule_probe(now, false);
+        }
+    }
+
+    fn is_reducing(&self) -> bool {
+        self.state == CongestionState::Recovery
+    }
+
+    /// Brings the fields of the algorithm's socket up to date.
+    fn tell(&mut self, now: Time) {
+        let (board, socket) = (&self.board, &mut self.algorithm.socket);
+        socket.tcp_mstamp = now.as_nanos() / 1000;
+        socket.packets_out = board.outstanding() as u32;
+        socket.sacked_out = board.sacked() as u32;
+        socket.lost_out = board.lost() as u32;
+        socket.retrans_out = board.resent() as u32;
+        socket.snd_una = board.una() as u32;
+        socket.snd_nxt = board.next() as u32;
+        socket.delivered = self.rate.delivered() as u32;
+        socket.srtt_us = self.rtt.smoothed_eighths();
+        socket.mdev_us = self.rtt.deviation_quarters();
+    }
+
+    pub(crate) fn counters(&self) -> SenderCounters {
+        self.counters
+    }
+
+    pub(crate) fn least_rtt(&self) -> Span {
+        self.rtt.least()
+    }
+
+    pub(crate) fn state(&self) -> SenderState {
+        let socket = &self.algorithm.socket;
+        SenderState {
+            window: socket.snd_cwnd,
+            threshold: (socket.snd_ssthresh < i32::MAX as u32).then_some(socket.snd_ssthresh),
+            in_flight: self.board.in_flight(),
+            rtt: self.rtt.smoothed(),
+            pacing_rate: pacing::rate(socket),
+            recovery: self.state,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Pacing inside TCP, without the fq queueing discipline (`tcp_update_pacing_rate`, `tcp_pacing_check`).
+//!
+//! ```text
+//! rate = ratio · mss · max(cwnd, out) / srtt       ratio 2 below half of ssthresh, 1.2 above; at most the user's
+//! next = start + bytes/rate − min(half of that, time lost before start)
+//! ```
+//!
+//! An aggregate of about a millisecond, at least two packets and at most 64 KiB, leaves at once; then nothing until `next`.
+//! Where hosts do not segment in the device, an aggregate is one packet. The first ten packets of a connection are not
+//! paced. Bytes are those of the payload. An algorithm with `cong_control` sets the rate itself.
+
+use icdc_cc::native::Socket;
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+/// `sk_pacing_status` when nobody asked for pacing.
+const PACING_NONE: u32 = 0;
+/// `gso_max_size`.
+const LARGEST_AGGREGATE: u64 = 65_536;
+/// Packets that are not paced.
+const FREE_PACKETS: u64 = 10;
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub(super) struct Pacing {
+    segmentation: bool,
+    next: Time,
+    /// Of the aggregate that is leaving: when it began, time lost before, packets so far and in all.
+    start: Time,
+    credit: Span,
+    packets: u64,
+    most: u64,
+    sent: u64,
+}
+
+impl Pacing {
+    /// `segmentation`: the device cuts aggregates into packets.
+    pub(super) fn new(segmentation: bool) -> Self {
+        Self { segmentation, next: Time::ORIGIN, start: Time::ORIGIN, credit: Span::ZERO, packets: 0, most: 0, sent: 0 }
+    }
+
+    /// When the next packet may leave: `None` if at once.
+    pub(super) fn waits_until(&self, now: Time, socket: &Socket) -> Option<Time> {
+        (self.packets == 0 && now < self.next && rate(socket).is_some()).then_some(self.next)
+    }
+
+    /// A packet leaves.
+    pub(super) fn sent(&mut self, now: Time, socket: &Socket) {
+        self.sent += 1;
+        let Some(rate) = rate(socket) else { return };
+        if self.packets == 0 {
+            self.start = now;
+            self.credit = now - self.next;
+            let aggregate = (rate.as_bytes_per_second() >> 10).min(LARGEST_AGGREGATE) / u64::from(socket.mss_cache);
+            self.most = if self.segmentation { aggregate.max(2) } else { 1 };
+        }
+        self.packets += 1;
+        if self.packets == self.most {
+            self.finish(socket);
+        }
+    }
+
+    /// Nothing more leaves now: the aggregate is as long as it is.
+    pub(super) fn finish(&mut self, socket: &Socket) {
+        if self.packets == 0 {
+            return;
+        }
+        self.next = self.start;
+        if let Some(rate) = rate(socket).filter(|_| self.sent >= FREE_PACKETS) {
+            let length = ByteCount::new(self.packets * u64::from(socket.mss_cache)) / rate;
+            self.next += length - (length / 2).min(self.credit);
+        }
+        self.packets = 0;
+    }
+
+    /// Sets the rate after an acknowledgement.
+    pub(super) fn update(socket: &mut Socket) {
+        let percent = if socket.snd_cwnd < socket.snd_ssthresh / 2 { 200 } else { 120 };
+        let packets = u64::from(socket.snd_cwnd.max(socket.packets_out));
+        let bytes = u128::from(packets * u64::from(socket.mss_cache)) * percent * 80_000;
+        let rate = bytes / u128::from(socket.srtt_us.max(1));
+        socket.sk_pacing_rate = u64::try_from(rate).unwrap_or(u64::MAX).min(socket.sk_max_pacing_rate);
+    }
+}
+
+/// The rate in force, if any.
+pub(super) fn rate(socket: &Socket) -> Option<Rate> {
+    let bytes = socket.sk_pacing_rate.min(socket.sk_max_pacing_rate);
+    (socket.sk_pacing_status != PACING_NONE && bytes != u64::MAX && bytes > 0).then(|| Rate::from_bytes_per_second(bytes))
+}

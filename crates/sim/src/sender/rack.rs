@@ -1,0 +1,73 @@
+//! Loss detection by time (RFC 8985 with the threshold of three, `net/ipv4/tcp_recovery.c`).
+//!
+//! ```text
+//! lost: sent before the most recently sent packet that was delivered, and now ≥ sent + rtt + window
+//! window = 0                           in recovery, or with three packets selectively acknowledged
+//!        = min(least rtt / 4, srtt/8)  otherwise
+//! ```
+//!
+//! `rtt` is that of the most recently sent packet that was delivered. Paths here never reorder, so the window never grows.
+
+use icdc_units::{Span, Time};
+
+use super::scoreboard::{Packet, Scoreboard};
+
+/// Selectively acknowledged packets that are proof enough (`tcp_reordering`).
+const ENOUGH: u64 = 3;
+
+/// See the module's description.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rack {
+    /// Of the most recently sent packet that was delivered: when it was sent, and its number.
+    latest: (Time, u64),
+    rtt: Span,
+}
+
+/// What was found lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Found {
+    /// First transmissions.
+    pub(super) first: u64,
+    /// Retransmissions.
+    pub(super) again: u64,
+    /// When the next one may be, if nothing is heard of it.
+    pub(super) look_again: Option<Time>,
+}
+
+impl Rack {
+    /// A packet was delivered.
+    pub(super) fn advance(&mut self, now: Time, number: u64, packet: &Packet, least_rtt: Span) {
+        let rtt = now - packet.sent;
+        // Sooner than possible: it is the earlier transmission that arrived.
+        if packet.was_resent() && rtt < least_rtt {
+            return;
+        }
+        if self.latest <= (packet.sent, number) {
+            self.latest = (packet.sent, number);
+            self.rtt = rtt;
+        }
+    }
+
+    /// Whether a packet has been on its way for longer than the latest delivery took.
+    pub(super) fn is_overdue(&self, now: Time, packet: &Packet) -> bool {
+        now >= packet.sent + self.rtt
+    }
+
+    /// Marks what is lost.
+    pub(super) fn detect(&self, now: Time, board: &mut Scoreboard, in_recovery: bool, least: Span, srtt: Span) -> Found {
+        let certain = in_recovery || board.sacked() >= ENOUGH;
+        let window = if certain { Span::ZERO } else { (least / 4).min(srtt / 8) };
+        let mut look_again = None;
+        let (first, again) = board.judge(|number, packet| {
+            if (packet.sent, number) >= self.latest {
+                return false;
+            }
+            let due = packet.sent + self.rtt + window;
+            if due > now {
+                look_again = Some(look_again.map_or(due, |before: Time| before.min(due)));
+            }
+            due <= now
+        });
+        Found { first, again, look_again }
+    }
+}

@@ -1,0 +1,84 @@
+//! Samples of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation, `net/ipv4/tcp_rate.c`).
+//!
+//! ```text
+//! rate = Δdelivered / max(Δsent, Δacknowledged)
+//! ```
+//!
+//! Both intervals end at the most recently sent packet among those that an acknowledgement delivers. An interval shorter
+//! than the least round-trip time cannot be one of a whole window, and gives no sample.
+
+use icdc_cc::native::RateSample;
+use icdc_units::{Span, Time};
+
+/// What a transmission knows of deliveries until then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stamp {
+    /// Packets delivered.
+    delivered: u32,
+    /// When the last of them was acknowledged.
+    delivered_at: Time,
+    /// When the packet that began the window was sent.
+    first_sent: Time,
+}
+
+/// See the module's description.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeliveryRate {
+    delivered: u64,
+    delivered_at: Time,
+    first_sent: Time,
+    /// Of this acknowledgement: the most recently sent packet (when, number, stamp, whether it was sent again).
+    latest: Option<(Time, u64, Stamp, bool)>,
+}
+
+impl DeliveryRate {
+    /// Packets delivered in all.
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// A packet is sent while `outstanding` others are.
+    pub(super) fn stamp(&mut self, now: Time, outstanding: u64) -> Stamp {
+        if outstanding == 0 {
+            self.first_sent = now;
+            self.delivered_at = now;
+        }
+        Stamp { delivered: self.delivered as u32, delivered_at: self.delivered_at, first_sent: self.first_sent }
+    }
+
+    /// An acknowledgement delivers a packet.
+    pub(super) fn deliver(&mut self, number: u64, sent: Time, stamp: Stamp, again: bool) {
+        self.delivered += 1;
+        if self.latest.is_none_or(|(time, latest, ..)| (time, latest) <= (sent, number)) {
+            self.latest = Some((sent, number, stamp, again));
+        }
+    }
+
+    /// Packets delivered since the most recently sent one of this acknowledgement left.
+    pub(super) fn since_latest(&self) -> u32 {
+        self.latest.map_or(0, |(_, _, stamp, _)| (self.delivered as u32).wrapping_sub(stamp.delivered))
+    }
+
+    /// The sample of an acknowledgement that is through; its caller fills in the rest.
+    pub(super) fn sample(&mut self, now: Time, least_rtt: Span) -> RateSample {
+        let unknown = RateSample { delivered: -1, interval_us: -1, ..RateSample::default() };
+        let Some((sent, _, stamp, again)) = self.latest.take() else { return unknown };
+        self.delivered_at = now;
+        self.first_sent = sent;
+        let interval = (sent - stamp.first_sent).max(now - stamp.delivered_at);
+        let known = RateSample {
+            prior_mstamp: stamp.delivered_at.as_nanos() / 1000,
+            prior_delivered: stamp.delivered,
+            is_retrans: again,
+            ..unknown
+        };
+        if interval < least_rtt {
+            return known;
+        }
+        RateSample {
+            delivered: (self.delivered as u32).wrapping_sub(stamp.delivered) as i32,
+            interval_us: interval.as_micros() as i64,
+            ..known
+        }
+    }
+}

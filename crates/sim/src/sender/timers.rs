@@ -1,0 +1,202 @@
+//! The sender's one timer, as in Linux: retransmission, probe of the tail (RFC 8985), or reordering.
+//!
+//! ```text
+//! probe           2 · srtt after the last new packet, 200 ms more if it is alone; never later than the timeout
+//! retransmission  RTO after progress, or after the head was sent again; twice as long each time
+//! reordering      when RACK may call a packet lost
+//! ```
+//!
+//! A probe is the next new packet, or the last one again: its acknowledgement lets RACK see what was lost. F-RTO is left out.
+
+use icdc_cc::native::{CongestionState, WindowEvent};
+use icdc_units::{Span, Time};
+
+use super::Sender;
+use super::prr::Progress;
+use crate::receiver::Acknowledgement;
+
+/// Two ticks of a kernel of 1000 Hz (`TCP_TIMEOUT_MIN_US`).
+const LEAST_PROBE: Span = Span::from_millis(2);
+/// The longest that a receiver may delay the acknowledgement of a single packet (`TCP_RTO_MIN`).
+const ACK_DELAY: Span = Span::from_millis(200);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Retransmission,
+    Probe,
+    Reordering,
+}
+
+/// What is waited for, and until when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timer {
+    kind: Kind,
+    at: Time,
+    /// Timeouts in a row.
+    pub(super) retries: u32,
+}
+
+impl Timer {
+    pub(super) const OFF: Self = Self { kind: Kind::Retransmission, at: Time::MAX, retries: 0 };
+
+    pub(super) fn set(&mut self, kind: Kind, at: Time) {
+        (self.kind, self.at) = (kind, at);
+    }
+
+    pub(super) fn is_probe(&self) -> bool {
+        self.kind == Kind::Probe && self.at < Time::MAX
+    }
+
+    /// The head was sent again.
+    pub(super) fn expect_retransmission(&mut self, at: Time) {
+        if self.kind != Kind::Reordering {
+            self.set(Kind::Retransmission, at);
+        }
+    }
+}
+
+/// Probes of the tail.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Probing {
+    /// The packet that is to be sent as a probe.
+    pub(super) due: Option<u64>,
+    /// `snd_nxt` when a probe was sent that is not answered (`tlp_high_seq`).
+    pub(super) high: Option<u64>,
+    /// That probe was a packet sent again.
+    again: bool,
+}
+
+impl Sender {
+    /// When [`Sender::poll`] or [`Sender::expire`] has something to do though nothing arrives.
+    pub(crate) fn wake(&self) -> Time {
+        self.timer.at.min(self.wake)
+    }
+
+    /// Something may have run out.
+    pub(crate) fn expire(&mut self, now: Time) {
+        if now < self.timer.at {
+            return;
+        }
+        match self.timer.kind {
+            Kind::Retransmission => self.time_out(now),
+            Kind::Probe => self.probe(now),
+            Kind::Reordering => self.look_again(now),
+        }
+    }
+
+    /// `tcp_retransmit_timer`, `tcp_enter_loss`.
+    fn time_out(&mut self, now: Time) {
+        use CongestionState::{Disorder, Loss, Open};
+        self.counters.timeouts += 1;
+        let rack = &self.rack;
+        self.lost += self.board.give_up(|packet| rack.is_overdue(now, packet));
+        self.tell(now);
+        let calm = matches!(self.state, Open | Disorder);
+        if calm || self.board.una() >= self.high || (self.state == Loss && self.timer.retries == 0) {
+            let socket = &mut self.algorithm.socket;
+            socket.prior_cwnd = socket.snd_cwnd;
+            self.algorithm.socket.snd_ssthresh = self.algorithm.ssthresh();
+            self.algorithm.event(WindowEvent::Timeout);
+        }
+        let socket = &mut self.algorithm.socket;
+        socket.snd_cwnd = self.board.in_flight() as u32 + 1;
+        socket.snd_cwnd_cnt = 0;
+        socket.snd_cwnd_stamp = (now.as_nanos() / 1_000_000) as u32;
+        self.enter(Loss);
+        self.high = self.board.next();
+        self.probing.high = None;
+        self.timer.retries += 1;
+        self.rtt.back_off();
+        self.timer.set(Kind::Retransmission, now + self.rtt.timeout());
+    }
+
+    /// `tcp_send_loss_probe`.
+    fn probe(&mut self, now: Time) {
+        let (next, idle) = (self.board.next(), self.probing.high.is_none());
+        self.timer = Timer { retries: self.timer.retries, ..Timer::OFF };
+        if idle && self.board.outstanding() > 0 {
+            let fresh = next < self.packets.min(self.edge);
+            let number = if fresh { next } else { next - 1 };
+            // A tail that has been selectively acknowledged tells nothing more.
+            if self.may_probe(number) {
+                self.probing.due = Some(number);
+                self.probing.high = Some(next.max(number + 1));
+                self.probing.again = !fresh;
+                self.counters.probes += 1;
+            }
+        }
+        self.rearm(now);
+    }
+
+    /// `tcp_process_tlp_ack`.
+    pub(super) fn end_probing(&mut self, now: Time, ack: &Acknowledgement) {
+        let Some(high) = self.probing.high.filter(|high| ack.next >= *high) else { return };
+        if !self.probing.again || ack.duplicate {
+            self.probing.high = None;
+        } else if ack.next > high {
+            // No duplicate was acknowledged until now: the original never arrived.
+            self.probing.high = None;
+            if self.state == CongestionState::Open {
+                self.reduce_at_once(now);
+            }
+        }
+    }
+
+    /// `tcp_rack_reo_timeout`.
+    fn look_again(&mut self, now: Time) {
+        self.timer = Timer { retries: self.timer.retries, ..Timer::OFF };
+        let before = self.board.in_flight();
+        self.detect(now);
+        if self.board.in_flight() != before {
+            if self.state != CongestionState::Recovery {
+                self.enter_recovery(now);
+                if !self.algorithm.controls() {
+                    self.reduce(Progress { delivered: 1, lost: 0, advanced: false });
+                }
+            }
+        }
+        if self.timer.at == Time::MAX {
+            self.rearm(now);
+        }
+    }
+
+    /// After progress: a probe, or the timeout (`tcp_set_xmit_timer`).
+    pub(super) fn restart_timer(&mut self, now: Time) {
+        if !self.schedule_probe(now, true) {
+            self.rearm(now);
+        }
+    }
+
+    /// The timeout, from now, or, in place of another timer, from when the head was sent (`tcp_rearm_rto`).
+    pub(super) fn rearm(&mut self, now: Time) {
+        if self.board.outstanding() == 0 {
+            self.timer = Timer { retries: self.timer.retries, ..Timer::OFF };
+            return;
+        }
+        let timeout = self.rtt.timeout();
+        let from_head = self.timer.kind != Kind::Retransmission;
+        let at = if from_head { self.head_sent() + timeout } else { now + timeout };
+        self.timer.set(Kind::Retransmission, at.max(now + Span::from_nanos(1000)));
+    }
+
+    fn head_sent(&self) -> Time {
+        self.board.packet(self.board.una()).sent
+    }
+
+    /// `tcp_schedule_loss_probe`; tells whether a probe is due.
+    pub(super) fn schedule_probe(&mut self, now: Time, advancing: bool) -> bool {
+        let out = self.board.outstanding();
+        if out == 0 || self.state != CongestionState::Open {
+            return false;
+        }
+        let grace = if out == 1 { ACK_DELAY } else { LEAST_PROBE };
+        let rto = self.rtt.timeout();
+        let timeout = if advancing { now + rto } else { self.head_sent() + rto };
+        let mut at = now + self.rtt.smoothed() * 2 + grace;
+        if timeout > now {
+            at = at.min(timeout);
+        }
+        self.timer.set(Kind::Probe, at);
+        true
+    }
+}
