@@ -9,6 +9,7 @@
 # Each line: group, command looked for, package that holds it, whether the group can do without it.
 setup_table='
 build cc       build-essential needed
+build clang    clang           optional
 demo  ip       iproute2        needed
 demo  b3sum    b3sum           optional
 demo  scp      openssh-client  optional
