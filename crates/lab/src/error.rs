@@ -14,6 +14,9 @@ pub enum LabError {
     /// The path cannot be like that.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// Nothing can be simulated so.
+    #[error(transparent)]
+    Simulation(#[from] icdc_sim::ScenarioError),
     /// A name that cannot be part of a namespace's name.
     #[error("\"{0}\" cannot name a lab: use 1 to 32 letters, digits and hyphens")]
     Name(String),

@@ -23,7 +23,10 @@ fn follows_the_cubic() {
             let seconds = (path.now_us() - start) as f64 / SECOND_US as f64;
             let expected = f64::from(max) + C * (seconds - centre).powi(3);
             let found = f64::from(path.window());
-            assert!((found / expected - 1.0).abs() < 0.02, "{seconds:.1} s after a loss at {max}: {found}, not {expected:.0}");
+            assert!(
+                (found / expected - 1.0).abs() < 0.02,
+                "{seconds:.1} s after a loss at {max}: {found}, not {expected:.0}"
+            );
         }
     }
 }

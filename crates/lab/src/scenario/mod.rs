@@ -4,6 +4,8 @@
 //! file each; `trial.rs` is what they share: one measurement in a lab of its own.
 
 mod icdc_pseudo;
+#[allow(dead_code)]
+mod simulated;
 mod startup;
 mod trial;
 mod window;

@@ -1,0 +1,62 @@
+//! Many simulations, on all processors, their results in the order asked for.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use icdc_sim::{Acknowledgements, Flow, Outcome, ReceiveWindow, Scenario, simulate};
+use icdc_units::{ByteCount, Span};
+
+use super::Bench;
+use crate::LabError;
+use crate::settings::Settings;
+
+/// One bulk flow through what a lab in exact mode would be.
+pub(super) fn bulk(settings: &Settings, algorithm: &'static icdc_cc::Algorithm, duration: Span) -> Scenario {
+    Scenario {
+        forward: settings.forward.clone(),
+        backward: settings.backward.clone(),
+        flows: vec![Flow::bulk(algorithm, receive_window(settings))],
+        duration,
+        acknowledgements: Acknowledgements::EverySecond,
+        segmentation: false,
+    }
+}
+
+/// What the hosts of a lab allow: a buffer of three times what fills the path, of which half becomes window, and which
+/// grows from what is usual.
+pub(super) fn receive_window(settings: &Settings) -> ReceiveWindow {
+    ReceiveWindow::Tuned { most: ByteCount::new(settings.bandwidth_delay().as_u64() * 3 / 2) }
+}
+
+/// The algorithm of this name.
+pub(super) fn algorithm(name: &str) -> &'static icdc_cc::Algorithm {
+    icdc_cc::find(name).expect("scenarios name algorithms that there are")
+}
+
+/// Runs them; `done` is told how many of how many are through.
+pub(super) fn run_all(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Vec<Outcome>, LabError> {
+    let next = AtomicUsize::new(0);
+    let outcomes: Mutex<Vec<Option<Result<Outcome, _>>>> = Mutex::new(scenarios.iter().map(|_| None).collect());
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(scenarios.len().max(1));
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some((index, scenario)) = take(&next, scenarios) {
+                    let outcome = simulate(scenario, &mut ());
+                    outcomes.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(outcome);
+                }
+            });
+        }
+    });
+    (bench.say)(&format!("{} simulations", scenarios.len()));
+    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let all: Result<Vec<_>, _> =
+        outcomes.into_iter().map(|outcome| outcome.expect("every scenario was taken")).collect();
+    Ok(all?)
+}
+
+fn take<'a>(next: &AtomicUsize, scenarios: &'a [Scenario]) -> Option<(usize, &'a Scenario)> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    Some((index, scenarios.get(index)?))
+}
