@@ -22,7 +22,9 @@ pub enum Difference {
         record: u64,
     },
     /// An operation did something else.
-    #[error("record {record}, {operation}: the kernel has {kernel:?}, result {kernel_result}; natively {native:?}, result {native_result}")]
+    #[error(
+        "record {record}, {operation}: the kernel has {kernel:?}, result {kernel_result}; natively {native:?}, result {native_result}"
+    )]
     Operation {
         /// Number of the record, from 0.
         record: u64,

@@ -52,7 +52,10 @@ fn follows(algorithm: &str, response: &Response, stretch: u32) {
 
         let kept = f64::from(Path::new(algorithm, &[], window).lose());
         let expected = (f64::from(window) * (1.0 - (response.decrease)(f64::from(window)))).max(2.0);
-        assert!((kept - expected).abs() <= 1.0 + expected / 1000.0, "{algorithm} keeps {kept} of {window}, not {expected}");
+        assert!(
+            (kept - expected).abs() <= 1.0 + expected / 1000.0,
+            "{algorithm} keeps {kept} of {window}, not {expected}"
+        );
     }
 }
 
