@@ -56,5 +56,6 @@ struct icdc_trace_record {
 	struct icdc_trace_state before;
 	struct icdc_trace_state after;
 };
+_Static_assert(sizeof(struct icdc_trace_record) == 344, "src/trace.rs has the same");
 
 #endif

@@ -22,23 +22,23 @@ fn main() -> Result<(), Box<dyn Error>> {
         .collect::<Result<_, Box<dyn Error>>>()?;
     let mut replays = BTreeMap::new();
     let mut operations = [0_u64; 7];
-    let mut largest = 0;
+    let (mut largest, mut connections) = (0, 0);
     for record in std::fs::read(file)?.chunks_exact(TraceRecord::BYTES).filter_map(TraceRecord::parse) {
         let socket = record.socket;
-        let replay = match replays.entry(socket) {
-            // A socket's address is used again: init begins a new connection.
-            std::collections::btree_map::Entry::Occupied(entry) if record.operation != 0 => entry.into_mut(),
-            entry => entry.insert_entry(Replay::new(algorithm, &settings)?).into_mut(),
-        };
+        // A socket's address is used again: init begins a new connection.
+        if record.operation == 0 || !replays.contains_key(&socket) {
+            replays.insert(socket, Replay::new(algorithm, &settings)?);
+            connections += 1;
+        }
+        let Some(replay) = replays.get_mut(&socket) else { continue };
         replay.step(&record).map_err(|difference| format!("socket {socket:#x}: {difference}"))?;
         operations[record.operation as usize] += 1;
         largest = largest.max(record.after.snd_cwnd);
     }
     let [init, ssthresh, cong_avoid, set_state, cwnd_event, pkts_acked, undo_cwnd] = operations;
     println!(
-        "{name}: equal over {} connections, windows to {largest}: init {init}, ssthresh {ssthresh}, cong_avoid {cong_avoid}, \
-         set_state {set_state}, cwnd_event {cwnd_event}, pkts_acked {pkts_acked}, undo_cwnd {undo_cwnd}",
-        replays.len()
+        "{name}: equal over {connections} connections, windows to {largest}: init {init}, ssthresh {ssthresh}, cong_avoid {cong_avoid}, \
+         set_state {set_state}, cwnd_event {cwnd_event}, pkts_acked {pkts_acked}, undo_cwnd {undo_cwnd}"
     );
     Ok(())
 }

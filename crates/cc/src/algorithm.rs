@@ -124,9 +124,10 @@ macro_rules! loadable {
     };
 }
 
-static ALL: [Algorithm; 7] = [
+static ALL: [Algorithm; 8] = [
     in_kernel!("reno", icdc_algorithm_reno, "the kernel's Reno (RFC 5681)"),
     in_kernel!("cubic", icdc_algorithm_cubic, "the kernel's CUBIC with HyStart (RFC 9438)"),
+    in_kernel!("bbr", icdc_algorithm_bbr, "the kernel's BBR, version 1: paces at the rate that the path delivers"),
     loadable!("bic", icdc_algorithm_bic, "BIC: binary search for the window of the last loss, then probing"),
     loadable!("htcp", icdc_algorithm_htcp, "H-TCP: the longer since the last loss, the faster"),
     loadable!("highspeed", icdc_algorithm_highspeed, "HighSpeed TCP (RFC 3649): larger steps the larger the window"),

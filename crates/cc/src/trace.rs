@@ -57,3 +57,5 @@ impl TraceRecord {
         Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
     }
 }
+
+const _: () = assert!(TraceRecord::BYTES == 344, "c/trace.h has the same");

@@ -1,6 +1,7 @@
 //! The native twins against what their papers and RFCs publish.
 
 mod any_sequence;
+mod bbr;
 mod bic;
 mod cubic;
 mod ghstcp;

@@ -65,8 +65,12 @@ impl Path {
         self.connection.socket.prior_cwnd = self.window();
         let threshold = self.connection.ssthresh();
         self.connection.set_state(CongestionState::Recovery);
+        let controls = self.connection.controls();
         let socket = &mut self.connection.socket;
-        (socket.snd_ssthresh, socket.snd_cwnd, socket.snd_cwnd_cnt) = (threshold, threshold, 0);
+        (socket.snd_ssthresh, socket.snd_cwnd_cnt) = (threshold, 0);
+        if !controls {
+            socket.snd_cwnd = threshold;
+        }
         socket.tcp_mstamp += self.rtt_us;
         self.connection.set_state(CongestionState::Open);
         threshold
