@@ -2,6 +2,7 @@
 
 #![cfg(feature = "ebpf")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::disallowed_methods, reason = "the kernel needs real time")]
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,7 +17,7 @@ use icdc_tcp::Family;
 use icdc_tcp::algorithm::{self, Holder, LoadError, State, UnloadError};
 use icdc_units::{ByteCount, Span};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
-use libbpf_rs::{MapType, ObjectBuilder, ProgramType};
+use libbpf_rs::{MapCore, MapType, ObjectBuilder, ProgramType};
 use rustix::fs::{FlockOperation, flock};
 
 /// One test at a time, also of other test programs; `None`, with the reason told, where nothing can be loaded.
