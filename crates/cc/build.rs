@@ -32,8 +32,7 @@ fn main() {
 
 fn native() {
     let mut build = cc::Build::new();
-    // Parameters keep the order of the file in their section.
-    build.std("gnu11").opt_level(2).warnings(true).extra_warnings(true).flag_if_supported("-fno-toplevel-reorder");
+    build.std("gnu11").opt_level(2).warnings(true).extra_warnings(true);
     for name in NATIVE_ONLY.iter().chain(EBPF) {
         build.file(format!("c/{name}.c"));
     }

@@ -34,6 +34,7 @@ PARAMETER(u32, smooth_part, 20, 4, 1000, "round trips for four packets of growth
 /* beta; the paper's is 0.875 = 896/1024. */
 PARAMETER(u32, beta, 819, 512, 1023, "share of the window kept on loss, in 1024ths")
 PARAMETER(u32, fast_convergence, 1, 0, 1, "1: give way below the last maximum")
+PARAMETERS(low_window, max_increment, smooth_part, beta, fast_convergence)
 
 struct bic {
 	u64 carried;

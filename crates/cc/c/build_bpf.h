@@ -59,6 +59,8 @@ INLINED bool is_cwnd_limited(const struct tcp_sock *tp)
 /* A parameter, see build_native.h, where its range and text are kept. The loader overwrites the initial value. */
 #define PARAMETER(type, parameter, initial_, lowest_, highest_, help_)                                             \
 	const volatile type parameter SECTION(".rodata") = initial_;
+/* What the native build lists, loaders find by name. */
+#define PARAMETERS(...)
 
 /*
  * An operation: the kernel passes its arguments as an array of u64. Names of programs are those of the operations.

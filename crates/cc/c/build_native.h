@@ -34,8 +34,8 @@ struct icdc_parameter {
 
 struct icdc_algorithm {
 	const struct tcp_congestion_ops *operations;
-	const struct icdc_parameter *parameters;
-	const struct icdc_parameter *parameters_end;
+	/* Ends with a null pointer. */
+	const struct icdc_parameter *const *parameters;
 };
 
 #define JOINED_(a, b) a##b
@@ -44,18 +44,33 @@ struct icdc_algorithm {
 #define QUOTED(a) QUOTED_(a)
 
 /*
- * A parameter: PARAMETER(type, name, initial, lowest, highest, "what it is"). ALGORITHM must be defined before
- * kernel.h is included. Values belong to the thread: the simulator sets those of a connection before it calls.
+ * A parameter: PARAMETER(type, name, initial, lowest, highest, "what it is"). Values belong to the thread: the simulator
+ * sets those of a connection before it calls.
  */
 #define PARAMETER(type, parameter, initial_, lowest_, highest_, help_)                                             \
 	static _Thread_local type parameter = initial_;                                                             \
 	static void set_##parameter(s64 value) { parameter = (type)value; }                                         \
-	static const struct icdc_parameter parameter_##parameter                                                    \
-		/* Their own alignment, so that no gaps come between them in the section. */                           \
-		__attribute__((used, section("icdc_parameters_" QUOTED(ALGORITHM)),                                   \
-			       aligned(__alignof__(struct icdc_parameter)))) = {                                      \
-			#parameter, help_, initial_, lowest_, highest_, set_##parameter,                              \
+	static const struct icdc_parameter parameter_##parameter = {                                                \
+		#parameter, help_, initial_, lowest_, highest_, set_##parameter,                                      \
 	};
+
+/* The parameters of the file, at most ten: PARAMETERS(name, ...). The compiler warns of one that is left out. */
+#define PARAMETERS(...)                                                                                             \
+	static const struct icdc_parameter *const parameters[] = {                                                  \
+		PICK(0, ##__VA_ARGS__, P10, P9, P8, P7, P6, P5, P4, P3, P2, P1, P0)(__VA_ARGS__) 0                    \
+	};
+#define PICK(zero, a, b, c, d, e, f, g, h, i, j, chosen, ...) chosen
+#define P0()
+#define P1(a) &parameter_##a,
+#define P2(a, ...) P1(a) P1(__VA_ARGS__)
+#define P3(a, ...) P1(a) P2(__VA_ARGS__)
+#define P4(a, ...) P1(a) P3(__VA_ARGS__)
+#define P5(a, ...) P1(a) P4(__VA_ARGS__)
+#define P6(a, ...) P1(a) P5(__VA_ARGS__)
+#define P7(a, ...) P1(a) P6(__VA_ARGS__)
+#define P8(a, ...) P1(a) P7(__VA_ARGS__)
+#define P9(a, ...) P1(a) P8(__VA_ARGS__)
+#define P10(a, ...) P1(a) P9(__VA_ARGS__)
 
 /* An operation: OPERATION_1(return type, name, type, argument) { body }. */
 #define OPERATION_1(ret, name, t1, a1) static ret name(t1 a1)
@@ -64,13 +79,7 @@ struct icdc_algorithm {
 
 /* The operations of the file: OPERATIONS(.ssthresh = ..., ...). */
 #define OPERATIONS(...)                                                                                             \
-	extern const struct icdc_parameter JOINED(__start_icdc_parameters_, ALGORITHM)[] __attribute__((weak));     \
-	extern const struct icdc_parameter JOINED(__stop_icdc_parameters_, ALGORITHM)[] __attribute__((weak));      \
 	static const struct tcp_congestion_ops operations = {__VA_ARGS__, .name = "icdc_" QUOTED(ALGORITHM)};        \
-	const struct icdc_algorithm JOINED(icdc_algorithm_, ALGORITHM) = {                                          \
-		&operations,                                                                                        \
-		JOINED(__start_icdc_parameters_, ALGORITHM),                                                        \
-		JOINED(__stop_icdc_parameters_, ALGORITHM),                                                         \
-	};
+	const struct icdc_algorithm JOINED(icdc_algorithm_, ALGORITHM) = {&operations, parameters};
 
 #endif

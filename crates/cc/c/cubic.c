@@ -36,6 +36,8 @@ PARAMETER(u32, hystart, 1, 0, 1, "1: leave slow start before the queue overflows
 PARAMETER(u32, hystart_detect, 3, 1, 3, "1: by trains of acknowledgements, 2: by delay, 3: by either")
 PARAMETER(u32, hystart_low_window, 16, 2, 100000, "window from which slow start may be left, packets")
 PARAMETER(u32, hystart_ack_delta_us, 2000, 1, 100000, "largest gap between acknowledgements of a train, microseconds")
+PARAMETERS(hz, beta, scale, fast_convergence,
+	   tcp_friendliness, hystart, hystart_detect, hystart_low_window, hystart_ack_delta_us)
 
 #define HYSTART_TRAIN 1U
 #define HYSTART_DELAY 2U

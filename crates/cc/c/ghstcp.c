@@ -32,6 +32,7 @@ PARAMETER(u32, reno_decrease, 0, 0, 1, "what a loss takes off: 0 HighSpeed's sha
 /* As in highspeed.c. */
 PARAMETER(u32, low_window, 38, 4, 10000, "window up to which it is Reno, packets")
 PARAMETER(u32, high_window, 83000, 20000, 100000000, "window at which HighSpeed's decrease is 0.1, packets")
+PARAMETERS(samples, samples_per_rtt, critical, reno_decrease, low_window, high_window)
 
 /* RFC 3649 section 5: High_P and High_Decrease. */
 #define HIGH_LOSS_INTERVAL 10000000

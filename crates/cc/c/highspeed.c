@@ -26,6 +26,7 @@ PARAMETER(u32, high_window, 83000, 20000, 100000000, "window at which the decrea
 PARAMETER(u32, high_loss_interval, 10000000, 100000, 1000000000, "packets between losses at which high_window is the mean window")
 /* bh: RFC 3649 section 5, High_Decrease. */
 PARAMETER(u32, high_decrease, 100, 10, 500, "share of the window taken off on loss at high_window, in thousandths")
+PARAMETERS(low_window, high_window, high_loss_interval, high_decrease)
 
 struct highspeed {
 	struct response response;

@@ -29,6 +29,7 @@ PARAMETER(u32, rtt_scaling, 1, 0, 1, "1: connections of different round-trip tim
 PARAMETER(u32, bandwidth_switch, 1, 0, 1, "1: halve the window when the delivery rate changed by more than a fifth")
 PARAMETER(u32, beta_lowest, 500, 100, 900, "least share of the window kept on loss, in thousandths")
 PARAMETER(u32, beta_highest, 800, 500, 950, "greatest share of the window kept on loss, in thousandths")
+PARAMETERS(low_speed_ms, rtt_scaling, bandwidth_switch, beta_lowest, beta_highest)
 
 /* Beyond, alpha does not grow: 1000 s make 260000 packets per round trip. */
 #define LONGEST_US 1000000000ULL

@@ -11,6 +11,8 @@
 #define ALGORITHM reno
 #include "kernel.h"
 
+PARAMETERS()
+
 OPERATIONS(
 	.ssthresh = tcp_reno_ssthresh,
 	.cong_avoid = tcp_reno_cong_avoid,

@@ -22,6 +22,7 @@ PARAMETER(u32, low_window, 16, 2, 10000, "window up to which it is Reno, packets
 PARAMETER(u32, increase, 10, 1, 500, "growth per packet acknowledged, in thousandths of a packet")
 /* b; likewise. */
 PARAMETER(u32, decrease, 125, 10, 500, "share of the window taken off on loss, in thousandths")
+PARAMETERS(low_window, increase, decrease)
 
 struct scalable {
 	u64 carried;

@@ -172,7 +172,7 @@ impl Algorithm {
     /// Its parameters, in the order of the C file.
     #[must_use]
     pub fn parameters(&self) -> Vec<Parameter> {
-        self.native.parameters().iter().map(sys::Parameter::describe).collect()
+        self.native.parameters().iter().map(|parameter| parameter.describe()).collect()
     }
 
     /// The value of every parameter when these are set.

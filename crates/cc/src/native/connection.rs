@@ -34,6 +34,30 @@ pub enum WindowEvent {
     RecoveryComplete,
     /// A retransmission timeout.
     Timeout,
+    /// A packet arrived without a mark of congestion, after some with one.
+    EcnUnmarked,
+    /// A packet arrived with a mark of congestion.
+    EcnMarked,
+}
+
+impl CongestionState {
+    pub(super) fn from_kernel(number: u32) -> Option<Self> {
+        [Self::Open, Self::Disorder, Self::Reducing, Self::Recovery, Self::Loss].get(number as usize).copied()
+    }
+}
+
+impl WindowEvent {
+    pub(super) fn from_kernel(number: u32) -> Option<Self> {
+        let events = [
+            Self::TransmitStart,
+            Self::Restart,
+            Self::RecoveryComplete,
+            Self::Timeout,
+            Self::EcnUnmarked,
+            Self::EcnMarked,
+        ];
+        events.get(number as usize).copied()
+    }
 }
 
 /// One connection's algorithm with its parameters. The caller keeps the fields of [`Socket`] as the kernel would.
@@ -41,7 +65,7 @@ pub struct Connection {
     /// What the algorithm sees and changes.
     pub socket: Socket,
     operations: &'static sys::Operations,
-    parameters: &'static [sys::Parameter],
+    parameters: &'static [&'static sys::Parameter],
     values: Vec<i64>,
     number: u64,
 }

@@ -2,9 +2,11 @@
 //! operations.
 
 mod connection;
+mod replay;
 mod socket;
 pub(crate) mod sys;
 
 pub use connection::{CongestionState, Connection, WindowEvent};
+pub use replay::{Difference, Replay};
 pub use socket::Socket;
 pub use sys::{AckSample, RateSample};

@@ -73,8 +73,7 @@ pub(crate) struct Parameter {
 #[repr(C)]
 pub(crate) struct Algorithm {
     operations: *const Operations,
-    parameters: *const Parameter,
-    parameters_end: *const Parameter,
+    parameters: *const *const Parameter,
 }
 
 // SAFETY: constants; what is written through `set` belongs to the calling thread.
@@ -86,14 +85,11 @@ impl Algorithm {
         unsafe { &*self.operations }
     }
 
-    pub(crate) fn parameters(&self) -> &'static [Parameter] {
-        if self.parameters.is_null() {
-            return &[];
-        }
-        // SAFETY: the linker's bounds of the section that holds this file's parameters.
+    pub(crate) fn parameters(&self) -> &'static [&'static Parameter] {
+        // SAFETY: a constant array of pointers to constants, which ends with a null pointer.
         unsafe {
-            let count = self.parameters_end.offset_from(self.parameters);
-            std::slice::from_raw_parts(self.parameters, usize::try_from(count).unwrap_or(0))
+            let count = (0..).take_while(|&index| !(*self.parameters.add(index)).is_null()).count();
+            std::slice::from_raw_parts(self.parameters.cast(), count)
         }
     }
 }

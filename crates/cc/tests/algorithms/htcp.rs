@@ -1,0 +1,124 @@
+use icdc_cc::native::WindowEvent;
+
+use crate::path::{Path, SECOND_US, assert_close};
+
+/// Packets per round trip, `seconds` after a loss with backoff to `beta`.
+fn alpha(seconds: f64, beta: f64) -> f64 {
+    let beyond = (seconds - 1.0).max(0.0);
+    2.0 * (1.0 - beta) * (1.0 + 10.0 * beyond + (beyond / 2.0).powi(2))
+}
+
+/// Growth over one round trip of 100 ms, where RTT scaling does nothing.
+fn growth_after(settings: &[(&str, i64)], seconds: f64, stretch: u32) -> f64 {
+    let mut path = Path::new("htcp", settings, 40_000);
+    path.round_trip();
+    let kept = path.lose();
+    path.stretch = stretch;
+    path.connection.socket.tcp_mstamp += (seconds * SECOND_US as f64) as u64 - path.rtt_us * 3 / 2;
+    path.round_trip();
+    f64::from(path.window() - kept)
+}
+
+#[test]
+fn grows_with_the_time_since_the_loss() {
+    for stretch in [1, 40] {
+        for seconds in [0.5, 0.9, 1.5, 2.0, 5.0, 10.0, 30.0, 100.0] {
+            let expected = alpha(seconds, 0.5);
+            assert_close(growth_after(&[], seconds, stretch), expected, &format!("{seconds} s after the loss"));
+        }
+    }
+}
+
+#[test]
+fn the_time_as_reno_is_a_parameter() {
+    assert_close(growth_after(&[("low_speed_ms", 20_000)], 10.0, 1), 1.0, "10 s of 20 s");
+}
+
+/// Losses at the same rate, with the round-trip time between `least` and `most`.
+fn kept_share(settings: &[(&str, i64)], least_ms: u64, most_ms: u64) -> f64 {
+    let mut path = Path::new("htcp", settings, 10_000);
+    path.stretch = 10;
+    let mut share = 0.0;
+    for _ in 0..4 {
+        path.rtt_us = least_ms * 1000;
+        path.round_trip();
+        path.rtt_us = most_ms * 1000;
+        path.round_trip();
+        path.round_trip();
+        path.connection.socket.snd_cwnd = 10_000;
+        share = f64::from(path.lose()) / 10_000.0;
+    }
+    share
+}
+
+#[test]
+fn keeps_as_much_as_the_queue_allows() {
+    for (least, most, expected) in [(100, 100, 0.8), (100, 140, 100.0 / 140.0), (100, 160, 0.625), (100, 300, 0.5)] {
+        let found = kept_share(&[], least, most);
+        assert!((found - expected).abs() < 0.01, "{least} to {most} ms: {found}, expected {expected}");
+    }
+    let found = kept_share(&[("beta_highest", 600)], 100, 100);
+    assert!((found - 0.6).abs() < 0.01, "limited to 0.6: {found}");
+}
+
+#[test]
+fn halves_when_the_rate_has_changed() {
+    let after_change = |settings: &[(&str, i64)]| {
+        let mut path = Path::new("htcp", settings, 10_000);
+        for window in [10_000, 10_000, 14_000] {
+            path.connection.socket.snd_cwnd = window;
+            path.round_trip();
+            path.round_trip();
+            path.connection.socket.snd_cwnd = window;
+            path.lose();
+        }
+        f64::from(path.window()) / 14_000.0
+    };
+    assert!((after_change(&[]) - 0.5).abs() < 0.01);
+    assert!((after_change(&[("bandwidth_switch", 0)]) - 0.8).abs() < 0.01);
+}
+
+#[test]
+fn round_trip_scaling_gives_equal_shares() {
+    let growth = |settings: &[(&str, i64)], rtt_ms: u64| {
+        let mut path = Path::new("htcp", settings, 40_000);
+        path.rtt_us = rtt_ms * 1000;
+        path.round_trip();
+        let kept = path.lose();
+        path.connection.socket.tcp_mstamp += 5 * SECOND_US - path.rtt_us * 3 / 2;
+        path.round_trip();
+        f64::from(path.window() - kept)
+    };
+    assert_close(growth(&[], 200), 2.0 * growth(&[], 100), "200 ms");
+    assert_close(growth(&[], 50), 0.5 * growth(&[], 100), "50 ms");
+    assert_close(growth(&[], 600), 2.0 * growth(&[], 100), "limited to twice");
+    assert_close(growth(&[("rtt_scaling", 0)], 600), growth(&[], 100), "without scaling");
+}
+
+#[test]
+fn time_without_data_does_not_count() {
+    for (event, expected) in [(WindowEvent::TransmitStart, 3.0), (WindowEvent::Restart, 0.1)] {
+        let mut path = Path::new("htcp", &[], 40_000);
+        path.round_trip();
+        path.lose();
+        path.connection.socket.tcp_mstamp += 3 * SECOND_US - 2 * path.rtt_us;
+        path.acknowledge(1);
+        path.connection.socket.tcp_mstamp += 3600 * SECOND_US;
+        path.connection.event(event);
+        let before = path.window();
+        path.round_trip();
+        assert_close(f64::from(path.window() - before), alpha(expected, 0.5), &format!("{event:?}"));
+    }
+}
+
+#[test]
+fn a_reduction_taken_back_leaves_the_time_since_the_loss() {
+    let mut path = Path::new("htcp", &[], 40_000);
+    path.lose();
+    path.connection.socket.tcp_mstamp += 10 * SECOND_US;
+    path.lose();
+    path.connection.socket.snd_cwnd = path.connection.undo_cwnd();
+    let before = path.window();
+    path.round_trip();
+    assert_close(f64::from(path.window() - before), alpha(10.25, 0.5), "10 s after the first loss");
+}
