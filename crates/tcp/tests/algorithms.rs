@@ -78,7 +78,9 @@ fn a_hundred_loads_under_traffic_leave_nothing() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut sender = &sender;
-            while !over.load(Ordering::Relaxed) && sender.write_all(&[0; 65536]).is_ok() {}
+            while !over.load(Ordering::Relaxed) {
+                sender.write_all(&[0; 65536]).unwrap();
+            }
             sender.shutdown(std::net::Shutdown::Write).unwrap();
         });
         scope.spawn(|| {
@@ -193,7 +195,7 @@ fn the_tracing_build_tells_each_operation() {
     let Some((_lock, algorithm)) = kernel() else { return };
     let traced = algorithm::load_traced(algorithm, &[]).unwrap();
     let (mut sender, mut receiver) = pair();
-    icdc_tcp::set_congestion(&sender, &algorithm.kernel_name()).unwrap();
+    icdc_tcp::set_congestion(&sender, &traced.kernel_name().unwrap()).unwrap();
     let reader = thread::spawn(move || receiver.read_exact(&mut vec![0; 3_000_000]));
     sender.write_all(&vec![1; 3_000_000]).unwrap();
     reader.join().unwrap().unwrap();
