@@ -1,6 +1,7 @@
 //! `icdc cc`: what is loaded, by whom, for how long, and what is said where it cannot be.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 mod support;
 

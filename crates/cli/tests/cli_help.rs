@@ -122,6 +122,8 @@ fn man_pages_come_one_per_subcommand() {
         .map(str::to_owned)
         .to_vec();
     expected.extend(lab);
+    expected.push("icdc-cc.1".to_owned());
+    expected.extend(["list", "load", "show", "unload"].map(|name| format!("icdc-cc-{name}.1")));
     expected.sort();
     assert_eq!(names, expected);
     let copy = fs::read_to_string(directory.path().join("icdc-copy.1")).unwrap();

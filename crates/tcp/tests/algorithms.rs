@@ -2,6 +2,7 @@
 
 #![cfg(feature = "ebpf")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::disallowed_methods, reason = "the kernel needs real time")]
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,7 +17,7 @@ use icdc_tcp::Family;
 use icdc_tcp::algorithm::{self, Holder, LoadError, State, UnloadError};
 use icdc_units::{ByteCount, Span};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
-use libbpf_rs::{MapType, ObjectBuilder, ProgramType};
+use libbpf_rs::{MapCore, MapType, ObjectBuilder, ProgramType};
 use rustix::fs::{FlockOperation, flock};
 
 /// One test at a time, also of other test programs; `None`, with the reason told, where nothing can be loaded.
@@ -77,7 +78,9 @@ fn a_hundred_loads_under_traffic_leave_nothing() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut sender = &sender;
-            while !over.load(Ordering::Relaxed) && sender.write_all(&[0; 65536]).is_ok() {}
+            while !over.load(Ordering::Relaxed) {
+                sender.write_all(&[0; 65536]).unwrap();
+            }
             sender.shutdown(std::net::Shutdown::Write).unwrap();
         });
         scope.spawn(|| {
@@ -192,7 +195,7 @@ fn the_tracing_build_tells_each_operation() {
     let Some((_lock, algorithm)) = kernel() else { return };
     let traced = algorithm::load_traced(algorithm, &[]).unwrap();
     let (mut sender, mut receiver) = pair();
-    icdc_tcp::set_congestion(&sender, &algorithm.kernel_name()).unwrap();
+    icdc_tcp::set_congestion(&sender, &traced.kernel_name().unwrap()).unwrap();
     let reader = thread::spawn(move || receiver.read_exact(&mut vec![0; 3_000_000]));
     sender.write_all(&vec![1; 3_000_000]).unwrap();
     reader.join().unwrap().unwrap();

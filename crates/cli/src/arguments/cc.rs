@@ -14,6 +14,11 @@ use crate::values::{Setting, setting};
         `icdc copy --cc NAME`, `icdc measure --cc NAME` and the far ends that they start load what they need by themselves and take it \
         back when they end. Load by hand to give parameters, or for other programs.",
     after_long_help = concat!(
+        "Exit codes:\n",
+        "  0  done\n",
+        "  1  it could not be done\n",
+        "  2  the command line is not understood, or a parameter makes no sense\n",
+        "  3  this user may not\n\n",
         "Examples:\n",
         "  icdc cc list                                       what this kernel has, and what could be loaded\n",
         "  icdc cc show highspeed                             its model and parameters\n",

@@ -39,7 +39,7 @@ pub(super) fn while_running(loaded: Loaded, command: &[OsString]) -> Result<u8, 
     }
     let ended = waiting.join().map_err(|_| "waiting for the command failed".to_owned())?;
     drop(loaded);
-    ended.map(|status| code(status)).map_err(|error| format!("wait: {error}"))
+    ended.map(code).map_err(|error| format!("wait: {error}"))
 }
 
 fn code(status: ExitStatus) -> u8 {

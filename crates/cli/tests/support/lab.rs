@@ -1,7 +1,7 @@
 //! A lab of its own for a test, and sockets on its hosts.
 
 use std::fs::File;
-use std::net::UdpSocket;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -76,6 +76,14 @@ impl Lab {
             sender
         });
         (sender, receiver)
+    }
+
+    /// A TCP connection from host a to host b.
+    pub fn tcp(&self) -> (TcpStream, TcpStream) {
+        let listener = self.inside("b", || TcpListener::bind((B, 0)).unwrap());
+        let to = listener.local_addr().unwrap();
+        let sender = self.inside("a", move || TcpStream::connect(to).unwrap());
+        (sender, listener.accept().unwrap().0)
     }
 
     fn inside<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {

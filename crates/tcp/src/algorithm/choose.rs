@@ -37,7 +37,7 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
     let ours = find(name);
     // A kernel that has it as a module loads that.
     let refused = match set_congestion(fd, name) {
-        Ok(()) => return Ok(Chosen { name: name.to_owned(), instead: None, hold: None }),
+        Ok(()) => return Ok(Chosen { name: name.to_owned(), instead: None, hold: ours.and_then(held) }),
         Err(CongestionError::Unknown { .. }) if ours.is_some() => None,
         Err(error @ CongestionError::Unknown { .. }) => return Err(error),
         Err(error) => Some(error.to_string()),

@@ -13,7 +13,7 @@ pub enum Obstacle {
     #[error("this icdc was built without eBPF ({0}); build it with clang, libelf and zlib at hand (scripts/setup.sh)")]
     NotBuilt(&'static str),
     /// No struct_ops, or no functions of the kernel for eBPF.
-    #[error("kernel {0} is too old for congestion control by eBPF; it takes Linux 5.13 or newer")]
+    #[error("kernel {0} is too old for congestion control by eBPF; it takes Linux 5.15 or newer")]
     Kernel(String),
     /// The kernel does not describe its types.
     #[error(
@@ -49,7 +49,7 @@ pub(super) fn obstacle(algorithm: &Algorithm) -> Option<Obstacle> {
 }
 
 fn of_kernel() -> Option<Obstacle> {
-    if !release_is_at_least(5, 13) {
+    if !release_is_at_least(5, 15) {
         return Some(Obstacle::Kernel(release()));
     }
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {

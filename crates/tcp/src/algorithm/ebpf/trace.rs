@@ -1,7 +1,7 @@
 //! The tracing build of an algorithm: a record of each of its operations, to compare with the native build.
 
 use icdc_cc::{Algorithm, TraceRecord};
-use libbpf_rs::{MapCore, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapType, RingBufferBuilder};
 
 use super::load::{Loaded, load_object, registration};
 use super::text;
@@ -14,7 +14,7 @@ const RING: &str = "icdc_trace";
 #[derive(Debug)]
 pub struct Traced(Loaded);
 
-/// Loads the tracing build of `algorithm`, which takes its name and is slower.
+/// Loads the tracing build of `algorithm`, which has a name of its own in the kernel and is slower.
 ///
 /// # Errors
 /// See [`LoadError`].
@@ -23,6 +23,13 @@ pub fn load_traced(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> R
 }
 
 impl Traced {
+    /// The kernel's name of it, by which sockets choose it.
+    #[must_use]
+    pub fn kernel_name(&self) -> Option<String> {
+        let map = self.0.object().maps().find(|map| map.map_type() == MapType::StructOps)?;
+        map.name().to_str().map(str::to_owned)
+    }
+
     /// Takes the records that came since the last call, in order. 16 MiB of them are kept, later ones are lost.
     ///
     /// # Errors
