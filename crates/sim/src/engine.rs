@@ -95,7 +95,8 @@ enum Happening {
 
 impl Lane {
     fn new(scenario: &Scenario, flow: &Flow) -> Result<Self, ScenarioError> {
-        let parameters: Vec<(&str, i64)> = flow.parameters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        let parameters: Vec<(&str, i64)> =
+            flow.parameters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         let algorithm = Connection::new(flow.algorithm, &parameters)?;
         let mss = scenario.segment().as_u64();
         let round_trip = scenario.round_trip(flow);

@@ -27,8 +27,12 @@ fn reno_saws_between_a_half_and_the_whole_of_what_the_path_holds() {
     let per_loss = outcome.flows[0].delivered as f64 / recoveries / (holds * holds * 0.375);
     assert!((0.9..1.1).contains(&per_loss), "{per_loss} of the packets per loss, {recoveries} losses");
     assert_eq!(outcome.flows[0].sender.timeouts, 0);
-    let steady: Vec<f64> =
-        diary.states.iter().filter(|(at, ..)| at.as_nanos() > 60_000_000_000).map(|(.., s)| f64::from(s.window)).collect();
+    let steady: Vec<f64> = diary
+        .states
+        .iter()
+        .filter(|(at, ..)| at.as_nanos() > 60_000_000_000)
+        .map(|(.., s)| f64::from(s.window))
+        .collect();
     let mean = steady.iter().sum::<f64>() / steady.len() as f64 / holds;
     assert!((0.72..0.78).contains(&mean), "{mean} of what the path holds");
     let highest = steady.iter().copied().fold(0.0, f64::max) / holds;
@@ -131,7 +135,12 @@ fn batches_halve_the_acknowledgements_again_and_the_rate_stays() {
     let single = unwatched(&scenario);
     scenario.acknowledgements = Acknowledgements::Batches { packets: 16, within: Span::from_micros(200) };
     let batches = unwatched(&scenario);
-    assert!(batches.backward.offered * 6 < single.backward.offered, "{} {}", batches.backward.offered, single.backward.offered);
+    assert!(
+        batches.backward.offered * 6 < single.backward.offered,
+        "{} {}",
+        batches.backward.offered,
+        single.backward.offered
+    );
     assert!(batches.goodput() > single.goodput().scaled(9, 10), "{} {}", batches.goodput(), single.goodput());
 }
 

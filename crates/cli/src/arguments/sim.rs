@@ -183,7 +183,9 @@ impl SimArguments {
         scenario.check().context("this cannot be simulated")?;
         let memory = scenario.memory();
         if memory > MAX_MEMORY {
-            bail!("this path needs up to {memory} of memory for what is on its way; {MAX_MEMORY} are the limit: lower --rate, --rtt or --queue");
+            bail!(
+                "this path needs up to {memory} of memory for what is on its way; {MAX_MEMORY} are the limit: lower --rate, --rtt or --queue"
+            );
         }
         Ok(scenario)
     }

@@ -85,5 +85,6 @@ impl Pacing {
 /// The rate in force, if any.
 pub(super) fn rate(socket: &Socket) -> Option<Rate> {
     let bytes = socket.sk_pacing_rate.min(socket.sk_max_pacing_rate);
-    (socket.sk_pacing_status != PACING_NONE && bytes != u64::MAX && bytes > 0).then(|| Rate::from_bytes_per_second(bytes))
+    (socket.sk_pacing_status != PACING_NONE && bytes != u64::MAX && bytes > 0)
+        .then(|| Rate::from_bytes_per_second(bytes))
 }

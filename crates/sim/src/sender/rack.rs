@@ -54,7 +54,14 @@ impl Rack {
     }
 
     /// Marks what is lost.
-    pub(super) fn detect(&self, now: Time, board: &mut Scoreboard, in_recovery: bool, least: Span, srtt: Span) -> Found {
+    pub(super) fn detect(
+        &self,
+        now: Time,
+        board: &mut Scoreboard,
+        in_recovery: bool,
+        least: Span,
+        srtt: Span,
+    ) -> Found {
         let certain = in_recovery || board.sacked() >= ENOUGH;
         let window = if certain { Span::ZERO } else { (least / 4).min(srtt / 8) };
         let mut look_again = None;

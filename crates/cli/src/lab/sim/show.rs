@@ -49,7 +49,8 @@ fn line(given: &Flow, flow: &FlowOutcome) -> String {
 /// The result as JSON.
 pub(super) fn summary(run: &Run) -> String {
     let (scenario, outcome) = (&run.scenario, &run.outcome);
-    let flows: Vec<Value> = scenario.flows.iter().zip(&outcome.flows).map(|(given, flow)| describe_flow(given, flow)).collect();
+    let flows: Vec<Value> =
+        scenario.flows.iter().zip(&outcome.flows).map(|(given, flow)| describe_flow(given, flow)).collect();
     let sum = |value: fn(&FlowOutcome) -> u64| outcome.flows.iter().map(value).sum::<u64>();
     json!({
         "type": "summary",
