@@ -361,13 +361,16 @@ mod tests {
     fn a_batch_is_acknowledged_once_and_a_single_packet_waits() {
         let within = Span::from_micros(50);
         let mut host = Host::new(Acknowledgements::Batches { packets: 4, within });
-        (0..16).for_each(|number| assert_eq!(host.arrive(number * 1000, number), None));
-        // Sixteen single packets: each batch ended after 50 µs.
-        assert_eq!(host.ask(15_050), Some(16));
+        for number in 0..16 {
+            let at = number * 1000;
+            assert_eq!((host.arrive(at, number), host.ask(at + 50)), (None, Some(number + 1)));
+        }
         let full: Vec<_> = (16..20).map(|number| host.arrive(20_000 + number, number)).collect();
         assert_eq!(full, [None, None, None, Some(20)]);
         assert_eq!((host.arrive(30_000, 20), host.arrive(30_010, 21)), (None, None));
         assert_eq!((host.ask(30_049), host.ask(30_050)), (None, Some(22)));
+        assert_eq!((host.arrive(40_000, 22), host.ask(40_050)), (None, None));
+        assert_eq!((host.ask(79_999), host.ask(80_000)), (None, Some(23)));
     }
 
     #[test]
