@@ -288,3 +288,104 @@ impl Window {
         self.space = copied;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND_TRIP: Span = Span::from_millis(100);
+
+    struct Host {
+        receiver: Receiver,
+        reports: Reports,
+    }
+
+    impl Host {
+        fn new(acknowledgements: Acknowledgements) -> Self {
+            let window = ReceiveWindow::Fixed(ByteCount::from_mib(1));
+            Self { receiver: Receiver::new(window, acknowledgements, 1448, ROUND_TRIP), reports: Reports::default() }
+        }
+
+        /// A packet arrives at so many microseconds; what is acknowledged at once.
+        fn arrive(&mut self, micros: u64, number: u64) -> Option<u64> {
+            self.receiver.arrive(time(micros), number, &mut self.reports);
+            self.ask(micros)
+        }
+
+        fn ask(&mut self, micros: u64) -> Option<u64> {
+            self.receiver.acknowledge(time(micros), &mut self.reports).map(|ack| ack.next)
+        }
+    }
+
+    fn time(micros: u64) -> Time {
+        Time::ORIGIN + Span::from_micros(micros)
+    }
+
+    #[test]
+    fn every_second_packet_is_acknowledged_after_the_first_sixteen() {
+        let mut host = Host::new(Acknowledgements::EverySecond);
+        for number in 0..16 {
+            assert_eq!(host.arrive(number, number), Some(number + 1));
+        }
+        let answers: Vec<_> = (16..22).map(|number| host.arrive(number, number)).collect();
+        assert_eq!(answers, [None, Some(18), None, Some(20), None, Some(22)]);
+        assert_eq!(host.arrive(1000, 22), None);
+        assert_eq!(host.receiver.deadline(), time(41_000));
+        assert_eq!((host.ask(40_999), host.ask(41_000)), (None, Some(23)));
+        assert_eq!(host.receiver.deadline(), Time::MAX);
+    }
+
+    #[test]
+    fn behind_a_gap_acknowledgements_are_held_back_and_bring_all_reports() {
+        let mut host = Host::new(Acknowledgements::EverySecond);
+        host.arrive(0, 0);
+        let at_once: Vec<_> = (2..5).map(|number| host.arrive(10, number)).collect();
+        assert_eq!(at_once, [Some(1); 3]);
+        assert_eq!(host.arrive(20, 5), None);
+        assert_eq!(host.arrive(30, 7), None);
+        assert_eq!(host.receiver.deadline(), time(1020));
+        let ack = host.receiver.acknowledge(time(1020), &mut host.reports).unwrap();
+        let taken: Vec<_> = std::iter::from_fn(|| host.reports.take(ack.reported)).collect();
+        assert_eq!(taken, [(2, 3), (3, 4), (4, 5), (5, 6), (7, 8)]);
+        // The 44th does not wait.
+        let answers = (8..52).filter_map(|number| host.arrive(1100, number)).count();
+        assert_eq!(answers, 1);
+        assert_eq!(host.arrive(1200, 1), Some(6));
+        assert_eq!(host.arrive(1300, 6), Some(52));
+        assert_eq!(host.receiver.duplicates(), 0);
+        assert_eq!(host.arrive(1400, 6), Some(52));
+        assert_eq!(host.receiver.duplicates(), 1);
+    }
+
+    #[test]
+    fn a_batch_is_acknowledged_once_and_a_single_packet_waits() {
+        let within = Span::from_micros(50);
+        let mut host = Host::new(Acknowledgements::Batches { packets: 4, within });
+        for number in 0..16 {
+            let at = number * 1000;
+            assert_eq!((host.arrive(at, number), host.ask(at + 50)), (None, Some(number + 1)));
+        }
+        let full: Vec<_> = (16..20).map(|number| host.arrive(20_000 + number, number)).collect();
+        assert_eq!(full, [None, None, None, Some(20)]);
+        assert_eq!((host.arrive(30_000, 20), host.arrive(30_010, 21)), (None, None));
+        assert_eq!((host.ask(30_049), host.ask(30_050)), (None, Some(22)));
+        assert_eq!((host.arrive(40_000, 22), host.ask(40_050)), (None, None));
+        assert_eq!((host.ask(79_999), host.ask(80_000)), (None, Some(23)));
+    }
+
+    #[test]
+    fn a_tuned_window_doubles_with_what_is_read() {
+        let most = ByteCount::from_mib(64);
+        let mut window = Window::new(ReceiveWindow::Tuned { most }, 1448, ROUND_TRIP);
+        assert_eq!(window.packets(), 45);
+        window.read(time(50_000), 40);
+        assert_eq!(window.packets(), 45, "a round trip is not over");
+        // 40 packets where 10 were expected: 2·40 + 16, and three times that twice over.
+        window.read(time(100_000), 40);
+        assert_eq!(window.packets(), 96 * 7);
+        window.read(time(200_000), 80);
+        assert_eq!(window.packets(), 96 * 7, "no more was read than before");
+        (3..20).for_each(|round| window.read(time(100_000 * round), 1 << (round + 5)));
+        assert_eq!(window.size, most);
+    }
+}

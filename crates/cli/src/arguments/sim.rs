@@ -8,7 +8,7 @@ use clap::{Args, ValueHint};
 use icdc_cc::Algorithm;
 use icdc_lab::{Buffers, Mode};
 use icdc_sim::{Acknowledgements, Flow, ReceiveWindow, Scenario};
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Span};
 
 use super::lab::{MAX_MEMORY, PathArguments};
 use crate::values::{amount, ceiling, seconds, window};
@@ -149,7 +149,7 @@ impl SimArguments {
         };
         let given = match &self.cc {
             Some(flow) => vec![flow.clone()],
-            None if self.flow.is_empty() => vec!["reno".parse().map_err(anyhow::Error::msg)?],
+            None if self.flow.is_empty() => vec!["reno".parse::<FlowArgument>().map_err(anyhow::Error::msg)?],
             None => self.flow.clone(),
         };
         let mut flows = Vec::new();
@@ -195,6 +195,6 @@ impl SimArguments {
 pub(crate) fn describe(flow: &Flow) -> String {
     let mut words = vec![flow.algorithm.name.to_owned()];
     words.extend(flow.parameters.iter().map(|(name, value)| format!("{name}={value}")));
-    words.extend(flow.rate.filter(|rate| *rate < Rate::MAX).map(|rate| format!("at most {rate}")));
+    words.extend(flow.rate.map(|rate| format!("at most {rate}")));
     words.join(", ")
 }

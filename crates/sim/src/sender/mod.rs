@@ -189,12 +189,12 @@ impl Sender {
             self.busy = false;
             return Some(segment);
         }
-        if self.board.in_flight() < u64::from(self.algorithm.socket.snd_cwnd) {
-            if let Some(number) = self.next_packet() {
-                match self.pacing.waits_until(now, &self.algorithm.socket) {
-                    None => return Some(self.transmit(now, number)),
-                    Some(wake) => self.wake = wake,
-                }
+        if self.board.in_flight() < u64::from(self.algorithm.socket.snd_cwnd)
+            && let Some(number) = self.next_packet()
+        {
+            match self.pacing.waits_until(now, &self.algorithm.socket) {
+                None => return Some(self.transmit(now, number)),
+                Some(wake) => self.wake = wake,
             }
         }
         self.pause(now);
@@ -214,10 +214,10 @@ impl Sender {
     }
 
     fn next_packet(&mut self) -> Option<u64> {
-        if self.board.lost() > 0 {
-            if let Some(number) = self.board.next_lost() {
-                return Some(number);
-            }
+        if self.board.lost() > 0
+            && let Some(number) = self.board.next_lost()
+        {
+            return Some(number);
         }
         let next = self.board.next();
         (next < self.packets.min(self.edge)).then_some(next)

@@ -82,3 +82,45 @@ impl DeliveryRate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND_TRIP: Span = Span::from_millis(100);
+
+    fn millis(millis: u64) -> Time {
+        Time::ORIGIN + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn a_packet_a_millisecond_is_a_thousand_a_second() {
+        let mut rate = DeliveryRate::default();
+        let mut sent = Vec::new();
+        for now in 0..400_u64 {
+            if let Some(number) = now.checked_sub(100) {
+                let (at, stamp) = sent[number as usize];
+                rate.deliver(number, at, stamp, false);
+                let sample = rate.sample(millis(now), ROUND_TRIP);
+                // From the second window on both ends of the interval are acknowledgements.
+                if number >= 200 {
+                    assert_eq!((sample.delivered, sample.interval_us), (100, 100_000), "{number}");
+                    assert_eq!(u64::from(sample.prior_delivered), number - 99);
+                }
+            }
+            let outstanding = now.min(100);
+            sent.push((millis(now), rate.stamp(millis(now), outstanding)));
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_of_nothing_new_gives_no_sample() {
+        let mut rate = DeliveryRate::default();
+        let sample = rate.sample(millis(1), ROUND_TRIP);
+        assert_eq!((sample.delivered, sample.interval_us, sample.prior_mstamp), (-1, -1, 0));
+        let stamp = rate.stamp(millis(1), 0);
+        rate.deliver(0, millis(1), stamp, false);
+        // Sooner than a round trip can be.
+        assert_eq!(rate.sample(millis(50), ROUND_TRIP).interval_us, -1);
+    }
+}

@@ -147,12 +147,10 @@ impl Sender {
         self.timer = Timer { retries: self.timer.retries, ..Timer::OFF };
         let before = self.board.in_flight();
         self.detect(now);
-        if self.board.in_flight() != before {
-            if self.state != CongestionState::Recovery {
-                self.enter_recovery(now);
-                if !self.algorithm.controls() {
-                    self.reduce(Progress { delivered: 1, lost: 0, advanced: false });
-                }
+        if self.board.in_flight() != before && self.state != CongestionState::Recovery {
+            self.enter_recovery(now);
+            if !self.algorithm.controls() {
+                self.reduce(Progress { delivered: 1, lost: 0, advanced: false });
             }
         }
         if self.timer.at == Time::MAX {
