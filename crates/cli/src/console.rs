@@ -33,6 +33,12 @@ impl Console {
         self.print(format!("icdc: {}\n", printable(text)).as_bytes());
     }
 
+    /// The error that ends the command, with what it comes from; gives `code` back.
+    pub(crate) fn give_up(&self, error: &anyhow::Error, code: u8) -> u8 {
+        self.complain(&format!("{error:#}"));
+        code
+    }
+
     /// Text for standard error as it is, above the progress bar.
     pub(crate) fn print(&self, text: &[u8]) {
         // Nobody is left to be told if standard error is closed.

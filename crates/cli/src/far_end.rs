@@ -1,16 +1,10 @@
 //! `icdc far-end`: what ssh starts. Standard output belongs to the protocol.
 
 use crate::console::Console;
-use crate::{exit, logs};
+use crate::logs;
 
-/// Runs the far end and returns the exit code.
-pub(crate) fn run(console: &Console) -> u8 {
+/// Runs the far end.
+pub(crate) fn run(console: &Console) -> anyhow::Result<()> {
     logs::start(console, "off");
-    match icdc_transfer::far_end() {
-        Ok(()) => 0,
-        Err(error) => {
-            console.complain(&error.to_string());
-            exit::FAILED
-        }
-    }
+    Ok(icdc_transfer::far_end()?)
 }

@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         Command::Lab(arguments) => lab::run(*arguments, &console),
         Command::Measure(arguments) => measure::run(*arguments, &console),
         Command::Cc(arguments) => cc::run(arguments, &console),
-        Command::FarEnd => far_end::run(&console),
+        Command::FarEnd => finish(far_end::run(&console), &console),
         Command::Generate(arguments) => finish(generate::run(&arguments), &console),
     };
     ExitCode::from(code)
@@ -86,12 +86,10 @@ fn help_or_usage_error(message: &clap::Error) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The exit code of what is done or has failed, which is told.
 fn finish(result: anyhow::Result<()>, console: &Console) -> u8 {
     match result {
         Ok(()) => 0,
-        Err(error) => {
-            console.complain(&format!("{error:#}"));
-            exit::FAILED
-        }
+        Err(error) => console.give_up(&error, exit::FAILED),
     }
 }

@@ -59,21 +59,21 @@ pub enum Preallocation {
 
 /// A system call on an open file failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{call} of {path:?} failed: {source}{}", advice(source))]
+#[error("{call} of {path:?} failed: {cause}{}", advice(cause))]
 pub struct FileError {
     /// The system call.
     pub call: &'static str,
     /// The file's present path as the kernel knows it.
     pub path: PathBuf,
     /// The kernel's answer.
-    pub source: io::Error,
+    pub cause: io::Error,
 }
 
 impl FileError {
     /// Whether the disk or the quota is full.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {
-        is_out_of_space(&self.source)
+        is_out_of_space(&self.cause)
     }
 }
 
@@ -104,8 +104,8 @@ impl DiskFile {
         let descriptor = file.as_fd();
         let stat = fstat(descriptor).map_err(|errno| failure(descriptor, "fstat", errno))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
-            return Err(FileError { call: purpose, path: path_of(descriptor), source });
+            let cause = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+            return Err(FileError { call: purpose, path: path_of(descriptor), cause });
         }
         let flags = fcntl_getfl(descriptor).map_err(|errno| failure(descriptor, "fcntl", errno))?;
         if flags & OFlags::RWMODE == useless {
@@ -254,7 +254,7 @@ fn direct_alignment(file: BorrowedFd<'_>) -> Option<usize> {
 }
 
 fn failure(file: BorrowedFd<'_>, call: &'static str, errno: Errno) -> FileError {
-    FileError { call, path: path_of(file), source: errno.into() }
+    FileError { call, path: path_of(file), cause: errno.into() }
 }
 
 fn path_of(file: BorrowedFd<'_>) -> PathBuf {

@@ -69,12 +69,12 @@ pub enum LabError {
     #[error("{0}")]
     Wire(String),
     /// A file.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {what}: {cause}")]
     Io {
         /// What was tried.
         what: String,
         /// What the kernel said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A place for the state.
     #[error("there is no place for the state of a lab: set XDG_RUNTIME_DIR or HOME ({0})")]
@@ -86,7 +86,7 @@ fn standing(names: &[String]) -> String {
 }
 
 impl LabError {
-    pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
-        Self::Io { what: what.into(), source }
+    pub(crate) fn io(what: impl Into<String>, cause: io::Error) -> Self {
+        Self::Io { what: what.into(), cause }
     }
 }

@@ -1,7 +1,7 @@
 //! What a wire told of a stretch of time, as series for reports.
 
-use icdc_report::{Plot, Series, Stroke, Uniform, Unit, views};
-use icdc_units::{Rate, Span};
+use icdc_report::{Plot, Series, Stroke, Uniform, Unit, reduce, views};
+use icdc_units::{ByteCount, Rate, Span};
 
 use crate::settings::Settings;
 use crate::wire::page::{BIN, Bin, Gauge, Global, HISTORY, Page, Way};
@@ -80,15 +80,15 @@ impl Recording {
         if bins.is_empty() {
             return Rate::ZERO;
         }
-        bins.iter().map(|bin| bin.delivered).sum::<icdc_units::ByteCount>() / (BIN * bins.len() as u64)
+        bins.iter().map(|bin| bin.delivered).sum::<ByteCount>() / (BIN * bins.len() as u64)
     }
 
     /// Greatest mean over a second.
     #[must_use]
     pub fn peak_rate(&self) -> Rate {
-        let second = 1000.min(self.bins.len());
-        let starts = (0..=self.bins.len() - second).step_by(10);
-        starts.map(|start| self.mean_rate_between(start, start + second)).max().unwrap_or(Rate::ZERO)
+        let second = self.bins.len().clamp(1, 1000);
+        let whole = self.moving_sums(second).into_iter().skip(second - 1).step_by(10);
+        whole.max().map_or(Rate::ZERO, |bytes| bytes / (BIN * second as u64))
     }
 
     /// Standard deviation of the 1 ms rates between two milliseconds, as a share of their mean: how far the two views
@@ -102,16 +102,19 @@ impl Recording {
         if mean > 0.0 { square.sqrt() / mean } else { 0.0 }
     }
 
-    /// First millisecond at whose end the mean over the last second reaches `rate`.
+    /// First millisecond at whose end the mean over the last `window` reaches `rate`; before the start there was
+    /// nothing.
     #[must_use]
     pub fn reaches(&self, rate: Rate, window: Span) -> Option<Span> {
-        let length = window.as_millis() as usize;
-        (1..=self.bins.len())
-            .find(|&end| {
-                let from = end.saturating_sub(length);
-                self.mean_rate_between(from, end).scaled((end - from) as u64, length as u64) >= rate
-            })
-            .map(|end| BIN * end as u64)
+        let length = window.as_millis().max(1);
+        let sums = self.moving_sums(length as usize);
+        sums.into_iter().position(|bytes| bytes / (BIN * length) >= rate).map(|index| BIN * (index as u64 + 1))
+    }
+
+    /// What the path delivered in the `window` milliseconds that end with each one.
+    fn moving_sums(&self, window: usize) -> Vec<ByteCount> {
+        let bytes: Vec<u64> = self.bins.iter().map(|bin| bin.delivered.as_u64()).collect();
+        reduce::moving_sums(&bytes, window).map(|sum| ByteCount::new(sum as u64)).collect()
     }
 }
 
@@ -142,4 +145,38 @@ pub fn invalid(page: &Page, settings: &Settings, tolerance: Span) -> Option<Stri
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recording(bytes: impl IntoIterator<Item = u64>) -> Recording {
+        let bin = |bytes| Bin { delivered: ByteCount::new(bytes), ..Bin::default() };
+        Recording { bins: bytes.into_iter().map(bin).collect() }
+    }
+
+    #[test]
+    fn the_greatest_second_is_whole_and_sought_in_steps_of_ten_milliseconds() {
+        let kilobits = |count: u64| Rate::from_bits_per_second(count * 1000);
+        assert_eq!(recording([100; 5000]).peak_rate(), kilobits(800));
+        assert_eq!(recording([100; 10]).peak_rate(), kilobits(800), "less than a second is taken whole");
+        assert_eq!(recording([]).peak_rate(), Rate::ZERO);
+        // One second of traffic from 1235 ms: the seconds that begin 5 ms earlier and later miss 5 ms of it.
+        let second = |at: u64| if (1235..2235).contains(&at) { 1000 } else { 0 };
+        assert_eq!(recording((0..4000).map(second)).peak_rate(), kilobits(8000 - 5 * 8));
+    }
+
+    #[test]
+    fn a_rate_is_reached_by_the_mean_with_nothing_before_the_start() {
+        let rate = Rate::from_bits_per_second(720_000);
+        let second = Span::from_secs(1);
+        assert_eq!(recording([100; 5000]).reaches(rate, second), Some(Span::from_millis(900)));
+        assert_eq!(recording([100; 5000]).reaches(rate, Span::from_millis(100)), Some(Span::from_millis(90)));
+        assert_eq!(recording([89; 5000]).reaches(rate, second), None);
+        assert_eq!(recording([100; 899]).reaches(rate, second), None);
+        assert_eq!(recording([]).reaches(rate, second), None);
+        let late = recording((0..5000).map(|at| if at < 2000 { 0 } else { 100 }));
+        assert_eq!(late.reaches(rate, second), Some(Span::from_millis(2900)));
+    }
 }

@@ -6,30 +6,23 @@
 //! ```
 //!
 //! A cooked socket (`SOCK_DGRAM`, packet(7)) for one IP protocol sees each packet once, at the device that hands it to
-//! IP, and none that is sent. The kernel fills a ring (`TPACKET_V2`) with the first [`HEAD`] bytes; whoever reads it
+//! IP, and none that is sent. The kernel fills a ring ([`MappedRing`]) with the first [`HEAD`] bytes; whoever reads it
 //! every few milliseconds makes no system call. What arrives while no slot is free is counted ([`Capture::overflow`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use icdc_units::{ByteCount, Time};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::clock::FromDate;
+use crate::mapped::{Filled, Layout, MappedRing};
 use crate::{PacketError, socket};
 
 /// Bytes of a packet that are kept: the longest IPv4 header and the fixed part of TCP's.
 const HEAD: u32 = 80;
 /// Bytes of a slot before the packet: `TPACKET_ALIGN(TPACKET2_HDRLEN) + 16`, as `tpacket_rcv` lays out cooked packets.
 const BEFORE_HEAD: usize = 80;
-const SLOT: usize = BEFORE_HEAD + HEAD as usize;
-const BLOCK: usize = 64 << 10;
-const SLOTS_PER_BLOCK: usize = BLOCK / SLOT;
 /// 209 408 slots: 200 ms of a million packets per second, for a reader that is kept waiting.
-const BLOCKS: usize = 512;
-const SLOTS: usize = SLOTS_PER_BLOCK * BLOCKS;
+const LAYOUT: Layout = Layout { slot: BEFORE_HEAD + HEAD as usize, block: 64 << 10, blocks: 512 };
 
 const ANY_DEVICE: &str = "any";
 const TCP: u8 = 6;
@@ -58,98 +51,41 @@ pub struct Segment {
 
 /// See the module's description.
 pub struct Capture {
-    fd: OwnedFd,
-    memory: NonNull<u8>,
-    next: usize,
-    overflow: u64,
+    slots: MappedRing,
 }
-
-// SAFETY: the mapping belongs to the capture alone and has no thread of its own.
-unsafe impl Send for Capture {}
 
 impl Capture {
     /// Begins to capture in the network namespace of this thread, IPv6 or IPv4.
     pub fn open(port: Port, ipv6: bool) -> Result<Self, PacketError> {
         let fd = socket::open_cooked(ANY_DEVICE)?;
-        let packet =
-            |option, value: libc::c_int, call| socket::set(&fd, ANY_DEVICE, libc::SOL_PACKET, option, value, call);
-        packet(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "setsockopt(PACKET_VERSION)")?;
-        let stamps = libc::SOF_TIMESTAMPING_SOFTWARE as libc::c_int;
-        packet(libc::PACKET_TIMESTAMP, stamps, "setsockopt(PACKET_TIMESTAMP)")?;
-        // Has packets stamped as they arrive, not as they are copied into the ring.
-        socket::set(&fd, ANY_DEVICE, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1_i32, "setsockopt(SO_TIMESTAMPNS)")?;
         let mut program = filter(port, ipv6);
         let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-        socket::set(
-            &fd,
-            ANY_DEVICE,
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            program,
-            "setsockopt(SO_ATTACH_FILTER)",
-        )?;
-        let request = libc::tpacket_req {
-            tp_block_size: BLOCK as u32,
-            tp_block_nr: BLOCKS as u32,
-            tp_frame_size: SLOT as u32,
-            tp_frame_nr: SLOTS as u32,
-        };
-        socket::set(&fd, ANY_DEVICE, libc::SOL_PACKET, libc::PACKET_RX_RING, request, "setsockopt(PACKET_RX_RING)")?;
-        // SAFETY: a new mapping at an address of the kernel's choice; no memory in use is touched.
-        let mapped = unsafe {
-            mmap(std::ptr::null_mut(), BLOCK * BLOCKS, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &fd, 0)
-        };
-        let mapped = mapped.map_err(|error| PacketError::new("mmap(PACKET_RX_RING)", ANY_DEVICE, error))?;
-        let memory = NonNull::new(mapped.cast()).expect("mmap does not give the null page");
-        let capture = Self { fd, memory, next: 0, overflow: 0 };
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+        socket::set(&fd, ANY_DEVICE, level, option, program, "setsockopt(SO_ATTACH_FILTER)")?;
+        let slots = MappedRing::new(fd, ANY_DEVICE, LAYOUT)?;
         let protocol = if ipv6 { libc::ETH_P_IPV6 } else { libc::ETH_P_IP };
-        socket::bind_everywhere(&capture.fd, ANY_DEVICE, protocol as u16)?;
-        Ok(capture)
+        socket::bind_everywhere(slots.socket(), ANY_DEVICE, protocol as u16)?;
+        Ok(Self { slots })
     }
 
     /// Hands over what has arrived since the last call, oldest first.
     pub fn drain(&mut self, mut take: impl FnMut(Segment)) {
         let clock = FromDate::now();
         // A flood must not keep the caller here.
-        for _ in 0..SLOTS {
-            let slot = self.slot(self.next);
-            // SAFETY: a slot begins with its status, aligned to 16 bytes, which kernel and process share.
-            let status = unsafe { AtomicU32::from_ptr(slot.cast().as_ptr()) };
-            if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
-                return;
-            }
-            // SAFETY: the kernel has filled the header and leaves the slot alone until it is given back.
-            let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
-            let start = usize::from(header.tp_net).min(SLOT);
-            let kept = (header.tp_snaplen as usize).min(SLOT - start);
-            // SAFETY: the range lies within the slot, which the kernel leaves alone.
-            let head = unsafe { std::slice::from_raw_parts(slot.add(start).as_ptr(), kept) };
+        for _ in 0..LAYOUT.slots() {
+            let Some(Filled { index, header }) = self.slots.take() else { return };
+            let head = self.slots.bytes(index, usize::from(header.tp_net), header.tp_snaplen as usize);
             if let Some((source, destination_port, data)) = parse(head, header.tp_len) {
                 let at = clock.monotonic(header.tp_sec, header.tp_nsec);
                 take(Segment { at, source, destination_port, data });
             }
-            status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
-            self.next = (self.next + 1) % SLOTS;
+            self.slots.give_back(index);
         }
     }
 
     /// Packets that found no free slot since the capture began.
     pub fn overflow(&mut self) -> Result<u64, PacketError> {
-        self.overflow += socket::drops(&self.fd, ANY_DEVICE)?;
-        Ok(self.overflow)
-    }
-
-    fn slot(&self, index: usize) -> NonNull<u8> {
-        let offset = index / SLOTS_PER_BLOCK * BLOCK + index % SLOTS_PER_BLOCK * SLOT;
-        // SAFETY: indices are below the number of slots, all of which lie in the mapping.
-        unsafe { self.memory.add(offset) }
-    }
-}
-
-impl Drop for Capture {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `open`, to which no reference is left.
-        let _ = unsafe { munmap(self.memory.as_ptr().cast(), BLOCK * BLOCKS) };
+        self.slots.overflow()
     }
 }
 

@@ -6,19 +6,19 @@ use thiserror::Error;
 
 /// A system call on a device failed.
 #[derive(Debug, Error)]
-#[error("{call} on device {device}: {source}{}", hint(.source))]
+#[error("{call} on device {device}: {cause}{}", hint(.cause))]
 pub struct PacketError {
     /// The system call and the option.
     pub call: &'static str,
     /// Name of the device.
     pub device: String,
     /// What the kernel said.
-    pub source: io::Error,
+    pub cause: io::Error,
 }
 
 impl PacketError {
-    pub(crate) fn new(call: &'static str, device: &str, source: impl Into<io::Error>) -> Self {
-        Self { call, device: device.to_owned(), source: source.into() }
+    pub(crate) fn new(call: &'static str, device: &str, cause: impl Into<io::Error>) -> Self {
+        Self { call, device: device.to_owned(), cause: cause.into() }
     }
 
     pub(crate) fn last(call: &'static str, device: &str) -> Self {

@@ -17,6 +17,7 @@
 mod capture;
 pub mod clock;
 mod error;
+mod mapped;
 mod offload;
 pub mod offloads;
 mod outlet;

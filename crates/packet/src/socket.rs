@@ -1,4 +1,4 @@
-//! The socket calls that ring and outlet share.
+//! The socket calls that rings and outlet share.
 
 use std::ffi::CString;
 use std::mem::{size_of, size_of_val};

@@ -52,7 +52,7 @@ pub fn encode(values: &[i64]) -> String {
 pub enum MalformedError {
     /// It is not base64.
     #[error("packed values: {0}")]
-    Base64(#[from] base64::DecodeError),
+    Base64(base64::DecodeError),
     /// A block breaks the format.
     #[error("packed values: the block that begins at byte {0} is cut off or says what no block can say")]
     Block(usize),
@@ -60,7 +60,7 @@ pub enum MalformedError {
 
 /// The values in `text`. They take at most 256 times the memory of the text, whatever it says.
 pub fn decode(text: &str) -> Result<Vec<i64>, MalformedError> {
-    let bytes = STANDARD.decode(text)?;
+    let bytes = STANDARD.decode(text).map_err(MalformedError::Base64)?;
     let mut rest = bytes.as_slice();
     let mut values = Vec::new();
     while !rest.is_empty() {

@@ -42,23 +42,25 @@ pub fn window_means(points: &[(f64, f64)], window: f64) -> Vec<(f64, f64)> {
 pub fn sliding_means(series: &Uniform, window: Span, slide: Span) -> Uniform {
     let step = series.step().as_nanos();
     let steps = |span: Span| usize::try_from((span.as_nanos() + step / 2) / step).unwrap_or(usize::MAX).max(1);
-    let (window, values) = (steps(window), series.values());
+    let window = steps(window);
     let slide = steps(slide).min(window);
-    let mut sums = Vec::new();
-    if window <= values.len() {
-        let mut sum: i128 = values[..window].iter().map(|value| i128::from(*value)).sum();
-        for end in window..=values.len() {
-            if (end - window) % slide == 0 {
-                sums.push(sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
-            }
-            if end < values.len() {
-                sum += i128::from(values[end]) - i128::from(values[end - window]);
-            }
-        }
-    }
+    let whole = moving_sums(series.values(), window).skip(window - 1).step_by(slide);
+    let sums = whole.map(|sum| sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64).collect();
     let start = series.start().as_nanos().saturating_add(series.nanos(window - slide));
     Uniform::new(Span::from_nanos(start), Span::from_nanos(series.nanos(slide)), sums)
         .scaled(series.scale() / window as f64)
+}
+
+/// At each value, the sum of the `window` values that end with it; before the first one there were zeros.
+pub fn moving_sums<T: Copy + Into<i128>>(values: &[T], window: usize) -> impl Iterator<Item = i128> {
+    let mut sum = 0;
+    values.iter().enumerate().map(move |(index, &value)| {
+        sum += value.into();
+        if let Some(gone) = index.checked_sub(window) {
+            sum -= values[gone].into();
+        }
+        sum
+    })
 }
 
 /// At most `2 * columns` points that have the same outline: the least and the greatest of each column.
@@ -131,6 +133,13 @@ mod tests {
                 prop_assert_eq!(end, ms(7 + window + index * slide).as_nanos());
             }
         }
+    }
+
+    #[test]
+    fn moving_sums_forget_what_is_past() {
+        assert_eq!(moving_sums(&[1_u32, 2, 3, 4, 5], 3).collect::<Vec<_>>(), [1, 3, 6, 9, 12]);
+        assert_eq!(moving_sums(&[u64::MAX; 3], 2).last(), Some(2 * i128::from(u64::MAX)));
+        assert_eq!(moving_sums::<u32>(&[], 3).next(), None);
     }
 
     #[test]

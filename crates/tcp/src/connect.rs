@@ -18,13 +18,13 @@ use crate::{Family, clock};
 pub enum ConnectError {
     /// The name has no address, or the resolver failed.
     #[error(
-        "cannot resolve {host}: {source}; check the spelling, /etc/hosts and the name servers (try `getent hosts {host}`)"
+        "cannot resolve {host}: {cause}; check the spelling, /etc/hosts and the name servers (try `getent hosts {host}`)"
     )]
     Resolve {
         /// The name.
         host: String,
         /// What getaddrinfo said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The resolver gave no answer in time.
     #[error(
@@ -67,17 +67,17 @@ pub enum ConnectError {
         timeout: Span,
     },
     /// There is no way there.
-    #[error("{address} ({host}) cannot be reached: {source}; check this host's network, its routes (`ip route get {}`) and firewalls", .address.ip())]
+    #[error("{address} ({host}) cannot be reached: {cause}; check this host's network, its routes (`ip route get {}`) and firewalls", .address.ip())]
     Unreachable {
         /// The name as given.
         host: String,
         /// The last address tried.
         address: SocketAddr,
         /// What the kernel said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Another system call failed.
-    #[error("cannot connect to {address} ({host}): {call}: {source}")]
+    #[error("cannot connect to {address} ({host}): {call}: {cause}")]
     Socket {
         /// The name as given.
         host: String,
@@ -86,7 +86,7 @@ pub enum ConnectError {
         /// The system call.
         call: &'static str,
         /// What the kernel said.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -129,7 +129,7 @@ fn resolve(host: &str, port: u16, timeout: Span) -> Result<Vec<SocketAddr>, Conn
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let failed = |source| ConnectError::Resolve { host: host.to_owned(), source };
+    let failed = |cause| ConnectError::Resolve { host: host.to_owned(), cause };
     let (sender, receiver) = mpsc::sync_channel(1);
     let name = host.to_owned();
     let ask = move || {
@@ -169,21 +169,21 @@ fn families_in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 /// silence more than a missing route (often just IPv6 on an IPv4 network).
 fn most_telling(host: &str, last: SocketAddr, timeout: Span, failures: Vec<Failure>) -> ConnectError {
     let host = host.to_owned();
-    let weight = |failure: &Failure| match failure.source.kind() {
+    let weight = |failure: &Failure| match failure.cause.kind() {
         io::ErrorKind::ConnectionRefused => 3,
         io::ErrorKind::TimedOut => 2,
-        _ if unreachable(&failure.source) => 0,
+        _ if unreachable(&failure.cause) => 0,
         _ => 1,
     };
     // `min_by_key` keeps the first of equals: the address that the resolver prefers.
     match failures.into_iter().min_by_key(|failure| Reverse(weight(failure))) {
         // The deadline passed before the first attempt.
         None => ConnectError::TimedOut { host, address: last, timeout },
-        Some(Failure { address, call, source }) => match source.kind() {
+        Some(Failure { address, call, cause }) => match cause.kind() {
             io::ErrorKind::ConnectionRefused => ConnectError::Refused { host, address },
             io::ErrorKind::TimedOut => ConnectError::TimedOut { host, address, timeout },
-            _ if unreachable(&source) => ConnectError::Unreachable { host, address, source },
-            _ => ConnectError::Socket { host, address, call, source },
+            _ if unreachable(&cause) => ConnectError::Unreachable { host, address, cause },
+            _ => ConnectError::Socket { host, address, call, cause },
         },
     }
 }
@@ -204,7 +204,7 @@ mod tests {
         Failure {
             address: address.parse().expect(address),
             call: "connect",
-            source: io::Error::from_raw_os_error(errno),
+            cause: io::Error::from_raw_os_error(errno),
         }
     }
 

@@ -34,12 +34,12 @@ pub enum ListenError {
         high: u16,
     },
     /// A low port without the privilege for it.
-    #[error("may not listen on {address}: {source}; choose a port from 1024 up, or grant CAP_NET_BIND_SERVICE")]
+    #[error("may not listen on {address}: {cause}; choose a port from 1024 up, or grant CAP_NET_BIND_SERVICE")]
     NotAllowed {
         /// The address and port.
         address: SocketAddr,
         /// What the kernel said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The address belongs to another host.
     #[error("cannot listen on {address}: it is not an address of this host (see `ip address`)")]
@@ -56,14 +56,14 @@ pub enum ListenError {
         family: Family,
     },
     /// Another system call failed.
-    #[error("cannot listen on {address}: {call}: {source}")]
+    #[error("cannot listen on {address}: {call}: {cause}")]
     Socket {
         /// The address and port.
         address: SocketAddr,
         /// The system call.
         call: &'static str,
         /// What the kernel said.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -128,7 +128,7 @@ fn listen_in_range(
         if (low, high) == (0, 0) { Box::new(iter::repeat_n(0, EPHEMERAL_TRIES)) } else { Box::new(low.max(1)..=high) };
     for port in candidates {
         match listen_on(SocketAddr::new(host, port), dual, receive_buffer) {
-            Err(ListenError::Socket { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {}
+            Err(ListenError::Socket { cause, .. }) if cause.kind() == io::ErrorKind::AddrInUse => {}
             outcome => return outcome,
         }
     }
@@ -137,10 +137,10 @@ fn listen_in_range(
 
 fn listen_on(address: SocketAddr, dual: bool, receive_buffer: ByteCount) -> Result<TcpListener, ListenError> {
     let failed = |call| {
-        move |source: io::Error| match source.kind() {
-            io::ErrorKind::PermissionDenied => ListenError::NotAllowed { address, source },
+        move |cause: io::Error| match cause.kind() {
+            io::ErrorKind::PermissionDenied => ListenError::NotAllowed { address, cause },
             io::ErrorKind::AddrNotAvailable => ListenError::NotLocal { address },
-            _ => ListenError::Socket { address, call, source },
+            _ => ListenError::Socket { address, call, cause },
         }
     };
     let socket =
@@ -154,7 +154,7 @@ fn listen_on(address: SocketAddr, dual: bool, receive_buffer: ByteCount) -> Resu
         set_buffers(&socket, ByteCount::ZERO, receive_buffer).map_err(|error| ListenError::Socket {
             address,
             call: error.call,
-            source: error.source,
+            cause: error.cause,
         })?;
     }
     socket.bind(&address.into()).map_err(failed("bind"))?;
@@ -167,7 +167,7 @@ impl ListenError {
     fn is_missing_family(&self) -> bool {
         match self {
             Self::NotLocal { .. } => true,
-            Self::Socket { source, .. } => source.raw_os_error() == Some(libc::EAFNOSUPPORT),
+            Self::Socket { cause, .. } => cause.raw_os_error() == Some(libc::EAFNOSUPPORT),
             _ => false,
         }
     }

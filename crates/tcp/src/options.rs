@@ -14,14 +14,14 @@ use crate::kernel;
 
 /// A socket option could not be read or set.
 #[derive(Debug, Error)]
-#[error("{call} on the connection{}: {source}", with_peer(.peer))]
+#[error("{call} on the connection{}: {cause}", with_peer(.peer))]
 pub struct OptionError {
     /// The system call and the option.
     pub call: &'static str,
     /// The peer of the socket, while it has one.
     pub peer: Option<SocketAddr>,
     /// What the kernel said.
-    pub source: io::Error,
+    pub cause: io::Error,
 }
 
 fn with_peer(peer: &Option<SocketAddr>) -> String {
@@ -29,15 +29,15 @@ fn with_peer(peer: &Option<SocketAddr>) -> String {
 }
 
 impl OptionError {
-    pub(crate) fn of(fd: &impl AsFd, call: &'static str, source: impl Into<io::Error>) -> Self {
+    pub(crate) fn of(fd: &impl AsFd, call: &'static str, cause: impl Into<io::Error>) -> Self {
         let peer = SockRef::from(fd).peer_addr().ok().and_then(|address| address.as_socket());
-        Self { call, peer, source: source.into() }
+        Self { call, peer, cause: cause.into() }
     }
 }
 
 impl From<OptionError> for io::Error {
     fn from(error: OptionError) -> Self {
-        Self::new(error.source.kind(), error)
+        Self::new(error.cause.kind(), error)
     }
 }
 

@@ -23,7 +23,7 @@ const STAGGER: Span = Span::from_millis(250);
 pub(crate) struct Failure {
     pub(crate) address: SocketAddr,
     pub(crate) call: &'static str,
-    pub(crate) source: io::Error,
+    pub(crate) cause: io::Error,
 }
 
 /// Connects to the first of `addresses` that answers before `deadline`. A `receive_buffer` other than
@@ -43,7 +43,7 @@ pub(crate) fn race(
             failures.extend(running.into_iter().map(|attempt| Failure {
                 address: attempt.address,
                 call: "connect",
-                source: Errno::TIMEDOUT.into(),
+                cause: Errno::TIMEDOUT.into(),
             }));
             return Err(failures);
         }
@@ -96,7 +96,7 @@ struct Attempt {
 
 impl Attempt {
     fn start(address: SocketAddr, receive_buffer: ByteCount) -> Result<Self, Failure> {
-        let failed = |call| move |source| Failure { address, call, source };
+        let failed = |call| move |cause| Failure { address, call, cause };
         let socket =
             Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).map_err(failed("socket"))?;
         socket.set_nonblocking(true).map_err(failed("fcntl(O_NONBLOCK)"))?;
@@ -105,7 +105,7 @@ impl Attempt {
             set_buffers(&socket, ByteCount::ZERO, receive_buffer).map_err(|error| Failure {
                 address,
                 call: error.call,
-                source: error.source,
+                cause: error.cause,
             })?;
         }
         match socket.connect(&address.into()) {
@@ -118,7 +118,7 @@ impl Attempt {
 
     /// The outcome, once the socket is writable.
     fn finish(self) -> Result<TcpStream, Failure> {
-        let failed = |call| move |source| Failure { address: self.address, call, source };
+        let failed = |call| move |cause| Failure { address: self.address, call, cause };
         match self.socket.take_error() {
             Ok(None) => {}
             Ok(Some(error)) | Err(error) => return Err(failed("connect")(error)),
@@ -187,7 +187,7 @@ mod tests {
             .expect_err("nobody answers");
         let took = clock::now() - start;
         assert!(took >= Span::from_millis(600) && took < Span::from_secs(10), "{took}");
-        let kinds: Vec<_> = failures.iter().map(|failure| failure.source.kind()).collect();
+        let kinds: Vec<_> = failures.iter().map(|failure| failure.cause.kind()).collect();
         assert_eq!(kinds, [io::ErrorKind::ConnectionRefused, io::ErrorKind::TimedOut, io::ErrorKind::TimedOut]);
     }
 }

@@ -53,12 +53,12 @@ const SETTLE: Span = Span::from_secs(10 * 60);
 #[derive(Debug, Error)]
 pub enum FarEndError {
     /// The streams or signals of the process cannot be used.
-    #[error("far end: {call}: {source}")]
+    #[error("far end: {call}: {cause}")]
     Process {
         /// The system call.
         call: &'static str,
         /// Its error.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Somebody called it by hand, or another release did.
     #[error("far end: expected a starting end on standard input: {0}; this command is for `icdc copy` to call by ssh")]
@@ -71,7 +71,7 @@ pub enum FarEndError {
 /// See [`FarEndError`].
 pub fn far_end() -> Result<(), FarEndError> {
     crate::descriptors::raise_limit();
-    let process = |call| move |source: io::Error| FarEndError::Process { call, source };
+    let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
     let stop = StopSignal::new();
     stop_on_sigterm(&stop).map_err(process("sigaction"))?;
     let (stdin, mut stdout) = own_streams().map_err(process("dup"))?;
@@ -142,7 +142,7 @@ fn serve(link: Link, home: PathBuf, stop: &StopSignal) -> Result<(), FarEndError
         None => {
             tell(outlet.as_mut(), listening(&identity, 0))?;
             drive::serve_once(Link { outlet, inlet, control }, &rights, &identity, stop)
-                .map_err(|source| FarEndError::Process { call: "clone", source })
+                .map_err(|cause| FarEndError::Process { call: "clone", cause })
         }
     }
 }
@@ -208,7 +208,7 @@ impl Once {
     }
 
     fn serve(self, listener: TcpListener, inlet: Box<dyn Inlet>, stop: &StopSignal) -> Result<(), FarEndError> {
-        let process = |call| move |source: io::Error| FarEndError::Process { call, source };
+        let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
         let tell = self.tell.clone();
         stop.on_request(move || {
             let _ = tell.send(Happening::Over("asked to stop"));

@@ -51,12 +51,12 @@ pub enum ServeError {
     )]
     AuthorizedKeys(TrustError),
     /// The directory that confines everybody.
-    #[error("--root {root}: {source}")]
+    #[error("--root {root}: {cause}")]
     Root {
         /// The directory.
         root: PathBuf,
         /// Its error.
-        source: io::Error,
+        cause: io::Error,
     },
     /// No socket.
     #[error(transparent)]
@@ -79,7 +79,7 @@ pub fn serve(config: &ServeConfig, stop: &StopSignal) -> Result<(), ServeError> 
     let root = match &config.root {
         Some(root) => {
             let real = root.canonicalize();
-            Some(real.map_err(|source| ServeError::Root { root: root.clone(), source })?)
+            Some(real.map_err(|cause| ServeError::Root { root: root.clone(), cause })?)
         }
         None => None,
     };

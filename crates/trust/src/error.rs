@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// A system call on a file failed.
-    #[error("{path}: {call}: {source}", path = path.display())]
+    #[error("{path}: {call}: {cause}", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// The system call.
         call: &'static str,
         /// Its error.
-        source: io::Error,
+        cause: io::Error,
     },
     /// An identity is already there and is never overwritten.
     #[error(
@@ -76,8 +76,8 @@ pub enum TrustError {
 }
 
 impl TrustError {
-    pub(crate) fn io(path: &Path, call: &'static str, source: impl Into<io::Error>) -> Self {
-        Self::Io { path: path.to_owned(), call, source: source.into() }
+    pub(crate) fn io(path: &Path, call: &'static str, cause: impl Into<io::Error>) -> Self {
+        Self::Io { path: path.to_owned(), call, cause: cause.into() }
     }
 
     pub(crate) fn line(path: &Path, line: usize, what: impl Into<String>) -> Self {

@@ -49,7 +49,7 @@ impl KnownHosts {
     pub fn load(path: &Path) -> Result<Self, TrustError> {
         match safe_file::read_list(path) {
             Ok(text) => Self::parse(&text, path),
-            Err(TrustError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Self::parse("", path),
+            Err(TrustError::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Self::parse("", path),
             Err(error) => Err(error),
         }
     }

@@ -12,7 +12,7 @@ use icdc_lab::{Lab, LabError, state};
 
 use crate::arguments::lab::{DownArguments, ExecArguments, LabArguments, LabCommand, UpArguments};
 use crate::console::Console;
-use crate::{exit, logs};
+use crate::{exit, finish, logs};
 
 pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
     let result = match arguments.command {
@@ -35,23 +35,10 @@ pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
     finish(result, console)
 }
 
-fn finish(result: Result<()>, console: &Console) -> u8 {
-    match result {
-        Ok(()) => 0,
-        Err(error) => {
-            console.complain(&error.to_string());
-            exit::FAILED
-        }
-    }
-}
-
 fn up(arguments: &UpArguments, console: &Console) -> u8 {
     let settings = match arguments.path.settings() {
         Ok(settings) => settings,
-        Err(error) => {
-            console.complain(&error.to_string());
-            return exit::USAGE;
-        }
+        Err(error) => return console.give_up(&error, exit::USAGE),
     };
     let name = &arguments.name.name;
     let made = std::env::current_exe()
@@ -63,11 +50,11 @@ fn up(arguments: &UpArguments, console: &Console) -> u8 {
             0
         }
         Err(error) => {
-            console.complain(&error.to_string());
-            match error.downcast_ref() {
+            let code = match error.downcast_ref() {
                 Some(LabError::Settings(_) | LabError::Name(_)) => exit::USAGE,
                 _ => exit::FAILED,
-            }
+            };
+            console.give_up(&error, code)
         }
     }
 }

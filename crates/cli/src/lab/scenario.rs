@@ -21,10 +21,7 @@ pub(super) fn run(arguments: &RunArguments, console: &Console) -> u8 {
     match measure(arguments, console) {
         Ok(report) if report.failures.is_empty() => 0,
         Ok(_) => exit::FAILED,
-        Err(error) => {
-            console.complain(&format!("{error:#}"));
-            exit::FAILED
-        }
+        Err(error) => console.give_up(&error, exit::FAILED),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use icdc_protocol::measure::Sent;
+use icdc_report::reduce::moving_sums;
 use icdc_transfer::{MeasureOptions, Measurement};
 use icdc_units::{ByteCount, Span};
 
@@ -106,23 +107,10 @@ impl Figures {
     }
 }
 
-/// Bytes of the last second, at the end of each millisecond; before the first byte there were none.
-fn moving_sums(bins: &[u32]) -> impl Iterator<Item = u64> {
-    let mut sum = 0_u64;
-    bins.iter().enumerate().map(move |(index, bytes)| {
-        sum += u64::from(*bytes);
-        if let Some(gone) = index.checked_sub(SECOND) {
-            sum -= u64::from(bins[gone]);
-        }
-        sum
-    })
-}
-
 /// Seconds from the first byte until the moving mean of 1 s first reaches 90 % of its maximum.
 fn start_up(bins: &[u32]) -> Option<f64> {
-    let greatest = moving_sums(bins).max().filter(|sum| *sum > 0)?;
-    let enough = |sum: u64| u128::from(sum) * 10 >= u128::from(greatest) * 9;
-    moving_sums(bins).position(enough).map(|index| (index + 1) as f64 / SECOND as f64)
+    let greatest = moving_sums(bins, SECOND).max().filter(|sum| *sum > 0)?;
+    moving_sums(bins, SECOND).position(|sum| sum * 10 >= greatest * 9).map(|index| (index + 1) as f64 / SECOND as f64)
 }
 
 /// What the connections waited for, as shares of the time that they were open.
@@ -154,12 +142,6 @@ mod tests {
         // Two seconds at a tenth, then full rate: 0.1 + 0.9 x of the full sum is 0.9 of it at x = 8/9.
         let bins: Vec<u32> = (0..5000).map(|at| if at < 2000 { 90 } else { 900 }).collect();
         assert_eq!(start_up(&bins), Some(2.889));
-    }
-
-    #[test]
-    fn moving_sums_forget_what_is_past() {
-        let ones = moving_sums(&[1; SECOND + 5]).collect::<Vec<_>>();
-        assert_eq!((ones[0], ones[SECOND - 1], ones[SECOND + 4]), (1, SECOND as u64, SECOND as u64));
     }
 
     #[test]

@@ -32,10 +32,7 @@ pub(crate) fn run(arguments: MeasureArguments, console: &Console) -> u8 {
     logs::start(console, "off");
     match MeasurePlan::new(arguments) {
         Ok(plan) => carry_out(plan, console),
-        Err(error) => {
-            console.complain(&format!("{error:#}"));
-            exit::USAGE
-        }
+        Err(error) => console.give_up(&error, exit::USAGE),
     }
 }
 

@@ -9,32 +9,32 @@ use crate::file::{advice, is_out_of_space};
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The kernel could not read.
-    #[error("read of {path:?} at offset {offset} failed: {source}{}", advice(source))]
+    #[error("read of {path:?} at offset {offset} failed: {cause}{}", advice(cause))]
     Read {
         /// The file's present path.
         path: PathBuf,
         /// Where in the file, in bytes.
         offset: u64,
         /// The kernel's answer.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The kernel could not write.
-    #[error("write of {path:?} at offset {offset} failed: {source}{}", advice(source))]
+    #[error("write of {path:?} at offset {offset} failed: {cause}{}", advice(cause))]
     Write {
         /// The file's present path.
         path: PathBuf,
         /// Where in the file, in bytes.
         offset: u64,
         /// The kernel's answer.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The kernel could not make the data durable. What was written may be lost: write it again.
-    #[error("fsync of {path:?} failed: {source}{}", advice(source))]
+    #[error("fsync of {path:?} failed: {cause}{}", advice(cause))]
     Sync {
         /// The file's present path.
         path: PathBuf,
         /// The kernel's answer.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The job contradicts itself; nothing was read or written.
     #[error("invalid disk job: {0}")]
@@ -48,15 +48,15 @@ impl EngineError {
     /// Whether the disk or the quota is full.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {
-        self.source_error().is_some_and(is_out_of_space)
+        self.cause().is_some_and(is_out_of_space)
     }
 
     /// The kernel's answer, if the kernel was asked.
     #[must_use]
-    pub fn source_error(&self) -> Option<&io::Error> {
+    pub fn cause(&self) -> Option<&io::Error> {
         match self {
-            Self::Read { source, .. } | Self::Write { source, .. } | Self::Sync { source, .. } => Some(source),
-            Self::Lost(source) => Some(source),
+            Self::Read { cause, .. } | Self::Write { cause, .. } | Self::Sync { cause, .. } => Some(cause),
+            Self::Lost(cause) => Some(cause),
             Self::Job(_) => None,
         }
     }
@@ -67,12 +67,12 @@ impl EngineError {
 pub enum EngineUnavailable {
     /// No ring: a kernel before 5.6, or `kernel.io_uring_disabled`, seccomp or a container's limit
     /// forbids it.
-    #[error("io_uring is not available ({call}: {source}): choose the threads engine")]
+    #[error("io_uring is not available ({call}: {cause}): choose the threads engine")]
     Uring {
         /// The system call.
         call: &'static str,
         /// The kernel's answer.
-        source: io::Error,
+        cause: io::Error,
     },
     /// No threads.
     #[error("cannot start a disk thread (clone: {0}): raise `ulimit -u` or the container's limit")]

@@ -37,7 +37,7 @@ pub(super) struct UringEngine {
 impl UringEngine {
     /// Sets up a ring for `depth` requests and sees that it can do what is needed.
     pub(super) fn open(depth: usize) -> Result<Self, EngineUnavailable> {
-        let failed = |call| move |source| EngineUnavailable::Uring { call, source };
+        let failed = |call| move |cause| EngineUnavailable::Uring { call, cause };
         let mut ring = IoUring::new(depth as u32).map_err(failed("io_uring_setup"))?;
         let mut probe = Probe::new();
         let register = "io_uring_register";

@@ -191,14 +191,14 @@ impl Work {
         self.ranges.iter().map(ExactSizeIterator::len).sum()
     }
 
-    fn failure(&self, source: io::Error) -> EngineError {
+    fn failure(&self, cause: io::Error) -> EngineError {
         let path = self.file.path();
         let start = self.segments.front().map_or(0, |segment| segment.start);
         let offset = self.offset + start as u64;
         match self.kind {
-            JobKind::Read => EngineError::Read { path, offset, source },
-            JobKind::Write => EngineError::Write { path, offset, source },
-            JobKind::Sync => EngineError::Sync { path, source },
+            JobKind::Read => EngineError::Read { path, offset, cause },
+            JobKind::Write => EngineError::Write { path, offset, cause },
+            JobKind::Sync => EngineError::Sync { path, cause },
         }
     }
 }

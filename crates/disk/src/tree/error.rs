@@ -97,13 +97,13 @@ pub enum TreeError {
     TooManyOpen { path: String, call: &'static str },
     /// An extended attribute that the file system does not take, or of a refused namespace.
     #[error(
-        "{path}: the extended attribute {attribute} cannot be set ({call}: {source}); leave \
+        "{path}: the extended attribute {attribute} cannot be set ({call}: {cause}); leave \
          xattr out of --preserve or choose another file system"
     )]
-    Attribute { path: String, attribute: String, call: &'static str, source: io::Error },
+    Attribute { path: String, attribute: String, call: &'static str, cause: io::Error },
     /// Anything else that the kernel says.
-    #[error("{path}: {call}: {source}")]
-    System { path: String, call: &'static str, source: io::Error },
+    #[error("{path}: {call}: {cause}")]
+    System { path: String, call: &'static str, cause: io::Error },
 }
 
 impl TreeError {
@@ -124,7 +124,7 @@ impl TreeError {
             Errno::ROFS => Self::ReadOnly { path, call },
             Errno::XDEV => Self::OtherFileSystem { path, call },
             Errno::MFILE | Errno::NFILE => Self::TooManyOpen { path, call },
-            _ => Self::System { path, call, source: errno.into() },
+            _ => Self::System { path, call, cause: errno.into() },
         }
     }
 

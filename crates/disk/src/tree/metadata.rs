@@ -158,7 +158,7 @@ impl Failure {
         let Self { call, attribute, errno } = self;
         match attribute {
             Some(attribute) if !matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS) => {
-                TreeError::Attribute { path, attribute, call, source: errno.into() }
+                TreeError::Attribute { path, attribute, call, cause: errno.into() }
             }
             _ => TreeError::new(call, path, errno),
         }

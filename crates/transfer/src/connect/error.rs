@@ -17,12 +17,12 @@ pub enum ConnectError {
         host: String,
     },
     /// No shell to run the ssh command with.
-    #[error("cannot start `sh` to run the ssh command `{command}`: {source}")]
+    #[error("cannot start `sh` to run the ssh command `{command}`: {cause}")]
     Start {
         /// The command of `--ssh`.
         command: String,
         /// The error of the system.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The ssh program is not there.
     #[error(
@@ -197,12 +197,12 @@ pub enum ConnectError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// The connection was lost before it could be used.
-    #[error("{host}: the connection was lost: {source}")]
+    #[error("{host}: the connection was lost: {cause}")]
     Lost {
         /// Host.
         host: String,
         /// What happened.
-        source: LinkError,
+        cause: LinkError,
     },
     /// A far end cannot reach the other one.
     #[error("{from} cannot reach {to}: {reason}")]
@@ -223,7 +223,7 @@ impl ConnectError {
         match error {
             Tcp::Refused { address, .. } => unanswered(format!("{address} refused the connection")),
             Tcp::TimedOut { address, timeout, .. } => unanswered(format!("no answer from {address} within {timeout}")),
-            Tcp::Unreachable { address, source, .. } => unanswered(format!("{address}: {source}")),
+            Tcp::Unreachable { address, cause, .. } => unanswered(format!("{address}: {cause}")),
             other => Self::Resolve(other),
         }
     }

@@ -48,7 +48,7 @@ impl RemoteShell {
     /// Starts `command` on the host. Its standard error goes to ours.
     pub(crate) fn run(&self, command: &str) -> Result<RemoteProcess, ConnectError> {
         tracing::debug!(ssh = self.command, host = self.host, command, "starting");
-        let failed = |source| ConnectError::Start { command: self.command.clone(), source };
+        let failed = |cause| ConnectError::Start { command: self.command.clone(), cause };
         let mut child = self
             .local(&[&self.host, command])
             .stdin(Stdio::piped())

@@ -117,7 +117,7 @@ impl Starter {
             Err(missing) => return Err(self.explain(&missing, &mut process)),
         }
         let stdin = process.stdin.take().expect("standard input is piped");
-        let cannot_start = |source| ConnectError::Start { command: self.shell.command().to_owned(), source };
+        let cannot_start = |cause| ConnectError::Start { command: self.shell.command().to_owned(), cause };
         let link = stdio_link(stdout, stdin, self.shell.host(), None).map_err(cannot_start)?;
         let Link { mut outlet, mut inlet, .. } = link;
         let bootstrap = Bootstrap {

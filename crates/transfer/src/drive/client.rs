@@ -133,7 +133,7 @@ fn drive_key(inlet: &mut dyn Inlet, name: &str) -> Result<PublicKey, CopyError> 
         Ok(Message::Listening(Listening { key, .. })) => Ok(PublicKey::from_bytes(key)),
         Ok(Message::Refused(refusal)) => Err(CopyError::Refused(refusal)),
         Ok(other) => Err(CopyError::Failed(format!("{name} broke the protocol: {}", kind(&other)))),
-        Err(source) => Err(ConnectError::Lost { host: name.to_owned(), source }.into()),
+        Err(cause) => Err(ConnectError::Lost { host: name.to_owned(), cause }.into()),
     }
 }
 
@@ -175,7 +175,7 @@ impl TargetEnd {
 
 /// Has a daemon let the driving end in.
 fn admit(mut link: Link, request: Request, host: &str) -> Result<(), CopyError> {
-    let lost = |source: LinkError| ConnectError::Lost { host: host.to_owned(), source };
+    let lost = |cause: LinkError| ConnectError::Lost { host: host.to_owned(), cause };
     link.outlet.send(Message::Request(request).into()).map_err(lost)?;
     link.outlet.flush().map_err(lost)?;
     match receive(link.inlet.as_mut()).map_err(lost)? {

@@ -68,14 +68,14 @@ pub enum LinkError {
     #[error("{0}")]
     Protocol(String),
     /// A system call failed.
-    #[error("connection with {peer}: {call}: {source}")]
+    #[error("connection with {peer}: {call}: {cause}")]
     Io {
         /// Whom it was with.
         peer: String,
         /// The system call.
         call: &'static str,
         /// Its error.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The half was used after it had failed.
     #[error("the connection has failed before")]
@@ -84,10 +84,10 @@ pub enum LinkError {
 
 impl LinkError {
     /// Sorts what a system call says into a cut and everything else.
-    pub(super) fn io(peer: &str, call: &'static str, source: io::Error) -> Self {
+    pub(super) fn io(peer: &str, call: &'static str, cause: io::Error) -> Self {
         use io::ErrorKind as Kind;
         let peer = peer.to_owned();
-        match source.kind() {
+        match cause.kind() {
             Kind::ConnectionReset
             | Kind::ConnectionAborted
             | Kind::BrokenPipe
@@ -97,7 +97,7 @@ impl LinkError {
             | Kind::NetworkUnreachable
             | Kind::NetworkDown
             | Kind::UnexpectedEof => Self::Cut { peer },
-            _ => Self::Io { peer, call, source },
+            _ => Self::Io { peer, call, cause },
         }
     }
 }

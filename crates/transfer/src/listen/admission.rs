@@ -133,7 +133,7 @@ impl KeysFile {
 
 fn stamp(path: &Path) -> Result<Stamp, TrustError> {
     let of = |meta: Metadata| (meta.dev(), meta.ino(), meta.size(), meta.ctime(), meta.ctime_nsec());
-    std::fs::metadata(path).map(of).map_err(|source| TrustError::Io { path: path.to_owned(), call: "stat", source })
+    std::fs::metadata(path).map(of).map_err(|cause| TrustError::Io { path: path.to_owned(), call: "stat", cause })
 }
 
 #[cfg(test)]

@@ -32,14 +32,14 @@ pub(crate) enum CredentialsError {
         user: String,
     },
     /// The user database could not be read.
-    #[error("looking up the system user {user:?} failed ({call}): {source}")]
+    #[error("looking up the system user {user:?} failed ({call}): {cause}")]
     Lookup {
         /// The name looked for.
         user: String,
         /// The library call.
         call: &'static str,
         /// Its error.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -49,12 +49,12 @@ impl Credentials {
         let no_such_user = || CredentialsError::NoSuchUser { user: user.to_owned() };
         let name = CString::new(user).map_err(|_| no_such_user())?;
         let (uid, gid) = look_up(&name)
-            .map_err(|source| CredentialsError::Lookup { user: user.to_owned(), call: "getpwnam_r", source })?
+            .map_err(|cause| CredentialsError::Lookup { user: user.to_owned(), call: "getpwnam_r", cause })?
             .ok_or_else(no_such_user)?;
-        let groups = groups_of(&name, gid).map_err(|source| CredentialsError::Lookup {
+        let groups = groups_of(&name, gid).map_err(|cause| CredentialsError::Lookup {
             user: user.to_owned(),
             call: "getgrouplist",
-            source,
+            cause,
         })?;
         Ok(Self { user: user.to_owned(), uid, gid, groups })
     }

@@ -27,9 +27,10 @@ mod near;
 mod receiving;
 mod sending;
 
+use std::net::TcpStream;
 use std::sync::Arc;
 
-use icdc_protocol::measure::{Received, Sample, Sent};
+use icdc_protocol::measure::{Order, Received, Sample, Sent};
 use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -129,6 +130,14 @@ impl From<SessionError> for MeasureError {
             SessionError::Protocol(_) | SessionError::Local(_) => Self::Failed(error.to_string()),
         }
     }
+}
+
+/// The buffers of the data connections in bytes; 0 where none were asked for and the kernel tunes them.
+fn granted(order: &Order, sockets: &[TcpStream], which: fn(&icdc_tcp::Buffers) -> ByteCount) -> u64 {
+    // All connections ask for the same.
+    let socket = sockets.first().filter(|_| order.window > 0);
+    let buffers = socket.and_then(|socket| icdc_tcp::set_buffers(socket, ByteCount::ZERO, ByteCount::ZERO).ok());
+    buffers.map_or(0, |buffers| which(&buffers).as_u64())
 }
 
 /// A system call that failed at this end.

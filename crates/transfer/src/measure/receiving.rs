@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, recv};
 
 use super::arrivals::{Arrivals, PacketWatch};
 use super::desk::{Desk, Heard, Next};
-use super::local;
+use super::{granted, local};
 use crate::clock;
 use crate::error::SessionError;
 
@@ -196,17 +196,10 @@ impl Ending {
             nanos: span.as_nanos(),
             packets,
             bins: bins.len() as u32,
-            window: granted(order, sockets),
+            window: granted(order, sockets, |buffers| buffers.receive),
             errors: self.errors,
             notices,
         };
         Harvest { received, bins, interrupted: self.interrupted }
     }
-}
-
-/// The receive buffer of the connections, where one was asked for.
-fn granted(order: &Order, sockets: &[TcpStream]) -> u64 {
-    let zero = icdc_units::ByteCount::ZERO;
-    let buffers = sockets.first().filter(|_| order.window > 0).map(|socket| icdc_tcp::set_buffers(socket, zero, zero));
-    buffers.and_then(Result::ok).map_or(0, |buffers| buffers.receive.as_u64())
 }

@@ -15,7 +15,7 @@ use icdc_tcp::{State, TcpInfo};
 use icdc_units::{ByteCount, Rate, Span};
 
 use super::desk::{Desk, Heard, Next};
-use super::local;
+use super::{granted, local};
 use crate::clock;
 use crate::error::SessionError;
 
@@ -165,13 +165,11 @@ fn look(sockets: &[TcpStream], at: Span) -> Vec<Sample> {
 
 fn account(order: &Order, sockets: &[TcpStream], infos: &[TcpInfo], span: Span, errors: Vec<String>) -> Sent {
     let total = |part: fn(&TcpInfo) -> Span| infos.iter().map(|info| part(info).as_nanos()).sum();
-    let zero = ByteCount::ZERO;
-    let buffers = sockets.first().filter(|_| order.window > 0).map(|socket| icdc_tcp::set_buffers(socket, zero, zero));
     let rtts = infos.iter().map(|info| info.min_rtt.as_nanos()).filter(|rtt| *rtt > 0);
     Sent {
         congestion: sockets.first().and_then(|socket| icdc_tcp::congestion(socket).ok()).unwrap_or_default(),
         mss: infos.iter().map(|info| info.mss.as_u64()).max().unwrap_or_default(),
-        window: buffers.and_then(Result::ok).map_or(0, |buffers| buffers.send.as_u64()),
+        window: granted(order, sockets, |buffers| buffers.send),
         retransmitted_segments: infos.iter().map(|info| info.segments_retransmitted).sum(),
         min_rtt_nanos: rtts.min().unwrap_or_default(),
         open_nanos: span.as_nanos() * infos.len() as u64,

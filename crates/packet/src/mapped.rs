@@ -1,0 +1,178 @@
+//! Slots in memory that the kernel fills and this process reads (`PACKET_RX_RING`, `TPACKET_V2`).
+//!
+//! ```text
+//! block 0                     block 1
+//! ┌──────┬──────┬──────┬┐     ┌──────┬──────┬──────┬┐        slot:
+//! │slot 0│slot 1│slot 2││     │slot 3│ …    │      ││        tpacket2_hdr · sockaddr_ll · what the socket receives
+//! └──────┴──────┴──────┴┘     └──────┴──────┴──────┴┘
+//!     ▲ oldest not given back      ▲ next to be filled
+//! ```
+//!
+//! A slot begins with its status, which says whose it is. The kernel fills slots in turn as long as the next one is
+//! its own; one that is not makes it drop what arrives, which [`MappedRing::overflow`] counts. Slots may be given back
+//! in any order. A packet is copied once, in the sender's context, with the time at which it was sent.
+
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::{PacketError, socket};
+
+/// Status of a slot that has been taken: neither the kernel's nor new. The kernel has no use for the bit.
+const TAKEN: u32 = 1 << 20;
+
+/// Where the slots are. All lengths are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Length of a slot, a multiple of 16.
+    pub(crate) slot: usize,
+    /// Length of a block, a multiple of the page.
+    pub(crate) block: usize,
+    /// Number of blocks.
+    pub(crate) blocks: usize,
+}
+
+impl Layout {
+    /// Number of slots. None crosses the end of a block.
+    pub(crate) const fn slots(self) -> usize {
+        self.per_block() * self.blocks
+    }
+
+    /// Length of the whole.
+    pub(crate) const fn length(self) -> usize {
+        self.block * self.blocks
+    }
+
+    const fn per_block(self) -> usize {
+        self.block / self.slot
+    }
+
+    const fn offset(self, slot: usize) -> usize {
+        slot / self.per_block() * self.block + slot % self.per_block() * self.slot
+    }
+}
+
+/// A slot that the kernel has filled.
+pub(crate) struct Filled {
+    pub(crate) index: usize,
+    /// What the kernel tells of the packet.
+    pub(crate) header: libc::tpacket2_hdr,
+}
+
+/// See the module's description.
+pub(crate) struct MappedRing {
+    device: String,
+    fd: OwnedFd,
+    layout: Layout,
+    memory: NonNull<u8>,
+    next: usize,
+    overflow: u64,
+}
+
+// SAFETY: the mapping belongs to the ring alone and has no thread of its own.
+unsafe impl Send for MappedRing {}
+
+impl MappedRing {
+    /// A ring for what `fd`, a packet socket, receives once it is bound, with the kernel's stamps. `device` is what
+    /// errors name.
+    pub(crate) fn new(fd: OwnedFd, device: &str, layout: Layout) -> Result<Self, PacketError> {
+        let packet = |option, value: libc::c_int, call| socket::set(&fd, device, libc::SOL_PACKET, option, value, call);
+        packet(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "setsockopt(PACKET_VERSION)")?;
+        let stamps = libc::SOF_TIMESTAMPING_SOFTWARE as libc::c_int;
+        packet(libc::PACKET_TIMESTAMP, stamps, "setsockopt(PACKET_TIMESTAMP)")?;
+        // Has packets stamped on their way, not as they are copied into the ring.
+        socket::set(&fd, device, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1_i32, "setsockopt(SO_TIMESTAMPNS)")?;
+        let request = libc::tpacket_req {
+            tp_block_size: layout.block as u32,
+            tp_block_nr: layout.blocks as u32,
+            tp_frame_size: layout.slot as u32,
+            tp_frame_nr: layout.slots() as u32,
+        };
+        socket::set(&fd, device, libc::SOL_PACKET, libc::PACKET_RX_RING, request, "setsockopt(PACKET_RX_RING)")?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice; no memory in use is touched.
+        let mapped = unsafe { mmap(std::ptr::null_mut(), layout.length(), access, MapFlags::SHARED, &fd, 0) };
+        let mapped = mapped.map_err(|error| PacketError::new("mmap(PACKET_RX_RING)", device, error))?;
+        let memory = NonNull::new(mapped.cast()).expect("mmap does not give the null page");
+        Ok(Self { device: device.to_owned(), fd, layout, memory, next: 0, overflow: 0 })
+    }
+
+    /// The socket.
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Takes the oldest slot that is filled and not taken yet. The kernel leaves it alone until it is given back.
+    pub(crate) fn take(&mut self) -> Option<Filled> {
+        let index = self.next;
+        if self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the kernel has written a header there and left the slot to this process.
+        let header = unsafe { self.at(index).cast::<libc::tpacket2_hdr>().read() };
+        self.status(index).store(TAKEN, Ordering::Relaxed);
+        self.next = (index + 1) % self.layout.slots();
+        Some(Filled { index, header })
+    }
+
+    /// `length` bytes of a taken slot that begin `start` bytes behind its own beginning, as far as the slot goes.
+    pub(crate) fn bytes(&self, index: usize, start: usize, length: usize) -> &[u8] {
+        let start = start.min(self.layout.slot);
+        let length = length.min(self.layout.slot - start);
+        // SAFETY: the range lies within the slot, and the kernel does not write there until the slot is given back,
+        // which needs the ring exclusively.
+        unsafe { std::slice::from_raw_parts(self.at(index).add(start).as_ptr(), length) }
+    }
+
+    /// Lets the kernel fill the slot again.
+    pub(crate) fn give_back(&mut self, index: usize) {
+        self.status(index).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    }
+
+    /// Packets that found no free slot, since the ring was made.
+    pub(crate) fn overflow(&mut self) -> Result<u64, PacketError> {
+        self.overflow += socket::drops(&self.fd, &self.device)?;
+        Ok(self.overflow)
+    }
+
+    fn at(&self, index: usize) -> NonNull<u8> {
+        // SAFETY: indices are below the number of slots, all of which lie in the mapping.
+        unsafe { self.memory.add(self.layout.offset(index)) }
+    }
+
+    fn status(&self, index: usize) -> &AtomicU32 {
+        // SAFETY: a slot begins with its status, aligned to 16 bytes, which kernel and process share.
+        unsafe { AtomicU32::from_ptr(self.at(index).cast().as_ptr()) }
+    }
+}
+
+impl Drop for MappedRing {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, to which no reference is left.
+        let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.layout.length()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_follow_one_another_within_their_blocks() {
+        let layout = Layout { slot: 1600, block: 64 << 10, blocks: 3 };
+        let mut end = 0;
+        for slot in 0..layout.slots() {
+            let offset = layout.offset(slot);
+            assert!(offset >= end, "slot {slot} begins in the one before it");
+            end = offset + layout.slot;
+            assert_eq!(offset / layout.block, (end - 1) / layout.block, "slot {slot} crosses a block's end");
+        }
+        assert!(end <= layout.length() && end + layout.slot > layout.length());
+    }
+}
