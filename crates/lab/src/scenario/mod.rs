@@ -1,11 +1,13 @@
 //! Papers' tables and figures, measured anew: `icdc lab run NAME`.
 //!
 //! A scenario makes labs, measures in them, and gives a [`Report`] whose tables show the paper's value beside ours. One
-//! file each; `trial.rs` is what they share: one measurement in a lab of its own.
+//! file each; they share `trial.rs`, one measurement in a lab of its own, and `simulated.rs`, flows in virtual time.
 
+mod cc_agreement;
+mod cc_table;
 mod icdc_pseudo;
-#[allow(dead_code)]
 mod simulated;
+mod spread;
 mod startup;
 mod trial;
 mod window;
@@ -37,7 +39,8 @@ pub struct Bench<'a> {
 }
 
 /// All scenarios.
-pub static ALL: [Scenario; 3] = [icdc_pseudo::SCENARIO, startup::SCENARIO, window::SCENARIO];
+pub static ALL: [Scenario; 5] =
+    [cc_agreement::SCENARIO, cc_table::SCENARIO, icdc_pseudo::SCENARIO, startup::SCENARIO, window::SCENARIO];
 
 impl Scenario {
     /// The scenario of this name.

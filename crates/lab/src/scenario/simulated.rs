@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use icdc_sim::{Acknowledgements, Flow, Outcome, ReceiveWindow, Scenario, simulate};
-use icdc_units::{ByteCount, Span};
+use icdc_sim::{Acknowledgements, Flow, Outcome, ReceiveWindow, Recorder, Scenario, SenderState, simulate};
+use icdc_units::{ByteCount, Span, Time};
 
 use super::Bench;
 use crate::LabError;
@@ -54,6 +54,16 @@ pub(super) fn run_all(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Vec<O
     let all: Result<Vec<_>, _> =
         outcomes.into_iter().map(|outcome| outcome.expect("every scenario was taken")).collect();
     Ok(all?)
+}
+
+/// The congestion window of the first flow, (seconds, bytes).
+pub(super) fn windows(scenario: &Scenario) -> Result<Vec<(f64, f64)>, LabError> {
+    let mut record = Recorder::new(scenario);
+    simulate(scenario, &mut record)?;
+    let segment = scenario.segment().as_u64() as f64;
+    let point =
+        |(at, state): &(Time, SenderState)| ((*at - Time::ORIGIN).as_secs_f64(), f64::from(state.window) * segment);
+    Ok(record.flows[0].states.iter().map(point).collect())
 }
 
 fn take<'a>(next: &AtomicUsize, scenarios: &'a [Scenario]) -> Option<(usize, &'a Scenario)> {

@@ -34,6 +34,13 @@ pub(super) struct Trial {
     pub(super) ipv6: bool,
 }
 
+impl Trial {
+    /// By IPv4, at no ceiling.
+    pub(super) fn new(settings: Settings, seconds: u64, cc: &'static str) -> Self {
+        Self { settings, seconds, rate: None, cc, ipv6: false }
+    }
+}
+
 /// What came of it.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
@@ -57,8 +64,16 @@ pub(super) struct Measured {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Summary {
+    pub(super) cc: String,
     pub(super) goodput_bps: f64,
     pub(super) retransmitted_segments: u64,
+}
+
+impl Measured {
+    /// The sender's congestion window, (seconds, bytes).
+    pub(super) fn windows(&self) -> Vec<(f64, f64)> {
+        self.samples.iter().map(|sample| (sample.at_seconds, sample.cwnd_bytes as f64)).collect()
+    }
 }
 
 /// A sample line of `icdc measure --json`.
@@ -114,6 +129,8 @@ fn attempt_once(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, LabError> 
     let page = lab.0.page()?;
     let recording = Recording::of(&page, Way::Forward, Span::MAX);
     let frame = trial.settings.forward.largest_frame().as_u64() as f64;
+    let used = summary.cc.trim_start_matches("icdc_");
+    let other = (used != trial.cc).then(|| format!("{used} was used in place of {}", trial.cc));
     let tolerance = TOLERANCE.max(trial.settings.round_trip() / 100);
     Ok(Measured {
         summary,
@@ -122,7 +139,7 @@ fn attempt_once(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, LabError> 
         burst_mtu: page.gauge(Way::Forward, Gauge::BurstMax) as f64 / frame,
         lateness: Span::from_nanos(page.gauge(Way::Forward, Gauge::Lateness999)),
         queue_drops: page.gauge(Way::Forward, Gauge::QueueDrops),
-        spoilt: invalid(&page, &trial.settings, tolerance),
+        spoilt: invalid(&page, &trial.settings, tolerance).or(other),
     })
 }
 

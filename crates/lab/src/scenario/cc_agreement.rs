@@ -1,0 +1,119 @@
+//! How far the simulator agrees with the kernel: mean goodput of the same flow through the same path, live and in
+//! virtual time.
+//!
+//! reno and cubic, which the kernel has built in, on five paths; our own algorithms, whose C files run on both sides, on
+//! the longest of them, without loss and with a ratio of 1e-6. Live and simulated path lose by the same seed, so that the
+//! same packets meet the same fate as long as both sides send the same.
+
+use icdc_path::loss::Model;
+use icdc_report::{Report, Table};
+use icdc_units::{ByteCount, Rate, Span};
+
+use super::simulated::{self, algorithm, bulk};
+use super::spread::Spread;
+use super::trial::{self, Measured, Trial};
+use super::{Bench, Scenario, failures};
+use crate::LabError;
+use crate::settings::Settings;
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "cc-agreement",
+    about: "mean goodput live against simulated: reno and cubic on five paths, our own on two",
+    run,
+};
+
+/// A path, and for how long it is used.
+struct Case {
+    megabits: u64,
+    round_trip_ms: u64,
+    /// Queue by the bandwidth-delay product.
+    queue: f64,
+    loss: f64,
+    seconds: u64,
+}
+
+const CASES: [Case; 6] = [
+    Case { megabits: 100, round_trip_ms: 20, queue: 1.0, loss: 0.0, seconds: 20 },
+    Case { megabits: 100, round_trip_ms: 50, queue: 0.5, loss: 1e-4, seconds: 30 },
+    Case { megabits: 200, round_trip_ms: 100, queue: 0.5, loss: 0.0, seconds: 30 },
+    Case { megabits: 500, round_trip_ms: 100, queue: 0.1, loss: 1e-5, seconds: 30 },
+    Case { megabits: 1000, round_trip_ms: 300, queue: 0.1, loss: 0.0, seconds: 40 },
+    Case { megabits: 1000, round_trip_ms: 300, queue: 0.1, loss: 1e-6, seconds: 40 },
+];
+
+/// Algorithm, and its cases.
+const RUNS: [(&str, &[usize]); 7] = [
+    ("reno", &[0, 1, 2, 3, 4, 5]),
+    ("cubic", &[0, 1, 2, 3, 4, 5]),
+    ("bic", &[4, 5]),
+    ("htcp", &[4, 5]),
+    ("highspeed", &[4, 5]),
+    ("scalable", &[4, 5]),
+    ("ghstcp", &[4, 5]),
+];
+const SEEDS: u64 = 3;
+
+impl Case {
+    fn settings(&self, seed: u64) -> Settings {
+        let rate = Rate::from_bits_per_second(self.megabits * 1_000_000);
+        let round_trip = Span::from_millis(self.round_trip_ms);
+        let queue = ByteCount::new(((rate * round_trip).as_u64() as f64 * self.queue) as u64);
+        let loss = if self.loss > 0.0 { Model::Random(self.loss) } else { Model::None };
+        let forward = icdc_path::Settings { rate, delay: round_trip / 2, queue, loss, seed, ..Default::default() };
+        let backward = icdc_path::Settings { loss: Model::None, ..forward.clone() };
+        Settings { forward, backward, ..Settings::default() }
+    }
+
+    fn name(&self) -> String {
+        let Self { megabits, round_trip_ms, queue, loss, .. } = self;
+        let loss = if *loss > 0.0 { format!("{loss:e}") } else { "0".to_owned() };
+        format!("{megabits} Mbit/s, {round_trip_ms} ms, queue {queue} BDP, loss {loss}")
+    }
+}
+
+fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
+    let (runs, seeds) = if bench.quick { (&[("reno", &[0][..])][..], 1) } else { (&RUNS[..], SEEDS) };
+    let (mut rows, mut all) = (Vec::new(), Vec::new());
+    for &(name, cases) in runs {
+        for case in cases.iter().map(|&index| &CASES[index]) {
+            let (row, measured) = compare(bench, name, case, seeds)?;
+            rows.push(row);
+            all.extend(measured.into_iter().map(|measured| (format!("{name}, {}", case.name()), measured)));
+        }
+    }
+    Ok(Report {
+        tables: vec![Table {
+            caption: format!("Goodput in Mbit/s, median of {seeds} (least to greatest)"),
+            header: ["algorithm", "path", "live", "simulated", "live / simulated"].map(str::to_owned).to_vec(),
+            rows,
+        }],
+        failures: failures(&all.iter().map(|(name, measured)| (name.clone(), measured)).collect::<Vec<_>>()),
+        ..Report::default()
+    })
+}
+
+fn compare(
+    bench: &Bench<'_>,
+    name: &'static str,
+    case: &Case,
+    seeds: u64,
+) -> Result<(Vec<String>, Vec<Measured>), LabError> {
+    (bench.say)(&format!("{name}: {}", case.name()));
+    let each = || (1..=seeds).map(|seed| case.settings(seed));
+    let simulations: Vec<_> =
+        each().map(|settings| bulk(&settings, algorithm(name), Span::from_secs(case.seconds))).collect();
+    let outcomes = simulated::run_all(bench, &simulations)?;
+    let live: Vec<_> = each()
+        .map(|settings| trial::run(bench, &Trial::new(settings, case.seconds, name)))
+        .collect::<Result<_, _>>()?;
+    let simulated = Spread::of(outcomes.iter().map(|outcome| outcome.goodput().as_bits_per_second() as f64));
+    let measured = Spread::of(live.iter().map(|measured| measured.summary.goodput_bps));
+    let row = vec![
+        name.to_owned(),
+        case.name(),
+        measured.megabits(),
+        simulated.megabits(),
+        format!("{:.2}", measured.median / simulated.median),
+    ];
+    Ok((row, live))
+}

@@ -1,0 +1,186 @@
+//! Throughput of the algorithms on a long fat path, live beside simulated, with the paper's Table (Yamamoto).
+//!
+//! The paper: 1 Gbit/s, 300 ms by netem, ten minutes, five runs, socket buffers that do not limit, on a kernel of
+//! 2008. Its queue is not told; here it is 3.75 MB, a tenth of the bandwidth-delay product. Live runs are shorter, so both
+//! durations are simulated: the short one shows how far simulation and kernel agree, the long one stands beside the paper.
+//! A live run and its simulation lose the same packets: both draw by the same seed.
+
+use icdc_path::loss::Model;
+use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
+use icdc_sim::Outcome;
+use icdc_units::{ByteCount, Rate, Span};
+
+use super::simulated::{self, algorithm, bulk};
+use super::spread::Spread;
+use super::trial::{self, Measured, Trial};
+use super::{Bench, Scenario, failures};
+use crate::LabError;
+use crate::settings::Settings;
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "cc-table",
+    about: "throughput of eight algorithms at 1 Gbit/s, 300 ms, live and simulated (algorithm bench, table 1)",
+    run,
+};
+
+/// Algorithm, and the paper's Mbit/s without loss and with a loss ratio of 1e-6.
+const ALGORITHMS: [(&str, [Option<u32>; 2]); 8] = [
+    ("reno", [Some(320), Some(150)]),
+    ("bic", [Some(710), Some(490)]),
+    ("cubic", [Some(690), Some(610)]),
+    ("htcp", [Some(840), Some(610)]),
+    ("highspeed", [Some(460), Some(160)]),
+    ("scalable", [Some(870), Some(740)]),
+    ("ghstcp", [None, None]),
+    ("bbr", [None, None]),
+];
+const LOSSES: [f64; 2] = [0.0, 1e-6];
+
+/// How much is measured.
+struct Extent {
+    algorithms: usize,
+    live_seconds: u64,
+    live_seeds: u64,
+    long_seconds: u64,
+    long_seeds: u64,
+}
+
+const WHOLE: Extent =
+    Extent { algorithms: ALGORITHMS.len(), live_seconds: 60, live_seeds: 3, long_seconds: 600, long_seeds: 5 };
+const QUICK: Extent = Extent { algorithms: 1, live_seconds: 5, live_seeds: 1, long_seconds: 10, long_seeds: 1 };
+
+/// An algorithm at a loss ratio.
+struct Cell {
+    name: &'static str,
+    loss: f64,
+    paper: Option<u32>,
+    live: Vec<Measured>,
+    short: Vec<Outcome>,
+    long: Vec<Outcome>,
+}
+
+fn settings(loss: f64, seed: u64) -> Settings {
+    let model = if loss > 0.0 { Model::Random(loss) } else { Model::None };
+    let forward = icdc_path::Settings {
+        rate: Rate::from_bits_per_second(1_000_000_000),
+        delay: Span::from_millis(150),
+        queue: ByteCount::new(3_750_000),
+        loss: model,
+        seed,
+        ..Default::default()
+    };
+    let backward = icdc_path::Settings { loss: Model::None, ..forward.clone() };
+    Settings { forward, backward, ..Settings::default() }
+}
+
+fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
+    let extent = if bench.quick { QUICK } else { WHOLE };
+    let mut cells = Vec::new();
+    for (name, papers) in &ALGORITHMS[..extent.algorithms] {
+        for (&loss, &paper) in LOSSES.iter().zip(papers) {
+            cells.push(Cell { name, loss, paper, live: Vec::new(), short: Vec::new(), long: Vec::new() });
+        }
+    }
+    // Simulations before measurements: both at once would disturb each other.
+    simulate(bench, &extent, &mut cells)?;
+    for cell in &mut cells {
+        for seed in 1..=extent.live_seeds {
+            (bench.say)(&format!("{}, loss {}, run {seed} of {}", cell.name, ratio(cell.loss), extent.live_seeds));
+            let trial = Trial::new(settings(cell.loss, seed), extent.live_seconds, cell.name);
+            cell.live.push(trial::run(bench, &trial)?);
+        }
+    }
+    report(&extent, &cells)
+}
+
+fn simulate(bench: &Bench<'_>, extent: &Extent, cells: &mut [Cell]) -> Result<(), LabError> {
+    for (seconds, seeds, long) in
+        [(extent.live_seconds, extent.live_seeds, false), (extent.long_seconds, extent.long_seeds, true)]
+    {
+        let scenarios: Vec<_> = cells
+            .iter()
+            .flat_map(|cell| (1..=seeds).map(|seed| (cell.name, settings(cell.loss, seed))))
+            .map(|(name, settings)| bulk(&settings, algorithm(name), Span::from_secs(seconds)))
+            .collect();
+        let mut outcomes = simulated::run_all(bench, &scenarios)?.into_iter();
+        for cell in &mut *cells {
+            let into = if long { &mut cell.long } else { &mut cell.short };
+            into.extend(outcomes.by_ref().take(seeds as usize));
+        }
+    }
+    Ok(())
+}
+
+impl Cell {
+    fn live_rates(&self) -> Spread {
+        Spread::of(self.live.iter().map(|measured| measured.summary.goodput_bps))
+    }
+}
+
+fn rates(outcomes: &[Outcome]) -> Spread {
+    Spread::of(outcomes.iter().map(|outcome| outcome.goodput().as_bits_per_second() as f64))
+}
+
+fn ratio(loss: f64) -> String {
+    if loss > 0.0 { format!("{loss:e}") } else { "0".to_owned() }
+}
+
+fn report(extent: &Extent, cells: &[Cell]) -> Result<Report, LabError> {
+    let row = |cell: &Cell| {
+        let (live, short, long) = (cell.live_rates(), rates(&cell.short), rates(&cell.long));
+        let against = |paper: u32| format!("{:+.0} %", (long.median / 1e6 / f64::from(paper) - 1.0) * 100.0);
+        vec![
+            cell.name.to_owned(),
+            ratio(cell.loss),
+            cell.paper.map_or_else(String::new, |paper| paper.to_string()),
+            long.megabits(),
+            cell.paper.map_or_else(String::new, against),
+            live.megabits(),
+            short.megabits(),
+            format!("{:.2}", live.median / short.median),
+        ]
+    };
+    let named: Vec<_> = cells
+        .iter()
+        .flat_map(|cell| {
+            cell.live.iter().map(|measured| (format!("{}, loss {}", cell.name, ratio(cell.loss)), measured))
+        })
+        .collect();
+    Ok(Report {
+        tables: vec![Table {
+            caption: format!(
+                "Goodput in Mbit/s, median (least to greatest): {} s simulated, {} s live and simulated",
+                extent.long_seconds, extent.live_seconds
+            ),
+            header: [
+                "algorithm",
+                "loss",
+                "paper, 600 s",
+                "simulated, long",
+                "against the paper",
+                "live",
+                "simulated, short",
+                "live / simulated",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            rows: cells.iter().map(row).collect(),
+        }],
+        plots: cells.iter().map(|cell| plot(extent, cell)).collect::<Result<_, _>>()?,
+        failures: failures(&named),
+        ..Report::default()
+    })
+}
+
+/// The window of the first live run, and of its simulation.
+fn plot(extent: &Extent, cell: &Cell) -> Result<Plot, LabError> {
+    let scenario = bulk(&settings(cell.loss, 1), algorithm(cell.name), Span::from_secs(extent.live_seconds));
+    let live = cell.live.first().map(Measured::windows).unwrap_or_default();
+    let series = [("simulated", Stroke::Faint, simulated::windows(&scenario)?), ("live", Stroke::Strong, live)].map(
+        |(name, stroke, points)| {
+            Series::new(name, stroke, points).column(&format!("cwnd_{}_{}_{name}", cell.name, ratio(cell.loss)))
+        },
+    );
+    let title = format!("Congestion window, {}, loss {}", cell.name, ratio(cell.loss));
+    Ok(Plot::new(&title, Unit::Bytes, series.into()))
+}

@@ -1,0 +1,41 @@
+//! Several values of one thing: their median and their range.
+
+/// Median, least and greatest of some values; not a number if there are none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    pub(super) median: f64,
+    pub(super) least: f64,
+    pub(super) greatest: f64,
+}
+
+impl Spread {
+    pub(super) fn of(values: impl Iterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(f64::total_cmp);
+        let (Some(&least), Some(&greatest)) = (values.first(), values.last()) else {
+            return Self { median: f64::NAN, least: f64::NAN, greatest: f64::NAN };
+        };
+        let median = values[values.len() / 2].midpoint(values[(values.len() - 1) / 2]);
+        Self { median, least, greatest }
+    }
+
+    /// As Mbit/s, with the range where there is one.
+    pub(super) fn megabits(&self) -> String {
+        let rounded = |value: f64| format!("{:.0}", value / 1e6);
+        let (median, least, greatest) = (rounded(self.median), rounded(self.least), rounded(self.greatest));
+        if least == greatest { median } else { format!("{median} ({least} to {greatest})") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between() {
+        let spread = Spread::of([4.0, 1.0, 2.0, 3.0].into_iter());
+        assert_eq!(spread, Spread { median: 2.5, least: 1.0, greatest: 4.0 });
+        assert_eq!(Spread::of([2e6, 2e6].into_iter()).megabits(), "2");
+        assert_eq!(Spread::of([1e6, 3e6].into_iter()).megabits(), "2 (1 to 3)");
+    }
+}
