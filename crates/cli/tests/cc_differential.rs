@@ -32,7 +32,7 @@ fn windows_in_the_kernel_are_those_of_the_native_build() {
     for algorithm in algorithm::ours() {
         let traced = algorithm::load_traced(algorithm, &[]).unwrap();
         let (mut sender, mut receiver) = lab.tcp();
-        icdc_tcp::set_congestion(&sender, &traced.kernel_name().unwrap()).unwrap();
+        icdc_tcp::set_congestion(&sender, traced.kernel_name()).unwrap();
         let reader = std::thread::spawn(move || receiver.read_exact(&mut vec![0; BYTES]));
         sender.write_all(&vec![1; BYTES]).unwrap();
         reader.join().unwrap().unwrap();

@@ -195,7 +195,7 @@ fn the_tracing_build_tells_each_operation() {
     let Some((_lock, algorithm)) = kernel() else { return };
     let traced = algorithm::load_traced(algorithm, &[]).unwrap();
     let (mut sender, mut receiver) = pair();
-    icdc_tcp::set_congestion(&sender, &traced.kernel_name().unwrap()).unwrap();
+    icdc_tcp::set_congestion(&sender, traced.kernel_name()).unwrap();
     let reader = thread::spawn(move || receiver.read_exact(&mut vec![0; 3_000_000]));
     sender.write_all(&vec![1; 3_000_000]).unwrap();
     reader.join().unwrap().unwrap();

@@ -9,11 +9,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Runs `command` with `loaded` in the kernel, and returns its exit code as a shell tells it.
+/// Runs `command` with an algorithm loaded, and returns its exit code as a shell tells it.
 ///
 /// Signals to this process are for the command: it would else run on without the algorithm. Those of the terminal's
 /// keys reach it anyway.
-pub(super) fn while_running(loaded: Loaded, command: &[OsString]) -> Result<u8, String> {
+pub(super) fn while_running(_loaded: Loaded, command: &[OsString]) -> Result<u8, String> {
     let Some((program, words)) = command.split_first() else { return Err("there is no command to run".to_owned()) };
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
         .map_err(|error| format!("signals cannot be watched: {error}"))?;
@@ -38,7 +38,6 @@ pub(super) fn while_running(loaded: Loaded, command: &[OsString]) -> Result<u8, 
         let _ = kill_process(process, passed_on);
     }
     let ended = waiting.join().map_err(|_| "waiting for the command failed".to_owned())?;
-    drop(loaded);
     ended.map(code).map_err(|error| format!("wait: {error}"))
 }
 

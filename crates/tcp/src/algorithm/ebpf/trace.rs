@@ -1,7 +1,7 @@
 //! The tracing build of an algorithm: a record of each of its operations, to compare with the native build.
 
 use icdc_cc::{Algorithm, TraceRecord};
-use libbpf_rs::{MapCore, MapType, RingBufferBuilder};
+use libbpf_rs::{MapCore, RingBufferBuilder};
 
 use super::load::{Loaded, load_object, registration};
 use super::text;
@@ -12,22 +12,25 @@ const RING: &str = "icdc_trace";
 
 /// A loaded tracing build. It is unloaded when this is dropped; sockets that use it keep it.
 #[derive(Debug)]
-pub struct Traced(Loaded);
+pub struct Traced {
+    loaded: Loaded,
+    kernel_name: String,
+}
 
 /// Loads the tracing build of `algorithm`, which has a name of its own in the kernel and is slower.
 ///
 /// # Errors
 /// See [`LoadError`].
 pub fn load_traced(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> Result<Traced, LoadError> {
-    load_object(registration(), algorithm, settings, algorithm.traced_object()).map(Traced)
+    load_object(registration(), algorithm, settings, algorithm.traced_object())
+        .map(|loaded| Traced { loaded, kernel_name: format!("icdct_{}", algorithm.name) })
 }
 
 impl Traced {
     /// The kernel's name of it, by which sockets choose it.
     #[must_use]
-    pub fn kernel_name(&self) -> Option<String> {
-        let map = self.0.object().maps().find(|map| map.map_type() == MapType::StructOps)?;
-        map.name().to_str().map(str::to_owned)
+    pub fn kernel_name(&self) -> &str {
+        &self.kernel_name
     }
 
     /// Takes the records that came since the last call, in order. 16 MiB of them are kept, later ones are lost.
@@ -35,7 +38,7 @@ impl Traced {
     /// # Errors
     /// What libbpf says.
     pub fn records(&self) -> Result<Vec<TraceRecord>, String> {
-        let map = self.0.object().maps().find(|map| map.name() == RING).ok_or("there is no ring buffer")?;
+        let map = self.loaded.object().maps().find(|map| map.name() == RING).ok_or("there is no ring buffer")?;
         let mut records = Vec::new();
         let mut builder = RingBufferBuilder::new();
         let take = |bytes: &[u8]| {
