@@ -8,8 +8,8 @@ mod support;
 use std::fs;
 use std::thread;
 
-use support::lab::{Lab, datagram, numbers};
-use support::{Site, is_root, skip};
+use support::lab::{B, Lab, datagram, numbers};
+use support::{ICDC, Site, is_root, skip};
 
 #[test]
 fn a_report_has_every_byte_that_crossed() {
@@ -72,4 +72,36 @@ fn scenarios_are_named() {
     let unknown = site.icdc(&["lab", "run", "warp"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("icdc-pseudo, startup, window"));
+}
+
+#[test]
+fn a_named_algorithm_sends_its_windows_unpaced_where_bbr_is_the_default() {
+    if !is_root() {
+        skip("choosing the hosts' default algorithm needs root");
+        return;
+    }
+    let Some(lab) = Lab::up(&["--rate", "1gbit", "--rtt", "800ms"]) else { return };
+    if !lab.icdc("exec", &["a", "--", "sysctl", "-w", "net.ipv4.tcp_congestion_control=bbr"]).status.success() {
+        skip("this kernel has no bbr");
+        return;
+    }
+    let site = Site::new();
+    let shell = format!("{ICDC} lab exec --name {} --shell", lab.name);
+    let words =
+        ["a", "--", ICDC, "measure", "--ssh", &shell, "--remote-icdc", ICDC, "--cc", "reno", "--seconds", "3", B];
+    let output = lab.icdc("exec", &words);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let path = site.path("path.csv");
+    assert!(lab.icdc("report", &[path.to_str().unwrap()]).status.success());
+    let csv = fs::read_to_string(path).unwrap();
+    let mut lines = csv.lines();
+    let column = lines.next().unwrap().split(',').position(|name| name == "throughput_bps").unwrap();
+    let rates: Vec<f64> = lines.map(|line| line.split(',').nth(column).unwrap().parse().unwrap_or(0.0)).collect();
+    // The last flight of the slow start that has 80 packets: paced, it would take half a round trip, 400 ms.
+    let full: Vec<usize> = (0..rates.len()).filter(|&at| rates[at] > 5e6).collect();
+    let last = *full.last().unwrap();
+    let flight: Vec<usize> = full.into_iter().filter(|&at| at + 600 > last).collect();
+    let bits: f64 = flight.iter().map(|&at| rates[at] / 1000.0).sum();
+    assert!(bits > 40.0 * 1500.0 * 8.0, "{bits}");
+    assert!(flight.last().unwrap() - flight[0] < 200, "{flight:?}");
 }

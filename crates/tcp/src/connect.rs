@@ -99,18 +99,27 @@ fn listed(addresses: &[IpAddr]) -> String {
 /// All addresses of the host are tried, a new one every 250 ms while earlier ones are silent, the
 /// families in turn; the first that answers is taken. The stream is blocking and has `TCP_NODELAY`.
 pub fn connect(host: &str, port: u16, family: Family, timeout: Span) -> Result<TcpStream, ConnectError> {
-    connect_with_buffer(host, port, family, timeout, ByteCount::ZERO)
+    connect_with(host, port, family, timeout, &Beginning::default())
 }
 
-/// As [`connect`], with a receive buffer that is set before the handshake, so that the window scale fits
-/// it. For a connection that will receive across a long fat network; [`ByteCount::ZERO`] leaves the
-/// buffer to the kernel.
-pub fn connect_with_buffer(
+/// What a socket has before its handshake.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beginning<'a> {
+    /// Receive buffer, so that the window scale fits it: for a connection that will receive across a long fat network.
+    /// [`ByteCount::ZERO`] leaves the buffer to the kernel.
+    pub receive_buffer: ByteCount,
+    /// The kernel's name of its congestion control. Chosen later, it would inherit the pacing that BBR, where that is
+    /// the system's default, has begun.
+    pub congestion: Option<&'a str>,
+}
+
+/// As [`connect`], with a beginning of its own.
+pub fn connect_with(
     host: &str,
     port: u16,
     family: Family,
     timeout: Span,
-    receive_buffer: ByteCount,
+    beginning: &Beginning<'_>,
 ) -> Result<TcpStream, ConnectError> {
     let deadline = clock::now() + timeout;
     let resolved = resolve(host, port, timeout)?;
@@ -120,7 +129,7 @@ pub fn connect_with_buffer(
         return Err(ConnectError::NoAddress { host: host.to_owned(), family, addresses });
     }
     let last = admitted[admitted.len() - 1];
-    race(families_in_turn(admitted), deadline, receive_buffer)
+    race(families_in_turn(admitted), deadline, beginning)
         .map_err(|failures| most_telling(host, last, timeout, failures))
 }
 

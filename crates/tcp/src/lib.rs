@@ -36,7 +36,7 @@ mod options;
 mod race;
 
 pub use congestion::{CongestionError, allowed_congestion, available_congestion, congestion, set_congestion};
-pub use connect::{ConnectError, connect, connect_with_buffer};
+pub use connect::{Beginning, ConnectError, connect, connect_with};
 pub use info::{State, TcpInfo, info};
 pub use listen::{ListenError, listen};
 pub use options::{Buffers, OptionError, drained, pacing_rate, set_buffers, set_dead_after, set_pacing_rate, shutdown};

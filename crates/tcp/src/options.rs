@@ -96,7 +96,7 @@ const MAX_BUFFER: usize = (i32::MAX / 2) as usize;
 /// sizes to `net.core.wmem_max` and `net.core.rmem_max`, so compare and tell the user. A size once set
 /// stays: autotuning is off for that buffer. The receive window can only use what the window scale
 /// chosen at the handshake expresses, so give [`listen`](crate::listen()) or
-/// [`connect_with_buffer`](crate::connect_with_buffer()) the size if it is known by then.
+/// [`connect_with`](crate::connect_with()) the size if it is known by then.
 pub fn set_buffers(fd: &impl AsFd, send: ByteCount, receive: ByteCount) -> Result<Buffers, OptionError> {
     if !send.is_zero() {
         let size = send.as_usize().min(MAX_BUFFER);

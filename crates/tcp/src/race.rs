@@ -13,7 +13,9 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock;
+use crate::connect::Beginning;
 use crate::options::set_buffers;
+use crate::set_congestion;
 
 /// Time between the starts of two attempts (RFC 8305 section 8: "Connection Attempt Delay", 250 ms).
 const STAGGER: Span = Span::from_millis(250);
@@ -26,12 +28,12 @@ pub(crate) struct Failure {
     pub(crate) cause: io::Error,
 }
 
-/// Connects to the first of `addresses` that answers before `deadline`. A `receive_buffer` other than
-/// zero is set before the handshake. Gives all failures, in order, when there is no connection.
+/// Connects to the first of `addresses` that answers before `deadline`. Gives all failures, in order, when there is no
+/// connection.
 pub(crate) fn race(
     addresses: impl IntoIterator<Item = SocketAddr>,
     deadline: Time,
-    receive_buffer: ByteCount,
+    beginning: &Beginning<'_>,
 ) -> Result<TcpStream, Vec<Failure>> {
     let mut waiting: VecDeque<SocketAddr> = addresses.into_iter().collect();
     let mut running: Vec<Attempt> = Vec::new();
@@ -50,7 +52,7 @@ pub(crate) fn race(
         if running.is_empty() || now >= next_start {
             match waiting.pop_front() {
                 Some(address) => {
-                    match Attempt::start(address, receive_buffer) {
+                    match Attempt::start(address, beginning) {
                         Ok(attempt) => {
                             running.push(attempt);
                             next_start = now + STAGGER;
@@ -95,14 +97,18 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn start(address: SocketAddr, receive_buffer: ByteCount) -> Result<Self, Failure> {
+    fn start(address: SocketAddr, beginning: &Beginning<'_>) -> Result<Self, Failure> {
         let failed = |call| move |cause| Failure { address, call, cause };
         let socket =
             Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).map_err(failed("socket"))?;
         socket.set_nonblocking(true).map_err(failed("fcntl(O_NONBLOCK)"))?;
         socket.set_tcp_nodelay(true).map_err(failed("setsockopt(TCP_NODELAY)"))?;
-        if !receive_buffer.is_zero() {
-            set_buffers(&socket, ByteCount::ZERO, receive_buffer).map_err(|error| Failure {
+        if let Some(name) = beginning.congestion {
+            // It was there a moment ago; where it has gone, the caller's choice for the connection finds another.
+            let _ = set_congestion(&socket, name);
+        }
+        if !beginning.receive_buffer.is_zero() {
+            set_buffers(&socket, ByteCount::ZERO, beginning.receive_buffer).map_err(|error| Failure {
                 address,
                 call: error.call,
                 cause: error.cause,
@@ -162,7 +168,7 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
         let answering = listener.local_addr().expect("bound");
         let start = clock::now();
-        let stream = race([silent, answering], start + Span::from_secs(20), ByteCount::ZERO).expect("connects");
+        let stream = race([silent, answering], start + Span::from_secs(20), &Beginning::default()).expect("connects");
         let took = clock::now() - start;
         assert_eq!(stream.peer_addr().expect("connected"), answering);
         assert!(took >= STAGGER && took < Span::from_secs(10), "{took}");
@@ -174,7 +180,7 @@ mod tests {
         let refusing: Vec<_> = (0..8).map(|_| refusing()).collect();
         let addresses = refusing.into_iter().chain([listener.local_addr().expect("bound")]);
         let start = clock::now();
-        race(addresses, start + Span::from_secs(20), ByteCount::ZERO).expect("connects");
+        race(addresses, start + Span::from_secs(20), &Beginning::default()).expect("connects");
         let took = clock::now() - start;
         assert!(took < STAGGER * 8, "eight refusals cost no stagger: {took}");
     }
@@ -183,7 +189,7 @@ mod tests {
     fn the_deadline_covers_all_attempts() {
         let (silent, _held) = black_hole();
         let start = clock::now();
-        let failures = race([silent, refusing(), silent], start + Span::from_millis(600), ByteCount::ZERO)
+        let failures = race([silent, refusing(), silent], start + Span::from_millis(600), &Beginning::default())
             .expect_err("nobody answers");
         let took = clock::now() - start;
         assert!(took >= Span::from_millis(600) && took < Span::from_secs(10), "{took}");

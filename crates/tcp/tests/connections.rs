@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 
-use icdc_tcp::{ConnectError, Family, ListenError, connect, connect_with_buffer, listen};
+use icdc_tcp::{Beginning, ConnectError, Family, ListenError, connect, connect_with, listen};
 use icdc_units::{ByteCount, Span};
 
 const TIMEOUT: Span = Span::from_secs(20);
@@ -125,7 +125,9 @@ fn a_foreign_address_is_named() {
 fn the_receive_buffer_precedes_the_handshake() {
     let size = ByteCount::from_kib(128);
     let listener = listen(Some(V4), (0, 0), Family::Any, size).expect("listen");
-    let client = connect_with_buffer("127.0.0.1", port(&listener), Family::Any, TIMEOUT, size * 2).expect("connect");
+    let beginning = Beginning { receive_buffer: size * 2, congestion: Some("reno") };
+    let client = connect_with("127.0.0.1", port(&listener), Family::Any, TIMEOUT, &beginning).expect("connect");
+    assert_eq!(icdc_tcp::congestion(&client).expect("congestion"), "reno");
     let (server, _) = listener.accept().expect("accept");
     let none = ByteCount::ZERO;
     assert_eq!(icdc_tcp::set_buffers(&server, none, none).expect("sizes").receive, size);

@@ -4,11 +4,17 @@
 //! granted. Without, it is cut to `net.core.rmem_max`, which is often less than what autotuning reaches
 //! by itself (`net.ipv4.tcp_rmem`); then it is better left alone.
 
+use icdc_tcp::Beginning;
 use icdc_units::ByteCount;
 use rustix::thread::{CapabilitySet, capabilities};
 
 /// Covers 10 Gbit/s at 100 ms. The kernel allocates only what piles up unread.
 const WANTED: u64 = 128 << 20;
+
+/// How a connection that may receive begins.
+pub(crate) fn beginning() -> Beginning<'static> {
+    Beginning { receive_buffer: receive_buffer(), congestion: None }
+}
 
 /// Size to ask for; zero leaves the buffer to the kernel.
 pub(crate) fn receive_buffer() -> ByteCount {

@@ -4,9 +4,10 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use icdc_cc::Algorithm;
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{LoadError, Loaded, find, load, privileged};
-use crate::{CongestionError, congestion, set_congestion};
+use crate::{CongestionError, OptionError, congestion, set_congestion};
 
 /// What a socket got.
 #[derive(Debug)]
@@ -56,6 +57,18 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
     };
     let instead = Some(format!("congestion control {used} is used in place of {name}: {reason}"));
     Ok(Chosen { name: used, instead, hold: None })
+}
+
+/// As [`choose`], for sockets that are to be made: loads what must be, and tells the name that they can have before they
+/// connect.
+///
+/// # Errors
+/// Neither the kernel nor icdc knows the name, or there is no socket to try it on.
+pub fn choose_in_advance(name: &str) -> Result<Chosen, CongestionError> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
+        .or_else(|_| Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP)))
+        .map_err(|cause| OptionError { call: "socket", peer: None, cause })?;
+    choose(&socket, name)
 }
 
 pub(super) fn choose_ours(fd: &impl AsFd, algorithm: &'static Algorithm) -> Result<Option<Hold>, String> {

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use icdc_cc::{Algorithm, ParameterError};
 use thiserror::Error;
 
-pub use choose::{Chosen, Hold, choose};
+pub use choose::{Chosen, Hold, choose, choose_in_advance};
 #[cfg(feature = "ebpf")]
 pub use ebpf::{Loaded, Traced, load, load_traced, parameters, unload};
 pub use obstacle::Obstacle;

@@ -15,7 +15,7 @@ use super::{CONNECT_PATIENCE, ConnectError, HANDSHAKE_PATIENCE, pinned};
 use crate::clock;
 use crate::link::{Link, secure_client};
 use crate::options::CopyOptions;
-use crate::receive_window::receive_buffer;
+use crate::receive_window::beginning;
 
 /// How long the connection that proved the daemon's key is good for a first request.
 const FRESH: Span = Span::from_secs(5);
@@ -118,7 +118,7 @@ impl Address {
 
     fn stream(&self) -> Result<TcpStream, ConnectError> {
         let (host, port) = (&self.host, self.port);
-        icdc_tcp::connect_with_buffer(host, port, self.family, CONNECT_PATIENCE, receive_buffer()).map_err(|error| {
+        icdc_tcp::connect_with(host, port, self.family, CONNECT_PATIENCE, &beginning()).map_err(|error| {
             ConnectError::no_answer(error, |reason| ConnectError::DaemonPort { host: host.clone(), port, reason })
         })
     }

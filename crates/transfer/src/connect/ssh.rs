@@ -28,7 +28,7 @@ use crate::event::{Event, EventSink};
 use crate::far_end::{MARKER, MARKER_VERSION};
 use crate::link::{Inlet, Link, LinkError, stdio_link};
 use crate::options::CopyOptions;
-use crate::receive_window::receive_buffer;
+use crate::receive_window::beginning;
 
 /// Output of shell start-up files that is skipped before the marker.
 const MAX_NOISE: usize = 64 << 10;
@@ -223,10 +223,9 @@ impl SshFar {
 
 fn connect(host: &str, far: &Started, identity: &Identity, family: Family) -> Result<Link, ConnectError> {
     let port = far.port;
-    let stream =
-        icdc_tcp::connect_with_buffer(host, port, family, CONNECT_PATIENCE, receive_buffer()).map_err(|error| {
-            ConnectError::no_answer(error, |reason| ConnectError::DataPort { host: host.to_owned(), port, reason })
-        })?;
+    let stream = icdc_tcp::connect_with(host, port, family, CONNECT_PATIENCE, &beginning()).map_err(|error| {
+        ConnectError::no_answer(error, |reason| ConnectError::DataPort { host: host.to_owned(), port, reason })
+    })?;
     pinned(stream, host, port, identity, far.key)
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use icdc_protocol::Message;
 use icdc_protocol::measure::{Order, Token, Word};
 use icdc_protocol::message::{Job, Request};
-use icdc_tcp::Family;
-use icdc_tcp::algorithm::Chosen;
+use icdc_tcp::algorithm::{Chosen, choose_in_advance};
+use icdc_tcp::{Beginning, Family};
 use icdc_units::{ByteCount, Span};
 
 use super::desk::{Desk, Heard, Next};
@@ -108,11 +108,16 @@ fn connect(
     port: u16,
     tokens: &[Token],
 ) -> Result<(Vec<TcpStream>, Vec<Chosen>), MeasureError> {
-    let buffer = if order.reverse { ByteCount::new(order.window) } else { ByteCount::ZERO };
+    let named = (!order.reverse && !order.congestion.is_empty()).then_some(order.congestion.as_str());
+    let first = named.map(choose_in_advance).transpose().map_err(|error| MeasureError::Usage(error.to_string()))?;
+    let beginning = Beginning {
+        receive_buffer: if order.reverse { ByteCount::new(order.window) } else { ByteCount::ZERO },
+        congestion: first.as_ref().map(|chosen| chosen.name.as_str()),
+    };
     let (mut sockets, mut chosen) = (Vec::new(), Vec::new());
     for token in tokens {
         let unreachable = |reason| ConnectError::Unreachable { host: host.to_owned(), port, reason };
-        let mut socket = icdc_tcp::connect_with_buffer(host, port, Family::Any, CONNECT_PATIENCE, buffer)
+        let mut socket = icdc_tcp::connect_with(host, port, Family::Any, CONNECT_PATIENCE, &beginning)
             .map_err(|error| ConnectError::no_answer(error, unreachable))?;
         if !order.reverse {
             chosen.extend(sending::prepare(order, &socket).map_err(MeasureError::Usage)?);
