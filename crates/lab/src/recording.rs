@@ -91,6 +91,14 @@ impl Recording {
         whole.max().map_or(Rate::ZERO, |bytes| bytes / (BIN * second as u64))
     }
 
+    /// Greatest mean over `window` of what the host sent, whether it crossed or not.
+    #[must_use]
+    pub fn fastest_sending(&self, window: Span) -> Rate {
+        let bytes: Vec<u64> = self.bins.iter().map(|bin| bin.offered.as_u64()).collect();
+        let most = reduce::moving_sums(&bytes, window.as_millis().max(1) as usize).max();
+        most.map_or(Rate::ZERO, |sum| ByteCount::new(sum as u64) / window)
+    }
+
     /// Standard deviation of the 1 ms rates between two milliseconds, as a share of their mean: how far the two views
     /// of the papers differ.
     #[must_use]

@@ -245,6 +245,10 @@ pub(crate) struct RunArguments {
     /// Fewer and shorter measurements
     #[arg(long)]
     pub(crate) quick: bool,
+
+    /// How often the cc scenarios measure each thing live [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub(crate) runs: Option<u64>,
 }
 
 #[derive(Args, Debug)]

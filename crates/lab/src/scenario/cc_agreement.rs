@@ -3,13 +3,13 @@
 //!
 //! reno and cubic, which the kernel has built in, on five paths; our own algorithms, whose C files run on both sides, on
 //! the longest of them, without loss and with a ratio of 1e-6. Live and simulated path lose by the same seed, so that the
-//! same packets meet the same fate as long as both sides send the same.
+//! same packets meet the same fate as long as both sides send the same. A simulated host sends as fast as the live one did.
 
 use icdc_path::loss::Model;
 use icdc_report::{Report, Table};
 use icdc_units::{ByteCount, Rate, Span};
 
-use super::simulated::{self, algorithm, bulk};
+use super::simulated::{self, algorithm, like};
 use super::spread::Spread;
 use super::trial::{self, Measured, Trial};
 use super::{Bench, Scenario, failures};
@@ -73,6 +73,7 @@ impl Case {
 
 fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     let (runs, seeds) = if bench.quick { (&[("reno", &[0][..])][..], 1) } else { (&RUNS[..], SEEDS) };
+    let seeds = bench.runs.unwrap_or(seeds);
     let (mut rows, mut all) = (Vec::new(), Vec::new());
     for &(name, cases) in runs {
         for case in cases.iter().map(|&index| &CASES[index]) {
@@ -100,12 +101,14 @@ fn compare(
 ) -> Result<(Vec<String>, Vec<Measured>), LabError> {
     (bench.say)(&format!("{name}: {}", case.name()));
     let each = || (1..=seeds).map(|seed| case.settings(seed));
-    let simulations: Vec<_> =
-        each().map(|settings| bulk(&settings, algorithm(name), Span::from_secs(case.seconds))).collect();
-    let outcomes = simulated::run_all(bench, &simulations)?;
     let live: Vec<_> = each()
         .map(|settings| trial::run(bench, &Trial::new(settings, case.seconds, name)))
         .collect::<Result<_, _>>()?;
+    let simulations: Vec<_> = each()
+        .zip(&live)
+        .map(|(settings, live)| like(&settings, algorithm(name), Span::from_secs(case.seconds), live))
+        .collect();
+    let outcomes = simulated::run_all(bench, &simulations)?;
     let simulated = Spread::of(outcomes.iter().map(|outcome| outcome.goodput().as_bits_per_second() as f64));
     let measured = Spread::of(live.iter().map(|measured| measured.summary.goodput_bps));
     let row = vec![

@@ -3,14 +3,15 @@
 //! The paper: 1 Gbit/s, 300 ms by netem, ten minutes, five runs, socket buffers that do not limit, on a kernel of
 //! 2008. Its queue is not told; here it is 3.75 MB, a tenth of the bandwidth-delay product. Live runs are shorter, so both
 //! durations are simulated: the short one shows how far simulation and kernel agree, the long one stands beside the paper.
-//! A live run and its simulation lose the same packets: both draw by the same seed.
+//! A live run and its simulation lose the same packets: both draw by the same seed; and the simulated host sends as fast
+//! as the live one did.
 
 use icdc_path::loss::Model;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_sim::Outcome;
 use icdc_units::{ByteCount, Rate, Span};
 
-use super::simulated::{self, algorithm, bulk};
+use super::simulated::{self, algorithm, like};
 use super::spread::Spread;
 use super::trial::{self, Measured, Trial};
 use super::{Bench, Scenario, failures};
@@ -75,14 +76,13 @@ fn settings(loss: f64, seed: u64) -> Settings {
 
 fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     let extent = if bench.quick { QUICK } else { WHOLE };
+    let extent = Extent { live_seeds: bench.runs.unwrap_or(extent.live_seeds), ..extent };
     let mut cells = Vec::new();
     for (name, papers) in &ALGORITHMS[..extent.algorithms] {
         for (&loss, &paper) in LOSSES.iter().zip(papers) {
             cells.push(Cell { name, loss, paper, live: Vec::new(), short: Vec::new(), long: Vec::new() });
         }
     }
-    // Simulations before measurements: both at once would disturb each other.
-    simulate(bench, &extent, &mut cells)?;
     for cell in &mut cells {
         for seed in 1..=extent.live_seeds {
             (bench.say)(&format!("{}, loss {}, run {seed} of {}", cell.name, ratio(cell.loss), extent.live_seeds));
@@ -90,6 +90,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
             cell.live.push(trial::run(bench, &trial)?);
         }
     }
+    simulate(bench, &extent, &mut cells)?;
     report(&extent, &cells)
 }
 
@@ -97,10 +98,11 @@ fn simulate(bench: &Bench<'_>, extent: &Extent, cells: &mut [Cell]) -> Result<()
     for (seconds, seeds, long) in
         [(extent.live_seconds, extent.live_seeds, false), (extent.long_seconds, extent.long_seeds, true)]
     {
+        let duration = Span::from_secs(seconds);
         let scenarios: Vec<_> = cells
             .iter()
-            .flat_map(|cell| (1..=seeds).map(|seed| (cell.name, settings(cell.loss, seed))))
-            .map(|(name, settings)| bulk(&settings, algorithm(name), Span::from_secs(seconds)))
+            .flat_map(|cell| cell.live.iter().cycle().zip(1..=seeds).map(move |(live, seed)| (cell, live, seed)))
+            .map(|(cell, live, seed)| like(&settings(cell.loss, seed), algorithm(cell.name), duration, live))
             .collect();
         let mut outcomes = simulated::run_all(bench, &scenarios)?.into_iter();
         for cell in &mut *cells {
@@ -174,13 +176,16 @@ fn report(extent: &Extent, cells: &[Cell]) -> Result<Report, LabError> {
 
 /// The window of the first live run, and of its simulation.
 fn plot(extent: &Extent, cell: &Cell) -> Result<Plot, LabError> {
-    let scenario = bulk(&settings(cell.loss, 1), algorithm(cell.name), Span::from_secs(extent.live_seconds));
-    let live = cell.live.first().map(Measured::windows).unwrap_or_default();
-    let series = [("simulated", Stroke::Faint, simulated::windows(&scenario)?), ("live", Stroke::Strong, live)].map(
-        |(name, stroke, points)| {
-            Series::new(name, stroke, points).column(&format!("cwnd_{}_{}_{name}", cell.name, ratio(cell.loss)))
-        },
-    );
+    let mut both = Vec::new();
+    if let Some(live) = cell.live.first() {
+        let duration = Span::from_secs(extent.live_seconds);
+        let scenario = like(&settings(cell.loss, 1), algorithm(cell.name), duration, live);
+        both.push(("simulated", Stroke::Faint, simulated::windows(&scenario)?));
+        both.push(("live", Stroke::Strong, live.windows()));
+    }
+    let series = both.into_iter().map(|(name, stroke, points)| {
+        Series::new(name, stroke, points).column(&format!("cwnd_{}_{}_{name}", cell.name, ratio(cell.loss)))
+    });
     let title = format!("Congestion window, {}, loss {}", cell.name, ratio(cell.loss));
-    Ok(Plot::new(&title, Unit::Bytes, series.into()))
+    Ok(Plot::new(&title, Unit::Bytes, series.collect()))
 }

@@ -34,6 +34,8 @@ pub struct Bench<'a> {
     pub program: &'a Path,
     /// Fewer and shorter measurements: to see that it works.
     pub quick: bool,
+    /// How often each live measurement is made, in place of what the scenario says.
+    pub runs: Option<u64>,
     /// Is told what happens, a line at a time.
     pub say: &'a dyn Fn(&str),
 }

@@ -8,6 +8,7 @@ use icdc_sim::{Acknowledgements, Flow, Outcome, ReceiveWindow, Recorder, Scenari
 use icdc_units::{ByteCount, Span, Time};
 
 use super::Bench;
+use super::trial::Measured;
 use crate::LabError;
 use crate::settings::Settings;
 
@@ -21,6 +22,20 @@ pub(super) fn bulk(settings: &Settings, algorithm: &'static icdc_cc::Algorithm, 
         acknowledgements: Acknowledgements::EverySecond,
         segmentation: false,
     }
+}
+
+/// One bulk flow as it was measured: a host sends no faster than the live one did at its fastest over 20 ms, about as long
+/// as the bursts of a slow start take. How fast a window leaves decides how large it is when the queue overflows.
+pub(super) fn like(
+    settings: &Settings,
+    algorithm: &'static icdc_cc::Algorithm,
+    duration: Span,
+    live: &Measured,
+) -> Scenario {
+    let mut scenario = bulk(settings, algorithm, duration);
+    let fastest = live.recording.fastest_sending(Span::from_millis(20));
+    scenario.forward.line_rate = Some(fastest.max(settings.forward.rate));
+    scenario
 }
 
 /// What the hosts of a lab allow: a buffer of three times what fills the path, of which half becomes window, and which
