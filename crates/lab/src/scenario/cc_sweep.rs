@@ -2,16 +2,17 @@
 //!
 //! An algorithm's window W where a share p of the packets is lost follows its response function: W = √(3/2)·p^-1/2 for
 //! Reno (Mathis et al.), about 0.12·p^-0.835 for HighSpeed TCP (RFC 3649), 0.08/p for Scalable TCP, whatever the round
-//! trip; for CUBIC (RFC 9438) and H-TCP time since the last loss counts and W falls less when the round trip grows. What is
-//! reached is W·payload/RTT, if that is less than what the path carries. The maps show where that is so.
+//! trip; for CUBIC (RFC 9438) and H-TCP it is the time since the last loss that counts, so W is larger where the round trip is
+//! longer. What is reached is W·payload/RTT, if that is less than what the path carries. BBR goes by the rate of delivery
+//! and not by losses. The maps show where that is so.
 //!
 //! Simulated with:
 //! - a queue of a tenth of rate × RTT, drop-tail: shallow, as in switches on long paths; the way back is the same without
 //!   random loss;
 //! - MTU 1500 at 1 Gbit/s and 9000 above, as hosts of such rates are set up;
 //! - 200 s at 1 and 10 Gbit/s and 60 s at 100 Gbit/s: at least 100 round trips, up to 83 million packets, the same for every
-//!   algorithm, so that cells compare. No cell is cut short. Start-up counts, as in any transfer. At a loss of 1e-8 a run sees
-//!   one lost packet at most, and at 1e-7 a few: these columns show what the queue alone does;
+//!   algorithm, so that cells compare. No cell is cut short. Start-up counts, as in any transfer. At a loss of 1e-8 a run
+//!   loses less than one packet on average, and at 1e-7 two to eight: these columns show mostly what the queue does;
 //! - the same seed everywhere: all algorithms lose the packets of the same numbers;
 //! - receivers whose window never limits.
 
