@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use icdc_units::Span;
 
-use crate::{Axis, Plot, Report, Series, Stroke, Table, Uniform, Unit, Values};
+use crate::{Axis, HeatMap, Plot, Report, Series, Stroke, Table, Uniform, Unit, Values};
 
 pub(crate) fn files(report: &Report) -> Vec<(String, String)> {
     let mut files = Files::default();
@@ -47,6 +47,9 @@ pub(crate) fn files(report: &Report) -> Vec<(String, String)> {
     for table in &report.tables {
         let name = if table.caption.is_empty() { "table".into() } else { slug(&table.caption) };
         files.add(&name, rows(table));
+    }
+    for map in &report.heat_maps {
+        files.add(&slug(&map.title), cells(map));
     }
     files.made
 }
@@ -195,6 +198,22 @@ fn rows(table: &Table) -> String {
     text
 }
 
+/// A line per cell of a heat map.
+fn cells(map: &HeatMap) -> String {
+    let mut names = Names::default();
+    let value = with_suffix("value", map.unit.suffix());
+    let header = [slug(&map.rows.name), slug(&map.columns.name), value].map(|name| names.unique(&name));
+    let mut text = header.join(",") + "\n";
+    for (row, row_label) in map.rows.labels.iter().enumerate() {
+        for (column, column_label) in map.columns.labels.iter().enumerate() {
+            let _ = write!(text, "{},{},", quoted(row_label), quoted(column_label));
+            put_number(&mut text, map.value(row, column));
+            text.push('\n');
+        }
+    }
+    text
+}
+
 fn quoted(cell: &str) -> String {
     let plain = !cell.contains([',', '"', '\n', '\r']) && cell.trim() == cell;
     if plain { cell.to_owned() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
@@ -203,7 +222,7 @@ fn quoted(cell: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::views;
+    use crate::{Categories, views};
 
     fn ms(count: u64) -> Span {
         Span::from_millis(count)
@@ -258,5 +277,19 @@ mod tests {
         let header = "window_bdp,rate_by_window_cubic_bps,rate_by_window_cubic_bps_2";
         assert_eq!(files[0].1, format!("{header}\n1,5,\n2,6,7\n"));
         assert_eq!(files[1].1, "a,\"say \"\"b\"\"\"\n\"1,5\",\n\"x\ny\",\" z\"\n");
+    }
+
+    #[test]
+    fn heat_maps_have_a_line_per_cell() {
+        let map = HeatMap::new(
+            "Share, by loss",
+            Unit::Share,
+            Categories::new("RTT", ["10ms", "1,5s"]),
+            Categories::new("rtt", ["0", "1e-6"]),
+            vec![vec![Some(0.5), Some(f64::INFINITY)], vec![None, Some(1.0)]],
+        );
+        let files = Report { heat_maps: vec![map], ..Report::default() }.to_csv();
+        let text = "rtt,rtt_2,value_share\n10ms,0,0.5\n10ms,1e-6,\n\"1,5s\",0,\n\"1,5s\",1e-6,1\n";
+        assert_eq!(files, [("share_by_loss.csv".to_owned(), text.to_owned())]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{Axis, Report, json, plot};
+use crate::{Axis, Report, heat_map, json, plot};
 
 /// As many stages as have a colour of their own in the style sheet.
 const STAGE_COLOURS: usize = 8;
@@ -37,6 +37,7 @@ pub(crate) fn page(report: &Report) -> String {
     for table in &report.tables {
         table.draw(&mut page);
     }
+    heat_map::draw_all(&mut page, &report.heat_maps);
     let over_time = report.plots.iter().filter(|plot| plot.axis == Axis::Time);
     let end = over_time.flat_map(|plot| &plot.series).map(|series| series.values.end()).fold(0.0, f64::max);
     for (index, plot) in report.plots.iter().enumerate() {
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
     use icdc_units::Span;
 
-    use crate::{Plot, Series, Stroke, Table, Uniform, Unit};
+    use crate::{Categories, HeatMap, Plot, Series, Stroke, Table, Uniform, Unit};
 
     fn named(name: &str) -> Report {
         let name = name.to_owned();
@@ -168,6 +169,13 @@ mod tests {
                 header: vec![name.clone()],
                 rows: vec![vec![name.clone(), name.clone()]],
             }],
+            heat_maps: vec![HeatMap::new(
+                &name,
+                Unit::Share,
+                Categories::new(&name, [&name]),
+                Categories::new(&name, [&name, &name]),
+                vec![vec![Some(0.5), None]],
+            )],
             plots: vec![plot.clone(), plot.over(&name, Unit::Number)],
             failures: vec![name],
         }

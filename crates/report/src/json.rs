@@ -28,6 +28,7 @@ pub(crate) fn expanded(report: &Report) -> String {
         "summary": report.summary,
         "stages": report.stages,
         "tables": report.tables,
+        "heat_maps": report.heat_maps,
         "failures": report.failures,
     });
     let plots = report.plots.iter().map(|plot| {

@@ -4,10 +4,10 @@
 //! embedded as JSON (`<script type="application/json">`) for other tools. The same model gives JSON
 //! ([`Report::to_json`]) and CSV ([`Report::to_csv`]).
 //!
-//! [`Report`] is the model: facts, shares, tables, plots, failures. Series are points, or
+//! [`Report`] is the model: facts, shares, tables, heat maps, plots, failures. Series are points, or
 //! [`Uniform`]: integers at equal steps, for hours at 1 ms. [`views`] makes the usual plots of
 //! network traffic, [`reduce`] means and outlines; [`packed`] is how the page holds long series. `axis`
-//! chooses ticks, `plot` draws, `html` puts the page together.
+//! chooses ticks, `plot` and `heat_map` draw, `html` puts the page together.
 //! The crate knows nothing about transfers or labs; its callers fill the model in.
 //!
 //! ```
@@ -30,6 +30,7 @@
 
 mod axis;
 mod csv;
+mod heat_map;
 mod html;
 mod json;
 pub mod packed;
@@ -40,6 +41,7 @@ mod uniform;
 mod unit;
 pub mod views;
 
+pub use heat_map::{Categories, ColourScale, HeatMap};
 pub use table::Table;
 pub use uniform::Uniform;
 pub use unit::Unit;
@@ -63,6 +65,8 @@ pub struct Report {
     pub stages: Vec<(String, f64)>,
     /// Tables, above the plots.
     pub tables: Vec<Table>,
+    /// Heat maps, between tables and plots.
+    pub heat_maps: Vec<HeatMap>,
     /// Plots, from top to bottom; those over time share one time axis.
     pub plots: Vec<Plot>,
     /// What failed, one line each.
@@ -80,7 +84,8 @@ impl Report {
     ///
     /// Each series has its `unit` (`bits_per_second`, `bytes`, `seconds`, …) and either
     /// `points: [[x, value], …]` or `start_seconds`, `step_seconds` and `values: […]`, where value `k` stands
-    /// for the `step_seconds` that begin at `start_seconds + k * step_seconds`. What is not finite is null.
+    /// for the `step_seconds` that begin at `start_seconds + k * step_seconds`. Heat maps have `values` row by row. What is
+    /// not finite or not there is null.
     #[must_use]
     pub fn to_json(&self) -> String {
         json::expanded(self)
@@ -94,6 +99,7 @@ impl Report {
     /// | `points.csv`, `points_2.csv`, … | point series with the same times | `time_seconds` |
     /// | one per plot over another axis, named by its title | its series | the axis with its unit |
     /// | one per table, named by its caption | the table | as in the table |
+    /// | one per heat map, named by its title | a line per cell: row, column, value | the row's category |
     ///
     /// Columns of values end in their unit: `_bps`, `_bytes`, `_seconds`, …; see [`Series::column`].
     /// A cell without a value is empty.
@@ -232,6 +238,8 @@ pub enum Stroke {
     /// A line in a colour of its own (eight, then again), with a marker at each point where there are few:
     /// one of several equals.
     Line,
+    /// A marker at each point and no line, in a colour of its own: cases that do not follow from each other.
+    Points,
     /// A tick at the bottom wherever the value is above zero: events. The values are counts, whatever the
     /// plot's unit, and do not stretch its axis.
     Marks,

@@ -20,6 +20,8 @@ pub enum Unit {
     Packets,
     /// Packets of the largest size that the link carries: the papers' measure of burstiness.
     Mtu,
+    /// A share of a whole, from 0 to 1; shown in per cent.
+    Share,
     /// A pure number.
     Number,
 }
@@ -34,6 +36,7 @@ impl Unit {
             Self::SegmentsPerSecond => "segments/s",
             Self::Packets => "packets",
             Self::Mtu => "MTU",
+            Self::Share => "%",
             Self::Number => "",
         }
     }
@@ -48,6 +51,7 @@ impl Unit {
             Self::SegmentsPerSecond => "segments_per_second",
             Self::Packets => "packets",
             Self::Mtu => "mtu",
+            Self::Share => "share",
             Self::Number => "",
         }
     }
@@ -57,9 +61,21 @@ impl Unit {
         match self {
             Self::Seconds => &[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")],
             Self::BitsPerSecond | Self::Bytes => &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")],
+            Self::Share => &[(1e-2, "")],
             // Counts keep their digits as long as they fit beside the axis.
             _ if largest < 1e4 => &[(1.0, "")],
             _ => &[(1e6, "million "), (1e3, "thousand ")],
         }
+    }
+    /// The prefix, of one letter at most, for one value that stands by itself.
+    pub(crate) fn short_prefix(self, value: f64) -> (f64, &'static str) {
+        let known: &[(f64, &str)] = match self {
+            Self::Seconds | Self::Share => self.prefixes(value),
+            _ => &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")],
+        };
+        // What rounds to the next prefix's 1 has it.
+        let fitting = known.iter().find(|(factor, _)| value >= factor * 0.9995);
+        // Nothing needs no prefix, and what is less than the least unit has that.
+        *fitting.unwrap_or(if value == 0.0 { &(1.0, "") } else { &known[known.len() - 1] })
     }
 }

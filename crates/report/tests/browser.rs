@@ -30,7 +30,7 @@ fn a_long_page_opens_and_zooms() {
     fs::write(&page, format!("{html}<script>{READER}</script>")).unwrap();
     let dom = open(&browser, directory.path(), &format!("file://{}", page.display()));
     assert!(dom.contains("data-live") && !dom.contains("data-error"), "{}", head(&dom));
-    assert_eq!(dom.matches("<svg ").count(), 8);
+    assert_eq!(dom.matches("<svg ").count(), 8 + 3);
     for outcome in [
         "data-wheel=\"true\"",
         "data-whole=\"true\"",

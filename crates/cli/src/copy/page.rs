@@ -58,9 +58,9 @@ impl Recording {
             failed,
             summary: facts,
             stages: stages(summary),
-            tables: Vec::new(),
             plots,
             failures: self.failures,
+            ..Report::default()
         }
     }
 

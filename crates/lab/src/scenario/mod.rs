@@ -1,11 +1,16 @@
 //! Papers' tables and figures, measured anew: `icdc lab run NAME`.
 //!
 //! A scenario makes labs, measures in them, and gives a [`Report`] whose tables show the paper's value beside ours. One
-//! file each; they share `trial.rs`, one measurement in a lab of its own, and `simulated.rs`, flows in virtual time.
+//! file each; they share `trial.rs`, one measurement in a lab of its own, `simulated.rs`, flows in virtual time, and
+//! `shares.rs`, what each of them gets.
 
 mod cc_agreement;
+mod cc_sweep;
 mod cc_table;
+mod fairness;
+mod ghstcp_sweep;
 mod icdc_pseudo;
+mod shares;
 mod simulated;
 mod spread;
 mod startup;
@@ -41,8 +46,16 @@ pub struct Bench<'a> {
 }
 
 /// All scenarios.
-pub static ALL: [Scenario; 5] =
-    [cc_agreement::SCENARIO, cc_table::SCENARIO, icdc_pseudo::SCENARIO, startup::SCENARIO, window::SCENARIO];
+pub static ALL: [Scenario; 8] = [
+    cc_agreement::SCENARIO,
+    cc_sweep::SCENARIO,
+    cc_table::SCENARIO,
+    fairness::SCENARIO,
+    ghstcp_sweep::SCENARIO,
+    icdc_pseudo::SCENARIO,
+    startup::SCENARIO,
+    window::SCENARIO,
+];
 
 impl Scenario {
     /// The scenario of this name.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use icdc_sim::{Acknowledgements, Flow, Outcome, ReceiveWindow, Recorder, Scenario, SenderState, simulate};
+use icdc_sim::{Acknowledgements, Flow, Observer, Outcome, ReceiveWindow, Recorder, Scenario, SenderState, simulate};
 use icdc_units::{ByteCount, Span, Time};
 
 use super::Bench;
@@ -49,16 +49,27 @@ pub(super) fn algorithm(name: &str) -> &'static icdc_cc::Algorithm {
     icdc_cc::find(name).expect("scenarios name algorithms that there are")
 }
 
-/// Runs them; `done` is told how many of how many are through.
+/// Runs them.
 pub(super) fn run_all(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Vec<Outcome>, LabError> {
+    let watched = run_all_watched(bench, scenarios, |_| ())?;
+    Ok(watched.into_iter().map(|(outcome, ())| outcome).collect())
+}
+
+/// Runs them, each with an observer of its own, which comes back with the outcome.
+pub(super) fn run_all_watched<O: Observer + Send>(
+    bench: &Bench<'_>,
+    scenarios: &[Scenario],
+    observer: impl Fn(&Scenario) -> O + Sync,
+) -> Result<Vec<(Outcome, O)>, LabError> {
     let next = AtomicUsize::new(0);
-    let outcomes: Mutex<Vec<Option<Result<Outcome, _>>>> = Mutex::new(scenarios.iter().map(|_| None).collect());
+    let outcomes: Mutex<Vec<Option<Result<_, _>>>> = Mutex::new(scenarios.iter().map(|_| None).collect());
     let workers = thread::available_parallelism().map_or(1, usize::from).min(scenarios.len().max(1));
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some((index, scenario)) = take(&next, scenarios) {
-                    let outcome = simulate(scenario, &mut ());
+                    let mut observer = observer(scenario);
+                    let outcome = simulate(scenario, &mut observer).map(|outcome| (outcome, observer));
                     outcomes.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(outcome);
                 }
             });

@@ -21,7 +21,16 @@ impl Spread {
 
     /// As Mbit/s, with the range where there is one.
     pub(super) fn megabits(&self) -> String {
-        let rounded = |value: f64| format!("{:.0}", value / 1e6);
+        self.in_units_of(1e6)
+    }
+
+    /// In per cent, with the range where there is one.
+    pub(super) fn percent(&self) -> String {
+        self.in_units_of(0.01)
+    }
+
+    fn in_units_of(&self, unit: f64) -> String {
+        let rounded = |value: f64| format!("{:.0}", value / unit);
         let (median, least, greatest) = (rounded(self.median), rounded(self.least), rounded(self.greatest));
         if least == greatest { median } else { format!("{median} ({least} to {greatest})") }
     }
@@ -37,5 +46,6 @@ mod tests {
         assert_eq!(spread, Spread { median: 2.5, least: 1.0, greatest: 4.0 });
         assert_eq!(Spread::of([2e6, 2e6].into_iter()).megabits(), "2");
         assert_eq!(Spread::of([1e6, 3e6].into_iter()).megabits(), "2 (1 to 3)");
+        assert_eq!(Spread::of([0.25, 0.25, 0.5].into_iter()).percent(), "25 (25 to 50)");
     }
 }

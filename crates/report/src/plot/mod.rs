@@ -104,9 +104,10 @@ fn classes(plot: &Plot) -> Vec<String> {
         Stroke::Limit => "limit".into(),
         Stroke::Area => "area".into(),
         Stroke::Marks => "marks".into(),
-        Stroke::Line => {
+        Stroke::Line | Stroke::Points => {
             lines += 1;
-            format!("line c{}", (lines - 1) % COLOURS)
+            let kind = if series.stroke == Stroke::Line { "line" } else { "points" };
+            format!("{kind} c{}", (lines - 1) % COLOURS)
         }
     };
     plot.series.iter().map(&mut class).collect()
@@ -235,5 +236,13 @@ mod tests {
         assert!(svg.contains("\"line c0\"") && svg.contains("\"line c7\"") && !svg.contains("c8"), "{svg}");
         assert!(svg.contains(">Window (B)</text>") && !svg.contains(" data-time"), "{svg}");
         assert_eq!(svg.matches("h0").count(), 18);
+    }
+
+    #[test]
+    fn points_have_markers_and_no_line() {
+        let points = Series::new("cases", Stroke::Points, vec![(1.0, 0.2), (4.0, 0.1), (5.0, 0.3)]);
+        let svg = draw(&Plot::new("Share", Unit::Share, vec![points]).over("Rate", Unit::Number), 0, 0.0);
+        assert!(svg.contains("class=\"points c0\" data-line=0 d=\"\"/>") && svg.contains(">20</text>"), "{svg}");
+        assert_eq!(svg.matches("h0").count(), 3);
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn paths(canvas: &Canvas, series: &Series) -> (String, String) {
             match series.stroke {
                 Stroke::Marks => (marks(canvas, points.into_iter()), String::new()),
                 Stroke::Area => (area(canvas, 0.0, &envelope(&points, COLUMNS)), String::new()),
+                Stroke::Points => (String::new(), dots(canvas, Stroke::Points, &points)),
                 stroke => (line(canvas, &envelope(&points, COLUMNS)), dots(canvas, stroke, &points)),
             }
         }
@@ -123,7 +124,7 @@ fn marks(canvas: &Canvas, counts: impl Iterator<Item = (f64, f64)>) -> String {
 /// Round markers: lines of no length with round ends.
 fn dots(canvas: &Canvas, stroke: Stroke, points: &[(f64, f64)]) -> String {
     let equals = stroke == Stroke::Line && (!canvas.over_time || points.len() <= MOST_DOTS);
-    if points.len() != 1 && !equals {
+    if points.len() != 1 && !equals && stroke != Stroke::Points {
         return String::new();
     }
     points.iter().fold(String::new(), |mut path, &(at, value)| {

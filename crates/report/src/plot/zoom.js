@@ -124,9 +124,9 @@
         path += `${path ? "V" : `M${x(from)} `}${first}${first === second ? "" : `V${second}`}H${x(to)}`;
       }
     } else {
-      for (const [at, value] of parts) path += `${path ? "L" : "M"}${x(at)} ${y(value)}`;
+      if (stroke !== "points") for (const [at, value] of parts) path += `${path ? "L" : "M"}${x(at)} ${y(value)}`;
       const own = points.filter(([at]) => at >= range[0] && at <= range[1]);
-      if (parts.length === 1 || (stroke === "line" && (!plot.overTime || own.length <= 60))) {
+      if (parts.length === 1 || stroke === "points" || (stroke === "line" && (!plot.overTime || own.length <= 60))) {
         for (const [at, value] of own) dots += `M${x(at)} ${y(value)}h0`;
       }
     }

@@ -1,6 +1,6 @@
 //! A synthetic run of ten minutes at 1 ms.
 
-use icdc_report::{Plot, Report, Series, Stroke, Table, Uniform, Unit, views};
+use icdc_report::{Categories, HeatMap, Plot, Report, Series, Stroke, Table, Uniform, Unit, views};
 use icdc_units::{ByteCount, Rate, Span};
 
 /// Milliseconds of the run.
@@ -70,6 +70,7 @@ pub(crate) fn long_report() -> Report {
             .map(|row| row.map(Into::into).into())
             .into(),
         }],
+        heat_maps: (0..3).map(heat_map).collect(),
         plots: vec![
             views::throughput(
                 Uniform::rates(Span::ZERO, Span::from_millis(1), bytes),
@@ -94,6 +95,23 @@ pub(crate) fn long_report() -> Report {
         ],
         ..Report::default()
     }
+}
+
+/// Goodput by round trip and loss, with a cell of nothing.
+fn heat_map(number: usize) -> HeatMap {
+    let value = |row: usize, column: usize| {
+        let share = 0.95 / (1.0 + (row * column * column * (number + 1)) as f64 / 4.0);
+        (row + column > 0).then_some(share * 1e9)
+    };
+    HeatMap::new(
+        &format!("{}: goodput, payload of 1 Gbit/s", ["Reno", "CUBIC", "Scalable"][number]),
+        Unit::BitsPerSecond,
+        Categories::new("RTT", ["10 ms", "50 ms", "100 ms", "300 ms", "500 ms"]),
+        Categories::new("loss", ["1e-8", "1e-7", "1e-6", "1e-5", "1e-4"]),
+        (0..5).map(|row| (0..5).map(|column| value(row, column)).collect()).collect(),
+    )
+    .between(1e6, 957e6)
+    .logarithmic()
 }
 
 /// A small generator of numbers that look random, the same in each run.

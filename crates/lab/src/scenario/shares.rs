@@ -1,0 +1,133 @@
+//! What flows that share a simulated path get of it once they have all begun.
+
+use icdc_path::WIRE_OVERHEAD;
+use icdc_sim::{Flow, Observer, ReceiveWindow, Scenario};
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+use super::Bench;
+use super::simulated::run_all_watched;
+use crate::LabError;
+use crate::settings::Settings;
+
+/// Ethernet, IPv4 and TCP headers and time stamps around the payload of a packet.
+const HEADERS: u64 = 14 + 20 + 20 + 12;
+
+/// Payload that a path carries at most.
+pub(super) fn payload_rate(settings: &icdc_path::Settings) -> Rate {
+    let frame = settings.largest_frame().as_u64();
+    settings.rate.scaled(frame - WIRE_OVERHEAD.as_u64() - HEADERS, frame)
+}
+
+/// A window that never limits, not even when slow start has doubled once too often.
+pub(super) fn ample_window(settings: &Settings) -> ReceiveWindow {
+    ReceiveWindow::Tuned { most: (settings.bandwidth_delay() + settings.forward.queue) * 4 }
+}
+
+/// A path without loss but by its queue, the same both ways.
+pub(super) fn symmetric(rate: Rate, round_trip: Span, queue: ByteCount) -> Settings {
+    let direction = icdc_path::Settings { rate, delay: round_trip / 2, queue, ..Default::default() };
+    Settings { forward: direction.clone(), backward: direction, ..Settings::default() }
+}
+
+/// Rates of a scenario's flows over its later part.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Shares {
+    /// Payload that arrived, in the order of the flows.
+    pub(super) rates: Vec<Rate>,
+}
+
+impl Shares {
+    /// Simulates; what arrives before `from` does not count.
+    pub(super) fn of_all(bench: &Bench<'_>, scenarios: &[Scenario], from: Span) -> Result<Vec<Self>, LabError> {
+        let observer =
+            |scenario: &Scenario| Arrived { from: Time::ORIGIN + from, packets: vec![0; scenario.flows.len()] };
+        let watched = run_all_watched(bench, scenarios, observer)?;
+        let shares = scenarios.iter().zip(watched).map(|(scenario, (_, arrived))| {
+            let rate = |packets| scenario.segment() * packets / (scenario.duration - from);
+            Self { rates: arrived.packets.into_iter().map(rate).collect() }
+        });
+        Ok(shares.collect())
+    }
+
+    /// All flows together.
+    pub(super) fn sum(&self) -> Rate {
+        self.rates.iter().copied().sum()
+    }
+
+    /// A flow's part of what all get.
+    pub(super) fn share(&self, flow: usize) -> f64 {
+        self.rates[flow].ratio(self.sum())
+    }
+
+    /// Jain's index: 1 if all get the same, 1/n if one of n gets all.
+    pub(super) fn fairness(&self) -> f64 {
+        let squares: f64 = (0..self.rates.len()).map(|flow| self.share(flow).powi(2)).sum();
+        1.0 / (squares * self.rates.len() as f64)
+    }
+}
+
+/// Counts packets that arrive for the first time, from an instant on.
+struct Arrived {
+    from: Time,
+    packets: Vec<u64>,
+}
+
+impl Observer for Arrived {
+    fn arrived(&mut self, at: Time, flow: usize, is_new: bool, _read: u64) {
+        if is_new && at >= self.from {
+            self.packets[flow] += 1;
+        }
+    }
+}
+
+/// When two flows begin, run by run: a different time apart each, and each of them first in every other run, because
+/// flows that begin at one instant stay in lockstep, and because who comes second finds the path full.
+pub(super) fn starts(run: u64) -> [Span; 2] {
+    // No multiple of any round trip.
+    let later = Span::from_millis(1370 * (run + 1));
+    if run.is_multiple_of(2) { [Span::ZERO, later] } else { [later, Span::ZERO] }
+}
+
+/// Flows that begin as [`starts`] says.
+pub(super) fn pair(flows: [Flow; 2], run: u64) -> Vec<Flow> {
+    flows.into_iter().zip(starts(run)).map(|(flow, start)| Flow { start, ..flow }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(rates: &[u64]) -> Shares {
+        Shares { rates: rates.iter().map(|rate| Rate::from_bits_per_second(*rate)).collect() }
+    }
+
+    #[test]
+    fn equal_flows_are_fair_and_one_that_has_all_is_not() {
+        assert!((shares(&[500, 500]).fairness() - 1.0).abs() < 1e-9);
+        assert!((shares(&[800, 0]).fairness() - 0.5).abs() < 1e-9);
+        assert!((shares(&[750, 250]).share(1) - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_what_arrives_late_enough_counts() {
+        let mut arrived = Arrived { from: Time::from_nanos(5), packets: vec![0; 2] };
+        for (at, flow, is_new) in [(4, 0, true), (5, 0, true), (6, 1, false), (7, 1, true), (8, 1, true)] {
+            arrived.arrived(Time::from_nanos(at), flow, is_new, 1);
+        }
+        assert_eq!(arrived.packets, [1, 2]);
+    }
+
+    #[test]
+    fn payload_is_what_headers_leave() {
+        let rate = payload_rate(&icdc_path::Settings::default());
+        // 1448 of 1538 bytes.
+        assert_eq!(rate.as_bits_per_second() / 1_000_000, 941);
+    }
+
+    #[test]
+    fn each_flow_is_first_in_every_other_run() {
+        assert!((0..8).all(|run| (starts(run)[0] < starts(run)[1]) == (run % 2 == 0)));
+        // No run is another one with the flows exchanged.
+        assert_ne!(starts(0)[1], starts(1)[0]);
+    }
+}
