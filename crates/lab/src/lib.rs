@@ -14,7 +14,7 @@
 //! | the wire process | [`wire`] |
 //! | what it tells | [`wire::page`] |
 //! | the hosts' devices, addresses, buffers | `hosts.rs` |
-//! | network and user namespaces | [`namespaces`] |
+//! | network and user namespaces | `namespaces.rs` |
 //! | papers' tables and figures | [`scenario`] |
 //! | series of what the wire told | [`recording`] |
 //! | what is noted of a lab | [`state`] |
@@ -26,7 +26,7 @@ mod backlog;
 mod error;
 mod hosts;
 mod lab;
-pub mod namespaces;
+mod namespaces;
 mod placement;
 pub mod recording;
 pub mod scenario;
@@ -36,6 +36,6 @@ pub mod wire;
 
 pub use error::LabError;
 pub use lab::{Lab, down};
-pub use namespaces::Host;
+pub use namespaces::{DEFAULT_NAME, Host};
 pub use settings::{Buffers, Mode, Settings};
 pub use wire::page::{Gauge, Global, Page, Way};

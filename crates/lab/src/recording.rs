@@ -32,15 +32,8 @@ impl Recording {
         Self { bins }
     }
 
-    /// How long it is.
-    #[must_use]
-    pub fn length(&self) -> Span {
-        BIN * self.bins.len() as u64
-    }
-
     /// Wire rate of what the path delivered, millisecond by millisecond.
-    #[must_use]
-    pub fn throughput(&self) -> Uniform {
+    pub(crate) fn throughput(&self) -> Uniform {
         Uniform::rates(Span::ZERO, BIN, self.bins.iter().map(|bin| bin.delivered.as_u64() as i64).collect())
     }
 
@@ -74,8 +67,7 @@ impl Recording {
     }
 
     /// Mean over the milliseconds `from..to`.
-    #[must_use]
-    pub fn mean_rate_between(&self, from: usize, to: usize) -> Rate {
+    pub(crate) fn mean_rate_between(&self, from: usize, to: usize) -> Rate {
         let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
         if bins.is_empty() {
             return Rate::ZERO;
@@ -84,8 +76,7 @@ impl Recording {
     }
 
     /// Greatest mean over a second.
-    #[must_use]
-    pub fn peak_rate(&self) -> Rate {
+    pub(crate) fn peak_rate(&self) -> Rate {
         let second = self.bins.len().clamp(1, 1000);
         let whole = self.moving_sums(second).into_iter().skip(second - 1).step_by(10);
         whole.max().map_or(Rate::ZERO, |bytes| bytes / (BIN * second as u64))
@@ -93,8 +84,7 @@ impl Recording {
 
     /// Standard deviation of the 1 ms rates between two milliseconds, as a share of their mean: how far the two views
     /// of the papers differ.
-    #[must_use]
-    pub fn variation(&self, from: usize, to: usize) -> f64 {
+    pub(crate) fn variation(&self, from: usize, to: usize) -> f64 {
         let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
         let count = bins.len().max(1) as f64;
         let mean = bins.iter().map(|bin| bin.delivered.as_u64() as f64).sum::<f64>() / count;
@@ -104,8 +94,7 @@ impl Recording {
 
     /// First millisecond at whose end the mean over the last `window` reaches `rate`; before the start there was
     /// nothing.
-    #[must_use]
-    pub fn reaches(&self, rate: Rate, window: Span) -> Option<Span> {
+    pub(crate) fn reaches(&self, rate: Rate, window: Span) -> Option<Span> {
         let length = window.as_millis().max(1);
         let sums = self.moving_sums(length as usize);
         sums.into_iter().position(|bytes| bytes / (BIN * length) >= rate).map(|index| BIN * (index as u64 + 1))
@@ -119,8 +108,7 @@ impl Recording {
 }
 
 /// Why a recording must not be used, if so: what the machine did to packets that the path had not decided.
-#[must_use]
-pub fn invalid(page: &Page, settings: &Settings, tolerance: Span) -> Option<String> {
+pub(crate) fn invalid(page: &Page, settings: &Settings, tolerance: Span) -> Option<String> {
     let drops = page.global(Global::DeviceDrops);
     if drops > 0 {
         return Some(format!("{drops} packets were dropped by the hosts' devices"));

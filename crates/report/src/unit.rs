@@ -16,8 +16,6 @@ pub enum Unit {
     Segments,
     /// TCP segments per second.
     SegmentsPerSecond,
-    /// Packets.
-    Packets,
     /// Packets of the largest size that the link carries: the papers' measure of burstiness.
     Mtu,
     /// A pure number.
@@ -32,7 +30,6 @@ impl Unit {
             Self::Seconds => "s",
             Self::Segments => "segments",
             Self::SegmentsPerSecond => "segments/s",
-            Self::Packets => "packets",
             Self::Mtu => "MTU",
             Self::Number => "",
         }
@@ -46,7 +43,6 @@ impl Unit {
             Self::Seconds => "seconds",
             Self::Segments => "segments",
             Self::SegmentsPerSecond => "segments_per_second",
-            Self::Packets => "packets",
             Self::Mtu => "mtu",
             Self::Number => "",
         }

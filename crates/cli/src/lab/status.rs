@@ -118,7 +118,7 @@ fn json(state: &State, page: &Page) -> Value {
         "mode": state.settings.mode,
         "buffers": state.settings.buffers,
         "mtu_bytes": state.settings.forward.mtu.as_u64(),
-        "ring_memory_bytes": state.memory.as_u64(),
+        "ring_memory_bytes": icdc_lab::wire::memory(&state.settings).as_u64(),
         "user_namespace": state.user_namespace,
         "realtime": page.global(Global::Realtime) == 1,
         "wire_pid": state.wire.id,

@@ -1,6 +1,6 @@
 //! The wire: the process that is the path between the two hosts of a lab.
 //!
-//! [`Order`] is what it is told to build (as JSON on standard input), [`Answer`] what it says when that stands or
+//! `Order` is what it is told to build (as JSON on standard input), `Answer` what it says when that stands or
 //! why it does not (as JSON on standard output). From then on it tells everything in the [`page`].
 //!
 //! The process owns the lab: it makes the namespaces, and when it is told to stop it takes them away.
@@ -41,20 +41,20 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// What to build.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Order {
+pub(crate) struct Order {
     /// Name of the lab.
-    pub name: String,
+    pub(crate) name: String,
     /// Where its state is kept; exists.
-    pub directory: PathBuf,
+    pub(crate) directory: PathBuf,
     /// What it is like.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// Whether to make a user namespace for it, for want of rights.
-    pub user_namespace: bool,
+    pub(crate) user_namespace: bool,
 }
 
 /// How that went.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// The lab stands.
     Ready(Box<state::State>),
     /// It does not, and nothing is left of it.
@@ -125,7 +125,7 @@ fn build(order: &Order) -> Result<Wire, LabError> {
             ),
         ])
     })??;
-    let state = state::State::new(order, &namespaces, memory(settings), wire_processors(&processors))?;
+    let state = state::State::new(order, &namespaces, wire_processors(&processors))?;
     state.save(&order.directory)?;
     answer(&Answer::Ready(Box::new(state)));
     Ok(Wire { lanes, page, devices, settings: settings.clone(), processors, _namespaces: namespaces })

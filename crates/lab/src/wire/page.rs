@@ -126,7 +126,7 @@ unsafe impl Sync for Page {}
 
 impl Page {
     /// Makes the file.
-    pub fn create(path: &Path) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
         file.set_len(LENGTH as u64)?;
         Self::map(&file, ProtFlags::READ | ProtFlags::WRITE)
@@ -154,7 +154,7 @@ impl Page {
     }
 
     /// Writes one.
-    pub fn set_global(&self, which: Global, value: u64) {
+    pub(crate) fn set_global(&self, which: Global, value: u64) {
         self.word(which as usize).store(value, Ordering::Relaxed);
     }
 
