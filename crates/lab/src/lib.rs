@@ -28,6 +28,7 @@ mod hosts;
 mod lab;
 mod namespaces;
 mod placement;
+mod program;
 pub mod recording;
 pub mod scenario;
 mod settings;

@@ -15,12 +15,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-use crate::LabError;
+use crate::{LabError, program};
 
 /// File in which the named ones are noted.
 const MADE: &str = "namespaces";
@@ -138,7 +137,7 @@ fn named(lab: &str, host: Host, directory: &Path) -> Result<File, LabError> {
     if place.exists() {
         return Err(LabError::Foreign(name));
     }
-    run_ip(&["netns", "add", &name], "")?;
+    program::ip(&["netns", "add", &name], "")?;
     let mut names = made(directory);
     names.push(name);
     let noted = fs::write(directory.join(MADE), names.join("\n"));
@@ -149,7 +148,7 @@ fn named(lab: &str, host: Host, directory: &Path) -> Result<File, LabError> {
 /// Deletes a named namespace; one that is not there is fine.
 pub(crate) fn delete(name: &str) -> Result<(), LabError> {
     if place_of(name).exists() {
-        run_ip(&["netns", "delete", name], "")?;
+        program::ip(&["netns", "delete", name], "")?;
     }
     Ok(())
 }
@@ -174,38 +173,4 @@ fn become_root() -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("0 {group} 1"))
-}
-
-/// Runs `ip` in the namespace of the calling thread, with `input` as its standard input.
-pub(crate) fn run_ip(arguments: &[&str], input: &str) -> Result<(), LabError> {
-    run("ip", "iproute2", arguments, input)
-}
-
-/// Runs a program to its end; its words are told if it fails.
-pub(crate) fn run(
-    program: &'static str,
-    package: &'static str,
-    arguments: &[&str],
-    input: &str,
-) -> Result<(), LabError> {
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => LabError::Missing { program, package },
-        _ => LabError::io(format!("run {program}"), error),
-    };
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // Where administrators' programs are, whatever the user's PATH is.
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"));
-    let mut child = command.spawn().map_err(failed)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends without reading says why on its standard error.
-        let _ = io::Write::write_all(&mut stdin, input.as_bytes());
-    }
-    let output = child.wait_with_output().map_err(failed)?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let words = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-    Err(LabError::Program { program: format!("{program} {}", arguments.join(" ")), words })
 }

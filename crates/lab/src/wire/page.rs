@@ -2,13 +2,13 @@
 //! between the processes and even after the wire has been killed.
 //!
 //! ```text
-//! offset 0       heartbeat · realtime · reserved            HEADER words
-//!                gauges of a→b, gauges of b→a               LANE words each
-//! SERIES_OFFSET  a→b: HISTORY bins of 1 ms, b→a likewise     BIN words each
+//! offset 0       numbers about the process (Global)          HEADER_WORDS
+//!                gauges of a→b, of b→a (Gauge)               LANE_WORDS each
+//! SERIES_OFFSET  a→b: HISTORY bins of 1 ms, b→a likewise     BIN_WORDS each
 //! ```
 //!
-//! All words are 64 bits, written and read atomically one by one. A bin belongs to the millisecond
-//! `number = time / 1 ms` if its first word holds that number; the bins are a ring, so the last
+//! All words are 64 bits, written and read atomically one by one; those that no number has are zero. A bin belongs to
+//! the millisecond `number = time / 1 ms` if its first word holds that number; the bins are a ring, so the last
 //! [`HISTORY`] are there. Pages of the file that were never written take no memory.
 
 use std::fs::File;
