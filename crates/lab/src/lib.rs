@@ -18,12 +18,14 @@
 //! | papers' tables and figures | [`scenario`] |
 //! | series of what the wire told | [`recording`] |
 //! | what is noted of a lab | [`state`] |
+//! | whether the machine kept up | [`faults`](faults()) |
 //!
 //! The wire's decisions follow the kernel's stamps (see [`icdc_path`] and [`icdc_packet`]), so they are those of the
 //! path that was asked for whenever the wire itself gets to run; how late deliveries were is recorded.
 
 mod backlog;
 mod error;
+mod faults;
 mod hosts;
 mod lab;
 mod namespaces;
@@ -36,6 +38,7 @@ pub mod state;
 pub mod wire;
 
 pub use error::LabError;
+pub use faults::faults;
 pub use lab::{Lab, down};
 pub use namespaces::{DEFAULT_NAME, Host};
 pub use settings::{Buffers, Mode, Settings};

@@ -3,8 +3,7 @@
 use icdc_report::{Plot, Series, Stroke, Uniform, Unit, reduce, views};
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::settings::Settings;
-use crate::wire::page::{BIN, Bin, Gauge, Global, HISTORY, Page, Way};
+use crate::wire::page::{BIN, Bin, Global, HISTORY, Page, Way};
 
 /// One direction, a millisecond at a time.
 #[derive(Clone, Debug, Default)]
@@ -105,34 +104,6 @@ impl Recording {
         let bytes: Vec<u64> = self.bins.iter().map(|bin| bin.delivered.as_u64()).collect();
         reduce::moving_sums(&bytes, window).map(|sum| ByteCount::new(sum as u64)).collect()
     }
-}
-
-/// Why a recording must not be used, if so: what the machine did to packets that the path had not decided.
-pub(crate) fn invalid(page: &Page, settings: &Settings, tolerance: Span) -> Option<String> {
-    let drops = page.global(Global::DeviceDrops);
-    if drops > 0 {
-        return Some(format!("{drops} packets were dropped by the hosts' devices"));
-    }
-    for way in Way::BOTH {
-        for (gauge, what) in [
-            (Gauge::RingOverflow, "packets found the ring full"),
-            (Gauge::SendFailures, "packets were refused by the far device"),
-            (Gauge::Truncated, "packets were longer than a slot"),
-        ] {
-            let count = page.gauge(way, gauge);
-            if count > 0 {
-                return Some(format!("{count} {what}"));
-            }
-        }
-        if settings.mode == crate::Mode::Exact && page.gauge(way, Gauge::Superpackets) > 0 {
-            return Some("packets of many segments came in exact mode".to_owned());
-        }
-        let late = Span::from_nanos(page.gauge(way, Gauge::Lateness999));
-        if late > tolerance {
-            return Some(format!("one packet in a thousand was more than {late} late ({tolerance} are tolerated)"));
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -109,20 +109,13 @@ fn build(order: &Order) -> Result<Wire, LabError> {
     );
     let devices = Devices::open(&namespaces)?;
     let lanes = namespaces.inside(Host::Wire, || -> Result<_, PacketError> {
-        let ring = |device, direction: &icdc_path::Settings| Ring::open(device, geometry(settings, direction));
+        let lane = |way, from, to, direction| -> Result<_, PacketError> {
+            let ring = Ring::open(from, geometry(settings, way))?;
+            Ok(Lane::new(ring, Outlet::open(to)?, direction, LanePage::new(page.clone(), way)))
+        };
         Ok([
-            Lane::new(
-                ring(hosts::PORT_A, &settings.forward)?,
-                Outlet::open(hosts::PORT_B)?,
-                forward,
-                LanePage::new(page.clone(), Way::Forward),
-            ),
-            Lane::new(
-                ring(hosts::PORT_B, &settings.backward)?,
-                Outlet::open(hosts::PORT_A)?,
-                backward,
-                LanePage::new(page.clone(), Way::Backward),
-            ),
+            lane(Way::Forward, hosts::PORT_A, hosts::PORT_B, forward)?,
+            lane(Way::Backward, hosts::PORT_B, hosts::PORT_A, backward)?,
         ])
     })??;
     let state = state::State::new(order, &namespaces, wire_processors(&processors))?;
@@ -133,7 +126,8 @@ fn build(order: &Order) -> Result<Wire, LabError> {
 
 /// The ring of one direction: what can be on its way at once, and a quarter of that or [`BURST`] for the ring's own overhead
 /// and for what arrives during a stall.
-fn geometry(settings: &Settings, direction: &icdc_path::Settings) -> Geometry {
+fn geometry(settings: &Settings, way: Way) -> Geometry {
+    let direction = settings.direction(way);
     let longest = match settings.mode {
         Mode::Exact => direction.mtu.as_u64(),
         Mode::Fast => direction.mtu.as_u64().max(LONGEST_SUPERPACKET),
@@ -145,7 +139,7 @@ fn geometry(settings: &Settings, direction: &icdc_path::Settings) -> Geometry {
 /// What the rings of a lab take.
 #[must_use]
 pub fn memory(settings: &Settings) -> ByteCount {
-    [&settings.forward, &settings.backward].map(|direction| geometry(settings, direction).memory()).into_iter().sum()
+    Way::BOTH.map(|way| geometry(settings, way).memory()).into_iter().sum()
 }
 
 /// The last processor for the wire, the last two where there are enough; none in particular on a machine with one.

@@ -47,6 +47,15 @@ impl Way {
     /// Both, in order.
     pub const BOTH: [Self; 2] = [Self::Forward, Self::Backward];
 
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "a to b",
+            Self::Backward => "b to a",
+        }
+    }
+
     const fn index(self) -> usize {
         match self {
             Self::Forward => 0,

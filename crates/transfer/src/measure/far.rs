@@ -95,10 +95,7 @@ fn send(order: &Order, sockets: &[TcpStream], desk: &Desk) -> Result<bool, Sessi
     for socket in sockets {
         sending::prepare(order, socket).map_err(SessionError::Local)?;
     }
-    match desk.word("Go", GO_PATIENCE)? {
-        Word::Go => {}
-        _ => return Err(SessionError::Protocol("another word instead of Go".into())),
-    }
+    desk.go(GO_PATIENCE)?;
     let mut batch: Vec<Sample> = Vec::new();
     let outcome = sending::run(order, sockets, desk, &mut |samples| {
         batch.extend(samples);
