@@ -7,6 +7,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::console::Console;
+use crate::exit;
 
 /// Watches for signals on a thread of its own. `announcement` is what the user is told at the first
 /// one, `code` the exit code at the second.
@@ -23,4 +24,11 @@ pub(crate) fn watch(stop: &StopSignal, console: &Console, announcement: &'static
         }
     })?;
     Ok(())
+}
+
+/// The same for work that does not depend on it: where signals cannot be watched, one ends it at once.
+pub(crate) fn watch_if_possible(stop: &StopSignal, console: &Console, announcement: &'static str) {
+    if let Err(error) = watch(stop, console, announcement, exit::INTERRUPTED) {
+        console.complain(&format!("signals cannot be watched, Ctrl-C will end at once: {error}"));
+    }
 }

@@ -1,7 +1,6 @@
 //! Why there is no lab.
 
 use std::io;
-use std::path::PathBuf;
 
 use icdc_packet::PacketError;
 use icdc_path::SettingsError;
@@ -77,8 +76,8 @@ pub enum LabError {
         cause: io::Error,
     },
     /// A place for the state.
-    #[error("there is no place for the state of a lab: set XDG_RUNTIME_DIR or HOME ({0})")]
-    NoPlace(PathBuf),
+    #[error("there is no place for the state of a lab: set XDG_RUNTIME_DIR or HOME")]
+    NoPlace,
 }
 
 fn standing(names: &[String]) -> String {

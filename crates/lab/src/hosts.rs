@@ -6,9 +6,9 @@ use icdc_packet::clock;
 use icdc_packet::offloads::{self, Feature};
 use icdc_units::{ByteCount, Span};
 
-use crate::LabError;
-use crate::namespaces::{Host, Namespaces, run, run_ip};
+use crate::namespaces::{Host, Namespaces};
 use crate::settings::{Buffers, Mode, Settings};
+use crate::{LabError, program};
 
 /// The hosts' device.
 pub(crate) const DEVICE: &str = "eth0";
@@ -72,7 +72,7 @@ fn plug(namespaces: &Namespaces, settings: &Settings) -> Result<(), LabError> {
             )
         })
         .collect();
-    run_ip(&["-batch", "-"], &commands)
+    program::ip(&["-batch", "-"], &commands)
 }
 
 fn configure_host(
@@ -105,7 +105,7 @@ fn configure_host(
         other6 = other.ipv6,
         other_hardware = other.hardware,
     );
-    run_ip(&["-batch", "-"], &commands)?;
+    program::ip(&["-batch", "-"], &commands)?;
     let fast = settings.mode == Mode::Fast;
     for feature in [Feature::TcpSegmentation, Feature::GenericSegmentation, Feature::GenericReceive] {
         offloads::set(DEVICE, feature, fast)?;
@@ -148,7 +148,7 @@ fn steer(wire_processors: &[usize]) {
     let path = format!("/sys/class/net/{DEVICE}/queues/rx-0/rps_cpus");
     let script = format!("mount -t sysfs sysfs /sys && echo {} >{path}", in_words(others));
     // /sys shows the devices of the namespace in which it was mounted.
-    if let Err(error) = run("unshare", "util-linux", &["--mount", "sh", "-c", &script], "") {
+    if let Err(error) = program::run("unshare", "util-linux", &["--mount", "sh", "-c", &script], "") {
         tracing::warn!("the hosts' work is not kept off the wire's processor: {error}");
     }
 }

@@ -93,15 +93,9 @@ impl Lab {
             .map_err(|error| LabError::io("read what the wire tells", error))
     }
 
-    /// Whether the wire still runs.
-    #[must_use]
-    pub fn is_alive(&self) -> bool {
-        self.state.wire.is_alive()
-    }
-
     /// Moves the calling thread into one of the hosts: what it starts from now on, and every socket that it opens, is
     /// there.
-    pub fn enter(&self, host: Host) -> Result<(), LabError> {
+    fn enter(&self, host: Host) -> Result<(), LabError> {
         let open =
             |path: &Path| File::open(path).map_err(|error| LabError::io(format!("open {}", path.display()), error));
         let moved = |error: rustix::io::Errno| LabError::io("enter the lab (setns)", error.into());
@@ -132,11 +126,6 @@ impl Lab {
         }
         let error = command.exec();
         LabError::io(format!("run {}", program.to_string_lossy()), error)
-    }
-
-    /// Takes it down.
-    pub fn down(self) -> Result<(), LabError> {
-        down(&self.state.name)
     }
 }
 

@@ -14,20 +14,23 @@
 //! | the wire process | [`wire`] |
 //! | what it tells | [`wire::page`] |
 //! | the hosts' devices, addresses, buffers | `hosts.rs` |
-//! | network and user namespaces | [`namespaces`] |
+//! | network and user namespaces | `namespaces.rs` |
 //! | papers' tables and figures | [`scenario`] |
 //! | series of what the wire told | [`recording`] |
 //! | what is noted of a lab | [`state`] |
+//! | whether the machine kept up | [`faults`](faults()) |
 //!
 //! The wire's decisions follow the kernel's stamps (see [`icdc_path`] and [`icdc_packet`]), so they are those of the
 //! path that was asked for whenever the wire itself gets to run; how late deliveries were is recorded.
 
 mod backlog;
 mod error;
+mod faults;
 mod hosts;
 mod lab;
-pub mod namespaces;
+mod namespaces;
 mod placement;
+mod program;
 pub mod recording;
 pub mod scenario;
 mod settings;
@@ -35,7 +38,8 @@ pub mod state;
 pub mod wire;
 
 pub use error::LabError;
+pub use faults::faults;
 pub use lab::{Lab, down};
-pub use namespaces::Host;
+pub use namespaces::{DEFAULT_NAME, Host};
 pub use settings::{Buffers, Mode, Settings};
 pub use wire::page::{Gauge, Global, Page, Way};

@@ -15,12 +15,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-use crate::LabError;
+use crate::{LabError, program};
 
 /// File in which the named ones are noted.
 const MADE: &str = "namespaces";
@@ -38,7 +37,7 @@ pub enum Host {
 
 impl Host {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::A, Self::B, Self::Wire];
+    pub(crate) const ALL: [Self; 3] = [Self::A, Self::B, Self::Wire];
 
     const fn word(self) -> &'static str {
         match self {
@@ -53,8 +52,7 @@ impl Host {
 pub const DEFAULT_NAME: &str = "default";
 
 /// Name of a namespace of a lab: `icdc-a`, `icdc-NAME-a`.
-#[must_use]
-pub fn name(lab: &str, host: Host) -> String {
+pub(crate) fn name(lab: &str, host: Host) -> String {
     match lab {
         DEFAULT_NAME => format!("icdc-{}", host.word()),
         _ => format!("icdc-{lab}-{}", host.word()),
@@ -62,13 +60,12 @@ pub fn name(lab: &str, host: Host) -> String {
 }
 
 /// Where a namespace of this name is found.
-#[must_use]
-pub fn place_of(name: &str) -> PathBuf {
+pub(crate) fn place_of(name: &str) -> PathBuf {
     PathBuf::from("/run/netns").join(name)
 }
 
 /// The namespaces, open; named ones are deleted when this is dropped.
-pub struct Namespaces {
+pub(crate) struct Namespaces {
     lab: String,
     named: bool,
     files: Vec<File>,
@@ -77,7 +74,7 @@ pub struct Namespaces {
 impl Namespaces {
     /// Makes them, noting the named ones in `directory`. With `user_namespace` the calling process, which must have no other thread, moves into a new user
     /// namespace first, as its root.
-    pub fn create(lab: &str, directory: &Path, user_namespace: bool) -> Result<Self, LabError> {
+    pub(crate) fn create(lab: &str, directory: &Path, user_namespace: bool) -> Result<Self, LabError> {
         let mut namespaces = Self { lab: lab.to_owned(), named: !user_namespace, files: Vec::new() };
         if user_namespace {
             become_root().map_err(LabError::NotAllowed)?;
@@ -90,7 +87,7 @@ impl Namespaces {
     }
 
     /// Runs `work` on a thread of its own inside.
-    pub fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+    pub(crate) fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         let file = &self.files[host as usize];
         let outcome = thread::scope(|scope| {
             let inside = scope.spawn(move || {
@@ -103,8 +100,7 @@ impl Namespaces {
     }
 
     /// Path by which other processes may open it while this one lives.
-    #[must_use]
-    pub fn path(&self, host: Host) -> PathBuf {
+    pub(crate) fn path(&self, host: Host) -> PathBuf {
         if self.named {
             return place_of(&name(&self.lab, host));
         }
@@ -112,7 +108,7 @@ impl Namespaces {
     }
 
     /// Number by which the kernel knows it, to find the processes in it.
-    pub fn inode(&self, host: Host) -> Result<u64, LabError> {
+    pub(crate) fn inode(&self, host: Host) -> Result<u64, LabError> {
         let metadata = self.files[host as usize].metadata();
         metadata.map(|metadata| metadata.ino()).map_err(|error| LabError::io("look at a network namespace", error))
     }
@@ -131,7 +127,7 @@ impl Drop for Namespaces {
 }
 
 /// Names of the namespaces that were made for the lab with this directory: what may be deleted.
-pub fn made(directory: &Path) -> Vec<String> {
+pub(crate) fn made(directory: &Path) -> Vec<String> {
     fs::read_to_string(directory.join(MADE)).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
@@ -141,7 +137,7 @@ fn named(lab: &str, host: Host, directory: &Path) -> Result<File, LabError> {
     if place.exists() {
         return Err(LabError::Foreign(name));
     }
-    run_ip(&["netns", "add", &name], "")?;
+    program::ip(&["netns", "add", &name], "")?;
     let mut names = made(directory);
     names.push(name);
     let noted = fs::write(directory.join(MADE), names.join("\n"));
@@ -150,9 +146,9 @@ fn named(lab: &str, host: Host, directory: &Path) -> Result<File, LabError> {
 }
 
 /// Deletes a named namespace; one that is not there is fine.
-pub fn delete(name: &str) -> Result<(), LabError> {
+pub(crate) fn delete(name: &str) -> Result<(), LabError> {
     if place_of(name).exists() {
-        run_ip(&["netns", "delete", name], "")?;
+        program::ip(&["netns", "delete", name], "")?;
     }
     Ok(())
 }
@@ -177,38 +173,4 @@ fn become_root() -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("0 {group} 1"))
-}
-
-/// Runs `ip` in the namespace of the calling thread, with `input` as its standard input.
-pub(crate) fn run_ip(arguments: &[&str], input: &str) -> Result<(), LabError> {
-    run("ip", "iproute2", arguments, input)
-}
-
-/// Runs a program to its end; its words are told if it fails.
-pub(crate) fn run(
-    program: &'static str,
-    package: &'static str,
-    arguments: &[&str],
-    input: &str,
-) -> Result<(), LabError> {
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => LabError::Missing { program, package },
-        _ => LabError::io(format!("run {program}"), error),
-    };
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // Where administrators' programs are, whatever the user's PATH is.
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"));
-    let mut child = command.spawn().map_err(failed)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends without reading says why on its standard error.
-        let _ = io::Write::write_all(&mut stdin, input.as_bytes());
-    }
-    let output = child.wait_with_output().map_err(failed)?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let words = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-    Err(LabError::Program { program: format!("{program} {}", arguments.join(" ")), words })
 }

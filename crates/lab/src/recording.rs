@@ -3,8 +3,7 @@
 use icdc_report::{Plot, Series, Stroke, Uniform, Unit, reduce, views};
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::settings::Settings;
-use crate::wire::page::{BIN, Bin, Gauge, Global, HISTORY, Page, Way};
+use crate::wire::page::{BIN, Bin, Global, HISTORY, Page, Way};
 
 /// One direction, a millisecond at a time.
 #[derive(Clone, Debug, Default)]
@@ -32,15 +31,8 @@ impl Recording {
         Self { bins }
     }
 
-    /// How long it is.
-    #[must_use]
-    pub fn length(&self) -> Span {
-        BIN * self.bins.len() as u64
-    }
-
     /// Wire rate of what the path delivered, millisecond by millisecond.
-    #[must_use]
-    pub fn throughput(&self) -> Uniform {
+    pub(crate) fn throughput(&self) -> Uniform {
         Uniform::rates(Span::ZERO, BIN, self.bins.iter().map(|bin| bin.delivered.as_u64() as i64).collect())
     }
 
@@ -74,8 +66,7 @@ impl Recording {
     }
 
     /// Mean over the milliseconds `from..to`.
-    #[must_use]
-    pub fn mean_rate_between(&self, from: usize, to: usize) -> Rate {
+    pub(crate) fn mean_rate_between(&self, from: usize, to: usize) -> Rate {
         let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
         if bins.is_empty() {
             return Rate::ZERO;
@@ -84,8 +75,7 @@ impl Recording {
     }
 
     /// Greatest mean over a second.
-    #[must_use]
-    pub fn peak_rate(&self) -> Rate {
+    pub(crate) fn peak_rate(&self) -> Rate {
         let second = self.bins.len().clamp(1, 1000);
         let whole = self.moving_sums(second).into_iter().skip(second - 1).step_by(10);
         whole.max().map_or(Rate::ZERO, |bytes| bytes / (BIN * second as u64))
@@ -101,8 +91,7 @@ impl Recording {
 
     /// Standard deviation of the 1 ms rates between two milliseconds, as a share of their mean: how far the two views
     /// of the papers differ.
-    #[must_use]
-    pub fn variation(&self, from: usize, to: usize) -> f64 {
+    pub(crate) fn variation(&self, from: usize, to: usize) -> f64 {
         let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
         let count = bins.len().max(1) as f64;
         let mean = bins.iter().map(|bin| bin.delivered.as_u64() as f64).sum::<f64>() / count;
@@ -112,8 +101,7 @@ impl Recording {
 
     /// First millisecond at whose end the mean over the last `window` reaches `rate`; before the start there was
     /// nothing.
-    #[must_use]
-    pub fn reaches(&self, rate: Rate, window: Span) -> Option<Span> {
+    pub(crate) fn reaches(&self, rate: Rate, window: Span) -> Option<Span> {
         let length = window.as_millis().max(1);
         let sums = self.moving_sums(length as usize);
         sums.into_iter().position(|bytes| bytes / (BIN * length) >= rate).map(|index| BIN * (index as u64 + 1))
@@ -124,35 +112,6 @@ impl Recording {
         let bytes: Vec<u64> = self.bins.iter().map(|bin| bin.delivered.as_u64()).collect();
         reduce::moving_sums(&bytes, window).map(|sum| ByteCount::new(sum as u64)).collect()
     }
-}
-
-/// Why a recording must not be used, if so: what the machine did to packets that the path had not decided.
-#[must_use]
-pub fn invalid(page: &Page, settings: &Settings, tolerance: Span) -> Option<String> {
-    let drops = page.global(Global::DeviceDrops);
-    if drops > 0 {
-        return Some(format!("{drops} packets were dropped by the hosts' devices"));
-    }
-    for way in Way::BOTH {
-        for (gauge, what) in [
-            (Gauge::RingOverflow, "packets found the ring full"),
-            (Gauge::SendFailures, "packets were refused by the far device"),
-            (Gauge::Truncated, "packets were longer than a slot"),
-        ] {
-            let count = page.gauge(way, gauge);
-            if count > 0 {
-                return Some(format!("{count} {what}"));
-            }
-        }
-        if settings.mode == crate::Mode::Exact && page.gauge(way, Gauge::Superpackets) > 0 {
-            return Some("packets of many segments came in exact mode".to_owned());
-        }
-        let late = Span::from_nanos(page.gauge(way, Gauge::Lateness999));
-        if late > tolerance {
-            return Some(format!("one packet in a thousand was more than {late} late ({tolerance} are tolerated)"));
-        }
-    }
-    None
 }
 
 #[cfg(test)]

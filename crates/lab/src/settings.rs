@@ -3,6 +3,8 @@
 use icdc_units::{ByteCount, Span};
 use serde::{Deserialize, Serialize};
 
+use crate::wire::page::Way;
+
 /// A lab: the two directions of its path and how its hosts are set up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -41,6 +43,15 @@ pub enum Mode {
 }
 
 impl Settings {
+    /// What one direction is like.
+    #[must_use]
+    pub fn direction(&self, way: Way) -> &icdc_path::Settings {
+        match way {
+            Way::Forward => &self.forward,
+            Way::Backward => &self.backward,
+        }
+    }
+
     /// Time from a host to the other and back on an idle path.
     #[must_use]
     pub fn round_trip(&self) -> Span {

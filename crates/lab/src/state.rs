@@ -11,7 +11,6 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use icdc_units::ByteCount;
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
@@ -38,8 +37,6 @@ pub struct State {
     pub user_namespace: bool,
     /// Path and inode of the namespaces of host a, host b and the wire.
     pub namespaces: [(PathBuf, u64); 3],
-    /// Memory of the rings.
-    pub memory: ByteCount,
     /// Processors that the wire has to itself as far as the lab is concerned.
     pub wire_processors: Vec<usize>,
 }
@@ -55,21 +52,18 @@ pub struct Process {
 
 impl Process {
     /// The calling process.
-    #[must_use]
-    pub fn this() -> Self {
+    pub(crate) fn this() -> Self {
         let id = std::process::id();
         Self { id, started: started(id).unwrap_or(0) }
     }
 
     /// The process of this number, if there is one.
-    #[must_use]
-    pub fn of(id: u32) -> Option<Self> {
+    pub(crate) fn of(id: u32) -> Option<Self> {
         Some(Self { id, started: started(id)? })
     }
 
     /// Whether it still runs.
-    #[must_use]
-    pub fn is_alive(self) -> bool {
+    pub(crate) fn is_alive(self) -> bool {
         started(self.id) == Some(self.started)
     }
 }
@@ -88,12 +82,7 @@ fn started(id: u32) -> Option<u64> {
 }
 
 impl State {
-    pub(crate) fn new(
-        order: &Order,
-        namespaces: &Namespaces,
-        memory: ByteCount,
-        wire_processors: Vec<usize>,
-    ) -> Result<Self, LabError> {
+    pub(crate) fn new(order: &Order, namespaces: &Namespaces, wire_processors: Vec<usize>) -> Result<Self, LabError> {
         let mut places = Vec::new();
         for host in Host::ALL {
             places.push((namespaces.path(host), namespaces.inode(host)?));
@@ -105,7 +94,6 @@ impl State {
             wire: Process::this(),
             user_namespace: order.user_namespace,
             namespaces,
-            memory,
             wire_processors,
         })
     }
@@ -128,7 +116,7 @@ impl State {
 pub(crate) const DIRECTORY_VARIABLE: &str = "ICDC_LABS";
 
 /// The directory of all labs of this user.
-pub fn directory() -> Result<PathBuf, LabError> {
+pub(crate) fn directory() -> Result<PathBuf, LabError> {
     if let Some(told) = std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty()) {
         return Ok(PathBuf::from(told));
     }
@@ -141,7 +129,7 @@ pub fn directory() -> Result<PathBuf, LabError> {
     }
     match variable("HOME") {
         Some(home) => Ok(home.join(".local/state/icdc/lab")),
-        None => Err(LabError::NoPlace(PathBuf::from("/"))),
+        None => Err(LabError::NoPlace),
     }
 }
 

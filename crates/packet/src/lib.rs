@@ -27,7 +27,7 @@ mod superpacket;
 
 pub use capture::{Capture, Port, Segment};
 pub use error::PacketError;
-pub use offload::{Offload, Segmentation};
+pub use offload::Offload;
 pub use outlet::Outlet;
 pub use ring::{Arrival, Geometry, Ring, Slot};
 pub use superpacket::Superpacket;

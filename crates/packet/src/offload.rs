@@ -12,7 +12,7 @@ const GSO_ECN: u8 = 0x80;
 
 /// Into what a packet is to be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Segmentation {
+pub(crate) enum Segmentation {
     /// Into nothing: it is one frame.
     None,
     /// TCP segments, over IPv4 or IPv6.
@@ -37,8 +37,7 @@ impl Offload {
     }
 
     /// What the packet is to be cut into.
-    #[must_use]
-    pub fn segmentation(self) -> Segmentation {
+    pub(crate) fn segmentation(self) -> Segmentation {
         match self.0[1] & !GSO_ECN {
             GSO_NONE => Segmentation::None,
             GSO_TCP_IPV4 | GSO_TCP_IPV6 => Segmentation::Tcp,
@@ -48,14 +47,12 @@ impl Offload {
     }
 
     /// Payload bytes of each segment but the last.
-    #[must_use]
-    pub fn segment_size(self) -> usize {
+    pub(crate) fn segment_size(self) -> usize {
         usize::from(u16::from_ne_bytes([self.0[4], self.0[5]]))
     }
 
     /// Where the header that carries the checksum begins, if the checksum is left to be computed.
-    #[must_use]
-    pub fn checksum_start(self) -> Option<usize> {
+    pub(crate) fn checksum_start(self) -> Option<usize> {
         (self.0[0] & NEEDS_CHECKSUM != 0).then(|| usize::from(u16::from_ne_bytes([self.0[6], self.0[7]])))
     }
 

@@ -43,12 +43,6 @@ impl Geometry {
         Self(Layout { slot, block, blocks: (memory.as_usize() / block).max(1) })
     }
 
-    /// Frames that fit in.
-    #[must_use]
-    pub fn slots(self) -> usize {
-        self.0.slots()
-    }
-
     /// Memory that it takes.
     #[must_use]
     pub fn memory(self) -> ByteCount {
@@ -180,10 +174,10 @@ mod tests {
         for longest in [1514, 9014, 65_549] {
             let geometry = Geometry::within(ByteCount::from_mib(26), ByteCount::new(longest));
             assert!(geometry.memory() <= ByteCount::from_mib(26));
-            let used = geometry.slots() as f64 * longest as f64;
+            let used = geometry.0.slots() as f64 * longest as f64;
             assert!(used > 0.85 * 26e6 * 1.048, "{longest}: {used}");
             assert_eq!(geometry.0.block % 4096, 0);
         }
-        assert!(Geometry::within(ByteCount::new(1), ByteCount::new(1514)).slots() > 0);
+        assert!(Geometry::within(ByteCount::new(1), ByteCount::new(1514)).0.slots() > 0);
     }
 }

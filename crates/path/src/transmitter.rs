@@ -32,12 +32,6 @@ impl Transmitter {
         Self { rate, free: Time::ORIGIN, rest: 0 }
     }
 
-    /// When all that was accepted has left; in the past if the transmitter is idle.
-    #[must_use]
-    pub fn free_at(&self) -> Time {
-        self.free
-    }
-
     /// How long a frame that arrives at `now` waits before its first bit leaves.
     #[must_use]
     pub fn backlog_time(&self, now: Time) -> Span {

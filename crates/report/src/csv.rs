@@ -233,7 +233,7 @@ mod tests {
         let bytes = Uniform::rates(Span::ZERO, ms(1), vec![125_000; 1010]);
         let queue = Uniform::new(ms(2), ms(1), vec![3000, 0]);
         let drops = Uniform::new(Span::ZERO, ms(1), vec![0, 4]);
-        let rtt = Uniform::nanoseconds(Span::ZERO, Span::from_micros(250), vec![300_100_000, 300_200_001]);
+        let rtt = Uniform::new(Span::ZERO, Span::from_micros(250), vec![300_100_000, 300_200_001]).scaled(1e-9);
         let plots = vec![
             views::throughput(bytes, None, vec![views::marks("drops", drops)]),
             views::queue(queue, None),

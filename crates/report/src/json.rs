@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn long_series_are_written_out() {
         let bytes = Uniform::rates(Span::from_millis(5), Span::from_millis(1), vec![125_000, 0, 1]);
-        let rtt = Uniform::nanoseconds(Span::ZERO, Span::from_millis(10), vec![300_123_456]);
+        let rtt = Uniform::new(Span::ZERO, Span::from_millis(10), vec![300_123_456]).scaled(1e-9);
         let points = vec![(0.5, f64::NAN), (1.0, 2.0)];
         let report = Report {
             plots: vec![

@@ -33,12 +33,6 @@ impl Uniform {
         series.scaled(8.0 * steps_per_second)
     }
 
-    /// Nanoseconds, to be shown in seconds.
-    #[must_use]
-    pub fn nanoseconds(start: Span, step: Span, values: Vec<i64>) -> Self {
-        Self::new(start, step, values).scaled(1e-9)
-    }
-
     /// The same integers, each of which is `scale` of the plot's unit. A scale that is not finite counts as 0.
     #[must_use]
     pub fn scaled(self, scale: f64) -> Self {

@@ -16,8 +16,6 @@ pub enum Unit {
     Segments,
     /// TCP segments per second.
     SegmentsPerSecond,
-    /// Packets.
-    Packets,
     /// Packets of the largest size that the link carries: the papers' measure of burstiness.
     Mtu,
     /// A share of a whole, from 0 to 1; shown in per cent.
@@ -34,7 +32,6 @@ impl Unit {
             Self::Seconds => "s",
             Self::Segments => "segments",
             Self::SegmentsPerSecond => "segments/s",
-            Self::Packets => "packets",
             Self::Mtu => "MTU",
             Self::Share => "%",
             Self::Number => "",
@@ -49,7 +46,6 @@ impl Unit {
             Self::Seconds => "seconds",
             Self::Segments => "segments",
             Self::SegmentsPerSecond => "segments_per_second",
-            Self::Packets => "packets",
             Self::Mtu => "mtu",
             Self::Share => "share",
             Self::Number => "",

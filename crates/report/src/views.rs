@@ -69,12 +69,6 @@ pub fn round_trip_time(seconds: impl Into<Values>) -> Plot {
     single("Round-trip time", Unit::Seconds, "smoothed", "rtt", seconds.into()).from_baseline(Baseline::Data)
 }
 
-/// How far traffic runs ahead of its mean rate, in `unit`: [`Unit::Bytes`] or [`Unit::Mtu`].
-#[must_use]
-pub fn burstiness(ahead: impl Into<Values>, unit: Unit) -> Plot {
-    single("Burstiness", unit, "ahead of the mean rate", "burstiness", ahead.into())
-}
-
 fn single(title: &str, unit: Unit, name: &str, column: &str, values: Values) -> Plot {
     Plot::new(title, unit, vec![Series::new(name, Stroke::Strong, values).column(column)])
 }

@@ -6,9 +6,8 @@ use std::str::FromStr;
 
 use anyhow::ensure;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use icdc_lab::namespaces::DEFAULT_NAME;
 use icdc_lab::scenario::{ALL, Scenario};
-use icdc_lab::{Buffers, Host, Mode, Settings};
+use icdc_lab::{Buffers, DEFAULT_NAME, Host, Mode, Settings};
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Rate, Span};
 

@@ -38,10 +38,7 @@ pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
 fn carry_out(plan: CopyPlan, console: &Console) -> u8 {
     let CopyPlan { sources, destination, mut options, mut output } = plan;
     let stop = StopSignal::new();
-    if let Err(error) = signals::watch(&stop, console, STOPPING, exit::INTERRUPTED) {
-        // The copy itself does not depend on it; an interrupt then ends it at once, and it can be resumed all the same.
-        console.complain(&format!("signals cannot be watched, Ctrl-C will end at once: {error}"));
-    }
+    signals::watch_if_possible(&stop, console, STOPPING);
     options.confirm_host = Some(console.confirm_host());
     let report = output.report.take();
     let surface = Arc::new(Surface::new(console.clone(), &output, report.is_some()));

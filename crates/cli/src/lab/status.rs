@@ -31,8 +31,9 @@ pub(super) fn describe(state: &State) -> String {
         settings.forward.mtu.as_u64()
     );
     let _ = write!(text, ", {} mode", if settings.mode == Mode::Fast { "fast" } else { "exact" });
-    for (name, direction) in [("a to b", &settings.forward), ("b to a", &settings.backward)] {
-        let _ = write!(text, "\n  {name}: {}, {} delay", direction.rate, direction.delay);
+    for way in Way::BOTH {
+        let direction = settings.direction(way);
+        let _ = write!(text, "\n  {}: {}, {} delay", way.name(), direction.rate, direction.delay);
         if !direction.jitter.is_zero() {
             let _ = write!(text, " + up to {}", direction.jitter);
         }
@@ -57,7 +58,7 @@ fn table(page: &Page) -> String {
         let _ = writeln!(text, "{name:<22}{forward:>16}{backward:>16}");
     };
     let each = |show: &dyn Fn(Way) -> String| Way::BOTH.map(show);
-    row("", ["a to b".into(), "b to a".into()]);
+    row("", each(&|way| way.name().to_owned()));
     for (name, gauge) in [
         ("packets offered", Gauge::Offered),
         ("packets delivered", Gauge::Delivered),
@@ -82,43 +83,20 @@ fn table(page: &Page) -> String {
     ] {
         row(name, each(&|way| Span::from_nanos(page.gauge(way, gauge)).to_string()));
     }
-    for fault in faults(page) {
+    for fault in icdc_lab::faults(page) {
         let _ = writeln!(text, "{fault}");
     }
     text.trim_end().to_owned()
 }
 
-/// What the machine, not the path, did to packets.
-fn faults(page: &Page) -> Vec<String> {
-    let mut faults = Vec::new();
-    let drops = page.global(Global::DeviceDrops);
-    if drops > 0 {
-        faults.push(format!("{drops} packets were dropped by the hosts' devices, not by the path"));
-    }
-    for (way, name) in [(Way::Forward, "a to b"), (Way::Backward, "b to a")] {
-        for (gauge, what) in [
-            (Gauge::RingOverflow, "found the ring full"),
-            (Gauge::SendFailures, "were refused by the far device"),
-            (Gauge::Truncated, "were longer than the ring's slots"),
-        ] {
-            let count = page.gauge(way, gauge);
-            if count > 0 {
-                faults.push(format!("{count} packets {name} {what}: this machine could not keep up"));
-            }
-        }
-    }
-    faults
-}
-
 fn json(state: &State, page: &Page) -> Value {
-    let [forward, backward] = [(Way::Forward, &state.settings.forward), (Way::Backward, &state.settings.backward)]
-        .map(|(way, settings)| direction(way, settings, page));
+    let [forward, backward] = Way::BOTH.map(|way| direction(way, state.settings.direction(way), page));
     json!({
         "name": state.name,
         "mode": state.settings.mode,
         "buffers": state.settings.buffers,
         "mtu_bytes": state.settings.forward.mtu.as_u64(),
-        "ring_memory_bytes": state.memory.as_u64(),
+        "ring_memory_bytes": icdc_lab::wire::memory(&state.settings).as_u64(),
         "user_namespace": state.user_namespace,
         "realtime": page.global(Global::Realtime) == 1,
         "wire_pid": state.wire.id,

@@ -19,15 +19,14 @@ pub(super) fn write(arguments: &ReportArguments) -> Result<()> {
         outcome: status::describe(&lab.state).replace('\n', ";"),
         ..Report::default()
     };
-    for (way, direction, name) in
-        [(Way::Forward, &settings.forward, "a to b"), (Way::Backward, &settings.backward, "b to a")]
-    {
+    for way in Way::BOTH {
+        let name = way.name();
         let recording = Recording::of(&page, way, arguments.last);
         if recording.bins.is_empty() {
             continue;
         }
         report.summary.push((format!("{name}, mean rate on the wire"), recording.mean_rate().to_string()));
-        report.plots.extend(recording.plots(direction).into_iter().map(|mut plot| {
+        report.plots.extend(recording.plots(settings.direction(way)).into_iter().map(|mut plot| {
             plot.title = format!("{}, {name}", plot.title);
             plot
         }));

@@ -39,9 +39,7 @@ pub(crate) fn run(arguments: MeasureArguments, console: &Console) -> u8 {
 fn carry_out(plan: MeasurePlan, console: &Console) -> u8 {
     let MeasurePlan { target, options, mut connection, output } = plan;
     let stop = StopSignal::new();
-    if let Err(error) = signals::watch(&stop, console, STOPPING, exit::INTERRUPTED) {
-        console.complain(&format!("signals cannot be watched, Ctrl-C will end at once: {error}"));
-    }
+    signals::watch_if_possible(&stop, console, STOPPING);
     connection.confirm_host = Some(console.confirm_host());
     let record = Arc::new(Mutex::new(Record::default()));
     let events: MeasureSink = {

@@ -9,7 +9,8 @@ use icdc_units::{Rate, Span};
 use serde::Deserialize;
 
 use super::Bench;
-use crate::recording::{Recording, invalid};
+use crate::faults::spoilt;
+use crate::recording::Recording;
 use crate::settings::Settings;
 use crate::wire::page::{Gauge, Way};
 use crate::{Lab, LabError, lab};
@@ -139,7 +140,7 @@ fn attempt_once(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, LabError> 
         burst_mtu: page.gauge(Way::Forward, Gauge::BurstMax) as f64 / frame,
         lateness: Span::from_nanos(page.gauge(Way::Forward, Gauge::Lateness999)),
         queue_drops: page.gauge(Way::Forward, Gauge::QueueDrops),
-        spoilt: invalid(&page, &trial.settings, tolerance).or(other),
+        spoilt: spoilt(&page, &trial.settings, tolerance).or(other),
     })
 }
 

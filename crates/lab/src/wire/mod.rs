@@ -1,6 +1,6 @@
 //! The wire: the process that is the path between the two hosts of a lab.
 //!
-//! [`Order`] is what it is told to build (as JSON on standard input), [`Answer`] what it says when that stands or
+//! `Order` is what it is told to build (as JSON on standard input), `Answer` what it says when that stands or
 //! why it does not (as JSON on standard output). From then on it tells everything in the [`page`].
 //!
 //! The process owns the lab: it makes the namespaces, and when it is told to stop it takes them away.
@@ -42,20 +42,20 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// What to build.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Order {
+pub(crate) struct Order {
     /// Name of the lab.
-    pub name: String,
+    pub(crate) name: String,
     /// Where its state is kept; exists.
-    pub directory: PathBuf,
+    pub(crate) directory: PathBuf,
     /// What it is like.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// Whether to make a user namespace for it, for want of rights.
-    pub user_namespace: bool,
+    pub(crate) user_namespace: bool,
 }
 
 /// How that went.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// The lab stands.
     Ready(Box<state::State>),
     /// It does not, and nothing is left of it.
@@ -110,23 +110,16 @@ fn build(order: &Order) -> Result<Wire, LabError> {
     );
     let devices = Devices::open(&namespaces)?;
     let lanes = namespaces.inside(Host::Wire, || -> Result<_, PacketError> {
-        let ring = |device, direction: &icdc_path::Settings| Ring::open(device, geometry(settings, direction));
+        let lane = |way, from, to, direction| -> Result<_, PacketError> {
+            let ring = Ring::open(from, geometry(settings, way))?;
+            Ok(Lane::new(ring, Outlet::open(to)?, direction, LanePage::new(page.clone(), way)))
+        };
         Ok([
-            Lane::new(
-                ring(hosts::PORT_A, &settings.forward)?,
-                Outlet::open(hosts::PORT_B)?,
-                forward,
-                LanePage::new(page.clone(), Way::Forward),
-            ),
-            Lane::new(
-                ring(hosts::PORT_B, &settings.backward)?,
-                Outlet::open(hosts::PORT_A)?,
-                backward,
-                LanePage::new(page.clone(), Way::Backward),
-            ),
+            lane(Way::Forward, hosts::PORT_A, hosts::PORT_B, forward)?,
+            lane(Way::Backward, hosts::PORT_B, hosts::PORT_A, backward)?,
         ])
     })??;
-    let state = state::State::new(order, &namespaces, memory(settings), wire_processors(&processors))?;
+    let state = state::State::new(order, &namespaces, wire_processors(&processors))?;
     state.save(&order.directory)?;
     answer(&Answer::Ready(Box::new(state)));
     Ok(Wire { lanes, page, devices, settings: settings.clone(), processors, _namespaces: namespaces })
@@ -134,7 +127,8 @@ fn build(order: &Order) -> Result<Wire, LabError> {
 
 /// The ring of one direction: what can be on its way at once, and a quarter of that or [`BURST`] for the ring's own overhead
 /// and for what arrives during a stall.
-fn geometry(settings: &Settings, direction: &icdc_path::Settings) -> Geometry {
+fn geometry(settings: &Settings, way: Way) -> Geometry {
+    let direction = settings.direction(way);
     let longest = match settings.mode {
         Mode::Exact => direction.mtu.as_u64(),
         Mode::Fast => direction.mtu.as_u64().max(LONGEST_SUPERPACKET),
@@ -146,7 +140,7 @@ fn geometry(settings: &Settings, direction: &icdc_path::Settings) -> Geometry {
 /// What the rings of a lab take.
 #[must_use]
 pub fn memory(settings: &Settings) -> ByteCount {
-    [&settings.forward, &settings.backward].map(|direction| geometry(settings, direction).memory()).into_iter().sum()
+    Way::BOTH.map(|way| geometry(settings, way).memory()).into_iter().sum()
 }
 
 /// The last processor for the wire, the last two where there are enough; none in particular on a machine with one.

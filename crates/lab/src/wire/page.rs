@@ -2,13 +2,13 @@
 //! between the processes and even after the wire has been killed.
 //!
 //! ```text
-//! offset 0       heartbeat · realtime · reserved            HEADER words
-//!                gauges of a→b, gauges of b→a               LANE words each
-//! SERIES_OFFSET  a→b: HISTORY bins of 1 ms, b→a likewise     BIN words each
+//! offset 0       numbers about the process (Global)          HEADER_WORDS
+//!                gauges of a→b, of b→a (Gauge)               LANE_WORDS each
+//! SERIES_OFFSET  a→b: HISTORY bins of 1 ms, b→a likewise     BIN_WORDS each
 //! ```
 //!
-//! All words are 64 bits, written and read atomically one by one. A bin belongs to the millisecond
-//! `number = time / 1 ms` if its first word holds that number; the bins are a ring, so the last
+//! All words are 64 bits, written and read atomically one by one; those that no number has are zero. A bin belongs to
+//! the millisecond `number = time / 1 ms` if its first word holds that number; the bins are a ring, so the last
 //! [`HISTORY`] are there. Pages of the file that were never written take no memory.
 
 use std::fs::File;
@@ -46,6 +46,15 @@ pub enum Way {
 impl Way {
     /// Both, in order.
     pub const BOTH: [Self; 2] = [Self::Forward, Self::Backward];
+
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "a to b",
+            Self::Backward => "b to a",
+        }
+    }
 
     const fn index(self) -> usize {
         match self {
@@ -126,7 +135,7 @@ unsafe impl Sync for Page {}
 
 impl Page {
     /// Makes the file.
-    pub fn create(path: &Path) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
         file.set_len(LENGTH as u64)?;
         Self::map(&file, ProtFlags::READ | ProtFlags::WRITE)
@@ -154,7 +163,7 @@ impl Page {
     }
 
     /// Writes one.
-    pub fn set_global(&self, which: Global, value: u64) {
+    pub(crate) fn set_global(&self, which: Global, value: u64) {
         self.word(which as usize).store(value, Ordering::Relaxed);
     }
 

@@ -89,7 +89,11 @@ pub(crate) fn long_report() -> Report {
                     Series::new("timeouts", Stroke::Marks, resent.into_iter().step_by(700).collect::<Vec<_>>()),
                 ],
             ),
-            views::burstiness(tens(ahead), Unit::Mtu),
+            Plot::new(
+                "Burstiness",
+                Unit::Mtu,
+                vec![Series::new("ahead of the mean rate", Stroke::Strong, tens(ahead))],
+            ),
             Plot::new("Throughput by window", Unit::BitsPerSecond, equals.collect())
                 .over("Window as a multiple of rate × delay", Unit::Number),
         ],

@@ -96,12 +96,27 @@ impl Desk {
         }
     }
 
-    /// The next word of the other end, where nothing but one makes sense; `patience` is for all of it.
-    pub(super) fn word(&self, awaited: &str, patience: Span) -> Result<Word, SessionError> {
+    /// What comes next, where this end has nothing to do but wait for it.
+    pub(super) fn hear(&self, awaited: &str, patience: Span) -> Result<Heard, SessionError> {
         match self.next(&never::<()>(), clock::now() + patience) {
-            Next::Heard(Heard::Word(word)) => Ok(word),
-            Next::Heard(other) => Err(other.unexpected(awaited)),
+            Next::Heard(heard) => Ok(heard),
             Next::Worker(()) | Next::Deadline => Err(SessionError::Cut(format!("no {awaited} came within {patience}"))),
+        }
+    }
+
+    /// The next word of the other end, where nothing but one makes sense.
+    pub(super) fn word(&self, awaited: &str, patience: Span) -> Result<Word, SessionError> {
+        match self.hear(awaited, patience)? {
+            Heard::Word(word) => Ok(word),
+            other => Err(other.unexpected(awaited)),
+        }
+    }
+
+    /// Waits until the receiver lets this end send.
+    pub(super) fn go(&self, patience: Span) -> Result<(), SessionError> {
+        match self.word("Go", patience)? {
+            Word::Go => Ok(()),
+            word => Err(Heard::Word(word).unexpected("Go")),
         }
     }
 

@@ -99,10 +99,7 @@ fn send(order: &Order, sockets: &[TcpStream], desk: &Desk, mut chosen: Option<Ch
     for socket in sockets {
         chosen = sending::prepare(order, socket).map_err(SessionError::Local)?.or(chosen);
     }
-    match desk.word("Go", GO_PATIENCE)? {
-        Word::Go => {}
-        _ => return Err(SessionError::Protocol("another word instead of Go".into())),
-    }
+    desk.go(GO_PATIENCE)?;
     let mut batch: Vec<Sample> = Vec::new();
     let mut outcome = sending::run(order, sockets, desk, &mut |samples| {
         batch.extend(samples);

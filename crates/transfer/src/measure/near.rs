@@ -12,9 +12,8 @@ use icdc_tcp::algorithm::{Chosen, choose_in_advance};
 use icdc_tcp::{Beginning, Family};
 use icdc_units::{ByteCount, Span};
 
-use super::desk::{Desk, Heard, Next};
+use super::desk::{Desk, Heard};
 use super::{MeasureError, MeasureEvent, MeasureOptions, MeasureSink, Measurement, receiving, sending};
-use crate::clock;
 use crate::connect::{CONNECT_PATIENCE, ConnectError, Far};
 use crate::copy::new_transfer;
 use crate::error::SessionError;
@@ -88,13 +87,9 @@ fn data_host(peer: &str) -> Option<String> {
 }
 
 fn ready(order: &Order, desk: &Desk) -> Result<(u16, Vec<Token>), SessionError> {
-    let workers = crossbeam_channel::never::<()>();
-    match desk.next(&workers, clock::now() + PATIENCE) {
-        Next::Heard(Heard::Accepted) => {}
-        Next::Heard(other) => return Err(other.unexpected("Accepted")),
-        Next::Worker(()) | Next::Deadline => {
-            return Err(SessionError::Cut(format!("no answer came within {PATIENCE}")));
-        }
+    match desk.hear("answer", PATIENCE)? {
+        Heard::Accepted => {}
+        other => return Err(other.unexpected("Accepted")),
     }
     match desk.word("Ready", PATIENCE)? {
         Word::Ready { port, tokens } if tokens.len() == usize::from(order.streams) => Ok((port, tokens)),
@@ -129,21 +124,15 @@ fn connect(
 }
 
 fn send(order: &Order, sockets: &[TcpStream], desk: &Desk, events: &MeasureSink) -> Result<Measurement, SessionError> {
-    match desk.word("Go", PATIENCE)? {
-        Word::Go => {}
-        _ => return Err(SessionError::Protocol("another word instead of Go".into())),
-    }
+    desk.go(PATIENCE)?;
     let outcome = sending::run(order, sockets, desk, &mut |samples| events(MeasureEvent::Samples(samples)))?;
     let expected = outcome.received.bins as usize;
     let mut arrivals = Vec::new();
     while arrivals.len() < expected {
-        match desk.next(&crossbeam_channel::never::<()>(), clock::now() + PATIENCE) {
-            Next::Heard(Heard::Word(Word::Arrivals(bins))) => arrivals.extend(bins),
-            Next::Heard(Heard::Stop) => {}
-            Next::Heard(other) => return Err(other.unexpected("Arrivals")),
-            Next::Worker(()) | Next::Deadline => {
-                return Err(SessionError::Cut(format!("no arrivals came within {PATIENCE}")));
-            }
+        match desk.hear("arrivals", PATIENCE)? {
+            Heard::Word(Word::Arrivals(bins)) => arrivals.extend(bins),
+            Heard::Stop => {}
+            other => return Err(other.unexpected("Arrivals")),
         }
     }
     arrivals.truncate(expected);
@@ -161,15 +150,12 @@ fn receive(
     let harvest = receiving::run(order, sockets, port, desk, &mut |samples| events(MeasureEvent::Samples(samples)))?;
     desk.say(Word::Received(harvest.received.clone()));
     let sent = loop {
-        match desk.next(&crossbeam_channel::never::<()>(), clock::now() + PATIENCE) {
-            Next::Heard(Heard::Word(Word::Samples(samples))) => events(MeasureEvent::Samples(samples)),
-            Next::Heard(Heard::Word(Word::Sent(sent))) => break sent,
+        match desk.hear("last word of the sender", PATIENCE)? {
+            Heard::Word(Word::Samples(samples)) => events(MeasureEvent::Samples(samples)),
+            Heard::Word(Word::Sent(sent)) => break sent,
             // It is over already.
-            Next::Heard(Heard::Stop | Heard::Interrupt) => {}
-            Next::Heard(other) => return Err(other.unexpected("Sent")),
-            Next::Worker(()) | Next::Deadline => {
-                return Err(SessionError::Cut(format!("the sender did not end within {PATIENCE}")));
-            }
+            Heard::Stop | Heard::Interrupt => {}
+            other => return Err(other.unexpected("Sent")),
         }
     };
     Ok(Measurement { received: harvest.received, arrivals: harvest.bins, sent, interrupted: harvest.interrupted })

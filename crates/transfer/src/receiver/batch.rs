@@ -15,8 +15,8 @@ use icdc_protocol::message::{EntryId, EntryKind, FileDigest, Preserve};
 use icdc_protocol::run_journal::{Record, item_key};
 
 use super::Shared;
+use super::pending::{Pending, metadata};
 use super::resume::{self, RunLog};
-use super::tree::{Pending, metadata};
 
 /// Items that make a batch full.
 const ITEMS: usize = 4096;

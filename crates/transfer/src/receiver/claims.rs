@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use icdc_disk::tree::Name;
 
-use super::tree::Pending;
+use super::pending::Pending;
 
 /// A name in a directory, however the directory was reached.
 #[derive(Clone, PartialEq, Eq, Hash)]

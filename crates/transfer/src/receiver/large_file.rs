@@ -14,8 +14,8 @@ use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest};
 
 use super::Shared;
 use super::batch::Made;
+use super::pending::{Pending, metadata};
 use super::resume::{self, FileJournal};
-use super::tree::{Pending, metadata};
 
 /// Bytes written between two checkpoints: what a power cut may cost besides the ring.
 pub(super) const CHECKPOINT: u64 = 64 << 20;

@@ -16,6 +16,7 @@ mod claims;
 mod hash;
 mod intake;
 mod large_file;
+mod pending;
 mod placement;
 mod resume;
 mod store;

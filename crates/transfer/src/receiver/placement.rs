@@ -13,8 +13,8 @@
 
 use std::collections::HashSet;
 
-use icdc_disk::tree::{Directory, Kind, Located, Name, Tree, is_staging};
-use icdc_protocol::message::{Begin, Refusal, RefusalKind, Source, SourceKind};
+use icdc_disk::tree::{Directory, Kind, Located, Name, Tree, TreeError, is_staging};
+use icdc_protocol::message::{Begin, Entry, EntryKind, Refusal, RefusalKind, Source, SourceKind};
 
 use super::resume::RunLog;
 use crate::error::SessionError;
@@ -87,6 +87,71 @@ impl Placement {
         let targets = begin.sources.iter().map(|source| place(source, inside.as_ref())).collect::<Result<_, _>>()?;
         Ok(Self { targets, sources: begin.sources.clone(), base: inside, first: None })
     }
+
+    /// Where the item, or the directory, goes that is announced as source `number`.
+    pub(super) fn place(
+        &self,
+        entry: &Entry,
+        number: u32,
+        dry_run: bool,
+    ) -> Result<Result<Placed, Unplaced>, SessionError> {
+        let target = self.targets.get(number as usize).ok_or_else(|| misplaced(entry, "names no source"))?;
+        let announced = || self.sources[number as usize].name.clone();
+        let (directory, name) = match target {
+            Target::Named(directory, name) => (directory, Some(name.clone())),
+            Target::Contents(directory) if matches!(entry.kind, EntryKind::Directory) => (directory, None),
+            Target::Contents(_) => return Err(misplaced(entry, "is not the directory that was announced")),
+            Target::Imagined => {
+                return Ok(Ok(Placed { directory: None, place: (0, 0), name: None, path: announced(), depth: 0 }));
+            }
+        };
+        let path = match &name {
+            // A dry run names what there is to send, not where it would arrive.
+            _ if dry_run => announced(),
+            Some(name) => name.as_bytes().to_vec(),
+            None => Vec::new(),
+        };
+        Ok(match place_of(directory) {
+            Ok(place) => Ok(Placed { directory: Some(directory.clone()), place, name, path, depth: 0 }),
+            Err(error) => Err(Unplaced { path, reason: error.to_string() }),
+        })
+    }
+
+    /// The directory that source `number` goes into.
+    pub(super) fn directory(&self, number: u32) -> Option<&Directory> {
+        match self.targets.get(number as usize)? {
+            Target::Named(directory, _) | Target::Contents(directory) => Some(directory),
+            Target::Imagined => None,
+        }
+    }
+}
+
+/// Where an entry goes.
+pub(super) struct Placed {
+    /// `None` where a dry run makes none.
+    pub(super) directory: Option<Directory>,
+    /// Device and inode of the directory.
+    pub(super) place: (u64, u64),
+    /// `None` for the contents of the directory itself.
+    pub(super) name: Option<Name>,
+    pub(super) path: Vec<u8>,
+    pub(super) depth: usize,
+}
+
+/// Why an entry, and it alone, goes nowhere.
+pub(super) struct Unplaced {
+    pub(super) path: Vec<u8>,
+    pub(super) reason: String,
+}
+
+/// Device and inode of a directory.
+pub(super) fn place_of(directory: &Directory) -> Result<(u64, u64), TreeError> {
+    directory.own_stat().map(|stat| (stat.dev, stat.ino))
+}
+
+/// An entry that no sender would announce.
+pub(super) fn misplaced(entry: &Entry, what: &str) -> SessionError {
+    SessionError::Protocol(format!("entry {}: {what}", entry.id))
 }
 
 /// Whether DST exists only because an interrupted run of the same job has made it: then it is still the
@@ -163,7 +228,7 @@ fn is_answer(source: &Source, path: &[u8]) -> bool {
     }
 }
 
-fn refuse(error: icdc_disk::tree::TreeError) -> SessionError {
+fn refuse(error: TreeError) -> SessionError {
     refusal(error.to_string())
 }
 

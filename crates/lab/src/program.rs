@@ -1,0 +1,40 @@
+//! Programs of the system that do a part of the work.
+
+use std::io::{self, Write as _};
+use std::process::{Command, Stdio};
+
+use crate::LabError;
+
+/// Runs `ip` in the namespace of the calling thread, with `input` as its standard input.
+pub(crate) fn ip(arguments: &[&str], input: &str) -> Result<(), LabError> {
+    run("ip", "iproute2", arguments, input)
+}
+
+/// Runs a program to its end; its words are told if it fails.
+pub(crate) fn run(
+    program: &'static str,
+    package: &'static str,
+    arguments: &[&str],
+    input: &str,
+) -> Result<(), LabError> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => LabError::Missing { program, package },
+        _ => LabError::io(format!("run {program}"), error),
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // Where administrators' programs are, whatever the user's PATH is.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"));
+    let mut child = command.spawn().map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends without reading says why on its standard error.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(failed)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    Err(LabError::Program { program: format!("{program} {}", arguments.join(" ")), words })
+}
