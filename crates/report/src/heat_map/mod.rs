@@ -296,7 +296,7 @@ mod tests {
         assert_eq!([rate(9.4e9), rate(999.7e6), rate(94.2e6), rate(0.0)], ["9.4 G", "1.0 G", "94 M", "0"]);
         let share = |value| short(value, Unit::Share);
         assert_eq!([share(0.9449), share(0.0996), share(0.000_53), share(1.0)], ["94", "10", "0.053", "100"]);
-        assert_eq!([short(0.3, Unit::Seconds), short(12_300.0, Unit::Packets)], ["300 m", "12 k"]);
+        assert_eq!([short(0.3, Unit::Seconds), short(12_300.0, Unit::Bytes)], ["300 m", "12 k"]);
         assert_eq!([short(-2.0, Unit::Number), short(1.23e-5, Unit::Number)], ["-2.0", "1.2e-5"]);
     }
 }
