@@ -69,6 +69,8 @@ impl Lab {
     /// A UDP socket on host a, sending to one on host b.
     pub fn udp(&self) -> (UdpSocket, UdpSocket) {
         let receiver = self.inside("b", || UdpSocket::bind((B, 0)).unwrap());
+        // What arrives while the test does not get to run must not be lost: it would look like the path's doing.
+        rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, 64 << 20).unwrap();
         let to = receiver.local_addr().unwrap();
         let sender = self.inside("a", move || {
             let sender = UdpSocket::bind((A, 0)).unwrap();
