@@ -38,8 +38,7 @@ pub(super) fn run(arguments: SimArguments, console: &Console) -> u8 {
     let (run, report) = match carry_out(&arguments) {
         Ok(done) => done,
         Err(error) => {
-            console.complain(&format!("{error:#}"));
-            return exit::USAGE;
+            return console.give_up(&error, exit::USAGE);
         }
     };
     if arguments.json {
