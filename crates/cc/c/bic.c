@@ -84,13 +84,8 @@ OPERATION_3(void, cong_avoid, struct sock *, sk, u32, ack, u32, acked)
 	struct bic *ca = inet_csk_ca(sk);
 
 	(void)ack;
-	if (!tcp_is_cwnd_limited(sk))
+	if (!beyond_slow_start(sk, &acked))
 		return;
-	if (tcp_in_slow_start(tp)) {
-		acked = tcp_slow_start(tp, acked);
-		if (!acked)
-			return;
-	}
 	grow(tp, &ca->carried, part_per_packet(bic_increase(ca->max, tp->snd_cwnd), tp->snd_cwnd), acked);
 }
 

@@ -201,13 +201,8 @@ OPERATION_3(void, cong_avoid, struct sock *, sk, u32, ack, u32, acked)
 	struct cubic *ca = inet_csk_ca(sk);
 
 	(void)ack;
-	if (!tcp_is_cwnd_limited(sk))
+	if (!beyond_slow_start(sk, &acked))
 		return;
-	if (tcp_in_slow_start(tp)) {
-		acked = tcp_slow_start(tp, acked);
-		if (!acked)
-			return;
-	}
 	cubic_compute(ca, tp->snd_cwnd, acked, jiffies(tp));
 	tcp_cong_avoid_ai(tp, ca->acked_per_packet, acked);
 }

@@ -96,13 +96,8 @@ OPERATION_3(void, cong_avoid, struct sock *, sk, u32, ack, u32, acked)
 	u64 increase = Q16_ONE;
 
 	(void)ack;
-	if (!tcp_is_cwnd_limited(sk))
+	if (!beyond_slow_start(sk, &acked))
 		return;
-	if (tcp_in_slow_start(tp)) {
-		acked = tcp_slow_start(tp, acked);
-		if (!acked)
-			return;
-	}
 	if (!ca->rising)
 		increase = response_increase(&ca->response, response_log(&ca->response, tp->snd_cwnd));
 	grow(tp, &ca->carried, part_per_packet(increase, tp->snd_cwnd), acked);

@@ -53,13 +53,8 @@ OPERATION_3(void, cong_avoid, struct sock *, sk, u32, ack, u32, acked)
 	struct highspeed *ca = inet_csk_ca(sk);
 
 	(void)ack;
-	if (!tcp_is_cwnd_limited(sk))
+	if (!beyond_slow_start(sk, &acked))
 		return;
-	if (tcp_in_slow_start(tp)) {
-		acked = tcp_slow_start(tp, acked);
-		if (!acked)
-			return;
-	}
 	if (ca->window != tp->snd_cwnd) {
 		u64 increase = response_increase(&ca->response, response_log(&ca->response, tp->snd_cwnd));
 

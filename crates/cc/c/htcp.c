@@ -115,13 +115,8 @@ OPERATION_3(void, cong_avoid, struct sock *, sk, u32, ack, u32, acked)
 	struct htcp *ca = inet_csk_ca(sk);
 
 	(void)ack;
-	if (!tcp_is_cwnd_limited(sk))
+	if (!beyond_slow_start(sk, &acked))
 		return;
-	if (tcp_in_slow_start(tp)) {
-		acked = tcp_slow_start(tp, acked);
-		if (!acked)
-			return;
-	}
 	grow(tp, &ca->carried, part_per_packet(htcp_increase(ca, tp->tcp_mstamp), tp->snd_cwnd), acked);
 }
 

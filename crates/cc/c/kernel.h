@@ -171,4 +171,20 @@ static inline __attribute__((always_inline)) bool tcp_is_cwnd_limited(struct soc
 	return is_cwnd_limited(tp);
 }
 
+/*
+ * What every cong_avoid begins with: no growth unless the window limits, then slow start. Whether congestion avoidance is
+ * to go on; *acked is then what slow start has left over for it.
+ */
+static inline __attribute__((always_inline)) bool beyond_slow_start(struct sock *sk, u32 *acked)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (!tcp_is_cwnd_limited(sk))
+		return false;
+	if (!tcp_in_slow_start(tp))
+		return true;
+	*acked = tcp_slow_start(tp, *acked);
+	return *acked;
+}
+
 #endif

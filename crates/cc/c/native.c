@@ -53,13 +53,8 @@ void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	(void)ack;
-	if (!tcp_is_cwnd_limited(sk))
+	if (!beyond_slow_start(sk, &acked))
 		return;
-	if (tcp_in_slow_start(tp)) {
-		acked = tcp_slow_start(tp, acked);
-		if (!acked)
-			return;
-	}
 	tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
 }
 

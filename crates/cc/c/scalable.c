@@ -43,13 +43,8 @@ OPERATION_3(void, cong_avoid, struct sock *, sk, u32, ack, u32, acked)
 	u64 part = (1ULL << PART_BITS) / 1000 * increase;
 
 	(void)ack;
-	if (!tcp_is_cwnd_limited(sk))
+	if (!beyond_slow_start(sk, &acked))
 		return;
-	if (tcp_in_slow_start(tp)) {
-		acked = tcp_slow_start(tp, acked);
-		if (!acked)
-			return;
-	}
 	if (tp->snd_cwnd <= low_window)
 		part = part_per_packet(Q16_ONE, tp->snd_cwnd);
 	grow(tp, &ca->carried, part, acked);
