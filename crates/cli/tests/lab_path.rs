@@ -145,10 +145,5 @@ fn a_copy_crosses_two_labs_side_by_side() {
 /// `icdc copy SOURCE there/` from host a to host b.
 fn copy(site: &support::Site, lab: &Lab, source: &std::path::Path) -> std::process::Output {
     site.directory("there");
-    let ssh = format!("{} lab exec --name {} --shell", support::ICDC, lab.name);
-    let words =
-        ["lab", "exec", "--name", &lab.name, "a", support::ICDC, "copy", "--remote-icdc", support::ICDC, "--ssh", &ssh];
-    let mut command = site.icdc(&words);
-    command.arg(source).arg(site.on_host("10.26.33.2", "there/"));
-    command.output().unwrap()
+    lab.on_a(site, "copy").arg(source).arg(site.on_host("10.26.33.2", "there/")).output().unwrap()
 }

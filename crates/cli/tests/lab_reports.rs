@@ -9,7 +9,7 @@ use std::fs;
 use std::thread;
 
 use support::lab::{B, Lab, datagram, numbers};
-use support::{ICDC, Site, is_root, skip};
+use support::{Site, is_root, skip};
 
 #[test]
 fn a_report_has_every_byte_that_crossed() {
@@ -86,10 +86,7 @@ fn a_named_algorithm_sends_its_windows_unpaced_where_bbr_is_the_default() {
         return;
     }
     let site = Site::new();
-    let shell = format!("{ICDC} lab exec --name {} --shell", lab.name);
-    let words =
-        ["a", "--", ICDC, "measure", "--ssh", &shell, "--remote-icdc", ICDC, "--cc", "reno", "--seconds", "3", B];
-    let output = lab.icdc("exec", &words);
+    let output = lab.on_a(&site, "measure").args(["--cc", "reno", "--seconds", "3", B]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let path = site.path("path.csv");
     assert!(lab.icdc("report", &[path.to_str().unwrap()]).status.success());

@@ -1,5 +1,6 @@
 //! What a lab is like.
 
+use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Span};
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,13 @@ pub enum Mode {
 }
 
 impl Settings {
+    /// The same path both ways, but for the loss: of what comes back nothing is lost.
+    #[must_use]
+    pub fn symmetric(forward: icdc_path::Settings) -> Self {
+        let backward = icdc_path::Settings { loss: Model::None, ..forward.clone() };
+        Self { forward, backward, ..Self::default() }
+    }
+
     /// What one direction is like.
     #[must_use]
     pub fn direction(&self, way: Way) -> &icdc_path::Settings {

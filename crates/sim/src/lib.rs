@@ -70,7 +70,7 @@ mod sender;
 
 pub use engine::simulate;
 pub use observer::Observer;
-pub use outcome::{FlowOutcome, Outcome};
+pub use outcome::{FlowOutcome, Outcome, jain_index};
 pub use recorder::{FlowRecord, Recorder};
-pub use scenario::{Acknowledgements, Flow, ReceiveWindow, Scenario, ScenarioError};
+pub use scenario::{Acknowledgements, Flow, ReceiveWindow, Scenario, ScenarioError, payload_rate};
 pub use sender::{SenderCounters, SenderState};

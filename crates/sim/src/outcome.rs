@@ -60,11 +60,30 @@ impl Outcome {
         self.flows.iter().map(|flow| flow.bytes).sum::<ByteCount>() / self.simulated
     }
 
-    /// Jain's index of the flows' goodputs: 1 if they are equal, 1/n if one has all.
+    /// Jain's index of the flows' goodputs.
     #[must_use]
     pub fn fairness(&self) -> f64 {
-        let rates = || self.flows.iter().map(|flow| flow.goodput.as_bits_per_second() as f64);
-        let (sum, squares) = (rates().sum::<f64>(), rates().map(|rate| rate * rate).sum::<f64>());
-        if squares > 0.0 { sum * sum / (squares * self.flows.len() as f64) } else { 1.0 }
+        jain_index(&self.flows.iter().map(|flow| flow.goodput).collect::<Vec<_>>())
+    }
+}
+
+/// (Σx)²/(nΣx²): 1 if all rates are equal, 1/n if one of n has all (Jain, Chiu, Hawe, DEC-TR-301).
+#[must_use]
+pub fn jain_index(rates: &[Rate]) -> f64 {
+    let rates = || rates.iter().map(|rate| rate.as_bits_per_second() as f64);
+    let (sum, squares) = (rates().sum::<f64>(), rates().map(|rate| rate * rate).sum::<f64>());
+    if squares > 0.0 { sum * sum / (squares * rates().len() as f64) } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_rates_are_fair_and_one_that_has_all_is_not() {
+        let index = |rates: [u64; 2]| jain_index(&rates.map(Rate::from_bits_per_second));
+        assert!((index([500, 500]) - 1.0).abs() < 1e-9);
+        assert!((index([800, 0]) - 0.5).abs() < 1e-9);
+        assert!((index([750, 250]) - 0.8).abs() < 1e-9);
     }
 }

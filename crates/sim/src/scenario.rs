@@ -144,7 +144,7 @@ impl Scenario {
     /// Payload of a packet.
     #[must_use]
     pub fn segment(&self) -> ByteCount {
-        self.forward.mtu - ByteCount::new(HEADERS)
+        segment(&self.forward)
     }
 
     /// Time from the sender of a flow to the receiver and back while nothing waits.
@@ -178,6 +178,16 @@ impl Scenario {
     }
 }
 
+/// Payload that this way carries at most.
+#[must_use]
+pub fn payload_rate(way: &Settings) -> Rate {
+    way.rate.scaled(segment(way).as_u64(), way.largest_frame().as_u64())
+}
+
+fn segment(way: &Settings) -> ByteCount {
+    way.mtu - ByteCount::new(HEADERS)
+}
+
 fn check_flow(number: usize, settings: &Flow) -> Result<(), ScenarioError> {
     let flow = number;
     if settings.extra_delay > MAX_EXTRA_DELAY {
@@ -193,4 +203,15 @@ fn check_flow(number: usize, settings: &Flow) -> Result<(), ScenarioError> {
         return Err(ScenarioError::Nothing { flow, what: "no rate" });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payload_is_what_headers_leave() {
+        // 1448 of 1538 bytes.
+        assert_eq!(payload_rate(&Settings::default()).as_bits_per_second() / 1_000_000, 941);
+    }
 }

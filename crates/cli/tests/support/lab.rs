@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
-use super::{ICDC, is_root, skip};
+use super::{ICDC, Site, is_root, skip};
 
 pub const A: &str = "10.26.33.1";
 pub const B: &str = "10.26.33.2";
@@ -39,6 +39,13 @@ impl Lab {
     /// `icdc lab COMMAND --name NAME WORDS…`
     pub fn icdc(&self, command: &str, words: &[&str]) -> Output {
         Command::new(ICDC).args(["lab", command, "--name", &self.name]).args(words).output().unwrap()
+    }
+
+    /// `icdc VERB` on host a, whose far end starts on whichever host the words to come name.
+    pub fn on_a(&self, site: &Site, verb: &str) -> Command {
+        let shell = format!("{ICDC} lab exec --name {} --shell", self.name);
+        let inside = ["lab", "exec", "--name", &self.name, "a", "--", ICDC];
+        site.icdc(&[&inside, [verb, "--ssh", &shell, "--remote-icdc", ICDC].as_slice()].concat())
     }
 
     pub fn status(&self) -> Value {

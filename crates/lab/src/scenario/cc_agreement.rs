@@ -10,9 +10,8 @@ use icdc_report::{Report, Table};
 use icdc_units::{ByteCount, Rate, Span};
 
 use super::simulated::{self, algorithm, like};
-use super::spread::Spread;
 use super::trial::{self, Measured, Trial};
-use super::{Bench, Scenario, failures};
+use super::{Bench, Scenario, failures, path, ratio};
 use crate::LabError;
 use crate::settings::Settings;
 
@@ -58,16 +57,13 @@ impl Case {
         let rate = Rate::from_bits_per_second(self.megabits * 1_000_000);
         let round_trip = Span::from_millis(self.round_trip_ms);
         let queue = ByteCount::new(((rate * round_trip).as_u64() as f64 * self.queue) as u64);
-        let loss = if self.loss > 0.0 { Model::Random(self.loss) } else { Model::None };
-        let forward = icdc_path::Settings { rate, delay: round_trip / 2, queue, loss, seed, ..Default::default() };
-        let backward = icdc_path::Settings { loss: Model::None, ..forward.clone() };
-        Settings { forward, backward, ..Settings::default() }
+        let loss = Model::Random(self.loss);
+        Settings::symmetric(icdc_path::Settings { loss, seed, ..path(rate, round_trip, queue) })
     }
 
     fn name(&self) -> String {
         let Self { megabits, round_trip_ms, queue, loss, .. } = self;
-        let loss = if *loss > 0.0 { format!("{loss:e}") } else { "0".to_owned() };
-        format!("{megabits} Mbit/s, {round_trip_ms} ms, queue {queue} BDP, loss {loss}")
+        format!("{megabits} Mbit/s, {round_trip_ms} ms, queue {queue} BDP, loss {}", ratio(*loss))
     }
 }
 
@@ -88,7 +84,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
             header: ["algorithm", "path", "live", "simulated", "live / simulated"].map(str::to_owned).to_vec(),
             rows,
         }],
-        failures: failures(&all.iter().map(|(name, measured)| (name.clone(), measured)).collect::<Vec<_>>()),
+        failures: failures(all.iter().map(|(name, measured)| (name.clone(), measured))),
         ..Report::default()
     })
 }
@@ -109,8 +105,8 @@ fn compare(
         .map(|(settings, live)| like(&settings, algorithm(name), Span::from_secs(case.seconds), live))
         .collect();
     let outcomes = simulated::run_all(bench, &simulations)?;
-    let simulated = Spread::of(outcomes.iter().map(|outcome| outcome.goodput().as_bits_per_second() as f64));
-    let measured = Spread::of(live.iter().map(|measured| measured.summary.goodput_bps));
+    let simulated = simulated::goodput(&outcomes);
+    let measured = trial::goodput(&live);
     let row = vec![
         name.to_owned(),
         case.name(),

@@ -19,12 +19,13 @@
 use icdc_cc::Algorithm;
 use icdc_path::loss::Model;
 use icdc_report::{Categories, HeatMap, Report, Table, Unit};
-use icdc_sim::Flow;
+use icdc_sim::{Flow, payload_rate};
 use icdc_units::{ByteCount, Rate, Span};
 
-use super::shares::{ample_window, payload_rate, symmetric};
-use super::{Bench, Scenario, simulated};
+use super::shares::ample_window;
+use super::{Bench, Scenario, path, simulated};
 use crate::LabError;
+use crate::settings::Settings;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "cc-sweep",
@@ -55,6 +56,12 @@ const fn line(gigabits: u64, mtu: u64, seconds: u64) -> Line {
     Line { rate: Rate::from_bits_per_second(gigabits * 1_000_000_000), mtu, duration: Span::from_secs(seconds) }
 }
 
+impl Line {
+    fn path(&self, round_trip: Span, queue: ByteCount) -> icdc_path::Settings {
+        icdc_path::Settings { mtu: ByteCount::new(self.mtu), ..path(self.rate, round_trip, queue) }
+    }
+}
+
 struct Grid {
     lines: Vec<Line>,
     round_trips: &'static [Span],
@@ -83,10 +90,9 @@ impl Grid {
 }
 
 fn scenario(line: Line, round_trip: Span, loss: f64, algorithm: &'static Algorithm) -> icdc_sim::Scenario {
-    let mut settings = symmetric(line.rate, round_trip, line.rate * round_trip / 10);
-    settings.forward.mtu = ByteCount::new(line.mtu);
-    settings.backward.mtu = settings.forward.mtu;
-    settings.forward.loss = Model::Random(loss);
+    let queue = line.rate * round_trip / 10;
+    let settings =
+        Settings::symmetric(icdc_path::Settings { loss: Model::Random(loss), ..line.path(round_trip, queue) });
     let flows = vec![Flow::bulk(algorithm, ample_window(&settings))];
     icdc_sim::Scenario { flows, ..simulated::bulk(&settings, algorithm, line.duration) }
 }
@@ -120,8 +126,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
 /// What the reader has to know about each rate.
 fn conditions(grid: &Grid) -> Table {
     let row = |line: &Line| {
-        let path = symmetric(line.rate, grid.round_trips[0], ByteCount::new(line.mtu * 2)).forward;
-        let path = icdc_path::Settings { mtu: ByteCount::new(line.mtu), ..path };
+        let path = line.path(Span::ZERO, ByteCount::ZERO);
         let packets = (line.rate * line.duration).as_u64() / path.largest_frame().as_u64();
         let longest = grid.round_trips.iter().max().copied().unwrap_or_default();
         vec![

@@ -8,13 +8,12 @@
 
 use icdc_path::loss::Model;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
-use icdc_sim::Outcome;
+use icdc_sim::{Outcome, Recorder};
 use icdc_units::{ByteCount, Rate, Span};
 
 use super::simulated::{self, algorithm, like};
-use super::spread::Spread;
 use super::trial::{self, Measured, Trial};
-use super::{Bench, Scenario, failures};
+use super::{Bench, Scenario, failures, path, ratio};
 use crate::LabError;
 use crate::settings::Settings;
 
@@ -36,6 +35,9 @@ const ALGORITHMS: [(&str, [Option<u32>; 2]); 8] = [
     ("bbr", [None, None]),
 ];
 const LOSSES: [f64; 2] = [0.0, 1e-6];
+const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
+const ROUND_TRIP: Span = Span::from_millis(300);
+const QUEUE: ByteCount = ByteCount::new(3_750_000);
 
 /// How much is measured.
 struct Extent {
@@ -58,20 +60,12 @@ struct Cell {
     live: Vec<Measured>,
     short: Vec<Outcome>,
     long: Vec<Outcome>,
+    /// The window of the first of the short simulations.
+    windows: Vec<(f64, f64)>,
 }
 
 fn settings(loss: f64, seed: u64) -> Settings {
-    let model = if loss > 0.0 { Model::Random(loss) } else { Model::None };
-    let forward = icdc_path::Settings {
-        rate: Rate::from_bits_per_second(1_000_000_000),
-        delay: Span::from_millis(150),
-        queue: ByteCount::new(3_750_000),
-        loss: model,
-        seed,
-        ..Default::default()
-    };
-    let backward = icdc_path::Settings { loss: Model::None, ..forward.clone() };
-    Settings { forward, backward, ..Settings::default() }
+    Settings::symmetric(icdc_path::Settings { loss: Model::Random(loss), seed, ..path(RATE, ROUND_TRIP, QUEUE) })
 }
 
 fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
@@ -80,7 +74,15 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     let mut cells = Vec::new();
     for (name, papers) in &ALGORITHMS[..extent.algorithms] {
         for (&loss, &paper) in LOSSES.iter().zip(papers) {
-            cells.push(Cell { name, loss, paper, live: Vec::new(), short: Vec::new(), long: Vec::new() });
+            cells.push(Cell {
+                name,
+                loss,
+                paper,
+                live: Vec::new(),
+                short: Vec::new(),
+                long: Vec::new(),
+                windows: Vec::new(),
+            });
         }
     }
     for cell in &mut cells {
@@ -90,46 +92,33 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
             cell.live.push(trial::run(bench, &trial)?);
         }
     }
-    simulate(bench, &extent, &mut cells)?;
-    report(&extent, &cells)
+    for cell in &mut cells {
+        simulate(bench, &extent, cell)?;
+    }
+    Ok(report(&extent, &cells))
 }
 
-fn simulate(bench: &Bench<'_>, extent: &Extent, cells: &mut [Cell]) -> Result<(), LabError> {
-    for (seconds, seeds, long) in
-        [(extent.live_seconds, extent.live_seeds, false), (extent.long_seconds, extent.long_seeds, true)]
-    {
-        let duration = Span::from_secs(seconds);
-        let scenarios: Vec<_> = cells
-            .iter()
-            .flat_map(|cell| cell.live.iter().cycle().zip(1..=seeds).map(move |(live, seed)| (cell, live, seed)))
-            .map(|(cell, live, seed)| like(&settings(cell.loss, seed), algorithm(cell.name), duration, live))
-            .collect();
-        let mut outcomes = simulated::run_all(bench, &scenarios)?.into_iter();
-        for cell in &mut *cells {
-            let into = if long { &mut cell.long } else { &mut cell.short };
-            into.extend(outcomes.by_ref().take(seeds as usize));
-        }
-    }
+/// The short runs as the live ones were, the long ones by as many seeds as it takes.
+fn simulate(bench: &Bench<'_>, extent: &Extent, cell: &mut Cell) -> Result<(), LabError> {
+    let scenarios = |seconds, seeds| -> Vec<_> {
+        let each = cell.live.iter().cycle().zip(1..=seeds);
+        let scenario =
+            |(live, seed)| like(&settings(cell.loss, seed), algorithm(cell.name), Span::from_secs(seconds), live);
+        each.map(scenario).collect()
+    };
+    let (short, long) =
+        (scenarios(extent.live_seconds, extent.live_seeds), scenarios(extent.long_seconds, extent.long_seeds));
+    let watched = simulated::run_all_watched(bench, &short, Recorder::new)?;
+    cell.windows = simulated::windows(&short[0], &watched[0].1);
+    cell.short = watched.into_iter().map(|(outcome, _)| outcome).collect();
+    cell.long = simulated::run_all(bench, &long)?;
     Ok(())
 }
 
-impl Cell {
-    fn live_rates(&self) -> Spread {
-        Spread::of(self.live.iter().map(|measured| measured.summary.goodput_bps))
-    }
-}
-
-fn rates(outcomes: &[Outcome]) -> Spread {
-    Spread::of(outcomes.iter().map(|outcome| outcome.goodput().as_bits_per_second() as f64))
-}
-
-fn ratio(loss: f64) -> String {
-    if loss > 0.0 { format!("{loss:e}") } else { "0".to_owned() }
-}
-
-fn report(extent: &Extent, cells: &[Cell]) -> Result<Report, LabError> {
+fn report(extent: &Extent, cells: &[Cell]) -> Report {
     let row = |cell: &Cell| {
-        let (live, short, long) = (cell.live_rates(), rates(&cell.short), rates(&cell.long));
+        let (live, short, long) =
+            (trial::goodput(&cell.live), simulated::goodput(&cell.short), simulated::goodput(&cell.long));
         let against = |paper: u32| format!("{:+.0} %", (long.median / 1e6 / f64::from(paper) - 1.0) * 100.0);
         vec![
             cell.name.to_owned(),
@@ -142,13 +131,10 @@ fn report(extent: &Extent, cells: &[Cell]) -> Result<Report, LabError> {
             format!("{:.2}", live.median / short.median),
         ]
     };
-    let named: Vec<_> = cells
-        .iter()
-        .flat_map(|cell| {
-            cell.live.iter().map(|measured| (format!("{}, loss {}", cell.name, ratio(cell.loss)), measured))
-        })
-        .collect();
-    Ok(Report {
+    let live = cells.iter().flat_map(|cell| {
+        cell.live.iter().map(|measured| (format!("{}, loss {}", cell.name, ratio(cell.loss)), measured))
+    });
+    Report {
         tables: vec![Table {
             caption: format!(
                 "Goodput in Mbit/s, median (least to greatest): {} s simulated, {} s live and simulated",
@@ -168,24 +154,19 @@ fn report(extent: &Extent, cells: &[Cell]) -> Result<Report, LabError> {
             .to_vec(),
             rows: cells.iter().map(row).collect(),
         }],
-        plots: cells.iter().map(|cell| plot(extent, cell)).collect::<Result<_, _>>()?,
-        failures: failures(&named),
+        plots: cells.iter().map(plot).collect(),
+        failures: failures(live),
         ..Report::default()
-    })
+    }
 }
 
 /// The window of the first live run, and of its simulation.
-fn plot(extent: &Extent, cell: &Cell) -> Result<Plot, LabError> {
-    let mut both = Vec::new();
-    if let Some(live) = cell.live.first() {
-        let duration = Span::from_secs(extent.live_seconds);
-        let scenario = like(&settings(cell.loss, 1), algorithm(cell.name), duration, live);
-        both.push(("simulated", Stroke::Faint, simulated::windows(&scenario)?));
-        both.push(("live", Stroke::Strong, live.windows()));
-    }
-    let series = both.into_iter().map(|(name, stroke, points)| {
+fn plot(cell: &Cell) -> Plot {
+    let live = cell.live.first().map(Measured::windows).unwrap_or_default();
+    let both = [("simulated", Stroke::Faint, cell.windows.clone()), ("live", Stroke::Strong, live)];
+    let series = both.map(|(name, stroke, points)| {
         Series::new(name, stroke, points).column(&format!("cwnd_{}_{}_{name}", cell.name, ratio(cell.loss)))
     });
     let title = format!("Congestion window, {}, loss {}", cell.name, ratio(cell.loss));
-    Ok(Plot::new(&title, Unit::Bytes, series.collect()))
+    Plot::new(&title, Unit::Bytes, series.into())
 }

@@ -13,12 +13,12 @@
 
 use icdc_cc::Algorithm;
 use icdc_report::{Categories, HeatMap, Plot, Report, Series, Stroke, Table, Unit};
-use icdc_sim::Flow;
+use icdc_sim::{Flow, payload_rate};
 use icdc_units::{Rate, Span};
 
-use super::shares::{self, Shares, ample_window, payload_rate, symmetric};
+use super::shares::{self, Shares, ample_window};
 use super::spread::Spread;
-use super::{Bench, Scenario, simulated};
+use super::{Bench, Scenario, path, simulated};
 use crate::LabError;
 use crate::settings::Settings;
 
@@ -53,7 +53,7 @@ const fn line(megabits: u64, milliseconds: u64, seconds: u64, runs: u64) -> Line
 
 impl Line {
     fn settings(&self, tenths: u64) -> Settings {
-        symmetric(self.rate, self.round_trip, self.rate * self.round_trip * tenths / 10)
+        Settings::symmetric(path(self.rate, self.round_trip, self.rate * self.round_trip * tenths / 10))
     }
 
     fn name(&self) -> String {

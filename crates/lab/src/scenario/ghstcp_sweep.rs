@@ -15,10 +15,11 @@ use icdc_report::{Baseline, Plot, Report, Series, Stroke, Table, Unit};
 use icdc_sim::Flow;
 use icdc_units::{ByteCount, Rate, Span};
 
-use super::shares::{self, Shares, ample_window, symmetric};
+use super::shares::{self, Shares, ample_window};
 use super::spread::Spread;
-use super::{Bench, Scenario, simulated};
+use super::{Bench, Scenario, path, simulated};
 use crate::LabError;
+use crate::settings::Settings;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "ghstcp-sweep",
@@ -63,7 +64,7 @@ impl Case {
         Self { algorithm: "ghstcp", parameters }
     }
 
-    fn flow(&self, settings: &crate::Settings) -> Flow {
+    fn flow(&self, settings: &Settings) -> Flow {
         let flow = Flow::bulk(simulated::algorithm(self.algorithm), ample_window(settings));
         Flow { parameters: self.parameters.clone(), ..flow }
     }
@@ -148,7 +149,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
 }
 
 fn measure(bench: &Bench<'_>, extent: &Extent, round_trip: Span, cases: &[Case]) -> Result<Vec<Found>, LabError> {
-    let settings = symmetric(RATE, round_trip, QUEUE);
+    let settings = Settings::symmetric(path(RATE, round_trip, QUEUE));
     let reno = Flow::bulk(simulated::algorithm("reno"), ample_window(&settings));
     let mut scenarios = Vec::new();
     for case in cases {

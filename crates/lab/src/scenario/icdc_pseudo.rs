@@ -8,7 +8,7 @@ use icdc_report::{Report, Table, views};
 use icdc_units::{ByteCount, Rate, Span};
 
 use super::trial::{self, Measured, Trial};
-use super::{Bench, Scenario, failures, marked, mbit};
+use super::{Bench, Scenario, failures, marked, mbit, path};
 use crate::LabError;
 use crate::settings::Settings;
 
@@ -20,15 +20,13 @@ pub(super) const SCENARIO: Scenario = Scenario {
 
 const ROUND_TRIP: Span = Span::from_millis(302);
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
+const QUEUE: ByteCount = ByteCount::new(2_500_000);
 const PACED: Rate = Rate::from_bits_per_second(860_000_000);
 
 fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
-    let direction =
-        |delay| icdc_path::Settings { rate: RATE, delay, queue: ByteCount::new(2_500_000), ..Default::default() };
-    let settings =
-        Settings { forward: direction(ROUND_TRIP / 2), backward: direction(ROUND_TRIP / 2), ..Settings::default() };
+    let settings = Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE));
     let seconds = if bench.quick { 10 } else { 60 };
-    let trial = |rate| Trial { settings: settings.clone(), seconds, rate, cc: "cubic", ipv6: false };
+    let trial = |rate| Trial { rate, ..Trial::new(settings.clone(), seconds, "cubic") };
     (bench.say)("unpaced");
     let unpaced = trial::run(bench, &trial(None))?;
     (bench.say)("paced at 860 Mbit/s");
@@ -52,7 +50,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     Ok(Report {
         tables: vec![table(&unpaced, &paced)],
         plots,
-        failures: failures(&[("unpaced".to_owned(), &unpaced), ("paced".to_owned(), &paced)]),
+        failures: failures([("unpaced".to_owned(), &unpaced), ("paced".to_owned(), &paced)]),
         ..Report::default()
     })
 }

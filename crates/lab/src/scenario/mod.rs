@@ -20,6 +20,7 @@ mod window;
 use std::path::Path;
 
 use icdc_report::Report;
+use icdc_units::{ByteCount, Rate, Span};
 
 use crate::LabError;
 
@@ -75,9 +76,19 @@ impl Scenario {
     }
 }
 
+/// One direction of a path, without loss but by its queue.
+fn path(rate: Rate, round_trip: Span, queue: ByteCount) -> icdc_path::Settings {
+    icdc_path::Settings { rate, delay: round_trip / 2, queue, ..Default::default() }
+}
+
 /// A rate in Mbit/s, as the papers print it.
-fn mbit(rate: icdc_units::Rate) -> String {
+fn mbit(rate: Rate) -> String {
     format!("{:.0}", rate.as_bits_per_second() as f64 / 1e6)
+}
+
+/// A loss ratio, as tables and columns name it.
+fn ratio(loss: f64) -> String {
+    if loss > 0.0 { format!("{loss:e}") } else { "0".to_owned() }
 }
 
 /// A mark behind the value of a spoilt measurement.
@@ -86,6 +97,7 @@ fn marked(value: String, measured: &trial::Measured) -> String {
 }
 
 /// What a reader has to know about the measurements of a report.
-fn failures(measured: &[(String, &trial::Measured)]) -> Vec<String> {
-    measured.iter().filter_map(|(name, measured)| Some(format!("{name}: {}", measured.spoilt.as_ref()?))).collect()
+fn failures<'a>(measured: impl IntoIterator<Item = (String, &'a trial::Measured)>) -> Vec<String> {
+    let failure = |(name, measured): (String, &trial::Measured)| Some(format!("{name}: {}", measured.spoilt.as_ref()?));
+    measured.into_iter().filter_map(failure).collect()
 }

@@ -1,32 +1,16 @@
 //! What flows that share a simulated path get of it once they have all begun.
 
-use icdc_path::WIRE_OVERHEAD;
-use icdc_sim::{Flow, Observer, ReceiveWindow, Scenario};
-use icdc_units::{ByteCount, Rate, Span, Time};
+use icdc_sim::{Flow, Observer, ReceiveWindow, Scenario, jain_index};
+use icdc_units::{Rate, Span, Time};
 
 use super::Bench;
 use super::simulated::run_all_watched;
 use crate::LabError;
 use crate::settings::Settings;
 
-/// Ethernet, IPv4 and TCP headers and time stamps around the payload of a packet.
-const HEADERS: u64 = 14 + 20 + 20 + 12;
-
-/// Payload that a path carries at most.
-pub(super) fn payload_rate(settings: &icdc_path::Settings) -> Rate {
-    let frame = settings.largest_frame().as_u64();
-    settings.rate.scaled(frame - WIRE_OVERHEAD.as_u64() - HEADERS, frame)
-}
-
 /// A window that never limits, not even when slow start has doubled once too often.
 pub(super) fn ample_window(settings: &Settings) -> ReceiveWindow {
     ReceiveWindow::Tuned { most: (settings.bandwidth_delay() + settings.forward.queue) * 4 }
-}
-
-/// A path without loss but by its queue, the same both ways.
-pub(super) fn symmetric(rate: Rate, round_trip: Span, queue: ByteCount) -> Settings {
-    let direction = icdc_path::Settings { rate, delay: round_trip / 2, queue, ..Default::default() };
-    Settings { forward: direction.clone(), backward: direction, ..Settings::default() }
 }
 
 /// Rates of a scenario's flows over its later part.
@@ -59,10 +43,9 @@ impl Shares {
         self.rates[flow].ratio(self.sum())
     }
 
-    /// Jain's index: 1 if all get the same, 1/n if one of n gets all.
+    /// Jain's index.
     pub(super) fn fairness(&self) -> f64 {
-        let squares: f64 = (0..self.rates.len()).map(|flow| self.share(flow).powi(2)).sum();
-        1.0 / (squares * self.rates.len() as f64)
+        jain_index(&self.rates)
     }
 }
 
@@ -97,17 +80,6 @@ pub(super) fn pair(flows: [Flow; 2], run: u64) -> Vec<Flow> {
 mod tests {
     use super::*;
 
-    fn shares(rates: &[u64]) -> Shares {
-        Shares { rates: rates.iter().map(|rate| Rate::from_bits_per_second(*rate)).collect() }
-    }
-
-    #[test]
-    fn equal_flows_are_fair_and_one_that_has_all_is_not() {
-        assert!((shares(&[500, 500]).fairness() - 1.0).abs() < 1e-9);
-        assert!((shares(&[800, 0]).fairness() - 0.5).abs() < 1e-9);
-        assert!((shares(&[750, 250]).share(1) - 0.25).abs() < 1e-9);
-    }
-
     #[test]
     fn only_what_arrives_late_enough_counts() {
         let mut arrived = Arrived { from: Time::from_nanos(5), packets: vec![0; 2] };
@@ -115,13 +87,6 @@ mod tests {
             arrived.arrived(Time::from_nanos(at), flow, is_new, 1);
         }
         assert_eq!(arrived.packets, [1, 2]);
-    }
-
-    #[test]
-    fn payload_is_what_headers_leave() {
-        let rate = payload_rate(&icdc_path::Settings::default());
-        // 1448 of 1538 bytes.
-        assert_eq!(rate.as_bits_per_second() / 1_000_000, 941);
     }
 
     #[test]

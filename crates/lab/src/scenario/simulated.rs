@@ -8,6 +8,7 @@ use icdc_sim::{Acknowledgements, Flow, Observer, Outcome, ReceiveWindow, Recorde
 use icdc_units::{ByteCount, Span, Time};
 
 use super::Bench;
+use super::spread::Spread;
 use super::trial::Measured;
 use crate::LabError;
 use crate::settings::Settings;
@@ -49,6 +50,11 @@ pub(super) fn algorithm(name: &str) -> &'static icdc_cc::Algorithm {
     icdc_cc::find(name).expect("scenarios name algorithms that there are")
 }
 
+/// What arrived at the applications per second.
+pub(super) fn goodput(outcomes: &[Outcome]) -> Spread {
+    Spread::of(outcomes.iter().map(|outcome| outcome.goodput().as_bits_per_second() as f64))
+}
+
 /// Runs them.
 pub(super) fn run_all(bench: &Bench<'_>, scenarios: &[Scenario]) -> Result<Vec<Outcome>, LabError> {
     let watched = run_all_watched(bench, scenarios, |_| ())?;
@@ -83,13 +89,11 @@ pub(super) fn run_all_watched<O: Observer + Send>(
 }
 
 /// The congestion window of the first flow, (seconds, bytes).
-pub(super) fn windows(scenario: &Scenario) -> Result<Vec<(f64, f64)>, LabError> {
-    let mut record = Recorder::new(scenario);
-    simulate(scenario, &mut record)?;
+pub(super) fn windows(scenario: &Scenario, record: &Recorder) -> Vec<(f64, f64)> {
     let segment = scenario.segment().as_u64() as f64;
     let point =
         |(at, state): &(Time, SenderState)| ((*at - Time::ORIGIN).as_secs_f64(), f64::from(state.window) * segment);
-    Ok(record.flows[0].states.iter().map(point).collect())
+    record.flows[0].states.iter().map(point).collect()
 }
 
 fn take<'a>(next: &AtomicUsize, scenarios: &'a [Scenario]) -> Option<(usize, &'a Scenario)> {

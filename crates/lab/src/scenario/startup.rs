@@ -8,7 +8,7 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{Rate, Span};
 
 use super::trial::{self, Trial};
-use super::{Bench, Scenario, failures, marked, mbit};
+use super::{Bench, Scenario, failures, marked, mbit, path};
 use crate::LabError;
 use crate::settings::Settings;
 
@@ -34,11 +34,9 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     for &(round_trip, paper) in cases {
         (bench.say)(&format!("round trip {round_trip}"));
         // As much queue as fills the path: what start-up itself takes shows, not what losing its overshoot costs.
-        let queue = RATE * round_trip;
-        let direction = icdc_path::Settings { rate: RATE, delay: round_trip / 2, queue, ..Default::default() };
-        let settings = Settings { forward: direction.clone(), backward: direction, ..Settings::default() };
+        let settings = Settings::symmetric(path(RATE, round_trip, RATE * round_trip));
         let seconds = if bench.quick { 6 } else { 20 };
-        let measured = trial::run(bench, &Trial { settings, seconds, rate: None, cc: "cubic", ipv6: false })?;
+        let measured = trial::run(bench, &Trial::new(settings, seconds, "cubic"))?;
         let peak = measured.recording.peak_rate();
         let reached = measured.recording.reaches(peak.scaled(9, 10), WINDOW).map(|at| at - WINDOW / 2);
         let time = reached.map_or_else(|| "never".to_owned(), |at| format!("{:.1}", at.as_secs_f64()));
@@ -64,7 +62,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
             rows,
         }],
         plots: vec![Plot::new("Throughput, 100 ms mean", Unit::BitsPerSecond, series.collect())],
-        failures: failures(&all.iter().map(|(name, measured)| (name.clone(), measured)).collect::<Vec<_>>()),
+        failures: failures(all.iter().map(|(name, measured)| (name.clone(), measured))),
         ..Report::default()
     })
 }

@@ -9,6 +9,7 @@ use icdc_units::{Rate, Span};
 use serde::Deserialize;
 
 use super::Bench;
+use super::spread::Spread;
 use crate::faults::spoilt;
 use crate::recording::Recording;
 use crate::settings::Settings;
@@ -93,6 +94,11 @@ enum Line {
     Summary(Summary),
     #[serde(other)]
     Other,
+}
+
+/// What arrived at the applications per second.
+pub(super) fn goodput(measured: &[Measured]) -> Spread {
+    Spread::of(measured.iter().map(|measured| measured.summary.goodput_bps))
 }
 
 /// Measures; gives the first attempt that the machine did not spoil, or the last one, marked.

@@ -9,7 +9,7 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{ByteCount, Rate, Span};
 
 use super::trial::{self, Measured, Trial};
-use super::{Bench, Scenario, failures, marked};
+use super::{Bench, Scenario, failures, marked, path};
 use crate::LabError;
 use crate::settings::{Buffers, Settings};
 
@@ -60,7 +60,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
                     let share = measured.recording.peak_rate().ratio(RATE);
                     row.push(marked(format!("{:.0}", share * 100.0), &measured));
                     points.push((halves as f64 / 2.0, share * RATE.as_bits_per_second() as f64));
-                    spoilt.extend(failures(&[(case.name(), &measured)]));
+                    spoilt.extend(failures([(case.name(), &measured)]));
                 }
                 lines.push(Series::new(&format!("{round_trip}"), Stroke::Line, points));
             }
@@ -84,20 +84,15 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
 
 fn measure(bench: &Bench<'_>, case: &Case) -> Result<Measured, LabError> {
     let fills = RATE * case.round_trip.max(LEAST_ROUND_TRIP);
-    let direction = icdc_path::Settings {
-        rate: RATE,
-        delay: case.round_trip / 2,
-        // No loss disturbs: whatever a window holds fits.
-        queue: fills * 4 + ByteCount::from_mib(1),
-        mtu: ByteCount::new(case.mtu),
-        ..Default::default()
-    };
+    // No loss disturbs: whatever a window holds fits.
+    let queue = fills * 4 + ByteCount::from_mib(1);
+    let direction = icdc_path::Settings { mtu: ByteCount::new(case.mtu), ..path(RATE, case.round_trip, queue) };
     let buffers = Buffers::AtMost((fills * case.halves) / 2);
-    let settings = Settings { forward: direction.clone(), backward: direction, buffers, ..Settings::default() };
+    let settings = Settings { buffers, ..Settings::symmetric(direction) };
     // Slow start, the receiver's tuning (once per round trip), and two seconds at the peak.
     let seconds = 3 + (case.round_trip * 14).as_secs();
     let seconds = if bench.quick { 4 } else { seconds };
-    trial::run(bench, &Trial { settings, seconds, rate: None, cc: "cubic", ipv6: case.ipv6 })
+    trial::run(bench, &Trial { ipv6: case.ipv6, ..Trial::new(settings, seconds, "cubic") })
 }
 
 fn times(halves: u64) -> String {

@@ -23,10 +23,10 @@ use icdc_units::ByteCount;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use self::engine::Pace;
 use crate::namespaces::{Host, Namespaces};
 use crate::settings::{Mode, Settings};
 use crate::{LabError, hosts, placement, state};
+use engine::Pace;
 use lane::Lane;
 use page::{Global, LanePage, Page, Way};
 
