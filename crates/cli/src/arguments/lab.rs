@@ -248,6 +248,10 @@ pub(crate) struct RunArguments {
     /// How often the cc scenarios measure each thing live [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) runs: Option<u64>,
+
+    /// How long each live measurement waits at most for a machine whose processors are not taken by others
+    #[arg(long, value_name = "TIME", default_value = "1min")]
+    pub(crate) patience: Span,
 }
 
 #[derive(Args, Debug)]

@@ -32,8 +32,14 @@ fn measure(arguments: &RunArguments, console: &Console) -> Result<Report> {
     fs::create_dir_all(&out).with_context(|| format!("cannot make the directory {}", out.display()))?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let say = |line: &str| console.complain(line);
-    let mut report =
-        scenario.run(&Bench { program: &program, quick: arguments.quick, runs: arguments.runs, say: &say })?;
+    let bench = Bench {
+        program: &program,
+        quick: arguments.quick,
+        runs: arguments.runs,
+        patience: arguments.patience,
+        say: &say,
+    };
+    let mut report = scenario.run(&bench)?;
     let quick = if arguments.quick { " --quick" } else { "" };
     let runs = arguments.runs.map_or_else(String::new, |runs| format!(" --runs {runs}"));
     report.command = format!("icdc lab run{quick}{runs} {}", scenario.name);

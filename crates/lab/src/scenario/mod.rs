@@ -1,9 +1,10 @@
 //! Papers' tables and figures, measured anew: `icdc lab run NAME`.
 //!
 //! A scenario makes labs, measures in them, and gives a [`Report`] whose tables show the paper's value beside ours. One
-//! file each; they share `trial.rs`, one measurement in a lab of its own, `simulated.rs`, flows in virtual time, and
-//! `shares.rs`, what each of them gets.
+//! file each; they share `trial.rs`, one measurement in a lab of its own on a machine that is `calm.rs`, `simulated.rs`, flows in
+//! virtual time, and `shares.rs`, what each of them gets.
 
+mod calm;
 mod cc_agreement;
 mod cc_sweep;
 mod cc_table;
@@ -42,6 +43,8 @@ pub struct Bench<'a> {
     pub quick: bool,
     /// How often each live measurement is made, in place of what the scenario says.
     pub runs: Option<u64>,
+    /// How long each live measurement waits at most for a calm machine.
+    pub patience: Span,
     /// Is told what happens, a line at a time.
     pub say: &'a dyn Fn(&str),
 }

@@ -1,4 +1,4 @@
-//! One measurement in a lab of its own, repeated while the machine spoils it.
+//! One measurement in a lab of its own, on a calm machine if there is one, repeated while the machine spoils it.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use icdc_units::{Rate, Span};
 use serde::Deserialize;
 
-use super::Bench;
 use super::spread::Spread;
+use super::{Bench, calm};
 use crate::faults::spoilt;
 use crate::recording::Recording;
 use crate::settings::Settings;
@@ -103,8 +103,10 @@ pub(super) fn goodput(measured: &[Measured]) -> Spread {
 
 /// Measures; gives the first attempt that the machine did not spoil, or the last one, marked.
 pub(super) fn run(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, LabError> {
+    let tolerance = TOLERANCE.max(trial.settings.round_trip() / 100);
     for attempt in 1.. {
-        let measured = attempt_once(bench, trial)?;
+        calm::wait(tolerance, bench.patience, bench.say);
+        let measured = attempt_once(bench, trial, tolerance)?;
         match &measured.spoilt {
             Some(why) if attempt < ATTEMPTS => (bench.say)(&format!("  attempt {attempt} is invalid ({why}); again")),
             Some(why) => {
@@ -129,7 +131,7 @@ impl Drop for Temporary {
     }
 }
 
-fn attempt_once(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, LabError> {
+fn attempt_once(bench: &Bench<'_>, trial: &Trial, tolerance: Span) -> Result<Measured, LabError> {
     let name = format!("run-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
     let lab = Temporary(Lab::up(&name, &trial.settings, bench.program)?);
     let (summary, samples) = measure(bench.program, &name, trial)?;
@@ -138,7 +140,6 @@ fn attempt_once(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, LabError> 
     let frame = trial.settings.forward.largest_frame().as_u64() as f64;
     let used = summary.cc.trim_start_matches("icdc_");
     let other = (used != trial.cc).then(|| format!("{used} was used in place of {}", trial.cc));
-    let tolerance = TOLERANCE.max(trial.settings.round_trip() / 100);
     Ok(Measured {
         summary,
         samples,
