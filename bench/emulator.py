@@ -173,6 +173,27 @@ def speed(icdc, scratch):
     return results
 
 
+def awake(icdc, _):
+    """Lateness beside a sender of 860 Mbit/s, with processors that may sleep and with such that may not, in turns."""
+    results = {"asleep": [], "awake": []}
+    for _ in range(5):
+        for name, options in (("asleep", ["--let-sleep"]), ("awake", [])):
+            with Lab(icdc, "--rate", "1gbit", "--rtt", "300ms", *options) as lab:
+                before = stolen()
+                summary = lab.measure("--cc", "cubic", "--rate", "860mbit", "--seconds", "15")
+                results[name].append({
+                    "goodput_bps": summary["goodput_bps"],
+                    "lateness_ms": lateness(lab.status()),
+                    "stolen_ticks": stolen() - before,
+                })
+    return results
+
+
+def stolen():
+    """Time that a hypervisor kept from processors that had work, in ticks of 10 ms."""
+    return int(Path("/proc/stat").read_text().split()[8])
+
+
 def stalls(icdc, _):
     """The wire is stopped for 50 ms, again and again, while a sender is paced at 95 % of the bottleneck."""
     with Lab(icdc, "--rate", "1gbit", "--rtt", "300ms", "--queue", "3.75MB") as lab:
@@ -253,6 +274,7 @@ def main():
         "bottleneck": bottleneck,
         "loss": loss,
         "speed": speed,
+        "awake": awake,
         "stalls": stalls,
         "long": lambda icdc, scratch: long_run(icdc, scratch, arguments.long),
     }

@@ -10,6 +10,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::lab::{Lab, unused_name};
@@ -27,6 +29,44 @@ fn namespaces(name: &str) -> Vec<String> {
 
 fn is_alive(id: u32) -> bool {
     fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Clock ticks that a process's threads of `SCHED_IDLE` have run; `None` if it has no such thread.
+fn idle_class_ticks(process: i32) -> Option<u64> {
+    let mut ticks = None;
+    for task in fs::read_dir(format!("/proc/{process}/task")).unwrap() {
+        let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        // Of proc(5), less the two before: utime is the 14th, policy the 41st.
+        if fields[38] == "5" {
+            ticks = Some(ticks.unwrap_or(0) + fields[11].parse::<u64>().unwrap());
+        }
+    }
+    ticks
+}
+
+#[test]
+fn processors_are_kept_awake_as_long_as_packets_are_on_their_way() {
+    let Some(lab) = Lab::up(&["--rtt", "100ms"]) else { return };
+    let wire = lab.wire();
+    let ticks = || idle_class_ticks(wire).unwrap();
+    let (sender, _receiver) = lab.udp();
+    while ticks() < 20 {
+        sender.send(b"there").unwrap();
+        thread::sleep(Duration::from_millis(10));
+    }
+    lab.settled_status();
+    let mut before = ticks();
+    // The look after the last packet may still be to come.
+    while {
+        thread::sleep(Duration::from_secs(1));
+        ticks()
+    } != before
+    {
+        before = ticks();
+    }
+    let drowsy = Lab::up(&["--let-sleep"]).unwrap();
+    assert_eq!(idle_class_ticks(drowsy.wire()), None);
 }
 
 #[test]

@@ -35,9 +35,17 @@ pub(crate) fn keep_off(wire: &[usize]) {
 
 /// Gives the calling thread real-time priority, which needs root or `RLIMIT_RTPRIO`.
 pub(crate) fn take_precedence() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: PRIORITY };
+    schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, PRIORITY)
+}
+
+/// Lets the calling thread run only where nothing else wants to.
+pub(crate) fn give_precedence() -> io::Result<()> {
+    schedule(libc::SCHED_IDLE, 0)
+}
+
+fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
     // SAFETY: the pointer is to a value that lives through the call; 0 is the calling thread.
-    let result =
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters) };
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

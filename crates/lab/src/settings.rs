@@ -17,6 +17,9 @@ pub struct Settings {
     pub mode: Mode,
     /// How large the hosts' TCP buffers may grow.
     pub buffers: Buffers,
+    /// Processors may sleep while packets are on their way: saves power, costs punctuality.
+    #[serde(default)]
+    pub let_sleep: bool,
 }
 
 /// How large the hosts' TCP buffers may grow.

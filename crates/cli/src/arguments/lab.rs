@@ -77,6 +77,17 @@ pub(crate) struct UpArguments {
 
     #[command(flatten)]
     pub(crate) path: PathArguments,
+
+    /// Let processors sleep while packets are on their way: saves power, but the next packet may wait until one is awake
+    #[arg(long)]
+    pub(crate) let_sleep: bool,
+}
+
+impl UpArguments {
+    /// What to build.
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        Ok(Settings { let_sleep: self.let_sleep, ..self.path.settings()? })
+    }
 }
 
 /// What a lab's path is like.
@@ -355,7 +366,7 @@ impl PathArguments {
             Some(size) => Buffers::AtMost(size),
             None => Buffers::Fitting,
         };
-        Ok(Settings { forward, backward, mode, buffers })
+        Ok(Settings { forward, backward, mode, buffers, ..Settings::default() })
     }
 
     fn loss(&self, ratio: f64, listed: &[u64]) -> Model {

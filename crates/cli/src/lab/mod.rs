@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
 }
 
 fn up(arguments: &UpArguments, console: &Console) -> u8 {
-    let settings = match arguments.path.settings() {
+    let settings = match arguments.settings() {
         Ok(settings) => settings,
         Err(error) => return console.give_up(&error, exit::USAGE),
     };

@@ -5,12 +5,14 @@
 //!
 //! The process owns the lab: it makes the namespaces, and when it is told to stop it takes them away.
 
+mod awake;
 mod engine;
 mod lane;
 pub mod page;
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,9 +28,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::namespaces::{Host, Namespaces};
 use crate::settings::{Mode, Settings};
 use crate::{LabError, hosts, placement, state};
+use awake::Awake;
 use engine::Pace;
 use lane::Lane;
-use page::{Global, LanePage, Page, Way};
+use page::{Gauge, Global, LanePage, Page, Way};
 
 /// Length of an Ethernet header, with room for one VLAN tag.
 const ETHERNET_HEADER: u64 = 18;
@@ -37,7 +40,7 @@ const LONGEST_SUPERPACKET: u64 = 65_536;
 /// Room for what arrives at once beside what is on its way. A host that does not get to run for 20 ms and then does
 /// its work sends so much at 10 Gbit/s; the queue will refuse most of it, but that has to be decided packet by packet.
 const BURST: ByteCount = ByteCount::from_mib(24);
-/// How often the devices' own counters are looked at.
+/// How often the devices' own counters are looked at, and whether there is traffic.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What to build.
@@ -150,7 +153,16 @@ fn wire_processors(processors: &[usize]) -> Vec<usize> {
         2 | 3 => 1,
         _ => 2,
     };
-    processors[processors.len() - count..].to_vec()
+    last(processors, count).to_vec()
+}
+
+fn last(processors: &[usize], count: usize) -> &[usize] {
+    &processors[processors.len().saturating_sub(count)..]
+}
+
+/// Of both directions.
+fn sum(page: &Page, gauge: Gauge) -> u64 {
+    Way::BOTH.map(|way| page.gauge(way, gauge)).iter().sum()
 }
 
 impl Wire {
@@ -165,7 +177,10 @@ impl Wire {
         let shortest = self.settings.forward.delay.min(self.settings.backward.delay);
         let pace = Pace::new(self.settings.mode, shortest);
         let (page, stop, mut both) = (&*self.page, &*stop, [forward, backward]);
+        let (state, mut offered) = (awake::State::default(), 0);
         let result = thread::scope(|scope| {
+            let kept = if self.settings.let_sleep { 0 } else { 2 };
+            let awake = Awake::new(scope, last(&self.processors, kept), &state);
             let mut running = Vec::new();
             let groups = if places.len() > 1 { 1 } else { 2 };
             for (index, lanes) in both.chunks_mut(groups).enumerate() {
@@ -179,6 +194,8 @@ impl Wire {
             while !stop.load(Ordering::Relaxed) {
                 page.set_global(Global::Heartbeat, clock::now().as_nanos());
                 page.set_global(Global::DeviceDrops, self.devices.drops());
+                let before = mem::replace(&mut offered, sum(page, Gauge::Offered));
+                awake.set(offered != before || sum(page, Gauge::HeldPackets) > 0);
                 thread::park_timeout(LOOK);
             }
             running.into_iter().try_for_each(|lanes| lanes.join().expect("a lane does not panic"))

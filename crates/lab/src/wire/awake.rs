@@ -1,0 +1,66 @@
+//! Keeps processors from sleeping while packets are on their way.
+//!
+//! A processor that sleeps must be woken for the next packet. A virtual one has then to get a real one back from its
+//! host, and where others want that too it waits for milliseconds; a real one comes out of a deep sleep within a fraction
+//! of one. So a thread on each, behind everything else that wants to run (`SCHED_IDLE`), spins instead.
+
+use std::hint;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Scope, ScopedJoinHandle};
+
+use crate::placement;
+
+/// The threads. They end when the value that they look at is dropped.
+pub(super) struct Awake<'scope> {
+    state: &'scope State,
+    threads: Vec<ScopedJoinHandle<'scope, ()>>,
+}
+
+/// What the threads look at.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    wanted: AtomicBool,
+    over: AtomicBool,
+}
+
+impl<'scope> Awake<'scope> {
+    /// One thread on each of these processors, asleep.
+    pub(super) fn new(scope: &'scope Scope<'scope, '_>, processors: &[usize], state: &'scope State) -> Self {
+        let threads = processors.iter().map(|&cpu| scope.spawn(move || state.keep_awake(cpu))).collect();
+        Self { state, threads }
+    }
+
+    /// Whether the processors are to be kept awake from now on.
+    pub(super) fn set(&self, wanted: bool) {
+        if self.state.wanted.swap(wanted, Ordering::Relaxed) != wanted {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        self.threads.iter().for_each(|thread| thread.thread().unpark());
+    }
+}
+
+impl Drop for Awake<'_> {
+    fn drop(&mut self) {
+        self.state.over.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+}
+
+impl State {
+    fn keep_awake(&self, cpu: usize) {
+        if let Err(error) = placement::stay_on(cpu).and_then(|()| placement::give_precedence()) {
+            tracing::warn!("processor {cpu} is not kept awake: {error}");
+            return;
+        }
+        while !self.over.load(Ordering::Relaxed) {
+            if self.wanted.load(Ordering::Relaxed) {
+                hint::spin_loop();
+            } else {
+                thread::park();
+            }
+        }
+    }
+}
