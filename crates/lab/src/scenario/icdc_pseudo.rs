@@ -7,7 +7,7 @@
 use icdc_report::{Report, Table, views};
 use icdc_units::{ByteCount, Rate, Span};
 
-use super::trial::{self, Measured, Trial};
+use super::trial::{self, Figure, Measured, Trial};
 use super::{Bench, Scenario, failures, marked, mbit, path};
 use crate::LabError;
 use crate::settings::Settings;
@@ -26,7 +26,7 @@ const PACED: Rate = Rate::from_bits_per_second(860_000_000);
 fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     let settings = Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE));
     let seconds = if bench.quick { 10 } else { 60 };
-    let trial = |rate| Trial { rate, ..Trial::new(settings.clone(), seconds, "cubic") };
+    let trial = |rate| Trial { rate, figure: Figure::Milliseconds, ..Trial::new(settings.clone(), seconds, "cubic") };
     (bench.say)("unpaced");
     let unpaced = trial::run(bench, &trial(None))?;
     (bench.say)("paced at 860 Mbit/s");

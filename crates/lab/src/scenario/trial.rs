@@ -18,8 +18,6 @@ use crate::{Lab, LabError, lab};
 
 /// A spoilt measurement is made so often at most.
 const ATTEMPTS: u32 = 3;
-/// Lateness that is tolerated on short paths; on long ones a hundredth of the round trip.
-const TOLERANCE: Span = Span::from_millis(1);
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -34,12 +32,33 @@ pub(super) struct Trial {
     pub(super) cc: &'static str,
     /// By IPv6.
     pub(super) ipv6: bool,
+    /// What is shown of it.
+    pub(super) figure: Figure,
+}
+
+/// What a measurement is for, and with it how late one packet in a thousand may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Figure {
+    /// Windows of a millisecond: by a hundredth of the round trip, or 1 ms.
+    Milliseconds,
+    /// Means of a second and longer: by a twentieth of the round trip, or 5 ms. They change by less than the share of
+    /// time in which packets were late.
+    Means,
+}
+
+impl Figure {
+    fn tolerance(self, round_trip: Span) -> Span {
+        match self {
+            Self::Milliseconds => Span::from_millis(1).max(round_trip / 100),
+            Self::Means => Span::from_millis(5).max(round_trip / 20),
+        }
+    }
 }
 
 impl Trial {
-    /// By IPv4, at no ceiling.
+    /// By IPv4, at no ceiling, for means.
     pub(super) fn new(settings: Settings, seconds: u64, cc: &'static str) -> Self {
-        Self { settings, seconds, rate: None, cc, ipv6: false }
+        Self { settings, seconds, rate: None, cc, ipv6: false, figure: Figure::Means }
     }
 }
 
@@ -103,7 +122,7 @@ pub(super) fn goodput(measured: &[Measured]) -> Spread {
 
 /// Measures; gives the first attempt that the machine did not spoil, or the last one, marked.
 pub(super) fn run(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, LabError> {
-    let tolerance = TOLERANCE.max(trial.settings.round_trip() / 100);
+    let tolerance = trial.figure.tolerance(trial.settings.round_trip());
     for attempt in 1.. {
         calm::wait(tolerance, bench.patience, bench.say);
         let measured = attempt_once(bench, trial, tolerance)?;
