@@ -45,6 +45,97 @@ fn idle_class_ticks(process: i32) -> Option<u64> {
     ticks
 }
 
+/// A process in a network namespace of its own, which is no lab's.
+struct Stranger(std::process::Child);
+
+impl Stranger {
+    fn new() -> Self {
+        let child = Command::new("unshare").args(["--net", "sleep", "600"]).spawn().unwrap();
+        let stranger = Self(child);
+        let own = fs::metadata("/proc/self/ns/net").unwrap().ino();
+        while stranger.namespace() == own {
+            thread::sleep(Duration::from_millis(10));
+        }
+        stranger
+    }
+
+    fn namespace(&self) -> u64 {
+        fs::metadata(format!("/proc/{}/ns/net", self.0.id())).unwrap().ino()
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_got_the_number_of_a_namespace_that_is_gone_is_left_alone() {
+    // Numbers of namespaces are given again: to whom depends on the kernel, so the note is changed instead.
+    for named in [true, false] {
+        let Some(lab) = Lab::up(&[]) else { return };
+        let directory = Path::new("/run/icdc/lab").join(&lab.name);
+        let wire = lab.wire();
+        kill_process(Pid::from_raw(wire).unwrap(), Signal::KILL).unwrap();
+        while is_alive(wire as u32) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        for namespace in namespaces(&lab.name) {
+            assert!(Command::new("ip").args(["netns", "delete", &namespace]).status().unwrap().success());
+        }
+        let stranger = Stranger::new();
+        let note = directory.join("lab.json");
+        let mut state: serde_json::Value = serde_json::from_str(&fs::read_to_string(&note).unwrap()).unwrap();
+        state["namespaces"][0][1] = stranger.namespace().into();
+        fs::write(&note, state.to_string()).unwrap();
+        if !named {
+            fs::remove_file(directory.join("namespaces")).unwrap();
+        }
+        assert!(lab.icdc("down", &[]).status.success());
+        assert!(!directory.exists());
+        assert!(is_alive(stranger.0.id()));
+    }
+}
+
+#[test]
+fn a_scenario_that_is_killed_leaves_no_lab() {
+    if !is_root() {
+        skip("namespaces that have names need root");
+        return;
+    }
+    let site = Site::new();
+    let mut run = site.icdc(&["lab", "run", "--quick", "--patience", "0s", "startup"]).spawn().unwrap();
+    let name = format!("run-{}", run.id());
+    let labs = || {
+        let entries = fs::read_dir("/run/icdc/lab").into_iter().flatten();
+        entries.filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with(&name)).count()
+    };
+    while !namespaces(&name).iter().any(|name| name.ends_with("-b")) {
+        assert!(run.try_wait().unwrap().is_none());
+        thread::sleep(Duration::from_millis(10));
+    }
+    // The scenario measures by now, or is about to.
+    thread::sleep(Duration::from_millis(500));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    while labs() > 0 || !namespaces(&name).is_empty() {
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_frame_that_is_too_long_is_lost_and_the_lab_stands() {
+    let Some(lab) = Lab::up(&[]) else { return };
+    let host = |words: &[&str]| lab.icdc("exec", &[&["a", "--"], words].concat());
+    assert!(host(&["ip", "link", "set", "eth0", "mtu", "1504"]).status.success());
+    let ping = host(&["ping", "-c", "1", "-W", "1", "-M", "do", "-s", "1476", "10.26.33.2"]);
+    assert!(!ping.status.success(), "it cannot arrive");
+    assert_eq!(lab.settled_status()["a_to_b"]["send_failure_packets"], 1);
+    assert!(host(&["ping", "-c", "1", "-W", "5", "10.26.33.2"]).status.success());
+}
+
 #[test]
 fn processors_are_kept_awake_as_long_as_packets_are_on_their_way() {
     let Some(lab) = Lab::up(&["--rtt", "100ms"]) else { return };

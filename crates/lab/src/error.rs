@@ -4,6 +4,7 @@ use std::io;
 
 use icdc_packet::PacketError;
 use icdc_path::SettingsError;
+use icdc_units::ByteCount;
 use thiserror::Error;
 
 /// Something about a lab could not be done.
@@ -16,6 +17,16 @@ pub enum LabError {
     /// Nothing can be simulated so.
     #[error(transparent)]
     Simulation(#[from] icdc_sim::ScenarioError),
+    /// More packets on their way than there is memory for.
+    #[error(
+        "the path needs {needed} of memory for its packets, and {available} are free: lower --rate, --rtt or --queue"
+    )]
+    Memory {
+        /// What it needs.
+        needed: ByteCount,
+        /// What there is.
+        available: ByteCount,
+    },
     /// A name that cannot be part of a namespace's name.
     #[error("\"{0}\" cannot name a lab: use 1 to 32 letters, digits and hyphens")]
     Name(String),

@@ -1,14 +1,15 @@
 //! The hosts of a lab: devices, addresses, and TCP settings that the path needs.
 
 use std::fs;
+use std::path::Path;
 
 use icdc_packet::clock;
 use icdc_packet::offloads::{self, Feature};
 use icdc_units::{ByteCount, Span};
 
 use crate::namespaces::{Host, Namespaces};
-use crate::settings::{Buffers, Mode, Settings};
-use crate::{LabError, program};
+use crate::settings::{Mode, Settings};
+use crate::{LabError, placement, program};
 
 /// The hosts' device.
 pub(crate) const DEVICE: &str = "eth0";
@@ -17,15 +18,9 @@ pub(crate) const PORT_A: &str = "port-a";
 /// The wire's end of the cable to host b.
 pub(crate) const PORT_B: &str = "port-b";
 
-/// Linux advertises half of a receive buffer as window, and overhead takes of the other half: three times what
-/// fills the path lets a connection fill it (Tamatsukuri et al., figures 3 and 6).
-const BUFFER_PER_BANDWIDTH_DELAY: u64 = 3;
 /// A buffer of TCP is at most this (`int` in the kernel).
 const MAX_BUFFER: ByteCount = ByteCount::new(i32::MAX as u64);
 const LEAST_BUFFER: u64 = 4096;
-/// What the system has by default as the largest buffers (tcp(7)).
-const USUAL_RECEIVE: ByteCount = ByteCount::from_mib(6);
-const USUAL_SEND: ByteCount = ByteCount::from_mib(4);
 
 /// By then the hosts have said to nobody what their devices say of themselves when they come up.
 const SETTLING: Span = Span::from_millis(60);
@@ -60,7 +55,9 @@ pub(crate) fn configure(
 
 fn plug(namespaces: &Namespaces, settings: &Settings) -> Result<(), LabError> {
     // The wire has no addresses and says nothing of its own.
-    write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
+    if has_ipv6() {
+        write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
+    }
     let mtu = settings.forward.mtu.max(settings.backward.mtu).as_u64();
     let commands: String = ADDRESSES
         .iter()
@@ -81,30 +78,28 @@ fn configure_host(
     settings: &Settings,
     wire_processors: &[usize],
 ) -> Result<(), LabError> {
-    for name in ["all", "default", DEVICE] {
+    let ipv6 = has_ipv6();
+    for name in ["all", "default", DEVICE].into_iter().filter(|_| ipv6) {
         // Addresses are usable at once, and nobody asks for routers.
         write(&format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0")?;
         write(&format!("/proc/sys/net/ipv6/conf/{name}/router_solicitations"), "0")?;
         // The groups that IPv6 joins are told at once instead of within a second.
         write(&format!("/proc/sys/net/ipv6/conf/{name}/mldv2_unsolicited_report_interval"), "1")?;
     }
-    // Each knows the other, so that nothing but what is measured crosses the path.
-    let commands = format!(
+    let link = format!(
         "link set lo up\n\
-         link set {DEVICE} address {hardware} multicast off\n\
+         link set {DEVICE} address {} multicast off\n\
          link set {DEVICE} addrgenmode none\n\
-         link set {DEVICE} up\n\
-         address add {ipv4}/24 dev {DEVICE}\n\
-         address add {ipv6}/64 dev {DEVICE} nodad\n\
-         neighbour replace {other4} lladdr {other_hardware} dev {DEVICE} nud permanent\n\
-         neighbour replace {other6} lladdr {other_hardware} dev {DEVICE} nud permanent\n",
-        hardware = own.hardware,
-        ipv4 = own.ipv4,
-        ipv6 = own.ipv6,
-        other4 = other.ipv4,
-        other6 = other.ipv6,
-        other_hardware = other.hardware,
+         link set {DEVICE} up\n",
+        own.hardware
     );
+    // Each knows the other, so that nothing but what is measured crosses the path.
+    let neighbour =
+        |address: &str| format!("neighbour replace {address} lladdr {} dev {DEVICE} nud permanent\n", other.hardware);
+    let mut commands = format!("{link}address add {}/24 dev {DEVICE}\n{}", own.ipv4, neighbour(other.ipv4));
+    if ipv6 {
+        commands += &format!("address add {}/64 dev {DEVICE} nodad\n{}", own.ipv6, neighbour(other.ipv6));
+    }
     program::ip(&["-batch", "-"], &commands)?;
     let fast = settings.mode == Mode::Fast;
     for feature in [Feature::TcpSegmentation, Feature::GenericSegmentation, Feature::GenericReceive] {
@@ -117,16 +112,20 @@ fn configure_host(
     Ok(())
 }
 
+/// Whether a process is on a host of a lab, by the addresses there.
+pub(crate) fn is_host(process: u32) -> bool {
+    let routes = fs::read_to_string(format!("/proc/{process}/net/fib_trie")).unwrap_or_default();
+    ADDRESSES.iter().any(|address| routes.lines().any(|line| line.ends_with(&format!("-- {}", address.ipv4))))
+}
+
+/// A kernel may be without it (`ipv6.disable=1`); the hosts then have IPv4 only.
+fn has_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
+}
+
 /// Sets how large the buffers may grow.
 fn tune(settings: &Settings) -> Result<(), LabError> {
-    let (receive, send) = match settings.buffers {
-        Buffers::Untouched => return Ok(()),
-        Buffers::AtMost(size) => (size, size),
-        Buffers::Fitting => {
-            let fitting = settings.bandwidth_delay() * BUFFER_PER_BANDWIDTH_DELAY;
-            (fitting.max(USUAL_RECEIVE), fitting.max(USUAL_SEND))
-        }
-    };
+    let Some((receive, send)) = settings.largest_buffers() else { return Ok(()) };
     // Least, initial, largest; no size may exceed the one after it.
     let sizes = |initial: u64, largest: ByteCount| {
         let largest = largest.min(MAX_BUFFER).as_u64().max(LEAST_BUFFER);
@@ -139,9 +138,8 @@ fn tune(settings: &Settings) -> Result<(), LabError> {
 /// Lets other processors than the wire's do the hosts' work on what arrives: otherwise the wire would do it, in the
 /// midst of sending. It also keeps each flow on one processor, and so in order.
 fn steer(wire_processors: &[usize]) {
-    let mask = std::thread::available_parallelism().map_or(1, usize::from);
-    let all = if mask >= 128 { u128::MAX } else { (1_u128 << mask) - 1 };
-    let others = wire_processors.iter().filter(|&&cpu| cpu < 128).fold(all, |mask, &cpu| mask & !(1 << cpu));
+    let others = placement::processors().into_iter().filter(|cpu| *cpu < 128 && !wire_processors.contains(cpu));
+    let others = others.fold(0_u128, |mask, cpu| mask | 1 << cpu);
     if others == 0 {
         return;
     }

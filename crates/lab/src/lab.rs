@@ -8,7 +8,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use icdc_units::Span;
+use icdc_packet::clock;
+use icdc_units::{ByteCount, Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CapabilitySet, LinkNameSpaceType, capabilities, move_into_link_name_space};
@@ -16,8 +17,8 @@ use rustix::thread::{CapabilitySet, LinkNameSpaceType, capabilities, move_into_l
 use crate::namespaces::{self, Host};
 use crate::settings::Settings;
 use crate::state::{self, Process, State};
-use crate::wire::{Answer, Order};
-use crate::{LabError, backlog, placement};
+use crate::wire::{self, Answer, Order};
+use crate::{LabError, backlog, hosts, placement};
 
 /// How long a process may take to end when it is asked to.
 const PATIENCE: Span = Span::from_secs(3);
@@ -30,12 +31,25 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes a lab. `program` is the icdc that runs the wire (by its `lab wire`).
+    /// Makes a lab that stays until it is taken down. `program` is the icdc that runs the wire (by its `lab wire`).
     pub fn up(name: &str, settings: &Settings, program: &Path) -> Result<Self, LabError> {
+        Self::make(name, settings, program, None)
+    }
+
+    /// Makes a lab that goes with this process at the latest, however that ends.
+    pub(crate) fn lent(name: &str, settings: &Settings, program: &Path) -> Result<Self, LabError> {
+        Self::make(name, settings, program, Some(Process::this()))
+    }
+
+    fn make(name: &str, settings: &Settings, program: &Path, owner: Option<Process>) -> Result<Self, LabError> {
         settings.forward.check()?;
         settings.backward.check()?;
+        let needed = wire::memory(settings);
+        if let Some(available) = available_memory().filter(|available| *available < needed) {
+            return Err(LabError::Memory { needed, available });
+        }
         let directory = state::reserve(name)?;
-        let result = Self::start(name, settings, program, &directory);
+        let result = Self::start(name, settings, program, &directory, owner);
         if result.is_err() {
             // What a wire that failed has not put away itself.
             let _ = clear(&directory);
@@ -43,7 +57,13 @@ impl Lab {
         result
     }
 
-    fn start(name: &str, settings: &Settings, program: &Path, directory: &Path) -> Result<Self, LabError> {
+    fn start(
+        name: &str,
+        settings: &Settings,
+        program: &Path,
+        directory: &Path,
+        owner: Option<Process>,
+    ) -> Result<Self, LabError> {
         let user_namespace = !may_administer();
         backlog::raise();
         let order = Order {
@@ -51,6 +71,7 @@ impl Lab {
             directory: directory.to_owned(),
             settings: settings.clone(),
             user_namespace,
+            owner,
         };
         let log = directory.join(state::LOG);
         let log = File::create(&log).map_err(|error| LabError::io(format!("make {}", log.display()), error))?;
@@ -136,15 +157,26 @@ pub fn down(name: &str) -> Result<(), LabError> {
     clear(&directory)
 }
 
-fn clear(directory: &Path) -> Result<(), LabError> {
+/// The same by its directory; a wire that clears itself away is left to end.
+pub(crate) fn clear(directory: &Path) -> Result<(), LabError> {
     let state = State::load(directory);
-    let mut inodes: Vec<u64> =
-        state.iter().flat_map(|state| state.namespaces.iter().map(|&(_, inode)| inode)).collect();
+    let wire = state.as_ref().map(|state| state.wire).filter(|wire| wire.is_alive());
+    let noted: Vec<u64> = state.iter().flat_map(|state| &state.namespaces).map(|&(_, inode)| inode).collect();
     let named = namespaces::made(directory);
     let places = named.iter().map(|name| namespaces::place_of(name));
-    inodes.extend(places.filter_map(|place| fs::metadata(place).ok()).map(|metadata| metadata.ino()));
+    let mut inodes: Vec<u64> = places.filter_map(|place| Some(fs::metadata(place).ok()?.ino())).collect();
+    if wire.is_some() {
+        inodes.extend(&noted);
+    }
+    let mut found = inhabitants(&inodes);
+    if wire.is_none() && named.is_empty() {
+        // Nothing holds them any more, so their numbers may be those of other namespaces by now: a look inside tells.
+        found = inhabitants(&noted).into_iter().filter(|process| hosts::is_host(process.id)).collect();
+    }
+    end(found)?;
+    // What they had started meanwhile.
     end(inhabitants(&inodes))?;
-    if let Some(wire) = state.as_ref().map(|state| state.wire).filter(|wire| wire.is_alive()) {
+    if let Some(wire) = wire.filter(|wire| wire.id != std::process::id()) {
         end(vec![wire])?;
     }
     named.iter().try_for_each(|name| namespaces::delete(name))?;
@@ -187,7 +219,8 @@ fn end(processes: Vec<Process>) -> Result<(), LabError> {
                 Err(error) => return Err(LabError::io("end a process of the lab", error.into())),
             }
         }
-        open.retain(|fd| !ended_within(fd, PATIENCE));
+        let deadline = clock::now() + PATIENCE;
+        open.retain(|fd| !ended_by(fd, deadline));
         if open.is_empty() {
             return Ok(());
         }
@@ -195,9 +228,17 @@ fn end(processes: Vec<Process>) -> Result<(), LabError> {
     Err(LabError::io("end a process of the lab", io::Error::from(io::ErrorKind::TimedOut)))
 }
 
-fn ended_within(fd: &OwnedFd, span: Span) -> bool {
-    let timeout = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: 0 };
+fn ended_by(fd: &OwnedFd, deadline: Time) -> bool {
+    let left = deadline - clock::now();
+    let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: (left.as_nanos() % 1_000_000_000) as _ };
     poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
+}
+
+/// `MemAvailable` of proc(5), if it is told.
+fn available_memory() -> Option<ByteCount> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(ByteCount::new(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024))
 }
 
 /// Whether this process may make namespaces and devices.

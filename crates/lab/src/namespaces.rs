@@ -137,11 +137,12 @@ fn named(lab: &str, host: Host, directory: &Path) -> Result<File, LabError> {
     if place.exists() {
         return Err(LabError::Foreign(name));
     }
-    program::ip(&["netns", "add", &name], "")?;
+    // Noted first: whatever ends this process, what it made can be found.
     let mut names = made(directory);
-    names.push(name);
+    names.push(name.clone());
     let noted = fs::write(directory.join(MADE), names.join("\n"));
     noted.map_err(|error| LabError::io(format!("write to {}", directory.display()), error))?;
+    program::ip(&["netns", "add", &name], "")?;
     File::open(&place).map_err(|error| LabError::io(format!("open {}", place.display()), error))
 }
 

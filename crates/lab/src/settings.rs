@@ -6,6 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::page::Way;
 
+/// Linux advertises half of a receive buffer as window, and overhead takes of the other half: three times what
+/// fills the path lets a connection fill it (Tamatsukuri et al., figures 3 and 6).
+const BUFFER_PER_BANDWIDTH_DELAY: u64 = 3;
+/// What the system has by default as the largest buffers (tcp(7)).
+const USUAL_RECEIVE: ByteCount = ByteCount::from_mib(6);
+const USUAL_SEND: ByteCount = ByteCount::from_mib(4);
+
 /// A lab: the two directions of its path and how its hosts are set up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -52,6 +59,17 @@ impl Settings {
     pub fn symmetric(forward: icdc_path::Settings) -> Self {
         let backward = icdc_path::Settings { loss: Model::None, ..forward.clone() };
         Self { forward, backward, ..Self::default() }
+    }
+
+    /// Largest TCP buffers of the hosts, for receiving and for sending; `None`: what the system has.
+    #[must_use]
+    pub fn largest_buffers(&self) -> Option<(ByteCount, ByteCount)> {
+        let fitting = self.bandwidth_delay() * BUFFER_PER_BANDWIDTH_DELAY;
+        match self.buffers {
+            Buffers::Untouched => None,
+            Buffers::AtMost(size) => Some((size, size)),
+            Buffers::Fitting => Some((fitting.max(USUAL_RECEIVE), fitting.max(USUAL_SEND))),
+        }
     }
 
     /// What one direction is like.

@@ -22,6 +22,11 @@ fn of(clock: ClockId) -> Time {
     Time::ORIGIN + Span::from_secs(since.tv_sec as u64) + Span::from_nanos(since.tv_nsec as u64)
 }
 
+/// Readings of the two clocks that took no longer than this belong together.
+const AT_ONCE: Span = Span::from_micros(2);
+/// So often they are read at most to get such.
+const TRIES: usize = 16;
+
 /// Turns stamps of `CLOCK_REALTIME`, which the kernel gives, into `CLOCK_MONOTONIC`, with the distance of
 /// the two clocks at the moment: a step of the date shifts only what is stamped while it happens.
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +37,47 @@ pub(crate) struct FromDate {
 
 impl FromDate {
     pub(crate) fn now() -> Self {
-        // The date is after 1970 and the machine's start: never negative.
-        Self { distance: (of(ClockId::Realtime) - now()).as_nanos() }
+        Self::closest((0..TRIES).map(|_| (now(), of(ClockId::Realtime), now())))
+    }
+
+    /// From readings of the monotonic clock, the date, and the monotonic clock again. This thread may be kept from running between
+    /// them: for so long packets would seem to come from the future.
+    fn closest(readings: impl Iterator<Item = (Time, Time, Time)>) -> Self {
+        let mut closest = (Span::MAX, Span::ZERO);
+        for (before, date, after) in readings {
+            // The date is after 1970 and the machine's start: never negative.
+            closest = closest.min((after - before, date - before));
+            if closest.0 <= AT_ONCE {
+                break;
+            }
+        }
+        Self { distance: closest.1.as_nanos() }
     }
 
     pub(crate) fn monotonic(self, seconds: u32, nanos: u32) -> Time {
         let date = Span::from_secs(u64::from(seconds)) + Span::from_nanos(u64::from(nanos));
         Time::ORIGIN + (date - Span::from_nanos(self.distance))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_between_the_readings_dates_nothing_ahead() {
+        let at = |micros| Time::ORIGIN + Span::from_micros(micros);
+        let date = |micros: u64| at(5_000_000 + micros);
+        let stalled_after_date = (at(10), date(10), at(40_010));
+        let stalled_before_date = (at(50_000), date(90_000), at(90_000));
+        let close = (at(90_005), date(90_005), at(90_006));
+        let monotonic =
+            |readings: &[(Time, Time, Time)]| FromDate::closest(readings.iter().copied()).monotonic(5, 100_000_000);
+        assert_eq!(monotonic(&[stalled_before_date, stalled_after_date, close]), at(100_000));
+        // None is close: the closest counts.
+        assert_eq!(
+            monotonic(&[(at(0), date(40_000), at(40_000)), (at(50_000), date(50_000), at(50_003))]),
+            at(100_000)
+        );
     }
 }

@@ -28,6 +28,6 @@ mod superpacket;
 pub use capture::{Capture, Port, Segment};
 pub use error::PacketError;
 pub use offload::Offload;
-pub use outlet::Outlet;
+pub use outlet::{Outlet, Sent};
 pub use ring::{Arrival, Geometry, Ring, Slot};
 pub use superpacket::Superpacket;

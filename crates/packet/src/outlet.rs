@@ -18,6 +18,15 @@ pub struct Outlet {
     vectors: Vec<libc::iovec>,
 }
 
+/// What became of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// So many of the first ones went out. Fewer than all means that the device had no room for more: they may be tried again.
+    pub packets: usize,
+    /// The one after these is of a kind that the device will never take.
+    pub refused: bool,
+}
+
 // SAFETY: `vectors` is empty between calls; its pointers are never followed outside of `send`.
 unsafe impl Send for Outlet {}
 
@@ -38,10 +47,9 @@ impl Outlet {
         Ok(Self { device: device.to_owned(), fd, vectors: Vec::with_capacity(BATCH) })
     }
 
-    /// Sends packets, each preceded by the header of its offloads; gives the number of the first ones that
-    /// went out. Fewer than all means that the device had no room: the rest may be tried again.
-    pub fn send<'a>(&mut self, packets: impl IntoIterator<Item = &'a [u8]>) -> Result<usize, PacketError> {
-        let mut sent = 0;
+    /// Sends packets, each preceded by the header of its offloads.
+    pub fn send<'a>(&mut self, packets: impl IntoIterator<Item = &'a [u8]>) -> Result<Sent, PacketError> {
+        let mut sent = Sent::default();
         let mut packets = packets.into_iter();
         loop {
             self.vectors.clear();
@@ -54,17 +62,18 @@ impl Outlet {
             if self.vectors.is_empty() {
                 return Ok(sent);
             }
-            let count = self.send_batch();
-            let complete = matches!(count, Ok(count) if count == self.vectors.len());
+            let batch = self.send_batch();
+            let complete = matches!(&batch, Ok(batch) if batch.packets == self.vectors.len());
             self.vectors.clear();
-            sent += count?;
+            let batch = batch?;
+            sent = Sent { packets: sent.packets + batch.packets, refused: batch.refused };
             if !complete {
                 return Ok(sent);
             }
         }
     }
 
-    fn send_batch(&mut self) -> Result<usize, PacketError> {
+    fn send_batch(&mut self) -> Result<Sent, PacketError> {
         let mut headers: [libc::mmsghdr; BATCH] =
             // SAFETY: all zeros is a valid mmsghdr: no name, no data, no control.
             unsafe { std::mem::zeroed() };
@@ -84,12 +93,14 @@ impl Outlet {
                 )
             };
             if sent >= 0 {
-                return Ok(sent as usize);
+                return Ok(Sent { packets: sent as usize, refused: false });
             }
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
                 Some(libc::EINTR) => {}
-                Some(libc::EAGAIN | libc::ENOBUFS) => return Ok(0),
+                Some(libc::EAGAIN | libc::ENOBUFS) => return Ok(Sent::default()),
+                // Errors are those of the first packet (sendmmsg(2)): longer than the device takes, or with offloads that it lacks.
+                Some(libc::EMSGSIZE | libc::EINVAL) => return Ok(Sent { packets: 0, refused: true }),
                 _ => return Err(PacketError::new("sendmmsg", &self.device, error)),
             }
         }

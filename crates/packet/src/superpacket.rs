@@ -16,6 +16,9 @@ use crate::offload::{self, Offload, Segmentation};
 
 const ETHERNET: usize = 14;
 const UDP_HEADER: usize = 8;
+const TCP_HEADER: usize = 20;
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 
@@ -57,7 +60,10 @@ impl Superpacket {
         let headers = transport + header;
         let payload = frame.len().checked_sub(headers)?;
         let segment = offload.segment_size();
-        let known = matches!(version, 4 | 6) && transport >= ip + 20 && header >= UDP_HEADER && segment > 0;
+        let known = matches!(version, 4 | 6)
+            && transport >= ip + if version == 6 { IPV6_HEADER } else { IPV4_HEADER }
+            && header >= if tcp { TCP_HEADER } else { UDP_HEADER }
+            && segment > 0;
         (known && payload > segment).then_some(Self { offload, ip, version, transport, tcp, headers, payload, segment })
     }
 

@@ -63,9 +63,8 @@ fn down(arguments: &DownArguments) -> Result<()> {
     if !arguments.all {
         return Ok(icdc_lab::down(&arguments.name.name)?);
     }
-    for name in state::names()? {
-        icdc_lab::down(&name)?;
-    }
+    // One that resists does not keep the others standing.
+    state::names()?.iter().map(|name| icdc_lab::down(name)).fold(Ok(()), Result::and)?;
     Ok(())
 }
 

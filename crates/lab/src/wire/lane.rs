@@ -138,11 +138,12 @@ impl Lane {
         }))?;
         let done = clock::now();
         // What the device has no room for now is tried again; one that takes nothing for long must not stop everything.
-        let refused = usize::from(sent == 0 && self.leaving.first().is_some_and(|&(due, _)| done - due > PATIENCE));
+        let stuck = sent.packets == 0 && self.leaving.first().is_some_and(|&(due, _)| done - due > PATIENCE);
+        let refused = usize::from(sent.refused || stuck);
         if refused > 0 {
             self.page.add(Gauge::SendFailures, 1);
         }
-        for (due, packet) in self.leaving.drain(..sent + refused) {
+        for (due, packet) in self.leaving.drain(..sent.packets + refused) {
             self.lateness.saturating_record((done - due).as_nanos());
             match packet {
                 Packet::Whole { slot, length } => {
@@ -152,7 +153,7 @@ impl Lane {
                 Packet::Copied(bytes) => self.held_bytes -= bytes.len() as u64,
             }
         }
-        Ok(Moved::of(sent))
+        Ok(Moved::of(sent.packets))
     }
 
     /// Tells what happened so far.

@@ -27,7 +27,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::namespaces::{Host, Namespaces};
 use crate::settings::{Mode, Settings};
-use crate::{LabError, hosts, placement, state};
+use crate::state::Process;
+use crate::{LabError, hosts, lab, placement, state};
 use awake::Awake;
 use engine::Pace;
 use lane::Lane;
@@ -54,6 +55,8 @@ pub(crate) struct Order {
     pub(crate) settings: Settings,
     /// Whether to make a user namespace for it, for want of rights.
     pub(crate) user_namespace: bool,
+    /// The process for which it is: when that ends, however it does, the lab goes. `None`: it stays until it is taken down.
+    pub(crate) owner: Option<Process>,
 }
 
 /// How that went.
@@ -96,6 +99,8 @@ struct Wire {
     devices: Devices,
     settings: Settings,
     processors: Vec<usize>,
+    owner: Option<Process>,
+    directory: PathBuf,
     /// Taken away when the wire ends.
     _namespaces: Namespaces,
 }
@@ -125,7 +130,16 @@ fn build(order: &Order) -> Result<Wire, LabError> {
     let state = state::State::new(order, &namespaces, wire_processors(&processors))?;
     state.save(&order.directory)?;
     answer(&Answer::Ready(Box::new(state)));
-    Ok(Wire { lanes, page, devices, settings: settings.clone(), processors, _namespaces: namespaces })
+    Ok(Wire {
+        lanes,
+        page,
+        devices,
+        settings: settings.clone(),
+        processors,
+        owner: order.owner,
+        directory: order.directory.clone(),
+        _namespaces: namespaces,
+    })
 }
 
 /// The ring of one direction: what can be on its way at once, and a quarter of that or [`BURST`] for the ring's own overhead
@@ -178,6 +192,7 @@ impl Wire {
         let pace = Pace::new(self.settings.mode, shortest);
         let (page, stop, mut both) = (&*self.page, &*stop, [forward, backward]);
         let (state, mut offered) = (awake::State::default(), 0);
+        let owner = self.owner;
         let result = thread::scope(|scope| {
             let kept = if self.settings.let_sleep { 0 } else { 2 };
             let awake = Awake::new(scope, last(&self.processors, kept), &state);
@@ -186,21 +201,40 @@ impl Wire {
             for (index, lanes) in both.chunks_mut(groups).enumerate() {
                 let place = places.get(index).copied();
                 running.push(scope.spawn(move || {
-                    let result = run_lanes(lanes, place, pace, page, stop);
-                    stop.store(true, Ordering::Relaxed);
-                    result
+                    let _last = StopsAll(stop);
+                    run_lanes(lanes, place, pace, page, stop)
                 }));
             }
             while !stop.load(Ordering::Relaxed) {
                 page.set_global(Global::Heartbeat, clock::now().as_nanos());
                 page.set_global(Global::DeviceDrops, self.devices.drops());
                 let before = mem::replace(&mut offered, sum(page, Gauge::Offered));
+                if is_orphan(owner) {
+                    stop.store(true, Ordering::Relaxed);
+                }
                 awake.set(offered != before || sum(page, Gauge::HeldPackets) > 0);
                 thread::park_timeout(LOOK);
             }
             running.into_iter().try_for_each(|lanes| lanes.join().expect("a lane does not panic"))
         });
+        if is_orphan(owner) {
+            lab::clear(&self.directory)?;
+        }
         result.map_err(LabError::from)
+    }
+}
+
+/// Whether the process is gone for which the lab is.
+fn is_orphan(owner: Option<Process>) -> bool {
+    owner.is_some_and(|owner| !owner.is_alive())
+}
+
+/// Stops everything when it goes, also if a lane panics.
+struct StopsAll<'a>(&'a AtomicBool);
+
+impl Drop for StopsAll<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

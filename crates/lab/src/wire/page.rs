@@ -137,7 +137,8 @@ impl Page {
     /// Makes the file.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
-        file.set_len(LENGTH as u64)?;
+        // All of it now: memory that is lacking later would end the wire by a signal.
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, LENGTH as u64)?;
         Self::map(&file, ProtFlags::READ | ProtFlags::WRITE)
     }
 
