@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use icdc_protocol::measure::Token;
 use icdc_units::{Span, Time};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 
 use super::local;
 use crate::clock;
@@ -23,6 +24,8 @@ const PATIENCE: Span = Span::from_secs(30);
 const TOKEN_PATIENCE: Span = Span::from_secs(10);
 /// Connections that have not said their token yet.
 const MOST_STRANGERS: usize = 128;
+/// How long nobody is accepted once descriptors are lacking.
+const STARVED_PAUSE: Span = Span::from_millis(100);
 
 /// A connection that has said a part of its token.
 struct Stranger {
@@ -55,9 +58,11 @@ pub(super) fn admit(
     let mut admitted: Vec<Option<TcpStream>> = tokens.iter().map(|_| None).collect();
     let mut strangers: Vec<Stranger> = Vec::new();
     let deadline = clock::now() + PATIENCE;
+    let mut starved = false;
     while admitted.iter().any(Option::is_none) {
         let next = strangers.iter().map(|stranger| stranger.deadline).fold(deadline, Time::min);
-        wait(&listener, &strangers, &woken, next)?;
+        let next = if starved { next.min(clock::now() + STARVED_PAUSE) } else { next };
+        wait((!starved).then_some(&listener), &strangers, &woken, next)?;
         if stop.is_requested() {
             return Err(SessionError::Interrupted);
         }
@@ -69,13 +74,25 @@ pub(super) fn admit(
                 tokens.len()
             )));
         }
-        // Errors of accept are those of one connection (accept(2)), or a lack of descriptors that may pass.
-        while let Ok((stream, _)) = listener.accept() {
-            if strangers.len() == MOST_STRANGERS {
-                strangers.remove(0);
-            }
-            if stream.set_nonblocking(true).is_ok() {
-                strangers.push(Stranger { stream, said: Vec::new(), deadline: now + TOKEN_PATIENCE });
+        if strangers.len() == MOST_STRANGERS {
+            // All of them were heard; whoever comes next is heard as well before anybody has to go for others.
+            strangers.drain(..MOST_STRANGERS / 4);
+        }
+        starved = false;
+        while strangers.len() < MOST_STRANGERS {
+            match listener.accept() {
+                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                    strangers.push(Stranger { stream, said: Vec::new(), deadline: now + TOKEN_PATIENCE });
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    // Those of one connection (accept(2)), or a lack of descriptors that may pass.
+                    starved = matches!(
+                        Errno::from_io_error(&error),
+                        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)
+                    );
+                    break;
+                }
             }
         }
         for mut stranger in std::mem::take(&mut strangers) {
@@ -134,14 +151,19 @@ fn waker(stop: &StopSignal) -> Result<OwnedFd, SessionError> {
     Ok(event)
 }
 
-fn wait(listener: &TcpListener, strangers: &[Stranger], woken: &OwnedFd, until: Time) -> Result<(), SessionError> {
+fn wait(
+    listener: Option<&TcpListener>,
+    strangers: &[Stranger],
+    woken: &OwnedFd,
+    until: Time,
+) -> Result<(), SessionError> {
     let streams = strangers.iter().map(|stranger| PollFd::new(&stranger.stream, PollFlags::IN));
-    let mut watched: Vec<_> =
-        [PollFd::new(listener, PollFlags::IN), PollFd::new(woken, PollFlags::IN)].into_iter().chain(streams).collect();
+    let listener = listener.map(|listener| PollFd::new(listener, PollFlags::IN));
+    let mut watched: Vec<_> = listener.into_iter().chain([PollFd::new(woken, PollFlags::IN)]).chain(streams).collect();
     let left = (until - clock::now()).as_nanos();
     let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as _ };
     match poll(&mut watched, Some(&timeout)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(local("poll", error)),
     }
 }

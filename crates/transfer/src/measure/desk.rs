@@ -83,6 +83,10 @@ impl Desk {
 
     /// Waits for whatever comes first.
     pub(super) fn next<E>(&self, workers: &Receiver<E>, deadline: Time) -> Next<E> {
+        // An end that never stops talking does not put it off.
+        if clock::now() >= deadline {
+            return Next::Deadline;
+        }
         let gone = || Heard::Gone(SessionError::Cut("the other end is gone".into()));
         select! {
             recv(self.heard) -> heard => Next::Heard(heard.unwrap_or_else(|_| gone())),
@@ -98,9 +102,14 @@ impl Desk {
 
     /// What comes next, where this end has nothing to do but wait for it.
     pub(super) fn hear(&self, awaited: &str, patience: Span) -> Result<Heard, SessionError> {
-        match self.next(&never::<()>(), clock::now() + patience) {
+        self.hear_by(awaited, clock::now() + patience)
+    }
+
+    /// The same until a point in time.
+    pub(super) fn hear_by(&self, awaited: &str, deadline: Time) -> Result<Heard, SessionError> {
+        match self.next(&never::<()>(), deadline) {
             Next::Heard(heard) => Ok(heard),
-            Next::Worker(()) | Next::Deadline => Err(SessionError::Cut(format!("no {awaited} came within {patience}"))),
+            Next::Worker(()) | Next::Deadline => Err(SessionError::Cut(format!("no {awaited} came in time"))),
         }
     }
 

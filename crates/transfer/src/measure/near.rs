@@ -14,6 +14,7 @@ use icdc_units::{ByteCount, Span};
 
 use super::desk::{Desk, Heard};
 use super::{MeasureError, MeasureEvent, MeasureOptions, MeasureSink, Measurement, receiving, sending};
+use crate::clock;
 use crate::connect::{CONNECT_PATIENCE, ConnectError, Far};
 use crate::copy::new_transfer;
 use crate::error::SessionError;
@@ -128,8 +129,9 @@ fn send(order: &Order, sockets: &[TcpStream], desk: &Desk, events: &MeasureSink)
     let outcome = sending::run(order, sockets, desk, &mut |samples| events(MeasureEvent::Samples(samples)))?;
     let expected = outcome.received.bins as usize;
     let mut arrivals = Vec::new();
+    let deadline = clock::now() + PATIENCE;
     while arrivals.len() < expected {
-        match desk.hear("arrivals", PATIENCE)? {
+        match desk.hear_by("arrivals", deadline)? {
             Heard::Word(Word::Arrivals(bins)) => arrivals.extend(bins),
             Heard::Stop => {}
             other => return Err(other.unexpected("Arrivals")),
@@ -149,8 +151,9 @@ fn receive(
 ) -> Result<Measurement, SessionError> {
     let harvest = receiving::run(order, sockets, port, desk, &mut |samples| events(MeasureEvent::Samples(samples)))?;
     desk.say(Word::Received(harvest.received.clone()));
+    let deadline = clock::now() + PATIENCE;
     let sent = loop {
-        match desk.hear("last word of the sender", PATIENCE)? {
+        match desk.hear_by("last word of the sender", deadline)? {
             Heard::Word(Word::Samples(samples)) => events(MeasureEvent::Samples(samples)),
             Heard::Word(Word::Sent(sent)) => break sent,
             // It is over already.
