@@ -184,5 +184,9 @@ pub fn find(name: &str) -> Option<&'static Algorithm> {
 
 /// Whether the kernel has the name now.
 fn registered(algorithm: &Algorithm) -> bool {
-    crate::available_congestion().iter().any(|name| *name == algorithm.kernel_name())
+    is_available(&algorithm.kernel_name())
+}
+
+fn is_available(kernel_name: &str) -> bool {
+    crate::available_congestion().iter().any(|name| name == kernel_name)
 }

@@ -1,6 +1,8 @@
 //! Where algorithms live that outlast the process that loaded them: a link in the BPF file system.
 
 use std::io;
+#[cfg(feature = "ebpf")]
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -25,7 +27,7 @@ pub struct Pinned {
 pub enum PinError {
     /// The BPF file system could not be mounted.
     #[error(
-        "there is no BPF file system at {FILE_SYSTEM}, and it cannot be mounted: {0}; as root: mount -t bpf bpf {FILE_SYSTEM}"
+        "there is no BPF file system at {FILE_SYSTEM}, and it cannot be mounted: {0}; as root: mount -t bpf -o mode=700 bpf {FILE_SYSTEM}"
     )]
     Mount(io::Error),
     /// What is mounted here goes with the process.
@@ -57,12 +59,17 @@ pub(super) fn prepare() -> Result<bool, PinError> {
     if mounted {
         mount()?;
     }
+    let failed = |call, reason| PinError::Call { path: DIRECTORY.into(), call, reason };
     match std::fs::create_dir(DIRECTORY) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(PinError::Call { path: DIRECTORY.into(), call: "mkdir", reason: error.to_string() })
-        }
-        _ => Ok(mounted),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed("mkdir", error.to_string())),
+        _ => {}
     }
+    // Distributions let anybody write to the file system, so somebody else may have made it, to unload what is pinned there.
+    let found = std::fs::symlink_metadata(DIRECTORY).map_err(|error| failed("lstat", error.to_string()))?;
+    if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(failed("lstat", "it is not a directory of this user: remove it".to_owned()));
+    }
+    Ok(mounted)
 }
 
 #[cfg(feature = "ebpf")]

@@ -6,7 +6,7 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapType, Object, ObjectBuilder, OpenOb
 use super::{holder, is_rodata, log_by_tracing, rodata, text};
 use crate::algorithm::obstacle::{obstacle, release_is_at_least};
 use crate::algorithm::pin::{PinError, Pinned, path, prepare};
-use crate::algorithm::{LoadError, registered};
+use crate::algorithm::{LoadError, is_available};
 
 /// An algorithm that this process has loaded. It is unloaded when this is dropped; sockets that use it keep it.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) enum Registration {
 /// # Errors
 /// See [`LoadError`].
 pub fn load(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> Result<Loaded, LoadError> {
-    load_object(registration(), algorithm, settings, algorithm.object())
+    load_object(registration(), algorithm, &algorithm.kernel_name(), settings, algorithm.object())
 }
 
 /// The best that this kernel has.
@@ -40,17 +40,18 @@ pub(super) fn registration() -> Registration {
     if release_is_at_least(6, 4) { Registration::Link } else { Registration::Map }
 }
 
-/// Loads one of the builds of `algorithm`.
+/// Loads one of the builds of `algorithm`, which the kernel is to know by `kernel_name`.
 pub(super) fn load_object(
     registration: Registration,
     algorithm: &'static Algorithm,
+    kernel_name: &str,
     settings: &[(&str, i64)],
     bytes: Result<&'static [u8], &'static str>,
 ) -> Result<Loaded, LoadError> {
     let name = algorithm.name;
     let values = algorithm.values(settings)?;
-    let taken = || LoadError::Taken { name, kernel_name: algorithm.kernel_name(), holder: holder(algorithm) };
-    if registered(algorithm) {
+    let taken = || LoadError::Taken { name, kernel_name: kernel_name.to_owned(), holder: holder(algorithm) };
+    if is_available(kernel_name) {
         return Err(taken());
     }
     if let Some(obstacle) = obstacle(algorithm) {
@@ -133,7 +134,7 @@ impl Loaded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{Holder, UnloadError, find, unload};
+    use crate::algorithm::{Holder, UnloadError, find, registered, unload};
 
     /// What kernels before 6.4 do, on this one.
     #[test]
@@ -145,12 +146,16 @@ mod tests {
             return;
         };
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-        let loaded = load_object(Registration::Map, algorithm, &[], algorithm.object()).unwrap();
+        let loaded =
+            load_object(Registration::Map, algorithm, &algorithm.kernel_name(), &[], algorithm.object()).unwrap();
         assert_eq!(holder(algorithm), Holder::Nobody);
         drop(loaded);
         assert!(!registered(algorithm));
 
-        let pinned = load_object(Registration::Map, algorithm, &[], algorithm.object()).unwrap().pin().unwrap();
+        let pinned = load_object(Registration::Map, algorithm, &algorithm.kernel_name(), &[], algorithm.object())
+            .unwrap()
+            .pin()
+            .unwrap();
         assert_eq!(pinned, Pinned { path: None, mounted: false });
         assert!(registered(algorithm), "it outlasts what loaded it");
         let taken = load(algorithm, &[]).unwrap_err();

@@ -22,8 +22,9 @@ pub struct Traced {
 /// # Errors
 /// See [`LoadError`].
 pub fn load_traced(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> Result<Traced, LoadError> {
-    load_object(registration(), algorithm, settings, algorithm.traced_object())
-        .map(|loaded| Traced { loaded, kernel_name: format!("icdct_{}", algorithm.name) })
+    let kernel_name = format!("icdct_{}", algorithm.name);
+    let loaded = load_object(registration(), algorithm, &kernel_name, settings, algorithm.traced_object())?;
+    Ok(Traced { loaded, kernel_name })
 }
 
 impl Traced {
