@@ -17,8 +17,9 @@
  * is as before.
  *
  * Source: N. Cardwell et al., BBR: congestion-based congestion control, 2016, and draft-cardwell-iccrg-bbr-congestion-control-00.
- * Deviations from Linux: no estimate of policers, none of aggregated acknowledgements; the cycle starts at its third phase
- * instead of a random one, so that a simulation is repeated exactly.
+ * Deviations from Linux: no estimate of policers, none of aggregated acknowledgements; no restart after a pause of the
+ * application, which the simulator does not have; the cycle starts at its third phase instead of a random one, so that a
+ * simulation is repeated exactly.
  */
 #define ALGORITHM bbr
 #include "kernel.h"
@@ -34,6 +35,9 @@
 #define RATE_ROUNDS 10
 #define MICROSECONDS 1000000ULL
 #define INITIAL_WINDOW 10
+/* Bytes of an aggregate (GSO_LEGACY_MAX_SIZE less headers), and the rate from which one has two packets, bytes per second. */
+#define LARGEST_AGGREGATE (65535 - 320)
+#define LEAST_PACING_OF_TWO 150000
 
 PARAMETER(u32, rtt_window_ms, 10000, 1000, 60000, "age at which the least round-trip time is measured anew, milliseconds")
 PARAMETER(u32, probe_rtt_ms, 200, 0, 2000, "how long the window is small for that, milliseconds")
@@ -60,6 +64,8 @@ struct bbr {
 	/* Rate at which the last growth was seen, and rounds without since. */
 	u32 full_rate;
 	u32 prior_window;
+	/* `delivered` at which the last packet of a small window is; samples before it tell nothing of the path. */
+	u32 probe_end;
 	u8 full_rounds;
 	u8 mode;
 	u8 phase;
@@ -67,7 +73,6 @@ struct bbr {
 	bool round_start;
 	bool full;
 	bool conserve;
-	bool restarting;
 	bool probe_rtt_round_done;
 };
 CHECK_PRIVATE(struct bbr);
@@ -123,9 +128,9 @@ static void bbr_take_rate(struct bbr *ca, u32 rate)
 			best[0] = best[1];
 			best[1] = best[2];
 		}
-	} else if (best[1].round == best[0].round && now.round - best[1].round > RATE_ROUNDS / 4) {
+	} else if (best[1].round == best[0].round && now.round - best[0].round > RATE_ROUNDS / 4) {
 		best[1] = best[2] = now;
-	} else if (best[2].round == best[1].round && now.round - best[2].round > RATE_ROUNDS / 2) {
+	} else if (best[2].round == best[1].round && now.round - best[0].round > RATE_ROUNDS / 2) {
 		best[2] = now;
 	}
 }
@@ -156,14 +161,17 @@ static void bbr_set_pacing(struct bbr *ca, struct tcp_sock *tp, u32 rate, u32 ga
 /* Packets in flight for a gain, with what sender, path and receiver hold back to make aggregates. */
 static u32 bbr_in_flight(const struct bbr *ca, const struct tcp_sock *tp, u32 gain)
 {
-	u64 window, aggregate = tp->inet_conn.icsk_inet.sk.sk_pacing_rate / 1024 / (tp->mss_cache ? tp->mss_cache : 1);
+	u64 pacing = tp->inet_conn.icsk_inet.sk.sk_pacing_rate;
+	u64 aggregate = pacing / 1024 < LARGEST_AGGREGATE ? pacing / 1024 : LARGEST_AGGREGATE;
+	u64 window, least = pacing < LEAST_PACING_OF_TWO ? 1 : 2;
 
 	if (!ca->rtt_us)
 		return INITIAL_WINDOW;
 	window = ((u64)bbr_rate(ca) * ca->rtt_us >> GAIN_BITS) * gain;
 	window = (window + (1ULL << RATE_BITS) - 1) >> RATE_BITS;
-	if (aggregate < 2)
-		aggregate = 2;
+	aggregate /= tp->mss_cache ? tp->mss_cache : 1;
+	if (aggregate < least)
+		aggregate = least;
 	window += 3 * (aggregate < 127 ? aggregate : 127);
 	window = (window + 1) & ~1ULL;
 	/* Otherwise a gain of 5/4 of a small window would be nothing. */
@@ -175,6 +183,7 @@ static u32 bbr_in_flight(const struct bbr *ca, const struct tcp_sock *tp, u32 ga
 static void bbr_take_sample(struct bbr *ca, const struct tcp_sock *tp, const struct rate_sample *rs)
 {
 	u64 rate;
+	bool limited;
 
 	ca->round_start = false;
 	if (rs->delivered < 0 || rs->interval_us <= 0)
@@ -188,8 +197,9 @@ static void bbr_take_sample(struct bbr *ca, const struct tcp_sock *tp, const str
 	rate = ((u64)rs->delivered << RATE_BITS) / rs->interval_us;
 	if (rate > ~0U)
 		rate = ~0U;
-	/* Less than the path's, if there was nothing to send. */
-	if (!rs->is_app_limited || rate >= bbr_rate(ca))
+	limited = rs->is_app_limited || (s32)(rs->prior_delivered - ca->probe_end) < 0;
+	/* Less than the path's, if there was little to send. */
+	if (!limited || rate >= bbr_rate(ca))
 		bbr_take_rate(ca, rate);
 }
 
@@ -252,12 +262,13 @@ static void bbr_update_rtt(struct bbr *ca, struct tcp_sock *tp, const struct rat
 		ca->rtt_us = rs->rtt_us;
 		ca->rtt_us_at = now;
 	}
-	if (old && probe_rtt_ms && !ca->restarting && ca->mode != PROBE_RTT) {
-		bbr_save_window(ca, tp);
+	if (old && probe_rtt_ms && ca->mode != PROBE_RTT) {
 		ca->mode = PROBE_RTT;
+		bbr_save_window(ca, tp);
 		ca->probe_rtt_until_us = 0;
 	}
 	if (ca->mode == PROBE_RTT) {
+		ca->probe_end = tp->delivered + in_flight(tp);
 		if (!ca->probe_rtt_until_us && in_flight(tp) <= least_window) {
 			ca->probe_rtt_until_us = now + (u64)probe_rtt_ms * 1000;
 			ca->probe_rtt_round_done = false;
@@ -273,8 +284,6 @@ static void bbr_update_rtt(struct bbr *ca, struct tcp_sock *tp, const struct rat
 			}
 		}
 	}
-	if (rs->delivered > 0)
-		ca->restarting = false;
 }
 
 static void bbr_change_mode(struct bbr *ca, struct tcp_sock *tp, const struct rate_sample *rs)
@@ -376,21 +385,6 @@ OPERATION_2(void, set_state, struct sock *, sk, u8, new_state)
 	ca->round_start = true;
 }
 
-OPERATION_2(void, cwnd_event, struct sock *, sk, enum tcp_ca_event, event)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct bbr *ca = inet_csk_ca(sk);
-
-	if (event != CA_EVENT_TX_START)
-		return;
-	ca->restarting = true;
-	/* What comes next is paced at the path's rate, not at a gain of long ago. */
-	if (ca->mode == PROBE_RATE) {
-		ca->phase_us = tp->tcp_mstamp;
-		bbr_set_pacing(ca, tp, bbr_rate(ca), GAIN_ONE);
-	}
-}
-
 /* A loss that was none: the search for a full pipe starts again. */
 OPERATION_1(u32, undo_cwnd, struct sock *, sk)
 {
@@ -405,7 +399,6 @@ OPERATIONS(
 	.init = init,
 	.ssthresh = ssthresh,
 	.set_state = set_state,
-	.cwnd_event = cwnd_event,
 	.cong_control = cong_control,
 	.undo_cwnd = undo_cwnd
 )

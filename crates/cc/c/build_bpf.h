@@ -93,16 +93,16 @@ INLINED bool is_cwnd_limited(const struct tcp_sock *tp)
 
 #ifdef ICDC_TRACE
 #include "trace_bpf.h"
-#define KERNEL_NAME "icdct_" QUOTED(ALGORITHM)
+#define REGISTERED JOINED(icdct_, ALGORITHM)
 #else
 #define TRACED(ret, name, sk, second, third, call) return call
-#define KERNEL_NAME "icdc_" QUOTED(ALGORITHM)
+#define REGISTERED JOINED(icdc_, ALGORITHM)
 #endif
 
 /* The operations of the file: OPERATIONS(.ssthresh = ..., ...). */
 #define OPERATIONS(...)                                                                                             \
-	_Static_assert(sizeof(KERNEL_NAME) <= 16, "the kernel's names have 15 characters");                         \
-	struct tcp_congestion_ops JOINED(icdc_, ALGORITHM) SECTION(".struct_ops") = {__VA_ARGS__, .name = KERNEL_NAME}; \
+	_Static_assert(sizeof(QUOTED(REGISTERED)) <= 16, "the kernel's names have 15 characters");                  \
+	struct tcp_congestion_ops REGISTERED SECTION(".struct_ops") = {__VA_ARGS__, .name = QUOTED(REGISTERED)};    \
 	char _license[] SECTION("license") = "Dual MIT/GPL";
 
 #endif

@@ -20,9 +20,9 @@ static inline u64 part_per_packet(u64 increase_q16, u32 window)
 
 	if (increase_q16 > most)
 		increase_q16 = most;
-	/* Beyond 2^24 packets per round trip the shift would overflow. */
+	/* From 2^24 packets per round trip on the shift would overflow. */
 	if (increase_q16 >> 40)
-		increase_q16 = 1ULL << 40;
+		increase_q16 = (1ULL << 40) - 1;
 	return window ? (increase_q16 << (PART_BITS - 16)) / window : 0;
 }
 

@@ -52,6 +52,7 @@ struct htcp {
 	u32 previous_loss_rate;
 	u32 rtt_min_us;
 	u32 rtt_max_us;
+	u32 previous_rtt_max_us;
 	/* Share of the window kept at the last loss, q16; and before. */
 	u32 beta;
 	u32 previous_beta;
@@ -75,6 +76,7 @@ OPERATION_1(void, init, struct sock *, sk)
 	ca->previous_loss_rate = 0;
 	ca->rtt_min_us = 0;
 	ca->rtt_max_us = 0;
+	ca->previous_rtt_max_us = 0;
 	ca->beta = Q16_ONE / 2;
 	ca->previous_beta = Q16_ONE / 2;
 }
@@ -175,6 +177,7 @@ OPERATION_1(u32, ssthresh, struct sock *, sk)
 	ca->beta = htcp_beta(ca);
 	ca->loss_us = tp->tcp_mstamp;
 	ca->loss_rate = ca->rate;
+	ca->previous_rtt_max_us = ca->rtt_max_us;
 	ca->rtt_max_us = 0;
 	return reduced(tp->snd_cwnd, Q16_ONE - ca->beta);
 }
@@ -203,6 +206,8 @@ OPERATION_1(u32, undo_cwnd, struct sock *, sk)
 	ca->loss_us = ca->previous_loss_us;
 	ca->loss_rate = ca->previous_loss_rate;
 	ca->beta = ca->previous_beta;
+	if (ca->rtt_max_us < ca->previous_rtt_max_us)
+		ca->rtt_max_us = ca->previous_rtt_max_us;
 	return tcp_reno_undo_cwnd(sk);
 }
 

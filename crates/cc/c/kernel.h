@@ -79,7 +79,7 @@ struct tcp_sock {
 #endif
 } RELOCATED;
 
-/* Times of one acknowledgement. */
+/* Times of one acknowledgement: packets cumulatively acknowledged; bytes delivered since the last of them was sent. */
 struct ack_sample {
 	u32 pkts_acked;
 	s32 rtt_us;
@@ -166,9 +166,7 @@ static inline __attribute__((always_inline)) bool tcp_is_cwnd_limited(struct soc
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
-	if (tcp_in_slow_start(tp))
-		return tp->snd_cwnd < 2 * tp->max_packets_out;
-	return is_cwnd_limited(tp);
+	return is_cwnd_limited(tp) || (tcp_in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out);
 }
 
 /*

@@ -5,9 +5,10 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 
+use icdc_cc::Algorithm;
 use icdc_cc::native::Replay;
 use icdc_tcp::algorithm;
 use support::algorithms::Kernel;
@@ -21,6 +22,20 @@ const CONG_AVOID: u32 = 2;
 /// Enough for some losses, and less than the ring buffer keeps records of.
 const BYTES: usize = 8_000_000;
 
+/// The algorithms as they are, and so that the path's small windows reach what long paths need: logarithms, growth over time,
+/// the test for a trend.
+const SETTINGS: [(&str, &[(&str, i64)]); 9] = [
+    ("bic", &[]),
+    ("htcp", &[]),
+    ("htcp", &[("low_speed_ms", 0), ("bandwidth_switch", 0)]),
+    ("highspeed", &[]),
+    ("highspeed", &[("low_window", 4)]),
+    ("scalable", &[]),
+    ("scalable", &[("low_window", 2)]),
+    ("ghstcp", &[]),
+    ("ghstcp", &[("low_window", 4), ("samples", 8), ("samples_per_rtt", 256), ("critical", 0)]),
+];
+
 #[test]
 fn windows_in_the_kernel_are_those_of_the_native_build() {
     let Some(_kernel) = Kernel::take() else { return };
@@ -29,27 +44,33 @@ fn windows_in_the_kernel_are_those_of_the_native_build() {
     else {
         return;
     };
-    for algorithm in algorithm::ours() {
-        let traced = algorithm::load_traced(algorithm, &[]).unwrap();
-        let (mut sender, mut receiver) = lab.tcp();
-        icdc_tcp::set_congestion(&sender, traced.kernel_name()).unwrap();
-        let reader = std::thread::spawn(move || receiver.read_exact(&mut vec![0; BYTES]));
-        sender.write_all(&vec![1; BYTES]).unwrap();
-        reader.join().unwrap().unwrap();
-
-        let mut replays = BTreeMap::new();
-        let mut operations = BTreeMap::<u32, u32>::new();
-        for record in traced.records().unwrap() {
-            let replay = match record.operation {
-                // The address of a socket that is gone may come again.
-                INIT => replays.entry(record.socket).insert_entry(Replay::new(algorithm, &[]).unwrap()).into_mut(),
-                _ => replays.get_mut(&record.socket).expect("init comes first"),
-            };
-            replay.step(&record).unwrap_or_else(|difference| panic!("{}: {difference}", algorithm.name));
-            *operations.entry(record.operation).or_default() += 1;
-        }
-        eprintln!("{}: operations by number: {operations:?}", algorithm.name);
-        let count = |operation| operations.get(&operation).copied().unwrap_or_default();
-        assert!(count(CONG_AVOID) > 100 && count(SSTHRESH) > 0, "{}: {operations:?}", algorithm.name);
+    for (name, settings) in SETTINGS {
+        compare(&lab, icdc_cc::find(name).unwrap(), settings);
     }
+    let compared: BTreeSet<_> = SETTINGS.iter().map(|(name, _)| *name).collect();
+    assert!(algorithm::ours().all(|algorithm| compared.contains(algorithm.name)));
+}
+
+fn compare(lab: &Lab, algorithm: &'static Algorithm, settings: &[(&str, i64)]) {
+    let traced = algorithm::load_traced(algorithm, settings).unwrap();
+    let (mut sender, mut receiver) = lab.tcp();
+    icdc_tcp::set_congestion(&sender, traced.kernel_name()).unwrap();
+    let reader = std::thread::spawn(move || receiver.read_exact(&mut vec![0; BYTES]));
+    sender.write_all(&vec![1; BYTES]).unwrap();
+    reader.join().unwrap().unwrap();
+
+    let mut replays = BTreeMap::new();
+    let mut operations = BTreeMap::<u32, u32>::new();
+    for record in traced.records().unwrap() {
+        if record.operation == INIT {
+            // The address of a socket that is gone may come again.
+            replays.insert(record.socket, Replay::new(algorithm, settings).unwrap());
+        }
+        let replay = replays.get_mut(&record.socket).expect("init comes first");
+        replay.step(&record).unwrap_or_else(|difference| panic!("{} {settings:?}: {difference}", algorithm.name));
+        *operations.entry(record.operation).or_default() += 1;
+    }
+    eprintln!("{} {settings:?}: operations by number: {operations:?}", algorithm.name);
+    let count = |operation| operations.get(&operation).copied().unwrap_or_default();
+    assert!(count(CONG_AVOID) > 100 && count(SSTHRESH) > 0, "{}: {operations:?}", algorithm.name);
 }

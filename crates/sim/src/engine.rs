@@ -184,7 +184,8 @@ impl<O: Observer> Engine<'_, O> {
     }
 
     fn look(&mut self, at: Time) {
-        self.observer.queue(at, self.forward.queued(at));
+        // When the last of what the line has taken will have arrived: the queue knows of it already.
+        self.observer.queue(at, self.forward.queued(at + self.forward.line_backlog(at)));
         if self.observer.wants_states(at) {
             for (index, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.phase != Phase::Waiting) {
                 self.observer.state(at, index, &lane.sender.state());
@@ -230,7 +231,7 @@ impl<O: Observer> Engine<'_, O> {
                 let waiting = self.forward.line_backlog(now);
                 if waiting > BELOW_TCP {
                     lane.line = now + (waiting - BELOW_TCP / 2);
-                    lane.sender.hold();
+                    lane.sender.hold(now);
                     return;
                 }
             }

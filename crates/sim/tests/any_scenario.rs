@@ -35,24 +35,25 @@ fn directions() -> impl Strategy<Value = Settings> {
     )
 }
 
-/// (packets, start in ms, additional delay in ms, pacing rate, receive window in packets, tuned)
-type Given = (u64, u64, u64, Option<u64>, u64, bool);
+/// (algorithm, packets, start in ms, additional delay in ms, pacing rate, receive window in packets, tuned)
+type Given = (usize, u64, u64, u64, Option<u64>, u64, bool);
 
-fn flow((packets, start, delay, rate, window, tuned): Given) -> Flow {
+fn flow((algorithm, packets, start, delay, rate, window, tuned): Given) -> Flow {
     let window = ByteCount::new(window * PAYLOAD);
+    let window = if tuned { ReceiveWindow::Tuned { most: window } } else { ReceiveWindow::Fixed(window) };
     Flow {
         bytes: Some(ByteCount::new(packets * PAYLOAD)),
         start: Span::from_millis(start),
         extra_delay: Span::from_millis(delay),
         rate: rate.map(Rate::from_bits_per_second),
-        window: if tuned { ReceiveWindow::Tuned { most: window } } else { ReceiveWindow::Fixed(window) },
-        ..reno()
+        ..Flow::bulk(&icdc_cc::all()[algorithm], window)
     }
 }
 
 fn flows() -> impl Strategy<Value = Vec<Given>> {
     let rate = prop::option::of(1_000_000_u64..100_000_000);
-    prop::collection::vec((1_u64..600, 0_u64..2000, 0_u64..100, rate, 1_u64..500, any::<bool>()), 1..4)
+    let algorithm = 0..icdc_cc::all().len();
+    prop::collection::vec((algorithm, 1_u64..600, 0_u64..2000, 0_u64..100, rate, 1_u64..500, any::<bool>()), 1..4)
 }
 
 proptest! {
@@ -75,14 +76,14 @@ proptest! {
             segmentation,
         };
         let (outcome, diary) = watched_coarsely(&scenario);
-        let wanted: u64 = flows.iter().map(|given| given.0).sum();
+        let wanted: u64 = flows.iter().map(|given| given.1).sum();
         prop_assert_eq!(diary.read, wanted, "{:?}", outcome);
         for (flow, given) in outcome.flows.iter().zip(&flows) {
             prop_assert!(flow.finished.is_some(), "{:?}", flow);
-            prop_assert_eq!((flow.delivered, flow.arrived), (given.0, given.0));
+            prop_assert_eq!((flow.delivered, flow.arrived), (given.1, given.1));
             let ends = flow.arrived + flow.duplicates + flow.lost + flow.queue_full + flow.on_the_way;
             prop_assert_eq!(flow.sender.sent, ends, "{:?}", flow);
-            prop_assert_eq!(flow.sender.sent, given.0 + flow.sender.retransmitted);
+            prop_assert_eq!(flow.sender.sent, given.1 + flow.sender.retransmitted);
         }
         prop_assert_eq!(outcome.forward.offered, outcome.packets());
         prop_assert_eq!(outcome.forward.overrun, 0);

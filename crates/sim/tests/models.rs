@@ -67,6 +67,24 @@ fn random_loss_gives_the_rate_of_mathis() {
 }
 
 #[test]
+fn bbr_goes_by_the_rate_also_after_it_has_measured_the_round_trip_anew() {
+    let mut scenario = path(100, Span::from_millis(10), 500, 25);
+    scenario.flows = vec![Flow::bulk(icdc_cc::find("bbr").unwrap(), reno().window)];
+    let (outcome, diary) = watched(&scenario);
+    let sent_in = |second| diary.sent.iter().filter(|sent| sent.at.as_nanos() / 1_000_000_000 == second).count();
+    let per_second = capacity(&scenario) / 8.0 / PAYLOAD as f64;
+    // Each ten seconds the window is small for 0.2 s.
+    for second in 1..25 {
+        let share = sent_in(second) as f64 / per_second;
+        assert!((0.72..1.1).contains(&share), "second {second}: {share}");
+    }
+    assert!(outcome.goodput().as_bits_per_second() as f64 > 0.93 * capacity(&scenario));
+    // A path that holds 81 packets: once it is known, no more than as much again waits.
+    let late = diary.states.iter().filter(|(at, ..)| at.as_nanos() > 2_000_000_000);
+    assert!(late.map(|(.., state)| state.window).max().unwrap() < 200);
+}
+
+#[test]
 fn two_flows_share_fairly() {
     let mut scenario = path(100, Span::from_millis(40), 300, 300);
     scenario.flows.push(Flow { start: Span::from_secs(3), ..reno() });
@@ -151,4 +169,15 @@ fn a_line_is_never_overrun() {
     let outcome = unwatched(&scenario);
     assert_eq!(outcome.forward.overrun, 0);
     assert!(outcome.goodput().as_bits_per_second() as f64 > 0.8 * capacity(&scenario), "{}", outcome.goodput());
+}
+
+#[test]
+fn a_window_that_the_line_does_not_let_out_does_not_grow() {
+    let mut scenario = path(100, Span::from_millis(50), 1000, 20);
+    // Slower than the bottleneck: nothing is lost, and the window would grow for ever.
+    scenario.forward.line_rate = Some(Rate::from_bits_per_second(80_000_000));
+    let (outcome, diary) = watched(&scenario);
+    assert_eq!(outcome.forward.queue_full, 0);
+    let (.., last) = diary.states.last().unwrap();
+    assert!(u64::from(last.window) <= 2 * last.in_flight + 20, "{last:?}");
 }

@@ -30,6 +30,15 @@ fn one_packet_takes_one_round_trip() {
 }
 
 #[test]
+fn two_selective_acknowledgements_are_proof_after_a_quarter_of_the_round_trip() {
+    let (_, diary) = watched(&packets(losing(path(1000, RTT, 100, 10), &[1]), 3));
+    let again = diary.sent.iter().find(|sent| sent.again).unwrap();
+    // And 2 ms, the least that a timer waits.
+    let waited = (again.at - Time::ORIGIN).ratio(RTT);
+    assert!((1.26..1.29).contains(&waited), "{waited} round trips");
+}
+
+#[test]
 fn one_loss_is_one_retransmission_and_one_halving() {
     let (outcome, diary) = watched(&packets(losing(path(1000, RTT, 5000, 60), &[400]), 20_000));
     let sender = outcome.flows[0].sender;

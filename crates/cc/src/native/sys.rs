@@ -8,11 +8,11 @@ use super::Socket;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AckSample {
-    /// Packets acknowledged, cumulatively or selectively.
+    /// Packets acknowledged cumulatively.
     pub pkts_acked: u32,
     /// Round-trip time in microseconds; negative without a valid one (Karn's rule).
     pub rtt_us: i32,
-    /// Packets in flight when the acknowledged one was sent.
+    /// Bytes delivered since the last of them was sent (packets × MSS).
     pub in_flight: u32,
 }
 

@@ -39,8 +39,12 @@ fn follows(algorithm: &str, response: &Response, stretch: u32) {
         let mut path = Path::new(algorithm, &[], window);
         path.stretch = stretch;
         let mut model = f64::from(window);
-        // Enough round trips that a growth of less than a packet is seen, but not for hours.
-        let rounds = if window < 2000 { 40 } else { 1 };
+        // Enough round trips that a growth of a packet each is seen, but not for hours.
+        let slow = (response.increase)(f64::from(window)) < 10.0;
+        if slow && window > 100_000 {
+            continue;
+        }
+        let rounds = if window < 2000 || slow { 40 } else { 1 };
         for _ in 0..rounds {
             for _ in 0..path.window() {
                 model += (response.increase)(model.floor()) / model.floor();
@@ -100,10 +104,10 @@ fn highspeed_growth(window: u32) -> f64 {
 #[test]
 fn highspeed_agrees_with_the_table_of_the_rfc() {
     for (window, increase, decrease) in
-        [(38_u32, 1.0, 0.50), (118, 2.0, 0.44), (1058, 8.0, 0.33), (24402, 46.0, 0.16), (83981, 73.0, 0.10)]
+        [(38_u32, 1.0, 0.50), (118, 2.0, 0.44), (1058, 8.0, 0.33), (24402, 45.0, 0.16), (84035, 71.0, 0.10)]
     {
         let found = highspeed_growth(window);
-        // The table holds the windows where a(w) reaches whole numbers, after rounding b to hundredths.
+        // The RFC draws its line from a loss rate of 1e-3 at 38 packets; from 1.5/38², Reno's own, it lies 2 to 5 % higher.
         assert!((found / increase - 1.0).abs() < 0.05, "a({window}) = {found}, the RFC says {increase}");
         let taken = 1.0 - f64::from(Path::new("highspeed", &[], window).lose()) / f64::from(window);
         assert!((taken - decrease).abs() < 0.01, "b({window}) = {taken}, the RFC says {decrease}");

@@ -55,7 +55,7 @@ impl Path {
         socket.srtt_us = (rtt_us * 8) as u32;
         socket.snd_una = socket.snd_una.wrapping_add(packets);
         socket.delivered = socket.delivered.wrapping_add(packets);
-        let (una, in_flight) = (socket.snd_una, socket.packets_out);
+        let (una, in_flight) = (socket.snd_una, socket.packets_out.wrapping_mul(socket.mss_cache));
         self.connection.pkts_acked(&AckSample { pkts_acked: packets, rtt_us: rtt_us as i32, in_flight });
         self.connection.cong_avoid(una, packets);
     }

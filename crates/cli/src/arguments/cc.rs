@@ -21,7 +21,7 @@ use crate::values::{Setting, setting};
         "  3  this user may not\n\n",
         "Examples:\n",
         "  icdc cc list                                       what this kernel has, and what could be loaded\n",
-        "  icdc cc show highspeed                             its model and parameters\n",
+        "  icdc cc show highspeed                             what it does, and its parameters\n",
         "  icdc cc load highspeed --pin                       until `icdc cc unload highspeed`, or a reboot\n",
         "  icdc cc load highspeed -- iperf3 -c far -C icdc_highspeed    while iperf3 runs\n",
     )

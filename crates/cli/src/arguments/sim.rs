@@ -162,8 +162,8 @@ impl SimArguments {
             );
             flow.extra_delay = round_trip - path_round_trip;
             if !window {
-                // Three times what fills the path and its queue, of which Linux announces a half.
-                let fitting = (lab.forward.rate * round_trip + lab.forward.queue) * 3;
+                // Linux announces half of it: four times what fills the path and its queue is more than slow start overshoots to.
+                let fitting = (lab.forward.rate * round_trip + lab.forward.queue) * 8;
                 let buffer = if buffer.is_zero() { fitting.max(USUAL_BUFFER) } else { buffer };
                 flow.window = ReceiveWindow::Tuned { most: buffer / 2 };
             }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use icdc_sim::{Acknowledgements, Flow, Observer, Outcome, ReceiveWindow, Recorder, Scenario, SenderState, simulate};
-use icdc_units::{ByteCount, Span, Time};
+use icdc_units::{Span, Time};
 
 use super::Bench;
 use super::spread::Spread;
@@ -39,10 +39,10 @@ pub(super) fn like(
     scenario
 }
 
-/// What the hosts of a lab allow: a buffer of three times what fills the path, of which half becomes window, and which
-/// grows from what is usual.
-pub(super) fn receive_window(settings: &Settings) -> ReceiveWindow {
-    ReceiveWindow::Tuned { most: ByteCount::new(settings.bandwidth_delay().as_u64() * 3 / 2) }
+/// What the hosts of a lab allow: half of the largest buffer becomes window.
+fn receive_window(settings: &Settings) -> ReceiveWindow {
+    let (receive, _) = settings.largest_buffers().expect("scenarios tune their hosts");
+    ReceiveWindow::Tuned { most: receive / 2 }
 }
 
 /// The algorithm of this name.

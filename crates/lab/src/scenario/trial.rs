@@ -1,13 +1,15 @@
 //! One measurement in a lab of its own, on a calm machine if there is one, repeated while the machine spoils it.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 
 use icdc_units::{Rate, Span};
 use serde::Deserialize;
 
+use super::simulated::algorithm;
 use super::spread::Spread;
 use super::{Bench, calm};
 use crate::faults::spoilt;
@@ -127,6 +129,8 @@ pub(super) fn run(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, LabError
         calm::wait(tolerance, bench.patience, bench.say);
         let measured = attempt_once(bench, trial, tolerance)?;
         match &measured.spoilt {
+            // That would not change.
+            Some(_) if measured.summary.cc != kernel_name(trial) => return Ok(measured),
             Some(why) if attempt < ATTEMPTS => (bench.say)(&format!("  attempt {attempt} is invalid ({why}); again")),
             Some(why) => {
                 (bench.say)(&format!("  still invalid after {ATTEMPTS} attempts: {why}"));
@@ -152,22 +156,27 @@ impl Drop for Temporary {
 
 fn attempt_once(bench: &Bench<'_>, trial: &Trial, tolerance: Span) -> Result<Measured, LabError> {
     let name = format!("run-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-    let lab = Temporary(Lab::up(&name, &trial.settings, bench.program)?);
+    let lab = Temporary(Lab::lent(&name, &trial.settings, bench.program)?);
     let (summary, samples) = measure(bench.program, &name, trial)?;
     let page = lab.0.page()?;
     let recording = Recording::of(&page, Way::Forward, Span::MAX);
     let frame = trial.settings.forward.largest_frame().as_u64() as f64;
-    let used = summary.cc.trim_start_matches("icdc_");
-    let other = (used != trial.cc).then(|| format!("{used} was used in place of {}", trial.cc));
+    let (used, wanted) = (&summary.cc, kernel_name(trial));
+    let other = (*used != wanted).then(|| format!("{used} was used in place of {wanted}"));
     Ok(Measured {
-        summary,
-        samples,
         recording,
         burst_mtu: page.gauge(Way::Forward, Gauge::BurstMax) as f64 / frame,
         lateness: Span::from_nanos(page.gauge(Way::Forward, Gauge::Lateness999)),
         queue_drops: page.gauge(Way::Forward, Gauge::QueueDrops),
-        spoilt: spoilt(&page, &trial.settings, tolerance).or(other),
+        spoilt: other.or_else(|| spoilt(&page, &trial.settings, tolerance)),
+        summary,
+        samples,
     })
+}
+
+/// Of icdc's own algorithms none that the kernel may have under the same name.
+fn kernel_name(trial: &Trial) -> String {
+    algorithm(trial.cc).kernel_name()
 }
 
 fn measure(program: &Path, name: &str, trial: &Trial) -> Result<(Summary, Vec<Sample>), LabError> {
@@ -176,7 +185,8 @@ fn measure(program: &Path, name: &str, trial: &Trial) -> Result<(Summary, Vec<Sa
     let seconds = trial.seconds.to_string();
     let mut words =
         vec!["lab", "exec", "--name", name, "a", &text, "measure", "--json", "--ssh", &shell, "--remote-icdc", &text];
-    words.extend(["--cc", trial.cc, "--seconds", &seconds]);
+    let cc = kernel_name(trial);
+    words.extend(["--cc", &cc, "--seconds", &seconds]);
     let rate = trial.rate.map(|rate| format!("{rate:#}"));
     if let Some(rate) = &rate {
         words.extend(["--rate", rate]);
@@ -190,6 +200,13 @@ fn measure(program: &Path, name: &str, trial: &Trial) -> Result<(Summary, Vec<Sa
         .stderr(Stdio::piped())
         .spawn()
         .map_err(failed)?;
+    // Read meanwhile: a pipe that is full would hold the program up.
+    let mut said = child.stderr.take().expect("piped");
+    let words = thread::spawn(move || {
+        let mut words = Vec::new();
+        let _ = said.read_to_end(&mut words);
+        String::from_utf8_lossy(&words).trim().to_owned()
+    });
     let (mut summary, mut samples) = (None, Vec::new());
     for line in BufReader::new(child.stdout.take().expect("piped")).lines() {
         match serde_json::from_str(&line.map_err(failed)?) {
@@ -198,10 +215,10 @@ fn measure(program: &Path, name: &str, trial: &Trial) -> Result<(Summary, Vec<Sa
             Ok(Line::Other) | Err(_) => {}
         }
     }
-    let output = child.wait_with_output().map_err(failed)?;
-    let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let status = child.wait().map_err(failed)?;
+    let words = words.join().expect("reading does not panic");
     match summary {
-        Some(summary) if output.status.success() => Ok((summary, samples)),
+        Some(summary) if status.success() => Ok((summary, samples)),
         _ => Err(LabError::Program { program: "icdc measure".to_owned(), words }),
     }
 }

@@ -131,7 +131,7 @@ impl Sender {
             self.tell(now);
             let sample = AckSample {
                 pkts_acked: (self.board.una() - una_before) as u32,
-                rtt_us: latest.map_or(-1, |rtt| rtt.as_micros() as i32),
+                rtt_us: latest.map_or(-1, |rtt| i32::try_from(rtt.as_micros()).unwrap_or(i32::MAX)),
                 in_flight: self.rate.since_latest().wrapping_mul(self.algorithm.socket.mss_cache),
             };
             self.algorithm.pkts_acked(&sample);

@@ -166,7 +166,6 @@ impl Sender {
     pub(crate) fn start(&mut self, now: Time) {
         self.tell(now);
         self.algorithm.init();
-        self.algorithm.event(WindowEvent::TransmitStart);
     }
 
     /// The application has nothing more than what was sent.
@@ -209,8 +208,9 @@ impl Sender {
     }
 
     /// The line is busy: pacing waits until [`Self::poll`] is asked again.
-    pub(crate) fn hold(&mut self) {
+    pub(crate) fn hold(&mut self, now: Time) {
         self.wake = Time::MAX;
+        self.pause(now);
     }
 
     fn next_packet(&mut self) -> Option<u64> {
@@ -224,6 +224,10 @@ impl Sender {
     }
 
     fn transmit(&mut self, now: Time, number: u64) -> Segment {
+        if self.board.in_flight() == 0 {
+            self.tell(now);
+            self.algorithm.event(WindowEvent::TransmitStart);
+        }
         let outstanding = self.board.outstanding();
         let stamp = self.rate.stamp(now, outstanding);
         let again = number < self.board.next();

@@ -3,7 +3,7 @@
 //! ```text
 //! lost: sent before the most recently sent packet that was delivered, and now ≥ sent + rtt + window
 //! window = 0                           in recovery, or with three packets selectively acknowledged
-//!        = min(least rtt / 4, srtt/8)  otherwise
+//!        = min(least rtt / 4, srtt)    otherwise; looked at again 2 ms after the last of them is due
 //! ```
 //!
 //! `rtt` is that of the most recently sent packet that was delivered. Paths here never reorder, so the window never grows.
@@ -14,6 +14,8 @@ use super::scoreboard::{Packet, Scoreboard};
 
 /// Selectively acknowledged packets that are proof enough (`tcp_reordering`).
 const ENOUGH: u64 = 3;
+/// `TCP_TIMEOUT_MIN`.
+const LEAST_WAIT: Span = Span::from_millis(2);
 
 /// See the module's description.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +32,7 @@ pub(super) struct Found {
     pub(super) first: u64,
     /// Retransmissions.
     pub(super) again: u64,
-    /// When the next one may be, if nothing is heard of it.
+    /// When to look again, if nothing is heard until then.
     pub(super) look_again: Option<Time>,
 }
 
@@ -63,7 +65,7 @@ impl Rack {
         srtt: Span,
     ) -> Found {
         let certain = in_recovery || board.sacked() >= ENOUGH;
-        let window = if certain { Span::ZERO } else { (least / 4).min(srtt / 8) };
+        let window = if certain { Span::ZERO } else { (least / 4).min(srtt) };
         let mut look_again = None;
         let (first, again) = board.judge(|number, packet| {
             if (packet.sent, number) >= self.latest {
@@ -71,7 +73,7 @@ impl Rack {
             }
             let due = packet.sent + self.rtt + window;
             if due > now {
-                look_again = Some(look_again.map_or(due, |before: Time| before.min(due)));
+                look_again = look_again.max(Some(due + LEAST_WAIT));
             }
             due <= now
         });
