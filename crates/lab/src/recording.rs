@@ -3,7 +3,7 @@
 use icdc_report::{Plot, Series, Stroke, Uniform, Unit, reduce, views};
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::wire::page::{BIN, Bin, Global, HISTORY, Page, Way};
+use crate::wire::page::{AHEAD, BIN, Bin, Global, HISTORY, Page, Way};
 
 /// One direction, a millisecond at a time.
 #[derive(Clone, Debug, Default)]
@@ -18,8 +18,7 @@ impl Recording {
     pub fn of(page: &Page, way: Way, most: Span) -> Self {
         let number = |nanos: u64| nanos / BIN.as_nanos();
         let now = number(page.global(Global::Heartbeat));
-        // Deliveries are noted ahead, where they will be.
-        let ahead = 60_000;
+        let ahead = AHEAD.as_millis();
         let kept = (most.as_millis()).min(HISTORY - ahead);
         let first = number(page.global(Global::Started)).max(now.saturating_sub(kept));
         let mut bins: Vec<Bin> = (first..now + ahead).map(|number| page.bin(way, number).unwrap_or_default()).collect();
@@ -36,7 +35,7 @@ impl Recording {
         Uniform::rates(Span::ZERO, BIN, self.bins.iter().map(|bin| bin.delivered.as_u64() as i64).collect())
     }
 
-    /// The papers' figure, the queue, and the rate at which the host sent.
+    /// The papers' figure, the queue, the rate at which the host sent, and how bursty that was.
     #[must_use]
     pub fn plots(&self, settings: &icdc_path::Settings) -> Vec<Plot> {
         let series = |value: fn(&Bin) -> i64| Uniform::new(Span::ZERO, BIN, self.bins.iter().map(value).collect());
@@ -56,7 +55,18 @@ impl Recording {
             views::throughput(self.throughput(), Some(settings.rate), marks),
             views::queue(series(|bin| bin.queue.as_u64() as i64), Some(settings.queue)),
             Plot::new("Sent by the host", Unit::BitsPerSecond, sent),
+            self.burstiness(settings),
         ]
+    }
+
+    /// Second by second, in frames of full size.
+    fn burstiness(&self, settings: &icdc_path::Settings) -> Plot {
+        let frame = settings.largest_frame().as_u64() as f64;
+        let seconds = self.bins.iter().enumerate().filter(|(_, bin)| !bin.burst.is_zero());
+        let points =
+            seconds.map(|(index, bin)| ((BIN * index as u64).as_secs_f64(), bin.burst.as_u64() as f64 / frame));
+        let series = Series::new("longest queue at the mean rate", Stroke::Strong, points.collect::<Vec<_>>());
+        Plot::new("Burstiness of each second", Unit::Mtu, vec![series.column("burst")])
     }
 
     /// Mean over everything.

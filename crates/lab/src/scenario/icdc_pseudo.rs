@@ -25,7 +25,7 @@ const PACED: Rate = Rate::from_bits_per_second(860_000_000);
 
 fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     let settings = Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE));
-    let seconds = if bench.quick { 10 } else { 60 };
+    let seconds = if bench.quick { 10 } else { 30 };
     let trial = |rate| Trial { rate, figure: Figure::Milliseconds, ..Trial::new(settings.clone(), seconds, "cubic") };
     (bench.say)("unpaced");
     let unpaced = trial::run(bench, &trial(None))?;
@@ -33,13 +33,15 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     let paced = trial::run(bench, &trial(Some(PACED)))?;
     let mut plots = Vec::new();
     for (name, measured) in [("unpaced", &unpaced), ("paced", &paced)] {
-        let [throughput, queue, _] = measured.recording.plots(&settings.forward).try_into().expect("three plots");
+        let [throughput, queue, _, burstiness] =
+            measured.recording.plots(&settings.forward).try_into().expect("four plots");
         let samples = |value: fn(&trial::Sample) -> f64| {
             measured.samples.iter().map(|sample| (sample.at_seconds, value(sample))).collect::<Vec<_>>()
         };
         for mut plot in [
             throughput,
             queue,
+            burstiness,
             views::congestion_window(samples(|sample| sample.cwnd_bytes as f64)),
             views::round_trip_time(samples(|sample| sample.rtt_seconds.unwrap_or(f64::NAN))),
         ] {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use icdc_packet::{Geometry, Outlet, PacketError, Ring, clock};
 use icdc_path::Direction;
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Time};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -99,6 +99,8 @@ struct Wire {
     devices: Devices,
     settings: Settings,
     processors: Vec<usize>,
+    /// Until when the page has its memory.
+    reserved: Time,
     owner: Option<Process>,
     directory: PathBuf,
     /// Taken away when the wire ends.
@@ -116,6 +118,8 @@ fn build(order: &Order) -> Result<Wire, LabError> {
     let page = Arc::new(
         Page::create(&order.directory.join(state::PAGE)).map_err(|error| LabError::io("make the page", error))?,
     );
+    let mut reserved = Time::ORIGIN;
+    page.reserve(clock::now(), &mut reserved).map_err(|error| LabError::io("make the page", error))?;
     let devices = Devices::open(&namespaces)?;
     let lanes = namespaces.inside(Host::Wire, || -> Result<_, PacketError> {
         let lane = |way, from, to, direction| -> Result<_, PacketError> {
@@ -136,6 +140,7 @@ fn build(order: &Order) -> Result<Wire, LabError> {
         devices,
         settings: settings.clone(),
         processors,
+        reserved,
         owner: order.owner,
         directory: order.directory.clone(),
         _namespaces: namespaces,
@@ -192,7 +197,7 @@ impl Wire {
         let pace = Pace::new(self.settings.mode, shortest);
         let (page, stop, mut both) = (&*self.page, &*stop, [forward, backward]);
         let (state, mut offered) = (awake::State::default(), 0);
-        let owner = self.owner;
+        let (owner, mut reserved) = (self.owner, self.reserved);
         let result = thread::scope(|scope| {
             let kept = if self.settings.let_sleep { 0 } else { 2 };
             let awake = Awake::new(scope, last(&self.processors, kept), &state);
@@ -206,7 +211,12 @@ impl Wire {
                 }));
             }
             while !stop.load(Ordering::Relaxed) {
-                page.set_global(Global::Heartbeat, clock::now().as_nanos());
+                let now = clock::now();
+                page.set_global(Global::Heartbeat, now.as_nanos());
+                if let Err(error) = page.reserve(now, &mut reserved) {
+                    stop.store(true, Ordering::Relaxed);
+                    return Err(LabError::io("keep the series of the path", error));
+                }
                 page.set_global(Global::DeviceDrops, self.devices.drops());
                 let before = mem::replace(&mut offered, sum(page, Gauge::Offered));
                 if is_orphan(owner) {
@@ -215,12 +225,13 @@ impl Wire {
                 awake.set(offered != before || sum(page, Gauge::HeldPackets) > 0);
                 thread::park_timeout(LOOK);
             }
-            running.into_iter().try_for_each(|lanes| lanes.join().expect("a lane does not panic"))
+            let lanes = running.into_iter().try_for_each(|lanes| lanes.join().expect("a lane does not panic"));
+            lanes.map_err(LabError::from)
         });
         if is_orphan(owner) {
             lab::clear(&self.directory)?;
         }
-        result.map_err(LabError::from)
+        result
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! All words are 64 bits, written and read atomically one by one; those that no number has are zero. A bin belongs to
 //! the millisecond `number = time / 1 ms` if its first word holds that number; the bins are a ring, so the last
-//! [`HISTORY`] are there. Pages of the file that were never written take no memory.
+//! [`HISTORY`] are there. The file gets its memory as time goes ([`Page::reserve`]).
 
 use std::fs::File;
 use std::io;
@@ -21,16 +21,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use icdc_control::Window;
 use icdc_path::Fate;
 use icdc_units::{ByteCount, Span, Time};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Bins that are kept: ten minutes and a half.
-pub const HISTORY: u64 = 630_000;
+/// Bins that are kept: ten minutes, what is noted ahead, and some.
+pub const HISTORY: u64 = 670_000;
 /// Length of a bin.
 pub const BIN: Span = Span::from_millis(1);
 
 const HEADER_WORDS: usize = 64;
 const LANE_WORDS: usize = 64;
-const BIN_WORDS: usize = 4;
+const BIN_WORDS: usize = 5;
 const SERIES_OFFSET: usize = 4096;
 const LENGTH: usize = SERIES_OFFSET + 2 * HISTORY as usize * BIN_WORDS * 8;
 
@@ -121,11 +122,19 @@ pub struct Bin {
     pub queue_drops: u32,
     /// Frames that the path lost.
     pub lost: u32,
+    /// Burstiness of the second that began here; zero in all other milliseconds.
+    pub burst: ByteCount,
 }
+
+/// How far ahead deliveries are noted, where they will be; later ones are missing in the series.
+pub(crate) const AHEAD: Span = Span::from_secs(60);
+/// How much further there is memory already.
+const RESERVE: Span = Span::from_secs(10);
 
 /// The file, mapped.
 pub struct Page {
     memory: NonNull<AtomicU64>,
+    file: File,
 }
 
 // SAFETY: all access is by atomic operations on memory that lives as long as the page.
@@ -137,9 +146,31 @@ impl Page {
     /// Makes the file.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
-        // All of it now: memory that is lacking later would end the wire by a signal.
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, LENGTH as u64)?;
-        Self::map(&file, ProtFlags::READ | ProtFlags::WRITE)
+        file.set_len(LENGTH as u64)?;
+        fallocate(&file, FallocateFlags::empty(), 0, SERIES_OFFSET as u64)?;
+        Self::map(file, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Makes sure that there is memory for what happens soon: where it were missing, noting it would end the wire by a signal.
+    /// `reserved` is until when that was done before.
+    pub(super) fn reserve(&self, now: Time, reserved: &mut Time) -> io::Result<()> {
+        let number = |at: Time| at.as_nanos() / BIN.as_nanos();
+        let until = now + AHEAD + RESERVE * 2;
+        if *reserved >= now + AHEAD + RESERVE {
+            return Ok(());
+        }
+        let (first, end) = (number(now.max(*reserved)), number(until));
+        for way in Way::BOTH {
+            // In two parts where the series begins again.
+            let turn = (end / HISTORY * HISTORY).clamp(first, end);
+            for (first, end) in [(first, turn), (turn, end)].into_iter().filter(|(first, end)| first < end) {
+                let bins = end - first;
+                let offset = self.bin_words(way, first) as u64 * 8;
+                fallocate(&self.file, FallocateFlags::empty(), offset, bins * BIN_WORDS as u64 * 8)?;
+            }
+        }
+        *reserved = until;
+        Ok(())
     }
 
     /// Opens it to be read.
@@ -148,13 +179,13 @@ impl Page {
         if file.metadata()?.len() != LENGTH as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "made by another version of icdc"));
         }
-        Self::map(&file, ProtFlags::READ)
+        Self::map(file, ProtFlags::READ)
     }
 
-    fn map(file: &File, protection: ProtFlags) -> io::Result<Self> {
+    fn map(file: File, protection: ProtFlags) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let memory = unsafe { mmap(std::ptr::null_mut(), LENGTH, protection, MapFlags::SHARED, file, 0)? };
-        Ok(Self { memory: NonNull::new(memory.cast()).expect("mmap does not give the null page") })
+        let memory = unsafe { mmap(std::ptr::null_mut(), LENGTH, protection, MapFlags::SHARED, &file, 0)? };
+        Ok(Self { memory: NonNull::new(memory.cast()).expect("mmap does not give the null page"), file })
     }
 
     /// Reads a number about the process.
@@ -181,13 +212,14 @@ impl Page {
         if self.word(words).load(Ordering::Acquire) != number {
             return None;
         }
-        let [bytes, queue, drops] = [1, 2, 3].map(|word| self.word(words + word).load(Ordering::Relaxed));
+        let [bytes, queue, drops, burst] = [1, 2, 3, 4].map(|word| self.word(words + word).load(Ordering::Relaxed));
         Some(Bin {
             delivered: ByteCount::new(bytes & 0xffff_ffff),
             offered: ByteCount::new(bytes >> 32),
             queue: ByteCount::new(queue),
             queue_drops: (drops & 0xffff_ffff) as u32,
             lost: (drops >> 32) as u32,
+            burst: ByteCount::new(burst),
         })
     }
 
@@ -240,6 +272,7 @@ impl LanePage {
         self.set(Gauge::BurstMax, longest);
         self.add(Gauge::BurstSum, window.burst.as_u64());
         self.add(Gauge::BurstWindows, 1);
+        self.page.word(self.open_bin(window.start) + 4).store(window.burst.as_u64(), Ordering::Relaxed);
     }
 
     /// Notes a frame in the bins of its arrival and of its delivery.
@@ -257,7 +290,9 @@ impl LanePage {
         }
         let longest = self.page.word(words + 2);
         longest.store(longest.load(Ordering::Relaxed).max(queue.as_u64()), Ordering::Relaxed);
-        if let Fate::Delivered(due) = fate {
+        if let Fate::Delivered(due) = fate
+            && due - at <= AHEAD
+        {
             let word = self.page.word(self.open_bin(due) + 1);
             word.store(word.load(Ordering::Relaxed) + wire_length.as_u64(), Ordering::Relaxed);
         }
