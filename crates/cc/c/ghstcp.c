@@ -14,7 +14,7 @@
  * This is a reconstruction from abstracts and from what others report. Known: two modes in congestion avoidance, Reno's
  * and HighSpeed's, chosen by whether the round-trip time shows an increasing trend, which the proposal finds by a test of
  * correlation between departure times and round-trip times. (The refinement compares two thresholds of the round-trip time;
- * it is not followed here.) Chosen here: N = 64 samples, 8 per round trip; 1 % significance; blocks that do not overlap,
+ * it is not followed here.) Chosen here: N = 64 samples, 32 per round trip; 1 % significance; blocks that do not overlap,
  * because the kernel's 104 bytes hold sums, not samples; what a loss takes off; that a loss, slow start or idle time ends in
  * HighSpeed's mode with a new block.
  */
@@ -25,7 +25,7 @@
 #include "trend.h"
 
 PARAMETER(u32, samples, 64, 8, TREND_MOST_SAMPLES, "round-trip times in a test of the trend")
-PARAMETER(u32, samples_per_rtt, 8, 1, 256, "round-trip times taken per round trip")
+PARAMETER(u32, samples_per_rtt, 32, 1, 256, "round-trip times taken per round trip")
 /* One-sided test at 1 %, 62 degrees of freedom; 1.67 for 5 %, 3.23 for 0.1 %. */
 PARAMETER(u32, critical, 239, 0, 2000, "value of Student's t above which the trend counts as rising, in hundredths")
 PARAMETER(u32, reno_decrease, 0, 0, 1, "what a loss takes off: 0 HighSpeed's share, 1 half of the window")

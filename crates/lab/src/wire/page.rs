@@ -9,7 +9,7 @@
 //!
 //! All words are 64 bits, written and read atomically one by one; those that no number has are zero. A bin belongs to
 //! the millisecond `number = time / 1 ms` if its first word holds that number; the bins are a ring, so the last
-//! [`HISTORY`] are there. The file gets its memory as time goes ([`Page::reserve`]).
+//! [`HISTORY`] are there. The file gets its memory as time goes (`Page::reserve`).
 
 use std::fs::File;
 use std::io;
