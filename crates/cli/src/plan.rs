@@ -137,13 +137,21 @@ fn progress(mode: ProgressMode, terminal: bool) -> Progress {
 
 /// Opened before anything is done: hours later would be late to learn that it cannot be written.
 pub(crate) fn result_file(path: &Path, option: &str) -> anyhow::Result<ResultFile> {
-    let file = File::create(path).with_context(|| format!("{option} {}: cannot be written", path.display()))?;
+    // What it holds stays until there is something to take its place.
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .with_context(|| format!("{option} {}: cannot be written", path.display()))?;
     Ok(ResultFile { path: path.to_owned(), file })
 }
 
 impl ResultFile {
     /// Writes all of it.
     pub(crate) fn write(mut self, what: &str, text: &str) -> Result<(), String> {
+        // A pipe has no length.
+        let _ = self.file.set_len(0);
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
         written.map_err(|error| format!("{}: the {what} could not be written: {error}", self.path.display()))
     }

@@ -112,6 +112,16 @@ fn a_pin_outlasts_its_maker_and_has_the_parameters_given() {
 }
 
 #[test]
+fn no_pin_is_made_in_mounts_that_end_with_the_command() {
+    let Some(kernel) = Kernel::take() else { return };
+    let script = format!("umount /sys/fs/bpf; {ICDC} cc load {NAME} --pin");
+    let output = std::process::Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("run this outside"), "{said}");
+    assert_eq!(kernel.state(NAME), "loadable");
+}
+
+#[test]
 fn what_makes_no_sense_is_usage() {
     let site = Site::new();
     for (words, said) in [

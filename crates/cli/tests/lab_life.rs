@@ -178,6 +178,7 @@ fn what_no_path_can_be_is_refused_in_one_sentence() {
         (&["--drop-list", "3,x"], "--drop-list"),
         (&["--drop-list", "3", "--loss", "0.1"], "--loss"),
         (&["--mtu", "100"], "MTU of 100"),
+        (&["--buffer", "0"], "4KiB at least"),
         (&["--mode", "warp"], "warp"),
         (&["--name", "a/b"], "cannot name a lab"),
         (&["--rate", "1tbit", "--rtt", "10s"], "memory"),
@@ -244,6 +245,9 @@ fn commands_run_on_the_host_and_give_their_exit_code() {
     assert!(addresses.contains("10.26.33.2/24") && addresses.contains("fd26:33::2/64"), "{addresses}");
     assert_eq!(lab.icdc("exec", &["a", "sh", "-c", "exit 7"]).status.code(), Some(7));
     assert_eq!(told(lab.icdc("exec", &["--shell", "10.26.33.1", "echo", "'two", "words'"])), "two words\n");
+    // What runs there means this lab if it names none.
+    let status = told(lab.icdc("exec", &["a", "--", ICDC, "lab", "status", "--json"]));
+    assert!(status.contains(&format!("\"name\":\"{}\"", lab.name)), "{status}");
     let missing = lab.icdc("exec", &["a", "no-such-program"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(words(&missing).contains("no-such-program"));

@@ -1,6 +1,7 @@
 //! `icdc lab sim`, from the real binary.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 mod support;
 
@@ -33,6 +34,24 @@ fn a_seed_gives_the_same_result_again() {
     let losing = |seed| summary(&site, &["--loss", "1e-3", "--seed", seed]);
     assert_eq!(losing("7"), losing("7"));
     assert_ne!(losing("7")["goodput_bps"], losing("8")["goodput_bps"]);
+}
+
+#[test]
+fn a_report_stays_until_another_takes_its_place() {
+    let site = Site::new();
+    let report = site.path("report.html");
+    fs::write(&report, "kept").unwrap();
+    let words = ["lab", "sim", "--rate", "10gbit", "--rtt", "300ms", "--seconds", "100000", "--report"];
+    let mut long = site.icdc(&words).arg(&report).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    long.kill().unwrap();
+    long.wait().unwrap();
+    assert_eq!(fs::read_to_string(&report).unwrap(), "kept");
+    // Longer than what comes.
+    fs::write(&report, "x".repeat(10_000_000)).unwrap();
+    assert!(sim(&site, &["--report", report.to_str().unwrap()]).status.success());
+    let text = fs::read_to_string(&report).unwrap();
+    assert!(text.trim_end().ends_with("</html>"), "nothing of the old one is left");
 }
 
 #[test]

@@ -143,7 +143,7 @@ impl Lab {
         let mut command = Command::new(program);
         command.args(arguments);
         if let Some(labs) = self.directory.parent() {
-            command.env(state::DIRECTORY_VARIABLE, labs);
+            command.env(state::DIRECTORY_VARIABLE, labs).env(state::NAME_VARIABLE, &self.state.name);
         }
         let error = command.exec();
         LabError::io(format!("run {}", program.to_string_lossy()), error)

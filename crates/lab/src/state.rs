@@ -115,6 +115,9 @@ impl State {
 /// Tells programs on a host of a lab where labs are noted: inside a user namespace everybody is root.
 pub(crate) const DIRECTORY_VARIABLE: &str = "ICDC_LABS";
 
+/// Tells programs on a host of a lab which lab that is.
+pub const NAME_VARIABLE: &str = "ICDC_LAB";
+
 /// The directory of all labs of this user.
 pub(crate) fn directory() -> Result<PathBuf, LabError> {
     if let Some(told) = std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty()) {

@@ -15,7 +15,7 @@ use crate::options::OptionError;
 pub enum CongestionError {
     /// The kernel does not have it (now).
     #[error(
-        "the kernel has no congestion control \"{name}\"; it has: {}; load it with `modprobe tcp_{name}` as root, or name another",
+        "the kernel has no congestion control \"{name}\"; it has: {}; name one of these, load another with `modprobe tcp_NAME` as root, or take one of icdc's (`icdc cc list`)",
         listed(.available)
     )]
     Unknown {

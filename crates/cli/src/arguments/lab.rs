@@ -7,6 +7,7 @@ use std::str::FromStr;
 use anyhow::ensure;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use icdc_lab::scenario::{ALL, Scenario};
+use icdc_lab::state::NAME_VARIABLE;
 use icdc_lab::{Buffers, DEFAULT_NAME, Host, Mode, Settings};
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Rate, Span};
@@ -171,7 +172,7 @@ enum ModeArgument {
 #[derive(Args, Debug)]
 pub(crate) struct Name {
     /// Name of the lab
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_NAME)]
+    #[arg(long, value_name = "NAME", env = NAME_VARIABLE, hide_env_values = true, default_value = DEFAULT_NAME)]
     pub(crate) name: String,
 }
 
@@ -256,7 +257,7 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// How often the cc scenarios measure each thing live [default: 3]
+    /// How often the cc scenarios measure each thing live [default: 3, 1 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) runs: Option<u64>,
 
@@ -361,6 +362,11 @@ impl PathArguments {
             ModeArgument::Exact => Mode::Exact,
             ModeArgument::Fast => Mode::Fast,
         };
+        ensure!(
+            self.buffer.is_none_or(|size| size >= LEAST_BUFFER),
+            "--buffer {}: the kernel takes {LEAST_BUFFER} at least",
+            self.buffer.unwrap_or_default()
+        );
         let buffers = match self.buffer {
             _ if self.untuned => Buffers::Untouched,
             Some(size) => Buffers::AtMost(size),
@@ -379,5 +385,7 @@ impl PathArguments {
     }
 }
 
+/// Least TCP buffer of Linux (`SOCK_MIN_RCVBUF`, rounded up).
+const LEAST_BUFFER: ByteCount = ByteCount::new(4096);
 /// Memory for packets that is not asked for by mistake.
 pub(super) const MAX_MEMORY: ByteCount = ByteCount::from_mib(16 << 10);

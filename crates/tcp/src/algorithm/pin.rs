@@ -47,6 +47,23 @@ pub enum PinError {
     },
 }
 
+/// Parent, its parent and so on, and the first process.
+#[cfg(feature = "ebpf")]
+fn ancestors() -> impl Iterator<Item = u32> {
+    let parent = |id: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The name in parentheses may contain anything.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok().filter(|id| *id > 0)
+    };
+    std::iter::successors(parent(&std::process::id()), parent).chain([1])
+}
+
+/// `None` for a process that may not be looked at.
+#[cfg(feature = "ebpf")]
+fn mount_namespace(process: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok()
+}
+
 /// Where the algorithm of this name is pinned, if it is.
 pub(super) fn path(name: &str) -> PathBuf {
     Path::new(DIRECTORY).join(name)
@@ -83,9 +100,8 @@ fn is_mounted() -> bool {
 fn mount() -> Result<(), PinError> {
     use rustix::mount::{MountFlags, mount};
 
-    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    if let (Some(first), Some(own)) = (namespace("1"), namespace("self"))
-        && first != own
+    if let Some(own) = mount_namespace(std::process::id())
+        && ancestors().filter_map(mount_namespace).any(|other| other != own)
     {
         return Err(PinError::OwnMounts);
     }
