@@ -287,6 +287,11 @@ impl Ledger {
         }
     }
 
+    /// Whether an item is neither settled nor unknown.
+    pub(crate) fn is_pending(&self, id: EntryId) -> bool {
+        matches!(self.lock().slot(id), Some(Slot::Pending(_)))
+    }
+
     /// Ends an item; gives it back the first time.
     pub(crate) fn settle(&self, id: EntryId, how: Settlement) -> Option<Arc<Item>> {
         let mut book = self.lock();

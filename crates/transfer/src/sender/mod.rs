@@ -140,13 +140,16 @@ impl Shared<'_> {
 
     /// Tells the receiver that an item will not come, and the user why.
     fn give_up(&self, item: &Item, blocks: u32, reason: String) {
-        if self.ledger.settle(item.entry.id, Settlement::Failed).is_none() {
+        if !self.ledger.is_pending(item.entry.id) {
             return;
         }
-        self.report(item, Outcome::Failed, None, Some(reason.clone()));
-        let end = FileEnd { id: item.entry.id, blocks, outcome: Err(reason) };
-        // Ahead of the data, and so ahead of the goodbye; blocks that come later find nobody waiting.
+        let end = FileEnd { id: item.entry.id, blocks, outcome: Err(reason.clone()) };
+        // Ahead of the data: blocks that come later find nobody waiting. And before it is settled: if it is the last
+        // one, the goodbye follows at once.
         let _ = self.queue_control(Message::FileEnd(end));
+        if self.ledger.settle(item.entry.id, Settlement::Failed).is_some() {
+            self.report(item, Outcome::Failed, None, Some(reason));
+        }
     }
 
     fn report(&self, item: &Item, outcome: Outcome, digest: Option<FileDigest>, reason: Option<String>) {
