@@ -33,6 +33,8 @@ const TRIES: usize = 16;
 pub(crate) struct FromDate {
     /// Date less monotonic time, in nanoseconds.
     distance: u64,
+    /// When they were read.
+    read: Time,
 }
 
 impl FromDate {
@@ -43,20 +45,22 @@ impl FromDate {
     /// From readings of the monotonic clock, the date, and the monotonic clock again. This thread may be kept from running between
     /// them: for so long packets would seem to come from the future.
     fn closest(readings: impl Iterator<Item = (Time, Time, Time)>) -> Self {
-        let mut closest = (Span::MAX, Span::ZERO);
+        let mut closest = (Span::MAX, Span::ZERO, Time::ORIGIN);
         for (before, date, after) in readings {
             // The date is after 1970 and the machine's start: never negative.
-            closest = closest.min((after - before, date - before));
+            closest = closest.min((after - before, date - before, after));
             if closest.0 <= AT_ONCE {
                 break;
             }
         }
-        Self { distance: closest.1.as_nanos() }
+        Self { distance: closest.1.as_nanos(), read: closest.2 }
     }
 
     pub(crate) fn monotonic(self, seconds: u32, nanos: u32) -> Time {
         let date = Span::from_secs(u64::from(seconds)) + Span::from_nanos(u64::from(nanos));
-        Time::ORIGIN + (date - Span::from_nanos(self.distance))
+        let at = Time::ORIGIN + (date - Span::from_nanos(self.distance));
+        // A date that was set meanwhile must not hold up what comes after.
+        if at > self.read { at.min(now()) } else { at }
     }
 }
 

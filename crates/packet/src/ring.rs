@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use icdc_units::{ByteCount, Time};
 
-use crate::clock::{self, FromDate};
+use crate::clock::FromDate;
 use crate::mapped::{Filled, Layout, MappedRing};
 use crate::offload::{self, Offload};
 use crate::{PacketError, socket};
@@ -147,8 +147,7 @@ impl Ring {
         let offload = self.slots.bytes(*index, usize::from(start), offload::LENGTH);
         Arrival {
             slot: Slot { index: *index as u32, start },
-            // A date that was set meanwhile must not hold up what comes after.
-            at: from_date.monotonic(header.tp_sec, header.tp_nsec).min(clock::now()),
+            at: from_date.monotonic(header.tp_sec, header.tp_nsec),
             length: header.tp_snaplen as usize,
             offload: Offload::parse(offload).expect("the slice has its length"),
             truncated: header.tp_snaplen < header.tp_len,
