@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use icdc_packet::{Geometry, Outlet, PacketError, Ring, clock};
 use icdc_path::Direction;
-use icdc_units::{ByteCount, Time};
+use icdc_units::ByteCount;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -32,7 +32,7 @@ use crate::{LabError, hosts, lab, placement, state};
 use awake::Awake;
 use engine::Pace;
 use lane::Lane;
-use page::{Gauge, Global, LanePage, Page, Way};
+use page::{Gauge, Global, LanePage, Page, Reserve, Way};
 
 /// Length of an Ethernet header, with room for one VLAN tag.
 const ETHERNET_HEADER: u64 = 18;
@@ -99,8 +99,7 @@ struct Wire {
     devices: Devices,
     settings: Settings,
     processors: Vec<usize>,
-    /// Until when the page has its memory.
-    reserved: Time,
+    reserve: Reserve,
     owner: Option<Process>,
     directory: PathBuf,
     /// Taken away when the wire ends.
@@ -115,11 +114,9 @@ fn build(order: &Order) -> Result<Wire, LabError> {
     let namespaces = Namespaces::create(&order.name, &order.directory, order.user_namespace)?;
     let processors = placement::processors();
     hosts::configure(&namespaces, settings, &wire_processors(&processors))?;
-    let page = Arc::new(
-        Page::create(&order.directory.join(state::PAGE)).map_err(|error| LabError::io("make the page", error))?,
-    );
-    let mut reserved = Time::ORIGIN;
-    page.reserve(clock::now(), &mut reserved).map_err(|error| LabError::io("make the page", error))?;
+    let (page, reserve) = Page::create(&order.directory.join(state::PAGE), clock::now())
+        .map_err(|error| LabError::io("make the page", error))?;
+    let page = Arc::new(page);
     let devices = Devices::open(&namespaces)?;
     let lanes = namespaces.inside(Host::Wire, || -> Result<_, PacketError> {
         let lane = |way, from, to, direction| -> Result<_, PacketError> {
@@ -140,7 +137,7 @@ fn build(order: &Order) -> Result<Wire, LabError> {
         devices,
         settings: settings.clone(),
         processors,
-        reserved,
+        reserve,
         owner: order.owner,
         directory: order.directory.clone(),
         _namespaces: namespaces,
@@ -197,7 +194,7 @@ impl Wire {
         let pace = Pace::new(self.settings.mode, shortest);
         let (page, stop, mut both) = (&*self.page, &*stop, [forward, backward]);
         let (state, mut offered) = (awake::State::default(), 0);
-        let (owner, mut reserved) = (self.owner, self.reserved);
+        let owner = self.owner;
         let result = thread::scope(|scope| {
             let kept = if self.settings.let_sleep { 0 } else { 2 };
             let awake = Awake::new(scope, last(&self.processors, kept), &state);
@@ -213,7 +210,7 @@ impl Wire {
             while !stop.load(Ordering::Relaxed) {
                 let now = clock::now();
                 page.set_global(Global::Heartbeat, now.as_nanos());
-                if let Err(error) = page.reserve(now, &mut reserved) {
+                if let Err(error) = self.reserve.ensure(now) {
                     stop.store(true, Ordering::Relaxed);
                     return Err(LabError::io("keep the series of the path", error));
                 }

@@ -9,7 +9,7 @@
 //!
 //! All words are 64 bits, written and read atomically one by one; those that no number has are zero. A bin belongs to
 //! the millisecond `number = time / 1 ms` if its first word holds that number; the bins are a ring, so the last
-//! [`HISTORY`] are there. The file gets its memory as time goes (`Page::reserve`).
+//! [`HISTORY`] are there. The file gets its memory as time goes (`Reserve`).
 
 use std::fs::File;
 use std::io;
@@ -129,12 +129,11 @@ pub struct Bin {
 /// How far ahead deliveries are noted, where they will be; later ones are missing in the series.
 pub(crate) const AHEAD: Span = Span::from_secs(60);
 /// How much further there is memory already.
-const RESERVE: Span = Span::from_secs(10);
+const SPARE: Span = Span::from_secs(10);
 
 /// The file, mapped.
 pub struct Page {
     memory: NonNull<AtomicU64>,
-    file: File,
 }
 
 // SAFETY: all access is by atomic operations on memory that lives as long as the page.
@@ -142,35 +141,45 @@ unsafe impl Send for Page {}
 // SAFETY: as above.
 unsafe impl Sync for Page {}
 
+/// Memory of the page's file for what happens soon: where it were missing, noting it would end the wire by a signal.
+pub(super) struct Reserve {
+    file: File,
+    /// Until when there is some.
+    until: Time,
+}
+
+impl Reserve {
+    /// Sees to it that there is some from `now` on.
+    pub(super) fn ensure(&mut self, now: Time) -> io::Result<()> {
+        if self.until >= now + AHEAD + SPARE {
+            return Ok(());
+        }
+        let number = |at: Time| at.as_nanos() / BIN.as_nanos();
+        let until = now + AHEAD + SPARE * 2;
+        let (first, end) = (number(now.max(self.until)), number(until));
+        // In two parts where the series begins again.
+        let turn = (end / HISTORY * HISTORY).clamp(first, end);
+        for way in Way::BOTH {
+            for (first, end) in [(first, turn), (turn, end)].into_iter().filter(|(first, end)| first < end) {
+                let length = (end - first) * BIN_WORDS as u64 * 8;
+                fallocate(&self.file, FallocateFlags::empty(), bin_words(way, first) as u64 * 8, length)?;
+            }
+        }
+        self.until = until;
+        Ok(())
+    }
+}
+
 impl Page {
-    /// Makes the file.
-    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+    /// Makes the file, with memory for what happens soon after `now`.
+    pub(super) fn create(path: &Path, now: Time) -> io::Result<(Self, Reserve)> {
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
         file.set_len(LENGTH as u64)?;
         fallocate(&file, FallocateFlags::empty(), 0, SERIES_OFFSET as u64)?;
-        Self::map(file, ProtFlags::READ | ProtFlags::WRITE)
-    }
-
-    /// Makes sure that there is memory for what happens soon: where it were missing, noting it would end the wire by a signal.
-    /// `reserved` is until when that was done before.
-    pub(super) fn reserve(&self, now: Time, reserved: &mut Time) -> io::Result<()> {
-        let number = |at: Time| at.as_nanos() / BIN.as_nanos();
-        let until = now + AHEAD + RESERVE * 2;
-        if *reserved >= now + AHEAD + RESERVE {
-            return Ok(());
-        }
-        let (first, end) = (number(now.max(*reserved)), number(until));
-        for way in Way::BOTH {
-            // In two parts where the series begins again.
-            let turn = (end / HISTORY * HISTORY).clamp(first, end);
-            for (first, end) in [(first, turn), (turn, end)].into_iter().filter(|(first, end)| first < end) {
-                let bins = end - first;
-                let offset = self.bin_words(way, first) as u64 * 8;
-                fallocate(&self.file, FallocateFlags::empty(), offset, bins * BIN_WORDS as u64 * 8)?;
-            }
-        }
-        *reserved = until;
-        Ok(())
+        let page = Self::map(&file, ProtFlags::READ | ProtFlags::WRITE)?;
+        let mut reserve = Reserve { file, until: Time::ORIGIN };
+        reserve.ensure(now)?;
+        Ok((page, reserve))
     }
 
     /// Opens it to be read.
@@ -179,13 +188,13 @@ impl Page {
         if file.metadata()?.len() != LENGTH as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "made by another version of icdc"));
         }
-        Self::map(file, ProtFlags::READ)
+        Self::map(&file, ProtFlags::READ)
     }
 
-    fn map(file: File, protection: ProtFlags) -> io::Result<Self> {
+    fn map(file: &File, protection: ProtFlags) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let memory = unsafe { mmap(std::ptr::null_mut(), LENGTH, protection, MapFlags::SHARED, &file, 0)? };
-        Ok(Self { memory: NonNull::new(memory.cast()).expect("mmap does not give the null page"), file })
+        let memory = unsafe { mmap(std::ptr::null_mut(), LENGTH, protection, MapFlags::SHARED, file, 0)? };
+        Ok(Self { memory: NonNull::new(memory.cast()).expect("mmap does not give the null page") })
     }
 
     /// Reads a number about the process.
@@ -208,7 +217,7 @@ impl Page {
     /// One millisecond; `None` if nothing happened in it or it is no longer, or not yet, kept.
     #[must_use]
     pub fn bin(&self, way: Way, number: u64) -> Option<Bin> {
-        let words = self.bin_words(way, number);
+        let words = bin_words(way, number);
         if self.word(words).load(Ordering::Acquire) != number {
             return None;
         }
@@ -227,16 +236,17 @@ impl Page {
         self.word(HEADER_WORDS + way.index() * LANE_WORDS + gauge as usize)
     }
 
-    fn bin_words(&self, way: Way, number: u64) -> usize {
-        let index = way.index() as u64 * HISTORY + number % HISTORY;
-        SERIES_OFFSET / 8 + index as usize * BIN_WORDS
-    }
-
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < LENGTH / 8, "all words lie in the page");
         // SAFETY: the index lies within the mapping, which is aligned to a page.
         unsafe { self.memory.add(index).as_ref() }
     }
+}
+
+/// Where the words of a bin begin.
+fn bin_words(way: Way, number: u64) -> usize {
+    let index = way.index() as u64 * HISTORY + number % HISTORY;
+    SERIES_OFFSET / 8 + index as usize * BIN_WORDS
 }
 
 impl Drop for Page {
@@ -301,7 +311,7 @@ impl LanePage {
     /// The words of the bin of this time, emptied if they were another millisecond's.
     fn open_bin(&self, at: Time) -> usize {
         let number = at.as_nanos() / BIN.as_nanos();
-        let words = self.page.bin_words(self.way, number);
+        let words = bin_words(self.way, number);
         if self.page.word(words).load(Ordering::Relaxed) != number {
             for word in 1..BIN_WORDS {
                 self.page.word(words + word).store(0, Ordering::Relaxed);
