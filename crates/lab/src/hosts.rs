@@ -8,7 +8,7 @@ use icdc_packet::offloads::{self, Feature};
 use icdc_units::{ByteCount, Span};
 
 use crate::namespaces::{Host, Namespaces};
-use crate::settings::{Mode, Settings};
+use crate::settings::{LEAST_BUFFER, Mode, Settings};
 use crate::{LabError, placement, program};
 
 /// The hosts' device.
@@ -20,7 +20,6 @@ pub(crate) const PORT_B: &str = "port-b";
 
 /// A buffer of TCP is at most this (`int` in the kernel).
 const MAX_BUFFER: ByteCount = ByteCount::new(i32::MAX as u64);
-const LEAST_BUFFER: u64 = 4096;
 
 /// By then the hosts have said to nobody what their devices say of themselves when they come up.
 const SETTLING: Span = Span::from_millis(60);
@@ -128,8 +127,8 @@ fn tune(settings: &Settings) -> Result<(), LabError> {
     let Some((receive, send)) = settings.largest_buffers() else { return Ok(()) };
     // Least, initial, largest; no size may exceed the one after it.
     let sizes = |initial: u64, largest: ByteCount| {
-        let largest = largest.min(MAX_BUFFER).as_u64().max(LEAST_BUFFER);
-        format!("{LEAST_BUFFER} {} {largest}", initial.min(largest))
+        let largest = largest.min(MAX_BUFFER).max(LEAST_BUFFER).as_u64();
+        format!("{} {} {largest}", LEAST_BUFFER.as_u64(), initial.min(largest))
     };
     write("/proc/sys/net/ipv4/tcp_rmem", &sizes(131_072, receive))?;
     write("/proc/sys/net/ipv4/tcp_wmem", &sizes(16_384, send))

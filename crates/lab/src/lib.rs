@@ -41,5 +41,5 @@ pub use error::LabError;
 pub use faults::faults;
 pub use lab::{Lab, down};
 pub use namespaces::{DEFAULT_NAME, Host};
-pub use settings::{Buffers, Mode, Settings};
+pub use settings::{Buffers, LEAST_BUFFER, Mode, Settings, USUAL_RECEIVE_BUFFER};
 pub use wire::page::{Gauge, Global, Page, Way};

@@ -9,8 +9,10 @@ use crate::wire::page::Way;
 /// Linux advertises half of a receive buffer as window, and overhead takes of the other half: three times what
 /// fills the path lets a connection fill it (Tamatsukuri et al., figures 3 and 6).
 const BUFFER_PER_BANDWIDTH_DELAY: u64 = 3;
+/// Least TCP buffer that the hosts may have (`SOCK_MIN_RCVBUF`, rounded up).
+pub const LEAST_BUFFER: ByteCount = ByteCount::new(4096);
 /// What the system has by default as the largest buffers (tcp(7)).
-const USUAL_RECEIVE: ByteCount = ByteCount::from_mib(6);
+pub const USUAL_RECEIVE_BUFFER: ByteCount = ByteCount::from_mib(6);
 const USUAL_SEND: ByteCount = ByteCount::from_mib(4);
 
 /// A lab: the two directions of its path and how its hosts are set up.
@@ -68,7 +70,7 @@ impl Settings {
         match self.buffers {
             Buffers::Untouched => None,
             Buffers::AtMost(size) => Some((size, size)),
-            Buffers::Fitting => Some((fitting.max(USUAL_RECEIVE), fitting.max(USUAL_SEND))),
+            Buffers::Fitting => Some((fitting.max(USUAL_RECEIVE_BUFFER), fitting.max(USUAL_SEND))),
         }
     }
 

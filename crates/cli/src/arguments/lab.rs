@@ -8,7 +8,7 @@ use anyhow::ensure;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use icdc_lab::scenario::{ALL, Scenario};
 use icdc_lab::state::NAME_VARIABLE;
-use icdc_lab::{Buffers, DEFAULT_NAME, Host, Mode, Settings};
+use icdc_lab::{Buffers, DEFAULT_NAME, Host, LEAST_BUFFER, Mode, Settings};
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -385,7 +385,5 @@ impl PathArguments {
     }
 }
 
-/// Least TCP buffer of Linux (`SOCK_MIN_RCVBUF`, rounded up).
-const LEAST_BUFFER: ByteCount = ByteCount::new(4096);
 /// Memory for packets that is not asked for by mistake.
 pub(super) const MAX_MEMORY: ByteCount = ByteCount::from_mib(16 << 10);

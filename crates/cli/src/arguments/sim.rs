@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueHint};
 use icdc_cc::Algorithm;
-use icdc_lab::{Buffers, Mode};
+use icdc_lab::{Buffers, Mode, USUAL_RECEIVE_BUFFER};
 use icdc_sim::{Acknowledgements, Flow, ReceiveWindow, Scenario};
 use icdc_units::{ByteCount, Span};
 
@@ -17,8 +17,6 @@ use crate::values::{amount, ceiling, seconds, window};
 const LARGEST_BATCH: u64 = 65_536;
 /// Packets that arrive further apart are not put together: about the time of one interrupt's work.
 const BATCH_TIME: Span = Span::from_micros(50);
-/// Linux's usual `tcp_rmem[2]`.
-const USUAL_BUFFER: ByteCount = ByteCount::from_mib(6);
 
 #[derive(Args, Debug)]
 #[command(
@@ -142,11 +140,6 @@ impl SimArguments {
     pub(crate) fn scenario(&self) -> anyhow::Result<Scenario> {
         let lab = self.path.lab()?;
         let path_round_trip = lab.round_trip();
-        let buffer = match lab.buffers {
-            Buffers::Untouched => USUAL_BUFFER,
-            Buffers::AtMost(size) => size,
-            Buffers::Fitting => ByteCount::ZERO,
-        };
         let given = match &self.cc {
             Some(flow) => vec![flow.clone()],
             None if self.flow.is_empty() => vec!["reno".parse::<FlowArgument>().map_err(anyhow::Error::msg)?],
@@ -164,7 +157,11 @@ impl SimArguments {
             if !window {
                 // Linux announces half of it: four times what fills the path and its queue is more than slow start overshoots to.
                 let fitting = (lab.forward.rate * round_trip + lab.forward.queue) * 8;
-                let buffer = if buffer.is_zero() { fitting.max(USUAL_BUFFER) } else { buffer };
+                let buffer = match lab.buffers {
+                    Buffers::Untouched => USUAL_RECEIVE_BUFFER,
+                    Buffers::AtMost(size) => size,
+                    Buffers::Fitting => fitting.max(USUAL_RECEIVE_BUFFER),
+                };
                 flow.window = ReceiveWindow::Tuned { most: buffer / 2 };
             }
             flows.push(flow);
