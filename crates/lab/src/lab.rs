@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use icdc_packet::clock;
 use icdc_units::{ByteCount, Span, Time};
@@ -168,12 +169,12 @@ pub(crate) fn clear(directory: &Path) -> Result<(), LabError> {
     if wire.is_some() {
         inodes.extend(&noted);
     }
-    let mut found = inhabitants(&inodes);
-    if wire.is_none() && named.is_empty() {
+    end(if wire.is_none() && named.is_empty() {
         // Nothing holds them any more, so their numbers may be those of other namespaces by now: a look inside tells.
-        found = inhabitants(&noted).into_iter().filter(|process| hosts::is_host(process.id)).collect();
-    }
-    end(found)?;
+        inhabitants(&noted).into_iter().filter(|process| hosts::is_host(process.id)).collect()
+    } else {
+        inhabitants(&inodes)
+    })?;
     // What they had started meanwhile.
     end(inhabitants(&inodes))?;
     if let Some(wire) = wire.filter(|wire| wire.id != std::process::id()) {
@@ -229,9 +230,8 @@ fn end(processes: Vec<Process>) -> Result<(), LabError> {
 }
 
 fn ended_by(fd: &OwnedFd, deadline: Time) -> bool {
-    let left = deadline - clock::now();
-    let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: (left.as_nanos() % 1_000_000_000) as _ };
-    poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
+    let timeout = Timespec::try_from(Duration::from(deadline - clock::now())).ok();
+    poll(&mut [PollFd::new(fd, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
 /// `MemAvailable` of proc(5), if it is told.

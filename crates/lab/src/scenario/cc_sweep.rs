@@ -23,7 +23,7 @@ use icdc_sim::{Flow, payload_rate};
 use icdc_units::{ByteCount, Rate, Span};
 
 use super::shares::ample_window;
-use super::{Bench, Scenario, path, simulated};
+use super::{Bench, Scenario, path, ratio, simulated};
 use crate::LabError;
 use crate::settings::Settings;
 
@@ -139,7 +139,7 @@ fn conditions(grid: &Grid) -> Table {
             grid.losses.iter().map(|loss| format!("{:.1}", loss * packets as f64)).collect::<Vec<_>>().join(", "),
         ]
     };
-    let losses: Vec<String> = grid.losses.iter().map(|loss| format!("{loss:e}")).collect();
+    let losses: Vec<String> = grid.losses.iter().copied().map(ratio).collect();
     let lost = format!("packets lost of these at {}", losses.join(", "));
     Table {
         caption: "How it was simulated: one flow, queue 0.1 × rate × RTT, every run to its end".to_owned(),
@@ -153,7 +153,7 @@ fn conditions(grid: &Grid) -> Table {
 fn table(grid: &Grid, line: Line, algorithms: &[Algorithm], shares: &[&[f64]]) -> Table {
     let places = grid.round_trips.iter().flat_map(|round_trip| grid.losses.iter().map(move |loss| (round_trip, loss)));
     let rows = places.enumerate().map(|(cell, (round_trip, loss))| {
-        let place = [round_trip.to_string(), format!("{loss:e}")].into_iter();
+        let place = [round_trip.to_string(), ratio(*loss)].into_iter();
         place.chain(shares.iter().map(|shares| format!("{:.1}", shares[cell] * 100.0))).collect()
     });
     let names = algorithms.iter().map(|algorithm| algorithm.name);
@@ -167,7 +167,7 @@ fn table(grid: &Grid, line: Line, algorithms: &[Algorithm], shares: &[&[f64]]) -
 fn heat_map(grid: &Grid, line: Line, name: &str, shares: &[f64]) -> HeatMap {
     let values = shares.chunks(grid.losses.len()).map(|row| row.iter().copied().map(Some).collect()).collect();
     let rows = Categories::new("RTT", grid.round_trips.iter().map(Span::to_string));
-    let columns = Categories::new("loss", grid.losses.iter().map(|loss| format!("{loss:e}")));
+    let columns = Categories::new("loss", grid.losses.iter().copied().map(ratio));
     HeatMap::new(&format!("{name}, {}", line.rate), Unit::Share, rows, columns, values).between(0.0, 1.0)
 }
 

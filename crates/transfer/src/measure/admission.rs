@@ -7,6 +7,7 @@
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use icdc_protocol::measure::Token;
 use icdc_units::{Span, Time};
@@ -160,9 +161,8 @@ fn wait(
     let streams = strangers.iter().map(|stranger| PollFd::new(&stranger.stream, PollFlags::IN));
     let listener = listener.map(|listener| PollFd::new(listener, PollFlags::IN));
     let mut watched: Vec<_> = listener.into_iter().chain([PollFd::new(woken, PollFlags::IN)]).chain(streams).collect();
-    let left = (until - clock::now()).as_nanos();
-    let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as _ };
-    match poll(&mut watched, Some(&timeout)) {
+    let timeout = Timespec::try_from(Duration::from(until - clock::now())).ok();
+    match poll(&mut watched, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(local("poll", error)),
     }

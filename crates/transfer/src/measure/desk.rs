@@ -102,14 +102,14 @@ impl Desk {
 
     /// What comes next, where this end has nothing to do but wait for it.
     pub(super) fn hear(&self, awaited: &str, patience: Span) -> Result<Heard, SessionError> {
-        self.hear_by(awaited, clock::now() + patience)
+        self.hear_in(awaited, patience, clock::now())
     }
 
-    /// The same until a point in time.
-    pub(super) fn hear_by(&self, awaited: &str, deadline: Time) -> Result<Heard, SessionError> {
-        match self.next(&never::<()>(), deadline) {
+    /// The same with a patience that began at `since`.
+    pub(super) fn hear_in(&self, awaited: &str, patience: Span, since: Time) -> Result<Heard, SessionError> {
+        match self.next(&never::<()>(), since + patience) {
             Next::Heard(heard) => Ok(heard),
-            Next::Worker(()) | Next::Deadline => Err(SessionError::Cut(format!("no {awaited} came in time"))),
+            Next::Worker(()) | Next::Deadline => Err(SessionError::Cut(format!("no {awaited} came within {patience}"))),
         }
     }
 

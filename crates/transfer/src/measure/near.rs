@@ -129,9 +129,9 @@ fn send(order: &Order, sockets: &[TcpStream], desk: &Desk, events: &MeasureSink)
     let outcome = sending::run(order, sockets, desk, &mut |samples| events(MeasureEvent::Samples(samples)))?;
     let expected = outcome.received.bins as usize;
     let mut arrivals = Vec::new();
-    let deadline = clock::now() + PATIENCE;
+    let since = clock::now();
     while arrivals.len() < expected {
-        match desk.hear_by("arrivals", deadline)? {
+        match desk.hear_in("arrivals", PATIENCE, since)? {
             Heard::Word(Word::Arrivals(bins)) => arrivals.extend(bins),
             Heard::Stop => {}
             other => return Err(other.unexpected("Arrivals")),
@@ -151,9 +151,9 @@ fn receive(
 ) -> Result<Measurement, SessionError> {
     let harvest = receiving::run(order, sockets, port, desk, &mut |samples| events(MeasureEvent::Samples(samples)))?;
     desk.say(Word::Received(harvest.received.clone()));
-    let deadline = clock::now() + PATIENCE;
+    let since = clock::now();
     let sent = loop {
-        match desk.hear_by("last word of the sender", deadline)? {
+        match desk.hear_in("last word of the sender", PATIENCE, since)? {
             Heard::Word(Word::Samples(samples)) => events(MeasureEvent::Samples(samples)),
             Heard::Word(Word::Sent(sent)) => break sent,
             // It is over already.

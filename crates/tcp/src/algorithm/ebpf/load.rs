@@ -146,16 +146,14 @@ mod tests {
             return;
         };
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-        let loaded =
-            load_object(Registration::Map, algorithm, &algorithm.kernel_name(), &[], algorithm.object()).unwrap();
+        let kernel_name = algorithm.kernel_name();
+        let load_map = || load_object(Registration::Map, algorithm, &kernel_name, &[], algorithm.object()).unwrap();
+        let loaded = load_map();
         assert_eq!(holder(algorithm), Holder::Nobody);
         drop(loaded);
         assert!(!registered(algorithm));
 
-        let pinned = load_object(Registration::Map, algorithm, &algorithm.kernel_name(), &[], algorithm.object())
-            .unwrap()
-            .pin()
-            .unwrap();
+        let pinned = load_map().pin().unwrap();
         assert_eq!(pinned, Pinned { path: None, mounted: false });
         assert!(registered(algorithm), "it outlasts what loaded it");
         let taken = load(algorithm, &[]).unwrap_err();
