@@ -10,7 +10,7 @@ use std::process::Command;
 /// The kernel's functions and the algorithms that every kernel has.
 const NATIVE_ONLY: &[&str] = &["native", "reno", "cubic", "bbr"];
 /// Algorithms that are built for both.
-const EBPF: &[&str] = &["bic", "htcp", "highspeed", "scalable", "ghstcp"];
+const EBPF: &[&str] = &["bic", "htcp", "highspeed", "scalable", "ghstcp", "icdc"];
 
 fn main() {
     for variable in ["CLANG", "LLVM_STRIP", "ICDC_WITHOUT_EBPF"] {

@@ -91,6 +91,45 @@ INLINED bool is_cwnd_limited(const struct tcp_sock *tp)
 	}                                                                                                           \
 	INLINED ret body_##name(t1 a1, t2 a2, t3 a3)
 
+/*
+ * What a user tells of a socket before it takes the algorithm; mirrored in tcp's ebpf/hint.rs, which finds the map by its
+ * name. SOCKET_HINTS is for algorithms that ask.
+ */
+struct socket_hint {
+	u32 rate;
+	u32 rtt_us;
+};
+struct socket_hints {
+	int (*type)[24]; /* BPF_MAP_TYPE_SK_STORAGE */
+	int (*map_flags)[1]; /* BPF_F_NO_PREALLOC */
+	int *key;
+	struct socket_hint *value;
+};
+#define SOCKET_HINTS struct socket_hints icdc_hints SECTION(".maps");                                               \
+	INLINED void socket_hint(struct sock *sk, struct socket_hint *hint)                                         \
+	{                                                                                                           \
+		const struct socket_hint *told = bpf_sk_storage_get(&icdc_hints, sk, 0, 0);                         \
+		if (told)                                                                                           \
+			*hint = *told;                                                                              \
+	}
+static void *(*const bpf_sk_storage_get)(void *map, struct sock *sk, void *value, u64 flags) = (void *)107;
+
+/*
+ * cong_control: since kernel 6.10 with acknowledgement and flags between its arguments. The verifier sees only the branch
+ * of the running kernel: the version is a constant to it.
+ */
+extern int LINUX_KERNEL_VERSION __attribute__((section(".kconfig")));
+#define OPERATION_CONTROL(sk, rs)                                                                                   \
+	INLINED void body_cong_control(struct sock *sk, const struct rate_sample *rs);                              \
+	SECTION("struct_ops/cong_control") void cong_control(unsigned long long *arguments)                         \
+	{                                                                                                           \
+		if (LINUX_KERNEL_VERSION >= 0x060a00)                                                               \
+			body_cong_control((struct sock *)arguments[0], (const struct rate_sample *)arguments[3]);   \
+		else                                                                                                \
+			body_cong_control((struct sock *)arguments[0], (const struct rate_sample *)arguments[1]);   \
+	}                                                                                                           \
+	INLINED void body_cong_control(struct sock *sk, const struct rate_sample *rs)
+
 #ifdef ICDC_TRACE
 #include "trace_bpf.h"
 #define REGISTERED JOINED(icdct_, ALGORITHM)

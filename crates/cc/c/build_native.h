@@ -75,6 +75,18 @@ struct icdc_algorithm {
 /* An operation: OPERATION_1(return type, name, type, argument) { body }. */
 #define OPERATION_1(ret, name, t1, a1) static ret name(t1 a1)
 #define OPERATION_2(ret, name, t1, a1, t2, a2) static ret name(t1 a1, t2 a2)
+/* Nobody tells the simulator's sockets anything but by parameters. */
+struct socket_hint {
+	u32 rate;
+	u32 rtt_us;
+};
+#define SOCKET_HINTS                                                                                                \
+	static void socket_hint(struct sock *sk, struct socket_hint *hint)                                          \
+	{                                                                                                           \
+		(void)sk;                                                                                           \
+		(void)hint;                                                                                         \
+	}
+#define OPERATION_CONTROL(sk, rs) static void cong_control(struct sock *sk, const struct rate_sample *rs)
 #define OPERATION_3(ret, name, t1, a1, t2, a2, t3, a3) static ret name(t1 a1, t2 a2, t3 a3)
 
 /* The operations of the file: OPERATIONS(.ssthresh = ..., ...). */

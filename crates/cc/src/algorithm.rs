@@ -124,7 +124,8 @@ macro_rules! loadable {
     };
 }
 
-static ALL: [Algorithm; 8] = [
+static ALL: [Algorithm; 9] = [
+    loadable!("icdc", icdc_algorithm_icdc, "icdc: paces just under what the path has free, learnt from short trains"),
     in_kernel!("reno", icdc_algorithm_reno, "the kernel's Reno (RFC 5681)"),
     in_kernel!("cubic", icdc_algorithm_cubic, "the kernel's CUBIC with HyStart (RFC 9438)"),
     in_kernel!("bbr", icdc_algorithm_bbr, "the kernel's BBR, version 1: paces at the rate that the path delivers"),

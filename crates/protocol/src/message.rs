@@ -184,9 +184,9 @@ pub struct SendOptions {
     pub exclude: Vec<String>,
     /// What to carry besides the data.
     pub preserve: Preserve,
-    /// Ceiling of the socket's pacing rate in bits per second; 0 leaves it to the kernel.
+    /// Ceiling of the rate in bits per second; 0 for none.
     pub rate_bps: u64,
-    /// Congestion control by its kernel name; empty leaves it to the kernel.
+    /// Congestion control by its kernel name; empty for the best that the sending end can have.
     pub congestion: String,
     /// Number of TCP connections; 0 means 1.
     pub streams: u8,
@@ -480,7 +480,7 @@ pub struct Feedback {
     pub ring_used: u32,
     /// Blocks of the ring.
     pub ring_blocks: u32,
-    /// Rate of the disk's writes while it was writing, bytes per second; 0 if unknown.
+    /// Mean rate at which the ring was emptied over the last two seconds, bytes per second; 0 before there is one.
     pub write_rate: u64,
 }
 

@@ -5,6 +5,7 @@
 //! of one instant happen in the order of the flows and, within a flow, in the order of [`Happening`].
 
 use icdc_cc::native::Connection;
+use icdc_control::steering::Steering;
 use icdc_path::{DelayLine, Direction, Fate, Frame};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -21,6 +22,9 @@ const ACK_FRAME: ByteCount = ByteCount::new(66);
 const SACK_FRAME: ByteCount = ByteCount::new(78);
 /// What may wait below TCP (TCP small queues): a millisecond at the line's rate.
 const BELOW_TCP: Span = Span::from_millis(1);
+
+/// How often an application looks at its connection.
+const LOOK: Span = Span::from_millis(10);
 
 /// Simulates `scenario`, watched by `observer`.
 ///
@@ -63,6 +67,9 @@ struct Lane {
     extra_delay: Span,
     start: Time,
     phase: Phase,
+    steering: Option<Steering>,
+    /// When the application looks next.
+    look: Time,
     /// When the application ends.
     stop: Time,
     /// When the line has room again.
@@ -91,6 +98,7 @@ enum Happening {
     ReceiverTimer,
     Acknowledgement,
     SenderTimer,
+    Look,
 }
 
 impl Lane {
@@ -117,6 +125,8 @@ impl Lane {
             extra_delay: flow.extra_delay,
             start: Time::ORIGIN + flow.start,
             phase: Phase::Waiting,
+            steering: flow.steered.then(Steering::default),
+            look: if flow.steered { Time::ORIGIN + flow.start } else { Time::MAX },
             stop: flow.stop.map_or(Time::MAX, |stop| Time::ORIGIN + stop),
             line: Time::MAX,
             lost: 0,
@@ -129,7 +139,7 @@ impl Lane {
 
     /// What happens next, and when; at the end of time if nothing does.
     fn next(&self) -> (Time, Happening) {
-        use Happening::{Acknowledgement, Arrival, ReceiverTimer, SenderTimer, Start, Stop};
+        use Happening::{Acknowledgement, Arrival, Look, ReceiverTimer, SenderTimer, Start, Stop};
         let mut next = match self.phase {
             Phase::Waiting => return (self.start, Start),
             Phase::Running => (self.stop, Stop),
@@ -145,6 +155,7 @@ impl Lane {
         consider(self.acknowledgements.next_due().unwrap_or(Time::MAX), Acknowledgement);
         if self.phase == Phase::Running {
             consider(self.sender.wake().min(self.line), SenderTimer);
+            consider(self.look, Look);
         }
         next
     }
@@ -218,6 +229,13 @@ impl<O: Observer> Engine<'_, O> {
             Happening::SenderTimer => {
                 lane.sender.expire(now);
                 self.send(index, now);
+            }
+            Happening::Look => {
+                lane.look = now + LOOK;
+                let decision = lane.steering.as_mut().and_then(|steering| steering.observe(&lane.sender.observe(now)));
+                if let Some(decision) = decision {
+                    lane.sender.set_ceiling(decision.ceiling);
+                }
             }
         }
     }

@@ -49,6 +49,8 @@ pub struct Flow {
     pub extra_delay: Span,
     /// Ceiling of its rate (`SO_MAX_PACING_RATE`): paces it.
     pub rate: Option<Rate>,
+    /// Whether the application steers that ceiling by [`icdc_control::steering`].
+    pub steered: bool,
     /// What its receiver takes.
     pub window: ReceiveWindow,
 }
@@ -65,6 +67,7 @@ impl Flow {
             bytes: None,
             extra_delay: Span::ZERO,
             rate: None,
+            steered: false,
             window,
         }
     }

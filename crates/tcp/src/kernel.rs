@@ -25,8 +25,8 @@ pub(crate) fn socket_option<'a>(
     Ok(&value[..(length as usize).min(value.len())])
 }
 
-/// Sets a socket option of 64 bits.
-pub(crate) fn set_socket_option(fd: &impl AsFd, level: c_int, name: c_int, value: u64) -> io::Result<()> {
+/// Sets a socket option that is a number of 32 or 64 bits.
+pub(crate) fn set_socket_option<N: Number>(fd: &impl AsFd, level: c_int, name: c_int, value: N) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`, which outlives the call; the kernel only
     // reads it.
     let result = unsafe {
@@ -35,11 +35,16 @@ pub(crate) fn set_socket_option(fd: &impl AsFd, level: c_int, name: c_int, value
             level,
             name,
             (&raw const value).cast::<c_void>(),
-            size_of::<u64>() as socklen_t,
+            size_of::<N>() as socklen_t,
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// What an option can be.
+pub(crate) trait Number: Copy {}
+impl Number for u32 {}
+impl Number for u64 {}
 
 /// Bytes in the send queue that the peer has not acknowledged (`SIOCOUTQ`, tcp(7)).
 pub(crate) fn send_queue(fd: &impl AsFd) -> io::Result<u64> {

@@ -9,7 +9,7 @@
 //! | [`info`] | `TCP_INFO` as a typed snapshot |
 //! | [`algorithm`] | icdc's own congestion control, loaded into the kernel as eBPF |
 //!
-//! Options take anything with a descriptor (`&TcpStream`, `&OwnedFd`). Below are `icdc-units` and `icdc-cc` only; above,
+//! Options take anything with a descriptor (`&TcpStream`, `&OwnedFd`). Below are `icdc-units`, `icdc-cc` and `icdc-control`; above,
 //! `icdc-transfer` builds its links on it. Only `kernel.rs` has unsafe code.
 //!
 //! ```
@@ -39,7 +39,10 @@ pub use congestion::{CongestionError, allowed_congestion, available_congestion, 
 pub use connect::{Beginning, ConnectError, connect, connect_with};
 pub use info::{State, TcpInfo, info};
 pub use listen::{ListenError, listen};
-pub use options::{Buffers, OptionError, drained, pacing_rate, set_buffers, set_dead_after, set_pacing_rate, shutdown};
+pub use options::{
+    Buffers, OptionError, drained, pacing_rate, set_buffers, set_dead_after, set_not_sent_limit, set_pacing_rate,
+    shutdown,
+};
 
 /// Which versions of IP may be used (`-4`, `-6`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -118,6 +118,14 @@ pub fn set_buffers(fd: &impl AsFd, send: ByteCount, receive: ByteCount) -> Resul
     Ok(Buffers { send: ByteCount::from(granted_send / 2), receive: ByteCount::from(granted_receive / 2) })
 }
 
+/// Limits how much may wait to be sent for the first time (`TCP_NOTSENT_LOWAT`), however large the send buffer is: a write
+/// then waits, and what is written later is sent sooner.
+pub fn set_not_sent_limit(fd: &impl AsFd, limit: ByteCount) -> Result<(), OptionError> {
+    let limit = u32::try_from(limit.as_u64()).unwrap_or(u32::MAX);
+    kernel::set_socket_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, limit)
+        .map_err(|error| OptionError::of(fd, "setsockopt(TCP_NOTSENT_LOWAT)", error))
+}
+
 /// Lets the kernel end a connection (`ETIMEDOUT`) whose peer has not been heard of for `span`: whether
 /// data waits for acknowledgement (`TCP_USER_TIMEOUT`, RFC 5482) or the connection is idle (keepalive).
 ///

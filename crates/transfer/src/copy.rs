@@ -248,7 +248,7 @@ fn open(
     events: &EventSink,
 ) -> Result<Link, Attempt> {
     let mut link = connect().map_err(Attempt::Connect)?;
-    if let Some(send) = send.filter(|send| !send.congestion.is_empty())
+    if let Some(send) = send
         && let Some(text) = link.control.set_congestion(&send.congestion).map_err(Attempt::Usage)?
     {
         events(Event::Notice { text });

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use icdc_control::steering::Reason;
 use serde::{Deserialize, Serialize};
 
 /// Takes the events of a run, from any thread, in the order in which they happen on that thread.
@@ -65,6 +66,13 @@ pub enum Event {
         /// A sentence.
         text: String,
     },
+    /// The sender allows itself another rate.
+    Pace {
+        /// What it allows itself for this reason, in bits per second; 0 for no limit.
+        ceiling_bps: u64,
+        /// Why.
+        reason: PaceReason,
+    },
     /// The connection broke; a new one will be tried.
     Reconnecting {
         /// Number of the attempt, from 1.
@@ -95,6 +103,44 @@ pub enum Event {
     },
     /// The run is over.
     Summary(Summary),
+}
+
+/// Why a sender allows itself another rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PaceReason {
+    /// The receiver's disk is slower than the path: its ring fills.
+    RingFills,
+    /// The ring has nearly emptied: the disk keeps up.
+    RingEmptied,
+    /// A queue on the path showed what the path carries.
+    QueueGrew,
+    /// More was lost than chance takes.
+    Losses,
+    /// Slow start has ended without a queue.
+    NoGrowth,
+    /// What stood in the queue has gone.
+    QueueGone,
+    /// It is time to try a higher rate.
+    TryMore,
+    /// The higher rate was carried.
+    MoreCarried,
+    /// It was not.
+    NoMore,
+}
+
+impl From<Reason> for PaceReason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::QueueGrew => Self::QueueGrew,
+            Reason::Losses => Self::Losses,
+            Reason::NoGrowth => Self::NoGrowth,
+            Reason::QueueGone => Self::QueueGone,
+            Reason::TryMore => Self::TryMore,
+            Reason::MoreCarried => Self::MoreCarried,
+            Reason::NoMore => Self::NoMore,
+        }
+    }
 }
 
 /// What became of an item.

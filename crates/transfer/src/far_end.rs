@@ -27,11 +27,11 @@ use icdc_units::Span;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use thiserror::Error;
 
+use crate::buffers::receive_buffer;
 use crate::connect::ssh::{kind, receive};
 use crate::drive;
 use crate::link::{Inlet, Link, LinkError, Outlet, stdio_link};
 use crate::listen::guard::{Guard, House, Limits};
-use crate::receive_window::receive_buffer;
 use crate::session::{self, Ended, Rights, Root, Sessions};
 use crate::stop::StopSignal;
 

@@ -1,6 +1,7 @@
 //! Moves files between two ends over one paced, encrypted, verified stream, and measures the way between them.
 
 mod account;
+mod buffers;
 mod clock;
 mod connect;
 mod copy;
@@ -9,12 +10,13 @@ mod drive;
 mod error;
 pub mod event;
 mod far_end;
+pub mod known_paths;
 pub mod link;
 mod listen;
 pub mod location;
 mod measure;
 mod options;
-mod receive_window;
+mod pace;
 mod receiver;
 mod sender;
 mod serve;

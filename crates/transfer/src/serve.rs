@@ -15,11 +15,11 @@ use icdc_trust::{Identity, TrustError, server_config};
 use icdc_units::Span;
 use thiserror::Error;
 
+use crate::buffers::receive_buffer;
 use crate::connect::ssh::receive;
 use crate::link::{Link, LinkError};
 use crate::listen::admission::Admission;
 use crate::listen::guard::{Guard, House, Limits};
-use crate::receive_window::receive_buffer;
 use crate::session::{self, Ended, Sessions};
 use crate::stop::StopSignal;
 

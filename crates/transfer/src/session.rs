@@ -321,9 +321,9 @@ fn serve(mut link: Link, job: Job, rights: &Rights, registered: &Registered<'_>)
     }
 }
 
-/// Sets what was asked for, if anything was, and answers what the other end shall know of it.
+/// Sets what was asked for, or else the best there is, and answers what the other end shall know of it.
 fn choose_congestion(control: &LinkControl, name: &str) -> Result<Congestion, String> {
-    let instead = if name.is_empty() { None } else { control.set_congestion(name)? };
+    let instead = control.set_congestion(name)?;
     if let Some(text) = &instead {
         tracing::info!(peer = %control.peer(), "{text}");
     }

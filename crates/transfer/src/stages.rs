@@ -10,7 +10,8 @@
 //! * the outlet sends: split between `encrypt` and the socket as the link's own times tell, and the
 //!   socket's part between `destination_disk` (the receiver closed its window: its disk is behind) and
 //!   the path as TCP's receive-window-limited time tells. The path's part is `rate_ceiling` while the
-//!   socket's pacing rate is what the user allowed, else `network`.
+//!   socket's pacing rate is what the user allowed, `destination_disk` while it is what the receiver's ring
+//!   allows, else `network`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -20,6 +21,7 @@ use icdc_units::{Rate, Span, Time};
 
 use crate::event::Stage;
 use crate::link::LinkControl;
+use crate::pace::Limit;
 
 /// Interval of the samples.
 pub(crate) const TICK: Span = Span::from_millis(20);
@@ -74,8 +76,8 @@ struct Sampled {
 
 impl StageClock {
     /// Charges the time since the last call. `idle` is the stage to charge while nothing is at work,
-    /// `ceiling` the pacing rate that the user allowed, if any.
-    pub(crate) fn sample(&self, now: Time, link: &LinkControl, idle: Stage, ceiling: Option<Rate>) {
+    /// `limit` what the connection is allowed, if that is less than anything.
+    pub(crate) fn sample(&self, now: Time, link: &LinkControl, idle: Stage, limit: Option<Limit>) {
         let times = link.send_times();
         let tcp = link.tcp_info();
         let window_limited = tcp.as_ref().map_or(Span::ZERO, |info| info.receive_window_limited);
@@ -108,9 +110,12 @@ impl StageClock {
             socket_part
         };
         let path_part = socket_part - write_part;
-        let at_ceiling = ceiling.is_some()
-            && tcp.is_some_and(|info| info.pacing_rate.min(info.delivery_rate * 2) >= ceiling.unwrap_or(Rate::MAX));
-        let path = if at_ceiling { Stage::RateCeiling } else { Stage::Network };
+        let at_limit = |limit: &Limit| {
+            // The kernel keeps whole bytes per second.
+            let least = limit.rate - Rate::from_bytes_per_second(1);
+            tcp.as_ref().is_some_and(|info| info.pacing_rate.min(info.delivery_rate * 2) >= least)
+        };
+        let path = limit.filter(at_limit).map_or(Stage::Network, |limit| limit.stage);
         let parts = [(Stage::Encrypt, encrypt_part), (path, path_part), (Stage::DestinationDisk, write_part)];
         for (stage, part) in parts {
             charged.spans[stage as usize] += part;

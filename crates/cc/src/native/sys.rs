@@ -98,6 +98,7 @@ unsafe extern "C" {
     pub(crate) static icdc_algorithm_reno: Algorithm;
     pub(crate) static icdc_algorithm_cubic: Algorithm;
     pub(crate) static icdc_algorithm_bbr: Algorithm;
+    pub(crate) static icdc_algorithm_icdc: Algorithm;
     pub(crate) static icdc_algorithm_bic: Algorithm;
     pub(crate) static icdc_algorithm_htcp: Algorithm;
     pub(crate) static icdc_algorithm_highspeed: Algorithm;

@@ -32,7 +32,8 @@ mod scoreboard;
 mod timers;
 
 use icdc_cc::native::{CongestionState, Connection, WindowEvent};
-use icdc_units::{Rate, Span, Time};
+use icdc_control::steering::Observation;
+use icdc_units::{ByteCount, Rate, Span, Time};
 
 use pacing::Pacing;
 use prr::Reduction;
@@ -291,6 +292,27 @@ impl Sender {
         socket.delivered = self.rate.delivered() as u32;
         socket.srtt_us = self.rtt.smoothed_eighths();
         socket.mdev_us = self.rtt.deviation_quarters();
+    }
+
+    /// What `TCP_INFO` would tell.
+    pub(crate) fn observe(&self, now: Time) -> Observation {
+        let packet = ByteCount::new(u64::from(self.algorithm.socket.mss_cache));
+        Observation {
+            at: now,
+            rtt: self.rtt.smoothed(),
+            least_rtt: self.rtt.least(),
+            delivered: packet * self.rate.delivered(),
+            again: self.counters.retransmitted,
+            packet,
+        }
+    }
+
+    /// As `SO_MAX_PACING_RATE` does: from now on at most this, paced.
+    pub(crate) fn set_ceiling(&mut self, ceiling: Rate) {
+        let socket = &mut self.algorithm.socket;
+        socket.sk_max_pacing_rate = ceiling.as_bytes_per_second().max(1);
+        socket.sk_pacing_rate = socket.sk_pacing_rate.min(socket.sk_max_pacing_rate);
+        socket.sk_pacing_status = PACING_NEEDED;
     }
 
     pub(crate) fn counters(&self) -> SenderCounters {

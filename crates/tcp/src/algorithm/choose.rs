@@ -4,10 +4,12 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use icdc_cc::Algorithm;
+use icdc_control::known_paths::Resumption;
+use icdc_units::Span;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{LoadError, Loaded, find, load, privileged};
-use crate::{CongestionError, OptionError, congestion, set_congestion};
+use super::{LoadError, Loaded, find, load, privileged, registered, tell};
+use crate::{CongestionError, OptionError, congestion, info, set_congestion};
 
 /// What a socket got.
 #[derive(Debug)]
@@ -23,8 +25,13 @@ pub struct Chosen {
 /// Keeps an algorithm loaded. All sockets of a process share it.
 #[derive(Clone, Debug)]
 pub struct Hold {
-    _loaded: Arc<Loaded>,
+    loaded: Arc<Loaded>,
 }
+
+/// The algorithm that finds the rate by itself.
+const BEST: &str = "icdc";
+/// On shorter paths any algorithm fills the path at once, and what a host does in between is longer than the round trip.
+const SHORT: Span = Span::from_millis(2);
 
 /// How often somebody else may load or unload the algorithm between our two calls.
 const TRIES: u32 = 20;
@@ -44,8 +51,8 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
         Err(error) => Some(error.to_string()),
     };
     let reason = match (refused, ours) {
-        (None, Some(algorithm)) => match privileged::ask(fd, algorithm).unwrap_or_else(|| choose_ours(fd, algorithm)) {
-            Ok(hold) => return Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold }),
+        (None, Some(algorithm)) => match ask(fd, algorithm, None) {
+            Ok(chosen) => return Ok(chosen),
             Err(reason) => reason,
         },
         (reason, _) => reason.unwrap_or_default(),
@@ -57,6 +64,28 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
     };
     let instead = Some(format!("congestion control {used} is used in place of {name}: {reason}"));
     Ok(Chosen { name: used, instead, hold: None })
+}
+
+/// As [`choose`], for the best algorithm that can be had here: ours, and what the system gives where that cannot be
+/// loaded. An established connection tells how long its path is; `known` is what earlier ones knew of it.
+///
+/// # Errors
+/// The socket is none of TCP.
+pub fn choose_best(fd: &impl AsFd, known: Option<Resumption>) -> Result<Chosen, CongestionError> {
+    let short = info(fd).is_ok_and(|info| !info.rtt.is_zero() && info.rtt < SHORT);
+    if !short && let Some(algorithm) = find(BEST) {
+        match ask(fd, algorithm, known) {
+            Ok(chosen) => return Ok(chosen),
+            Err(reason) => tracing::info!("congestion control stays what the system gives: {reason}"),
+        }
+    }
+    Ok(Chosen { name: congestion(fd)?, instead: None, hold: None })
+}
+
+/// Whether the algorithm of this name paces just under what the path has free, all by itself.
+#[must_use]
+pub fn finds_the_rate(name: &str) -> bool {
+    find(name).is_some_and(|algorithm| algorithm.name == BEST)
 }
 
 /// As [`choose`], for sockets that are to be made: loads what must be, and tells the name that they can have before they
@@ -71,21 +100,43 @@ pub fn choose_in_advance(name: &str) -> Result<Chosen, CongestionError> {
     choose(&socket, name)
 }
 
-pub(super) fn choose_ours(fd: &impl AsFd, algorithm: &'static Algorithm) -> Result<Option<Hold>, String> {
+/// One of ours, by the thread that keeps the privileges if there is one.
+fn ask(fd: &impl AsFd, algorithm: &'static Algorithm, known: Option<Resumption>) -> Result<Chosen, String> {
+    let hold = privileged::ask(fd, algorithm, known).unwrap_or_else(|| choose_ours(fd, algorithm, known))?;
+    Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold })
+}
+
+pub(super) fn choose_ours(
+    fd: &impl AsFd,
+    algorithm: &'static Algorithm,
+    known: Option<Resumption>,
+) -> Result<Option<Hold>, String> {
     let (mut reason, kernel_name) = (String::new(), algorithm.kernel_name());
+    let tell = |hold: Option<&Hold>| {
+        if let Some(known) = &known {
+            tell(fd, algorithm, hold.map(|hold| &*hold.loaded), known);
+        }
+    };
     for _ in 0..TRIES {
+        // If this process has loaded it, the next socket shall find it as well.
+        let hold = held(algorithm);
+        if registered(algorithm) {
+            tell(hold.as_ref());
+        }
         match set_congestion(fd, &kernel_name) {
-            // If this process has loaded it, the next socket shall find it as well.
-            Ok(()) => return Ok(held(algorithm)),
+            Ok(()) => return Ok(hold),
             Err(CongestionError::Unknown { .. }) => {}
             Err(error) => return Err(error.to_string()),
         }
         match held_or_loaded(algorithm) {
             // What this process holds until the socket has it.
-            Ok(hold) => match set_congestion(fd, &kernel_name) {
-                Ok(()) => return Ok(Some(hold)),
-                Err(error) => reason = error.to_string(),
-            },
+            Ok(hold) => {
+                tell(Some(&hold));
+                match set_congestion(fd, &kernel_name) {
+                    Ok(()) => return Ok(Some(hold)),
+                    Err(error) => reason = error.to_string(),
+                }
+            }
             // Another process was faster; it may be gone again by the next call.
             Err(error @ LoadError::Taken { .. }) => reason = error.to_string(),
             Err(error) => return Err(error.to_string()),
@@ -100,7 +151,7 @@ static LOADED: Mutex<Vec<(&'static str, Weak<Loaded>)>> = Mutex::new(Vec::new())
 fn held(algorithm: &Algorithm) -> Option<Hold> {
     let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut found = loaded.iter().filter(|(name, _)| *name == algorithm.name).filter_map(|(_, weak)| weak.upgrade());
-    found.next().map(|loaded| Hold { _loaded: loaded })
+    found.next().map(|loaded| Hold { loaded })
 }
 
 fn held_or_loaded(algorithm: &'static Algorithm) -> Result<Hold, LoadError> {
@@ -112,5 +163,5 @@ fn held_or_loaded(algorithm: &'static Algorithm) -> Result<Hold, LoadError> {
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     loaded.retain(|(_, weak)| weak.strong_count() > 0);
     loaded.push((algorithm.name, Arc::downgrade(&fresh)));
-    Ok(Hold { _loaded: fresh })
+    Ok(Hold { loaded: fresh })
 }

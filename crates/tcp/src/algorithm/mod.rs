@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use icdc_cc::{Algorithm, ParameterError};
 use thiserror::Error;
 
-pub use choose::{Chosen, Hold, choose, choose_in_advance};
+pub use choose::{Chosen, Hold, choose, choose_best, choose_in_advance, finds_the_rate};
 #[cfg(feature = "ebpf")]
 pub use ebpf::{Loaded, Traced, load, load_traced, parameters, unload};
 pub use obstacle::Obstacle;
@@ -41,9 +41,9 @@ pub use state::{Listed, State, list};
 pub use without::{Loaded, load, parameters, unload};
 
 #[cfg(feature = "ebpf")]
-use ebpf::holder;
+use ebpf::{holder, tell};
 #[cfg(not(feature = "ebpf"))]
-use without::holder;
+use without::{holder, tell};
 
 /// Why an algorithm was not loaded.
 #[derive(Debug, Error)]

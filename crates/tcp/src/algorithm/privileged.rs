@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 
 use icdc_cc::Algorithm;
+use icdc_control::known_paths::Resumption;
 
 use super::Hold;
 use super::choose::choose_ours;
@@ -15,6 +16,7 @@ static KEEPER: OnceLock<Sender<Request>> = OnceLock::new();
 struct Request {
     socket: OwnedFd,
     algorithm: &'static Algorithm,
+    known: Option<Resumption>,
     answer: SyncSender<Result<Option<Hold>, String>>,
 }
 
@@ -29,18 +31,22 @@ pub fn keep_privileges() -> io::Result<()> {
         return Ok(());
     }
     let serve = move || {
-        for Request { socket, algorithm, answer } in requests {
+        for Request { socket, algorithm, known, answer } in requests {
             // Whoever asked waits for it.
-            let _ = answer.send(choose_ours(&socket, algorithm));
+            let _ = answer.send(choose_ours(&socket, algorithm, known));
         }
     };
     std::thread::Builder::new().name("algorithms".to_owned()).spawn(serve).map(drop)
 }
 
 /// Asks that thread; `None` if there is none.
-pub(super) fn ask(fd: &impl AsFd, algorithm: &'static Algorithm) -> Option<Result<Option<Hold>, String>> {
+pub(super) fn ask(
+    fd: &impl AsFd,
+    algorithm: &'static Algorithm,
+    known: Option<Resumption>,
+) -> Option<Result<Option<Hold>, String>> {
     let (answer, answered) = sync_channel(1);
     let socket = fd.as_fd().try_clone_to_owned().ok()?;
-    KEEPER.get()?.send(Request { socket, algorithm, answer }).ok()?;
+    KEEPER.get()?.send(Request { socket, algorithm, known, answer }).ok()?;
     answered.recv().ok()
 }

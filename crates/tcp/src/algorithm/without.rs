@@ -1,8 +1,10 @@
 //! A build without eBPF: everything can be asked for, nothing can be had.
 
 use std::convert::Infallible;
+use std::os::fd::AsFd;
 
 use icdc_cc::Algorithm;
+use icdc_control::known_paths::Resumption;
 
 use super::{Holder, LoadError, Obstacle, PinError, Pinned, UnloadError, registered};
 
@@ -51,3 +53,6 @@ pub(super) fn holder(algorithm: &Algorithm) -> Holder {
     let path = super::pin::path(algorithm.name);
     if path.exists() { Holder::Pinned(path) } else { Holder::Elsewhere }
 }
+
+/// There is nothing that could be told.
+pub(super) fn tell(_fd: &impl AsFd, _algorithm: &Algorithm, _loaded: Option<&Loaded>, _known: &Resumption) {}

@@ -12,10 +12,10 @@ use icdc_trust::{DEFAULT_PORT, HostKey, Identity, KnownHosts, PublicKey, ServerP
 use icdc_units::{Span, Time};
 
 use super::{CONNECT_PATIENCE, ConnectError, HANDSHAKE_PATIENCE, pinned};
+use crate::buffers::beginning;
 use crate::clock;
 use crate::link::{Link, secure_client};
 use crate::options::CopyOptions;
-use crate::receive_window::beginning;
 
 /// How long the connection that proved the daemon's key is good for a first request.
 const FRESH: Span = Span::from_secs(5);

@@ -24,11 +24,11 @@ use icdc_units::Span;
 use super::remote_shell::{RemoteProcess, RemoteShell, quote};
 use super::speaker::{Speaker, SpeakerEnd};
 use super::{CONNECT_PATIENCE, ConnectError, pinned, send_self};
+use crate::buffers::beginning;
 use crate::event::{Event, EventSink};
 use crate::far_end::{MARKER, MARKER_VERSION};
 use crate::link::{Inlet, Link, LinkError, stdio_link};
 use crate::options::CopyOptions;
-use crate::receive_window::beginning;
 
 /// Output of shell start-up files that is skipped before the marker.
 const MAX_NOISE: usize = 64 << 10;

@@ -26,6 +26,7 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
+use icdc_control::known_paths::Resumption;
 use icdc_disk::pool::{Block, BlockPool};
 use icdc_protocol::Message;
 use icdc_tcp::TcpInfo;
@@ -180,13 +181,19 @@ impl LinkControl {
         self.0.set_rate(rate);
     }
 
-    /// Chooses the congestion control of the sending socket by its name, loads it if it must, and keeps it loaded for the
-    /// life of the connection. Answers why it is another one, if it is.
+    /// Prepares the sending socket: room for what is on its way, and congestion control by its name, which is loaded if it
+    /// must and kept loaded for the life of the connection. Answers why it is another one, if it is. Without a name it is the best that can be had here,
+    /// which is told what earlier connections knew of the path.
     ///
     /// # Errors
     /// Neither the kernel nor icdc has it; the text says what there is.
     pub fn set_congestion(&self, name: &str) -> Result<Option<String>, String> {
         self.0.set_congestion(name)
+    }
+
+    /// Remembers for later connections what this one found of its path.
+    pub fn remember_path(&self, found: Resumption) {
+        self.0.remember_path(found);
     }
 
     /// Congestion control of the sending socket; `None` for links that are not TCP.
@@ -241,6 +248,8 @@ trait Control: Send + Sync {
     fn set_congestion(&self, _name: &str) -> Result<Option<String>, String> {
         Ok(None)
     }
+
+    fn remember_path(&self, _found: Resumption) {}
 
     fn congestion(&self) -> Option<String> {
         None

@@ -12,7 +12,7 @@ use icdc_tcp::algorithm::{Chosen, choose};
 use icdc_units::{ByteCount, Span};
 
 use super::desk::Desk;
-use super::{admission, local, receiving, sending};
+use super::{admission, local, receive_buffer, receiving, sending};
 use crate::error::SessionError;
 use crate::link::Link;
 use crate::session::Ended;
@@ -59,7 +59,7 @@ fn told(error: &SessionError) -> Option<Refusal> {
 
 /// Whether it was interrupted.
 fn serve(order: &Order, desk: &Desk, stop: &StopSignal, sockets: &mut Vec<TcpStream>) -> Result<bool, SessionError> {
-    let buffer = if order.reverse { ByteCount::ZERO } else { ByteCount::new(order.window) };
+    let buffer = if order.reverse { ByteCount::ZERO } else { receive_buffer(order) };
     let listener = icdc_tcp::listen(None, order.ports, Family::Any, buffer)
         .map_err(|error| SessionError::Local(error.to_string()))?;
     // Chosen before anybody connects, so that the near end is refused at once what nobody has. The connections inherit it.
@@ -97,7 +97,7 @@ fn receive(
 
 fn send(order: &Order, sockets: &[TcpStream], desk: &Desk, mut chosen: Option<Chosen>) -> Result<bool, SessionError> {
     for socket in sockets {
-        chosen = sending::prepare(order, socket).map_err(SessionError::Local)?.or(chosen);
+        chosen = Some(sending::prepare(order, socket).map_err(SessionError::Local)?);
     }
     desk.go(GO_PATIENCE)?;
     let mut batch: Vec<Sample> = Vec::new();

@@ -34,6 +34,7 @@ use icdc_protocol::measure::{Order, Received, Sample, Sent};
 use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_units::{ByteCount, Rate, Span};
 
+use crate::buffers;
 use crate::connect::ConnectError;
 use crate::error::SessionError;
 
@@ -138,6 +139,15 @@ fn granted(order: &Order, sockets: &[TcpStream], which: fn(&icdc_tcp::Buffers) -
     let socket = sockets.first().filter(|_| order.window > 0);
     let buffers = socket.and_then(|socket| icdc_tcp::set_buffers(socket, ByteCount::ZERO, ByteCount::ZERO).ok());
     buffers.map_or(0, |buffers| which(&buffers).as_u64())
+}
+
+/// Size of the receive buffer to ask for: what was ordered. With nothing ordered it is the kernel's, or, where the rate is
+/// found automatically, what never limits.
+fn receive_buffer(order: &Order) -> ByteCount {
+    match (order.window, order.congestion.as_str()) {
+        (0, "") => buffers::receive_buffer(),
+        (window, _) => ByteCount::new(window),
+    }
 }
 
 /// A system call that failed at this end.

@@ -13,7 +13,7 @@ use icdc_tcp::{Beginning, Family};
 use icdc_units::{ByteCount, Span};
 
 use super::desk::{Desk, Heard};
-use super::{MeasureError, MeasureEvent, MeasureOptions, MeasureSink, Measurement, receiving, sending};
+use super::{MeasureError, MeasureEvent, MeasureOptions, MeasureSink, Measurement, receive_buffer, receiving, sending};
 use crate::clock;
 use crate::connect::{CONNECT_PATIENCE, ConnectError, Far};
 use crate::copy::new_transfer;
@@ -107,7 +107,7 @@ fn connect(
     let named = (!order.reverse && !order.congestion.is_empty()).then_some(order.congestion.as_str());
     let first = named.map(choose_in_advance).transpose().map_err(|error| MeasureError::Usage(error.to_string()))?;
     let beginning = Beginning {
-        receive_buffer: if order.reverse { ByteCount::new(order.window) } else { ByteCount::ZERO },
+        receive_buffer: if order.reverse { receive_buffer(order) } else { ByteCount::ZERO },
         congestion: first.as_ref().map(|chosen| chosen.name.as_str()),
     };
     let (mut sockets, mut chosen) = (Vec::new(), Vec::new());
@@ -116,7 +116,7 @@ fn connect(
         let mut socket = icdc_tcp::connect_with(host, port, Family::Any, CONNECT_PATIENCE, &beginning)
             .map_err(|error| ConnectError::no_answer(error, unreachable))?;
         if !order.reverse {
-            chosen.extend(sending::prepare(order, &socket).map_err(MeasureError::Usage)?);
+            chosen.push(sending::prepare(order, &socket).map_err(MeasureError::Usage)?);
         }
         socket.write_all(token).map_err(|error| unreachable(format!("send: {error}")))?;
         sockets.push(socket);

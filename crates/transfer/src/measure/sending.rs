@@ -7,17 +7,18 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
+use icdc_control::steering::Steering;
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_MEASURE_ERRORS;
 use icdc_protocol::measure::{Order, Received, Sample, Sent, Word};
-use icdc_tcp::algorithm::Chosen;
+use icdc_tcp::algorithm::{self, Chosen};
 use icdc_tcp::{State, TcpInfo};
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::desk::{Desk, Heard, Next};
 use super::{granted, local};
-use crate::clock;
 use crate::error::SessionError;
+use crate::{buffers, clock, known_paths, pace};
 
 /// Time between two samples.
 const TICK: Span = Span::from_millis(10);
@@ -35,25 +36,32 @@ pub(super) struct Outcome {
     pub(super) interrupted: bool,
 }
 
-/// Makes a fresh connection one that sends as ordered. Answers what its congestion control became, if one was named.
-pub(super) fn prepare(order: &Order, socket: &TcpStream) -> Result<Option<Chosen>, String> {
+/// Makes a fresh connection one that sends as ordered. Answers what its congestion control became.
+pub(super) fn prepare(order: &Order, socket: &TcpStream) -> Result<Chosen, String> {
     if order.window > 0 {
         icdc_tcp::set_buffers(socket, ByteCount::new(order.window), ByteCount::ZERO)
             .map_err(|error| error.to_string())?;
+    } else if order.congestion.is_empty() {
+        buffers::prepare_to_send(socket);
     }
     let chosen = match order.congestion.as_str() {
-        "" => None,
-        name => Some(icdc_tcp::algorithm::choose(socket, name).map_err(|error| error.to_string())?),
+        "" => algorithm::choose_best(socket, known_paths::resume(socket)),
+        name => algorithm::choose(socket, name),
     };
-    if order.rate_bps > 0 {
-        // The kernel counts in bytes, of which there must be one at least.
-        let share = (order.rate_bps / u64::from(order.streams)).max(8);
-        icdc_tcp::set_pacing_rate(socket, Rate::from_bits_per_second(share)).map_err(|error| error.to_string())?;
+    let chosen = chosen.map_err(|error| error.to_string())?;
+    if let Some(share) = share(order) {
+        icdc_tcp::set_pacing_rate(socket, share).map_err(|error| error.to_string())?;
     }
     // What has not left when it is over shall not linger in the kernel.
     rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO))
         .map_err(|error| format!("setsockopt(SO_LINGER): {error}"))?;
     Ok(chosen)
+}
+
+/// What the user allows each connection. The kernel counts in bytes, of which there must be one at least.
+fn share(order: &Order) -> Option<Rate> {
+    let share = (order.rate_bps / u64::from(order.streams)).max(8);
+    (order.rate_bps > 0).then_some(Rate::from_bits_per_second(share))
 }
 
 /// Sends until the receiver says that it is over.
@@ -117,6 +125,7 @@ fn watch(
     let begun = clock::now();
     let mut backstop = begun + Span::from_nanos(order.nanos) + GRACE;
     let (mut tick, mut interrupted, mut errors) = (begun, false, Vec::new());
+    let mut pacers = pacers(order, sockets);
     let received = loop {
         match desk.next(ended, tick) {
             Next::Deadline => {
@@ -125,6 +134,7 @@ fn watch(
                     return Err(SessionError::Cut("the receiver does not say that it is over".into()));
                 }
                 samples(look(sockets, now - begun));
+                pacers.iter_mut().for_each(|pacer| pacer.steer(now));
                 tick = (tick + TICK).max(now);
             }
             Next::Worker(reason) => errors.extend(reason),
@@ -142,6 +152,35 @@ fn watch(
     errors.truncate(MAX_MEASURE_ERRORS);
     let infos: Vec<TcpInfo> = sockets.iter().filter_map(|socket| icdc_tcp::info(socket).ok()).collect();
     Ok(Outcome { sent: account(order, sockets, &infos, span, errors), received, interrupted })
+}
+
+/// A connection whose congestion control does not find the rate by itself.
+struct Pacer<'a> {
+    socket: &'a TcpStream,
+    steering: Steering,
+    /// What the user allows.
+    most: Rate,
+}
+
+/// Unless the user named an algorithm, which is then what is to be measured.
+fn pacers<'a>(order: &Order, sockets: &'a [TcpStream]) -> Vec<Pacer<'a>> {
+    if !order.congestion.is_empty() {
+        return Vec::new();
+    }
+    let left = |socket: &&TcpStream| !icdc_tcp::congestion(socket).is_ok_and(|name| algorithm::finds_the_rate(&name));
+    let most = share(order).unwrap_or(Rate::MAX);
+    sockets.iter().filter(left).map(|socket| Pacer { socket, steering: Steering::default(), most }).collect()
+}
+
+impl Pacer<'_> {
+    fn steer(&mut self, now: Time) {
+        let observation = icdc_tcp::info(self.socket).ok().and_then(|info| pace::observation(now, &info));
+        if let Some(decision) = observation.and_then(|observation| self.steering.observe(&observation))
+            && let Err(error) = icdc_tcp::set_pacing_rate(self.socket, decision.ceiling.min(self.most))
+        {
+            tracing::debug!("pacing rate not set: {error}");
+        }
+    }
 }
 
 /// One sample of each connection that is still one.

@@ -28,6 +28,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, bounded, unbounded};
+use icdc_control::ring::DrainRate;
 use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
 use icdc_protocol::limits::BLOCK_SIZE;
@@ -377,6 +378,7 @@ fn supervise<'scope, 'env>(
 fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<Option<Message>>) {
     let mut broken = false;
     let mut next_feedback = clock::now();
+    let mut drain = DrainRate::default();
     loop {
         let message = match replies.try_recv() {
             Ok(message) => Ok(message),
@@ -401,7 +403,10 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
         let now = clock::now();
         if now >= next_feedback && !broken {
             next_feedback = now + Span::from(FEEDBACK);
-            broken = outlet.send(Message::Feedback(shared.feedback()).into()).is_err();
+            let feedback = shared.feedback();
+            let held = ByteCount::new(u64::from(feedback.ring_used) * BLOCK_SIZE as u64);
+            let write_rate = drain.update(now, ByteCount::new(feedback.received), held).as_bytes_per_second();
+            broken = outlet.send(Message::Feedback(Feedback { write_rate, ..feedback }).into()).is_err();
         }
     }
 }

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, select, unbounded};
+use icdc_control::known_paths::PathWatch;
 use icdc_disk::BlockPool;
 use icdc_protocol::message::{
     Begin, Digest, Feedback, FileDigest, FileEnd, Goodbye, Message, Problem, Refusal, RefusalKind, SendOptions,
@@ -215,6 +216,7 @@ pub(crate) fn run(
     let keeps_journal = sources.is_run() && !options.dry_run;
     let outlets = outlets::Outlets::new(&shared, control_queue, data_queue, ceiling, &options.congestion);
 
+    let mut path = PathWatch::default();
     let outcome = std::thread::scope(|scope| {
         let shared = &shared;
         let outlets = &outlets;
@@ -229,11 +231,14 @@ pub(crate) fn run(
         scope.spawn(move || large::hash(shared, &steps_queue));
         scope.spawn(move || scan_sources(shared, sources, options));
 
-        let outcome = supervise(shared, scope, outlets, joined, account.start, stop);
+        let outcome = supervise(shared, scope, outlets, joined, &mut path, account.start, stop);
         finish(shared, &first);
         if outcome.is_ok() && keeps_journal {
             // The receiver closes when it has put its journal away: from then on the copy is a thing of the past.
             wait_for_end(&intake);
+        }
+        if let Some(found) = path.found() {
+            shared.link.remember_path(found);
         }
         shared.link.shutdown();
         outlets.shut_further();
@@ -288,6 +293,7 @@ fn supervise<'scope, 'env>(
     scope: &'scope std::thread::Scope<'scope, 'env>,
     outlets: &'scope outlets::Outlets<'scope>,
     joined: &Queue<Link>,
+    path: &mut PathWatch,
     start: Time,
     stop: &StopSignal,
 ) -> Result<(), SessionError> {
@@ -304,7 +310,9 @@ fn supervise<'scope, 'env>(
             outlets.add(scope, link);
         }
         let counts = shared.ledger.counts();
-        shared.stages.sample(now, &shared.link, idle_stage(shared, &counts), outlets.ceiling_share());
+        outlets.steer(now);
+        shared.stages.sample(now, &shared.link, idle_stage(shared, &counts), outlets.limit());
+        watch_path(path, now, shared, outlets);
         progress.report(now, shared, outlets, &counts);
         if counts.totals.complete && !flushed {
             flushed = true;
@@ -324,6 +332,15 @@ fn supervise<'scope, 'env>(
             Some(since) if now - since > INTERRUPT_PATIENCE => return Err(SessionError::Interrupted),
             _ => {}
         }
+    }
+}
+
+/// What the path carries shows only where nothing else limits, on one connection.
+fn watch_path(path: &mut PathWatch, now: Time, shared: &Shared<'_>, outlets: &outlets::Outlets<'_>) {
+    let limits = shared.stages.current() == Stage::Network && outlets.connections() == 1;
+    match shared.link.tcp_info().filter(|_| limits) {
+        Some(info) => path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss),
+        None => path.pause(),
     }
 }
 

@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, never, select_biased};
 use icdc_protocol::message::Message;
-use icdc_units::Rate;
+use icdc_tcp::algorithm::finds_the_rate;
+use icdc_units::{Rate, Time};
 
 use super::Shared;
 use crate::error::SessionError;
 use crate::link::{Link, LinkControl, Outlet, Parcel};
+use crate::pace::{Limit, Pace};
 
 /// Interval at which a sender with nothing to say shows that it lives.
 const PING: Duration = Duration::from_secs(1);
@@ -30,9 +32,8 @@ pub(crate) struct Outlets<'a> {
     data_stopped: AtomicBool,
     /// The connections after the first.
     further: Mutex<Vec<LinkControl>>,
-    /// For all connections together.
-    ceiling: Option<Rate>,
-    /// Kernel name of the congestion control; empty leaves it to the kernel.
+    pace: Pace,
+    /// Kernel name of the congestion control; empty for the best that can be had.
     congestion: &'a str,
 }
 
@@ -44,19 +45,22 @@ impl<'a> Outlets<'a> {
         ceiling: Option<Rate>,
         congestion: &'a str,
     ) -> Self {
-        if let Some(ceiling) = ceiling {
-            shared.link.set_rate(ceiling);
-        }
-        Self {
+        // A named algorithm is what the user wants to see at work.
+        let steered = congestion.is_empty() && !shared.link.congestion().is_some_and(|name| finds_the_rate(&name));
+        let outlets = Self {
             shared,
             control,
             data,
             bytes_sent: AtomicU64::new(0),
             data_stopped: AtomicBool::new(false),
             further: Mutex::default(),
-            ceiling,
+            pace: Pace::new(ceiling, steered),
             congestion,
+        };
+        if outlets.pace.limit().is_some() {
+            outlets.set_rates();
         }
+        outlets
     }
 
     /// Payload bytes handed to the sockets.
@@ -75,10 +79,30 @@ impl<'a> Outlets<'a> {
             .sum()
     }
 
-    /// What each connection may send of the user's ceiling.
-    pub(crate) fn ceiling_share(&self) -> Option<Rate> {
-        let connections = 1 + self.further.lock().expect("no panic while connections are listed").len() as u64;
-        self.ceiling.map(|ceiling| Rate::from_bits_per_second(ceiling.as_bits_per_second() / connections))
+    /// What each connection may send of what the user and the receiver's disk allow, and which of the two it is.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        self.pace.limit().map(|limit| Limit { rate: limit.rate / self.connections(), ..limit })
+    }
+
+    /// Number of connections in use.
+    pub(crate) fn connections(&self) -> u64 {
+        1 + self.further.lock().expect("no panic while connections are listed").len() as u64
+    }
+
+    /// Follows what the receiver's ring and the path allow.
+    pub(crate) fn steer(&self, now: Time) {
+        let feedback = *self.shared.feedback.lock().expect("no panic while feedback is stored");
+        let change = self.pace.look(now, &feedback, self.shared.link.tcp_info().as_ref(), self.connections());
+        if change.limit {
+            self.set_rates();
+        }
+        change.events.into_iter().for_each(|event| (self.shared.events)(event));
+    }
+
+    fn set_rates(&self) {
+        let rate = self.limit().map_or(Rate::MAX, |limit| limit.rate);
+        let further = self.further.lock().expect("no panic while connections are listed");
+        further.iter().chain([&self.shared.link]).for_each(|connection| connection.set_rate(rate));
     }
 
     /// Nothing of what waits shall be sent any more: the user stops the run.
@@ -94,15 +118,12 @@ impl<'a> Outlets<'a> {
     /// Takes a further connection into use.
     pub(crate) fn add<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, link: Link) {
         let Link { outlet, inlet, control } = link;
-        if !self.congestion.is_empty()
-            && let Err(error) = control.set_congestion(self.congestion)
-        {
+        if let Err(error) = control.set_congestion(self.congestion) {
             tracing::debug!("a further connection keeps its congestion control: {error}");
         }
         self.further.lock().expect("no panic while connections are listed").push(control);
-        if let Some(share) = self.ceiling_share() {
-            let further = self.further.lock().expect("no panic while connections are listed");
-            further.iter().chain([&self.shared.link]).for_each(|connection| connection.set_rate(share));
+        if self.pace.limit().is_some() {
+            self.set_rates();
         }
         scope.spawn(move || {
             // Nothing comes back on a further connection; its receiving half only has to stay open.

@@ -6,14 +6,17 @@
 //! | `unload` | taking a registration back |
 //! | `registered` | the kernel's registrations of a name, and who keeps them |
 //! | `trace` | the tracing build and its records |
+//! | `hint` | what is known of a socket's path, told to the algorithm before the socket takes it |
 //! | `rodata` | parameters: read-only variables, found by name in the type information |
 
+mod hint;
 mod load;
 mod registered;
 mod rodata;
 mod trace;
 mod unload;
 
+pub(super) use hint::tell;
 pub use load::{Loaded, load};
 pub(super) use registered::holder;
 pub use registered::parameters;

@@ -1,5 +1,6 @@
 //! What the kernel has registered under a name of ours, and who keeps it.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use icdc_cc::Algorithm;
@@ -102,19 +103,28 @@ fn command_line(home: &Path) -> String {
 /// The parameters of `algorithm` as it is loaded; `None` if it is not, or if this process may not see it.
 #[must_use]
 pub fn parameters(algorithm: &Algorithm) -> Option<Vec<(String, i64)>> {
-    if !registered(algorithm) {
-        return None;
-    }
-    let found = find(algorithm)?;
-    let program = program(&found.map)?;
+    let program = program_of(algorithm)?;
     let variables = rodata::variables_of_program(program)?;
-    let wanted = ProgInfoQueryOptions::default().include_map_ids(true);
-    let maps = ProgInfoIter::with_query_opts(wanted).find(|info| info.id == program)?.map_ids;
-    let map = maps.into_iter().filter_map(|id| MapHandle::from_map_id(id).ok()).find(|map| is_rodata(map.name()))?;
+    let map = map_of(program, is_rodata)?;
     let data = map.lookup(&[0; 4], MapFlags::empty()).ok()??;
     let parameters = algorithm.parameters();
     let read = |name: &'static str| Some((name.to_owned(), rodata::read(&data, &variables, name)?));
     parameters.iter().map(|parameter| read(parameter.name)).collect()
+}
+
+/// One of the programs of `algorithm` as it is loaded, by its id.
+pub(super) fn program_of(algorithm: &Algorithm) -> Option<u32> {
+    if !registered(algorithm) {
+        return None;
+    }
+    program(&find(algorithm)?.map)
+}
+
+/// A map that the program `id` uses, by its name.
+pub(super) fn map_of(id: u32, is_wanted: impl Fn(&OsStr) -> bool) -> Option<MapHandle> {
+    let wanted = ProgInfoQueryOptions::default().include_map_ids(true);
+    let maps = ProgInfoIter::with_query_opts(wanted).find(|info| info.id == id)?.map_ids;
+    maps.into_iter().filter_map(|id| MapHandle::from_map_id(id).ok()).find(|map| is_wanted(map.name()))
 }
 
 /// One of the programs of an algorithm. Where the kernel has the address of a function, it tells the program's id.

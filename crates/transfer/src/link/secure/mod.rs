@@ -27,8 +27,9 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use icdc_control::known_paths::Resumption;
 use icdc_tcp::TcpInfo;
-use icdc_tcp::algorithm::Hold;
+use icdc_tcp::algorithm::{self, Hold};
 use icdc_trust::PublicKey;
 use icdc_units::{Rate, Span};
 
@@ -37,7 +38,7 @@ use self::inlet::SecureInlet;
 use self::key_schedule::KeySchedule;
 use self::outlet::SecureOutlet;
 use super::{Control, DEAD_AFTER, Link, LinkError, SendTimes};
-use crate::clock;
+use crate::{buffers, clock, known_paths};
 
 /// Time that the last bytes and the peer's farewell have when a link is closed in order.
 const FAREWELL: Span = Span::from_secs(2);
@@ -203,9 +204,18 @@ impl Control for Connection {
     }
 
     fn set_congestion(&self, name: &str) -> Result<Option<String>, String> {
-        let chosen = icdc_tcp::algorithm::choose(&self.stream, name).map_err(|error| error.to_string())?;
+        buffers::prepare_to_send(&self.stream);
+        let chosen = match name {
+            "" => algorithm::choose_best(&self.stream, known_paths::resume(&self.stream)),
+            name => algorithm::choose(&self.stream, name),
+        };
+        let chosen = chosen.map_err(|error| error.to_string())?;
         *self.congestion.lock().expect("no panic while the algorithm is kept") = chosen.hold;
         Ok(chosen.instead)
+    }
+
+    fn remember_path(&self, found: Resumption) {
+        known_paths::remember(&self.stream, found);
     }
 
     fn congestion(&self) -> Option<String> {

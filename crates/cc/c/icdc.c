@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/*
+ * icdc: paces just under what the path has free, which it learns from how a queue grows behind short trains.
+ *
+ * A train is a run of packets that leaves a little faster than the rest. While it leaves at rate S beside other traffic X,
+ * the queue of a bottleneck of capacity C grows by
+ *
+ *   dq/dt = (S + X - C) / C      so that free for us is      A = C - X = S - C dq/dt
+ *
+ * and at least S where no queue grows. q is the round-trip time of a packet less the least one; S is known from the times
+ * at which the packets left, which are those of their acknowledgements less their round-trip times. Of the first and of the
+ * last quarter of a train the least queue counts, and of the last three trains the median: what keeps a host from sending
+ * or acknowledging for a while only ever adds to a round-trip time.
+ *
+ *          a burst was spread            the first train of a              a queue stands for eight round
+ *          over a millisecond            paced flight is back              trips, or others have most
+ *   SEARCH ───────────────────► FILL ─────────────────────────► HOLD ────────────────────────────────────► COMPETE
+ *   window x 4 per round trip,  rate C/2,                       rate 39/40 A, less what  ◄──────────────────  window by
+ *   not paced                   a train at C                    drains a queue; trains      the queue goes,   shares
+ *                                                                                           or we have most
+ *
+ * In SEARCH bursts leave as fast as the host sends, so that they arrive at the rate C. COMPETE holds a share beside
+ * algorithms that fill every queue: an increase and a decrease per round trip, the larger and the smaller the further our
+ * share is below half of C. Every eighth train leaves so fast that it measures C again.
+ *
+ * A loss changes nothing, unless more than one packet in 50 of a round trip is lost: then no more is free than what was
+ * delivered, for two seconds, and after that a sixteenth more with each round trip; and trains become shorter.
+ *
+ * A path that is known begins with FILL, at half of the rate that is known, if its round-trip time is about the same: the
+ * first train confirms it or not.
+ */
+#define ALGORITHM icdc
+#include "kernel.h"
+
+/* Rates are packets per microsecond. */
+#define RATE_BITS 24
+#define RATE_MAX 0xffffffffULL
+#define SECOND_US 1000000U
+#define NONE 0xffffU
+
+PARAMETER(u32, margin, 25, 5, 200, "share of what is free that is left alone, in thousandths")
+PARAMETER(u32, excess, 4000, 200, 20000, "how long the queue behind a train may become, microseconds")
+PARAMETER(u32, known_rate, 0, 0, 0x7fffffff, "rate that the path is known to carry, kilobytes of payload per second; 0: not known")
+PARAMETER(u32, known_rtt, 0, 0, 60000000, "its least round-trip time, microseconds")
+PARAMETERS(margin, excess, known_rate, known_rtt)
+
+SOCKET_HINTS
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum icdc_mode { SEARCH, FILL, HOLD, COMPETE };
+enum icdc_train { NO_TRAIN, LEAVING, UNDER_WAY };
+
+/* A packet of a train: when it left, its number in the order of deliveries. */
+struct icdc_point {
+	u32 left_us;
+	u32 number;
+};
+
+struct icdc {
+	/* Low 32 bits of microseconds: begin of the round trip, of the tick, of the train. */
+	u32 round_us;
+	u32 tick_us;
+	u32 train_us;
+	/* Least round-trip time before this period, in it, and in this tick. */
+	u32 before_us;
+	u32 period_us;
+	u32 tick_rtt_us;
+	/* What stood in the queue in the last tick. */
+	u32 queue_us;
+	u32 tick_delivered;
+	u32 round_delivered;
+	u32 capacity;
+	u32 rate;
+	u32 ceiling;
+	union {
+		/* What the last three trains found free. */
+		u32 free[3];
+		/* SEARCH: the longest silence between acknowledgements of a burst, packets that it ended with, the last one. */
+		struct {
+			u32 silence_us;
+			u32 silence_packets;
+			u32 last_us;
+		};
+	};
+	/* First packet of the train, and how many. SEARCH: last packet of the burst. */
+	u32 train_first;
+	u32 train_packets;
+	/* In its first and in its last quarter. SEARCH: the burst's first acknowledgement. COMPETE: the window in packets. */
+	union {
+		struct icdc_point early;
+		u32 window;
+	};
+	struct icdc_point late;
+	u16 early_us;
+	u16 late_us;
+	/* Milliseconds, low 16 bits: begin of the period; of the ceiling. */
+	u16 period_ms;
+	u16 ceiling_ms;
+	/* Packets lost in this round trip. */
+	u16 lost;
+	/* Length that a train may give to the queue. */
+	u16 excess_us;
+	u8 mode;
+	u8 train;
+	/* Rate of a train to the rate of the rest, in eighths. */
+	u8 factor;
+	u8 trains;
+	u8 ticks;
+	/* Round trips in a row in which the queue stood, or had gone. */
+	u8 rounds;
+};
+CHECK_PRIVATE(struct icdc);
+
+INLINE u32 icdc_in_flight(const struct tcp_sock *tp)
+{
+	return tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+}
+
+INLINE u32 icdc_base(const struct icdc *ca)
+{
+	return ca->before_us < ca->period_us ? ca->before_us : ca->period_us;
+}
+
+INLINE u32 icdc_rate(u32 packets, u32 us)
+{
+	u64 rate = ((u64)packets << RATE_BITS) / (us ? us : 1);
+
+	return rate < RATE_MAX ? rate : RATE_MAX;
+}
+
+INLINE u64 icdc_packets(u32 rate, u32 us)
+{
+	return (u64)rate * us >> RATE_BITS;
+}
+
+INLINE void icdc_pace(struct sock *sk, const struct tcp_sock *tp, u32 rate)
+{
+	u64 pacing = (((u64)rate * tp->mss_cache >> 8) * SECOND_US) >> (RATE_BITS - 8);
+
+	if (pacing > sk->sk_max_pacing_rate)
+		pacing = sk->sk_max_pacing_rate;
+	sk->sk_pacing_rate = pacing ? pacing : 1;
+}
+
+INLINE u32 icdc_median(u32 a, u32 b, u32 c)
+{
+	u32 low = a < b ? a : b, high = a < b ? b : a;
+
+	return c < low ? low : c > high ? high : c;
+}
+
+INLINE bool icdc_is_fast(const struct icdc *ca)
+{
+	return ca->trains % 8 == 0;
+}
+
+INLINE u32 icdc_train_rate(const struct icdc *ca)
+{
+	u64 rate;
+
+	if (ca->mode == FILL)
+		return ca->capacity;
+	rate = icdc_is_fast(ca) ? (u64)ca->capacity * 4 : (u64)ca->rate * ca->factor / 8;
+	return rate < RATE_MAX ? rate : RATE_MAX;
+}
+
+/* As long as the queue takes to grow by what it may. */
+INLINE void icdc_start_train(struct icdc *ca, const struct tcp_sock *tp)
+{
+	u32 free = icdc_median(ca->free[0], ca->free[1], ca->free[2]), longest = icdc_base(ca) / 4, rate, above = 0;
+	u64 us = 8 * ca->excess_us, packets;
+
+	ca->trains++;
+	rate = icdc_train_rate(ca);
+	if (ca->mode == FILL)
+		us = 2 * ca->excess_us;
+	else if (rate > free)
+		above = (u64)(rate - free) * 1024 / (ca->capacity ? ca->capacity : 1);
+	if (above)
+		us = (u64)ca->excess_us * 1024 / above;
+	/* On short paths the pauses of hosts are longer than a share of the round trip. */
+	if (longest < 8000)
+		longest = 8000;
+	if (us > longest)
+		us = longest;
+	packets = icdc_packets(rate, us);
+	ca->train_packets = packets < 16 ? 16 : packets;
+	ca->train_first = tp->delivered + icdc_in_flight(tp);
+	ca->train_us = tp->tcp_mstamp;
+	ca->early_us = ca->late_us = NONE;
+	ca->train = LEAVING;
+}
+
+INLINE void icdc_keep(struct icdc *ca, u32 free)
+{
+	if (ca->mode == FILL) {
+		ca->free[0] = ca->free[1] = ca->free[2] = free;
+		ca->mode = HOLD;
+	} else {
+		ca->free[0] = ca->free[1];
+		ca->free[1] = ca->free[2];
+		ca->free[2] = free;
+	}
+}
+
+/* What a train tells; nothing, if it did not leave as fast as it was to. */
+INLINE void icdc_take_train(struct icdc *ca)
+{
+	u32 us = ca->late.left_us - ca->early.left_us, packets = ca->late.number - ca->early.number;
+	u32 growth = ca->late_us > ca->early_us ? ca->late_us - ca->early_us : 0;
+	u32 sent, arrived;
+	u64 taken, free;
+
+	if (ca->early_us == NONE || ca->late_us == NONE || (s32)us <= 0 || (s32)packets <= 0)
+		return;
+	sent = icdc_rate(packets, us);
+	arrived = icdc_rate(packets, us + growth);
+	if (ca->mode != FILL && icdc_is_fast(ca)) {
+		if (sent <= ca->capacity + ca->capacity / 2)
+			return;
+		if (arrived < ca->capacity - ca->capacity / 4)
+			ca->capacity = ca->capacity / 2 + arrived / 2;
+		else
+			ca->capacity = ca->capacity - ca->capacity / 4 + arrived / 4;
+		return;
+	}
+	if (sent < ca->rate + ca->rate / 16)
+		return;
+	taken = (u64)ca->capacity * growth / us;
+	if (taken + arrived / 2 > sent) {
+		/* Then the capacity is less than it was held to be. */
+		free = arrived / 2;
+		ca->capacity -= ca->capacity / 8;
+	} else {
+		free = sent - taken < arrived ? sent - taken : arrived;
+	}
+	if (free > ca->capacity)
+		ca->capacity = free;
+	/* The queue did not grow, or there is much more than we use: the next train shows how much, or confirms it. */
+	ca->factor = free > sent - sent / 32 || free > ca->rate + ca->rate / 4 ? 16 : 9;
+	icdc_keep(ca, free);
+}
+
+/* Notes an acknowledged packet of the train, if it is of its first or last quarter and waited less than others. */
+INLINE void icdc_note(struct icdc *ca, const struct tcp_sock *tp, u32 rtt_us)
+{
+	u32 number = tp->delivered - ca->train_first, queue = rtt_us > icdc_base(ca) ? rtt_us - icdc_base(ca) : 0;
+
+	if (queue >= NONE)
+		queue = NONE - 1;
+	if (number <= ca->train_packets / 4 && queue < ca->early_us) {
+		ca->early_us = queue;
+		ca->early.left_us = (u32)tp->tcp_mstamp - rtt_us;
+		ca->early.number = tp->delivered;
+	} else if (number > ca->train_packets - ca->train_packets / 4 && number <= ca->train_packets && queue < ca->late_us) {
+		ca->late_us = queue;
+		ca->late.left_us = (u32)tp->tcp_mstamp - rtt_us;
+		ca->late.number = tp->delivered;
+	}
+}
+
+INLINE void icdc_follow_train(struct icdc *ca, const struct tcp_sock *tp, const struct rate_sample *rs)
+{
+	u32 last = ca->train_first + ca->train_packets, now = tp->tcp_mstamp, pause;
+
+	switch (ca->train) {
+	case NO_TRAIN:
+		/* Until what the last one left in the queue has gone. */
+		pause = icdc_base(ca) / 2 > 48U * ca->excess_us ? icdc_base(ca) / 2 : 48U * ca->excess_us;
+		if (ca->mode == FILL || now - ca->train_us >= pause)
+			icdc_start_train(ca, tp);
+		break;
+	case LEAVING:
+		if ((s32)(tp->delivered + icdc_in_flight(tp) - last) >= 0)
+			ca->train = UNDER_WAY;
+		break;
+	case UNDER_WAY:
+		if (rs->rtt_us > 0 && (s32)(tp->delivered - ca->train_first) > 0)
+			icdc_note(ca, tp, rs->rtt_us);
+		if ((s32)(tp->delivered - last) >= 0) {
+			icdc_take_train(ca);
+			ca->train = NO_TRAIN;
+		}
+		break;
+	}
+}
+
+/* How long a queue is one that our own trains do not leave. */
+INLINE u32 icdc_standing(const struct icdc *ca)
+{
+	return 2U * ca->excess_us + 1000;
+}
+
+/* A quarter of a round trip. */
+INLINE void icdc_tick(struct icdc *ca, const struct tcp_sock *tp)
+{
+	u32 now = tp->tcp_mstamp, packets = tp->delivered - ca->tick_delivered, base = icdc_base(ca);
+	u32 delivered = icdc_rate(packets, now - ca->tick_us);
+	u64 target, drain;
+
+	ca->queue_us = ca->tick_rtt_us != ~0U && ca->tick_rtt_us > base ? ca->tick_rtt_us - base : 0;
+	ca->tick_us = now;
+	ca->tick_delivered = tp->delivered;
+	ca->tick_rtt_us = ~0U;
+	ca->ticks++;
+	if (ca->mode != HOLD)
+		return;
+	target = icdc_median(ca->free[0], ca->free[1], ca->free[2]);
+	if (ca->ceiling && target > ca->ceiling)
+		target = ca->ceiling;
+	target -= target * margin / 1000;
+	if (ca->queue_us > icdc_standing(ca)) {
+		drain = ca->queue_us < base / 2 ? ca->queue_us : base / 2;
+		if (target > delivered)
+			target = delivered;
+		target -= target * drain / (2 * base);
+	}
+	if (target < ca->rate / 2)
+		target = ca->rate / 2;
+	if (target > (u64)ca->rate * 2)
+		target = (u64)ca->rate * 2;
+	ca->rate = target < RATE_MAX ? target : RATE_MAX;
+}
+
+INLINE void icdc_compete(struct icdc *ca, u32 delivered)
+{
+	u32 base = icdc_base(ca), share = ((u64)delivered << 8) / (ca->capacity ? ca->capacity : 1);
+	u32 gain = share < 128 ? 128 - share : 0;
+
+	if (ca->lost)
+		ca->window -= (u64)ca->window * (128 - gain) / 256;
+	else
+		ca->window += 1 + ((u64)ca->window * gain >> 10);
+	if (ca->window < 4)
+		ca->window = 4;
+	if (share > 217 || ca->queue_us < base / 16 + 1000)
+		ca->rounds++;
+	else
+		ca->rounds = 0;
+	ca->rate = icdc_rate(ca->window + ca->window / 16 + 1, base + ca->queue_us);
+	/* With less than our share the queue may have gone because the others have just reduced. */
+	if (ca->rounds >= (share > 115 ? 3 : 16)) {
+		ca->rounds = 0;
+		ca->mode = HOLD;
+		ca->free[0] = ca->free[1] = ca->free[2] = delivered;
+		ca->rate = delivered;
+		ca->train = NO_TRAIN;
+	}
+}
+
+/* Four ticks. */
+INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
+{
+	u32 now = tp->tcp_mstamp, packets = tp->delivered - ca->round_delivered, base = icdc_base(ca);
+	u32 delivered = icdc_rate(packets, now - ca->round_us), free, longest;
+	u16 now_ms = tp->tcp_mstamp / 1000;
+
+	if (ca->mode == COMPETE) {
+		icdc_compete(ca, delivered);
+	} else if (ca->mode == HOLD) {
+		free = icdc_median(ca->free[0], ca->free[1], ca->free[2]);
+		if (ca->queue_us > base / 8 + 2000 || free < ca->capacity / 8 * 3)
+			ca->rounds++;
+		else
+			ca->rounds = 0;
+		if (ca->rounds >= 8) {
+			ca->rounds = 0;
+			ca->mode = COMPETE;
+			ca->window = icdc_packets(delivered, base + ca->queue_us) + 4;
+			ca->train = NO_TRAIN;
+		}
+		if (ca->lost > packets / 50 + 3) {
+			ca->ceiling = delivered;
+			ca->ceiling_ms = now_ms;
+			ca->excess_us -= ca->excess_us / 4;
+			if (ca->excess_us < 200)
+				ca->excess_us = 200;
+		} else if (ca->ceiling && (u16)(now_ms - ca->ceiling_ms) > 2000) {
+			/* From now on a little more with each round trip, up to what seems to be free. */
+			ca->ceiling += ca->ceiling / 16;
+			if (ca->ceiling > free || ca->ceiling > RATE_MAX / 2)
+				ca->ceiling = 0;
+		}
+	}
+	/* The path may have become longer: the least round-trip time is that of the last two periods. */
+	longest = 8 * base > 2 * SECOND_US ? 8 * base / 1000 : 2000;
+	if ((u16)(now_ms - ca->period_ms) > (longest < 30000 ? longest : 30000)) {
+		ca->before_us = ca->period_us;
+		ca->period_us = ~0U;
+		ca->period_ms = now_ms;
+	}
+	ca->round_us = now;
+	ca->round_delivered = tp->delivered;
+	ca->ticks = 0;
+	ca->lost = 0;
+}
+
+/* A burst is spread by the bottleneck. The longest silence in it may be a host that did not run. */
+INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_sample *rs)
+{
+	u32 now = tp->tcp_mstamp, us, packets, silence, base = icdc_base(ca);
+	u64 window;
+
+	if ((s32)(tp->delivered - ca->train_first) > 0) {
+		/* The first acknowledgement of a burst. */
+		ca->early.left_us = now;
+		ca->early.number = tp->delivered;
+		ca->train_first = tp->delivered + icdc_in_flight(tp);
+		ca->silence_us = ca->silence_packets = 0;
+	} else {
+		silence = now - ca->last_us;
+		if (silence > ca->silence_us) {
+			ca->silence_us = silence;
+			ca->silence_packets = rs->acked_sacked;
+		}
+		us = now - ca->early.left_us - ca->silence_us;
+		packets = tp->delivered - ca->early.number - ca->silence_packets;
+		if ((packets >= 32 && us >= 1000) || (packets >= 8 && us >= base / 2)) {
+			ca->capacity = icdc_rate(packets, us);
+			ca->rate = ca->capacity / 2;
+			ca->free[0] = ca->free[1] = ca->free[2] = ca->capacity;
+			ca->train_us = now;
+			ca->mode = FILL;
+			return;
+		}
+	}
+	ca->last_us = now;
+	window = tp->snd_cwnd + 3ULL * rs->acked_sacked;
+	if (window > 1U << 20)
+		window = 1U << 20;
+	tp->snd_cwnd = window < tp->snd_cwnd_clamp ? window : tp->snd_cwnd_clamp;
+}
+
+INLINE u32 icdc_window(const struct icdc *ca)
+{
+	u32 base = icdc_base(ca);
+	u64 window = icdc_packets(ca->rate, base);
+
+	window += window / 8 + icdc_packets(ca->rate, 4000) + ca->train_packets + 16;
+	return window < 0x7fffffff ? window : 0x7fffffff;
+}
+
+OPERATION_CONTROL(sk, rs)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct icdc *ca = inet_csk_ca(sk);
+	u32 base, lost, window;
+
+	if (rs->rtt_us > 0) {
+		if (rs->rtt_us < ca->period_us)
+			ca->period_us = rs->rtt_us;
+		if (rs->rtt_us < ca->tick_rtt_us)
+			ca->tick_rtt_us = rs->rtt_us;
+	}
+	if (rs->losses > 0) {
+		lost = ca->lost + (u32)rs->losses;
+		ca->lost = lost < NONE ? lost : NONE;
+	}
+	base = icdc_base(ca);
+	if ((u32)tp->tcp_mstamp - ca->tick_us >= base / 4) {
+		icdc_tick(ca, tp);
+		if (ca->ticks >= 4)
+			icdc_end_round(ca, tp);
+	}
+	if (ca->mode == SEARCH) {
+		icdc_search(ca, tp, rs);
+		if (ca->mode == SEARCH)
+			return;
+	}
+	if (ca->mode == COMPETE) {
+		icdc_pace(sk, tp, ca->rate);
+		tp->snd_cwnd = ca->window < tp->snd_cwnd_clamp ? ca->window : tp->snd_cwnd_clamp;
+		return;
+	}
+	icdc_follow_train(ca, tp, rs);
+	icdc_pace(sk, tp, ca->train == LEAVING ? icdc_train_rate(ca) : ca->rate);
+	window = icdc_window(ca);
+	tp->snd_cwnd = window < tp->snd_cwnd_clamp ? window : tp->snd_cwnd_clamp;
+}
+
+/* What the user knows of the path from connections before this one. */
+INLINE void icdc_resume(struct sock *sk, struct tcp_sock *tp, struct icdc *ca, u32 rtt_us)
+{
+	struct socket_hint hint = {known_rate, known_rtt};
+	u32 difference;
+	u64 rate;
+
+	socket_hint(sk, &hint);
+	difference = hint.rtt_us > rtt_us ? hint.rtt_us - rtt_us : rtt_us - hint.rtt_us;
+	if (!hint.rate || !rtt_us || !tp->mss_cache || difference > hint.rtt_us / 8 + 2000)
+		return;
+	/* 1000 bytes in 1,000,000 microseconds. */
+	rate = ((u64)hint.rate << RATE_BITS) / 1000 / tp->mss_cache;
+	if (!rate || rate >= RATE_MAX)
+		return;
+	ca->capacity = rate;
+	ca->rate = rate / 2;
+	ca->free[0] = ca->free[1] = ca->free[2] = rate;
+	ca->mode = FILL;
+	/* The train after the first measures the capacity, which may be another one now. */
+	ca->trains = 6;
+	icdc_start_train(ca, tp);
+	icdc_pace(sk, tp, icdc_train_rate(ca));
+	tp->snd_cwnd = icdc_window(ca);
+}
+
+OPERATION_1(void, init, struct sock *, sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct icdc *ca = inet_csk_ca(sk);
+	u32 rtt_us = tp->srtt_us >> 3, shortest;
+
+	__builtin_memset(ca, 0, sizeof(*ca));
+	ca->before_us = ~0U;
+	ca->period_us = rtt_us ? rtt_us : ~0U;
+	ca->period_ms = tp->tcp_mstamp / 1000;
+	ca->tick_rtt_us = ~0U;
+	ca->round_us = ca->tick_us = ca->last_us = tp->tcp_mstamp;
+	ca->tick_delivered = ca->round_delivered = ca->train_first = tp->delivered;
+	shortest = rtt_us / 64 < 500 ? 500 : rtt_us / 64;
+	ca->excess_us = shortest < excess ? shortest : excess;
+	ca->factor = 9;
+	tp->snd_ssthresh = TCP_INFINITE_SSTHRESH;
+	sk->sk_pacing_rate = sk->sk_max_pacing_rate;
+	sk->sk_pacing_status = sk->sk_pacing_status ? sk->sk_pacing_status : 1;
+	icdc_resume(sk, tp, ca, rtt_us);
+}
+
+/* What is sent after a pause is a train of its own: what came before it tells nothing. */
+OPERATION_2(void, cwnd_event, struct sock *, sk, enum tcp_ca_event, event)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct icdc *ca = inet_csk_ca(sk);
+
+	if (event != CA_EVENT_TX_START || (ca->mode != FILL && ca->mode != HOLD))
+		return;
+	icdc_start_train(ca, tp);
+	icdc_pace(sk, tp, icdc_train_rate(ca));
+}
+
+OPERATION_1(u32, ssthresh, struct sock *, sk)
+{
+	return tcp_sk(sk)->snd_ssthresh;
+}
+
+OPERATION_1(u32, undo_cwnd, struct sock *, sk)
+{
+	return tcp_sk(sk)->snd_cwnd;
+}
+
+OPERATIONS(
+	.init = init,
+	.ssthresh = ssthresh,
+	.cong_control = cong_control,
+	.cwnd_event = cwnd_event,
+	.undo_cwnd = undo_cwnd
+)

@@ -1,0 +1,141 @@
+//! The rate that is found without `--rate` and `--cc`, over an emulated path.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::disallowed_methods, reason = "real packets need real time")]
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::lab::{A, B, Lab};
+use support::{ICDC, KIB, MIB, Site, Start, data, has_program};
+
+/// What a TCP payload can reach on a link of this rate: 1448 of 1538 bytes.
+fn limit(mbit: f64) -> f64 {
+    mbit * 1e6 * 1448.0 / 1538.0
+}
+
+/// Bits per second in the last so many of the milliseconds of arrivals.
+fn tail(summary: &Value, millis: usize) -> f64 {
+    let bins: Vec<f64> = summary["series_ms"].as_array().unwrap().iter().map(|bytes| bytes.as_f64().unwrap()).collect();
+    let last = &bins[bins.len() - millis..];
+    last.iter().sum::<f64>() * 8.0 / (millis as f64 / 1000.0)
+}
+
+fn queue_drops(lab: &Lab) -> u64 {
+    lab.status()["a_to_b"]["queue_drops"].as_u64().unwrap()
+}
+
+fn is_loadable(site: &Site) -> bool {
+    let list = site.icdc(&["cc", "list", "--json"]).output().unwrap();
+    let list: Vec<Value> = serde_json::from_slice(&list.stdout).unwrap();
+    list.iter().any(|one| one["name"] == "icdc" && one["state"] != "unavailable")
+}
+
+#[test]
+fn root_is_just_under_the_path_without_a_word_and_knows_it_the_next_time() {
+    let Some(lab) = Lab::up(&["--rate", "200mbit", "--rtt", "100ms", "--queue", "400KB"]) else { return };
+    let site = Site::new();
+    if !is_loadable(&site) {
+        support::skip("icdc cannot be loaded here");
+        return;
+    }
+    let measure = |seconds: &str| {
+        let mut command = lab.on_a(&site, "measure");
+        command.args(["--json", "--json-series", "--seconds", seconds, B]).start().finish().expect_code(0)
+    };
+    let ended = measure("8");
+    assert_eq!(ended.summary()["cc"], "icdc_icdc", "{ended}");
+    let share = tail(ended.summary(), 3000) / limit(200.0);
+    assert!((0.85..1.01).contains(&share), "{share}");
+    assert_eq!(ended.summary()["limited_by"]["receive_window"].as_f64().unwrap_or(0.0).round(), 0.0, "{ended}");
+
+    // A copy remembers what it found; the next connection starts from it.
+    data::file(&site.path("data"), 200 * MIB, 1);
+    let mut copy = lab.on_a(&site, "copy");
+    copy.args(["--json"]).arg(site.path("data")).arg(site.on_host(B, "copied"));
+    let ended = copy.start().finish().expect_code(0);
+    assert_eq!(ended.summary()["congestion"], "icdc_icdc", "{ended}");
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    let known = fs::read_to_string(site.path("home/.local/state/icdc/paths.json")).unwrap();
+    let known: Value = serde_json::from_str(&known).unwrap();
+    assert_eq!((&known["paths"][0]["to"], &known["paths"][0]["from"]), (&"10.26.33.0/24".into(), &A.into()), "{known}");
+    let rate = known["paths"][0]["rate"].as_f64().unwrap() / limit(200.0);
+    assert!((0.7..1.01).contains(&rate), "{known}");
+    let known = beginning(measure("2").summary());
+    fs::remove_file(site.path("home/.local/state/icdc/paths.json")).unwrap();
+    let unknown = beginning(measure("2").summary());
+    assert!(known > 1.3 * unknown, "known {known}, unknown {unknown}");
+}
+
+/// What arrived in the first six round trips of 100 ms.
+fn beginning(summary: &Value) -> f64 {
+    summary["series_ms"].as_array().unwrap()[..600].iter().map(|bytes| bytes.as_f64().unwrap()).sum()
+}
+
+#[test]
+fn a_named_algorithm_and_a_ceiling_are_kept() {
+    let Some(lab) = Lab::up(&["--rate", "200mbit", "--rtt", "50ms", "--queue", "400KB"]) else { return };
+    let site = Site::new();
+    let mut command = lab.on_a(&site, "measure");
+    let ended = command.args(["--json", "--seconds", "1", "--cc", "cubic", B]).start().finish().expect_code(0);
+    assert_eq!(ended.summary()["cc"], "cubic", "{ended}");
+    let mut command = lab.on_a(&site, "measure");
+    let words = ["--json", "--json-series", "--seconds", "4", "--rate", "60mbit", B];
+    let ended = command.args(words).start().finish().expect_code(0);
+    let share = tail(ended.summary(), 2000) / 60e6;
+    assert!((0.8..1.05).contains(&share), "{share}");
+    assert_eq!(queue_drops(&lab), 0);
+}
+
+#[test]
+fn without_privileges_a_ceiling_is_found_over_the_kernel_s_own_algorithm() {
+    let Some(lab) = Lab::up(&["--rate", "100mbit", "--rtt", "40ms", "--queue", "500KB"]) else { return };
+    if !has_program("setpriv") {
+        support::skip("there is no setpriv");
+        return;
+    }
+    let site = Site::new();
+    let shell = format!("{ICDC} lab exec --name {} --shell", lab.name);
+    // Without its capabilities root is as good as anybody; the far end keeps them.
+    let mut command = site.icdc(&[
+        "lab",
+        "exec",
+        "--name",
+        &lab.name,
+        "a",
+        "--",
+        "setpriv",
+        "--bounding-set",
+        "-net_admin,-bpf,-perfmon",
+    ]);
+    command.args([
+        "--inh-caps",
+        "-net_admin,-bpf,-perfmon",
+        ICDC,
+        "measure",
+        "--json",
+        "--json-series",
+        "--seconds",
+        "8",
+    ]);
+    let ended = command.args(["--ssh", &shell, "--remote-icdc", ICDC, B]).start().finish().expect_code(0);
+    assert!(!ended.summary()["cc"].as_str().unwrap().starts_with("icdc_"), "{ended}");
+    let paced = ended.all("sample").last().unwrap()["pacing_rate_bps"].as_f64().unwrap_or(f64::MAX);
+    assert!(paced < 1.05 * limit(100.0), "{paced}");
+    let share = tail(ended.summary(), 3000) / limit(100.0);
+    assert!((0.75..1.01).contains(&share), "{share}");
+}
+
+#[test]
+fn a_small_copy_over_a_long_path_ends_as_soon_as_ever() {
+    let Some(lab) = Lab::up(&["--rate", "100mbit", "--rtt", "200ms"]) else { return };
+    let site = Site::new();
+    data::file(&site.path("data"), KIB, 1);
+    let mut copy = lab.on_a(&site, "copy");
+    copy.args(["--json"]).arg(site.path("data")).arg(site.on_host(B, "copied"));
+    let ended = copy.start().finish().expect_code(0);
+    assert!(!site.path("home/.local/state/icdc/paths.json").exists(), "nothing is known of a path from a kilobyte");
+    assert_eq!(ended.summary()["verified"], true);
+}

@@ -1,0 +1,424 @@
+//! The rate where the kernel's own congestion control must do: a ceiling (`SO_MAX_PACING_RATE`) just under what the path
+//! carries, found from `TCP_INFO`.
+//!
+//! ```text
+//!          a queue, losses, or four round          eight round trips at the ceiling
+//!          trips without growth                    and nothing in the queue
+//!   CLIMB ──────────────────────────────► HOLD ◄──────────────────────────────────► PROBE
+//!   no ceiling: the algorithm's           39/40 of the capacity,     the queue grew,   a step above the capacity; twice
+//!   slow start                            less what drains a queue   or nothing came   the step while that is carried
+//! ```
+//!
+//! What is seen in a round trip: the rate of delivery, the least smoothed round-trip time less the least of all (the queue),
+//! and the share of packets sent again. With a queue the rate of delivery is what the path has left for us; the burst of
+//! acknowledgements at the end of slow start shows it within a fraction of the round trip. Losses without a queue are
+//! taken for random unless they are more than one packet in a hundred. A sender that is below its ceiling for other reasons
+//! (the application, a window) learns nothing and changes nothing.
+
+use std::collections::VecDeque;
+
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+/// Share of the capacity that is left alone: one in so many.
+const MARGIN: u64 = 40;
+/// Shortest time over which anything is judged: the kernel's ticks and this host's pauses are not much shorter.
+const SHORTEST_ROUND: Span = Span::from_millis(20);
+/// Round trips at the ceiling before it is tried whether there is more.
+const PATIENCE: u32 = 8;
+/// The first step above the capacity: one in so many. It lasts a round trip, and the queue grows by that share of it.
+const FIRST_STEP: u64 = 50;
+/// The largest step.
+const LAST_STEP: u64 = 2;
+/// Growth that counts, in slow start: one in so many.
+const GROWTH: u64 = 8;
+/// Round trips without such growth that end slow start.
+const FLAT: u32 = 4;
+
+/// What the kernel tells of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation {
+    /// When.
+    pub at: Time,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// Least round-trip time.
+    pub least_rtt: Span,
+    /// Bytes that have reached the other end.
+    pub delivered: ByteCount,
+    /// Packets sent again.
+    pub again: u64,
+    /// Bytes of a packet.
+    pub packet: ByteCount,
+}
+
+/// Where the controller stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The capacity is not known.
+    Climb,
+    /// Just under the capacity.
+    Hold,
+    /// A step above it.
+    Probe,
+}
+
+/// Why the ceiling is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A queue showed what the path carries.
+    QueueGrew,
+    /// More was lost than chance takes.
+    Losses,
+    /// The algorithm does not grow any more.
+    NoGrowth,
+    /// What stood in the queue has gone.
+    QueueGone,
+    /// It is time to try a higher rate.
+    TryMore,
+    /// The higher rate was carried.
+    MoreCarried,
+    /// It was not.
+    NoMore,
+}
+
+/// A new ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The state that the controller is in now.
+    pub state: State,
+    /// For the socket; [`Rate::MAX`] for none.
+    pub ceiling: Rate,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Steering {
+    state: State,
+    capacity: Rate,
+    ceiling: Rate,
+    round: Option<Round>,
+    /// What was delivered by when, for as long as a fraction of a round trip.
+    recent: VecDeque<(Time, ByteCount)>,
+    /// Greatest rate of such a fraction in this round trip.
+    peak: Rate,
+    /// Rate of the best round trip of the climb.
+    best: Rate,
+    flat: u32,
+    held: u32,
+    step: u64,
+    probed: u32,
+}
+
+/// A round trip under way.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    begin: Observation,
+    least: Span,
+}
+
+/// What a round trip has shown.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    rate: Rate,
+    queue: Span,
+    base: Span,
+    losses: bool,
+}
+
+impl Default for Steering {
+    fn default() -> Self {
+        Self {
+            state: State::Climb,
+            capacity: Rate::ZERO,
+            ceiling: Rate::MAX,
+            round: None,
+            recent: VecDeque::new(),
+            peak: Rate::ZERO,
+            best: Rate::ZERO,
+            flat: 0,
+            held: 0,
+            step: FIRST_STEP,
+            probed: 0,
+        }
+    }
+}
+
+impl Steering {
+    /// Takes note of an observation; gives a decision if there is one. Ten milliseconds between two are good.
+    pub fn observe(&mut self, now: &Observation) -> Option<Decision> {
+        let base = now.least_rtt;
+        if base.is_zero() {
+            return None;
+        }
+        self.note_peak(now, base);
+        let round = self.round.get_or_insert(Round { begin: *now, least: now.rtt });
+        round.least = round.least.min(now.rtt);
+        let queue = now.rtt - base;
+        if self.state == State::Climb && queue > steep(base) && !self.peak.is_zero() {
+            return Some(self.found(self.peak, queue, base, Reason::QueueGrew));
+        }
+        let span = now.at - round.begin.at;
+        if span < base.max(SHORTEST_ROUND) {
+            return None;
+        }
+        let packets = (now.delivered - round.begin.delivered).as_u64() / now.packet.as_u64().max(1);
+        let again = now.again.saturating_sub(round.begin.again);
+        let seen = Seen {
+            rate: (now.delivered - round.begin.delivered) / span,
+            queue: round.least - base,
+            base,
+            losses: again > packets / 100 + 3,
+        };
+        self.round = Some(Round { begin: *now, least: now.rtt });
+        let before = (self.state, self.ceiling);
+        let decision = match self.state {
+            State::Climb => self.climb(&seen),
+            State::Hold => self.hold(&seen),
+            State::Probe => self.probe(&seen),
+        };
+        decision.filter(|decision| (decision.state, decision.ceiling) != before)
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    fn note_peak(&mut self, now: &Observation, base: Span) {
+        let span = (base / 4).min(Span::from_millis(100)).max(SHORTEST_ROUND / 2);
+        while self.recent.get(1).is_some_and(|(at, _)| now.at - *at >= span) {
+            self.recent.pop_front();
+        }
+        if let Some((since, bytes)) = self.recent.front().filter(|(since, _)| now.at - *since >= span) {
+            self.peak = self.peak.max((now.delivered - *bytes) / (now.at - *since));
+        }
+        self.recent.push_back((now.at, now.delivered));
+    }
+
+    fn climb(&mut self, seen: &Seen) -> Option<Decision> {
+        let peak = std::mem::replace(&mut self.peak, Rate::ZERO);
+        if seen.losses {
+            return Some(self.found(peak.max(seen.rate), seen.queue, seen.base, Reason::Losses));
+        }
+        if seen.rate > self.best + self.best / GROWTH {
+            self.best = seen.rate;
+            self.flat = 0;
+            return None;
+        }
+        self.flat += 1;
+        // Before anything has been delivered there is nothing that could have grown.
+        if self.flat < FLAT || self.best.is_zero() {
+            return None;
+        }
+        // Without a queue the path has more; how much, probing finds.
+        self.step = LAST_STEP;
+        Some(self.found(self.best, Span::ZERO, seen.base, Reason::NoGrowth))
+    }
+
+    fn hold(&mut self, seen: &Seen) -> Option<Decision> {
+        if seen.queue > standing(seen.base) || seen.losses {
+            let reason = if seen.losses { Reason::Losses } else { Reason::QueueGrew };
+            return Some(self.found(seen.rate, seen.queue, seen.base, reason));
+        }
+        let level = self.capacity - self.capacity / MARGIN;
+        if self.ceiling < level {
+            return Some(self.set(State::Hold, level, Reason::QueueGone));
+        }
+        if seen.rate < self.ceiling - self.ceiling / 10 {
+            return None;
+        }
+        self.held += 1;
+        (self.held >= PATIENCE || self.step < FIRST_STEP).then(|| self.step_up(Reason::TryMore))
+    }
+
+    /// The first round trip sends, the second one shows.
+    fn probe(&mut self, seen: &Seen) -> Option<Decision> {
+        self.probed += 1;
+        if self.probed < 2 {
+            return None;
+        }
+        let carried = seen.rate > self.capacity + self.capacity / (4 * self.step);
+        if seen.queue > standing(seen.base) || seen.losses {
+            return Some(self.found(seen.rate, seen.queue, seen.base, Reason::NoMore));
+        }
+        if carried {
+            self.capacity = seen.rate;
+            self.step = (self.step / 2).max(LAST_STEP);
+            return Some(self.step_up(Reason::MoreCarried));
+        }
+        self.step = FIRST_STEP;
+        Some(self.set(State::Hold, self.capacity - self.capacity / MARGIN, Reason::NoMore))
+    }
+
+    fn step_up(&mut self, reason: Reason) -> Decision {
+        self.probed = 0;
+        self.set(State::Probe, self.capacity + self.capacity / self.step, reason)
+    }
+
+    /// The capacity is known; what stands in the queue is to drain within a few round trips.
+    fn found(&mut self, capacity: Rate, queue: Span, base: Span, reason: Reason) -> Decision {
+        self.capacity = capacity;
+        if reason != Reason::NoGrowth {
+            self.step = FIRST_STEP;
+        }
+        let level = capacity - capacity / MARGIN;
+        let drained = level.scaled(queue.min(base).as_nanos(), (base * 4).as_nanos());
+        self.set(State::Hold, level - drained, reason)
+    }
+
+    fn set(&mut self, state: State, ceiling: Rate, reason: Reason) -> Decision {
+        self.state = state;
+        self.held = 0;
+        self.peak = Rate::ZERO;
+        // The kernel takes a ceiling of nothing for none.
+        self.ceiling = ceiling.max(Rate::from_bits_per_second(8_000));
+        Decision { state, ceiling: self.ceiling, reason }
+    }
+}
+
+/// A queue that ends slow start.
+fn steep(base: Span) -> Span {
+    (base / 32).max(Span::from_millis(4))
+}
+
+/// A queue that a ceiling below the capacity would not leave.
+fn standing(base: Span) -> Span {
+    (base / 64).max(Span::from_millis(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Span = Span::from_millis(10);
+    const PACKET: ByteCount = ByteCount::new(1448);
+
+    /// A path of one bottleneck, and a window that doubles with each round trip unless the ceiling holds it.
+    struct Path {
+        steering: Steering,
+        base: Span,
+        capacity: Rate,
+        now: Time,
+        delivered: ByteCount,
+        waiting: ByteCount,
+        wish: Rate,
+        ceiling: Rate,
+        sent: VecDeque<Rate>,
+        decisions: Vec<(Time, Decision)>,
+    }
+
+    impl Path {
+        fn new(base_ms: u64, capacity: Rate) -> Self {
+            Self {
+                steering: Steering::default(),
+                base: Span::from_millis(base_ms),
+                capacity,
+                now: Time::ORIGIN,
+                delivered: ByteCount::ZERO,
+                waiting: ByteCount::ZERO,
+                wish: Rate::from_bits_per_second(5_000_000),
+                ceiling: Rate::MAX,
+                sent: VecDeque::from(vec![Rate::ZERO; (base_ms / 10) as usize]),
+                decisions: Vec::new(),
+            }
+        }
+
+        /// Gives what was delivered, as a share of the capacity.
+        fn run(&mut self, seconds: u64) -> f64 {
+            let before = self.delivered;
+            for _ in 0..seconds * 100 {
+                self.now += TICK;
+                let steps = self.base.as_millis() / 10;
+                self.wish = self.wish + self.wish.scaled(1, steps);
+                self.wish = self.wish.min(self.ceiling).min(self.capacity * 4);
+                let arriving = self.sent.pop_front().unwrap_or_default() * TICK;
+                self.sent.push_back(self.wish);
+                let all = self.waiting + arriving;
+                let carried = all.min(self.capacity * TICK);
+                self.waiting = all - carried;
+                self.delivered += carried;
+                let observation = Observation {
+                    at: self.now,
+                    rtt: self.base + self.waiting / self.capacity,
+                    least_rtt: self.base,
+                    delivered: self.delivered,
+                    again: 0,
+                    packet: PACKET,
+                };
+                if let Some(decision) = self.steering.observe(&observation) {
+                    self.ceiling = decision.ceiling;
+                    self.decisions.push((self.now, decision));
+                }
+            }
+            (self.delivered - before).ratio(self.capacity * Span::from_secs(seconds))
+        }
+    }
+
+    fn mbit(rate: u64) -> Rate {
+        Rate::from_bits_per_second(rate * 1_000_000)
+    }
+
+    #[test]
+    fn it_finds_the_capacity_and_stays_just_under_it() {
+        for (base, capacity) in [(300, 941), (50, 941), (500, 90), (100, 9000)] {
+            let mut path = Path::new(base, mbit(capacity));
+            path.run(15);
+            let share = path.run(30);
+            assert!((0.955..1.0).contains(&share), "{base} ms, {capacity}: {share} {:?}", path.decisions);
+            assert!(path.waiting / path.capacity < path.base / 8, "{:?}", path.waiting / path.capacity);
+        }
+    }
+
+    #[test]
+    fn it_follows_what_others_take_and_give_back() {
+        let mut path = Path::new(100, mbit(900));
+        path.run(20);
+        path.capacity = mbit(400);
+        path.run(10);
+        let share = path.run(20);
+        assert!((0.9..=1.0).contains(&share), "{share}");
+        path.capacity = mbit(900);
+        path.run(10);
+        let share = path.run(20);
+        assert!((0.9..1.0).contains(&share), "{share} {:?}", path.decisions);
+    }
+
+    #[test]
+    fn every_decision_has_its_reason() {
+        let mut path = Path::new(100, mbit(900));
+        path.run(20);
+        assert_eq!(path.decisions.first().map(|(_, decision)| decision.reason), Some(Reason::QueueGrew));
+        assert!(path.decisions.iter().any(|(_, decision)| decision.state == State::Probe));
+        let ceilings: Vec<Rate> = path.decisions.iter().map(|(_, decision)| decision.ceiling).collect();
+        assert!(ceilings.windows(2).all(|pair| pair[0] != pair[1]), "{:?}", path.decisions);
+    }
+
+    #[test]
+    fn a_sender_that_does_not_use_its_ceiling_learns_nothing() {
+        let mut path = Path::new(100, mbit(900));
+        path.run(20);
+        let before = path.decisions.len();
+        path.steering.held = 0;
+        let idle = path.steering.ceiling;
+        path.capacity = mbit(300);
+        path.wish = mbit(1);
+        let mut observation = Observation {
+            at: path.now,
+            rtt: path.base,
+            least_rtt: path.base,
+            delivered: path.delivered,
+            again: 0,
+            packet: PACKET,
+        };
+        assert_eq!(path.steering.state(), State::Hold);
+        for _ in 0..1000 {
+            observation.at += TICK;
+            observation.delivered += mbit(1) * TICK;
+            assert_eq!(path.steering.observe(&observation), None);
+        }
+        assert_eq!((path.steering.ceiling, path.decisions.len()), (idle, before));
+    }
+}

@@ -1,0 +1,178 @@
+//! The algorithm `icdc` on simulated paths: how soon it is at the rate of the path, how steadily it stays there, what it
+//! leaves to others.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use icdc_path::loss::Model;
+use icdc_path::{Fate, Settings};
+use icdc_sim::{Acknowledgements, Flow, Observer, Outcome, ReceiveWindow, Scenario, payload_rate, simulate};
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+const MBIT: u64 = 1_000_000;
+
+/// What arrived new, by round trip and flow; packets dropped at the queue, by round trip.
+struct Rounds {
+    length: Span,
+    arrived: Vec<Vec<u64>>,
+    dropped: Vec<u64>,
+}
+
+impl Rounds {
+    fn new(length: Span, flows: usize) -> Self {
+        Self { length, arrived: vec![Vec::new(); flows], dropped: Vec::new() }
+    }
+}
+
+fn count(bins: &mut Vec<u64>, length: Span, at: Time) {
+    let bin = ((at - Time::ORIGIN).as_nanos() / length.as_nanos()) as usize;
+    bins.resize(bins.len().max(bin + 1), 0);
+    bins[bin] += 1;
+}
+
+impl Observer for Rounds {
+    fn sent(&mut self, at: Time, _flow: usize, _number: u64, _again: bool, fate: Fate) {
+        if fate == Fate::QueueFull {
+            count(&mut self.dropped, self.length, at);
+        }
+    }
+
+    fn arrived(&mut self, at: Time, flow: usize, is_new: bool, _read: u64) {
+        if is_new {
+            count(&mut self.arrived[flow], self.length, at);
+        }
+    }
+}
+
+struct Path {
+    rate: u64,
+    rtt: Span,
+    queue: u64,
+    loss: f64,
+    seconds: u64,
+}
+
+impl Path {
+    fn new(mbit: u64, rtt_ms: u64, queue: u64) -> Self {
+        Self { rate: mbit * MBIT, rtt: Span::from_millis(rtt_ms), queue, loss: 0.0, seconds: 20 }
+    }
+
+    fn run(&self, flows: Vec<Flow>) -> Seen {
+        let way = Settings {
+            rate: Rate::from_bits_per_second(self.rate),
+            delay: self.rtt / 2,
+            queue: ByteCount::new(self.queue),
+            ..Settings::default()
+        };
+        let forward = Settings { loss: Model::Random(self.loss), seed: 7, ..way.clone() };
+        let mut rounds = Rounds::new(self.rtt, flows.len());
+        let scenario = Scenario {
+            forward,
+            backward: way,
+            flows,
+            duration: Span::from_secs(self.seconds),
+            acknowledgements: Acknowledgements::EverySecond,
+            segmentation: false,
+        };
+        let outcome = simulate(&scenario, &mut rounds).unwrap();
+        let packets = payload_rate(&scenario.forward) * self.rtt;
+        Seen { rounds, outcome, full: packets.ratio(scenario.segment()) }
+    }
+}
+
+struct Seen {
+    rounds: Rounds,
+    outcome: Outcome,
+    /// Packets that the path carries in a round trip.
+    full: f64,
+}
+
+impl Seen {
+    fn share(&self, flow: usize, round: usize) -> f64 {
+        self.rounds.arrived[flow].get(round).map_or(0.0, |packets| *packets as f64 / self.full)
+    }
+
+    /// Of the second half.
+    fn steady(&self, flow: usize) -> f64 {
+        let bins = &self.rounds.arrived[flow];
+        let half = &bins[bins.len() / 2..bins.len() - 1];
+        half.iter().sum::<u64>() as f64 / half.len() as f64 / self.full
+    }
+
+    fn late_drops(&self) -> u64 {
+        let from = self.rounds.arrived[0].len() / 2;
+        self.rounds.dropped.iter().skip(from).sum()
+    }
+}
+
+fn flow(name: &str) -> Flow {
+    Flow::bulk(icdc_cc::find(name).unwrap(), ReceiveWindow::Fixed(ByteCount::from_mib(1024)))
+}
+
+fn late(name: &str, millis: u64) -> Flow {
+    Flow { start: Span::from_millis(millis), ..flow(name) }
+}
+
+#[test]
+fn an_unknown_path_is_full_after_six_round_trips_without_a_drop() {
+    for (mbit, rtt, queue) in
+        [(1000, 300, 2_500_000), (1000, 300, 25_000_000), (100, 100, 250_000), (1000, 50, 600_000)]
+    {
+        let seen = Path::new(mbit, rtt, queue).run(vec![flow("icdc")]);
+        // The first packets arrive half a round trip after they were sent.
+        let ready = (0..20).find(|round| seen.share(0, *round) > 0.9).unwrap();
+        assert!(ready <= 6, "{mbit} Mbit/s, {rtt} ms: {ready} {:?}", seen.rounds.arrived);
+        assert!(seen.steady(0) > 0.96, "{mbit} Mbit/s, {rtt} ms: {}", seen.steady(0));
+        assert_eq!(seen.outcome.forward.queue_full, 0, "{mbit} Mbit/s, {rtt} ms");
+    }
+}
+
+#[test]
+fn a_known_path_is_full_after_three_round_trips() {
+    let known =
+        [("known_rate", 115_000), ("known_rtt", 300_000)].map(|(name, value)| (name.to_owned(), value)).to_vec();
+    let seen = Path::new(1000, 300, 2_500_000).run(vec![Flow { parameters: known.clone(), ..flow("icdc") }]);
+    assert!(seen.share(0, 2) > 0.9, "{:?}", &seen.rounds.arrived[0][..6]);
+    assert_eq!(seen.outcome.forward.queue_full, 0);
+    // What is known is not true any more: half of it is more than the path has.
+    let path = Path { seconds: 40, ..Path::new(300, 300, 2_500_000) };
+    let seen = path.run(vec![Flow { parameters: known, ..flow("icdc") }]);
+    assert!(seen.steady(0) > 0.9, "{}", seen.steady(0));
+    assert_eq!(seen.late_drops(), 0);
+}
+
+#[test]
+fn random_losses_cost_what_they_take() {
+    for loss in [1e-6, 1e-4, 1e-3] {
+        let seen = Path { loss, ..Path::new(1000, 300, 2_500_000) }.run(vec![flow("icdc")]);
+        assert!(seen.steady(0) > 0.95, "{loss}: {}", seen.steady(0));
+        assert_eq!(seen.outcome.forward.queue_full, 0, "{loss}");
+    }
+}
+
+#[test]
+fn it_follows_traffic_that_comes_and_goes() {
+    let others = Flow {
+        rate: Some(Rate::from_bits_per_second(450 * MBIT)),
+        stop: Some(Span::from_secs(12)),
+        ..flow("scalable")
+    };
+    let seen = Path::new(1000, 100, 2_500_000).run(vec![late("icdc", 4_000), others]);
+    let mean = |from: usize, to: usize| (from..to).map(|round| seen.share(0, round)).sum::<f64>() / (to - from) as f64;
+    let beside = mean(60, 115);
+    assert!((0.46..0.56).contains(&beside), "beside them: {beside}");
+    assert!(mean(126, 190) > 0.95, "after them: {}", mean(126, 190));
+}
+
+#[test]
+fn two_of_a_kind_share_equally_and_reno_and_cubic_keep_their_part() {
+    let path = |seconds| Path { seconds, ..Path::new(100, 50, 625_000) };
+    let seen = path(60).run(vec![flow("icdc"), late("icdc", 3_000)]);
+    let (one, other) = (seen.steady(0), seen.steady(1));
+    let jain = (one + other).powi(2) / (2.0 * (one * one + other * other));
+    assert!(jain > 0.95, "{one} {other}");
+    for name in ["reno", "cubic"] {
+        let seen = path(120).run(vec![flow("icdc"), late(name, 1_000)]);
+        let share = seen.steady(0) / (seen.steady(0) + seen.steady(1));
+        assert!((0.3..0.7).contains(&share), "{name}: {share}");
+    }
+}
