@@ -121,12 +121,16 @@ static void *(*const bpf_sk_storage_get)(void *map, struct sock *sk, void *value
 extern int LINUX_KERNEL_VERSION __attribute__((section(".kconfig")));
 #define OPERATION_CONTROL(sk, rs)                                                                                   \
 	INLINED void body_cong_control(struct sock *sk, const struct rate_sample *rs);                              \
+	INLINED void call_cong_control(struct sock *sk, const struct rate_sample *rs)                               \
+	{                                                                                                           \
+		TRACED(void, cong_control, sk, (u64)rs, 0, body_cong_control(sk, rs));                              \
+	}                                                                                                           \
 	SECTION("struct_ops/cong_control") void cong_control(unsigned long long *arguments)                         \
 	{                                                                                                           \
 		if (LINUX_KERNEL_VERSION >= 0x060a00)                                                               \
-			body_cong_control((struct sock *)arguments[0], (const struct rate_sample *)arguments[3]);   \
+			call_cong_control((struct sock *)arguments[0], (const struct rate_sample *)arguments[3]);   \
 		else                                                                                                \
-			body_cong_control((struct sock *)arguments[0], (const struct rate_sample *)arguments[1]);   \
+			call_cong_control((struct sock *)arguments[0], (const struct rate_sample *)arguments[1]);   \
 	}                                                                                                           \
 	INLINED void body_cong_control(struct sock *sk, const struct rate_sample *rs)
 

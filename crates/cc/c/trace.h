@@ -13,6 +13,7 @@ enum icdc_traced {
 	ICDC_TRACED_cwnd_event,
 	ICDC_TRACED_pkts_acked,
 	ICDC_TRACED_undo_cwnd,
+	ICDC_TRACED_cong_control,
 };
 
 /* What an operation may change. */
@@ -30,7 +31,10 @@ struct icdc_trace_record {
 	u32 operation;
 	/* The operation's result, 0 if it has none. */
 	u32 result;
-	/* Second and third argument. For pkts_acked pkts_acked and rtt_us of the sample, in_flight below. */
+	/*
+	 * Second and third argument. For pkts_acked pkts_acked and rtt_us of the sample, in_flight below; for cong_control
+	 * rtt_us and losses of the sample, acked_sacked as in_flight.
+	 */
 	u32 second;
 	u32 third;
 	u32 in_flight;

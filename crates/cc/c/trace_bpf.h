@@ -73,6 +73,13 @@ INLINED struct icdc_trace_record *trace_begin(struct sock *sk, u32 operation, u6
 		record->third = sample->rtt_us;
 		record->in_flight = sample->in_flight;
 	}
+	if (operation == ICDC_TRACED_cong_control) {
+		const struct rate_sample *sample = (const struct rate_sample *)second;
+
+		record->second = sample->rtt_us;
+		record->third = sample->losses;
+		record->in_flight = sample->acked_sacked;
+	}
 	trace_state(&record->before, tcp_sk(sk));
 	return record;
 }

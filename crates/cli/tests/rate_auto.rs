@@ -24,7 +24,7 @@ fn tail(summary: &Value, millis: usize) -> f64 {
 }
 
 fn queue_drops(lab: &Lab) -> u64 {
-    lab.status()["a_to_b"]["queue_drops"].as_u64().unwrap()
+    lab.status()["a_to_b"]["queue_drops_packets"].as_u64().unwrap()
 }
 
 fn is_loadable(site: &Site) -> bool {

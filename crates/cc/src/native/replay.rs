@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{AckSample, CongestionState, Connection, WindowEvent};
+use super::{AckSample, CongestionState, Connection, RateSample, WindowEvent};
 use crate::{Algorithm, ParameterError, TraceRecord, TraceState};
 
 /// One connection's records, replayed in order. The private state is taken from the first record and then carried by the
@@ -141,6 +141,15 @@ impl Replay {
                 ("pkts_acked", 0)
             }
             6 => ("undo_cwnd", connection.undo_cwnd()),
+            7 => {
+                connection.cong_control(&RateSample {
+                    rtt_us: record.second.cast_signed().into(),
+                    losses: record.third.cast_signed(),
+                    acked_sacked: record.in_flight,
+                    ..RateSample::default()
+                });
+                ("cong_control", 0)
+            }
             _ => return None,
         })
     }
