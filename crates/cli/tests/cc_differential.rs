@@ -76,5 +76,9 @@ fn compare(lab: &Lab, algorithm: &'static Algorithm, settings: &[(&str, i64)]) {
     eprintln!("{} {settings:?}: operations by number: {operations:?}", algorithm.name);
     let count = |operation| operations.get(&operation).copied().unwrap_or_default();
     // One or the other is what changes the window.
-    assert!(count(CONG_AVOID).max(count(CONG_CONTROL)) > 100 && count(SSTHRESH) > 0, "{}: {operations:?}", algorithm.name);
+    assert!(
+        count(CONG_AVOID).max(count(CONG_CONTROL)) > 100 && count(SSTHRESH) > 0,
+        "{}: {operations:?}",
+        algorithm.name
+    );
 }
