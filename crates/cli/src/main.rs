@@ -7,6 +7,7 @@
 //! | `plan` | what a copy's command line means, with nothing left to doubt |
 //! | `copy` | runs a plan and shows its events: progress bar, JSON lines, summary, HTML report |
 //! | `measure` | what TCP carries to another host |
+//! | `doctor` | a preflight check of this host, and of the path to another one |
 //! | `serve`, `far_end` | the other ends |
 //! | `lab` | the emulated long fat network |
 //! | `cc` | our own congestion control in the running kernel |
@@ -24,6 +25,7 @@ mod clock;
 mod command_line;
 mod console;
 mod copy;
+mod doctor;
 mod far_end;
 mod generate;
 mod keygen;
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Keygen(arguments) => finish(keygen::run(arguments, &console), &console),
         Command::Lab(arguments) => lab::run(*arguments, &console),
         Command::Measure(arguments) => measure::run(*arguments, &console),
+        Command::Doctor(arguments) => doctor::run(*arguments, &console),
         Command::Cc(arguments) => cc::run(arguments, &console),
         Command::FarEnd => finish(far_end::run(&console), &console),
         Command::Generate(arguments) => finish(generate::run(&arguments), &console),

@@ -42,6 +42,10 @@ const LEAST_RING: ByteCount = ByteCount::from_mib(16);
 const LARGEST_RING: ByteCount = ByteCount::from_mib(256 << 10);
 /// The kernel makes no use of less.
 const LEAST_WINDOW: ByteCount = ByteCount::from_kib(4);
+/// TCP counts in microseconds.
+const LEAST_ROUND_TRIP: Span = Span::from_micros(1);
+/// Beyond the moon and back; TCP would have given up on a longer one.
+const LONGEST_ROUND_TRIP: Span = Span::from_secs(60);
 
 pub(crate) fn ceiling(text: &str) -> Result<Ceiling, String> {
     if text == "auto" {
@@ -89,6 +93,14 @@ pub(crate) fn seconds(text: &str) -> Result<Span, String> {
     let span: Span = with_unit.parse().map_err(|error| format!("{error}"))?;
     if span.as_millis() == 0 || span > longest {
         return Err(format!("the time is from 1ms to {longest}"));
+    }
+    Ok(span)
+}
+
+pub(crate) fn round_trip(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
+    if !(LEAST_ROUND_TRIP..=LONGEST_ROUND_TRIP).contains(&span) {
+        return Err(format!("a round-trip time is from {LEAST_ROUND_TRIP} to {LONGEST_ROUND_TRIP}"));
     }
     Ok(span)
 }
@@ -196,6 +208,8 @@ mod tests {
         for text in ["", "0", "-1", "2d", "86401", "ten"] {
             assert!(seconds(text).is_err(), "{text}");
         }
+        assert_eq!(round_trip("150ms"), Ok(Span::from_millis(150)));
+        assert!(round_trip("150").is_err() && round_trip("1ns").is_err() && round_trip("2min").is_err());
         assert_eq!(window("1MiB"), Ok(ByteCount::from_mib(1)));
         assert!(window("1").is_err() && window("2GiB").is_err() && amount("0").is_err());
     }

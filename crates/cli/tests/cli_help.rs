@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 const ICDC: &str = env!("CARGO_BIN_EXE_icdc");
-const SUBCOMMANDS: [&str; 6] = ["copy", "serve", "keygen", "measure", "lab", "cc"];
+const SUBCOMMANDS: [&str; 7] = ["copy", "serve", "keygen", "measure", "doctor", "lab", "cc"];
 
 fn succeed(words: &[&str]) -> String {
     let output = Command::new(ICDC).args(words).output().unwrap();
@@ -96,6 +96,15 @@ fn the_options_of_measure_are_those_of_the_contract() {
 }
 
 #[test]
+fn the_options_of_doctor_are_those_of_the_contract() {
+    let help = succeed(&["doctor", "--help"]);
+    for option in ["--rate", "--rtt", "--disk", "--apply", "--undo", "--json", "--ssh", "--identity", "-4", "-6"] {
+        assert!(help.contains(option), "{option} is missing in {help}");
+    }
+    assert!(!help.contains("--system-root"), "that is for tests: {help}");
+}
+
+#[test]
 fn version_names_the_release() {
     assert_eq!(succeed(&["--version"]), format!("icdc {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -118,9 +127,10 @@ fn man_pages_come_one_per_subcommand() {
         .collect();
     names.sort();
     let lab = ["down", "exec", "list", "report", "run", "sim", "status", "up"].map(|name| format!("icdc-lab-{name}.1"));
-    let mut expected = ["icdc-copy.1", "icdc-keygen.1", "icdc-lab.1", "icdc-measure.1", "icdc-serve.1", "icdc.1"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut expected =
+        ["icdc-copy.1", "icdc-doctor.1", "icdc-keygen.1", "icdc-lab.1", "icdc-measure.1", "icdc-serve.1", "icdc.1"]
+            .map(str::to_owned)
+            .to_vec();
     expected.extend(lab);
     expected.push("icdc-cc.1".to_owned());
     expected.extend(["list", "load", "show", "unload"].map(|name| format!("icdc-cc-{name}.1")));
@@ -138,7 +148,7 @@ fn completions_know_subcommands_and_options() {
     succeed(&["generate", "completions", directory.path().to_str().unwrap()]);
     for name in ["icdc.bash", "_icdc", "icdc.fish"] {
         let script = fs::read_to_string(directory.path().join(name)).unwrap();
-        for word in ["copy", "serve", "keygen", "measure", "lab", "send-self", "json-series", "drop-list"] {
+        for word in ["copy", "serve", "keygen", "measure", "doctor", "lab", "send-self", "json-series", "drop-list"] {
             assert!(script.contains(word), "{word} is missing in {name}");
         }
     }

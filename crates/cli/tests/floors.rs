@@ -17,9 +17,10 @@ enum Unsafe {
 }
 use Unsafe::{ForTheKernel, Forbidden};
 
-const HOUSE: [(&str, u8, Unsafe); 14] = [
+const HOUSE: [(&str, u8, Unsafe); 15] = [
     ("icdc", 4, Forbidden),
     ("icdc-transfer", 3, ForTheKernel),
+    ("icdc-doctor", 3, ForTheKernel),
     ("icdc-lab", 3, ForTheKernel),
     ("icdc-disk", 2, ForTheKernel),
     ("icdc-packet", 2, ForTheKernel),

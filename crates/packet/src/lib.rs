@@ -6,17 +6,19 @@
 //! | frames out, many by one system call | [`Outlet`] |
 //! | what a device may leave to its peer (segmentation, checksums) | [`offloads`] |
 //! | the header that says so, frame by frame | [`Offload`] |
+//! | what else a device's driver tells (flow control, rings) | [`ethtool`] |
 //! | packets of many segments: their frames, and cutting some out | [`Superpacket`] |
 //! | when the segments of one TCP port arrive | [`Capture`] |
 //! | the clock that stamps are told in | [`clock`] |
 //!
 //! A frame in a [`Ring`] stays where the kernel put it until it is given back: an emulator that delays
-//! packets needs no other memory for them. Everything here needs `CAP_NET_RAW`, and `CAP_NET_ADMIN` where
-//! it changes a device, in the network namespace of the calling thread.
+//! packets needs no other memory for them. Frames need `CAP_NET_RAW`, and changes of a device `CAP_NET_ADMIN`, in
+//! the network namespace of the calling thread; anybody may ask what a device is like.
 
 mod capture;
 pub mod clock;
 mod error;
+pub mod ethtool;
 mod mapped;
 mod offload;
 pub mod offloads;

@@ -1,9 +1,6 @@
-//! What a device leaves to others (`ethtool -k`): by ioctl, so that no program is needed.
+//! What a device leaves to others (`ethtool -k`).
 
-use std::mem::size_of;
-use std::os::fd::AsRawFd;
-
-use crate::{PacketError, socket};
+use crate::{PacketError, ethtool};
 
 /// Features of a device that can be switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,41 +14,25 @@ pub enum Feature {
 }
 
 impl Feature {
+    /// The command that reads it; the one that sets it is the next.
     const fn command(self) -> u32 {
-        // linux/ethtool.h: ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO.
+        // linux/ethtool.h: ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO.
         match self {
-            Self::TcpSegmentation => 0x1f,
-            Self::GenericSegmentation => 0x24,
-            Self::GenericReceive => 0x2c,
+            Self::TcpSegmentation => 0x1e,
+            Self::GenericSegmentation => 0x23,
+            Self::GenericReceive => 0x2b,
         }
     }
 }
 
-const SIOCETHTOOL: libc::Ioctl = 0x8946;
-
-#[repr(C)]
-struct EthtoolValue {
-    command: u32,
-    data: u32,
-}
-
 /// Switches a feature of `device` in this thread's network namespace.
 pub fn set(device: &str, feature: Feature, on: bool) -> Result<(), PacketError> {
-    const CALL: &str = "ioctl(SIOCETHTOOL)";
-    if device.len() >= libc::IFNAMSIZ {
-        return Err(PacketError::new(CALL, device, std::io::Error::from_raw_os_error(libc::ENODEV)));
-    }
-    let fd = socket::open(device)?;
-    let mut value = EthtoolValue { command: feature.command(), data: u32::from(on) };
-    // SAFETY: all zeros is a valid ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    const { assert!(size_of::<EthtoolValue>() == 8) };
-    // SAFETY: the request names a device and points to a value of the size that the command takes, alive
-    // through the call.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
-    if result == 0 { Ok(()) } else { Err(PacketError::last(CALL, device)) }
+    ethtool::exchange(device, &mut [feature.command() + 1, u32::from(on)])
+}
+
+/// Whether `device` in this thread's network namespace has a feature switched on. Anybody may ask.
+pub fn get(device: &str, feature: Feature) -> Result<bool, PacketError> {
+    let mut words = [feature.command(), 0];
+    ethtool::exchange(device, &mut words)?;
+    Ok(words[1] != 0)
 }

@@ -1,9 +1,10 @@
 //! The command line as typed. Every value has the type that it stands for; what a combination means
-//! is decided in [`crate::plan`] and [`crate::measure`]. One file per subcommand. Help, man pages and completions are made from here.
+//! is decided in [`crate::plan`], [`crate::measure`] and [`crate::doctor`]. One file per subcommand. Help, man pages and completions are made from here.
 
 pub(crate) mod cc;
 mod connection;
 mod copy;
+mod doctor;
 mod generate;
 mod keygen;
 pub(crate) mod lab;
@@ -16,6 +17,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use cc::CcArguments;
 pub(crate) use connection::ConnectionArguments;
 pub(crate) use copy::{CopyArguments, ProgressMode};
+pub(crate) use doctor::DoctorArguments;
 pub(crate) use generate::{GenerateArguments, Generated};
 pub(crate) use keygen::KeygenArguments;
 pub(crate) use lab::LabArguments;
@@ -38,6 +40,7 @@ pub(crate) use serve::ServeArguments;
         "  icdc copy far.example.org:run7/ run7                          pull by ssh\n",
         "  icdc keygen; icdc copy run7 icdc://dtn.example.org/in/        push to a daemon\n",
         "  icdc measure far.example.org                                  what the way there carries\n",
+        "  icdc doctor far.example.org                                   what would slow transfers down, and what to do\n",
     ),
     arg_required_else_help = true,
     disable_help_subcommand = true,
@@ -55,6 +58,7 @@ pub(crate) enum Command {
     Keygen(KeygenArguments),
     Lab(Box<LabArguments>),
     Measure(Box<MeasureArguments>),
+    Doctor(Box<DoctorArguments>),
     Cc(CcArguments),
     /// What ssh starts: one transfer over standard input and output
     #[command(hide = true)]

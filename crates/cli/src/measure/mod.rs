@@ -10,7 +10,7 @@
 
 mod figures;
 mod page;
-mod plan;
+pub(crate) mod plan;
 mod record;
 pub(crate) mod show;
 

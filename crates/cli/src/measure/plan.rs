@@ -9,7 +9,7 @@ use icdc_protocol::limits::MAX_MEASURE_NANOS;
 use icdc_transfer::{CopyOptions, Location, MeasureOptions};
 use icdc_units::{ByteCount, Span};
 
-use crate::arguments::MeasureArguments;
+use crate::arguments::{ConnectionArguments, MeasureArguments};
 use crate::plan::{ResultFile, connection, result_file};
 
 /// Time of a measurement that nothing else ends.
@@ -34,15 +34,7 @@ pub(crate) struct Output {
 impl MeasurePlan {
     /// Reads the arguments; every error is one of usage.
     pub(crate) fn new(arguments: MeasureArguments) -> anyhow::Result<Self> {
-        let target = target(&arguments.target)?;
-        let by_daemon = matches!(target, Location::Daemon { .. });
-        ensure!(
-            !(arguments.connection.send_self && by_daemon),
-            "--send-self is for hosts that ssh reaches; write [USER@]HOST, or leave it out"
-        );
-        if let Some(ports) = arguments.connection.port.filter(|ports| !by_daemon && ports.0 == ports.1) {
-            bail!("--port {}: one port is for control and one for data; name a range of two or more", ports.0);
-        }
+        let (target, connection) = reach(&arguments.target, arguments.connection)?;
         let longest = Span::from_nanos(MAX_MEASURE_NANOS);
         let options = MeasureOptions {
             reverse: arguments.reverse,
@@ -59,8 +51,22 @@ impl MeasurePlan {
             series: arguments.series.as_deref().map(|path| result_file(path, "--series")).transpose()?,
             report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
         };
-        Ok(Self { target, options, connection: connection(arguments.connection, by_daemon)?, output })
+        Ok(Self { target, options, connection, output })
     }
+}
+
+/// The host to measure to, and how it is reached; every error is one of usage.
+pub(crate) fn reach(text: &OsStr, arguments: ConnectionArguments) -> anyhow::Result<(Location, CopyOptions)> {
+    let target = target(text)?;
+    let by_daemon = matches!(target, Location::Daemon { .. });
+    ensure!(
+        !(arguments.send_self && by_daemon),
+        "--send-self is for hosts that ssh reaches; write [USER@]HOST, or leave it out"
+    );
+    if let Some(ports) = arguments.port.filter(|ports| !by_daemon && ports.0 == ports.1) {
+        bail!("--port {}: one port is for control and one for data; name a range of two or more", ports.0);
+    }
+    Ok((target, connection(arguments, by_daemon)?))
 }
 
 /// `[USER@]HOST` or `icdc://HOST[:PORT]`; what a copy's location has, less the path.

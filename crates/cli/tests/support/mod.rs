@@ -21,6 +21,7 @@
 //! | [`lab`] | an emulated path of its own, sockets on its hosts |
 //! | [`algorithms`] | our congestion control in the kernel, one test at a time |
 //! | [`daemon`] | an `icdc serve` with keys on both sides |
+//! | [`system`] | a tree of files that looks like a system |
 //! | [`ways`] | one copy local, by ssh and by daemon, in both directions |
 //!
 //! All of it cleans up when dropped, also after a panic, and may run any number of times at once.
@@ -40,6 +41,7 @@ pub mod mounts;
 pub mod network;
 pub mod process;
 pub mod refusals;
+pub mod system;
 pub mod ways;
 
 use std::ffi::OsString;

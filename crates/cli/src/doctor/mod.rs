@@ -1,0 +1,168 @@
+//! `icdc doctor`: looks, measures, judges, applies, and tells.
+//!
+//! | file | what |
+//! |---|---|
+//! | `plan` | what the command line means |
+//! | `path` | the runs over the path |
+//! | `show` | lines for people |
+//! | `json` | the object for programs |
+//!
+//! What is looked for and how it is judged is in `icdc-doctor`.
+
+mod json;
+mod path;
+mod plan;
+mod show;
+
+use std::path::Path;
+
+use icdc_doctor::remedy::{self, RemedyError, Set};
+use icdc_doctor::{Aim, Finding, HostFacts, PathFacts, System, facts, judge};
+use icdc_transfer::StopSignal;
+
+use crate::arguments::DoctorArguments;
+use crate::command_line::command_line;
+use crate::console::{Console, printable};
+use crate::doctor::plan::{DoctorPlan, Task, Wish};
+use crate::{exit, logs, signals};
+
+const STOPPING: &str = "stopping; what was found until now is told (again: stop at once)";
+
+const INTERRUPTED: &str = "interrupted";
+
+/// What was found and done.
+struct Examination {
+    host: HostFacts,
+    path: Option<PathFacts>,
+    aim: Aim,
+    findings: Vec<Finding>,
+    applied: Vec<Set>,
+    troubles: Troubles,
+}
+
+/// What went wrong on the way, and the exit code that follows.
+#[derive(Default)]
+struct Troubles {
+    texts: Vec<String>,
+    code: u8,
+}
+
+impl Troubles {
+    /// The first one decides on the exit code.
+    fn add(&mut self, text: String, code: u8) {
+        self.texts.push(text);
+        if self.code == 0 {
+            self.code = code;
+        }
+    }
+}
+
+/// Runs the command and returns the exit code.
+pub(crate) fn run(arguments: DoctorArguments, console: &Console) -> u8 {
+    logs::start(console, "off");
+    let plan = match DoctorPlan::new(arguments) {
+        Ok(plan) => plan,
+        Err(error) => return console.give_up(&error, exit::USAGE),
+    };
+    let done = match plan.task {
+        Task::Undo => undo(&plan.system, plan.json, console),
+        Task::Examine(wish) => examine(*wish, &plan.system, console).map(|examination| {
+            tell(&examination, plan.json, console);
+            examination.troubles.code
+        }),
+    };
+    let code = done.unwrap_or_else(|error| {
+        console.complain(&refusal(&error));
+        exit::FAILED
+    });
+    console.flush();
+    if console.has_lost_results() { code.max(exit::FAILED) } else { code }
+}
+
+/// # Errors
+/// Settings were to be applied, and this user may not.
+fn examine(wish: Wish, system: &System, console: &Console) -> Result<Examination, RemedyError> {
+    let Wish { target, rate, round_trip, disk, apply } = wish;
+    if apply {
+        // Before others on the path are disturbed for nothing.
+        remedy::permitted(system)?;
+    }
+    let (mut troubles, stop) = (Troubles::default(), StopSignal::new());
+    let path = target.map(|(target, mut connection)| {
+        signals::watch_if_possible(&stop, console, STOPPING);
+        connection.confirm_host = Some(console.confirm_host());
+        path::measure(&target, &connection, &stop, console, &mut troubles)
+    });
+    let mut host = HostFacts::gather(system, path.as_ref().and_then(|path| path.address));
+    if let Some(directory) = disk.filter(|_| troubles.code != exit::INTERRUPTED) {
+        host.disk = measure_disk(&directory, console, &mut troubles);
+    }
+    if stop.is_requested() && troubles.code == 0 {
+        troubles.add(INTERRUPTED.to_owned(), exit::INTERRUPTED);
+    }
+    let aim = Aim::new(rate, round_trip, &host, path.as_ref());
+    let findings = judge(&host, path.as_ref(), aim);
+    let applied = if apply { apply_to(system, &findings, &mut troubles) } else { Vec::new() };
+    Ok(Examination { host, path, aim, findings, applied, troubles })
+}
+
+fn measure_disk(directory: &Path, console: &Console, troubles: &mut Troubles) -> Option<facts::Disk> {
+    console.complain(&format!("measuring the disk below {}", directory.display()));
+    match facts::measure_disk(directory) {
+        Ok(disk) => Some(disk),
+        Err(error) => {
+            troubles.add(error.to_string(), exit::FAILED);
+            None
+        }
+    }
+}
+
+fn apply_to(system: &System, findings: &[Finding], troubles: &mut Troubles) -> Vec<Set> {
+    if troubles.code != 0 {
+        troubles
+            .add("nothing was applied: correct that first, or leave TARGET and --disk out".to_owned(), exit::FAILED);
+        return Vec::new();
+    }
+    let changes: Vec<remedy::Change> = findings.iter().filter_map(|finding| finding.change.clone()).collect();
+    match remedy::apply(system, &changes) {
+        Ok(applied) => {
+            applied.refused.iter().for_each(|error| troubles.add(error.to_string(), exit::FAILED));
+            applied.set
+        }
+        Err(error) => {
+            troubles.add(refusal(&error), exit::FAILED);
+            Vec::new()
+        }
+    }
+}
+
+fn tell(examination: &Examination, as_json: bool, console: &Console) {
+    examination.troubles.texts.iter().for_each(|text| console.complain(text));
+    if as_json {
+        console.result(&json::examination(examination).to_string());
+    } else {
+        let is_root = rustix::process::geteuid().is_root();
+        show::lines(examination, is_root).iter().for_each(|line| console.result(&printable(line)));
+    }
+}
+
+fn undo(system: &System, as_json: bool, console: &Console) -> Result<u8, RemedyError> {
+    remedy::permitted(system)?;
+    let undone = remedy::undo(system)?;
+    if as_json {
+        console.result(&json::undone(&undone).to_string());
+    } else {
+        show::undone(&undone).iter().for_each(|line| console.result(&printable(line)));
+    }
+    Ok(0)
+}
+
+/// Why settings were not changed; the command that can, where root could.
+fn refusal(error: &RemedyError) -> String {
+    match error {
+        RemedyError::Denied { .. } => {
+            format!("{error}; settings of the system take root: sudo {}", command_line(std::env::args_os()))
+        }
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,169 @@
+//! The runs over the path, one measurement each.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use icdc_doctor::probe::{Outcome, Run};
+use icdc_doctor::{PathFacts, Probe, facts};
+use icdc_tcp::Family;
+use icdc_transfer::{
+    CopyOptions, Location, MeasureError, MeasureEvent, MeasureOptions, MeasureSink, Measurement, StopSignal,
+};
+use icdc_units::{ByteCount, Span};
+
+use super::{INTERRUPTED, Troubles};
+use crate::clock::timed;
+use crate::console::Console;
+use crate::exit;
+
+/// Measures until the probe knows enough or something is in the way, which is noted.
+pub(super) fn measure(
+    target: &Location,
+    connection: &CopyOptions,
+    stop: &StopSignal,
+    console: &Console,
+    troubles: &mut Troubles,
+) -> PathFacts {
+    let mut probe = Probe::new();
+    let mut noticed = BTreeSet::new();
+    while let Some(run) = probe.next() {
+        console.complain(&format!("measuring the {}", run.step));
+        let (result, took) =
+            timed(|| icdc_transfer::measure(target, &options(&run), connection, &events(console), stop));
+        match result {
+            Ok(measurement) => {
+                let notices = measurement.received.notices.iter().chain(&measurement.sent.notices);
+                notices.filter(|text| noticed.insert((*text).clone())).for_each(|text| console.complain(text));
+                if let Some((text, code)) = failure(&measurement) {
+                    troubles.add(text, code);
+                    break;
+                }
+                probe.tell(&run, &outcome(measurement), took);
+            }
+            Err(error) => {
+                troubles.add(error.to_string(), code(&error));
+                break;
+            }
+        }
+    }
+    let address = address(target, connection.family);
+    PathFacts {
+        target: target.host_name().unwrap_or_default().to_owned(),
+        destination: target.to_string(),
+        address,
+        // By now the kernel has met what limits it on the way.
+        mtu: address.and_then(facts::path_mtu),
+        measured: probe.measured(),
+    }
+}
+
+fn events(console: &Console) -> MeasureSink {
+    let console = console.clone();
+    Arc::new(move |event| match event {
+        MeasureEvent::Notice(text) => console.complain(&text),
+        MeasureEvent::Samples(_) => {}
+    })
+}
+
+/// Why a run does not count.
+fn failure(measurement: &Measurement) -> Option<(String, u8)> {
+    if measurement.interrupted {
+        return Some((INTERRUPTED.to_owned(), exit::INTERRUPTED));
+    }
+    let error = measurement.received.errors.iter().chain(&measurement.sent.errors).next()?;
+    Some((error.clone(), exit::FAILED))
+}
+
+/// What a run asks for is not the user's doing.
+fn code(error: &MeasureError) -> u8 {
+    match error.exit_code() {
+        exit::USAGE => exit::FAILED,
+        code => code,
+    }
+}
+
+fn options(run: &Run) -> MeasureOptions {
+    MeasureOptions {
+        reverse: false,
+        time: run.time,
+        bytes: run.bytes,
+        streams: 1,
+        rate: run.rate,
+        congestion: run.congestion.map(str::to_owned),
+        window: run.window,
+    }
+}
+
+fn outcome(measurement: Measurement) -> Outcome {
+    let Measurement { received, arrivals, sent, .. } = measurement;
+    let waited = sent.receive_window_nanos.saturating_add(sent.send_buffer_nanos);
+    Outcome {
+        round_trip: Some(Span::from_nanos(sent.min_rtt_nanos)).filter(|least| !least.is_zero()),
+        received: ByteCount::new(received.bytes),
+        lasted: Span::from_nanos(received.nanos),
+        arrivals,
+        retransmitted: sent.retransmitted_segments,
+        segment: ByteCount::new(sent.mss),
+        window: ByteCount::new(sent.window.min(received.window)),
+        window_share: waited as f64 / sent.open_nanos.max(1) as f64,
+    }
+}
+
+/// The address that the resolver prefers; of a name that only ssh knows there is none.
+fn address(target: &Location, family: Family) -> Option<IpAddr> {
+    let addresses = (target.host_name()?, 0).to_socket_addrs().ok()?;
+    addresses.map(|address| address.ip()).find(|address| family.admits(*address))
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_protocol::measure::{Received, Sent};
+
+    use super::*;
+
+    #[test]
+    fn a_measurement_becomes_what_the_probe_asks() {
+        let received = Received { bytes: 3000, nanos: 2_000_000, window: 80, ..Received::default() };
+        let sent = Sent {
+            mss: 1448,
+            window: 90,
+            retransmitted_segments: 3,
+            open_nanos: 100,
+            receive_window_nanos: 20,
+            send_buffer_nanos: 30,
+            ..Sent::default()
+        };
+        let outcome = outcome(Measurement { received, arrivals: vec![1, 2], sent, interrupted: false });
+        let expected = Outcome {
+            round_trip: None,
+            received: ByteCount::new(3000),
+            lasted: Span::from_millis(2),
+            arrivals: vec![1, 2],
+            retransmitted: 3,
+            segment: ByteCount::new(1448),
+            window: ByteCount::new(80),
+            window_share: 0.5,
+        };
+        assert_eq!(outcome, expected);
+    }
+
+    #[test]
+    fn a_run_that_failed_does_not_count() {
+        let sent = Sent { errors: vec!["broken".to_owned()], ..Sent::default() };
+        let run = |interrupted, sent: &Sent| {
+            let received = Received::default();
+            failure(&Measurement { received, arrivals: Vec::new(), sent: sent.clone(), interrupted })
+        };
+        assert_eq!(run(false, &Sent::default()), None);
+        assert_eq!(run(false, &sent), Some(("broken".to_owned(), 1)));
+        assert_eq!(run(true, &sent).unwrap().1, 4);
+    }
+
+    #[test]
+    fn addresses_are_those_of_the_family() {
+        let target = Location::Daemon { host: "127.0.0.1".to_owned(), port: 1, path: b"/".to_vec() };
+        assert_eq!(address(&target, Family::Any), "127.0.0.1".parse().ok());
+        assert_eq!(address(&target, Family::V6), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! From the command line of `doctor` to a plan in which nothing is left to doubt.
+
+use std::path::PathBuf;
+
+use icdc_doctor::System;
+use icdc_transfer::{CopyOptions, Location};
+use icdc_units::{Rate, Span};
+
+use crate::arguments::DoctorArguments;
+use crate::measure::plan::reach;
+
+/// What `icdc doctor` is going to do.
+pub(super) struct DoctorPlan {
+    pub(super) system: System,
+    pub(super) json: bool,
+    pub(super) task: Task,
+}
+
+pub(super) enum Task {
+    Examine(Box<Wish>),
+    Undo,
+}
+
+/// What is to be examined, by what it is to be judged, and whether it is to be changed.
+pub(super) struct Wish {
+    pub(super) target: Option<(Location, CopyOptions)>,
+    pub(super) rate: Option<Rate>,
+    pub(super) round_trip: Option<Span>,
+    pub(super) disk: Option<PathBuf>,
+    pub(super) apply: bool,
+}
+
+impl DoctorPlan {
+    /// Reads the arguments; every error is one of usage.
+    pub(super) fn new(arguments: DoctorArguments) -> anyhow::Result<Self> {
+        let task = if arguments.undo {
+            Task::Undo
+        } else {
+            let target = arguments.target.map(|target| reach(&target, arguments.connection)).transpose()?;
+            Task::Examine(Box::new(Wish {
+                target,
+                rate: arguments.rate.0,
+                round_trip: arguments.rtt,
+                disk: arguments.disk,
+                apply: arguments.apply,
+            }))
+        };
+        Ok(Self { system: System::at(arguments.system_root), json: arguments.json, task })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    fn plan(words: &str) -> anyhow::Result<DoctorPlan> {
+        let arguments = Arguments::try_parse_from(["icdc", "doctor"].into_iter().chain(words.split_whitespace()))?;
+        let Command::Doctor(arguments) = arguments.command else { panic!("doctor was asked for") };
+        DoctorPlan::new(*arguments)
+    }
+
+    #[test]
+    fn options_reach_the_plan() {
+        let plan = plan("--rate 10gbit --rtt 150ms --disk /data --apply --json icdc://far").unwrap();
+        let Task::Examine(wish) = plan.task else { panic!("an examination was asked for") };
+        assert_eq!(wish.rate, Some(Rate::from_bits_per_second(10_000_000_000)));
+        assert_eq!((wish.round_trip, wish.disk), (Some(Span::from_millis(150)), Some(PathBuf::from("/data"))));
+        assert!(wish.apply && plan.json && plan.system.is_running());
+        assert!(matches!(wish.target, Some((Location::Daemon { .. }, _))));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        assert!(matches!(plan("--undo --json").unwrap().task, Task::Undo));
+        for words in ["--undo --apply", "--undo far", "--undo --rate 1gbit", "far:path", "--rtt 0ms", "--rate 7"] {
+            assert!(plan(words).is_err(), "{words}");
+        }
+    }
+}

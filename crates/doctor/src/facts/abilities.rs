@@ -1,0 +1,51 @@
+//! What the kernel lets this process do that makes transfers faster.
+
+use icdc_disk::{EngineKind, open_engine};
+use icdc_tcp::algorithm::{self, Obstacle, State};
+
+/// Both are used where they can be had, and done without where not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// Disks by io_uring.
+    pub io_uring: Ability,
+    /// Congestion control by eBPF.
+    pub ebpf: Ability,
+}
+
+/// Whether something can be had.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ability {
+    /// What is in the way; `None` if nothing is.
+    pub obstacle: Option<String>,
+    /// A command that removes it.
+    pub remedy: Option<String>,
+}
+
+impl Abilities {
+    pub(super) fn find() -> Self {
+        Self { io_uring: io_uring(), ebpf: ebpf() }
+    }
+}
+
+fn io_uring() -> Ability {
+    match open_engine(1, EngineKind::Uring) {
+        Ok(_) => Ability::default(),
+        Err(error) => Ability { obstacle: Some(error.to_string()), remedy: None },
+    }
+}
+
+fn ebpf() -> Ability {
+    let obstacle = algorithm::list().into_iter().find_map(|one| match one.state {
+        State::Unavailable(obstacle) => Some(obstacle),
+        State::BuiltIn | State::Loaded(_) | State::Loadable => None,
+    });
+    let remedy = obstacle.as_ref().and_then(|obstacle| match obstacle {
+        Obstacle::Interpreted => Some("sysctl -w net.core.bpf_jit_enable=1".to_owned()),
+        Obstacle::Capability(_) => {
+            let program = std::env::current_exe().ok()?;
+            Some(format!("setcap cap_bpf,cap_perfmon,cap_net_admin+ep {}", program.display()))
+        }
+        _ => None,
+    });
+    Ability { obstacle: obstacle.map(|obstacle| obstacle.to_string()), remedy }
+}

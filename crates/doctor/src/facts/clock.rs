@@ -1,0 +1,36 @@
+//! The clock: what it is read from, and whether it is kept right.
+
+use crate::System;
+
+const SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
+
+/// The kernel's clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// What it is read from: `tsc`, `hpet` and so on.
+    pub source: Option<String>,
+    /// What it could be read from.
+    pub sources: Vec<String>,
+    /// Something such as NTP keeps it right.
+    pub synchronized: Option<bool>,
+}
+
+impl Clock {
+    pub(super) fn read(system: &System) -> Self {
+        let sources = system.text(&format!("{SOURCES}/available_clocksource")).unwrap_or_default();
+        Self {
+            source: system.text(&format!("{SOURCES}/current_clocksource")),
+            sources: sources.split_whitespace().map(str::to_owned).collect(),
+            synchronized: system.is_running().then(is_synchronized).flatten(),
+        }
+    }
+}
+
+/// What the kernel knows of that (adjtimex(2)).
+fn is_synchronized() -> Option<bool> {
+    // SAFETY: all zeros is a valid timex, with no mode set: nothing is changed.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a timex that the kernel fills and that lives through the call.
+    let result = unsafe { libc::adjtimex(&raw mut state) };
+    (result >= 0).then_some(result != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0)
+}

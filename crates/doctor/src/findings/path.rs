@@ -1,0 +1,256 @@
+//! The path: packets, round-trip time, capacity, loss, bursts.
+
+use icdc_units::{ByteCount, Rate, Span};
+
+use super::{Finding, Severity};
+use crate::probe::{Burst, Capacity, Loss, PathFacts};
+use crate::sysctl;
+use crate::{Aim, HostFacts};
+
+/// What TCP hands to the device at once, paced or not: up to 64 KiB from about 500 Mbit/s on.
+const BATCH: ByteCount = ByteCount::from_kib(64);
+/// A pacing rate this far below the capacity leaves room for others and for what was not measured.
+const SAFE: (u64, u64) = (8, 10);
+
+pub(super) fn judge(path: &PathFacts, host: &HostFacts, aim: Aim) -> Vec<Finding> {
+    let measured = &path.measured;
+    let known = |(capacity, round_trip): (Capacity, Span)| (capacity.rate, round_trip);
+    let shape = measured.capacity.zip(measured.round_trip).map(known);
+    let findings = [
+        mtu(path, host),
+        measured.round_trip.map(round_trip),
+        measured.capacity.map(|measured| capacity(measured, aim)),
+        measured.loss.zip(shape).map(|(measured, shape)| loss(measured, shape, path, host)),
+        measured.burst.zip(shape).map(|(measured, shape)| burst(measured, shape, path, host)),
+        unmeasured(path),
+    ];
+    findings.into_iter().flatten().collect()
+}
+
+fn mtu(path: &PathFacts, host: &HostFacts) -> Option<Finding> {
+    const ID: &str = "path.mtu";
+    const WHY: &str = "larger packets are cut or dropped on the way, and TCP must learn that first";
+    let mtu = path.mtu?;
+    let found = format!("packets of {} bytes arrive whole", mtu.as_u64());
+    let device = host.devices.first().filter(|device| device.mtu.is_some_and(|own| own > mtu));
+    Some(match device {
+        Some(device) => {
+            let own = device.mtu.unwrap_or_default().as_u64();
+            let found = format!("{found}; {} sends up to {own}", device.name);
+            Finding::path(ID, Severity::Note, found, WHY)
+        }
+        None => Finding::path(ID, Severity::Ok, found, WHY),
+    })
+}
+
+fn round_trip(measured: Span) -> Finding {
+    const WHY: &str = "times the rate, it is what must be in flight";
+    Finding::path("path.rtt", Severity::Ok, format!("round-trip time {measured}"), WHY)
+}
+
+fn capacity(measured: Capacity, aim: Aim) -> Finding {
+    const ID: &str = "path.capacity";
+    const WHY: &str = "no transfer is faster than this";
+    const WHY_WINDOWS: &str =
+        "the sender waited for window or buffer: raise the limits of both hosts, then measure again";
+    let Capacity { rate, by_windows } = measured;
+    if by_windows {
+        let found = format!("at least {rate}, as far as the windows let see");
+        return Finding::path(ID, Severity::Warning, found, WHY_WINDOWS)
+            .with_fix(format!("icdc doctor --apply --rate {} --rtt {}", aim.rate, aim.round_trip));
+    }
+    if rate < aim.rate.scaled(SAFE.0, SAFE.1) {
+        let found = format!("the path carried {rate}; {} is aimed at", aim.rate);
+        return Finding::path(ID, Severity::Warning, found, WHY);
+    }
+    Finding::path(ID, Severity::Ok, format!("the path carried {rate}"), WHY)
+}
+
+/// Reno's mean rate at this loss (Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm").
+fn mathis(segment: ByteCount, round_trip: Span, loss: f64) -> Rate {
+    let per_round_trip = segment.as_u64() as f64 * 8.0 * 1.22 / loss.sqrt();
+    // The cast saturates.
+    Rate::from_bits_per_second((per_round_trip / round_trip.as_secs_f64().max(1e-9)) as u64)
+}
+
+fn loss(measured: Loss, shape: (Rate, Span), path: &PathFacts, host: &HostFacts) -> Finding {
+    const ID: &str = "path.loss";
+    const WHY: &str = "what is lost well below the capacity is not of the sender's making, and TCP slows down for it";
+    let (capacity, round_trip) = shape;
+    let paced = capacity.scaled(SAFE.0, SAFE.1);
+    let Loss { segments, retransmitted } = measured;
+    if retransmitted == 0 {
+        let found = format!("nothing of {segments} segments was lost at {paced}");
+        return Finding::path(ID, Severity::Ok, found, WHY);
+    }
+    let found = format!("{retransmitted} of {segments} segments were sent again at {paced} ({:.1e})", measured.ratio());
+    // Headers of IP and TCP, with time stamps.
+    let segment = path.mtu.unwrap_or(ByteCount::new(1500)) - ByteCount::new(52);
+    if mathis(segment, round_trip, measured.ratio()) >= paced {
+        return Finding::path(ID, Severity::Note, found, WHY);
+    }
+    let finding = Finding::path(ID, Severity::Warning, found, WHY);
+    match host.sysctls.words(sysctl::AVAILABLE).contains(&"bbr") {
+        true => finding.with_fix(format!("icdc copy --cc bbr SRC {}", path.destination)),
+        false => finding,
+    }
+}
+
+fn burst(measured: Burst, shape: (Rate, Span), path: &PathFacts, host: &HostFacts) -> Finding {
+    const ID: &str = "path.burst";
+    const WHY: &str = "what comes faster than the bottleneck must wait there, and what finds no room is lost";
+    const WHY_BATCH: &str = "TCP hands up to 64 KiB to the device at once, also when it is paced";
+    let (capacity, round_trip) = shape;
+    let in_flight = capacity * round_trip;
+    let found = match (measured.tolerated, measured.exceeded) {
+        (Some(tolerated), Some(exceeded)) => format!("bursts of {tolerated} pass, of {exceeded} do not"),
+        (Some(tolerated), None) => format!("bursts of {tolerated} pass"),
+        (None, Some(exceeded)) => format!("bursts of {exceeded} do not pass"),
+        (None, None) => "bursts were not measured".to_owned(),
+    };
+    let Some(exceeded) = measured.exceeded else {
+        return Finding::path(ID, Severity::Ok, found, WHY);
+    };
+    if exceeded <= BATCH {
+        let finding = Finding::path(ID, Severity::Warning, found, WHY_BATCH);
+        let packet = path.mtu.unwrap_or(ByteCount::new(1500)).as_u64().max(1);
+        // A single packet at a time would cost too much, and two are what pacing has at least.
+        let segments = (measured.tolerated.unwrap_or(exceeded / 2).as_u64() / packet).max(2);
+        return match host.devices.first() {
+            Some(device) => finding.with_fix(format!("ip link set dev {} gso_max_segs {segments}", device.name)),
+            None => finding,
+        };
+    }
+    if exceeded > in_flight {
+        return Finding::path(ID, Severity::Ok, found, WHY);
+    }
+    let found = format!("{found}; {in_flight} are in flight when the path is full, so an unpaced start loses some");
+    let rate = capacity.scaled(SAFE.0, SAFE.1);
+    Finding::path(ID, Severity::Note, found, WHY).with_fix(format!("icdc copy --rate {rate} SRC {}", path.destination))
+}
+
+fn unmeasured(path: &PathFacts) -> Option<Finding> {
+    const WHY: &str = "the runs are few and short, and a step begins only when there is time for it";
+    let measured = &path.measured;
+    let steps = [
+        ("round-trip time", measured.round_trip.is_none()),
+        ("capacity", measured.capacity.is_none()),
+        ("loss", measured.loss.is_none()),
+        ("bursts", measured.burst.is_none()),
+    ];
+    let missing: Vec<&str> = steps.iter().filter(|(_, missing)| *missing).map(|(name, _)| *name).collect();
+    let found = || format!("not measured: {}", missing.join(", "));
+    (!missing.is_empty()).then(|| Finding::path("path.unmeasured", Severity::Note, found(), WHY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sysctls;
+    use crate::facts::Device;
+    use crate::probe::Measured;
+
+    /// 100 Mbit/s and 40 ms: 500 kB in flight.
+    fn path() -> PathFacts {
+        let measured = Measured {
+            round_trip: Some(Span::from_millis(40)),
+            capacity: Some(Capacity { rate: Rate::from_bits_per_second(100_000_000), by_windows: false }),
+            loss: Some(Loss { segments: 10_000, retransmitted: 0 }),
+            burst: Some(Burst { tolerated: Some(ByteCount::from_mib(1)), exceeded: None }),
+        };
+        PathFacts {
+            target: "icdc://far".to_owned(),
+            destination: "icdc://far/".to_owned(),
+            address: None,
+            mtu: Some(ByteCount::new(1500)),
+            measured,
+        }
+    }
+
+    fn host() -> HostFacts {
+        let device = Device { name: "eth0".to_owned(), mtu: Some(ByteCount::new(1500)), ..Device::default() };
+        let sysctls = Sysctls::of(&[("net.ipv4.tcp_available_congestion_control", "reno cubic bbr")]);
+        HostFacts { devices: vec![device], sysctls, ..HostFacts::default() }
+    }
+
+    /// Severity and fix of what is said of a path.
+    fn one(path: &PathFacts, host: &HostFacts, id: &str) -> (Severity, String) {
+        let findings = judge(path, host, Aim::new(None, None, host, Some(path)));
+        let finding = findings.into_iter().find(|finding| finding.id == id).unwrap_or_else(|| panic!("no {id}"));
+        (finding.severity, finding.fix.join("; "))
+    }
+
+    #[test]
+    fn a_good_path_is_good() {
+        let findings = judge(&path(), &host(), Aim::new(None, None, &host(), Some(&path())));
+        assert_eq!(findings.len(), 5);
+        assert!(
+            findings.iter().all(|finding| finding.severity == Severity::Ok && finding.fix.is_empty()),
+            "{findings:?}"
+        );
+    }
+
+    #[test]
+    fn a_path_with_smaller_packets_is_told() {
+        let path = PathFacts { mtu: Some(ByteCount::new(1400)), ..path() };
+        assert_eq!(one(&path, &host(), "path.mtu").0, Severity::Note);
+    }
+
+    #[test]
+    fn a_capacity_that_windows_hide_asks_for_larger_ones() {
+        let mut path = path();
+        path.measured.capacity = Some(Capacity { rate: Rate::from_bits_per_second(5_000_000), by_windows: true });
+        let expected = (Severity::Warning, "icdc doctor --apply --rate 1gbit --rtt 40ms".to_owned());
+        assert_eq!(one(&path, &host(), "path.capacity"), expected);
+    }
+
+    #[test]
+    fn a_path_that_falls_short_of_the_aim_is_told() {
+        let rate = |rate: &str| Aim { rate: rate.parse().unwrap(), round_trip: Span::from_millis(40) };
+        let severity = |rate| judge(&path(), &host(), rate)[2].severity;
+        assert_eq!((severity(rate("1gbit")), severity(rate("120mbit"))), (Severity::Warning, Severity::Ok));
+    }
+
+    #[test]
+    fn loss_matters_by_what_reno_would_make_of_it() {
+        let lossy = |retransmitted, round_trip| {
+            let mut path = path();
+            path.measured.loss = Some(Loss { segments: 1_000_000, retransmitted });
+            path.measured.round_trip = Some(round_trip);
+            path
+        };
+        // 1448 B x 8 x 1.22 / (40 ms x sqrt(loss)): 35 Mbit/s at 1e-4, 353 Mbit/s at 1e-6.
+        let long = Span::from_millis(40);
+        let fix = "icdc copy --cc bbr SRC icdc://far/".to_owned();
+        assert_eq!(one(&lossy(100, long), &host(), "path.loss"), (Severity::Warning, fix));
+        assert_eq!(one(&lossy(1, long), &host(), "path.loss"), (Severity::Note, String::new()));
+        assert_eq!(one(&lossy(100, Span::from_millis(1)), &host(), "path.loss").0, Severity::Note);
+        let mut without = host();
+        without.sysctls = Sysctls::default();
+        assert_eq!(one(&lossy(100, long), &without, "path.loss"), (Severity::Warning, String::new()));
+    }
+
+    #[test]
+    fn bursts_that_do_not_pass_ask_for_pacing() {
+        let burst = |tolerated: Option<u64>, exceeded: Option<u64>| {
+            let mut path = path();
+            let size = |kib: Option<u64>| kib.map(ByteCount::from_kib);
+            path.measured.burst = Some(Burst { tolerated: size(tolerated), exceeded: size(exceeded) });
+            one(&path, &host(), "path.burst")
+        };
+        assert_eq!(burst(Some(1024), Some(2048)).0, Severity::Ok);
+        assert_eq!(burst(Some(100), Some(200)), (Severity::Note, "icdc copy --rate 80mbit SRC icdc://far/".to_owned()));
+        let small = "ip link set dev eth0 gso_max_segs 21".to_owned();
+        assert_eq!(burst(Some(32), Some(64)), (Severity::Warning, small));
+        assert_eq!(burst(None, Some(4)).1, "ip link set dev eth0 gso_max_segs 2");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_told() {
+        let mut path = path();
+        path.measured.loss = None;
+        path.measured.burst = None;
+        let findings = judge(&path, &host(), Aim::new(None, None, &host(), Some(&path)));
+        assert_eq!(findings.last().unwrap().found, "not measured: loss, bursts");
+    }
+}

@@ -1,0 +1,349 @@
+//! Changes of settings, now and for every start of the system, and the way back.
+//!
+//! | file | what |
+//! |---|---|
+//! | `/etc/sysctl.d/90-icdc.conf` | sets them at every start |
+//! | `/var/lib/icdc/doctor-undo.json` | what was before, and what was set |
+//!
+//! The note is written first and removed last, so whatever ends this program, [`undo`] finds what there is to take back.
+//! What was before the first change stays noted, however often changes are applied. What somebody else has changed
+//! since is left as it is.
+
+mod change;
+mod error;
+mod note;
+mod write;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+
+pub use change::{Change, Setting};
+pub use error::RemedyError;
+
+use crate::sysctl::{self, numbers};
+use crate::{Reading, System};
+use note::{Entry, Note};
+
+const DROP_IN: &str = "/etc/sysctl.d/90-icdc.conf";
+const NOTE: &str = "/var/lib/icdc/doctor-undo.json";
+/// First line of the drop-in: tells it from a file of somebody else.
+const SIGNATURE: &str =
+    "# Written by `icdc doctor --apply`; `icdc doctor --undo` removes it and restores what was before.";
+
+/// What was applied.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// Settings that have changed.
+    pub set: Vec<Set>,
+    /// Settings that could not be changed, and why.
+    pub refused: Vec<RemedyError>,
+}
+
+/// A setting that has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// Its name.
+    pub name: &'static str,
+    /// What it was.
+    pub before: String,
+    /// What it is.
+    pub now: String,
+}
+
+/// What was taken back.
+#[derive(Debug, Default)]
+pub struct Undone {
+    /// Settings that are again what they were.
+    pub restored: Vec<Set>,
+    /// Settings that somebody else has changed since; they stay.
+    pub left: Vec<Set>,
+}
+
+/// Whether this process may change settings at all.
+///
+/// # Errors
+/// [`RemedyError::Denied`] if not.
+pub fn permitted(system: &System) -> Result<(), RemedyError> {
+    for place in [DROP_IN, NOTE] {
+        let path = system.path(place);
+        let standing = path.ancestors().skip(1).find(|directory| directory.exists()).unwrap_or(Path::new("/"));
+        access(standing, Access::WRITE_OK).map_err(|errno| RemedyError::io("write to", standing, errno.into()))?;
+    }
+    Ok(())
+}
+
+/// Makes changes that are not made yet. Those that the kernel refuses are told and not noted.
+///
+/// # Errors
+/// Nothing could be written, or a file of somebody else is in the way. Settings are then as before.
+pub fn apply(system: &System, changes: &[Change]) -> Result<Applied, RemedyError> {
+    let mut note = Note::load(&system.path(NOTE))?;
+    check_drop_in(system)?;
+    let mut applied = Applied::default();
+    for change in changes {
+        let Some((before, now)) = wanted(system, change) else { continue };
+        note.entries
+            .entry(change.name)
+            .and_modify(|entry| entry.set.clone_from(&now))
+            .or_insert_with(|| Entry { before: before.clone(), set: now.clone() });
+        applied.set.push(Set { name: change.name, before, now });
+    }
+    if applied.set.is_empty() {
+        return Ok(applied);
+    }
+    save(system, &note)?;
+    let mut refused = Vec::new();
+    applied.set.retain(|set| match write(system, set.name, &set.now) {
+        Ok(()) => true,
+        Err(error) => {
+            note.withdraw(set);
+            refused.push(error);
+            false
+        }
+    });
+    applied.refused = refused;
+    if !applied.refused.is_empty() {
+        save(system, &note)?;
+    }
+    Ok(applied)
+}
+
+/// Restores what was before the first change, and removes the drop-in and the note. Nothing to undo is no error.
+///
+/// # Errors
+/// A setting or file could not be written; then the note stays, and it can be tried again.
+pub fn undo(system: &System) -> Result<Undone, RemedyError> {
+    let note = Note::load(&system.path(NOTE))?;
+    check_drop_in(system)?;
+    let mut undone = Undone::default();
+    for (&name, entry) in &note.entries {
+        let Reading::Value(text) = system.read(&sysctl::path(name)) else { continue };
+        let now = normal(&text);
+        if now == entry.set && now != entry.before {
+            write(system, name, &entry.before)?;
+            undone.restored.push(Set { name, before: now, now: entry.before.clone() });
+        } else if now != entry.before {
+            undone.left.push(Set { name, before: entry.set.clone(), now });
+        }
+    }
+    remove(&system.path(DROP_IN))?;
+    remove(&system.path(NOTE))?;
+    Ok(undone)
+}
+
+/// A setting as it is and as a change wants it; `None` if that is so, or if there is no such setting.
+fn wanted(system: &System, change: &Change) -> Option<(String, String)> {
+    let Reading::Value(text) = system.read(&sysctl::path(change.name)) else { return None };
+    let current = numbers(&text)?;
+    Some((normal(&text), sysctl::text(&change.wanted(&current)?)))
+}
+
+/// The kernel writes tabs between numbers, people write spaces.
+fn normal(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Writes a setting and makes sure that the kernel took it.
+fn write(system: &System, name: &'static str, value: &str) -> Result<(), RemedyError> {
+    let place = sysctl::path(name);
+    let path = system.path(&place);
+    write::in_place(&path, value).map_err(|error| RemedyError::io("write to", &path, error))?;
+    match system.read(&place) {
+        Reading::Value(text) if normal(&text) != value => {
+            Err(RemedyError::Kept { name, wanted: value.to_owned(), kept: normal(&text) })
+        }
+        // What cannot be read back is believed to be written.
+        _ => Ok(()),
+    }
+}
+
+/// Writes the note and the drop-in, or removes both if there is nothing in them.
+fn save(system: &System, note: &Note) -> Result<(), RemedyError> {
+    let (noted, drop_in) = (system.path(NOTE), system.path(DROP_IN));
+    if note.entries.is_empty() {
+        remove(&drop_in)?;
+        return remove(&noted);
+    }
+    write::atomically(&noted, &note.text(), 0o600).map_err(|error| RemedyError::io("write", &noted, error))?;
+    let mut text = format!("{SIGNATURE}\n# What was before is noted in {NOTE}.\n");
+    for (name, entry) in &note.entries {
+        text += &format!("{name} = {}\n", entry.set);
+    }
+    write::atomically(&drop_in, &text, 0o644).map_err(|error| RemedyError::io("write", &drop_in, error))
+}
+
+/// A file of that name that somebody else has written is not to be lost.
+fn check_drop_in(system: &System) -> Result<(), RemedyError> {
+    let path = system.path(DROP_IN);
+    match fs::read(&path) {
+        Ok(bytes) if bytes.starts_with(SIGNATURE.as_bytes()) => Ok(()),
+        Ok(_) => Err(RemedyError::Foreign { path }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(RemedyError::io("read", &path, error)),
+    }
+}
+
+fn remove(path: &Path) -> Result<(), RemedyError> {
+    match write::remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RemedyError::io("remove", path, error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    struct Tree {
+        system: System,
+        _directory: TempDir,
+    }
+
+    const RECEIVE: &str = "/proc/sys/net/core/rmem_max";
+    const TCP_RECEIVE: &str = "/proc/sys/net/ipv4/tcp_rmem";
+    const IDLE: &str = "/proc/sys/net/ipv4/tcp_slow_start_after_idle";
+
+    impl Tree {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let tree = Self { system: System::at(directory.path().to_owned()), _directory: directory };
+            for (path, text) in [(RECEIVE, "212992\n"), (TCP_RECEIVE, "4096\t131072\t6291456\n"), (IDLE, "1\n")] {
+                tree.write(path, text);
+            }
+            tree
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.system.path(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn text(&self, path: &str) -> String {
+            normal(&fs::read_to_string(self.system.path(path)).unwrap())
+        }
+
+        fn has(&self, path: &str) -> bool {
+            self.system.path(path).exists()
+        }
+    }
+
+    fn changes(size: u64) -> Vec<Change> {
+        vec![
+            Change { name: "net.core.rmem_max", to: Setting::AtLeast(vec![size]) },
+            Change { name: "net.ipv4.tcp_rmem", to: Setting::AtLeast(vec![0, 0, size]) },
+            Change { name: "net.ipv4.tcp_slow_start_after_idle", to: Setting::Exactly(0) },
+            Change { name: "net.core.wmem_max", to: Setting::AtLeast(vec![size]) },
+        ]
+    }
+
+    #[test]
+    fn what_is_applied_is_taken_back_however_often_it_was() {
+        let tree = Tree::new();
+        let applied = apply(&tree.system, &changes(7_000_000)).unwrap();
+        // One is not there, and nobody makes it.
+        assert_eq!((applied.set.len(), applied.refused.len()), (3, 0));
+        assert_eq!(tree.text(TCP_RECEIVE), "4096 131072 7000000");
+        assert_eq!((tree.text(RECEIVE), tree.text(IDLE)), ("7000000".into(), "0".into()));
+        let drop_in = fs::read_to_string(tree.system.path(DROP_IN)).unwrap();
+        assert!(drop_in.starts_with(SIGNATURE), "{drop_in}");
+        assert!(drop_in.contains("\nnet.ipv4.tcp_rmem = 4096 131072 7000000\n"), "{drop_in}");
+        let mode = |path| fs::metadata(tree.system.path(path)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(NOTE), mode(DROP_IN)), (0o600, 0o644));
+
+        assert_eq!(apply(&tree.system, &changes(7_000_000)).unwrap().set, []);
+        // A smaller aim lowers nothing and forgets nothing.
+        assert_eq!(apply(&tree.system, &changes(1_000_000)).unwrap().set, []);
+        let more = [Change { name: "net.core.rmem_max", to: Setting::AtLeast(vec![9_000_000]) }];
+        assert_eq!(apply(&tree.system, &more).unwrap().set.len(), 1);
+        let drop_in = fs::read_to_string(tree.system.path(DROP_IN)).unwrap();
+        assert!(drop_in.contains("rmem_max = 9000000\n") && drop_in.contains("tcp_rmem = 4096 131072 7000000\n"));
+
+        let undone = undo(&tree.system).unwrap();
+        assert_eq!((undone.restored.len(), undone.left.len()), (3, 0));
+        assert_eq!((tree.text(RECEIVE), tree.text(IDLE)), ("212992".into(), "1".into()));
+        assert_eq!(tree.text(TCP_RECEIVE), "4096 131072 6291456");
+        assert!(!tree.has(DROP_IN) && !tree.has(NOTE));
+        assert_eq!(undo(&tree.system).unwrap().restored, []);
+    }
+
+    #[test]
+    fn what_somebody_else_has_changed_since_stays() {
+        let tree = Tree::new();
+        apply(&tree.system, &changes(7_000_000)).unwrap();
+        tree.write(RECEIVE, "8000000\n");
+        let undone = undo(&tree.system).unwrap();
+        assert_eq!(undone.left[0].name, "net.core.rmem_max");
+        assert_eq!((tree.text(RECEIVE), tree.text(TCP_RECEIVE)), ("8000000".into(), "4096 131072 6291456".into()));
+        assert!(!tree.has(DROP_IN) && !tree.has(NOTE));
+    }
+
+    #[test]
+    fn files_of_others_are_not_touched() {
+        let tree = Tree::new();
+        tree.write(DROP_IN, "net.core.rmem_max = 1\n");
+        for result in [apply(&tree.system, &changes(7_000_000)).err(), undo(&tree.system).err()] {
+            assert!(matches!(result, Some(RemedyError::Foreign { .. })), "{result:?}");
+        }
+        assert_eq!((tree.text(RECEIVE), tree.text(DROP_IN)), ("212992".into(), "net.core.rmem_max = 1".into()));
+    }
+
+    #[test]
+    fn a_note_that_is_none_of_ours_is_not_followed() {
+        let entry = |name: &str, before: &str| {
+            format!(r#"{{"version":1,"settings":{{"{name}":{{"before":"{before}","set":"212992"}}}}}}"#)
+        };
+        for text in [
+            "".to_owned(),
+            "{}".to_owned(),
+            "[1, 2".to_owned(),
+            entry("kernel.core_pattern", "1"),
+            entry("net.core.rmem_max", "1\nkernel.core_pattern = x"),
+            entry("net.core.rmem_max", ""),
+            entry("net.core.rmem_max", "1").replace("\"version\":1", "\"version\":2"),
+        ] {
+            let tree = Tree::new();
+            tree.write(NOTE, &text);
+            for result in [apply(&tree.system, &changes(7_000_000)).err(), undo(&tree.system).err()] {
+                assert!(matches!(result, Some(RemedyError::Note { .. })), "{text}: {result:?}");
+            }
+            assert_eq!(tree.text(RECEIVE), "212992");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_told_and_not_noted() {
+        let tree = Tree::new();
+        // A number that nobody may write, root included.
+        fs::remove_file(tree.system.path(IDLE)).unwrap();
+        std::os::unix::fs::symlink("/proc/sys/kernel/random/entropy_avail", tree.system.path(IDLE)).unwrap();
+        let applied = apply(&tree.system, &changes(7_000_000)).unwrap();
+        assert_eq!((applied.set.len(), applied.refused.len()), (2, 1), "{applied:?}");
+        assert!(!fs::read_to_string(tree.system.path(DROP_IN)).unwrap().contains("slow_start"));
+        assert_eq!(undo(&tree.system).unwrap().restored.len(), 2);
+    }
+
+    #[test]
+    fn where_everything_is_refused_nothing_is_left() {
+        let tree = Tree::new();
+        fs::remove_file(tree.system.path(IDLE)).unwrap();
+        std::os::unix::fs::symlink("/proc/sys/kernel/random/entropy_avail", tree.system.path(IDLE)).unwrap();
+        let idle = [Change { name: "net.ipv4.tcp_slow_start_after_idle", to: Setting::Exactly(0) }];
+        assert_eq!(apply(&tree.system, &idle).unwrap().refused.len(), 1);
+        assert!(!tree.has(DROP_IN) && !tree.has(NOTE));
+    }
+
+    #[test]
+    fn places_are_looked_at_and_not_made() {
+        let tree = Tree::new();
+        permitted(&tree.system).unwrap();
+        assert!(!tree.has("/etc") && !tree.has("/var"));
+    }
+}

@@ -1,0 +1,79 @@
+//! The note of what was before.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{RemedyError, Set};
+use crate::sysctl::{CHANGEABLE, numbers};
+
+const VERSION: u32 = 1;
+
+/// What was changed, by name. Only settings that this program changes are in it, and only numbers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Note {
+    pub(super) entries: BTreeMap<&'static str, Entry>,
+}
+
+/// A setting that was changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// Before the first change.
+    pub(super) before: String,
+    /// By the last one.
+    pub(super) set: String,
+}
+
+/// As it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    version: u32,
+    settings: BTreeMap<String, Entry>,
+}
+
+impl Note {
+    /// Reads a note; an empty one if there is none.
+    pub(super) fn load(path: &Path) -> Result<Self, RemedyError> {
+        let damaged = |reason: String| RemedyError::Note { path: path.to_owned(), reason };
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(RemedyError::io("read", path, error)),
+        };
+        let written: Written = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        if written.version != VERSION {
+            return Err(damaged(format!("version {}", written.version)));
+        }
+        let mut note = Self::default();
+        for (name, entry) in written.settings {
+            let known = CHANGEABLE.iter().find(|known| **known == name);
+            let known = known.ok_or_else(|| damaged(format!("{name:?} is nothing that it changes")))?;
+            if [&entry.before, &entry.set].iter().any(|text| text.contains('\n') || numbers(text).is_none()) {
+                return Err(damaged(format!("the values of {name} are no numbers")));
+            }
+            note.entries.insert(known, entry);
+        }
+        Ok(note)
+    }
+
+    pub(super) fn text(&self) -> String {
+        let settings = self.entries.iter().map(|(name, entry)| ((*name).to_owned(), entry.clone())).collect();
+        let written = Written { version: VERSION, settings };
+        let text = serde_json::to_string_pretty(&written).expect("names and texts can be written");
+        text + "\n"
+    }
+
+    /// Takes back what was noted of a change that did not come to be.
+    pub(super) fn withdraw(&mut self, set: &Set) {
+        let Some(entry) = self.entries.get_mut(set.name) else { return };
+        if entry.before == set.before {
+            self.entries.remove(set.name);
+        } else {
+            entry.set.clone_from(&set.before);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Questions and orders to the driver of a device (`ethtool`): by ioctl, so that no program is needed.
+//!
+//! Anybody may ask. What a driver does not have is `None`.
+
+use std::mem::size_of;
+use std::os::fd::AsRawFd;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::PacketError;
+
+/// Flow control of the link (`ethtool -a`): a side whose buffers fill asks the other one to pause (IEEE 802.3x).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// Both sides agree on it by themselves.
+    pub negotiated: bool,
+    /// This side heeds what it is asked.
+    pub receive: bool,
+    /// This side asks.
+    pub transmit: bool,
+}
+
+/// Places for packets between the device and the kernel (`ethtool -g`), and how many there could be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rings {
+    /// For packets that arrive.
+    pub receive: u32,
+    /// At most.
+    pub receive_most: u32,
+    /// For packets that leave.
+    pub transmit: u32,
+    /// At most.
+    pub transmit_most: u32,
+}
+
+const CALL: &str = "ioctl(SIOCETHTOOL)";
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+// linux/ethtool.h
+const GET_RINGS: u32 = 0x10;
+const GET_PAUSE: u32 = 0x12;
+
+/// Flow control of `device` in this thread's network namespace; `None` if it has none.
+pub fn pause(device: &str) -> Result<Option<Pause>, PacketError> {
+    // struct ethtool_pauseparam: command, autoneg, rx_pause, tx_pause.
+    let mut words = [GET_PAUSE, 0, 0, 0];
+    let answered = ask(device, &mut words)?;
+    let [_, negotiated, receive, transmit] = words.map(|word| word != 0);
+    Ok(answered.then_some(Pause { negotiated, receive, transmit }))
+}
+
+/// Rings of `device` in this thread's network namespace; `None` if it has none.
+pub fn rings(device: &str) -> Result<Option<Rings>, PacketError> {
+    // struct ethtool_ringparam: command, most of rx, rx_mini, rx_jumbo, tx, then the present sizes of the same.
+    let mut words = [GET_RINGS, 0, 0, 0, 0, 0, 0, 0, 0];
+    let answered = ask(device, &mut words)?;
+    let [_, receive_most, _, _, transmit_most, receive, _, _, transmit] = words;
+    Ok(answered.then_some(Rings { receive, receive_most, transmit, transmit_most }))
+}
+
+/// As [`exchange`]; false if the driver does not know the command.
+fn ask<const WORDS: usize>(device: &str, words: &mut [u32; WORDS]) -> Result<bool, PacketError> {
+    match exchange(device, words) {
+        Ok(()) => Ok(true),
+        Err(error) if error.cause.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Hands a command, which is the first of `words`, and what belongs to it to the driver, and gets its answer in its place.
+/// There must be as many words as the command's structure has.
+pub(crate) fn exchange<const WORDS: usize>(device: &str, words: &mut [u32; WORDS]) -> Result<(), PacketError> {
+    if device.len() >= libc::IFNAMSIZ {
+        return Err(PacketError::new(CALL, device, std::io::Error::from_raw_os_error(libc::ENODEV)));
+    }
+    let fd = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| PacketError::new("socket", device, errno))?;
+    // SAFETY: all zeros is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    const { assert!(size_of::<[u32; WORDS]>() >= 8) };
+    // SAFETY: the request names a device and points to words of the size that the command takes, alive and not
+    // otherwise used through the call.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
+    if result == 0 { Ok(()) } else { Err(PacketError::last(CALL, device)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::offloads::{self, Feature};
+
+    #[test]
+    fn the_loopback_device_has_offloads_and_no_hardware() {
+        assert_eq!(pause("lo").unwrap(), None);
+        assert_eq!(rings("lo").unwrap(), None);
+        assert!(offloads::get("lo", Feature::GenericSegmentation).is_ok());
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_told() {
+        for name in ["no-such-device", "far-too-long-for-a-device"] {
+            assert_eq!(pause(name).unwrap_err().cause.raw_os_error(), Some(libc::ENODEV), "{name}");
+        }
+    }
+}
