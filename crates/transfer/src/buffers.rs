@@ -10,13 +10,16 @@
 use std::net::TcpStream;
 
 use icdc_tcp::Beginning;
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Span};
 use rustix::thread::{CapabilitySet, capabilities};
 
 /// Covers 10 Gbit/s at 300 ms. The kernel allocates only what is on its way or piles up unread.
 const WANTED: u64 = 400 << 20;
-/// What waits to be sent for the first time: enough to keep 10 Gbit/s going while the writer wakes up.
-const NOT_SENT: ByteCount = ByteCount::from_mib(16);
+/// What may wait to be sent for the first time. It keeps the socket busy while the writer wakes up, and a user who stops
+/// the run waits for it.
+const NOT_SENT: ByteCount = ByteCount::from_mib(1);
+/// On shorter paths the kernel's tuning is at once where it has to be.
+const SHORT: Span = Span::from_millis(2);
 
 /// How a connection that may receive begins.
 pub(crate) fn beginning() -> Beginning<'static> {
@@ -30,6 +33,9 @@ pub(crate) fn receive_buffer() -> ByteCount {
 
 /// Gives a connection that is going to send room for what is on its way, and no more for what is not.
 pub(crate) fn prepare_to_send(stream: &TcpStream) {
+    if icdc_tcp::info(stream).is_ok_and(|info| info.rtt < SHORT) {
+        return;
+    }
     let buffer = size("/proc/sys/net/core/wmem_max", "/proc/sys/net/ipv4/tcp_wmem");
     let set = match buffer.is_zero() {
         true => Ok(()),

@@ -117,7 +117,7 @@ mod tests {
             found: "what is".to_owned(),
             why: "why it matters",
             fix: fix.iter().map(|command| (*command).to_owned()).collect(),
-            change: change.then(|| Change { name: "net.ipv4.tcp_sack", to: Setting::Exactly(1) }),
+            change: change.then_some(Change { name: "net.ipv4.tcp_sack", to: Setting::Exactly(1) }),
         }
     }
 
