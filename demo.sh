@@ -13,7 +13,6 @@ cd "$setup_top" || exit 1
 copy_seconds=900 # a copy that takes longer has hung
 scp_seconds=60   # scp would take minutes
 rate=1gbit round_trip=300ms
-pace=860mbit # in bytes of TCP; with headers, 91 % of the wire
 address_b=10.26.33.2
 scratch_needed=$((4 * 1024 * 1024)) # KiB
 child=''
@@ -141,13 +140,14 @@ show_data() {
 }
 
 copy() {
-    echo "demo: icdc copy --rate $pace data $address_b:… over $rate, $round_trip"
-    await timeout -k 10 "$copy_seconds" "$icdc" lab exec --name "$lab" a -- "$icdc" copy --rate "$pace" \
+    echo "demo: icdc copy data $address_b:… over $rate, $round_trip, the rate found by itself"
+    await timeout -k 10 "$copy_seconds" "$icdc" lab exec --name "$lab" a -- env "XDG_STATE_HOME=$scratch/state" "$icdc" copy \
         --ssh "'$icdc' lab exec --name $lab --shell" --remote-icdc "$icdc" \
         --json --report "$report" "$scratch/a/data" "$address_b:$scratch/b/data" >"$scratch/events.json"
     copy_status=$?
     [ "$copy_status" = 0 ] || echo "demo: icdc copy ended with $copy_status" >&2
     "$icdc" lab report --name "$lab" "$path_report"
+    "$icdc" lab report --name "$lab" "$scratch/path.csv"
     [ -z "${SUDO_UID:-}" ] || chown "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$report" "$path_report"
     return "$copy_status"
 }
@@ -190,8 +190,25 @@ show_result() {
     echo "$(event_field "$summary" bytes_sent) $(event_field "$summary" seconds) $(event_field "$summary" goodput_bps)" | awk '{
         printf "demo: %.2f GiB in %.1f s: %.0f Mbit/s, %.0f %% of the bottleneck\n", $1 / 2^30, $2, $3 / 1e6, $3 / 1e7
     }'
+    show_rate
     echo "demo: report of the copy: $report"
     echo "demo: report of the path, in windows of 1 ms and 1000 ms: $path_report"
+}
+
+# What the path delivered, a millisecond at a time: how soon it carried 90 % of what it could, and what share of the
+# bottleneck it carried from then until the data ended.
+show_rate() {
+    awk -F , -v trip="${round_trip%ms}" '
+        NR == 1 { for (i = 1; i <= NF; i++) if ($i == "throughput_bps") column = i; next }
+        $column > 0 { if (!begun && $column + last > 4e7) begun = NR; last = $column }
+        { sum[NR] = sum[NR - 1] + $column }
+        begun && !full && NR - begun > trip && sum[NR] - sum[NR - trip] >= 0.9 * 1e9 * trip { full = NR }
+        full && NR - full >= 1000 && sum[NR] - sum[NR - 1000] >= 0.5 * 1e9 * 1000 { end = NR - 100 }
+        END {
+            if (!full || end <= full) { print "demo: the copy ended before its rate was found"; exit }
+            printf "demo: 90 %% of the bottleneck %.1f round trips after the first data; from then on %.1f %% of it\n",
+                (full - begun) / trip, (sum[end] - sum[full]) / (end - full) / 1e7
+        }' "$scratch/path.csv"
 }
 
 # The largest file alone by scp, for as long as patience lasts: each small one would cost it several round trips.

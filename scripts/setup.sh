@@ -19,6 +19,7 @@ demo  b3sum    b3sum           optional
 demo  scp      openssh-client  optional
 demo  sshd     openssh-server  optional
 test  ip       iproute2        optional
+test  nft      nftables        optional
 test  chromium chromium        optional
 test  ssh      openssh-client  optional
 test  b3sum    b3sum           optional

@@ -23,8 +23,11 @@
  * algorithms that fill every queue: an increase and a decrease per round trip, the larger and the smaller the further our
  * share is below half of C. Every eighth train leaves so fast that it measures C again.
  *
- * A loss changes nothing, unless more than one packet in 50 of a round trip is lost: then no more is free than what was
- * delivered, for two seconds, and after that a sixteenth more with each round trip; and trains become shorter.
+ * In HOLD a loss changes nothing, unless more than one packet in 50 of a round trip is lost: then no more is free than
+ * what was delivered, for two seconds, and after that a sixteenth more with each round trip; and trains become shorter.
+ * FILL ends by that as well, in the second such round trip. In COMPETE any loss is a decrease.
+ *
+ * After a timeout the path begins anew with FILL, at half of the capacity that it had.
  *
  * A path that is known begins with FILL, at half of the rate that is known, if its round-trip time is about the same: the
  * first train confirms it or not.
@@ -330,7 +333,7 @@ INLINE void icdc_compete(struct icdc *ca, u32 delivered)
 
 	if (ca->lost)
 		ca->window -= (u64)ca->window * (128 - gain) / 256;
-	else
+	else if (ca->window < 2 * icdc_packets(delivered, base + ca->queue_us) + 16)
 		ca->window += 1 + ((u64)ca->window * gain >> 10);
 	if (ca->window < 4)
 		ca->window = 4;
@@ -356,6 +359,13 @@ INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
 	u32 delivered = icdc_rate(packets, now - ca->round_us), free, longest;
 	u16 now_ms = tp->tcp_mstamp / 1000;
 
+	if (ca->mode == FILL && ca->lost > packets / 50 + 3 && ++ca->rounds > 1) {
+		/* Not only the last burst: the path has less than it had, or than it seemed to have. */
+		ca->rounds = 0;
+		icdc_keep(ca, delivered);
+		ca->rate = delivered;
+		ca->train = NO_TRAIN;
+	}
 	if (ca->mode == COMPETE) {
 		icdc_compete(ca, delivered);
 	} else if (ca->mode == HOLD) {
@@ -386,8 +396,11 @@ INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
 	/* The path may have become longer: the least round-trip time is that of the last two periods. */
 	longest = 8 * base > 2 * SECOND_US ? 8 * base / 1000 : 2000;
 	if ((u16)(now_ms - ca->period_ms) > (longest < 30000 ? longest : 30000)) {
-		ca->before_us = ca->period_us;
-		ca->period_us = ~0U;
+		/* Nothing but packets sent again tells nothing. */
+		if (ca->period_us != ~0U) {
+			ca->before_us = ca->period_us;
+			ca->period_us = ~0U;
+		}
 		ca->period_ms = now_ms;
 	}
 	ca->round_us = now;
@@ -396,7 +409,18 @@ INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
 	ca->lost = 0;
 }
 
-/* A burst is spread by the bottleneck. The longest silence in it may be a host that did not run. */
+INLINE void icdc_fill(struct icdc *ca, u32 now)
+{
+	ca->rate = ca->capacity / 2;
+	ca->free[0] = ca->free[1] = ca->free[2] = ca->capacity;
+	ca->train_us = now;
+	ca->mode = FILL;
+}
+
+/*
+ * A burst is spread by the bottleneck. The longest silence in it may be a host that did not run. Once it shows, the window
+ * stays while up to 4 ms of the burst are looked at: acknowledgements that a host held back come in a bunch.
+ */
 INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_sample *rs)
 {
 	u32 now = tp->tcp_mstamp, us, packets, silence, base = icdc_base(ca);
@@ -404,6 +428,10 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_
 
 	if ((s32)(tp->delivered - ca->train_first) > 0) {
 		/* The first acknowledgement of a burst. */
+		if (ca->capacity) {
+			icdc_fill(ca, now);
+			return;
+		}
 		ca->early.left_us = now;
 		ca->early.number = tp->delivered;
 		ca->train_first = tp->delivered + icdc_in_flight(tp);
@@ -416,16 +444,16 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_
 		}
 		us = now - ca->early.left_us - ca->silence_us;
 		packets = tp->delivered - ca->early.number - ca->silence_packets;
-		if ((packets >= 32 && us >= 1000) || (packets >= 8 && us >= base / 2)) {
+		if ((packets >= 32 && us >= 1000) || (packets >= 8 && us >= base / 2))
 			ca->capacity = icdc_rate(packets, us);
-			ca->rate = ca->capacity / 2;
-			ca->free[0] = ca->free[1] = ca->free[2] = ca->capacity;
-			ca->train_us = now;
-			ca->mode = FILL;
+		if (ca->capacity && (us >= 4000 || us >= base / 2 || tp->delivered == ca->train_first)) {
+			icdc_fill(ca, now);
 			return;
 		}
 	}
 	ca->last_us = now;
+	if (ca->capacity)
+		return;
 	window = tp->snd_cwnd + 3ULL * rs->acked_sacked;
 	if (window > 1U << 20)
 		window = 1U << 20;
@@ -535,8 +563,27 @@ OPERATION_2(void, cwnd_event, struct sock *, sk, enum tcp_ca_event, event)
 
 	if (event != CA_EVENT_TX_START || (ca->mode != FILL && ca->mode != HOLD))
 		return;
+	/* One that was cut off, or has not begun, does not count. */
+	if (ca->train == LEAVING)
+		ca->trains--;
 	icdc_start_train(ca, tp);
 	icdc_pace(sk, tp, icdc_train_rate(ca));
+}
+
+/* A timeout: nothing came back for long. What the path carried before is tried anew, as a path that is known. */
+OPERATION_2(void, set_state, struct sock *, sk, u8, new_state)
+{
+	struct icdc *ca = inet_csk_ca(sk);
+
+	if (new_state != TCP_CA_Loss || ca->mode == SEARCH)
+		return;
+	ca->mode = FILL;
+	ca->rate = ca->capacity / 2;
+	ca->free[0] = ca->free[1] = ca->free[2] = ca->capacity;
+	ca->ceiling = 0;
+	ca->rounds = 0;
+	ca->train = NO_TRAIN;
+	icdc_pace(sk, tcp_sk(sk), ca->rate);
 }
 
 OPERATION_1(u32, ssthresh, struct sock *, sk)
@@ -554,5 +601,6 @@ OPERATIONS(
 	.ssthresh = ssthresh,
 	.cong_control = cong_control,
 	.cwnd_event = cwnd_event,
+	.set_state = set_state,
 	.undo_cwnd = undo_cwnd
 )

@@ -6,17 +6,38 @@ use icdc_units::Span;
 
 /// Date and time in UTC as `2026-11-20 19:30 UTC`.
 pub(crate) fn utc_now() -> String {
-    #[expect(clippy::disallowed_methods, reason = "a report bears its date; nothing is decided by it")]
+    utc(seconds_since_1970())
+}
+
+/// The date, for reports and the age of what is remembered.
+pub(crate) fn seconds_since_1970() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "it is told; nothing is decided by it")]
     let now = SystemTime::now();
-    utc(now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+    now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// What `work` gives, and how long it took.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
-    #[expect(clippy::disallowed_methods, reason = "it is told; nothing is decided by it")]
-    let begin = Instant::now();
+    let begin = Stopwatch::start();
     let done = work();
-    (done, begin.elapsed().into())
+    (done, begin.elapsed())
+}
+
+/// How long it is since something.
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts now.
+    pub(crate) fn start() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "it is told; nothing is decided by it")]
+        let begin = Instant::now();
+        Self(begin)
+    }
+
+    /// Time since the start.
+    pub(crate) fn elapsed(&self) -> Span {
+        self.0.elapsed().into()
+    }
 }
 
 fn utc(seconds: u64) -> String {

@@ -9,8 +9,10 @@
 //! | `measure` | what TCP carries to another host |
 //! | `doctor` | a preflight check of this host, and of the path to another one |
 //! | `serve`, `far_end` | the other ends |
+//! | `relay` | split TCP for hosts that cannot be tuned |
 //! | `lab` | the emulated long fat network |
 //! | `cc` | our own congestion control in the running kernel |
+//! | `pace` | other programs' traffic |
 //! | `keygen` | identities and known hosts |
 //! | `generate` | man pages and completions |
 //! | `console`, `logs`, `signals`, `clock`, `command_line` | what they share: terminal, log lines, stop signals, the date |
@@ -32,7 +34,9 @@ mod keygen;
 mod lab;
 mod logs;
 mod measure;
+mod pace;
 mod plan;
+mod relay;
 mod serve;
 mod signals;
 mod values;
@@ -70,6 +74,8 @@ fn main() -> ExitCode {
         Command::Measure(arguments) => measure::run(*arguments, &console),
         Command::Doctor(arguments) => doctor::run(*arguments, &console),
         Command::Cc(arguments) => cc::run(arguments, &console),
+        Command::Relay(arguments) => relay::run(arguments, &console),
+        Command::Pace(arguments) => pace::run(*arguments, &console),
         Command::FarEnd => finish(far_end::run(&console), &console),
         Command::Generate(arguments) => finish(generate::run(&arguments), &console),
     };

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use icdc_control::Prefix;
 use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_WINDOW};
 use icdc_protocol::message::Preserve;
 use icdc_transfer::Location;
@@ -27,6 +28,14 @@ pub(crate) struct Setting {
     pub(crate) value: i64,
 }
 
+/// Where paths lead to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Prefix(Prefix),
+    /// Whatever addresses it has.
+    Host(String),
+}
+
 /// Where a daemon is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DaemonAddress {
@@ -46,6 +55,10 @@ const LEAST_WINDOW: ByteCount = ByteCount::from_kib(4);
 const LEAST_ROUND_TRIP: Span = Span::from_micros(1);
 /// Beyond the moon and back; TCP would have given up on a longer one.
 const LONGEST_ROUND_TRIP: Span = Span::from_secs(60);
+/// Looking more often would tell of the looking.
+const SHORTEST_PAUSE: Span = Span::from_millis(10);
+/// A longer time is a slip of the pen.
+const LONGEST_PAUSE: Span = Span::from_secs(86_400);
 
 pub(crate) fn ceiling(text: &str) -> Result<Ceiling, String> {
     if text == "auto" {
@@ -103,6 +116,31 @@ pub(crate) fn round_trip(text: &str) -> Result<Span, String> {
         return Err(format!("a round-trip time is from {LEAST_ROUND_TRIP} to {LONGEST_ROUND_TRIP}"));
     }
     Ok(span)
+}
+
+/// A prefix, or an address for just that one.
+pub(crate) fn prefix(text: &str) -> Result<Prefix, String> {
+    Prefix::of_text(text).map_err(|error| error.to_string())
+}
+
+/// Time between two looks at something.
+pub(crate) fn pause(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
+    if !(SHORTEST_PAUSE..=LONGEST_PAUSE).contains(&span) {
+        return Err(format!("the time between two looks is from {SHORTEST_PAUSE} to {LONGEST_PAUSE}"));
+    }
+    Ok(span)
+}
+
+pub(crate) fn place(text: &str) -> Result<Place, String> {
+    if text.contains('/') {
+        return text.parse().map(Place::Prefix).map_err(|error| format!("{error}"));
+    }
+    match text.parse::<IpAddr>() {
+        Ok(address) => Ok(Place::Prefix(address.into())),
+        Err(_) if text.is_empty() => Err("write a prefix, an address or the name of a host".to_owned()),
+        Err(_) => Ok(Place::Host(text.to_owned())),
+    }
 }
 
 pub(crate) fn amount(text: &str) -> Result<ByteCount, String> {

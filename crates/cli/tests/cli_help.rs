@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 const ICDC: &str = env!("CARGO_BIN_EXE_icdc");
-const SUBCOMMANDS: [&str; 7] = ["copy", "serve", "keygen", "measure", "doctor", "lab", "cc"];
+const SUBCOMMANDS: [&str; 9] = ["copy", "serve", "keygen", "measure", "doctor", "lab", "cc", "pace", "relay"];
 
 fn succeed(words: &[&str]) -> String {
     let output = Command::new(ICDC).args(words).output().unwrap();
@@ -98,10 +98,61 @@ fn the_options_of_measure_are_those_of_the_contract() {
 #[test]
 fn the_options_of_doctor_are_those_of_the_contract() {
     let help = succeed(&["doctor", "--help"]);
-    for option in ["--rate", "--rtt", "--disk", "--apply", "--undo", "--json", "--ssh", "--identity", "-4", "-6"] {
+    for option in [
+        "--rate",
+        "--rtt",
+        "--disk",
+        "--apply",
+        "--undo",
+        "--paths",
+        "--clear [<PREFIX|HOST>]",
+        "--json",
+        "--ssh",
+        "--identity",
+        "-4",
+        "-6",
+    ] {
         assert!(help.contains(option), "{option} is missing in {help}");
     }
     assert!(!help.contains("--system-root"), "that is for tests: {help}");
+}
+
+#[test]
+fn the_options_of_relay_are_those_of_the_contract() {
+    let help = succeed(&["relay", "--help"]);
+    for option in [
+        "--config",
+        "--check",
+        "--forward",
+        "--socks5",
+        "--socks5-users",
+        "--peer",
+        "--transparent",
+        "--route",
+        "--warm",
+        "--peer-key",
+        "--identity",
+        "--cc",
+        "--rate",
+        "--buffer",
+        "--proxy-protocol",
+        "--keep-source",
+        "--allow",
+        "--deny",
+        "--connections",
+        "--per-client",
+        "--memory",
+        "--greeting",
+        "--connect",
+        "--idle",
+        "--drain",
+        "--metrics",
+        "--status-socket",
+        "status",
+        "rules",
+    ] {
+        assert!(help.contains(option), "{option} is missing in {help}");
+    }
 }
 
 #[test]
@@ -134,6 +185,12 @@ fn man_pages_come_one_per_subcommand() {
     expected.extend(lab);
     expected.push("icdc-cc.1".to_owned());
     expected.extend(["list", "load", "show", "unload"].map(|name| format!("icdc-cc-{name}.1")));
+    expected.push("icdc-relay.1".to_owned());
+    expected.extend(
+        ["rules", "rules-apply", "rules-print", "rules-remove", "status"].map(|name| format!("icdc-relay-{name}.1")),
+    );
+    expected.extend(["icdc-pace.1", "icdc-pace-policy.1", "icdc-pace-wire.1"].map(str::to_owned));
+    expected.extend(["add", "list", "remove", "watch"].map(|name| format!("icdc-pace-policy-{name}.1")));
     expected.sort();
     assert_eq!(names, expected);
     let copy = fs::read_to_string(directory.path().join("icdc-copy.1")).unwrap();
@@ -148,7 +205,19 @@ fn completions_know_subcommands_and_options() {
     succeed(&["generate", "completions", directory.path().to_str().unwrap()]);
     for name in ["icdc.bash", "_icdc", "icdc.fish"] {
         let script = fs::read_to_string(directory.path().join(name)).unwrap();
-        for word in ["copy", "serve", "keygen", "measure", "doctor", "lab", "send-self", "json-series", "drop-list"] {
+        for word in [
+            "copy",
+            "serve",
+            "keygen",
+            "measure",
+            "doctor",
+            "lab",
+            "pace",
+            "relay",
+            "send-self",
+            "json-series",
+            "drop-list",
+        ] {
             assert!(script.contains(word), "{word} is missing in {name}");
         }
     }

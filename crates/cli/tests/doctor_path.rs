@@ -4,11 +4,20 @@
 
 mod support;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use serde_json::Value;
 use support::daemon::Daemon;
 use support::lab::{B, Lab};
 use support::system::{System, finding};
 use support::{Ended, HERE, Signal, Site, Start, succeed};
+
+/// What is measured needs the machine for itself.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+fn machine() -> MutexGuard<'static, ()> {
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How many times the second is in the first.
 fn ratio(report: &Value, key: &str, expected: f64) -> f64 {
@@ -23,6 +32,7 @@ fn examine(lab: &Lab, words: &[&str]) -> Ended {
 #[test]
 fn a_path_is_found_to_be_what_it_is() {
     // In flight are 300 kB, and the queue takes 150 kB.
+    let _machine = machine();
     let Some(lab) = Lab::up(&["--rate", "60mbit", "--rtt", "40ms", "--queue", "150kB"]) else { return };
     let ended = examine(&lab, &[]).expect_code(0);
     let report = &ended.events[0];
@@ -47,6 +57,7 @@ fn a_path_is_found_to_be_what_it_is() {
 
 #[test]
 fn loss_that_is_not_of_the_senders_making_is_found() {
+    let _machine = machine();
     let Some(lab) = Lab::up(&["--rate", "40mbit", "--rtt", "4ms", "--queue", "400kB", "--loss", "0.01"]) else {
         return;
     };
@@ -87,6 +98,7 @@ fn a_target_that_does_not_answer_is_told_and_the_host_is_examined() {
 
 #[test]
 fn an_interrupt_ends_the_runs_and_what_was_found_is_told() {
+    let _machine = machine();
     let Some(lab) = Lab::up(&["--rate", "20mbit", "--rtt", "200ms"]) else { return };
     let site = Site::new();
     let run = lab.on_a(&site, "doctor").args(["--json", B]).start();

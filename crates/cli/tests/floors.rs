@@ -17,11 +17,13 @@ enum Unsafe {
 }
 use Unsafe::{ForTheKernel, Forbidden};
 
-const HOUSE: [(&str, u8, Unsafe); 15] = [
+const HOUSE: [(&str, u8, Unsafe); 17] = [
     ("icdc", 4, Forbidden),
     ("icdc-transfer", 3, ForTheKernel),
     ("icdc-doctor", 3, ForTheKernel),
+    ("icdc-relay", 3, Forbidden),
     ("icdc-lab", 3, ForTheKernel),
+    ("icdc-pacer", 3, Forbidden),
     ("icdc-disk", 2, ForTheKernel),
     ("icdc-packet", 2, ForTheKernel),
     ("icdc-tcp", 2, ForTheKernel),

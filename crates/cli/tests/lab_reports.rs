@@ -66,12 +66,12 @@ fn scenarios_are_named() {
     let site = Site::new();
     let list = site.icdc(&["lab", "list"]).output().unwrap();
     let names = String::from_utf8(list.stdout).unwrap();
-    for name in ["icdc-pseudo", "startup", "window"] {
+    for name in ["icdc-background", "icdc-disk", "icdc-pseudo", "ramp", "slow-disk", "steady", "versus", "window"] {
         assert!(names.lines().any(|line| line.starts_with(name)), "{names}");
     }
     let unknown = site.icdc(&["lab", "run", "warp"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&unknown.stderr).contains("icdc-pseudo, startup, window"));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("slow-disk, startup, steady, versus, window"));
 }
 
 #[test]

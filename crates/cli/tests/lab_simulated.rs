@@ -75,6 +75,22 @@ fn equals_share_and_the_aggressive_take() {
 }
 
 #[test]
+fn icdc_fills_its_path_alone_and_shares_it_with_its_like() {
+    let site = Site::new();
+    let (told, record) = run(&site, "icdc-sim", "record");
+    let tables = record["tables"].as_array().unwrap();
+    let (alone, beside) = (&tables[0], &tables[1]);
+    let at = column(alone, "second half");
+    let shares: Vec<f64> = alone["rows"].as_array().unwrap().iter().map(|row| number(&row[at])).collect();
+    assert!(shares.len() == 3 && shares.iter().all(|share| (90.0..=100.0).contains(share)), "{told}");
+    let index = number(&row(beside, "icdc, 50 ms")[column(beside, "Jain")]);
+    assert!((0.8..=1.0).contains(&index), "{told}");
+    let share = number(&row(beside, "icdc")[column(beside, "its share")]);
+    assert!((10.0..=90.0).contains(&share), "beside cubic: {told}");
+    assert_eq!(record["plots"][0]["series"].as_array().unwrap().len(), 3);
+}
+
+#[test]
 fn gentle_leaves_more_to_reno() {
     let site = Site::new();
     let (told, record) = run(&site, "ghstcp-sweep", "record");

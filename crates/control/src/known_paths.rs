@@ -1,17 +1,20 @@
 //! What is remembered of paths, so that a later connection need not search.
 //!
 //! A path is a destination prefix (/24 of IPv4, /48 of IPv6, as address registries and routing tables go) together with
-//! the local address, which stands for the interface. Remembered are the rate that it last carried without a queue or a loss
-//! that mattered, and the least round-trip time. The model is the IETF's "Convergence of congestion control from retained
+//! the local address, which stands for the interface. Remembered are the best rate that the last connection
+//! held without a loss that mattered, and the least round-trip time. The model is the IETF's "Convergence of congestion control from retained
 //! state" (careful resume): what is remembered is used only if the round-trip time of the new connection is about the same;
-//! the first flight goes at half of the rate; the whole is used once that has been confirmed; a path that turned out to be
-//! worse is forgotten at once by what is remembered next.
+//! the first flight goes at half of the rate; the whole is used once that has been confirmed. What a later
+//! connection holds takes its place; one that holds nothing leaves it until it is too old.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
+
+use crate::Prefix;
 
 /// Paths change. What is older than this says nothing.
 pub const OLDEST: Span = Span::from_secs(30 * 24 * 3600);
@@ -23,8 +26,8 @@ const SLACK: Span = Span::from_millis(2);
 /// One path, as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPath {
-    /// Destination prefix, such as `192.0.2.0/24`.
-    pub to: String,
+    /// Destinations.
+    pub to: Prefix,
     /// Local address.
     pub from: IpAddr,
     /// Rate of payload that it carried.
@@ -33,6 +36,21 @@ pub struct KnownPath {
     pub round_trip: Span,
     /// When that was: seconds since 1970.
     pub seen: u64,
+}
+
+impl KnownPath {
+    /// Whether it is no older than [`OLDEST`] at `now`, in seconds since 1970.
+    #[must_use]
+    pub fn is_young(&self, now: u64) -> bool {
+        now.saturating_sub(self.seen) <= OLDEST.as_secs()
+    }
+
+    /// How long the handshake of a new connection may take that is on the same path.
+    #[must_use]
+    pub fn round_trips(&self) -> RangeInclusive<Span> {
+        let difference = self.round_trip / 8 + SLACK;
+        self.round_trip - difference..=self.round_trip + difference
+    }
 }
 
 /// What a new connection may start from.
@@ -62,9 +80,7 @@ impl KnownPaths {
     pub fn resume(&self, from: IpAddr, to: IpAddr, round_trip: Span, now: u64) -> Option<Resumption> {
         let prefix = prefix(to);
         let known = self.paths.iter().find(|path| path.to == prefix && path.from == from)?;
-        let difference = round_trip.max(known.round_trip) - round_trip.min(known.round_trip);
-        let young = now.saturating_sub(known.seen) <= OLDEST.as_secs();
-        (young && difference <= known.round_trip / 8 + SLACK)
+        (known.is_young(now) && known.round_trips().contains(&round_trip))
             .then_some(Resumption { rate: known.rate, round_trip: known.round_trip })
     }
 
@@ -76,23 +92,17 @@ impl KnownPaths {
         self.paths.truncate(MOST);
     }
 
-    /// Forgets everything; gives how many there were.
-    pub fn clear(&mut self) -> usize {
-        std::mem::take(&mut self.paths).len()
+    /// Forgets the paths that are `meant`, and gives them.
+    pub fn forget(&mut self, meant: impl Fn(&KnownPath) -> bool) -> Vec<KnownPath> {
+        let (forgotten, kept) = std::mem::take(&mut self.paths).into_iter().partition(meant);
+        self.paths = kept;
+        forgotten
     }
 }
 
-fn prefix(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(address) => {
-            let [a, b, c, _] = address.octets();
-            format!("{a}.{b}.{c}.0/24")
-        }
-        IpAddr::V6(address) => {
-            let [a, b, c, ..] = address.segments();
-            format!("{a:x}:{b:x}:{c:x}::/48")
-        }
-    }
+fn prefix(address: IpAddr) -> Prefix {
+    let address = address.to_canonical();
+    Prefix::around(address, if address.is_ipv4() { 24 } else { 48 })
 }
 
 /// A safe rate is carried for so many round trips twice,
@@ -219,7 +229,10 @@ mod tests {
         }
         assert_eq!(paths.iter().count(), MOST);
         assert_eq!(paths.resume(address("192.0.2.1"), address("198.51.100.7"), FOUND.round_trip, NOW), None);
-        assert_eq!(paths.clear(), MOST);
+        let block = "0.0.0.0/16".parse().unwrap();
+        assert_eq!(paths.forget(|path| path.to.overlaps(&block)).len(), 256);
+        assert_eq!(paths.forget(|_| true).len(), MOST - 256);
+        assert_eq!(paths, KnownPaths::default());
     }
 
     #[test]

@@ -12,8 +12,10 @@
 //! What is seen in a round trip: the rate of delivery, the least smoothed round-trip time less the least of all (the queue),
 //! and the share of packets sent again. With a queue the rate of delivery is what the path has left for us; the burst of
 //! acknowledgements at the end of slow start shows it within a fraction of the round trip. Losses without a queue are
-//! taken for random unless they are more than one packet in a hundred. A sender that is below its ceiling for other reasons
-//! (the application, a window) learns nothing and changes nothing.
+//! taken for random unless they are more than one packet in a hundred. A queue that eight reductions in a row do not shorten is a
+//! longer route, or others' (the kernel's least round-trip time lasts for minutes): it counts for nothing from then on. A sender that is below its ceiling for other reasons
+//! (the application, a window) learns nothing and changes nothing. Nor does a round trip of which almost nothing arrived:
+//! after a timeout or a cut the algorithm itself begins slowly, and a ceiling of what came then would hold it there.
 
 use std::collections::VecDeque;
 
@@ -29,6 +31,8 @@ const PATIENCE: u32 = 8;
 const FIRST_STEP: u64 = 50;
 /// The largest step.
 const LAST_STEP: u64 = 2;
+/// A round trip with losses that delivered less than this share of the capacity was a timeout or a cut: one in so many.
+const CUT: u64 = 16;
 /// Growth that counts, in slow start: one in so many.
 const GROWTH: u64 = 8;
 /// Round trips without such growth that end slow start.
@@ -49,6 +53,8 @@ pub struct Observation {
     pub again: u64,
     /// Bytes of a packet.
     pub packet: ByteCount,
+    /// Whether the application, not the path, held it up.
+    pub idle: bool,
 }
 
 /// Where the controller stands.
@@ -109,6 +115,9 @@ pub struct Steering {
     held: u32,
     step: u64,
     probed: u32,
+    /// Round trips in a row in which less did not shorten the queue, and what of it is taken for the path's own by now.
+    reductions: u32,
+    foreign: Span,
 }
 
 /// A round trip under way.
@@ -141,6 +150,8 @@ impl Default for Steering {
             held: 0,
             step: FIRST_STEP,
             probed: 0,
+            reductions: 0,
+            foreign: Span::ZERO,
         }
     }
 }
@@ -155,7 +166,7 @@ impl Steering {
         self.note_peak(now, base);
         let round = self.round.get_or_insert(Round { begin: *now, least: now.rtt });
         round.least = round.least.min(now.rtt);
-        let queue = now.rtt - base;
+        let queue = now.rtt - base - self.foreign;
         if self.state == State::Climb && queue > steep(base) && !self.peak.is_zero() {
             return Some(self.found(self.peak, queue, base, Reason::QueueGrew));
         }
@@ -167,11 +178,15 @@ impl Steering {
         let again = now.again.saturating_sub(round.begin.again);
         let seen = Seen {
             rate: (now.delivered - round.begin.delivered) / span,
-            queue: round.least - base,
+            queue: round.least - base - self.foreign,
             base,
             losses: again > packets / 100 + 3,
         };
+        self.foreign = self.foreign.min(round.least - base);
         self.round = Some(Round { begin: *now, least: now.rtt });
+        if now.idle || seen.rate.is_zero() {
+            return None;
+        }
         let before = (self.state, self.ceiling);
         let decision = match self.state {
             State::Climb => self.climb(&seen),
@@ -201,7 +216,8 @@ impl Steering {
     fn climb(&mut self, seen: &Seen) -> Option<Decision> {
         let peak = std::mem::replace(&mut self.peak, Rate::ZERO);
         if seen.losses {
-            return Some(self.found(peak.max(seen.rate), seen.queue, seen.base, Reason::Losses));
+            // What the path has delivered before, it carries.
+            return Some(self.found(peak.max(seen.rate).max(self.best), seen.queue, seen.base, Reason::Losses));
         }
         if seen.rate > self.best + self.best / GROWTH {
             self.best = seen.rate;
@@ -219,10 +235,21 @@ impl Steering {
     }
 
     fn hold(&mut self, seen: &Seen) -> Option<Decision> {
+        if self.is_cut(seen) {
+            return None;
+        }
         if seen.queue > standing(seen.base) || seen.losses {
+            self.reductions += 1;
+            if self.reductions > PATIENCE && !seen.losses {
+                self.reductions = 0;
+                self.foreign += seen.queue;
+                self.step = LAST_STEP;
+                return None;
+            }
             let reason = if seen.losses { Reason::Losses } else { Reason::QueueGrew };
             return Some(self.found(seen.rate, seen.queue, seen.base, reason));
         }
+        self.reductions = 0;
         let level = self.capacity - self.capacity / MARGIN;
         if self.ceiling < level {
             return Some(self.set(State::Hold, level, Reason::QueueGone));
@@ -236,6 +263,9 @@ impl Steering {
 
     /// The first round trip sends, the second one shows.
     fn probe(&mut self, seen: &Seen) -> Option<Decision> {
+        if self.is_cut(seen) {
+            return None;
+        }
         self.probed += 1;
         if self.probed < 2 {
             return None;
@@ -251,6 +281,10 @@ impl Steering {
         }
         self.step = FIRST_STEP;
         Some(self.set(State::Hold, self.capacity - self.capacity / MARGIN, Reason::NoMore))
+    }
+
+    fn is_cut(&self, seen: &Seen) -> bool {
+        seen.losses && seen.rate < self.capacity / CUT
     }
 
     fn step_up(&mut self, reason: Reason) -> Decision {
@@ -300,6 +334,8 @@ mod tests {
     struct Path {
         steering: Steering,
         base: Span,
+        /// By so much the route is longer than the least round-trip time.
+        added: Span,
         capacity: Rate,
         now: Time,
         delivered: ByteCount,
@@ -315,6 +351,7 @@ mod tests {
             Self {
                 steering: Steering::default(),
                 base: Span::from_millis(base_ms),
+                added: Span::ZERO,
                 capacity,
                 now: Time::ORIGIN,
                 delivered: ByteCount::ZERO,
@@ -342,11 +379,12 @@ mod tests {
                 self.delivered += carried;
                 let observation = Observation {
                     at: self.now,
-                    rtt: self.base + self.waiting / self.capacity,
+                    rtt: self.base + self.added + self.waiting / self.capacity,
                     least_rtt: self.base,
                     delivered: self.delivered,
                     again: 0,
                     packet: PACKET,
+                    idle: false,
                 };
                 if let Some(decision) = self.steering.observe(&observation) {
                     self.ceiling = decision.ceiling;
@@ -397,6 +435,48 @@ mod tests {
     }
 
     #[test]
+    fn a_longer_route_is_no_queue() {
+        let mut path = Path::new(50, mbit(900));
+        path.run(20);
+        // The kernel goes on telling the least round-trip time of the shorter one.
+        path.added = Span::from_millis(30);
+        path.run(20);
+        let share = path.run(20);
+        assert!(share > 0.8, "{share} {:?}", path.decisions);
+    }
+
+    #[test]
+    fn a_timeout_does_not_tell_what_the_path_carries() {
+        for seconds in [0, 20] {
+            let mut path = Path::new(100, mbit(900));
+            path.run(seconds);
+            let mut observation = Observation {
+                at: path.now,
+                rtt: path.base,
+                least_rtt: path.base,
+                delivered: path.delivered,
+                again: 0,
+                packet: PACKET,
+                idle: false,
+            };
+            // The rate at which slow start goes, or more.
+            for _ in 0..12 {
+                observation.at += TICK;
+                observation.delivered += mbit(500) * TICK;
+                let _ = path.steering.observe(&observation);
+            }
+            let before = path.steering.ceiling;
+            for _ in 0..300 {
+                observation.at += TICK;
+                observation.again += 100;
+                observation.delivered += PACKET;
+                let _ = path.steering.observe(&observation);
+            }
+            assert!(path.steering.ceiling > mbit(400).min(before / 2), "{seconds} s: {:?}", path.steering);
+        }
+    }
+
+    #[test]
     fn a_sender_that_does_not_use_its_ceiling_learns_nothing() {
         let mut path = Path::new(100, mbit(900));
         path.run(20);
@@ -412,6 +492,7 @@ mod tests {
             delivered: path.delivered,
             again: 0,
             packet: PACKET,
+            idle: false,
         };
         assert_eq!(path.steering.state(), State::Hold);
         for _ in 0..1000 {

@@ -1,6 +1,7 @@
 //! Why there is no lab.
 
 use std::io;
+use std::path::PathBuf;
 
 use icdc_packet::PacketError;
 use icdc_path::SettingsError;
@@ -85,6 +86,14 @@ pub enum LabError {
         what: String,
         /// What the kernel said.
         cause: io::Error,
+    },
+    /// No place for a scenario's files.
+    #[error("{place} {why}: set TMPDIR to a directory on a disk with room for the scenario's files", place = .place.display())]
+    Scratch {
+        /// The directory.
+        place: PathBuf,
+        /// What is wrong with it.
+        why: String,
     },
     /// A place for the state.
     #[error("there is no place for the state of a lab: set XDG_RUNTIME_DIR or HOME")]

@@ -8,6 +8,10 @@ use crate::wire::page::{Gauge, Global, Page, Way};
 /// A sentence for each way in which packets were lost that the path had not decided to lose.
 #[must_use]
 pub fn faults(page: &Page) -> Vec<String> {
+    faults_but(page, |_, _| false)
+}
+
+fn faults_but(page: &Page, is_forgiven: impl Fn(Way, Gauge) -> bool) -> Vec<String> {
     let mut faults = Vec::new();
     let drops = page.global(Global::DeviceDrops);
     if drops > 0 {
@@ -20,7 +24,7 @@ pub fn faults(page: &Page) -> Vec<String> {
             (Gauge::Truncated, "were longer than the ring's slots"),
         ] {
             let count = page.gauge(way, gauge);
-            if count > 0 {
+            if count > 0 && !is_forgiven(way, gauge) {
                 faults.push(format!("{count} packets {} {what}: this machine could not keep up", way.name()));
             }
         }
@@ -30,9 +34,20 @@ pub fn faults(page: &Page) -> Vec<String> {
 
 /// Why a measurement must not be used, if so.
 pub(crate) fn spoilt(page: &Page, settings: &Settings, tolerance: Span) -> Option<String> {
-    if let Some(fault) = faults(page).into_iter().next() {
-        return Some(fault);
-    }
+    faults(page).into_iter().next().or_else(|| mishandled(page, settings, tolerance))
+}
+
+/// The same for programs that send far more than the path carries, where the queue dropped more than found the ring full: what waits
+/// in a full ring is many times what the queue holds, so the queue had dropped those packets as well.
+pub(crate) fn spoilt_but_for_bursts(page: &Page, settings: &Settings, tolerance: Span) -> Option<String> {
+    let is_burst = |way, gauge| {
+        gauge == Gauge::RingOverflow && page.gauge(way, Gauge::RingOverflow) <= page.gauge(way, Gauge::QueueDrops)
+    };
+    faults_but(page, is_burst).into_iter().next().or_else(|| mishandled(page, settings, tolerance))
+}
+
+/// Packets that did not cross as the mode or the delay says.
+fn mishandled(page: &Page, settings: &Settings, tolerance: Span) -> Option<String> {
     for way in Way::BOTH {
         if settings.mode == Mode::Exact && page.gauge(way, Gauge::Superpackets) > 0 {
             return Some("packets of many segments came in exact mode".to_owned());

@@ -115,9 +115,27 @@ impl Lab {
             .map_err(|error| LabError::io("read what the wire tells", error))
     }
 
+    /// Where its state is kept, as long as it stands.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Sends a signal to whatever runs on a host; a process that is gone by then needs none.
+    pub(crate) fn signal(&self, host: Host, signal: Signal) -> Result<(), LabError> {
+        let (_, inode) = self.state.namespaces[host as usize];
+        for process in inhabitants(&[inode]) {
+            let Some(opened) = open(process) else { continue };
+            match pidfd_send_signal(&opened, signal) {
+                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => return Err(LabError::io("signal a process of the lab", error.into())),
+            }
+        }
+        Ok(())
+    }
+
     /// Moves the calling thread into one of the hosts: what it starts from now on, and every socket that it opens, is
     /// there.
-    fn enter(&self, host: Host) -> Result<(), LabError> {
+    pub(crate) fn enter(&self, host: Host) -> Result<(), LabError> {
         let open =
             |path: &Path| File::open(path).map_err(|error| LabError::io(format!("open {}", path.display()), error));
         let moved = |error: rustix::io::Errno| LabError::io("enter the lab (setns)", error.into());
@@ -204,15 +222,7 @@ fn inhabitants(inodes: &[u64]) -> Vec<Process> {
 
 /// Asks processes to end, and makes those end that do not.
 fn end(processes: Vec<Process>) -> Result<(), LabError> {
-    let mut open: Vec<OwnedFd> = Vec::new();
-    for process in processes {
-        let Some(id) = Pid::from_raw(process.id as i32) else { continue };
-        let Ok(fd) = pidfd_open(id, PidfdFlags::empty()) else { continue };
-        // The number could have passed to another process before it was opened.
-        if process.is_alive() {
-            open.push(fd);
-        }
-    }
+    let mut open: Vec<OwnedFd> = processes.into_iter().filter_map(open).collect();
     for signal in [Signal::TERM, Signal::KILL] {
         for fd in &open {
             match pidfd_send_signal(fd, signal) {
@@ -229,7 +239,15 @@ fn end(processes: Vec<Process>) -> Result<(), LabError> {
     Err(LabError::io("end a process of the lab", io::Error::from(io::ErrorKind::TimedOut)))
 }
 
-fn ended_by(fd: &OwnedFd, deadline: Time) -> bool {
+/// A process by a descriptor, which cannot come to mean another one.
+fn open(process: Process) -> Option<OwnedFd> {
+    let opened = pidfd_open(Pid::from_raw(process.id as i32)?, PidfdFlags::empty()).ok()?;
+    // The number could have passed to another process before it was opened.
+    process.is_alive().then_some(opened)
+}
+
+/// Whether a process has ended by `deadline`, waiting for it.
+pub(crate) fn ended_by(fd: &OwnedFd, deadline: Time) -> bool {
     let timeout = Timespec::try_from(Duration::from(deadline - clock::now())).ok();
     poll(&mut [PollFd::new(fd, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
 }

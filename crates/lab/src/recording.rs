@@ -1,13 +1,15 @@
 //! What a wire told of a stretch of time, as series for reports.
 
 use icdc_report::{Plot, Series, Stroke, Uniform, Unit, reduce, views};
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::wire::page::{AHEAD, BIN, Bin, Global, HISTORY, Page, Way};
 
 /// One direction, a millisecond at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
+    /// Monotonic time at which the first millisecond began.
+    pub begun: Time,
     /// From the first millisecond with a packet to the last.
     pub bins: Vec<Bin>,
 }
@@ -27,7 +29,7 @@ impl Recording {
         bins.truncate(end);
         let begin = bins.iter().position(|bin| !is_empty(bin)).unwrap_or(0);
         bins.drain(..begin);
-        Self { bins }
+        Self { begun: Time::ORIGIN + BIN * (first + begin as u64), bins }
     }
 
     /// Wire rate of what the path delivered, millisecond by millisecond.
@@ -67,6 +69,20 @@ impl Recording {
             seconds.map(|(index, bin)| ((BIN * index as u64).as_secs_f64(), bin.burst.as_u64() as f64 / frame));
         let series = Series::new("longest queue at the mean rate", Stroke::Strong, points.collect::<Vec<_>>());
         Plot::new("Burstiness of each second", Unit::Mtu, vec![series.column("burst")])
+    }
+
+    /// The first millisecond in which a flow of data arrives: in two that follow each other, more than ever comes of a handshake.
+    pub(crate) fn data_begins(&self, largest_frame: ByteCount) -> usize {
+        let several = largest_frame * 3;
+        self.bins.windows(2).position(|two| two[0].delivered + two[1].delivered >= several).map_or(0, |index| {
+            // The second one alone may be it.
+            index + usize::from(self.bins[index].delivered < largest_frame)
+        })
+    }
+
+    /// Frames that the full queue refused in the milliseconds from `from` on.
+    pub(crate) fn queue_drops_from(&self, from: usize) -> u64 {
+        self.bins.iter().skip(from).map(|bin| u64::from(bin.queue_drops)).sum()
     }
 
     /// Mean over everything.
@@ -130,7 +146,7 @@ mod tests {
 
     fn recording(bytes: impl IntoIterator<Item = u64>) -> Recording {
         let bin = |bytes| Bin { delivered: ByteCount::new(bytes), ..Bin::default() };
-        Recording { bins: bytes.into_iter().map(bin).collect() }
+        Recording { begun: Time::ORIGIN, bins: bytes.into_iter().map(bin).collect() }
     }
 
     #[test]
@@ -142,6 +158,15 @@ mod tests {
         // One second of traffic from 1235 ms: the seconds that begin 5 ms earlier and later miss 5 ms of it.
         let second = |at: u64| if (1235..2235).contains(&at) { 1000 } else { 0 };
         assert_eq!(recording((0..4000).map(second)).peak_rate(), kilobits(8000 - 5 * 8));
+    }
+
+    #[test]
+    fn data_begins_where_more_comes_than_of_a_handshake() {
+        let frame = ByteCount::new(1538);
+        let begins = |bytes: &[u64]| recording(bytes.iter().copied()).data_begins(frame);
+        assert_eq!(begins(&[1538, 0, 1200, 1538, 0, 0, 1538, 6000]), 6);
+        assert_eq!(begins(&[1538, 0, 0, 90, 6000, 9000]), 4);
+        assert_eq!(begins(&[1538, 0]), 0);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::mem::size_of;
 use std::os::fd::AsRawFd;
 
+use icdc_units::Rate;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::PacketError;
@@ -36,6 +37,8 @@ pub struct Rings {
 const CALL: &str = "ioctl(SIOCETHTOOL)";
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 // linux/ethtool.h
+const GET_SETTINGS: u32 = 0x01;
+const GET_DRIVER: u32 = 0x03;
 const GET_RINGS: u32 = 0x10;
 const GET_PAUSE: u32 = 0x12;
 
@@ -55,6 +58,33 @@ pub fn rings(device: &str) -> Result<Option<Rings>, PacketError> {
     let answered = ask(device, &mut words)?;
     let [_, receive_most, _, _, transmit_most, receive, _, _, transmit] = words;
     Ok(answered.then_some(Rings { receive, receive_most, transmit, transmit_most }))
+}
+
+/// Name of the driver of `device` in this thread's network namespace, such as `e1000e` or `veth`; `None` if it has none.
+pub fn driver(device: &str) -> Result<Option<String>, PacketError> {
+    // struct ethtool_drvinfo: command, driver and four more names of 32 bytes, 12 bytes reserved, five lengths.
+    let mut words = [0; 49];
+    words[0] = GET_DRIVER;
+    if !ask(device, &mut words)? {
+        return Ok(None);
+    }
+    let name: Vec<u8> = words[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0).collect();
+    Ok(Some(String::from_utf8_lossy(&name).into_owned()))
+}
+
+/// Rate of the link of `device` in this thread's network namespace; `None` if it has none, or nothing is plugged in.
+pub fn speed(device: &str) -> Result<Option<Rate>, PacketError> {
+    // struct ethtool_cmd: the lower half of the speed begins the fourth word, the upper half the eighth.
+    let mut words = [0; 11];
+    words[0] = GET_SETTINGS;
+    let answered = ask(device, &mut words)?;
+    let half = |word: u32| {
+        let [a, b, ..] = word.to_ne_bytes();
+        u64::from(u16::from_ne_bytes([a, b]))
+    };
+    let megabits = half(words[7]) << 16 | half(words[3]);
+    let known = answered && megabits != 0 && megabits != 0xffff && megabits != 0xffff_ffff;
+    Ok(known.then(|| Rate::from_bits_per_second(megabits * 1_000_000)))
 }
 
 /// As [`exchange`]; false if the driver does not know the command.
@@ -96,6 +126,8 @@ mod tests {
     fn the_loopback_device_has_offloads_and_no_hardware() {
         assert_eq!(pause("lo").unwrap(), None);
         assert_eq!(rings("lo").unwrap(), None);
+        assert_eq!(speed("lo").unwrap(), None);
+        assert_eq!(driver("lo").unwrap(), None);
         assert!(offloads::get("lo", Feature::GenericSegmentation).is_ok());
     }
 

@@ -8,6 +8,8 @@
 //! | the header that says so, frame by frame | [`Offload`] |
 //! | what else a device's driver tells (flow control, rings) | [`ethtool`] |
 //! | packets of many segments: their frames, and cutting some out | [`Superpacket`] |
+//! | a device whose other end is this process | [`Tap`] |
+//! | what neighbours answer when they are asked for their addresses | [`Neighbours`] |
 //! | when the segments of one TCP port arrive | [`Capture`] |
 //! | the clock that stamps are told in | [`clock`] |
 //!
@@ -20,16 +22,20 @@ pub mod clock;
 mod error;
 pub mod ethtool;
 mod mapped;
+mod neighbours;
 mod offload;
 pub mod offloads;
 mod outlet;
 mod ring;
 mod socket;
 mod superpacket;
+mod tap;
 
 pub use capture::{Capture, Port, Segment};
 pub use error::PacketError;
+pub use neighbours::Neighbours;
 pub use offload::Offload;
 pub use outlet::{Outlet, Sent};
 pub use ring::{Arrival, Geometry, Ring, Slot};
 pub use superpacket::Superpacket;
+pub use tap::Tap;

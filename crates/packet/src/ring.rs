@@ -94,7 +94,7 @@ impl Ring {
         let fd = socket::open(device)?;
         let packet = |option, call| socket::set(&fd, device, libc::SOL_PACKET, option, 1_i32, call);
         packet(libc::PACKET_VNET_HDR, "setsockopt(PACKET_VNET_HDR)")?;
-        packet(PACKET_IGNORE_OUTGOING, "setsockopt(PACKET_IGNORE_OUTGOING)")?;
+        socket::ignore_outgoing(&fd, device)?;
         let slots = MappedRing::new(fd, device, geometry.0)?;
         socket::bind(slots.socket(), device, libc::ETH_P_ALL as u16)?;
         Ok(Self { slots })
@@ -161,9 +161,6 @@ impl AsFd for Ring {
         self.slots.socket().as_fd()
     }
 }
-
-/// `PACKET_IGNORE_OUTGOING` (linux/if_packet.h, 4.20).
-const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 
 #[cfg(test)]
 mod tests {

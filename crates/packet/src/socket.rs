@@ -71,6 +71,14 @@ fn bind_index(fd: &OwnedFd, device: &str, protocol: u16, index: i32) -> Result<(
     if result == 0 { Ok(()) } else { Err(PacketError::last("bind(AF_PACKET)", device)) }
 }
 
+/// `PACKET_IGNORE_OUTGOING` (linux/if_packet.h, 4.20).
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+
+/// What this host sends is not received.
+pub(crate) fn ignore_outgoing(fd: &OwnedFd, device: &str) -> Result<(), PacketError> {
+    set(fd, device, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1_i32, "setsockopt(PACKET_IGNORE_OUTGOING)")
+}
+
 /// Packets that found no room, since the last call: the kernel forgets what it has told.
 pub(crate) fn drops(fd: &OwnedFd, device: &str) -> Result<u64, PacketError> {
     let mut told = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };

@@ -18,13 +18,30 @@ pub struct Delay {
     jitter: Span,
     random: ChaCha8Rng,
     previous: Time,
+    /// Departure of the packet that was delivered last.
+    departed: Time,
+    /// Since a change packets would have overtaken others.
+    is_catching_up: bool,
 }
 
 impl Delay {
     /// A delay of `delay` to `delay + jitter`.
     #[must_use]
     pub fn new(delay: Span, jitter: Span, seed: u64) -> Self {
-        Self { delay, jitter, random: ChaCha8Rng::seed_from_u64(seed), previous: Time::ORIGIN }
+        Self {
+            delay,
+            jitter,
+            random: ChaCha8Rng::seed_from_u64(seed),
+            previous: Time::ORIGIN,
+            departed: Time::ORIGIN,
+            is_catching_up: false,
+        }
+    }
+
+    /// Another delay, or other departures, from the next packet on; see [`Change`](crate::Change) for those that would overtake.
+    pub fn change(&mut self, delay: Span) {
+        self.delay = delay;
+        self.is_catching_up = true;
     }
 
     /// When what departed at `departure` is delivered.
@@ -34,6 +51,12 @@ impl Delay {
             let share = u128::from(self.random.next_u64());
             due += Span::from_nanos(((share * (u128::from(self.jitter.as_nanos()) + 1)) >> 64) as u64);
         }
+        if self.is_catching_up {
+            let soonest = self.previous + (departure - self.departed) / 2;
+            self.is_catching_up = soonest > due;
+            due = due.max(soonest);
+        }
+        self.departed = departure;
         self.previous = self.previous.max(due);
         self.previous
     }
@@ -47,6 +70,18 @@ mod tests {
     fn without_jitter_the_delay_is_exact() {
         let mut delay = Delay::new(Span::from_millis(150), Span::ZERO, 1);
         assert_eq!(delay.deliver(Time::from_nanos(7)), Time::from_nanos(150_000_007));
+    }
+
+    #[test]
+    fn behind_a_route_that_became_shorter_packets_arrive_twice_as_fast_until_they_have_caught_up() {
+        let mut delay = Delay::new(Span::from_millis(150), Span::ZERO, 1);
+        let mut at = |millis| (delay.deliver(Time::ORIGIN + Span::from_millis(millis)) - Time::ORIGIN).as_millis();
+        assert_eq!(at(10), 160);
+        delay.change(Span::from_millis(25));
+        let mut at = |millis| (delay.deliver(Time::ORIGIN + Span::from_millis(millis)) - Time::ORIGIN).as_millis();
+        assert_eq!([at(20), at(110), at(210), at(260), at(300)], [165, 210, 260, 285, 325]);
+        delay.change(Span::from_millis(150));
+        assert_eq!((delay.deliver(Time::ORIGIN + Span::from_millis(310)) - Time::ORIGIN).as_millis(), 460);
     }
 
     #[test]

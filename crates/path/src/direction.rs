@@ -1,11 +1,13 @@
 //! One direction of a path: input port, loss, bottleneck and delay in a row, and what they counted.
 
+use std::collections::VecDeque;
+
 use icdc_units::{ByteCount, Span, Time};
 use serde::Serialize;
 
 use crate::input_port::Reception;
 use crate::loss::Loss;
-use crate::{Delay, DropTail, Frame, InputPort, Settings, SettingsError};
+use crate::{Change, Delay, DropTail, Frame, InputPort, Settings, SettingsError};
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,11 @@ pub struct Direction {
     bottleneck: DropTail,
     delay: Delay,
     counters: Counters,
+    /// Those to come.
+    changes: VecDeque<Change>,
+    /// When the first frame arrived.
+    begun: Option<Time>,
+    is_cut: bool,
 }
 
 impl Direction {
@@ -67,11 +74,19 @@ impl Direction {
             // Loss and jitter must not draw the same numbers.
             delay: Delay::new(settings.delay, settings.jitter, settings.seed ^ 0x6a69_7474_6572),
             counters: Counters::default(),
+            changes: settings.changes.clone().into(),
+            begun: None,
+            is_cut: false,
         })
     }
 
     /// What becomes of a frame that arrives at `now`; times must not decrease from call to call.
     pub fn offer(&mut self, now: Time, frame: Frame) -> Fate {
+        let begun = *self.begun.get_or_insert(now);
+        while let Some(&change) = self.changes.front().filter(|change| now >= begun + change.after) {
+            self.changes.pop_front();
+            self.change(begun + change.after, &change);
+        }
         let fate = self.pass(now, frame);
         let counters = &mut self.counters;
         counters.offered += 1;
@@ -89,6 +104,12 @@ impl Direction {
         fate
     }
 
+    fn change(&mut self, at: Time, change: &Change) {
+        self.bottleneck.change_rate(at, change.rate);
+        self.delay.change(change.delay);
+        self.is_cut = change.cut;
+    }
+
     fn pass(&mut self, now: Time, frame: Frame) -> Fate {
         let received = match self.port.receive(now, frame) {
             Reception::Received(at) => at,
@@ -96,7 +117,7 @@ impl Direction {
             Reception::Overrun => return Fate::Overrun,
         };
         // A gap frame without a line of its own is charged to the bottleneck and cannot be lost before.
-        if !frame.gap && self.loss.loses_next() {
+        if !frame.gap && (self.loss.loses_next() || self.is_cut) {
             return Fate::Lost;
         }
         let departure = self.bottleneck.offer(received, frame.wire_length());
@@ -213,6 +234,33 @@ mod tests {
             };
             prop_assert_eq!(fates(), fates());
         }
+    }
+
+    #[test]
+    fn a_path_changes_at_its_time() {
+        let second = Span::from_secs(1);
+        let change = |after, megabits: u64, millis, cut| Change {
+            after: second * after,
+            rate: Rate::from_bits_per_second(megabits * 1_000_000),
+            delay: Span::from_millis(millis),
+            cut,
+        };
+        let changes = vec![change(1, 100, 50, false), change(2, 100, 50, true), change(3, 1000, 10, false)];
+        let settings = Settings { delay: Span::from_millis(10), changes, ..Settings::default() };
+        let mut direction = Direction::new(&settings).unwrap();
+        // The machine has run for a while.
+        let start = Time::ORIGIN + second * 100;
+        let mut at = |after: Span| match direction.offer(start + after, Frame::data(ByteCount::new(1514))) {
+            Fate::Delivered(due) => Some((due - start - after).as_nanos()),
+            _ => None,
+        };
+        assert_eq!(at(Span::ZERO), Some(10_012_304));
+        assert_eq!(at(second), Some(50_123_040));
+        assert_eq!(at(second * 2), None);
+        assert_eq!(at(second * 3), Some(10_012_304));
+        assert_eq!(direction.counters().lost, 1);
+        let late = Settings { changes: vec![change(2, 1, 1, false), change(1, 1, 1, false)], ..Settings::default() };
+        assert!(matches!(late.check(), Err(SettingsError::Order(_))));
     }
 
     #[test]

@@ -34,6 +34,14 @@ impl DropTail {
         Some(self.transmitter.send(now, wire_length))
     }
 
+    /// Another rate from `now` on, see [`Transmitter::change_rate`].
+    ///
+    /// # Panics
+    /// If the rate is zero.
+    pub fn change_rate(&mut self, now: Time, rate: Rate) {
+        self.transmitter.change_rate(now, rate);
+    }
+
     /// Bytes in the queue at `now`.
     #[must_use]
     pub fn queued(&self, now: Time) -> ByteCount {

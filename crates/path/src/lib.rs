@@ -15,6 +15,7 @@
 //! | rate and drop-tail queue | [`DropTail`], on [`Transmitter`] |
 //! | delay, jitter without reordering | [`Delay`] |
 //! | all of them in order, with counters | [`Direction`] |
+//! | what becomes different while it runs | [`Change`] |
 //! | packets that wait for their time | [`DelayLine`] |
 //!
 //! Nothing here reads a clock, sends a packet or allocates per packet: the time of arrival goes in and
@@ -35,6 +36,7 @@
 
 #![forbid(unsafe_code)]
 
+mod change;
 mod delay;
 mod delay_line;
 mod direction;
@@ -44,6 +46,7 @@ pub mod loss;
 mod settings;
 mod transmitter;
 
+pub use change::Change;
 pub use delay::Delay;
 pub use delay_line::DelayLine;
 pub use direction::{Counters, Direction, Fate};

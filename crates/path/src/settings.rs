@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::loss::Model;
-use crate::{Frame, WIRE_OVERHEAD};
+use crate::{Change, Frame, WIRE_OVERHEAD};
 
 /// Fastest bottleneck: beyond any Ethernet that is sold.
 pub const MAX_RATE: Rate = Rate::from_bits_per_second(1_600_000_000_000);
@@ -33,6 +33,9 @@ pub struct Settings {
     pub mtu: ByteCount,
     /// From which all randomness follows.
     pub seed: u64,
+    /// What becomes different later, in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
 }
 
 impl Default for Settings {
@@ -47,6 +50,7 @@ impl Default for Settings {
             line_rate: None,
             mtu: ByteCount::new(1500),
             seed: 1,
+            changes: Vec::new(),
         }
     }
 }
@@ -95,6 +99,9 @@ pub enum SettingsError {
         /// The least length for the ratio.
         least: f64,
     },
+    /// Changes that do not follow each other.
+    #[error("the change after {0} stands behind a later one: give changes in the order of time")]
+    Order(Span),
     /// Too many listed packets.
     #[error("{0} packets are listed for loss: give 1000000 at most, or a ratio")]
     Listed(usize),
@@ -116,7 +123,9 @@ impl Settings {
     /// once: what the bottleneck passes in the longest delay, its queue, and one frame.
     #[must_use]
     pub fn in_flight(&self) -> ByteCount {
-        let on_wire = self.rate * (self.delay + self.jitter) + self.queue + self.largest_frame();
+        let rate = self.changes.iter().map(|change| change.rate).fold(self.rate, Rate::max);
+        let delay = self.changes.iter().map(|change| change.delay).fold(self.delay, Span::max);
+        let on_wire = rate * (delay + self.jitter) + self.queue + self.largest_frame();
         let largest = self.largest_frame().as_u64();
         on_wire.scaled(largest - WIRE_OVERHEAD.as_u64(), largest)
     }
@@ -136,6 +145,14 @@ impl Settings {
         }
         if self.queue < self.largest_frame() {
             return Err(SettingsError::Queue { queue: self.queue, least: self.largest_frame() });
+        }
+        let mut before = Span::ZERO;
+        for &Change { after, rate, delay, .. } in &self.changes {
+            if after < before {
+                return Err(SettingsError::Order(after));
+            }
+            before = after;
+            Self { rate, delay, changes: Vec::new(), ..self.clone() }.check()?;
         }
         check_loss(&self.loss)
     }

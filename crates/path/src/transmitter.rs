@@ -32,6 +32,17 @@ impl Transmitter {
         Self { rate, free: Time::ORIGIN, rest: 0 }
     }
 
+    /// Sends at another rate from `now` on. What waits then takes its time anew for those that come behind it; its own
+    /// departures have been told.
+    ///
+    /// # Panics
+    /// If the rate is zero.
+    pub fn change_rate(&mut self, now: Time, rate: Rate) {
+        let waiting = self.backlog(now);
+        *self = Self::new(rate);
+        self.send(now, waiting);
+    }
+
     /// How long a frame that arrives at `now` waits before its first bit leaves.
     #[must_use]
     pub fn backlog_time(&self, now: Time) -> Span {

@@ -12,6 +12,7 @@
 //! | [`block_journal`] | the durable blocks of one unfinished file, as kept beside it |
 //! | [`run_journal`] | what a whole unfinished run has published and staged |
 //! | [`measure`] | the order and the words of a measurement |
+//! | [`relay`] | what relays say before the data, to each other and to others |
 //! | [`limits`] | the bounds of all of these |
 //!
 //! Neighbours: `icdc-transfer` above moves the frames and acts upon them; nothing of this workspace lies
@@ -43,6 +44,7 @@ pub mod frame;
 pub mod limits;
 pub mod measure;
 pub mod message;
+pub mod relay;
 pub mod run_journal;
 mod seal;
 pub mod validate;

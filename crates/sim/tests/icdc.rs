@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use icdc_path::loss::Model;
-use icdc_path::{Fate, Settings};
+use icdc_path::{Change, Fate, Settings};
 use icdc_sim::{Acknowledgements, Flow, Observer, Outcome, ReceiveWindow, Scenario, payload_rate, simulate};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -49,11 +49,12 @@ struct Path {
     queue: u64,
     loss: f64,
     seconds: u64,
+    changes: Vec<Change>,
 }
 
 impl Path {
     fn new(mbit: u64, rtt_ms: u64, queue: u64) -> Self {
-        Self { rate: mbit * MBIT, rtt: Span::from_millis(rtt_ms), queue, loss: 0.0, seconds: 20 }
+        Self { rate: mbit * MBIT, rtt: Span::from_millis(rtt_ms), queue, loss: 0.0, seconds: 20, changes: Vec::new() }
     }
 
     fn run(&self, flows: Vec<Flow>) -> Seen {
@@ -61,6 +62,7 @@ impl Path {
             rate: Rate::from_bits_per_second(self.rate),
             delay: self.rtt / 2,
             queue: ByteCount::new(self.queue),
+            changes: self.changes.clone(),
             ..Settings::default()
         };
         let forward = Settings { loss: Model::Random(self.loss), seed: 7, ..way.clone() };
@@ -123,6 +125,35 @@ fn an_unknown_path_is_full_after_six_round_trips_without_a_drop() {
         assert!(ready <= 6, "{mbit} Mbit/s, {rtt} ms: {ready} {:?}", seen.rounds.arrived);
         assert!(seen.steady(0) > 0.96, "{mbit} Mbit/s, {rtt} ms: {}", seen.steady(0));
         assert_eq!(seen.outcome.forward.queue_full, 0, "{mbit} Mbit/s, {rtt} ms");
+    }
+}
+
+/// From a time on the path carries `mbit`, and a packet takes half of `rtt_ms`.
+fn change(seconds: u64, mbit: u64, rtt_ms: u64) -> Change {
+    Change {
+        after: Span::from_secs(seconds),
+        rate: Rate::from_bits_per_second(mbit * MBIT),
+        delay: Span::from_millis(rtt_ms) / 2,
+        cut: false,
+    }
+}
+
+#[test]
+fn a_path_that_changes_is_followed() {
+    let cut = Change { cut: true, ..change(10, 1000, 300) };
+    for (name, rtt, changes) in [
+        ("nothing for five seconds", 300, vec![cut, change(15, 1000, 300)]),
+        ("a tenth of the capacity for ten seconds", 300, vec![change(10, 100, 300), change(20, 1000, 300)]),
+        ("a longer route for ten seconds", 50, vec![change(10, 1000, 300), change(20, 1000, 50)]),
+    ] {
+        let path = Path { seconds: 50, changes, ..Path::new(1000, rtt, 2_500_000) };
+        let seen = path.run(vec![flow("icdc")]);
+        let bins = &seen.rounds.arrived[0];
+        let last = bins.len() - 1 - bins.len() / 10;
+        let end = bins[last..bins.len() - 1].iter().sum::<u64>() as f64 / (bins.len() - 1 - last) as f64 / seen.full;
+        let seconds: Vec<u64> = bins.chunks((1000 / rtt) as usize).map(|bins| bins.iter().sum()).collect();
+        assert!(end > 0.9, "{name}: {end} {seconds:?}");
+        assert_eq!(seen.late_drops(), 0, "{name}");
     }
 }
 

@@ -29,6 +29,7 @@ pub mod algorithm;
 mod clock;
 mod congestion;
 mod connect;
+mod descriptors;
 mod info;
 mod kernel;
 mod listen;
@@ -37,6 +38,7 @@ mod race;
 
 pub use congestion::{CongestionError, allowed_congestion, available_congestion, congestion, set_congestion};
 pub use connect::{Beginning, ConnectError, connect, connect_with};
+pub use descriptors::raise_descriptor_limit;
 pub use info::{State, TcpInfo, info};
 pub use listen::{ListenError, listen};
 pub use options::{

@@ -13,6 +13,8 @@ use icdc_tcp::Beginning;
 use icdc_units::{ByteCount, Span};
 use rustix::thread::{CapabilitySet, capabilities};
 
+use crate::own_rights;
+
 /// Covers 10 Gbit/s at 300 ms. The kernel allocates only what is on its way or piles up unread.
 const WANTED: u64 = 400 << 20;
 /// What may wait to be sent for the first time. It keeps the socket busy while the writer wakes up, and a user who stops
@@ -36,14 +38,17 @@ pub(crate) fn prepare_to_send(stream: &TcpStream) {
     if icdc_tcp::info(stream).is_ok_and(|info| info.rtt < SHORT) {
         return;
     }
-    let buffer = size("/proc/sys/net/core/wmem_max", "/proc/sys/net/ipv4/tcp_wmem");
-    let set = match buffer.is_zero() {
-        true => Ok(()),
-        false => icdc_tcp::set_buffers(stream, buffer, ByteCount::ZERO).map(|_| ()),
-    };
-    if let Err(error) = set.and_then(|()| icdc_tcp::set_not_sent_limit(stream, NOT_SENT)) {
-        tracing::debug!("the send buffer stays what it is: {error}");
-    }
+    let Ok(twin) = stream.try_clone() else { return };
+    own_rights::run(move || {
+        let buffer = size("/proc/sys/net/core/wmem_max", "/proc/sys/net/ipv4/tcp_wmem");
+        let set = match buffer.is_zero() {
+            true => Ok(()),
+            false => icdc_tcp::set_buffers(&twin, buffer, ByteCount::ZERO).map(|_| ()),
+        };
+        if let Err(error) = set.and_then(|()| icdc_tcp::set_not_sent_limit(&twin, NOT_SENT)) {
+            tracing::debug!("the send buffer stays what it is: {error}");
+        }
+    });
 }
 
 fn size(limit: &str, tuning: &str) -> ByteCount {

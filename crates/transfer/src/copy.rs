@@ -20,7 +20,7 @@ use crate::options::CopyOptions;
 use crate::receiver::{self, Received};
 use crate::sender::{self, Sent};
 use crate::stop::StopSignal;
-use crate::{clock, descriptors, digest_text, drive};
+use crate::{clock, digest_text, drive};
 
 /// Makes a link to the far end: the first one, further ones, and again after a cut.
 pub(crate) type Connect<'a> = &'a mut (dyn FnMut() -> Result<Link, ConnectError> + Send);
@@ -40,7 +40,7 @@ pub fn copy(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
-    descriptors::raise_limit();
+    icdc_tcp::raise_descriptor_limit();
     sender::check_patterns(&options.send.exclude).map_err(CopyError::Usage)?;
     let local: Option<Vec<Vec<u8>>> = sources.iter().map(local_path).collect();
     match (local, destination) {

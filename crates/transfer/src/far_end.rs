@@ -1,7 +1,7 @@
 //! What ssh starts on the far side: the same as a daemon, for one transfer and one key.
 //!
 //! ```text
-//! stdout: ICDC-FAR-END 1          stdin: Bootstrap          stdout: Listening
+//! stdin: Bootstrap, sent before anything is seen          stdout: ICDC-FAR-END 1, Listening
 //! then    with a peer: listens for that key, and serves it
 //!         without one: waits for the work order to drive a transfer to another far end, over the same streams
 //! ```
@@ -70,7 +70,7 @@ pub enum FarEndError {
 /// # Errors
 /// See [`FarEndError`].
 pub fn far_end() -> Result<(), FarEndError> {
-    crate::descriptors::raise_limit();
+    icdc_tcp::raise_descriptor_limit();
     let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
     let stop = StopSignal::new();
     stop_on_sigterm(&stop).map_err(process("sigaction"))?;

@@ -1,6 +1,11 @@
 //! The file that remembers paths between runs: `$XDG_STATE_HOME/icdc/paths.json`, else `~/.local/state/icdc/paths.json`.
 //!
 //! It is a convenience: whatever is wrong with it, a connection finds its rate without.
+//!
+//! A daemon keeps one file, its own, for all sessions, also those that act as another user: what a path carries does not
+//! depend on who uses it, such users often have no home, and what a user writes must not decide how fast the
+//! daemon's privileged congestion control begins. So the file is read and written with the daemon's rights
+//! (`own_rights`); what goes into it comes from the kernel alone.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,7 +16,7 @@ use std::path::{Path, PathBuf};
 use icdc_control::known_paths::{KnownPaths, Resumption};
 use rustix::fs::FlockOperation;
 
-use crate::clock;
+use crate::{clock, own_rights};
 
 /// Longest file that is read: [`icdc_control::known_paths::MOST`] paths take less.
 const MAX_LENGTH: u64 = 1 << 20;
@@ -25,24 +30,30 @@ pub fn file() -> Option<PathBuf> {
     Some(state.join("icdc/paths.json"))
 }
 
-/// What is remembered in `file`; nothing if it is not there or makes no sense.
-#[must_use]
-pub fn load(file: &Path) -> KnownPaths {
-    let read = || -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        io::Read::read_to_end(&mut io::Read::take(File::open(file)?, MAX_LENGTH), &mut bytes)?;
-        Ok(bytes)
+/// What is remembered in `file`; nothing if it is not there.
+///
+/// # Errors
+/// What the file system says, or that it makes no sense.
+pub fn read(file: &Path) -> io::Result<KnownPaths> {
+    let mut bytes = Vec::new();
+    match File::open(file) {
+        Ok(open) => io::Read::read_to_end(&mut io::Read::take(open, MAX_LENGTH), &mut bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KnownPaths::default()),
+        Err(error) => return Err(error),
     };
-    match read() {
-        Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-            tracing::debug!("{}: {error}", file.display());
-            KnownPaths::default()
-        }),
-        Err(_) => KnownPaths::default(),
-    }
+    Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// Changes what is remembered in `file`, which is made if it is missing; two processes do so one after the other.
+/// What is remembered in `file`; nothing if it cannot be read.
+fn load(file: &Path) -> KnownPaths {
+    read(file).unwrap_or_else(|error| {
+        tracing::debug!("{}: {error}", file.display());
+        KnownPaths::default()
+    })
+}
+
+/// Changes what is remembered in `file`, which is made if it is missing, and anew if it makes no sense; two processes do
+/// so one after the other.
 ///
 /// # Errors
 /// What the file system says.
@@ -64,16 +75,22 @@ pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::
 pub(crate) fn resume(stream: &TcpStream) -> Option<Resumption> {
     let (from, to) = ends(stream)?;
     let round_trip = icdc_tcp::info(stream).ok()?.rtt;
-    load(&file()?).resume(from, to, round_trip, clock::seconds_since_1970())
+    let now = clock::seconds_since_1970();
+    let known = own_rights::run(move || load(&file()?).resume(from, to, round_trip, now))??;
+    tracing::debug!(%from, %to, rate = %known.rate, round_trip = %known.round_trip, "the path is known");
+    Some(known)
 }
 
 /// Remembers what a connection found.
 pub(crate) fn remember(stream: &TcpStream, found: Resumption) {
-    let (Some((from, to)), Some(file)) = (ends(stream), file()) else { return };
+    let Some((from, to)) = ends(stream) else { return };
     let now = clock::seconds_since_1970();
-    if let Err(error) = change(&file, |paths| paths.remember(from, to, found, now)) {
-        tracing::debug!("{}: {error}", file.display());
-    }
+    own_rights::run(move || {
+        let Some(file) = file() else { return };
+        if let Err(error) = change(&file, |paths| paths.remember(from, to, found, now)) {
+            tracing::debug!("{}: {error}", file.display());
+        }
+    });
 }
 
 fn ends(stream: &TcpStream) -> Option<(IpAddr, IpAddr)> {
@@ -97,11 +114,12 @@ mod tests {
         assert_eq!(load(&path), KnownPaths::default());
         change(&path, |paths| paths.remember(from, to, found, 1_800_000_000)).unwrap();
         assert_eq!(load(&path).resume(from, to, found.round_trip, 1_800_000_001), Some(found));
-        assert_eq!(change(&path, KnownPaths::clear).unwrap(), 1);
+        assert_eq!(change(&path, |paths| paths.forget(|_| true)).unwrap().len(), 1);
         assert_eq!(load(&path), KnownPaths::default());
         for garbage in [&b""[..], b"[]", b"{\"paths\": 3}", &[0xff; 100]] {
             std::fs::write(&path, garbage).unwrap();
             assert_eq!(load(&path), KnownPaths::default());
+            assert!(read(&path).is_err());
         }
         change(&path, |paths| paths.remember(from, to, found, 1_800_000_000)).unwrap();
         assert_eq!(load(&path).iter().count(), 1, "it mends what was broken");

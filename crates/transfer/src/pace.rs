@@ -103,6 +103,7 @@ pub(crate) fn observation(at: Time, info: &TcpInfo) -> Option<Observation> {
         delivered: info.mss * info.segments_delivered,
         again: info.segments_retransmitted,
         packet: info.mss,
+        idle: info.application_limited,
     })
 }
 

@@ -20,6 +20,7 @@ use crate::connect::ssh::receive;
 use crate::link::{Link, LinkError};
 use crate::listen::admission::Admission;
 use crate::listen::guard::{Guard, House, Limits};
+use crate::own_rights;
 use crate::session::{self, Ended, Sessions};
 use crate::stop::StopSignal;
 
@@ -72,9 +73,9 @@ pub enum ServeError {
 /// # Errors
 /// See [`ServeError`].
 pub fn serve(config: &ServeConfig, stop: &StopSignal) -> Result<(), ServeError> {
-    crate::descriptors::raise_limit();
-    // Sessions that act as another user load congestion control by this.
-    icdc_tcp::algorithm::keep_privileges().map_err(ServeError::Start)?;
+    icdc_tcp::raise_descriptor_limit();
+    // Sessions that act as another user load congestion control by this, and know paths by that.
+    icdc_tcp::algorithm::keep_privileges().and_then(|()| own_rights::keep()).map_err(ServeError::Start)?;
     let identity = Identity::load(&config.identity).map_err(ServeError::Identity)?;
     let root = match &config.root {
         Some(root) => {

@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use icdc_units::Span;
 
 use super::ConnectionArguments;
-use crate::values::{Ceiling, ceiling, round_trip};
+use crate::values::{Ceiling, Place, ceiling, place, round_trip};
 
 #[derive(Args, Debug)]
 #[command(
@@ -21,14 +21,16 @@ use crate::values::{Ceiling, ceiling, round_trip};
         all together at most. TARGET is [USER@]HOST, where ssh starts icdc, or icdc://HOST[:PORT], a daemon that knows this \
         user's key. The runs send as fast as TCP goes for some seconds, which others on the path will notice.\n\n\
         --apply sets what sysctl sets, now and for every start, in /etc/sysctl.d/90-icdc.conf. It raises limits and never lowers \
-        one. --undo restores what was before. Commands for devices are shown and left to you.",
+        one. --undo restores what was before. Commands for devices are shown and left to you.\n\n\
+        --paths shows what earlier copies have found out about paths, which later ones begin with: by destination prefix and \
+        interface the rate, the least round-trip time, the age, and whether it would still be used.",
     after_long_help = concat!(
         "Output:\n",
         "  A line for everything that was looked at, what matters most first: PROBLEM (the aim cannot be reached),\n",
         "  warning (slower than it needs to be), note (there may be something to gain), ok. With --json one object.\n\n",
         "Exit codes:\n",
-        "  0  examined, whatever was found; applied or undone as asked\n",
-        "  1  something could not be measured, applied or undone\n",
+        "  0  examined, whatever was found; applied, undone or forgotten as asked\n",
+        "  1  something could not be measured, applied, undone or forgotten\n",
         "  2  the command line is not understood or makes no sense\n",
         "  3  could not connect, or was not let in\n",
         "  4  interrupted; what was found until then is told\n\n",
@@ -38,6 +40,8 @@ use crate::values::{Ceiling, ceiling, round_trip};
         "  icdc doctor far.example.org                        and the path there, which sets the aim\n",
         "  sudo icdc doctor --rate 10gbit --rtt 150ms --apply\n",
         "  sudo icdc doctor --undo\n",
+        "  icdc doctor --paths                                what is known of paths\n",
+        "  icdc doctor --paths --clear far.example.org        forget what is known of the one there\n",
         "  icdc doctor --json | jq -r '.findings[] | select(.severity != \"ok\") | .fix'\n",
     )
 )]
@@ -65,6 +69,14 @@ pub(crate) struct DoctorArguments {
     /// Restore what was before --apply; needs root
     #[arg(long, help_heading = "What to change", conflicts_with_all = ["apply", "target", "rate", "rtt", "disk"])]
     pub(crate) undo: bool,
+
+    /// Show what is known of paths, and examine nothing
+    #[arg(long, help_heading = "Known paths", conflicts_with_all = ["apply", "undo", "target", "rate", "rtt", "disk"])]
+    pub(crate) paths: bool,
+
+    /// Forget it all, or what concerns a prefix (192.0.2.0/24), an address or a host
+    #[arg(long, value_name = "PREFIX|HOST", num_args = 0..=1, value_parser = place, requires = "paths", help_heading = "Known paths")]
+    pub(crate) clear: Option<Option<Place>>,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,

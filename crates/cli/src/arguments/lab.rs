@@ -257,7 +257,7 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// How often the cc scenarios measure each thing live [default: 3, 1 with --quick]
+    /// How often each thing is measured, where a scenario repeats its measurements [default: the scenario's own number]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) runs: Option<u64>,
 

@@ -9,6 +9,8 @@ mod generate;
 mod keygen;
 pub(crate) mod lab;
 mod measure;
+pub(crate) mod pace;
+pub(crate) mod relay;
 mod serve;
 pub(crate) mod sim;
 
@@ -22,6 +24,8 @@ pub(crate) use generate::{GenerateArguments, Generated};
 pub(crate) use keygen::KeygenArguments;
 pub(crate) use lab::LabArguments;
 pub(crate) use measure::MeasureArguments;
+pub(crate) use pace::PaceArguments;
+pub(crate) use relay::RelayArguments;
 pub(crate) use serve::ServeArguments;
 
 /// The whole command line.
@@ -40,6 +44,7 @@ pub(crate) use serve::ServeArguments;
         "  icdc copy far.example.org:run7/ run7                          pull by ssh\n",
         "  icdc keygen; icdc copy run7 icdc://dtn.example.org/in/        push to a daemon\n",
         "  icdc measure far.example.org                                  what the way there carries\n",
+        "  icdc relay --socks5 :1080 --route default=far.example.org:2634    split TCP for hosts that cannot be tuned\n",
         "  icdc doctor far.example.org                                   what would slow transfers down, and what to do\n",
     ),
     arg_required_else_help = true,
@@ -60,6 +65,8 @@ pub(crate) enum Command {
     Measure(Box<MeasureArguments>),
     Doctor(Box<DoctorArguments>),
     Cc(CcArguments),
+    Pace(Box<PaceArguments>),
+    Relay(RelayArguments),
     /// What ssh starts: one transfer over standard input and output
     #[command(hide = true)]
     FarEnd,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `plan` | what the command line means |
 //! | `path` | the runs over the path |
+//! | `paths` | what is remembered of paths |
 //! | `show` | lines for people |
 //! | `json` | the object for programs |
 //!
@@ -11,6 +12,7 @@
 
 mod json;
 mod path;
+mod paths;
 mod plan;
 mod show;
 
@@ -64,17 +66,19 @@ pub(crate) fn run(arguments: DoctorArguments, console: &Console) -> u8 {
         Ok(plan) => plan,
         Err(error) => return console.give_up(&error, exit::USAGE),
     };
-    let done = match plan.task {
-        Task::Undo => undo(&plan.system, plan.json, console),
-        Task::Examine(wish) => examine(*wish, &plan.system, console).map(|examination| {
-            tell(&examination, plan.json, console);
-            examination.troubles.code
-        }),
+    let code = match plan.task {
+        Task::Undo => undo(&plan.system, plan.json, console).map_or_else(|error| refuse(&error, console), |()| 0),
+        Task::Examine(wish) => match examine(*wish, &plan.system, console) {
+            Ok(examination) => {
+                tell(&examination, plan.json, console);
+                examination.troubles.code
+            }
+            Err(error) => refuse(&error, console),
+        },
+        Task::Paths(task) => {
+            paths::run(&task, plan.json, console).map_or_else(|error| console.give_up(&error, exit::FAILED), |()| 0)
+        }
     };
-    let code = done.unwrap_or_else(|error| {
-        console.complain(&refusal(&error));
-        exit::FAILED
-    });
     console.flush();
     if console.has_lost_results() { code.max(exit::FAILED) } else { code }
 }
@@ -146,7 +150,7 @@ fn tell(examination: &Examination, as_json: bool, console: &Console) {
     }
 }
 
-fn undo(system: &System, as_json: bool, console: &Console) -> Result<u8, RemedyError> {
+fn undo(system: &System, as_json: bool, console: &Console) -> Result<(), RemedyError> {
     remedy::permitted(system)?;
     let undone = remedy::undo(system)?;
     if as_json {
@@ -154,7 +158,13 @@ fn undo(system: &System, as_json: bool, console: &Console) -> Result<u8, RemedyE
     } else {
         show::undone(&undone).iter().for_each(|line| console.result(&printable(line)));
     }
-    Ok(0)
+    Ok(())
+}
+
+/// Tells why settings were not changed; gives the exit code.
+fn refuse(error: &RemedyError, console: &Console) -> u8 {
+    console.complain(&refusal(error));
+    exit::FAILED
 }
 
 /// Why settings were not changed; the command that can, where root could.

@@ -8,6 +8,7 @@ use icdc_units::{Rate, Span};
 
 use crate::arguments::DoctorArguments;
 use crate::measure::plan::reach;
+use crate::values::Place;
 
 /// What `icdc doctor` is going to do.
 pub(super) struct DoctorPlan {
@@ -19,6 +20,15 @@ pub(super) struct DoctorPlan {
 pub(super) enum Task {
     Examine(Box<Wish>),
     Undo,
+    Paths(PathsTask),
+}
+
+/// What to do with what is known of paths.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum PathsTask {
+    Show,
+    /// Forget what leads to a place, or everything.
+    Forget(Option<Place>),
 }
 
 /// What is to be examined, by what it is to be judged, and whether it is to be changed.
@@ -35,6 +45,8 @@ impl DoctorPlan {
     pub(super) fn new(arguments: DoctorArguments) -> anyhow::Result<Self> {
         let task = if arguments.undo {
             Task::Undo
+        } else if arguments.paths {
+            Task::Paths(arguments.clear.map_or(PathsTask::Show, PathsTask::Forget))
         } else {
             let target = arguments.target.map(|target| reach(&target, arguments.connection)).transpose()?;
             Task::Examine(Box::new(Wish {
@@ -70,6 +82,23 @@ mod tests {
         assert_eq!((wish.round_trip, wish.disk), (Some(Span::from_millis(150)), Some(PathBuf::from("/data"))));
         assert!(wish.apply && plan.json && plan.system.is_running());
         assert!(matches!(wish.target, Some((Location::Daemon { .. }, _))));
+    }
+
+    #[test]
+    fn paths_are_shown_or_forgotten() {
+        let task = |words: &str| match plan(words).unwrap().task {
+            Task::Paths(task) => task,
+            _ => panic!("{words}: paths were asked for"),
+        };
+        let prefix = |text: &str| PathsTask::Forget(Some(Place::Prefix(text.parse().unwrap())));
+        assert_eq!(task("--paths --json"), PathsTask::Show);
+        assert_eq!(task("--paths --clear"), PathsTask::Forget(None));
+        assert_eq!(task("--paths --clear 192.0.2.7/24"), prefix("192.0.2.0/24"));
+        assert_eq!(task("--clear 2001:db8::1 --paths"), prefix("2001:db8::1/128"));
+        assert_eq!(task("--paths --clear far"), PathsTask::Forget(Some(Place::Host("far".to_owned()))));
+        for words in ["--clear", "--paths far", "--paths --apply", "--paths --rtt 1ms", "--paths --clear 1.2.3.4/33"] {
+            assert!(plan(words).is_err(), "{words}");
+        }
     }
 
     #[test]

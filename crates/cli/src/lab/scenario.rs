@@ -13,7 +13,7 @@ use crate::exit;
 
 pub(super) fn list() {
     for Scenario { name, about, .. } in &ALL {
-        println!("{name:<14}{about}");
+        println!("{name:<17}{about}");
     }
 }
 

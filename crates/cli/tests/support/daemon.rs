@@ -4,9 +4,10 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
+use super::lab::{B, Lab};
 use super::network::Host;
 use super::process::{Run, Signal, Start};
-use super::{Ended, HERE, Site, succeed};
+use super::{Ended, HERE, ICDC, Site, succeed};
 
 /// A running daemon. Killed when dropped.
 pub struct Daemon {
@@ -30,6 +31,15 @@ impl Daemon {
     /// The same on another host.
     pub fn on(host: &Host, site: &Site, name: &str, options: &str) -> Self {
         Self::launch(site, name, options, host.address(), |command| host.run(&command))
+    }
+
+    /// The same on host b of a lab, telling everything that happens inside.
+    pub fn in_lab(lab: &Lab, site: &Site, name: &str, options: &str) -> Self {
+        Self::launch(site, name, options, B, |command| {
+            let mut inside = site.icdc(&["lab", "exec", "--name", &lab.name, "b", "--", ICDC]);
+            inside.args(command.get_args()).env("RUST_LOG", "debug");
+            inside
+        })
     }
 
     fn launch(site: &Site, name: &str, options: &str, address: &str, place: impl Fn(Command) -> Command) -> Self {

@@ -1,16 +1,14 @@
 //! A lab of its own for a test, and sockets on its hosts.
 
-use std::fs::File;
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
+use super::network::{self, within};
 use super::{ICDC, Site, is_root, skip};
 
 pub const A: &str = "10.26.33.1";
@@ -46,6 +44,11 @@ impl Lab {
         let shell = format!("{ICDC} lab exec --name {} --shell", self.name);
         let inside = ["lab", "exec", "--name", &self.name, "a", "--", ICDC];
         site.icdc(&[&inside, [verb, "--ssh", &shell, "--remote-icdc", ICDC].as_slice()].concat())
+    }
+
+    /// The same command, but on a host of the lab.
+    pub fn run_on(&self, host: &str, command: &Command) -> Command {
+        within(&format!("icdc-{}-{host}", self.name), command)
     }
 
     pub fn status(&self) -> Value {
@@ -95,15 +98,9 @@ impl Lab {
         (sender, listener.accept().unwrap().0)
     }
 
-    fn inside<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
-        let namespace = File::open(format!("/run/netns/icdc-{}-{host}", self.name)).unwrap();
-        thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-                work()
-            });
-            inside.join().unwrap()
-        })
+    /// What `work` makes, such as sockets, belongs to that host.
+    pub fn inside<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
+        network::inside(&format!("icdc-{}-{host}", self.name), work)
     }
 }
 

@@ -20,7 +20,9 @@
 //! | [`mounts`] | small file systems |
 //! | [`lab`] | an emulated path of its own, sockets on its hosts |
 //! | [`algorithms`] | our congestion control in the kernel, one test at a time |
+//! | [`cgroup`] | cgroups, and sockets that belong to them |
 //! | [`daemon`] | an `icdc serve` with keys on both sides |
+//! | [`relay`] | a running `icdc relay`, and ends to talk through it |
 //! | [`system`] | a tree of files that looks like a system |
 //! | [`ways`] | one copy local, by ssh and by daemon, in both directions |
 //!
@@ -33,6 +35,7 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 pub mod algorithms;
+pub mod cgroup;
 pub mod compare;
 pub mod daemon;
 pub mod data;
@@ -41,6 +44,7 @@ pub mod mounts;
 pub mod network;
 pub mod process;
 pub mod refusals;
+pub mod relay;
 pub mod system;
 pub mod ways;
 

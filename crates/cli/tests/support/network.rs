@@ -1,7 +1,12 @@
 //! Two network namespaces as two hosts with one cable between them.
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::{has_program, is_root, skip, succeed};
 
@@ -90,19 +95,12 @@ impl Host {
 
     /// The same command, but on this host.
     pub fn run(&self, command: &Command) -> Command {
-        let mut here = Command::new("ip");
-        here.args(["netns", "exec", &self.name]).arg(command.get_program()).args(command.get_args());
-        here.stdin(Stdio::null());
-        if let Some(directory) = command.get_current_dir() {
-            here.current_dir(directory);
-        }
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => here.env(name, value),
-                None => here.env_remove(name),
-            };
-        }
-        here
+        within(&self.name, command)
+    }
+
+    /// What `work` makes, such as sockets, belongs to this host.
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        inside(&self.name, work)
     }
 
     /// Bytes that have come to this host over the cable.
@@ -118,10 +116,39 @@ impl Host {
     }
 }
 
+/// The same command, but in this network namespace.
+pub fn within(namespace: &str, command: &Command) -> Command {
+    let mut here = Command::new("ip");
+    here.args(["netns", "exec", namespace]).arg(command.get_program()).args(command.get_args());
+    here.stdin(Stdio::null());
+    if let Some(directory) = command.get_current_dir() {
+        here.current_dir(directory);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => here.env(name, value),
+            None => here.env_remove(name),
+        };
+    }
+    here
+}
+
 impl Drop for Host {
     fn drop(&mut self) {
         remove(&self.name);
     }
+}
+
+/// Runs `work` in the network namespace of this name.
+pub fn inside<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
+    let namespace = File::open(format!("/run/netns/{name}")).unwrap();
+    thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+            work()
+        });
+        inside.join().unwrap()
+    })
 }
 
 fn remove(name: &str) {

@@ -3,7 +3,7 @@
 //! | file | from |
 //! |---|---|
 //! | `device` | `/sys/class/net`, rtnetlink, ethtool: the devices that the traffic takes |
-//! | `route` | which devices those are, and the path MTU |
+//! | `route` | which devices those are, addresses, and the path MTU |
 //! | `netlink` | rtnetlink(7), for what has no file |
 //! | `clock` | clock source, adjtimex(2) |
 //! | `abilities` | io_uring and eBPF |
@@ -26,7 +26,7 @@ pub use abilities::{Abilities, Ability};
 pub use clock::Clock;
 pub use device::{Device, Interrupt, Offloads};
 pub use disk::{Disk, DiskTestError, measure as measure_disk};
-pub use route::path_mtu;
+pub use route::{addresses, path_mtu};
 
 /// What a host is like. What was not seen is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -33,6 +33,13 @@ pub(super) struct Qdisc {
     pub(super) kind: String,
 }
 
+/// An address of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) device: u32,
+    pub(super) address: IpAddr,
+}
+
 /// The parent of a device's first discipline (linux/pkt_sched.h).
 pub(super) const ROOT: u32 = 0xffff_ffff;
 /// The parent of what only looks at arrivals.
@@ -55,8 +62,13 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
 
-/// Lengths of the structures before the attributes: `ifinfomsg`, `tcmsg`, `rtmsg`.
+// linux/if_addr.h
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+
+/// Lengths of the structures before the attributes: `ifinfomsg`, `ifaddrmsg`, `tcmsg`, `rtmsg`.
 const LINK_BODY: usize = 16;
+const ADDRESS_BODY: usize = 8;
 const QDISC_BODY: usize = 20;
 const ROUTE_BODY: usize = 12;
 
@@ -73,6 +85,12 @@ pub(super) fn links() -> io::Result<Vec<Link>> {
 pub(super) fn qdiscs() -> io::Result<Vec<Qdisc>> {
     let answers = ask(libc::RTM_GETQDISC, DUMP, &[0; QDISC_BODY])?;
     Ok(answers.iter().filter_map(|body| qdisc(body)).filter(|qdisc| qdisc.parent != INGRESS).collect())
+}
+
+/// All addresses of the devices.
+pub(super) fn addresses() -> io::Result<Vec<Address>> {
+    let answers = ask(libc::RTM_GETADDR, DUMP, &[0; ADDRESS_BODY])?;
+    Ok(answers.iter().filter_map(|body| address(body)).collect())
 }
 
 /// The device that packets to `address` take.
@@ -181,6 +199,19 @@ fn qdisc(body: &[u8]) -> Option<Qdisc> {
     Some(Qdisc { device: number(body.get(4..)?)?, parent: number(body.get(12..)?)?, kind: text(kind.1) })
 }
 
+fn address(body: &[u8]) -> Option<Address> {
+    // struct ifaddrmsg: family, length of the prefix, flags, scope, index.
+    let device = number(body.get(4..)?)?;
+    let attribute = |wanted| attributes(body.get(ADDRESS_BODY..)?).find(|(kind, _)| *kind == wanted);
+    // On a line between two hosts the first of these is this end's, and the other one the far end's.
+    let (_, octets) = attribute(IFA_LOCAL).or_else(|| attribute(IFA_ADDRESS))?;
+    let address = match octets.len() {
+        4 => IpAddr::from(*octets.first_chunk::<4>()?),
+        _ => IpAddr::from(*octets.first_chunk::<16>()?),
+    };
+    Some(Address { device, address })
+}
+
 fn number(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().copied().map(u32::from_ne_bytes)
 }
@@ -221,6 +252,16 @@ mod tests {
     }
 
     #[test]
+    fn an_address_is_this_end_s() {
+        let mut body = vec![0; ADDRESS_BODY];
+        body[4..8].copy_from_slice(&7_u32.to_ne_bytes());
+        body.extend(attribute(IFA_ADDRESS, &[192, 0, 2, 9]));
+        assert_eq!(address(&body), Some(Address { device: 7, address: [192, 0, 2, 9].into() }));
+        body.extend(attribute(IFA_LOCAL, &[192, 0, 2, 1]));
+        assert_eq!(address(&body), Some(Address { device: 7, address: [192, 0, 2, 1].into() }));
+    }
+
+    #[test]
     fn what_is_cut_or_lies_about_its_length_ends_the_reading() {
         let whole = attribute(1, b"12345678");
         for length in 0..whole.len() {
@@ -230,7 +271,7 @@ mod tests {
         assert_eq!(attributes(&[0xff; 64]).count(), 0);
         assert_eq!(messages(&[0; 64]).count(), 0);
         assert_eq!(messages(&[0xff; 64]).count(), 0);
-        assert_eq!((link(&[0; 9]), qdisc(&[0; 20])), (None, None));
+        assert_eq!((link(&[0; 9]), qdisc(&[0; 20]), address(&[0; 9])), (None, None, None));
     }
 
     #[test]
@@ -240,7 +281,9 @@ mod tests {
         assert_eq!((loopback.name.as_str(), loopback.address.len()), ("lo", 6));
         qdiscs().unwrap();
         if loopback.is_up {
-            assert_eq!(device_to("127.0.0.1".parse().unwrap()).unwrap(), Some(loopback.index));
+            let here: IpAddr = "127.0.0.1".parse().unwrap();
+            assert_eq!(device_to(here).unwrap(), Some(loopback.index));
+            assert!(addresses().unwrap().contains(&Address { device: loopback.index, address: here }));
         }
     }
 }

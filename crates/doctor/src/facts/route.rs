@@ -1,10 +1,13 @@
-//! Which devices the traffic takes, and how large a packet may be on the way.
+//! Which devices the traffic takes and have which address, and how large a packet may be on the way.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use icdc_units::ByteCount;
 use rustix::net::sockopt::{ip_mtu, ipv6_mtu};
 
+use super::netlink;
 use crate::System;
 
 /// `RTF_REJECT` of linux/route.h: nothing is sent there.
@@ -39,6 +42,16 @@ fn default_six(line: &str) -> Option<&str> {
 
 fn is_used(flags: &str) -> bool {
     u32::from_str_radix(flags, 16).is_ok_and(|flags| flags & REJECT == 0)
+}
+
+/// The name of the device that has each address of this host, as the calling thread's network namespace has them.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn addresses() -> io::Result<BTreeMap<IpAddr, String>> {
+    let names: BTreeMap<u32, String> = netlink::links()?.into_iter().map(|link| (link.index, link.name)).collect();
+    let addresses = netlink::addresses()?.into_iter();
+    Ok(addresses.filter_map(|one| Some((one.address, names.get(&one.device)?.clone()))).collect())
 }
 
 /// Any port will do: nothing is sent.
@@ -88,6 +101,13 @@ mod tests {
         assert_eq!(devices(FOUR, &six), ["wan0", "wan1", "six0"]);
         assert_eq!(devices("", ""), Vec::<String>::new());
         assert_eq!(devices("wan0\t00000000\n\u{fffd}\n\n", "0\n00 00\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn this_host_has_addresses() {
+        for (address, device) in addresses().unwrap() {
+            assert!(device == "lo" || !address.is_loopback(), "{address} {device}");
+        }
     }
 
     #[test]

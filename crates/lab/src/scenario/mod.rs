@@ -1,21 +1,41 @@
 //! Papers' tables and figures, measured anew: `icdc lab run NAME`.
 //!
 //! A scenario makes labs, measures in them, and gives a [`Report`] whose tables show the paper's value beside ours. One
-//! file each; they share `trial.rs`, one measurement in a lab of its own on a machine that is `calm.rs`, `simulated.rs`, flows in
-//! virtual time, and `shares.rs`, what each of them gets.
+//! file each; they share `trial.rs`, one measurement in a lab of its own on a machine that is `calm.rs`, by whom `control.rs` says,
+//! `arrivals.rs`, what its receiver got, `cross_traffic.rs`, what others send meanwhile, `simulated.rs`, flows in virtual time, and
+//! `shares.rs`, what each of them gets. Those that copy share `copying.rs`, one copy in a lab of its own, `race.rs`, one
+//! turn of any program, and `scratch.rs`, files on a disk.
 
+mod arrivals;
+mod bounded;
 mod calm;
 mod cc_agreement;
 mod cc_sweep;
 mod cc_table;
+mod control;
+mod copying;
+mod cross_traffic;
 mod fairness;
 mod ghstcp_sweep;
+mod icdc_background;
+mod icdc_disk;
+mod icdc_fast;
 mod icdc_pseudo;
+mod icdc_sim;
+mod peers;
+mod race;
+mod ramp;
+mod rate_faults;
+mod scratch;
 mod shares;
 mod simulated;
+mod slow_disk;
 mod spread;
 mod startup;
+mod steady;
+mod throttle;
 mod trial;
+mod versus;
 mod window;
 
 use std::path::Path;
@@ -50,14 +70,23 @@ pub struct Bench<'a> {
 }
 
 /// All scenarios.
-pub static ALL: [Scenario; 8] = [
+pub static ALL: [Scenario; 17] = [
     cc_agreement::SCENARIO,
     cc_sweep::SCENARIO,
     cc_table::SCENARIO,
     fairness::SCENARIO,
     ghstcp_sweep::SCENARIO,
+    icdc_background::SCENARIO,
+    icdc_disk::SCENARIO,
+    icdc_fast::SCENARIO,
     icdc_pseudo::SCENARIO,
+    icdc_sim::SCENARIO,
+    ramp::SCENARIO,
+    rate_faults::SCENARIO,
+    slow_disk::SCENARIO,
     startup::SCENARIO,
+    steady::SCENARIO,
+    versus::SCENARIO,
     window::SCENARIO,
 ];
 

@@ -29,8 +29,26 @@ impl Spread {
         self.in_units_of(0.01)
     }
 
+    /// With one decimal place; what is infinite is called `otherwise`.
+    pub(super) fn tenths(&self, otherwise: &str) -> String {
+        self.told(|value| if value.is_finite() { format!("{value:.1}") } else { otherwise.to_owned() })
+    }
+
+    /// With three decimal places.
+    pub(super) fn thousandths(&self) -> String {
+        self.told(|value| format!("{value:.3}"))
+    }
+
+    /// As whole numbers.
+    pub(super) fn whole(&self) -> String {
+        self.in_units_of(1.0)
+    }
+
     fn in_units_of(&self, unit: f64) -> String {
-        let rounded = |value: f64| format!("{:.0}", value / unit);
+        self.told(|value| format!("{:.0}", value / unit))
+    }
+
+    fn told(&self, rounded: impl Fn(f64) -> String) -> String {
         let (median, least, greatest) = (rounded(self.median), rounded(self.least), rounded(self.greatest));
         if least == greatest { median } else { format!("{median} ({least} to {greatest})") }
     }
@@ -47,5 +65,6 @@ mod tests {
         assert_eq!(Spread::of([2e6, 2e6].into_iter()).megabits(), "2");
         assert_eq!(Spread::of([1e6, 3e6].into_iter()).megabits(), "2 (1 to 3)");
         assert_eq!(Spread::of([0.25, 0.25, 0.5].into_iter()).percent(), "25 (25 to 50)");
+        assert_eq!(Spread::of([2.0, 3.5, f64::INFINITY].into_iter()).tenths("never"), "3.5 (2.0 to never)");
     }
 }

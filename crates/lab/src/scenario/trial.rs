@@ -1,15 +1,16 @@
 //! One measurement in a lab of its own, on a calm machine if there is one, repeated while the machine spoils it.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use icdc_units::{Rate, Span};
 use serde::Deserialize;
 
-use super::simulated::algorithm;
+use super::control::{Control, Rights, WITHOUT_RIGHTS};
 use super::spread::Spread;
 use super::{Bench, calm};
 use crate::faults::spoilt;
@@ -19,7 +20,7 @@ use crate::wire::page::{Gauge, Way};
 use crate::{Lab, LabError, lab};
 
 /// A spoilt measurement is made so often at most.
-const ATTEMPTS: u32 = 3;
+pub(super) const ATTEMPTS: u32 = 3;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -31,7 +32,9 @@ pub(super) struct Trial {
     /// Ceiling of the sender.
     pub(super) rate: Option<Rate>,
     /// Congestion control of the sender.
-    pub(super) cc: &'static str,
+    pub(super) cc: Control,
+    /// What an earlier measurement knew of the path, see [`Measured::known`].
+    pub(super) known: Option<String>,
     /// By IPv6.
     pub(super) ipv6: bool,
     /// What is shown of it.
@@ -49,7 +52,7 @@ pub(super) enum Figure {
 }
 
 impl Figure {
-    fn tolerance(self, round_trip: Span) -> Span {
+    pub(super) fn tolerance(self, round_trip: Span) -> Span {
         match self {
             Self::Milliseconds => Span::from_millis(1).max(round_trip / 100),
             Self::Means => Span::from_millis(5).max(round_trip / 20),
@@ -60,7 +63,13 @@ impl Figure {
 impl Trial {
     /// By IPv4, at no ceiling, for means.
     pub(super) fn new(settings: Settings, seconds: u64, cc: &'static str) -> Self {
-        Self { settings, seconds, rate: None, cc, ipv6: false, figure: Figure::Means }
+        let cc = Control::Named(cc);
+        Self { settings, seconds, rate: None, cc, known: None, ipv6: false, figure: Figure::Means }
+    }
+
+    /// The same at the rate that icdc finds.
+    pub(super) fn automatic(settings: Settings, seconds: u64, rights: Rights) -> Self {
+        Self { cc: Control::Automatic(rights), ..Self::new(settings, seconds, "icdc") }
     }
 }
 
@@ -71,6 +80,8 @@ pub(super) struct Measured {
     pub(super) summary: Summary,
     /// Its samples of the sender.
     pub(super) samples: Vec<Sample>,
+    /// What it knows of the path: `paths.json`.
+    pub(super) known: Option<String>,
     /// What the wire saw from sender to receiver.
     pub(super) recording: Recording,
     /// Largest burst in frames of full size.
@@ -90,6 +101,8 @@ pub(super) struct Summary {
     pub(super) cc: String,
     pub(super) goodput_bps: f64,
     pub(super) retransmitted_segments: u64,
+    /// Bytes of payload that arrived in each millisecond since the first.
+    pub(super) series_ms: Vec<u32>,
 }
 
 impl Measured {
@@ -124,19 +137,28 @@ pub(super) fn goodput(measured: &[Measured]) -> Spread {
 
 /// Measures; gives the first attempt that the machine did not spoil, or the last one, marked.
 pub(super) fn run(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, LabError> {
+    run_beside(bench, trial, |_, _| Ok(())).map(|(measured, ())| measured)
+}
+
+/// The same while something else happens in the lab, which is told when the measurement is over. Gives what came of it, too.
+pub(super) fn run_beside<T: Send>(
+    bench: &Bench<'_>,
+    trial: &Trial,
+    beside: impl Fn(&Lab, &AtomicBool) -> Result<T, LabError> + Sync,
+) -> Result<(Measured, T), LabError> {
     let tolerance = trial.figure.tolerance(trial.settings.round_trip());
     for attempt in 1.. {
         calm::wait(tolerance, bench.patience, bench.say);
-        let measured = attempt_once(bench, trial, tolerance)?;
+        let (measured, other) = attempt_once(bench, trial, tolerance, &beside)?;
         match &measured.spoilt {
             // That would not change.
-            Some(_) if measured.summary.cc != kernel_name(trial) => return Ok(measured),
+            Some(_) if !trial.cc.admits(&measured.summary.cc) => return Ok((measured, other)),
             Some(why) if attempt < ATTEMPTS => (bench.say)(&format!("  attempt {attempt} is invalid ({why}); again")),
             Some(why) => {
                 (bench.say)(&format!("  still invalid after {ATTEMPTS} attempts: {why}"));
-                return Ok(measured);
+                return Ok((measured, other));
             }
-            None => return Ok(measured),
+            None => return Ok((measured, other)),
         }
     }
     unreachable!("the last attempt returns")
@@ -145,7 +167,15 @@ pub(super) fn run(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, LabError
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A lab that is taken down however the measurement ends.
-struct Temporary(Lab);
+pub(super) struct Temporary(pub(super) Lab);
+
+impl Temporary {
+    /// Under a name of its own; goes with this process at the latest.
+    pub(super) fn new(bench: &Bench<'_>, settings: &Settings) -> Result<Self, LabError> {
+        let name = format!("run-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        Ok(Self(Lab::lent(&name, settings, bench.program)?))
+    }
+}
 
 impl Drop for Temporary {
     fn drop(&mut self) {
@@ -154,39 +184,92 @@ impl Drop for Temporary {
     }
 }
 
-fn attempt_once(bench: &Bench<'_>, trial: &Trial, tolerance: Span) -> Result<Measured, LabError> {
-    let name = format!("run-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-    let lab = Temporary(Lab::lent(&name, &trial.settings, bench.program)?);
-    let (summary, samples) = measure(bench.program, &name, trial)?;
+/// Says that something is over, also if it panics.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn attempt_once<T: Send>(
+    bench: &Bench<'_>,
+    trial: &Trial,
+    tolerance: Span,
+    beside: &(impl Fn(&Lab, &AtomicBool) -> Result<T, LabError> + Sync),
+) -> Result<(Measured, T), LabError> {
+    let lab = Temporary::new(bench, &trial.settings)?;
+    let state = State::make(lab.0.directory(), trial)?;
+    let over = AtomicBool::new(false);
+    let (measured, other) = thread::scope(|scope| {
+        let other = scope.spawn(|| beside(&lab.0, &over));
+        let measured = {
+            let _over = Over(&over);
+            measure(bench.program, &lab.0.state.name, trial, &state)
+        };
+        (measured, other.join().expect("what happens beside does not panic"))
+    });
+    let ((summary, samples), other) = (measured?, other?);
     let page = lab.0.page()?;
     let recording = Recording::of(&page, Way::Forward, Span::MAX);
     let frame = trial.settings.forward.largest_frame().as_u64() as f64;
-    let (used, wanted) = (&summary.cc, kernel_name(trial));
-    let other = (*used != wanted).then(|| format!("{used} was used in place of {wanted}"));
-    Ok(Measured {
+    let used = &summary.cc;
+    let unlike = (!trial.cc.admits(used)).then(|| format!("{used} was used in place of {}", trial.cc));
+    let measured = Measured {
+        known: state.known(),
         recording,
         burst_mtu: page.gauge(Way::Forward, Gauge::BurstMax) as f64 / frame,
         lateness: Span::from_nanos(page.gauge(Way::Forward, Gauge::Lateness999)),
         queue_drops: page.gauge(Way::Forward, Gauge::QueueDrops),
-        spoilt: other.or_else(|| spoilt(&page, &trial.settings, tolerance)),
+        spoilt: unlike.or_else(|| spoilt(&page, &trial.settings, tolerance)),
         summary,
         samples,
-    })
+    };
+    Ok((measured, other))
 }
 
-/// Of icdc's own algorithms none that the kernel may have under the same name.
-fn kernel_name(trial: &Trial) -> String {
-    algorithm(trial.cc).kernel_name()
+/// Where the measured icdc keeps what it knows of paths: this user's own is neither used nor changed. It goes with the lab.
+struct State {
+    home: PathBuf,
 }
 
-fn measure(program: &Path, name: &str, trial: &Trial) -> Result<(Summary, Vec<Sample>), LabError> {
+impl State {
+    fn make(lab: &Path, trial: &Trial) -> Result<Self, LabError> {
+        let state = Self { home: lab.join("state") };
+        let file = state.file();
+        let directory = file.parent().expect("the file has a directory");
+        let written = fs::create_dir_all(directory).and_then(|()| match &trial.known {
+            Some(known) => fs::write(&file, known),
+            None => Ok(()),
+        });
+        written.map_err(|error| LabError::io(format!("write {}", file.display()), error))?;
+        Ok(state)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.home.join("icdc/paths.json")
+    }
+
+    fn known(&self) -> Option<String> {
+        fs::read_to_string(self.file()).ok()
+    }
+}
+
+fn measure(program: &Path, name: &str, trial: &Trial, state: &State) -> Result<(Summary, Vec<Sample>), LabError> {
     let text = program.display().to_string();
     let shell = format!("'{text}' lab exec --name {name} --shell");
     let seconds = trial.seconds.to_string();
-    let mut words =
-        vec!["lab", "exec", "--name", name, "a", &text, "measure", "--json", "--ssh", &shell, "--remote-icdc", &text];
-    let cc = kernel_name(trial);
-    words.extend(["--cc", &cc, "--seconds", &seconds]);
+    let mut words = vec!["lab", "exec", "--name", name, "a", "--"];
+    if trial.cc == Control::Automatic(Rights::Few) {
+        words.extend(WITHOUT_RIGHTS);
+    }
+    words.extend([text.as_str(), "measure", "--json", "--json-series", "--seconds", &seconds]);
+    words.extend(["--ssh", &shell, "--remote-icdc", &text]);
+    let named = trial.cc.kernel_name();
+    if let Some(name) = &named {
+        words.extend(["--cc", name]);
+    }
     let rate = trial.rate.map(|rate| format!("{rate:#}"));
     if let Some(rate) = &rate {
         words.extend(["--rate", rate]);
@@ -195,6 +278,7 @@ fn measure(program: &Path, name: &str, trial: &Trial) -> Result<(Summary, Vec<Sa
     let failed = |error| LabError::io(format!("run {text} measure"), error);
     let mut child = Command::new(program)
         .args(&words)
+        .env("XDG_STATE_HOME", &state.home)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

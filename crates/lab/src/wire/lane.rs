@@ -258,7 +258,9 @@ impl Passage<'_> {
         let frame = Frame { length: ByteCount::new(length as u64), gap };
         let wire_length = frame.wire_length();
         let fate = self.path.offer(self.at, frame);
-        if !gap && let Some(window) = self.burstiness.packet(self.at, wire_length) {
+        // Where there is a line, frames are as far apart as it brings them, not as the host hands them over.
+        let received = self.at + self.path.line_backlog(self.at);
+        if !gap && let Some(window) = self.burstiness.packet(received, wire_length) {
             self.page.burst(&window);
         }
         self.page.arrived(self.at, fate, wire_length, self.path.queued(self.at));

@@ -304,6 +304,7 @@ impl Sender {
             delivered: packet * self.rate.delivered(),
             again: self.counters.retransmitted,
             packet,
+            idle: false,
         }
     }
 

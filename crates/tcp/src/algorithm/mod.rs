@@ -32,9 +32,11 @@ use thiserror::Error;
 
 pub use choose::{Chosen, Hold, choose, choose_best, choose_in_advance, finds_the_rate};
 #[cfg(feature = "ebpf")]
-pub use ebpf::{Loaded, Traced, load, load_traced, parameters, unload};
-pub use obstacle::Obstacle;
-pub use pin::{PinError, Pinned};
+pub use ebpf::{Loaded, Traced, load, load_traced, log_by_tracing, parameters, unload};
+pub use obstacle::{Obstacle, ebpf_obstacle};
+#[cfg(feature = "ebpf")]
+pub use pin::prepare as prepare_pins;
+pub use pin::{DIRECTORY as PINS, PinError, Pinned};
 pub use privileged::keep_privileges;
 pub use state::{Listed, State, list};
 #[cfg(not(feature = "ebpf"))]

@@ -1,4 +1,4 @@
-//! What keeps this kernel or this process from loading an algorithm.
+//! What keeps this kernel or this process from loading eBPF.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub enum Obstacle {
     #[error("this icdc was built without eBPF ({0}); build it with clang, libelf and zlib at hand (scripts/setup.sh)")]
     NotBuilt(&'static str),
     /// No struct_ops, or no functions of the kernel for eBPF.
-    #[error("kernel {0} is too old for congestion control by eBPF; it takes Linux 5.15 or newer")]
+    #[error("kernel {0} is too old for eBPF as icdc uses it, which takes Linux 5.15 or newer")]
     Kernel(String),
     /// The kernel does not describe its types.
     #[error(
@@ -27,9 +27,7 @@ pub enum Obstacle {
     #[error("{} missing; run as root, or: setcap cap_bpf,cap_perfmon,cap_net_admin+ep icdc", missing(.0))]
     Capability(Vec<&'static str>),
     /// Privileges of a user namespace do not count.
-    #[error(
-        "root of a user namespace may not load eBPF; load it outside: the name is there in every network namespace"
-    )]
+    #[error("root of a user namespace may not load eBPF; load it outside: it holds in every network namespace")]
     UserNamespace,
 }
 
@@ -39,11 +37,17 @@ fn missing(names: &[&str]) -> String {
 
 /// The first obstacle for `algorithm`, if there is one.
 pub(super) fn obstacle(algorithm: &Algorithm) -> Option<Obstacle> {
+    match algorithm.object() {
+        Err(reason) if cfg!(feature = "ebpf") => Some(Obstacle::NotBuilt(reason)),
+        _ => ebpf_obstacle(),
+    }
+}
+
+/// What keeps this kernel, this process or this build from loading any eBPF, if anything does.
+#[must_use]
+pub fn ebpf_obstacle() -> Option<Obstacle> {
     if !cfg!(feature = "ebpf") {
         return Some(Obstacle::NotBuilt("without the feature ebpf"));
-    }
-    if let Err(reason) = algorithm.object() {
-        return Some(Obstacle::NotBuilt(reason));
     }
     of_kernel().or_else(of_process)
 }

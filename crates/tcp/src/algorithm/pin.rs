@@ -1,4 +1,4 @@
-//! Where algorithms live that outlast the process that loaded them: a link in the BPF file system.
+//! Where algorithms live that outlast the process that loaded them: a link in the BPF file system. Policies have a directory in ours.
 
 use std::io;
 #[cfg(feature = "ebpf")]
@@ -9,8 +9,8 @@ use thiserror::Error;
 
 /// The BPF file system.
 const FILE_SYSTEM: &str = "/sys/fs/bpf";
-/// Our directory in it.
-const DIRECTORY: &str = "/sys/fs/bpf/icdc";
+/// Our directory in the BPF file system.
+pub const DIRECTORY: &str = "/sys/fs/bpf/icdc";
 
 /// An algorithm that stays loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum PinError {
     Mount(io::Error),
     /// What is mounted here goes with the process.
     #[error(
-        "there is no BPF file system at {FILE_SYSTEM} in this mount namespace, and one mounted here would end with it; run this outside (not by `ip netns exec`): the name is there in every network namespace"
+        "there is no BPF file system at {FILE_SYSTEM} in this mount namespace, and one mounted here would end with it; run this outside (not by `ip netns exec`): it holds in every network namespace"
     )]
     OwnMounts,
     /// The directory or the pin could not be made.
@@ -69,9 +69,12 @@ pub(super) fn path(name: &str) -> PathBuf {
     Path::new(DIRECTORY).join(name)
 }
 
-/// Makes the directory for pins; whether the file system had to be mounted.
+/// Makes the [`DIRECTORY`] for pins; whether the file system had to be mounted.
+///
+/// # Errors
+/// See [`PinError`].
 #[cfg(feature = "ebpf")]
-pub(super) fn prepare() -> Result<bool, PinError> {
+pub fn prepare() -> Result<bool, PinError> {
     let mounted = !is_mounted();
     if mounted {
         mount()?;

@@ -1,22 +1,22 @@
 //! A far end that this end starts by ssh.
 //!
 //! ```text
-//! ssh HOST 'icdc far-end'          far end → marker line ICDC-FAR-END 1
-//!                                  near end → Bootstrap { key that may connect, ports }
-//!                                  far end → Listening { its key, port }
+//! ssh HOST 'icdc far-end'          near end → Bootstrap { key that may connect, ports }, at once
+//!                                  far end → marker line ICDC-FAR-END 1, Listening { its key, port }
 //! TCP + TLS 1.3 to HOST:port       both keys pinned; both made for this run only
 //! ```
 //!
-//! ssh vouches for both keys and carries no data. It stays open, with its input held: the far end
+//! The near end does not wait for the marker: that would be a round trip more, and a program that is no far end has no use for
+//! its input. ssh vouches for both keys and carries no data. It stays open, with its input held: the far end
 //! takes the end of its input for the end of this one.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::process::ExitStatus;
 use std::sync::Arc;
 
 use icdc_disk::pool::BlockPool;
-use icdc_protocol::Message;
 use icdc_protocol::message::{Bootstrap, Listening};
+use icdc_protocol::{Message, frame};
 use icdc_tcp::Family;
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
@@ -111,22 +111,16 @@ impl Starter {
     fn start_program(&self, peer: Option<PublicKey>) -> Result<Started, ConnectError> {
         let mut process = self.shell.run(&format!("{} far-end", quote(&self.program)))?;
         let mut stdout = process.stdout.take().expect("standard output is piped");
+        let stdin = process.stdin.take().expect("standard input is piped");
+        let sent = (&stdin).write_all(&self.bootstrap(peer));
         match find_marker(&mut stdout) {
             Ok(MARKER_VERSION) => {}
             Ok(theirs) => return Err(self.other_version(format!("icdc/{theirs}"))),
             Err(missing) => return Err(self.explain(&missing, &mut process)),
         }
-        let stdin = process.stdin.take().expect("standard input is piped");
         let cannot_start = |cause| ConnectError::Start { command: self.shell.command().to_owned(), cause };
         let link = stdio_link(stdout, stdin, self.shell.host(), None).map_err(cannot_start)?;
-        let Link { mut outlet, mut inlet, .. } = link;
-        let bootstrap = Bootstrap {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            peer: peer.map(|key| *key.as_bytes()),
-            ports: self.ports,
-            family: family_number(self.family),
-        };
-        let sent = outlet.send(Message::Bootstrap(bootstrap).into()).and_then(|()| outlet.flush());
+        let Link { outlet, mut inlet, .. } = link;
         // A far end that cannot serve says why and ends; its words are worth more than a broken pipe.
         match (receive(inlet.as_mut()), sent) {
             (Ok(Message::Listening(Listening { key, port, version })), _) if peer.is_none() || port != 0 => {
@@ -139,8 +133,22 @@ impl Starter {
             }
             (Ok(other), _) => Err(self.failed(format!("unexpected answer {}", kind(&other)), &process)),
             (Err(LinkError::Protocol(reason)), _) => Err(self.other_version(reason)),
-            (Err(error), Ok(())) | (Err(_), Err(error)) => Err(self.failed(error.to_string(), &process)),
+            (Err(error), Ok(())) => Err(self.failed(error.to_string(), &process)),
+            (Err(_), Err(error)) => Err(self.failed(format!("write: {error}"), &process)),
         }
+    }
+
+    /// The first message, which fits into any pipe.
+    fn bootstrap(&self, peer: Option<PublicKey>) -> Vec<u8> {
+        let bootstrap = Bootstrap {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            peer: peer.map(|key| *key.as_bytes()),
+            ports: self.ports,
+            family: family_number(self.family),
+        };
+        let mut frame = Vec::new();
+        frame::encode(&Message::Bootstrap(bootstrap), 0, &mut frame).expect("it is short and well-formed");
+        frame
     }
 
     /// Why no marker came: the exit status tells whose fault it is.

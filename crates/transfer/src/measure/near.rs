@@ -40,7 +40,7 @@ pub fn measure(
     events: &MeasureSink,
     stop: &StopSignal,
 ) -> Result<Measurement, MeasureError> {
-    crate::descriptors::raise_limit();
+    icdc_tcp::raise_descriptor_limit();
     let order = Order {
         reverse: options.reverse,
         nanos: options.time.as_nanos(),

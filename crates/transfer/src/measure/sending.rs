@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
+use icdc_control::known_paths::PathWatch;
 use icdc_control::steering::Steering;
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_MEASURE_ERRORS;
@@ -126,6 +127,7 @@ fn watch(
     let mut backstop = begun + Span::from_nanos(order.nanos) + GRACE;
     let (mut tick, mut interrupted, mut errors) = (begun, false, Vec::new());
     let mut pacers = pacers(order, sockets);
+    let mut path = PathWatch::default();
     let received = loop {
         match desk.next(ended, tick) {
             Next::Deadline => {
@@ -135,6 +137,7 @@ fn watch(
                 }
                 samples(look(sockets, now - begun));
                 pacers.iter_mut().for_each(|pacer| pacer.steer(now));
+                watch_path(&mut path, order, sockets, now);
                 tick = (tick + TICK).max(now);
             }
             Next::Worker(reason) => errors.extend(reason),
@@ -149,9 +152,23 @@ fn watch(
     };
     let span = clock::now() - begun;
     samples(look(sockets, span));
+    if let (Some(found), Some(socket)) = (path.found(), sockets.first()) {
+        known_paths::remember(socket, found);
+    }
     errors.truncate(MAX_MEASURE_ERRORS);
     let infos: Vec<TcpInfo> = sockets.iter().filter_map(|socket| icdc_tcp::info(socket).ok()).collect();
     Ok(Outcome { sent: account(order, sockets, &infos, span, errors), received, interrupted })
+}
+
+/// What the path carries shows only where nothing else limits, on one connection.
+fn watch_path(path: &mut PathWatch, order: &Order, sockets: &[TcpStream], now: Time) {
+    let ([socket], 0, 0) = (sockets, order.rate_bps, order.window) else { return };
+    match icdc_tcp::info(socket) {
+        Ok(info) if info.state != State::Closed => {
+            path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss);
+        }
+        _ => path.pause(),
+    }
 }
 
 /// A connection whose congestion control does not find the rate by itself.

@@ -33,7 +33,7 @@ fn is_rodata(name: &OsStr) -> bool {
 }
 
 /// Hands what libbpf says, the verifier's log included, to our logs, where it is asked for.
-fn log_by_tracing() {
+pub fn log_by_tracing() {
     set_print(Some((PrintLevel::Debug, |_, text| tracing::debug!(target: "icdc_tcp::ebpf", "{}", text.trim_end()))));
 }
 

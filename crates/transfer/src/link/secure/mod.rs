@@ -82,6 +82,7 @@ pub fn secure_client_with(
     settings: SecureSettings,
 ) -> Result<Link, LinkError> {
     let peer = peer_name(&stream);
+    send_at_once(&stream, &peer)?;
     let established = handshake::client(&stream, &peer, config, deadline)?;
     link(stream, peer, established, settings)
 }
@@ -106,8 +107,15 @@ pub fn secure_server_with(
     settings: SecureSettings,
 ) -> Result<Link, LinkError> {
     let peer = peer_name(&stream);
+    send_at_once(&stream, &peer)?;
     let established = handshake::server(&stream, &peer, config, deadline)?;
     link(stream, peer, established, settings)
+}
+
+/// Flights of the handshake and frames are gathered into large writes here; the last piece of one must not wait for an
+/// acknowledgement.
+fn send_at_once(stream: &TcpStream, peer: &str) -> Result<(), LinkError> {
+    stream.set_nodelay(true).map_err(|error| LinkError::io(peer, "setsockopt(TCP_NODELAY)", error))
 }
 
 fn link(
@@ -117,8 +125,6 @@ fn link(
     settings: SecureSettings,
 ) -> Result<Link, LinkError> {
     let Established { transmit, receive, schedule, peer_key, cipher, is_client, early } = established;
-    // Frames are gathered into large writes here; the last piece of one must not wait for an acknowledgement.
-    stream.set_nodelay(true).map_err(|error| LinkError::io(&peer, "setsockopt(TCP_NODELAY)", error))?;
     let deadlines =
         stream.set_read_timeout(Some(settings.dead_after.into())).and_then(|()| stream.set_write_timeout(None));
     deadlines.map_err(|error| LinkError::io(&peer, "setsockopt(SO_RCVTIMEO)", error))?;

@@ -1,0 +1,275 @@
+//! `icdc relay` as typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use icdc_control::Prefix;
+use icdc_units::{ByteCount, Rate, Span};
+
+#[derive(Args, Debug)]
+#[command(
+    about = "Split TCP at a relay, for hosts that cannot be tuned",
+    long_about = "Run a relay: it takes plain TCP of hosts that cannot be changed, and carries it over the long path to another relay by \
+        a connection that is tuned for that path. Both ends keep their algorithm and their small buffers, because their own round trip \
+        is short.\n\n\
+        Clients come by a forwarded port (--forward), by SOCKS 5 (--socks5), without knowing of it (--transparent), or from another relay \
+        (--peer). Where a connection goes on is a matter of its destination (--route), the longest prefix first: to another \
+        relay's --peer, or directly.\n\n\
+        Everything can stand in a file (--config), to which the command line adds. SIGHUP reads it again, SIGTERM stops: nobody \
+        new comes in, and who is there has the time of --drain.\n\n\
+        Without rules, a forwarded port serves everybody; SOCKS without users and peers without keys serve this host only, and SOCKS \
+        leads to public addresses only. `--allow from=10.0.0.0/8` changes the one, `--allow to=10.0.0.0/8` the other.",
+    after_long_help = concat!(
+        "Exit codes:\n",
+        "  0  stopped by a signal, or --check found nothing wrong\n",
+        "  1  it could not start, or nobody answered\n",
+        "  2  the command line or the configuration is not understood\n\n",
+        "Examples:\n",
+        "  icdc relay --peer :2634 --allow from=192.0.2.1                              near the destination\n",
+        "  icdc relay --forward :5432=db.example.org:5432 --route default=192.0.2.2:2634    near the clients\n",
+        "  icdc relay --socks5 127.0.0.1:1080 --route default=relay.example.org:2634,direct\n",
+        "  icdc relay --config /etc/icdc/relay.toml --check\n",
+        "  icdc relay status\n",
+    ),
+    args_conflicts_with_subcommands = true
+)]
+pub(crate) struct RelayArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<RelayCommand>,
+
+    #[command(flatten)]
+    pub(crate) run: Box<RunArguments>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RelayCommand {
+    Status(StatusArguments),
+    Rules(RulesArguments),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunArguments {
+    /// Take the configuration from this file; options add to it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Only say what is wrong with the configuration
+    #[arg(long)]
+    pub(crate) check: bool,
+
+    /// Take connections here to one destination; may be given several times
+    #[arg(long, value_name = "ADDR:PORT=HOST:PORT", value_parser = pair, help_heading = "Listeners")]
+    pub(crate) forward: Vec<(String, String)>,
+
+    /// Take SOCKS 5 clients here
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Listeners")]
+    pub(crate) socks5: Vec<String>,
+
+    /// Let SOCKS clients in by the users and passwords of this file, one USER:PASSWORD a line
+    #[arg(long, value_name = "FILE", requires = "socks5", help_heading = "Listeners", value_hint = ValueHint::FilePath)]
+    pub(crate) socks5_users: Option<String>,
+
+    /// Take connections from other relays here
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Listeners")]
+    pub(crate) peer: Vec<String>,
+
+    /// Take connections here that were steered by `icdc relay rules`
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Listeners")]
+    pub(crate) transparent: Vec<String>,
+
+    /// Where destinations of a prefix are reached: by other relays, or directly; the next where one cannot be had
+    #[arg(long, value_name = "PREFIX|default=HOST:PORT|direct[,…]", value_parser = pair, help_heading = "Ways")]
+    pub(crate) route: Vec<(String, String)>,
+
+    /// Connections to keep open to each next relay, so that a client need not wait for one
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Ways")]
+    pub(crate) warm: usize,
+
+    /// Public key of another relay: legs between relays then have TLS, with these keys alone
+    #[arg(long, value_name = "KEY", help_heading = "Ways")]
+    pub(crate) peer_key: Vec<String>,
+
+    /// This relay's own key [default: ~/.config/icdc/identity]
+    #[arg(long, value_name = "FILE", help_heading = "Ways", value_hint = ValueHint::FilePath)]
+    pub(crate) identity: Option<PathBuf>,
+
+    /// Congestion control of the legs between relays, as for copy
+    #[arg(long, value_name = "NAME", help_heading = "Legs")]
+    pub(crate) cc: Option<String>,
+
+    /// Ceiling of each connection's rate between relays
+    #[arg(long, value_name = "RATE", help_heading = "Legs")]
+    pub(crate) rate: Option<Rate>,
+
+    /// Buffers between relays of this size [default: they grow with the path]
+    #[arg(long, value_name = "SIZE", help_heading = "Legs")]
+    pub(crate) buffer: Option<ByteCount>,
+
+    /// Tell destinations who their client is, by the PROXY protocol, version 2
+    #[arg(long, help_heading = "Legs")]
+    pub(crate) proxy_protocol: bool,
+
+    /// Let destinations see the client's address in place of the relay's
+    #[arg(long, help_heading = "Legs")]
+    pub(crate) keep_source: bool,
+
+    /// Let pass; conditions are listener=KIND, from=PREFIX, to=PREFIX, port=LO-HI. In order, the first that fits decides
+    #[arg(long, value_name = "CONDITION[,…]", help_heading = "Rules")]
+    pub(crate) allow: Vec<String>,
+
+    /// Turn away; all of these come before those of --allow
+    #[arg(long, value_name = "CONDITION[,…]", help_heading = "Rules")]
+    pub(crate) deny: Vec<String>,
+
+    /// Most connections [default: 16384]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) connections: Option<usize>,
+
+    /// Most connections of one client address [default: 1024]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) per_client: Option<usize>,
+
+    /// Most bytes that wait in the relay, sockets included [default: 4GiB]
+    #[arg(long, value_name = "SIZE", help_heading = "Limits")]
+    pub(crate) memory: Option<ByteCount>,
+
+    /// The same of one connection; also the largest buffer [default: 256MiB]
+    #[arg(long, value_name = "SIZE", help_heading = "Limits")]
+    pub(crate) memory_per_connection: Option<ByteCount>,
+
+    /// Time for a client to say where it wants to go [default: 10s]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(crate) greeting: Option<Span>,
+
+    /// Time to reach a destination [default: 20s]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(crate) connect: Option<Span>,
+
+    /// Silence in both directions until a connection is given up [default: 1h]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(crate) idle: Option<Span>,
+
+    /// Time that open connections have when the relay stops [default: 30s]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(crate) drain: Option<Span>,
+
+    /// Threads that move data [default: one per processor]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) threads: Option<usize>,
+
+    /// Answer Prometheus here
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Watching")]
+    pub(crate) metrics: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) socket: StatusSocket,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusSocket {
+    /// The socket by which `icdc relay status` asks [default: /run/icdc-relay.sock, or in $XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "PATH", help_heading = "Watching", value_hint = ValueHint::FilePath)]
+    pub(crate) status_socket: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    about = "Tell what a running relay does",
+    long_about = "Tell what the relay on this host does: its listeners, sums since its start, and every connection with both legs: rate, \
+        round-trip time, congestion window, queue, retransmissions, and which leg limits.",
+    after_long_help = concat!(
+        "Exit codes:\n",
+        "  0  told\n",
+        "  1  no relay answers\n",
+        "  2  the command line is not understood\n\n",
+        "Examples:\n",
+        "  icdc relay status\n",
+        "  icdc relay status --json | jq '.connections[] | select(.up.limited_by == \"far\")'\n",
+    )
+)]
+pub(crate) struct StatusArguments {
+    /// One object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) socket: StatusSocket,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    about = "Print, apply or remove the rules that steer connections to a transparent listener",
+    long_about = "Rules of nftables and of routing by which TCP connections that pass through this host come to the relay's \
+        --transparent listener (TPROXY), for IPv4 and IPv6. What is meant for this host itself is left alone.",
+    after_long_help = concat!(
+        "Exit codes:\n",
+        "  0  done\n",
+        "  1  it could not be done\n",
+        "  2  the command line is not understood\n\n",
+        "Examples:\n",
+        "  icdc relay rules print --listener 2635 --port 80,443\n",
+        "  icdc relay rules apply --listener 2635 --from 10.1.0.0/16 --interface eth1\n",
+        "  icdc relay rules remove\n",
+    )
+)]
+pub(crate) struct RulesArguments {
+    #[command(subcommand)]
+    pub(crate) command: RulesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RulesCommand {
+    /// Print a shell script that does what apply does
+    Print(SteeringArguments),
+    /// Put the rules in place of earlier ones; needs root
+    Apply(SteeringArguments),
+    /// Remove the rules; needs root
+    Remove(MarkArguments),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SteeringArguments {
+    /// Port of the transparent listener
+    #[arg(long, value_name = "PORT")]
+    pub(crate) listener: u16,
+
+    /// Ports of destinations [default: all]
+    #[arg(long, value_name = "PORT,…", value_delimiter = ',')]
+    pub(crate) port: Vec<u16>,
+
+    /// Where clients are [default: everywhere]
+    #[arg(long, value_name = "PREFIX,…", value_delimiter = ',', value_parser = crate::values::prefix)]
+    pub(crate) from: Vec<Prefix>,
+
+    /// Device by which clients come [default: any]
+    #[arg(long, value_name = "NAME", value_parser = device)]
+    pub(crate) interface: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) mark: MarkArguments,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MarkArguments {
+    /// Mark of the packets
+    #[arg(long, value_name = "NUMBER", default_value_t = 7388)]
+    pub(crate) mark: u32,
+
+    /// Routing table for them
+    #[arg(long, value_name = "NUMBER", default_value_t = 7388)]
+    pub(crate) table: u32,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (front, back) = text.split_once('=').ok_or("expected two parts with = between")?;
+    Ok((front.to_owned(), back.to_owned()))
+}
+
+/// A name as the kernel allows it, so that it can stand in a rule.
+fn device(text: &str) -> Result<String, String> {
+    let proper = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@');
+    if text.is_empty() || text.len() > 15 || !text.bytes().all(proper) {
+        return Err("a device has up to 15 letters, digits, -, _, . and @".to_owned());
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,244 @@
+//! What is remembered of paths: shown, and forgotten. Nothing is examined or measured for it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, ensure};
+use icdc_control::Prefix;
+use icdc_control::known_paths::{KnownPath, OLDEST};
+use icdc_doctor::facts;
+use icdc_transfer::known_paths;
+use serde_json::{Value, json};
+
+use super::plan::PathsTask;
+use crate::clock;
+use crate::console::{Console, printable};
+use crate::copy::summary::counted;
+use crate::values::Place;
+
+/// Shows or forgets as asked.
+///
+/// # Errors
+/// There is no home, the file cannot be read or written, or a host has no address.
+pub(super) fn run(task: &PathsTask, as_json: bool, console: &Console) -> anyhow::Result<()> {
+    let file = known_paths::file()
+        .context("what is known of paths is kept below XDG_STATE_HOME or HOME, and neither is an absolute path")?;
+    let told = match task {
+        PathsTask::Show => show(file)?,
+        PathsTask::Forget(place) => forget(file, place.as_ref())?,
+    };
+    if as_json {
+        console.result(&told.json().to_string());
+    } else {
+        told.lines().iter().for_each(|line| console.result(&printable(line)));
+    }
+    Ok(())
+}
+
+/// What the command has to tell.
+enum Told {
+    Known { file: PathBuf, paths: Vec<Shown> },
+    Forgotten { file: PathBuf, paths: Vec<KnownPath> },
+}
+
+/// A path, and what becomes of it.
+struct Shown {
+    known: KnownPath,
+    /// Name of the device that has the local address now.
+    interface: Option<String>,
+    age: u64,
+    /// Why no connection will begin with it, if so.
+    obstacle: Option<String>,
+}
+
+fn show(file: PathBuf) -> anyhow::Result<Told> {
+    let known = known_paths::read(&file).with_context(|| {
+        format!("{} cannot be read (`icdc doctor --paths --clear` makes a broken one anew)", file.display())
+    })?;
+    let interfaces = facts::addresses();
+    let now = clock::seconds_since_1970();
+    let paths = known.iter().map(|known| Shown::new(known, &interfaces, now)).collect();
+    Ok(Told::Known { file, paths })
+}
+
+fn forget(file: PathBuf, place: Option<&Place>) -> anyhow::Result<Told> {
+    let meant = match place {
+        None => vec![],
+        Some(Place::Prefix(prefix)) => vec![*prefix],
+        Some(Place::Host(host)) => addresses(host)?,
+    };
+    let is_meant = |path: &KnownPath| place.is_none() || meant.iter().any(|prefix| prefix.overlaps(&path.to));
+    // Where there is no file there is nothing to forget, and none shall be made for it.
+    let paths = match file.try_exists() {
+        Ok(false) => Vec::new(),
+        _ => known_paths::change(&file, |paths| paths.forget(is_meant)).with_context(|| file.display().to_string())?,
+    };
+    Ok(Told::Forgotten { file, paths })
+}
+
+fn addresses(host: &str) -> anyhow::Result<Vec<Prefix>> {
+    let addresses = (host, 0).to_socket_addrs();
+    let addresses =
+        addresses.with_context(|| format!("cannot resolve {host}; give the address or the prefix instead"))?;
+    let prefixes: Vec<Prefix> = addresses.map(|address| address.ip().into()).collect();
+    ensure!(!prefixes.is_empty(), "{host} has no address; give the prefix instead");
+    Ok(prefixes)
+}
+
+impl Shown {
+    fn new(known: &KnownPath, interfaces: &io::Result<BTreeMap<IpAddr, String>>, now: u64) -> Self {
+        let interface = interfaces.as_ref().ok().and_then(|all| all.get(&known.from)).cloned();
+        let obstacle = if !known.is_young(now) {
+            Some(format!("it is older than {}", age(OLDEST.as_secs())))
+        } else if interfaces.is_ok() && interface.is_none() {
+            Some(format!("no interface here has {}", known.from))
+        } else {
+            None
+        };
+        Self { known: known.clone(), interface, age: now.saturating_sub(known.seen), obstacle }
+    }
+
+    fn cells(&self) -> [String; 7] {
+        let Self { known, interface, age: seconds, obstacle } = self;
+        let used = match obstacle {
+            None => {
+                let fits = known.round_trips();
+                format!("yes, if the handshake takes {} to {}", fits.start(), fits.end())
+            }
+            Some(why) => format!("no: {why}"),
+        };
+        [
+            known.to.to_string(),
+            known.from.to_string(),
+            interface.clone().unwrap_or_else(|| "-".to_owned()),
+            known.rate.to_string(),
+            known.round_trip.to_string(),
+            age(*seconds),
+            used,
+        ]
+    }
+
+    fn json(&self) -> Value {
+        let (known, fits) = (&self.known, self.known.round_trips());
+        json!({
+            "to": known.to.to_string(),
+            "from": known.from.to_string(),
+            "interface": self.interface,
+            "rate_bps": known.rate.as_bits_per_second(),
+            "rtt_seconds": known.round_trip.as_secs_f64(),
+            "rtt_least_seconds": fits.start().as_secs_f64(),
+            "rtt_most_seconds": fits.end().as_secs_f64(),
+            "seen": known.seen,
+            "age_seconds": self.age,
+            "usable": self.obstacle.is_none(),
+            "why_not": self.obstacle,
+        })
+    }
+}
+
+const HEADINGS: [&str; 7] = ["to", "from", "interface", "rate", "round trip", "age", "used again"];
+
+impl Told {
+    fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Known { file, paths } if paths.is_empty() => vec![format!("no path is known in {}", file.display())],
+            Self::Known { file, paths } => {
+                let count = counted(paths.len() as u64, "path");
+                let rows: Vec<[String; 7]> = paths.iter().map(Shown::cells).collect();
+                [format!("{count} known in {}", file.display())].into_iter().chain(table(&rows)).collect()
+            }
+            Self::Forgotten { file, paths } => {
+                let count = counted(paths.len() as u64, "path");
+                let each = paths.iter().map(|path| format!("  {} from {}", path.to, path.from));
+                [format!("{count} forgotten in {}", file.display())].into_iter().chain(each).collect()
+            }
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Known { file, paths } => json!({
+                "file": file.to_string_lossy(),
+                "paths": paths.iter().map(Shown::json).collect::<Value>(),
+            }),
+            Self::Forgotten { file, paths } => json!({
+                "file": file.to_string_lossy(),
+                "forgotten": paths.iter().map(|path| json!({
+                    "to": path.to.to_string(),
+                    "from": path.from.to_string(),
+                })).collect::<Value>(),
+            }),
+        }
+    }
+}
+
+/// Columns as wide as what stands in them.
+fn table(rows: &[[String; 7]]) -> Vec<String> {
+    let headings = HEADINGS.map(str::to_owned);
+    let all: Vec<&[String; 7]> = [&headings].into_iter().chain(rows).collect();
+    let width = |column: usize| all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..HEADINGS.len()).map(width).collect();
+    let line = |row: &[String; 7]| {
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("  {cell:<width$}"));
+        cells.collect::<String>().trim_end().to_owned()
+    };
+    all.iter().map(|row| line(row)).collect()
+}
+
+/// A length of time in the largest unit that it has one of.
+fn age(seconds: u64) -> String {
+    let units = [(86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];
+    let (length, unit) = units.into_iter().find(|(length, _)| seconds >= *length).unwrap_or((1, "second"));
+    counted(seconds / length, unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_units::{Rate, Span};
+
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn shown(from: &str, seen: u64) -> Shown {
+        let known = KnownPath {
+            to: "198.51.100.0/24".parse().unwrap(),
+            from: from.parse().unwrap(),
+            rate: Rate::from_bits_per_second(915_000_000),
+            round_trip: Span::from_millis(300),
+            seen,
+        };
+        let interfaces = BTreeMap::from([("192.0.2.1".parse().unwrap(), "eth0".to_owned())]);
+        Shown::new(&known, &Ok(interfaces), NOW)
+    }
+
+    #[test]
+    fn a_path_is_used_again_while_it_is_young_and_its_address_is_here() {
+        for (shown, interface, obstacle) in [
+            (shown("192.0.2.1", NOW - 7200), Some("eth0"), None),
+            (shown("192.0.2.1", NOW - OLDEST.as_secs() - 1), Some("eth0"), Some("it is older than 30 days")),
+            (shown("192.0.2.9", NOW), None, Some("no interface here has 192.0.2.9")),
+        ] {
+            assert_eq!((shown.interface.as_deref(), shown.obstacle.as_deref()), (interface, obstacle));
+        }
+        let unseen = Shown::new(&shown("192.0.2.9", NOW).known, &Err(io::ErrorKind::PermissionDenied.into()), NOW);
+        assert_eq!(unseen.obstacle, None, "what cannot be seen is not taken for missing");
+    }
+
+    #[test]
+    fn people_get_a_table() {
+        let paths = vec![shown("192.0.2.1", NOW - 7200), shown("192.0.2.9", NOW)];
+        let lines = Told::Known { file: "/s/paths.json".into(), paths }.lines();
+        assert_eq!(
+            lines,
+            [
+                "2 paths known in /s/paths.json",
+                "  to               from       interface  rate     round trip  age        used again",
+                "  198.51.100.0/24  192.0.2.1  eth0       915mbit  300ms       2 hours    yes, if the handshake takes 260.5ms to 339.5ms",
+                "  198.51.100.0/24  192.0.2.9  -          915mbit  300ms       0 seconds  no: no interface here has 192.0.2.9",
+            ]
+        );
+    }
+}

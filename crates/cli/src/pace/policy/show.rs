@@ -1,0 +1,72 @@
+//! Policies in force, for people and as JSON.
+
+use icdc_pacer::policy::{Listed, Policy};
+use serde_json::{Value, json};
+
+use crate::console::{Console, printable};
+
+/// What stands for what a policy leaves as it is.
+pub(super) const UNTOUCHED: &str = "-";
+
+pub(super) fn list(console: &Console, list: &[Listed], as_json: bool) {
+    if as_json {
+        console.result(&list.iter().map(object).collect::<Value>().to_string());
+        return;
+    }
+    if list.is_empty() {
+        console.result("no policy is in force");
+        return;
+    }
+    let row = |cells: [&str; 7]| {
+        let [to, rate, congestion, initial, largest, connections, cgroup] = cells;
+        let line =
+            format!("{to:<24} {rate:>10} {congestion:<15} {initial:>7} {largest:>7} {connections:>11}  {cgroup}");
+        console.result(&printable(&line));
+    };
+    row(["to", "rate", "cc", "initial", "largest", "connections", "cgroup"]);
+    for one in list {
+        let policy = &one.policy;
+        let shown = |value: Option<String>| value.unwrap_or_else(|| UNTOUCHED.to_owned());
+        let gone = if one.cgroup_is_gone { " (gone)" } else { "" };
+        row([
+            &policy.to.to_string(),
+            &shown(policy.rate.map(|rate| rate.to_string())),
+            policy.congestion.as_deref().unwrap_or(UNTOUCHED),
+            &shown(policy.initial_window.map(|segments| segments.to_string())),
+            &shown(policy.largest_window.map(|segments| segments.to_string())),
+            &one.connections.to_string(),
+            &format!("{}{gone}", one.cgroup.display()),
+        ]);
+    }
+}
+
+fn object(one: &Listed) -> Value {
+    let mut object = policy_object(&one.policy);
+    object["cgroup"] = json!(one.cgroup.to_string_lossy());
+    object["cgroup_is_gone"] = json!(one.cgroup_is_gone);
+    object["connections"] = json!(one.connections);
+    object
+}
+
+/// A policy with `null` for what it leaves as it is.
+pub(super) fn policy_object(policy: &Policy) -> Value {
+    json!({
+        "to": policy.to.to_string(),
+        "rate_bps": policy.rate.map(|rate| rate.as_bits_per_second()),
+        "cc": policy.congestion,
+        "init_window_segments": policy.initial_window,
+        "max_window_segments": policy.largest_window,
+    })
+}
+
+/// What a policy sets, as part of a sentence.
+pub(super) fn parts(policy: &Policy) -> String {
+    let Policy { rate, congestion, initial_window, largest_window, .. } = policy;
+    let parts = [
+        rate.map(|rate| format!("at most {rate} each")),
+        congestion.as_ref().map(|name| format!("congestion control {name}")),
+        initial_window.map(|segments| format!("an initial window of {segments} segments")),
+        largest_window.map(|segments| format!("windows of at most {segments} segments")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,122 @@
+//! `icdc pace wire`: what this host sends through a device.
+//!
+//! | file | what |
+//! |---|---|
+//! | `show` | the classes as table, JSON, and for Prometheus |
+
+mod show;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result};
+use icdc_lab::{Lab, state};
+use icdc_pacer::wire::{Classes, Control, Line, Mode, Status, WireError, WirePacer};
+use icdc_transfer::StopSignal;
+use icdc_units::{Rate, Span};
+use signal_hook::consts::SIGHUP;
+
+use crate::arguments::pace::wire::WireArguments;
+use crate::clock::Stopwatch;
+use crate::console::Console;
+use crate::{exit, signals};
+
+/// How soon a signal is heeded.
+const HEED: Span = Span::from_millis(50);
+
+pub(super) fn run(arguments: &WireArguments, console: &Console) -> u8 {
+    let result = pace(arguments, console);
+    console.flush();
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            let code = match error.downcast_ref::<WireError>() {
+                Some(error) if error.is_usage() => exit::USAGE,
+                Some(error) if error.lacks_privilege() => exit::NOT_LET_IN,
+                _ => exit::FAILED,
+            };
+            console.give_up(&error, code)
+        }
+    }
+}
+
+fn pace(arguments: &WireArguments, console: &Console) -> Result<()> {
+    let classes = Classes::read(&arguments.classes)?;
+    let line = Line::of(&arguments.dev, arguments.line_rate, charged_by_lab(), arguments.mode.map(Mode::from))?;
+    let tree = classes.tree(line.rate)?;
+    for (first, second) in tree.overlaps() {
+        console.complain(&format!("classes {first} and {second} overlap: what fits both is of {first}"));
+    }
+    // Before anything changes: a signal that comes now must not find the default.
+    let (stop, reload) = (StopSignal::new(), Arc::new(AtomicBool::new(false)));
+    signal_hook::flag::register(SIGHUP, Arc::clone(&reload)).context("SIGHUP cannot be watched")?;
+    signals::watch_if_possible(&stop, console, "stopping");
+    let mut pacer = WirePacer::open(&line, tree)?;
+    console.complain(&show::begins(&line));
+    let control = Control::default();
+    thread::scope(|scope| {
+        let pump = scope.spawn(|| {
+            let ended = pacer.run(&control);
+            stop.request();
+            ended
+        });
+        let told = look_after(arguments, &line, &control, &stop, &reload, console);
+        control.stop();
+        let ended = pump.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        tell(arguments, &control.status(), None, console)?;
+        ended?;
+        told
+    })
+}
+
+/// Tells of the classes and reads them anew until it is time to stop.
+fn look_after(
+    arguments: &WireArguments,
+    line: &Line,
+    control: &Control,
+    stop: &StopSignal,
+    reload: &AtomicBool,
+    console: &Console,
+) -> Result<()> {
+    let (clock, mut looks, mut before) = (Stopwatch::start(), 1, None);
+    while !stop.wait(HEED.min(arguments.interval)) {
+        if reload.swap(false, Ordering::Relaxed) {
+            match Classes::read(&arguments.classes).and_then(|classes| classes.tree(line.rate)) {
+                Ok(tree) => {
+                    control.change(tree);
+                    console.complain(&format!("{}: read anew", arguments.classes.display()));
+                }
+                Err(error) => console.complain(&format!("{error}; the classes stay as they are")),
+            }
+        }
+        if clock.elapsed() >= arguments.interval * looks {
+            let now = control.status();
+            tell(arguments, &now, before.as_ref(), console)?;
+            (before, looks) = (Some(now), looks + 1);
+        }
+    }
+    Ok(())
+}
+
+fn tell(arguments: &WireArguments, now: &Status, before: Option<&Status>, console: &Console) -> Result<()> {
+    if let Some(path) = &arguments.prometheus {
+        show::write_metrics(path, &arguments.dev, now).with_context(|| format!("{}: write", path.display()))?;
+    }
+    if arguments.json {
+        console.result(&show::object(now, before).to_string());
+    } else {
+        show::table(console, now, before);
+    }
+    console.flush();
+    Ok(())
+}
+
+/// The rate at which the wire of the lab in which this runs charges frames, if both hosts have the same.
+fn charged_by_lab() -> Option<Rate> {
+    let name = std::env::var(state::NAME_VARIABLE).ok()?;
+    let settings = Lab::find(&name).ok()?.state.settings;
+    let charged = |direction: &icdc_path::Settings| direction.line_rate.unwrap_or(direction.rate);
+    let rate = charged(&settings.forward);
+    (charged(&settings.backward) == rate).then_some(rate)
+}

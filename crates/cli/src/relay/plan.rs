@@ -1,0 +1,143 @@
+//! What a relay is to do: its file, and what the command line adds.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail, ensure};
+use icdc_relay::config::{ListenDraft, RouteDraft, RuleDraft};
+use icdc_relay::{Config, Draft};
+use icdc_trust::Paths;
+use icdc_units::{ByteCount, Span};
+
+use crate::arguments::relay::{RunArguments, StatusSocket};
+
+/// Reads the file anew each time.
+pub(super) fn config(arguments: &RunArguments) -> anyhow::Result<Config> {
+    let mut draft = match &arguments.config {
+        None => Draft::default(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            Draft::parse(&text).map_err(anyhow::Error::msg).with_context(|| path.display().to_string())?
+        }
+    };
+    listeners(arguments, &mut draft);
+    ways(arguments, &mut draft)?;
+    rules(arguments, &mut draft)?;
+    limits(arguments, &mut draft);
+    let identity = arguments.identity.clone().or_else(|| Paths::from_environment().map(|paths| paths.identity));
+    // An option goes before the file.
+    if arguments.identity.is_some() {
+        draft.identity = None;
+    }
+    if arguments.socket.status_socket.is_some() {
+        draft.status = None;
+    }
+    Ok(Config::new(&draft, identity.as_deref(), status_socket(&arguments.socket))?)
+}
+
+/// Where a relay answers; `None` if this user has no such place.
+pub(super) fn status_socket(given: &StatusSocket) -> Option<PathBuf> {
+    let directory = || match rustix::process::geteuid().is_root() {
+        true => Some(PathBuf::from("/run")),
+        false => std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()),
+    };
+    given.status_socket.clone().or_else(|| Some(directory()?.join("icdc-relay.sock")))
+}
+
+fn listeners(arguments: &RunArguments, draft: &mut Draft) {
+    let RunArguments { forward, socks5, peer, transparent, .. } = arguments;
+    draft.listen.extend(forward.iter().map(|(address, to)| ListenDraft {
+        forward: Some(address.clone()),
+        to: Some(to.clone()),
+        ..ListenDraft::default()
+    }));
+    draft.listen.extend(socks5.iter().map(|address| ListenDraft {
+        socks5: Some(address.clone()),
+        users: arguments.socks5_users.clone(),
+        ..ListenDraft::default()
+    }));
+    draft.listen.extend(peer.iter().map(|address| ListenDraft {
+        peer: Some(address.clone()),
+        keys: arguments.peer_key.clone(),
+        ..ListenDraft::default()
+    }));
+    draft.listen.extend(
+        transparent.iter().map(|address| ListenDraft { transparent: Some(address.clone()), ..ListenDraft::default() }),
+    );
+}
+
+fn ways(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
+    let RunArguments { route, warm, peer_key, .. } = arguments;
+    let key = match (route.is_empty(), peer_key.as_slice()) {
+        (true, _) | (_, []) => None,
+        (false, [key]) => Some(key.clone()),
+        (false, _) => {
+            bail!("with --route give one --peer-key; a file tells by `key` in each [[route]] which relay has which")
+        }
+    };
+    draft.route.extend(route.iter().map(|(to, via)| RouteDraft {
+        to: Some(to.clone()),
+        via: via.split(',').map(str::to_owned).collect(),
+        key: key.clone(),
+        warm: *warm,
+    }));
+    let leg = &mut draft.leg;
+    leg.congestion = arguments.cc.clone().or_else(|| leg.congestion.take());
+    leg.rate = arguments.rate.map(|rate| format!("{rate:#}")).or_else(|| leg.rate.take());
+    leg.buffer = size(arguments.buffer).or_else(|| leg.buffer.take());
+    draft.exit.proxy_protocol |= arguments.proxy_protocol;
+    draft.exit.keep_source |= arguments.keep_source;
+    Ok(())
+}
+
+fn rules(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
+    let given = |action: &str, conditions: &[String]| -> anyhow::Result<Vec<RuleDraft>> {
+        conditions.iter().map(|text| rule(action, text).with_context(|| format!("--{action} {text}"))).collect()
+    };
+    let mut rules = given("deny", &arguments.deny)?;
+    rules.extend(given("allow", &arguments.allow)?);
+    // What is typed goes before what is written.
+    rules.append(&mut draft.rule);
+    draft.rule = rules;
+    Ok(())
+}
+
+fn rule(action: &str, text: &str) -> anyhow::Result<RuleDraft> {
+    let mut rule = RuleDraft { action: action.to_owned(), ..RuleDraft::default() };
+    for condition in text.split(',') {
+        let (name, value) = condition.split_once('=').context("a condition is NAME=VALUE")?;
+        let place = match name {
+            "listener" => &mut rule.listener,
+            "from" => &mut rule.from,
+            "to" => &mut rule.to,
+            "port" => &mut rule.ports,
+            _ => bail!("{name:?} is none of listener, from, to and port"),
+        };
+        ensure!(place.is_none(), "{name} is given twice");
+        *place = Some(value.to_owned());
+    }
+    Ok(rule)
+}
+
+fn limits(arguments: &RunArguments, draft: &mut Draft) {
+    let limits = &mut draft.limits;
+    limits.connections = arguments.connections.or(limits.connections);
+    limits.per_client = arguments.per_client.or(limits.per_client);
+    limits.memory = size(arguments.memory).or_else(|| limits.memory.take());
+    limits.memory_per_connection =
+        size(arguments.memory_per_connection).or_else(|| limits.memory_per_connection.take());
+    limits.greeting = span(arguments.greeting).or_else(|| limits.greeting.take());
+    limits.connect = span(arguments.connect).or_else(|| limits.connect.take());
+    limits.idle = span(arguments.idle).or_else(|| limits.idle.take());
+    limits.drain = span(arguments.drain).or_else(|| limits.drain.take());
+    draft.threads = arguments.threads.or(draft.threads);
+    draft.metrics = arguments.metrics.clone().or_else(|| draft.metrics.take());
+}
+
+/// As a file has it: exactly.
+fn size(given: Option<ByteCount>) -> Option<String> {
+    given.map(|size| format!("{size:#}"))
+}
+
+fn span(given: Option<Span>) -> Option<String> {
+    given.map(|span| format!("{span:#}"))
+}

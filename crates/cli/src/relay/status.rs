@@ -1,0 +1,132 @@
+//! `icdc relay status`: what a running relay tells, for people or as it came.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use icdc_units::{ByteCount, Rate, Span};
+use serde_json::Value;
+
+use super::plan::status_socket;
+use crate::arguments::relay::StatusArguments;
+use crate::console::{Console, printable};
+
+/// Most connections that are shown to people.
+const SHOWN: usize = 50;
+
+pub(super) fn run(arguments: &StatusArguments, console: &Console) -> Result<()> {
+    let path = status_socket(&arguments.socket)
+        .context("XDG_RUNTIME_DIR is not set; name the relay's socket with --status-socket PATH")?;
+    let text = icdc_relay::ask(&path).with_context(|| {
+        format!("{}: no relay answers; does it run, as the same user, with this --status-socket?", path.display())
+    })?;
+    if arguments.json {
+        console.result(text.trim_end());
+    } else {
+        let status: Value = serde_json::from_str(&text).context("the relay's answer cannot be read")?;
+        console.result(printable(&describe(&status)).trim_end());
+    }
+    console.flush();
+    Ok(())
+}
+
+fn describe(status: &Value) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "relay {}, up {}", word(&status["id"]), seconds(&status["seconds"]));
+    for listener in list(&status["listeners"]) {
+        let to = listener["destination"].as_str().map(|to| format!(" to {to}")).unwrap_or_default();
+        let _ = writeln!(text, "  {} {}{to}", word(&listener["kind"]), word(&listener["address"]));
+    }
+    let totals = &status["totals"];
+    let _ = writeln!(
+        text,
+        "connections: {} open, {} accepted, {} turned away, {} not reached, {} finished, {} broken, {} timed out",
+        totals["open"],
+        totals["accepted"],
+        totals["turned_away"],
+        totals["not_reached"],
+        totals["finished"],
+        totals["broken"],
+        totals["timed_out"]
+    );
+    let _ = writeln!(
+        text,
+        "passed on: {} up, {} down; {} wait",
+        bytes(&totals["bytes_up"]),
+        bytes(&totals["bytes_down"]),
+        bytes(&totals["held"])
+    );
+    let connections = list(&status["connections"]);
+    for connection in connections.iter().take(SHOWN) {
+        describe_connection(connection, &mut text);
+    }
+    if connections.len() > SHOWN {
+        let _ = writeln!(text, "… and {} more; --json has all", connections.len() - SHOWN);
+    }
+    text
+}
+
+fn describe_connection(connection: &Value, text: &mut String) {
+    let to = connection["destination"].as_str().unwrap_or("?");
+    let via = match connection["via"].as_str() {
+        None | Some("direct") => String::new(),
+        Some(relay) => format!(" via {relay}"),
+    };
+    let _ = writeln!(
+        text,
+        "\n{} {} → {to}{via}: {}, {}, {} wait",
+        word(&connection["listener"]),
+        word(&connection["client"]),
+        word(&connection["stage"]),
+        seconds(&connection["seconds"]),
+        bytes(&connection["held"])
+    );
+    for way in ["up", "down"] {
+        let flow = &connection[way];
+        let limit = flow["limited_by"].as_str().map(|leg| format!(", limited by the {leg} leg")).unwrap_or_default();
+        let _ = writeln!(text, "  {way:<5}{}, {}{limit}", bytes(&flow["bytes"]), rate(&flow["rate"]));
+    }
+    for side in ["near", "far"] {
+        let leg = &connection[side];
+        if leg.is_null() {
+            continue;
+        }
+        let limit = leg["limited_by"].as_str().map(|what| format!(", held by its {what}")).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "  {side:<5}{}{}, {}: {}, RTT {}, window {}, queue {}, {} retransmitted{limit}",
+            word(&leg["peer"]),
+            if leg["tls"] == true { ", TLS" } else { "" },
+            word(&leg["congestion"]),
+            rate(&leg["rate"]),
+            span(&leg["rtt"]),
+            bytes(&leg["cwnd"]),
+            bytes(&leg["queue"]),
+            leg["retransmissions"]
+        );
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
+}
+
+fn bytes(value: &Value) -> ByteCount {
+    ByteCount::new(value.as_u64().unwrap_or(0))
+}
+
+fn rate(value: &Value) -> Rate {
+    Rate::from_bits_per_second(value.as_u64().unwrap_or(0))
+}
+
+fn span(value: &Value) -> Span {
+    Span::from_nanos(value.as_u64().unwrap_or(0))
+}
+
+fn seconds(value: &Value) -> Span {
+    Span::from_millis((value.as_f64().unwrap_or(0.0) * 1e3) as u64)
+}

@@ -1,0 +1,289 @@
+//! What leaves next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use icdc_units::{ByteCount, Time};
+
+use super::clock::ByteClock;
+use super::queue::{LeafQueue, Waiting};
+use super::{ClassSettings, Tree};
+
+/// A ceiling that had less than it allows may make up for so many bytes on the wire: two full frames.
+const SLACK: u64 = 2 * 1538;
+
+/// What is to be done next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step<Packet> {
+    /// This frame leaves. The position has moved by its length.
+    Send {
+        /// Its class.
+        class: usize,
+        /// What stands for it.
+        packet: Packet,
+        /// Its length on the wire.
+        length: ByteCount,
+        /// It has to be marked as having met congestion.
+        mark: bool,
+    },
+    /// Nothing may leave for so many bytes; [`Scheduler::advance`] says that they have passed.
+    Gap(ByteCount),
+    /// Nothing waits.
+    Idle,
+}
+
+/// What has happened in one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCounters {
+    /// Frames that have left.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: ByteCount,
+    /// Frames dropped, at the limit of the queue or by `CoDel`.
+    pub dropped: u64,
+    /// Packets marked as having met congestion.
+    pub marked: u64,
+}
+
+struct Class<Packet> {
+    /// Of leaves with a rate.
+    clock: Option<ByteClock>,
+    ceiling: Option<ByteClock>,
+    parent: Option<usize>,
+    borrows: bool,
+    queue: LeafQueue<Packet>,
+    /// It has an entry in the heap.
+    is_timed: bool,
+    /// What it has had beyond its rate, to share that evenly.
+    borrowed: u64,
+    counters: ClassCounters,
+}
+
+/// See the description of [`byte_clock`](super).
+pub struct Scheduler<Packet> {
+    tree: Tree,
+    classes: Vec<Class<Packet>>,
+    position: u64,
+    /// Leaves with a rate that have something to send, by when they are due. Entries may be out of date.
+    timed: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Leaves that may borrow and have something to send.
+    borrowers: Vec<usize>,
+}
+
+impl<Packet> Scheduler<Packet> {
+    /// A scheduler with empty queues.
+    #[must_use]
+    pub fn new(tree: Tree) -> Self {
+        let line = tree.line;
+        let classes = tree.classes.iter().map(|placed| {
+            let rate = placed.settings.rate.filter(|_| placed.is_leaf);
+            let clock = |rate| ByteClock::new(line, rate, ByteCount::ZERO);
+            Class {
+                clock: rate.map(clock),
+                ceiling: placed.ceiling().map(clock),
+                parent: placed.parent,
+                borrows: placed.borrows(),
+                queue: LeafQueue::new(placed.settings.queue, placed.settings.rate),
+                is_timed: false,
+                borrowed: 0,
+                counters: ClassCounters::default(),
+            }
+        });
+        let classes = classes.collect();
+        Self { tree, classes, position: 0, timed: BinaryHeap::new(), borrowers: Vec::new() }
+    }
+
+    /// The classes that it serves.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Leaves by number and what has happened in them, in the order of the tree: settings, counters, bytes that wait.
+    pub fn leaves(&self) -> impl Iterator<Item = (usize, &ClassSettings, ClassCounters, ByteCount)> {
+        let placed = self.tree.classes.iter().zip(&self.classes).enumerate().filter(|(_, (placed, _))| placed.is_leaf);
+        placed.map(|(number, (placed, class))| (number, &placed.settings, class.counters, class.queue.bytes()))
+    }
+
+    /// Bytes that have passed on the line.
+    #[must_use]
+    pub fn position(&self) -> ByteCount {
+        ByteCount::new(self.position)
+    }
+
+    /// So many bytes have passed on the line without a frame of ours.
+    pub fn advance(&mut self, bytes: ByteCount) {
+        self.position += bytes.as_u64();
+    }
+
+    /// A frame comes, for the class of that number; false if it was dropped.
+    pub fn push(&mut self, now: Time, class: usize, waiting: Waiting<Packet>) -> bool {
+        let was_empty = self.classes[class].queue.is_empty();
+        if !self.classes[class].queue.push(now, waiting) {
+            self.classes[class].counters.dropped += 1;
+            return false;
+        }
+        if was_empty {
+            self.begin(class);
+        }
+        true
+    }
+
+    /// What is to be done next, at `now`: time matters to how long frames have waited only.
+    pub fn next(&mut self, now: Time) -> Step<Packet> {
+        loop {
+            let due = self.first_due();
+            let chosen = match due {
+                Some((due, class)) if due <= self.position => {
+                    self.timed.pop();
+                    self.classes[class].is_timed = false;
+                    Some((class, true))
+                }
+                _ => None,
+            };
+            let (borrower, free) = if chosen.is_none() { self.borrower() } else { (None, None) };
+            let Some((class, by_rate)) = chosen.or(borrower.map(|class| (class, false))) else {
+                let next = [due.map(|(due, _)| due), free].into_iter().flatten().min();
+                return next.map_or(Step::Idle, |next| Step::Gap(ByteCount::new(next - self.position)));
+            };
+            // CoDel may have dropped all that was there.
+            if let Some(step) = self.take(now, class, by_rate) {
+                return step;
+            }
+        }
+    }
+
+    /// Goes on with other classes. Frames that wait stay in the class of their name, or go to that for what no filter fits; none is lost,
+    /// though queues may be longer than their new limits for a while. Counters of classes that stay go on.
+    #[must_use]
+    pub fn with(mut self, now: Time, tree: Tree) -> Self {
+        let mut next = Self::new(tree);
+        next.position = self.position;
+        for (index, placed) in self.tree.classes.iter().enumerate() {
+            let is_same = |other: &super::class::Placed| other.settings.name == placed.settings.name && other.is_leaf;
+            let same = next.tree.classes.iter().position(is_same).filter(|_| placed.is_leaf);
+            let class = &mut self.classes[index];
+            if let Some(same) = same {
+                next.classes[same].counters = class.counters;
+            }
+            let target = same.unwrap_or(next.tree.default);
+            let was_empty = next.classes[target].queue.is_empty();
+            let settings = next.tree.classes[target].settings.clone();
+            let roomy = super::QueueSettings { limit: ByteCount::MAX, ..settings.queue };
+            next.classes[target].queue.change(roomy, settings.rate);
+            for waiting in class.queue.drain() {
+                next.classes[target].queue.push(now, waiting);
+            }
+            next.classes[target].queue.change(settings.queue, settings.rate);
+            if was_empty && !next.classes[target].queue.is_empty() {
+                // What was due at some position still is: a change of classes is no chance to burst.
+                let due = class.clock.as_ref().map_or(0, ByteClock::due);
+                if let Some(clock) = &mut next.classes[target].clock {
+                    clock.not_before(due);
+                }
+                next.begin(target);
+            }
+        }
+        next
+    }
+
+    /// A leaf that had nothing to send has something now.
+    fn begin(&mut self, index: usize) {
+        let position = self.position;
+        let borrowers = self.borrowers.iter().map(|other| self.classes[*other].borrowed).min();
+        let class = &mut self.classes[index];
+        if class.borrows {
+            // Nothing is saved up by having been idle.
+            class.borrowed = class.borrowed.max(borrowers.unwrap_or(0));
+            self.borrowers.push(index);
+        }
+        if let Some(clock) = &mut class.clock {
+            clock.not_before(position);
+            if !class.is_timed {
+                class.is_timed = true;
+                self.timed.push(Reverse((clock.due(), index)));
+            }
+        }
+    }
+
+    /// The leaf that is due first.
+    fn first_due(&mut self) -> Option<(u64, usize)> {
+        while let Some(Reverse((noted, index))) = self.timed.peek().copied() {
+            let class = &mut self.classes[index];
+            let due = class.clock.as_ref().map_or(0, ByteClock::due);
+            if class.queue.is_empty() {
+                class.is_timed = false;
+                self.timed.pop();
+            } else if noted != due {
+                self.timed.pop();
+                self.timed.push(Reverse((due, index)));
+            } else {
+                return Some((due, index));
+            }
+        }
+        None
+    }
+
+    /// The leaf that may borrow now and has had least, and the first position at which another may.
+    fn borrower(&self) -> (Option<usize>, Option<u64>) {
+        let (mut chosen, mut later): (Option<usize>, Option<u64>) = (None, None);
+        for &index in &self.borrowers {
+            let free = self.free_at(index);
+            if free > self.position {
+                later = Some(later.map_or(free, |later| later.min(free)));
+            } else if chosen.is_none_or(|chosen| self.classes[index].borrowed < self.classes[chosen].borrowed) {
+                chosen = Some(index);
+            }
+        }
+        (chosen, later)
+    }
+
+    /// From which position on no ceiling stops a leaf.
+    fn free_at(&self, index: usize) -> u64 {
+        let ceilings = self.upwards(index).filter_map(|class| self.classes[class].ceiling.as_ref());
+        ceilings.map(ByteClock::due).max().unwrap_or(0)
+    }
+
+    /// A class, its parent, and so on.
+    fn upwards(&self, index: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(index), |class| self.classes[*class].parent)
+    }
+
+    fn take(&mut self, now: Time, index: usize, by_rate: bool) -> Option<Step<Packet>> {
+        let class = &mut self.classes[index];
+        let (taken, dropped) = class.queue.pop(now);
+        class.counters.dropped += dropped;
+        let is_empty = class.queue.is_empty();
+        if is_empty {
+            self.borrowers.retain(|other| *other != index);
+        }
+        let taken = taken?;
+        let length = taken.length.as_u64();
+        class.counters.packets += 1;
+        class.counters.bytes += taken.length;
+        class.counters.marked += u64::from(taken.mark);
+        match &mut class.clock {
+            Some(clock) if by_rate => {
+                clock.charge(length);
+                if !is_empty {
+                    class.is_timed = true;
+                    self.timed.push(Reverse((clock.due(), index)));
+                }
+            }
+            _ => class.borrowed += length,
+        }
+        let begins = self.position.saturating_sub(SLACK);
+        let path: Vec<usize> = self.upwards(index).collect();
+        for above in path {
+            if let Some(ceiling) = &mut self.classes[above].ceiling {
+                ceiling.not_before(begins);
+                ceiling.charge(length);
+            }
+        }
+        self.position += length;
+        Some(Step::Send { class: index, packet: taken.packet, length: taken.length, mark: taken.mark })
+    }
+}
+
+#[cfg(test)]
+mod tests;

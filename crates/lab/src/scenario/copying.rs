@@ -1,0 +1,298 @@
+//! One `icdc copy` from host a to host b, disk to disk, in a lab of its own, on a calm machine if there is one, repeated while the
+//! machine spoils it.
+//!
+//! *Steady* is what the path delivered from five seconds or ten round trips after the first packet, whichever is later, to the last
+//! full frame. Of each full frame on the wire (MTU + 38 bytes) TCP's payload is MTU − 52, at 1 Gbit/s and MTU 1500 941 Mbit/s;
+//! icdc's own headers and TLS take a thousandth of it.
+//!
+//! Without privileges, both ends run without `CAP_NET_ADMIN`, `CAP_BPF` and `CAP_PERFMON`, by `setpriv`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use icdc_packet::clock;
+use icdc_units::{ByteCount, Rate, Span, Time};
+use serde::Deserialize;
+
+use super::scratch::{Scratch, contents};
+use super::trial::{ATTEMPTS, Figure, Temporary};
+use super::{Bench, bounded, calm};
+use crate::faults::spoilt;
+use crate::recording::Recording;
+use crate::settings::Settings;
+use crate::wire::page::{Gauge, Way};
+use crate::{Lab, LabError};
+
+/// Address of host b.
+pub(super) const FAR: &str = "10.26.33.2";
+/// Directory of a scratch into which is copied.
+pub(super) const DESTINATION: &str = "b";
+/// What a frame has beside the payload of IPv4 and TCP with time stamps, and what a path charges beside the MTU.
+const HEADERS: u64 = 52;
+const FRAMING: u64 = 38;
+/// Start-up is over after so many seconds and round trips.
+const SETTLING: Span = Span::from_secs(5);
+const SETTLING_ROUND_TRIPS: u64 = 10;
+
+/// What to copy and how.
+pub(super) struct Copying<'a> {
+    /// The lab.
+    pub(super) settings: Settings,
+    /// Where [`DESTINATION`] is made and removed again.
+    pub(super) scratch: &'a Scratch,
+    /// File or directory.
+    pub(super) source: &'a Path,
+    /// With the capabilities that the better ways need.
+    pub(super) privileged: bool,
+    /// Words before SRC.
+    pub(super) options: Vec<String>,
+    /// The icdc that host b runs, if not the one that is measured.
+    pub(super) receiver: Option<PathBuf>,
+    /// It must have ended by then.
+    pub(super) limit: Span,
+}
+
+/// What came of it.
+pub(super) struct Copied {
+    /// From the start of the command to its end.
+    pub(super) took: Span,
+    /// What it summed up.
+    pub(super) summary: Summary,
+    /// Its state, several times a second, and when that was told.
+    pub(super) progress: Vec<(Time, Progress)>,
+    /// The sender's decisions, and when they were told.
+    pub(super) paces: Vec<(Time, Pace)>,
+    /// What the wire saw from sender to receiver.
+    pub(super) recording: Recording,
+    /// One packet in a thousand was later than this.
+    pub(super) lateness: Span,
+    /// Why it must not be used, if so.
+    pub(super) spoilt: Option<String>,
+}
+
+/// The last line of `icdc copy --json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Summary {
+    pub(super) bytes: u64,
+    pub(super) congestion: String,
+    pub(super) retransmitted_segments: u64,
+    pub(super) limited_by: BTreeMap<String, f64>,
+}
+
+impl Summary {
+    /// The stages that limited for a tenth of the time or more.
+    pub(super) fn limits(&self) -> String {
+        let mut shares: Vec<_> = self.limited_by.iter().filter(|(_, share)| **share >= 0.1).collect();
+        shares.sort_by(|one, other| other.1.total_cmp(one.1));
+        let words = shares.iter().map(|(stage, share)| format!("{} {:.0} %", stage.replace('_', " "), *share * 100.0));
+        words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A line of type `progress`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Progress {
+    pub(super) ring_used: u32,
+    pub(super) ring_blocks: u32,
+}
+
+/// A line of type `pace`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Pace {
+    pub(super) reason: String,
+}
+
+/// A line of type `item`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Item {
+    pub(super) path: String,
+    pub(super) outcome: String,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Line {
+    Progress(Progress),
+    Pace(Pace),
+    Item(Item),
+    Summary(Summary),
+    #[serde(other)]
+    Other,
+}
+
+/// What the program said, before the wire is asked.
+pub(super) struct Said {
+    took: Span,
+    summary: Summary,
+    progress: Vec<(Time, Progress)>,
+    paces: Vec<(Time, Pace)>,
+}
+
+/// Copies; gives the first attempt that the machine did not spoil, or the last one, marked.
+pub(super) fn run(bench: &Bench<'_>, copying: &Copying<'_>) -> Result<Copied, LabError> {
+    Ok(run_beside(bench, copying, |lab| Ok((copy(bench, lab, copying, |_| {})?, ())))?.0)
+}
+
+/// The same while something else is done: `attempt` calls [`copy`].
+pub(super) fn run_beside<T>(
+    bench: &Bench<'_>,
+    copying: &Copying<'_>,
+    attempt: impl Fn(&Lab) -> Result<(Said, T), LabError>,
+) -> Result<(Copied, T), LabError> {
+    let tolerance = Figure::Means.tolerance(copying.settings.round_trip());
+    for number in 1.. {
+        copying.scratch.settle(copying.source)?;
+        calm::wait(tolerance, bench.patience, bench.say);
+        let lab = Temporary::new(bench, &copying.settings)?;
+        let result = attempt(&lab.0);
+        copying.scratch.remove(DESTINATION);
+        let (said, beside) = result?;
+        let copied = conclude(&lab.0, said, tolerance)?;
+        match &copied.spoilt {
+            Some(why) if number < ATTEMPTS => (bench.say)(&format!("  attempt {number} is invalid ({why}); again")),
+            Some(why) => {
+                (bench.say)(&format!("  still invalid after {ATTEMPTS} attempts: {why}"));
+                return Ok((copied, beside));
+            }
+            None => return Ok((copied, beside)),
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+/// The copy itself, in a lab that stands. `item` is told what is published.
+pub(super) fn copy(
+    bench: &Bench<'_>,
+    lab: &Lab,
+    copying: &Copying<'_>,
+    mut item: impl FnMut(&Item),
+) -> Result<Said, LabError> {
+    let destination = copying.scratch.empty(DESTINATION)?;
+    // Nothing is known of the path.
+    let state = copying.scratch.empty("state")?;
+    let program = bench.program.display().to_string();
+    let shell = format!("'{program}' lab exec --name {} --shell", lab.state.name);
+    let receiver = copying.receiver.as_deref().unwrap_or(bench.program).display().to_string();
+    let mut command = on_host(bench, lab, "a", copying.privileged);
+    command.args([&program, "copy", "--json", "--ssh", &shell, "--remote-icdc", &receiver]).args(&copying.options);
+    command.arg(copying.source).arg(format!("{FAR}:{}/", destination.display())).env("XDG_STATE_HOME", state);
+    let (mut summary, mut progress, mut paces) = (None, Vec::new(), Vec::new());
+    let ended = bounded::run(&mut command, copying.limit, |line| match serde_json::from_str(line) {
+        Ok(Line::Summary(found)) => summary = Some(found),
+        Ok(Line::Progress(found)) => progress.push((clock::now(), found)),
+        Ok(Line::Pace(found)) => paces.push((clock::now(), found)),
+        Ok(Line::Item(found)) => item(&found),
+        Ok(Line::Other) | Err(_) => {}
+    })?;
+    let failed = |words| LabError::Program { program: "icdc copy".to_owned(), words };
+    let summary: Summary = match summary {
+        Some(summary) if ended.well => summary,
+        _ if ended.overran => return Err(failed(format!("it did not end within {}", copying.limit))),
+        _ => return Err(failed(ended.words)),
+    };
+    // Each name of a hard link carries the same bytes as the source has.
+    let (_, sent) = contents(copying.source);
+    if summary.bytes != sent.as_u64() {
+        return Err(failed(format!("it says that it copied {} of {sent}", ByteCount::new(summary.bytes))));
+    }
+    Ok(Said { took: ended.took, summary, progress, paces })
+}
+
+/// A command on a host, by `icdc lab exec`; what it starts has no more rights than it has.
+pub(super) fn on_host(bench: &Bench<'_>, lab: &Lab, host: &str, privileged: bool) -> Command {
+    let mut command = Command::new(bench.program);
+    command.args(["lab", "exec", "--name", &lab.state.name, host, "--"]);
+    if !privileged {
+        command.args(["setpriv", "--bounding-set", RIGHTS_TAKEN, "--inh-caps", RIGHTS_TAKEN]);
+    }
+    command
+}
+
+/// As `setpriv` has them.
+pub(super) const RIGHTS_TAKEN: &str = "-net_admin,-bpf,-perfmon";
+
+fn conclude(lab: &Lab, said: Said, tolerance: Span) -> Result<Copied, LabError> {
+    let page = lab.page()?;
+    let Said { took, summary, progress, paces } = said;
+    Ok(Copied {
+        took,
+        summary,
+        progress,
+        paces,
+        recording: Recording::of(&page, Way::Forward, Span::MAX),
+        lateness: Span::from_nanos(page.gauge(Way::Forward, Gauge::Lateness999)),
+        spoilt: spoilt(&page, &lab.state.settings, tolerance),
+    })
+}
+
+/// What a copy was like once start-up was over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Steady {
+    /// Payload of TCP that arrived, bits per second.
+    pub(super) goodput: f64,
+    /// Standard deviation of the windows of a millisecond, as a share of their mean.
+    pub(super) variation: f64,
+    /// Frames that the full queue dropped before.
+    pub(super) early_drops: u64,
+    /// And since.
+    pub(super) drops: u64,
+    /// Those as a share of the frames that arrived since.
+    pub(super) drop_ratio: f64,
+}
+
+impl Steady {
+    pub(super) fn of(recording: &Recording, settings: &Settings) -> Self {
+        let settling = SETTLING.max(settings.round_trip() * SETTLING_ROUND_TRIPS);
+        let from = (settling.as_millis() as usize).min(recording.bins.len());
+        let frame = settings.forward.largest_frame();
+        let to = recording.bins.iter().rposition(|bin| bin.delivered >= frame).map_or(from, |last| last + 1).max(from);
+        let drops = |bins: &[crate::wire::page::Bin]| bins.iter().map(|bin| u64::from(bin.queue_drops)).sum::<u64>();
+        let late_drops = drops(&recording.bins[from..]);
+        let arrived = recording.bins[from..to].iter().map(|bin| bin.delivered).sum::<ByteCount>();
+        Self {
+            goodput: payload(recording.mean_rate_between(from, to), settings),
+            variation: recording.variation(from, to),
+            early_drops: drops(&recording.bins[..from]),
+            drops: late_drops,
+            drop_ratio: late_drops as f64 / arrived.ratio(frame).max(1.0),
+        }
+    }
+}
+
+/// Payload of TCP in a rate on the wire, bits per second.
+pub(super) fn payload(rate: Rate, settings: &Settings) -> f64 {
+    let mtu = settings.forward.mtu.as_u64();
+    rate.scaled(mtu - HEADERS, mtu + FRAMING).as_bits_per_second() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::path;
+    use super::*;
+    use crate::wire::page::Bin;
+
+    #[test]
+    fn steady_begins_after_start_up_and_ends_with_the_last_full_frame() {
+        let settings = Settings::symmetric(path(
+            Rate::from_bits_per_second(1_000_000_000),
+            Span::from_millis(600),
+            ByteCount::from_mib(1),
+        ));
+        let bin = |delivered, queue_drops| Bin { delivered: ByteCount::new(delivered), queue_drops, ..Bin::default() };
+        let mut bins = vec![bin(1_000_000, 2); 6000];
+        bins.extend([bin(125_000, 0); 999]);
+        bins.push(bin(125_000, 3));
+        bins.extend([bin(70, 0); 500]);
+        let steady = Steady::of(&Recording { bins, ..Recording::default() }, &settings);
+        assert_eq!((steady.early_drops, steady.drops), (12_000, 3));
+        assert!((steady.goodput / 1e6 - 941.48).abs() < 0.01 && steady.variation < 1e-9, "{steady:?}");
+        assert!((steady.drop_ratio - 3.0 / (125e6 / 1538.0)).abs() < 1e-9);
+        let empty = Steady::of(&Recording::default(), &settings);
+        assert_eq!((empty.goodput, empty.drops), (0.0, 0));
+    }
+}

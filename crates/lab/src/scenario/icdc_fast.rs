@@ -1,0 +1,156 @@
+//! The ICDC paper's memory-to-disk copy at a high rate over a short path, held for three minutes.
+//!
+//! What the paper shows (figure 12): 7 Gbit/s for 180 s, 160 GB, on a model of a 10 Gbit/s line, into a RAID-0 of eight SSDs. Here the
+//! lab is in fast mode (10 Gbit/s, 1 ms) and nothing but the machine limits: a first copy finds what it reaches, a second one is
+//! paced a twentieth below that and has to hold it. Both ends, the path and the disk share the machine's processors.
+//!
+//! The source is one file in memory under many names, each of which travels (`--preserve` without `links`); what has been
+//! published is deleted meanwhile, so that the disk need not hold all of it. The paper's comparison of Direct I/O with buffered writes is
+//! left out: `icdc copy` writes buffered only where a file system refuses Direct I/O, and then it is the file system that is compared.
+
+use std::fs;
+
+use icdc_report::{Plot, Report, Table};
+use icdc_units::{ByteCount, Rate, Span};
+
+use super::copying::{self, Copied, Copying, DESTINATION, Steady};
+use super::scratch::Scratch;
+use super::{Bench, Scenario, path};
+use crate::LabError;
+use crate::settings::{Mode, Settings};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "icdc-fast",
+    about: "memory to disk over a short path of 10 Gbit/s: the highest rate that this machine reaches, held for 180 s (ICDC, figure 12)",
+    run,
+};
+
+const RATE: Rate = Rate::from_bits_per_second(10_000_000_000);
+const ROUND_TRIP: Span = Span::from_millis(1);
+/// A hundredth of a second of the path.
+const QUEUE: ByteCount = ByteCount::new(12_500_000);
+/// What is held, of what was reached.
+const HELD: f64 = 0.95;
+
+/// How much is copied.
+struct Extent {
+    /// The file in memory.
+    file: ByteCount,
+    /// Its names in the first copy.
+    names: u64,
+    /// How long the second one lasts beyond start-up.
+    hold: Span,
+    /// Room for files that are not deleted yet.
+    room: ByteCount,
+}
+
+const WHOLE: Extent = Extent {
+    file: ByteCount::from_mib(2048),
+    names: 6,
+    hold: Span::from_secs(180),
+    room: ByteCount::from_mib(20 << 10),
+};
+const QUICK: Extent =
+    Extent { file: ByteCount::from_mib(256), names: 10, hold: Span::from_secs(5), room: ByteCount::from_mib(4 << 10) };
+/// Until copies are steady, as [`Steady`] sees it.
+const START_UP: Span = Span::from_secs(5);
+
+fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
+    let extent = if bench.quick { QUICK } else { WHOLE };
+    let memory = Scratch::in_memory(extent.file)?;
+    let disk = Scratch::on_disk(extent.room)?;
+    let file = memory.file("data", extent.file)?;
+    let settings = Settings { mode: Mode::Fast, ..Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE)) };
+    let copy = |names: u64, rate: Option<Rate>| -> Result<Copied, LabError> {
+        let source = memory.empty("names")?;
+        for number in 0..names {
+            let name = source.join(format!("data-{number:05}"));
+            fs::hard_link(&file, &name).map_err(|error| LabError::io(format!("make {}", name.display()), error))?;
+        }
+        let mut options = vec!["--preserve".to_owned(), "mode,times".to_owned()];
+        options.extend(rate.iter().flat_map(|rate| ["--rate".to_owned(), format!("{rate:#}")]));
+        let copying = Copying {
+            settings: settings.clone(),
+            scratch: &disk,
+            source: &source,
+            privileged: true,
+            options,
+            receiver: None,
+            limit: Span::from_secs(1200),
+        };
+        let destination = disk.path(DESTINATION);
+        let copied = copying::run_beside(bench, &copying, |lab| {
+            let said = copying::copy(bench, lab, &copying, |item| {
+                if item.outcome == "published" {
+                    // A directory is told, too, and stays.
+                    let _ = fs::remove_file(destination.join(&item.path));
+                }
+            })?;
+            Ok((said, ()))
+        });
+        Ok(copied?.0)
+    };
+    (bench.say)("finding the highest rate");
+    let free = copy(extent.names, None)?;
+    let whole = free.summary.bytes as f64 * 8.0 / free.took.as_secs_f64();
+    // All of it, where it was over before it was steady.
+    let reached = Some(Steady::of(&free.recording, &settings).goodput).filter(|rate| *rate > 0.0).unwrap_or(whole);
+    let held = Rate::from_bits_per_second((reached * HELD) as u64);
+    (bench.say)(&format!("holding {held} for {}", extent.hold));
+    let names = (held * (extent.hold + START_UP)).as_u64().div_ceil(extent.file.as_u64());
+    let paced = copy(names.max(1), Some(held))?;
+    let runs = [("as fast as it goes".to_owned(), free), (format!("held at {held}"), paced)];
+    Ok(Report {
+        tables: vec![table(&runs, &settings)],
+        plots: runs.iter().flat_map(|(name, copied)| plots(name, copied, &settings)).collect(),
+        failures: runs
+            .iter()
+            .filter_map(|(name, copied)| Some(format!("{name}: {}", copied.spoilt.as_ref()?)))
+            .collect(),
+        ..Report::default()
+    })
+}
+
+fn table(runs: &[(String, Copied)], settings: &Settings) -> Table {
+    let row = |name: &str, paper: &str, value: &dyn Fn(&Copied) -> String| {
+        let mark = |copied: &Copied| if copied.spoilt.is_some() { " (invalid)" } else { "" };
+        let values = runs.iter().map(|(_, copied)| format!("{}{}", value(copied), mark(copied)));
+        [name.to_owned(), paper.to_owned()].into_iter().chain(values).collect()
+    };
+    let steady = |copied: &Copied| Steady::of(&copied.recording, settings);
+    let seconds = |copied: &Copied| -> Vec<f64> {
+        let from = START_UP.as_millis() as usize;
+        let whole = (from..).step_by(1000).take_while(|from| from + 1000 <= copied.recording.bins.len());
+        whole.map(|from| copying::payload(copied.recording.mean_rate_between(from, from + 1000), settings)).collect()
+    };
+    let gigabits = |rate: f64| format!("{:.2}", rate / 1e9);
+    let mut header = vec![String::new(), "paper".to_owned()];
+    header.extend(runs.iter().map(|(name, _)| name.clone()));
+    Table {
+        caption: "Memory to disk, 10 Gbit/s, 1 ms, one stream".to_owned(),
+        header,
+        rows: vec![
+            row("goodput from 5 s on, Gbit/s", "7", &|copied| gigabits(steady(copied).goodput)),
+            row("whole seconds from 5 s on", "180", &|copied| seconds(copied).len().to_string()),
+            row("slowest of these, Gbit/s", "", &|copied| {
+                gigabits(seconds(copied).into_iter().fold(f64::NAN, f64::min))
+            }),
+            row("fastest, Gbit/s", "", &|copied| gigabits(seconds(copied).into_iter().fold(f64::NAN, f64::max))),
+            row("copied in all, GB", "160", &|copied| format!("{:.0}", copied.summary.bytes as f64 / 1e9)),
+            row("variation of the 1 ms windows, %", "", &|copied| format!("{:.0}", steady(copied).variation * 100.0)),
+            row("drops at the queue, start-up", "", &|copied| steady(copied).early_drops.to_string()),
+            row("drops at the queue, since", "", &|copied| steady(copied).drops.to_string()),
+            row("segments sent again", "", &|copied| copied.summary.retransmitted_segments.to_string()),
+            row("limited most by", "", &|copied| copied.summary.limits()),
+        ],
+    }
+}
+
+fn plots(name: &str, copied: &Copied, settings: &Settings) -> Vec<Plot> {
+    let mut plots = copied.recording.plots(&settings.forward);
+    plots.truncate(1);
+    for plot in &mut plots {
+        plot.title = format!("{}, {name}", plot.title);
+    }
+    plots
+}

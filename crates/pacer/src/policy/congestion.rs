@@ -1,0 +1,38 @@
+//! The algorithm that a policy names. A policy outlasts the command, so what it names has to as well.
+
+use icdc_tcp::algorithm::{self, Holder, LoadError};
+use icdc_tcp::available_congestion;
+
+use super::PolicyError;
+
+/// The kernel's name of the algorithm `name`, which is loaded and pinned if it is ours and not there; and what the
+/// user should know of that.
+pub(super) fn provide(name: &str) -> Result<(String, Option<String>), PolicyError> {
+    let is_there = |name: &str| available_congestion().iter().any(|there| there == name);
+    let ours = algorithm::find(name).filter(|ours| name == ours.kernel_name() || !is_there(name));
+    let Some(ours) = ours else {
+        // A kernel that has it as a module loads it for a socket.
+        let chosen = algorithm::choose_in_advance(name).map_err(|error| PolicyError::Congestion(error.to_string()))?;
+        return match chosen.instead {
+            None => Ok((chosen.name, None)),
+            Some(reason) => Err(PolicyError::Congestion(reason)),
+        };
+    };
+    let kernel_name = ours.kernel_name();
+    match algorithm::load(ours, &[]) {
+        Ok(loaded) => {
+            let place =
+                loaded.pin()?.path.map_or_else(String::new, |path| format!(" and pinned at {}", path.display()));
+            let note =
+                format!("{kernel_name} is loaded{place}; `icdc cc unload {}` when no policy wants it", ours.name);
+            Ok((kernel_name, Some(note)))
+        }
+        Err(LoadError::Taken { holder, .. }) => {
+            let note = matches!(holder, Holder::Process { .. }).then(|| {
+                format!("{kernel_name} is loaded {holder}: when it ends, new connections do not get it any more")
+            });
+            Ok((kernel_name, note))
+        }
+        Err(error) => Err(PolicyError::Congestion(error.to_string())),
+    }
+}

@@ -1,0 +1,86 @@
+//! The object that `build.rs` makes of `c/policy.c`, as the kernel gets it.
+
+use std::path::Path;
+
+use icdc_tcp::algorithm::{Obstacle, log_by_tracing};
+use libbpf_rs::{Object, ObjectBuilder, OpenObject};
+
+use super::layout::GOVERNED;
+use super::{notes, refused};
+use crate::policy::{Cgroup, PolicyError};
+
+/// The map of notes in sockets, which all cgroups share.
+pub(super) const NOTES: &str = "icdc_governed";
+/// Prefixes of one cgroup.
+pub(super) const V4: &str = "icdc_policy_v4";
+pub(super) const V6: &str = "icdc_policy_v6";
+/// Path of the cgroup.
+pub(super) const PLACE: &str = "icdc_place";
+/// The program that runs when a connection is established.
+pub(super) const GOVERN: &str = "govern";
+/// The program that tells of sockets.
+pub(super) const REPORT: &str = "report";
+
+/// Loaders read structures in place.
+#[repr(C, align(8))]
+struct Aligned<Bytes: ?Sized>(Bytes);
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/policy.bpf.o")));
+
+/// Loads the program for `cgroup`, with the notes of the other cgroups if there are any.
+pub(super) fn govern(cgroup: &Cgroup) -> Result<Object, PolicyError> {
+    let path = &cgroup.path;
+    let mut open = open(path)?;
+    let mut variables = open.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"));
+    let number =
+        variables.as_mut().and_then(|map| map.initial_value_mut()).and_then(|data| data.first_chunk_mut::<8>());
+    // The only variable, of 64 bits.
+    *number.ok_or(PolicyError::Call {
+        path: path.clone(),
+        call: "open",
+        reason: "the object lacks its variable".into(),
+    })? = cgroup.id.to_ne_bytes();
+    leave_out(&mut open, REPORT);
+    share_notes(&mut open)?;
+    open.load().map_err(refused(path, "the kernel refuses the program"))
+}
+
+/// Loads the program that tells of sockets with notes, which there must be.
+pub(super) fn report() -> Result<Object, PolicyError> {
+    let mut open = open(&notes())?;
+    leave_out(&mut open, GOVERN);
+    for mut map in open.maps_mut().filter(|map| [V4, V6, PLACE].iter().any(|name| map.name() == *name)) {
+        map.set_autocreate(false).map_err(refused(&notes(), "map"))?;
+    }
+    share_notes(&mut open)?;
+    open.load().map_err(refused(&notes(), "the kernel refuses the program"))
+}
+
+fn open(path: &Path) -> Result<OpenObject, PolicyError> {
+    if OBJECT.0.is_empty() {
+        let reason = option_env!("ICDC_PACER_WITHOUT_EBPF").unwrap_or("this build has no eBPF objects");
+        return Err(PolicyError::Obstacle(Obstacle::NotBuilt(reason)));
+    }
+    log_by_tracing();
+    let opened = ObjectBuilder::default().name("icdc_policy").and_then(|builder| builder.open_memory(&OBJECT.0));
+    opened.map_err(refused(path, "the object cannot be read"))
+}
+
+fn leave_out(open: &mut OpenObject, program: &str) {
+    for mut program in open.progs_mut().filter(|one| one.name() == program) {
+        program.set_autoload(false);
+    }
+}
+
+fn share_notes(open: &mut OpenObject) -> Result<(), PolicyError> {
+    let path = notes();
+    if path.exists()
+        && let Some(mut map) = open.maps_mut().find(|map| map.name() == NOTES)
+    {
+        map.reuse_pinned_map(&path).map_err(refused(&path, "open"))?;
+        if map.value_size() as usize != GOVERNED {
+            return Err(PolicyError::OtherVersion { path });
+        }
+    }
+    Ok(())
+}

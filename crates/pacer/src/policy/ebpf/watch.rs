@@ -1,0 +1,68 @@
+//! Sockets under a policy, over all network namespaces: those whose storage has a note.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use libbpf_rs::{Iter, Link, MapCore, Object};
+
+use super::layout::{self, RECORD};
+use super::object::{self, NOTES, REPORT};
+use super::{groups, may, notes, refused};
+use crate::policy::{Governed, PolicyError};
+
+/// Looks at sockets, as often as asked.
+#[derive(Debug)]
+pub struct Watch {
+    /// `None` while no policy has ever been in force.
+    report: Option<Report>,
+}
+
+#[derive(Debug)]
+struct Report {
+    // Dropped before the object.
+    link: Link,
+    _object: Object,
+}
+
+impl Watch {
+    /// Gets ready to look.
+    ///
+    /// # Errors
+    /// See [`PolicyError`].
+    pub fn open() -> Result<Self, PolicyError> {
+        may()?;
+        if !notes().exists() {
+            return Ok(Self { report: None });
+        }
+        let object = object::report()?;
+        let lacks = || PolicyError::Call { path: notes(), call: "open", reason: "the object lacks it".to_owned() };
+        let link = {
+            let map = object.maps().find(|map| map.name() == NOTES).ok_or_else(lacks)?;
+            let program = object.progs_mut().find(|program| program.name() == REPORT).ok_or_else(lacks)?;
+            program.attach_iter(map.as_fd()).map_err(refused(&notes(), "attach"))?
+        };
+        Ok(Self { report: Some(Report { link, _object: object }) })
+    }
+
+    /// The sockets under a policy now, by their ends.
+    ///
+    /// # Errors
+    /// See [`PolicyError`].
+    pub fn sockets(&self) -> Result<Vec<Governed>, PolicyError> {
+        let Some(report) = &self.report else { return Ok(Vec::new()) };
+        let mut records = Vec::new();
+        let mut iteration = Iter::new(&report.link).map_err(refused(&notes(), "iterate"))?;
+        iteration.read_to_end(&mut records).map_err(super::failed(&notes(), "read"))?;
+        let cgroups: BTreeMap<u64, PathBuf> =
+            groups()?.iter().map(|group| (group.id(), group.cgroup().to_owned())).collect();
+        let mut found: Vec<Governed> = records
+            .chunks_exact(RECORD)
+            .filter_map(layout::record)
+            .map(|(governed, cgroup)| Governed { cgroup: cgroups.get(&cgroup).cloned(), ..governed })
+            .collect();
+        found.sort_by_key(|one| (one.remote, one.local, one.cookie));
+        Ok(found)
+    }
+}

@@ -1,0 +1,239 @@
+//! Policies: what every new TCP connection of a cgroup to or from a prefix gets, in any process, in any network namespace.
+//!
+//! ```text
+//! /sys/fs/bpf/icdc/policy/          kept by the kernel, whoever ends
+//!   governed                        the map of notes in sockets, shared by all cgroups
+//!   CGROUP-ID/ link                 the program, attached to the cgroup
+//!              v4 v6                prefixes with what they get
+//!              place                the path of the cgroup, for people
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `c/policy.c` | the program in the kernel, and the report on sockets |
+//! | `cgroup` | the cgroup that is meant |
+//! | `congestion` | the algorithm that is meant, loaded if it must be |
+//! | `ebpf` | making, changing and reading what is pinned (feature `ebpf`) |
+//! | `without` | the same functions in a build without it |
+//!
+//! A policy acts when a connection is established: what is connected already keeps what it has, also when the policy
+//! goes. Of several prefixes the longest decides, of several cgroups that have one the innermost.
+
+mod cgroup;
+#[cfg(feature = "ebpf")]
+mod congestion;
+#[cfg(feature = "ebpf")]
+mod ebpf;
+#[cfg(not(feature = "ebpf"))]
+mod without;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use icdc_control::Prefix;
+use icdc_control::byte_clock::LEAST_RATE;
+use icdc_tcp::algorithm::{Obstacle, PinError};
+use icdc_units::{ByteCount, Rate, Span};
+use thiserror::Error;
+
+pub use cgroup::Cgroup;
+#[cfg(feature = "ebpf")]
+pub use ebpf::{Watch, add, list, remove, remove_all};
+#[cfg(not(feature = "ebpf"))]
+pub use without::{Watch, add, list, remove, remove_all};
+
+/// What connections to or from a prefix get. What is `None` stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Addresses of the other end.
+    pub to: Prefix,
+    /// At most so much TCP payload, by the kernel's own pacing.
+    pub rate: Option<Rate>,
+    /// Congestion control, by the kernel's name or ours.
+    pub congestion: Option<String>,
+    /// Segments that may leave before the first acknowledgement.
+    pub initial_window: Option<u32>,
+    /// Segments that may ever be on their way.
+    pub largest_window: Option<u32>,
+}
+
+/// The fastest rate: `bpf_setsockopt` takes 32 bits of bytes per second, of which all ones mean none.
+pub const LARGEST_RATE: Rate = Rate::from_bytes_per_second(u32::MAX as u64 - 1);
+/// The largest window, in segments: 1 GiB, TCP's largest, in segments of 1 KiB.
+pub const LARGEST_WINDOW: u32 = 1 << 20;
+
+impl Policy {
+    /// Whether it can be kept.
+    ///
+    /// # Errors
+    /// It sets nothing, or something out of range.
+    fn check(&self) -> Result<(), PolicyError> {
+        let Self { rate, congestion, initial_window, largest_window, .. } = self;
+        if rate.is_none() && congestion.is_none() && initial_window.is_none() && largest_window.is_none() {
+            return Err(PolicyError::Empty);
+        }
+        if let Some(rate) = rate.filter(|rate| !(LEAST_RATE..=LARGEST_RATE).contains(rate)) {
+            return Err(PolicyError::Rate(rate));
+        }
+        let window = [initial_window, largest_window].into_iter().flatten();
+        match window.copied().find(|segments| !(1..=LARGEST_WINDOW).contains(segments)) {
+            Some(segments) => Err(PolicyError::Window(segments)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A policy in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// What it says; the algorithm by the kernel's name.
+    pub policy: Policy,
+    /// Path of its cgroup.
+    pub cgroup: PathBuf,
+    /// The cgroup has been removed: the policy has nothing left to act on.
+    pub cgroup_is_gone: bool,
+    /// Connections that have got it so far.
+    pub connections: u64,
+}
+
+/// What became of a new policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// Path of its cgroup.
+    pub cgroup: PathBuf,
+    /// What it says; the algorithm by the kernel's name.
+    pub policy: Policy,
+    /// There was one for the same prefix.
+    pub replaced: bool,
+    /// What else was done, or may surprise: sentences for the user.
+    pub notes: Vec<String>,
+}
+
+/// A socket under a policy, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Governed {
+    /// Tells sockets apart, over all network namespaces.
+    pub cookie: u64,
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// The policy as it was when the socket got it.
+    pub policy: Policy,
+    /// Path of the policy's cgroup; `None` if the policy has gone since.
+    pub cgroup: Option<PathBuf>,
+    /// Parts of the policy that the kernel refused to this socket.
+    pub refused: Vec<&'static str>,
+    /// What the other end has acknowledged.
+    pub acknowledged: ByteCount,
+    /// The rate at which it is paced now; [`Rate::MAX`] if it is not.
+    pub pacing_rate: Rate,
+    /// The ceiling of that rate; [`Rate::MAX`] if there is none. Programs may change it after the policy has set it.
+    pub ceiling: Rate,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// Congestion window in segments.
+    pub window: u32,
+    /// Segments sent again so far.
+    pub retransmitted: u32,
+    /// Congestion control in use.
+    pub congestion: String,
+}
+
+/// What can go wrong with policies.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// It would change nothing.
+    #[error("a policy sets something: a rate, a congestion control or a window")]
+    Empty,
+    /// Beyond what the kernel takes.
+    #[error("{0} cannot be the rate of a policy: it takes {LEAST_RATE} to {LARGEST_RATE}")]
+    Rate(Rate),
+    /// Beyond what makes sense.
+    #[error("a window of {0} segments cannot be: it takes 1 to {LARGEST_WINDOW}")]
+    Window(u32),
+    /// This kernel, this process or this build cannot.
+    #[error("policies are eBPF: {0}")]
+    Obstacle(Obstacle),
+    /// Nothing can be kept.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    /// The kernel has none mounted.
+    #[error("no cgroup v2 hierarchy is mounted; as root: mount -t cgroup2 none /sys/fs/cgroup")]
+    NoCgroups,
+    /// It is not one.
+    #[error("{}: {reason}", .path.display())]
+    Cgroup {
+        /// What was named.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The algorithm cannot be had.
+    #[error("{0}")]
+    Congestion(String),
+    /// No such policy.
+    #[error("{} has no policy for {to}; `icdc pace policy list` tells what there is", .cgroup.display())]
+    NotThere {
+        /// What was asked for.
+        to: Prefix,
+        /// Of which cgroup.
+        cgroup: PathBuf,
+    },
+    /// Pinned by another icdc.
+    #[error("{}: made by another version of icdc; `icdc pace policy remove --all` removes it", .path.display())]
+    OtherVersion {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The kernel refused something.
+    #[error("{}: {call}: {reason}", .path.display())]
+    Call {
+        /// On what.
+        path: PathBuf,
+        /// What was being done.
+        call: &'static str,
+        /// What the kernel said.
+        reason: String,
+    },
+}
+
+impl PolicyError {
+    /// Whether the command asked for something that cannot be.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Empty | Self::Rate(_) | Self::Window(_))
+    }
+
+    /// Whether another user, such as root, could do it.
+    #[must_use]
+    pub fn lacks_privilege(&self) -> bool {
+        matches!(self, Self::Obstacle(Obstacle::Capability(_) | Obstacle::UserNamespace))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> Policy {
+        let to = "192.0.2.0/24".parse().unwrap();
+        Policy { to, rate: None, congestion: None, initial_window: None, largest_window: None }
+    }
+
+    #[test]
+    fn a_policy_sets_something_within_what_the_kernel_takes() {
+        assert!(matches!(policy().check(), Err(PolicyError::Empty)));
+        for (rate, fits) in [("7kbit", false), ("8kbit", true), ("34gbit", true), ("35gbit", false)] {
+            let policy = Policy { rate: Some(rate.parse().unwrap()), ..policy() };
+            assert_eq!(policy.check().is_ok(), fits, "{rate}");
+        }
+        for (segments, fits) in [(0, false), (1, true), (LARGEST_WINDOW, true), (LARGEST_WINDOW + 1, false)] {
+            let initial = Policy { initial_window: Some(segments), ..policy() };
+            let largest = Policy { largest_window: Some(segments), ..policy() };
+            assert_eq!((initial.check().is_ok(), largest.check().is_ok()), (fits, fits), "{segments}");
+        }
+        assert!(Policy { congestion: Some("reno".into()), ..policy() }.check().is_ok());
+    }
+}

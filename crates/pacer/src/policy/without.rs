@@ -1,0 +1,69 @@
+//! A build without eBPF: everything can be asked for, nothing can be had.
+
+use std::convert::Infallible;
+use std::path::Path;
+
+use icdc_control::Prefix;
+use icdc_tcp::algorithm::{Obstacle, ebpf_obstacle};
+
+use super::{Added, Cgroup, Governed, Listed, Policy, PolicyError};
+
+fn not_built() -> PolicyError {
+    PolicyError::Obstacle(ebpf_obstacle().unwrap_or(Obstacle::NotBuilt("without the feature ebpf")))
+}
+
+/// Says that this build cannot.
+///
+/// # Errors
+/// Always.
+pub fn add(policy: &Policy, cgroup: Option<&Path>) -> Result<Added, PolicyError> {
+    policy.check()?;
+    Cgroup::at(cgroup)?;
+    Err(not_built())
+}
+
+/// Says that this build cannot.
+///
+/// # Errors
+/// Always.
+pub fn list() -> Result<Vec<Listed>, PolicyError> {
+    Err(not_built())
+}
+
+/// Says that this build cannot.
+///
+/// # Errors
+/// Always.
+pub fn remove(_to: Prefix, _cgroup: Option<&Path>) -> Result<(), PolicyError> {
+    Err(not_built())
+}
+
+/// Says that this build cannot.
+///
+/// # Errors
+/// Always.
+pub fn remove_all() -> Result<usize, PolicyError> {
+    Err(not_built())
+}
+
+/// A look at sockets; there is none.
+#[derive(Debug)]
+pub struct Watch(Infallible);
+
+impl Watch {
+    /// Says that this build cannot.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn open() -> Result<Self, PolicyError> {
+        Err(not_built())
+    }
+
+    /// The sockets under a policy.
+    ///
+    /// # Errors
+    /// None, as there is nothing to watch.
+    pub fn sockets(&self) -> Result<Vec<Governed>, PolicyError> {
+        match self.0 {}
+    }
+}

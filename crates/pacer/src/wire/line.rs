@@ -1,0 +1,82 @@
+//! The line behind a device: its rate, and whether frames that fill gaps are charged there.
+
+use icdc_packet::ethtool;
+use icdc_units::Rate;
+
+use super::WireError;
+
+/// What keeps frames apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The system's timer.
+    Timer,
+    /// Gap frames that fill the line.
+    Gap,
+}
+
+/// A device with its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Name of the device.
+    pub device: String,
+    /// What the line carries, preambles and gaps between frames included.
+    pub rate: Rate,
+    /// What keeps frames apart there.
+    pub mode: Mode,
+}
+
+/// Drivers of devices that hand frames on in memory, at whatever rate: gap frames would pace nothing there.
+const CHARGED_FOR_NOTHING: [&str; 14] = [
+    "veth",
+    "tun",
+    "dummy",
+    "bridge",
+    "bonding",
+    "team",
+    "ifb",
+    "macvlan",
+    "ipvlan",
+    "vxlan",
+    "netkit",
+    "virtio_net",
+    "xen_netfront",
+    "hv_netvsc",
+];
+
+impl Line {
+    /// The line of `device`, in this thread's network namespace. `given` goes before what the device says of itself; `lab` is the rate at which an emulated wire
+    /// charges frames, where there is one. Without a mode, gaps are filled where that works.
+    ///
+    /// # Errors
+    /// No such device; a rate that nobody knows; gap frames asked for where they would pace nothing.
+    pub fn of(device: &str, given: Option<Rate>, lab: Option<Rate>, mode: Option<Mode>) -> Result<Self, WireError> {
+        let driver = ethtool::driver(device)?.unwrap_or_default();
+        let is_wire = !driver.is_empty() && !CHARGED_FOR_NOTHING.contains(&driver.as_str());
+        let own = if is_wire { ethtool::speed(device)? } else { None };
+        let is_charged = is_wire || lab.is_some();
+        let mode = mode.unwrap_or(if is_charged { Mode::Gap } else { Mode::Timer });
+        if mode == Mode::Gap && !is_charged {
+            let driver = if driver.is_empty() { "no driver".to_owned() } else { driver };
+            return Err(WireError::NotCharged { device: device.to_owned(), driver });
+        }
+        let rate = given.or(lab).or(own).filter(|rate| !rate.is_zero());
+        let rate = rate.ok_or_else(|| WireError::LineRate { device: device.to_owned() })?;
+        Ok(Self { device: device.to_owned(), rate, mode })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_a_wire_is_told_from_one_with() {
+        let rate = Some(Rate::from_bits_per_second(1_000_000_000));
+        let timer = Line::of("lo", rate, None, None).unwrap();
+        assert_eq!((timer.mode, Some(timer.rate)), (Mode::Timer, rate));
+        assert!(matches!(Line::of("lo", rate, None, Some(Mode::Gap)), Err(WireError::NotCharged { .. })));
+        assert!(matches!(Line::of("lo", None, None, None), Err(WireError::LineRate { .. })));
+        assert_eq!(Line::of("lo", None, rate, None).unwrap().mode, Mode::Gap);
+        assert!(matches!(Line::of("no-such-device", rate, None, None), Err(WireError::Packet(_))));
+    }
+}

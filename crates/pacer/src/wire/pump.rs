@@ -1,0 +1,288 @@
+//! The loop: frames come from the tap, wait in their classes, and leave when their clocks say so.
+//!
+//! ```text
+//! timer mode: a frame leaves when position(now) has come to where it begins
+//! gap mode:   the line is filled up to position(now + LEAD), with frames and gap frames
+//! ```
+//!
+//! While the process does not get to run, the line is idle for good (but for [`CATCH_UP`] in timer mode): nothing is made up for by a burst. In gap mode a stall shorter than what the line holds changes nothing at all.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+
+use icdc_control::byte_clock::{Headers, LEAST_GAP, Scheduler, Step, Tree, Waiting, is_of_neighbours, mark_congestion};
+use icdc_packet::{Neighbours, Outlet, Tap, clock};
+use icdc_units::{ByteCount, Span, Time};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::bursts::Bursts;
+use super::detour::Detour;
+use super::frames::{Frame, Gaps, NOTHING_LEFT, Outgoing};
+use super::line_clock::LineClock;
+use super::{ClassStatus, Control, Line, Mode, Status, WireError};
+
+/// So far the line is filled ahead of time in gap mode.
+pub const LEAD: Span = Span::from_millis(2);
+/// A gap longer than this is waited for by the timer, and only its end is filled: an idle line is as good as a filled one, and cheaper.
+const FILLED: Span = Span::from_millis(20);
+/// Lateness that timer mode makes up for: the timer's own.
+const CATCH_UP: Span = Span::from_millis(1);
+/// Wakes are at least this far apart while frames wait.
+const TURN: Span = Span::from_micros(50);
+/// How long an idle pump sleeps at most, to notice a wish.
+const IDLE: Span = Span::from_millis(50);
+/// Frames taken in or sent by one turn, so that neither holds up the other.
+const BATCH: usize = 256;
+/// The longest answer of a neighbour.
+const ANSWER: usize = 9100;
+/// The priority of those who are served first (nice(2)).
+const FIRST: i32 = -20;
+/// How often the status is brought up to date.
+const PUBLISH: Span = Span::from_millis(100);
+
+/// See the module's description.
+pub(super) struct Pump {
+    mode: Mode,
+    clock: LineClock,
+    scheduler: Scheduler<Frame>,
+    tap: Tap,
+    neighbours: Neighbours,
+    outlet: Outlet,
+    gaps: Gaps,
+    /// What is to be handed to the device, in order.
+    outgoing: VecDeque<Outgoing>,
+    room: Vec<u8>,
+    /// Room for an answer of a neighbour.
+    answer: Vec<u8>,
+    status: Status,
+    bursts: Bursts,
+}
+
+/// When the loop has to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// There is more to do.
+    AtOnce,
+    /// A frame is due then.
+    At(Time),
+    /// When a frame comes.
+    Whenever,
+}
+
+impl Pump {
+    pub(super) fn new(line: &Line, tree: Tree, tap: Tap, detour: &Detour) -> Result<Self, WireError> {
+        Ok(Self {
+            mode: line.mode,
+            clock: LineClock::new(line.rate, clock::now()),
+            bursts: Bursts::new(tree.count()),
+            scheduler: Scheduler::new(tree),
+            tap,
+            neighbours: Neighbours::open(&line.device)?,
+            outlet: Outlet::open(&line.device)?,
+            gaps: Gaps::new(detour.hardware(), detour.mtu()),
+            outgoing: VecDeque::new(),
+            room: Frame::room(detour.mtu()),
+            answer: vec![0; ANSWER],
+            status: Status::default(),
+        })
+    }
+
+    pub(super) fn run(&mut self, control: &Control) -> Result<(), WireError> {
+        // The kernel may wake this thread so much late on purpose, to wake several at once; and before others, where it may.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let _ = rustix::process::setpriority_process(None, FIRST);
+        let mut publish_at = clock::now();
+        while !control.is_stopped() {
+            if let Some(tree) = control.new_tree() {
+                self.change(tree);
+            }
+            let now = clock::now();
+            self.keep_time(now);
+            let taken = self.receive(now)?;
+            let next = self.send(now)?;
+            if now >= publish_at {
+                control.publish(self.status(now));
+                publish_at = now + PUBLISH;
+            }
+            if taken < BATCH {
+                self.wait(now, next);
+            }
+        }
+        control.publish(self.status(clock::now()));
+        Ok(())
+    }
+
+    /// Brings position and clock together: rest counts, stalls do not.
+    fn keep_time(&mut self, now: Time) {
+        let allowed = if self.mode == Mode::Timer { CATCH_UP } else { Span::ZERO };
+        let (rested, lost) = self.clock.go_on(now, self.scheduler.position(), allowed);
+        self.scheduler.advance(rested);
+        self.status.late += lost;
+    }
+
+    /// Takes in what has come; gives the number of frames.
+    fn receive(&mut self, now: Time) -> Result<usize, WireError> {
+        for _ in 0..BATCH {
+            let Some(length) = self.neighbours.receive(&mut self.answer)? else { break };
+            self.tap.write(&self.answer[..length])?;
+        }
+        for count in 0..BATCH {
+            let read = self.tap.read(&mut self.room[NOTHING_LEFT..])?;
+            let Some(length) = read else { return Ok(count) };
+            let frame = Frame::new(&self.room, length);
+            if is_of_neighbours(frame.ethernet()) {
+                // Without it nothing else goes; it is little, and no class may keep it waiting.
+                self.scheduler.advance(frame.wire_length());
+                self.outgoing.push_back(Outgoing::Frame(frame));
+                continue;
+            }
+            let headers = Headers::of(frame.ethernet());
+            let class = self.scheduler.tree().class_of(headers.as_ref());
+            let waiting = Waiting {
+                length: frame.wire_length(),
+                ecn_capable: headers.is_some_and(|headers| headers.ecn_capable),
+                packet: frame,
+            };
+            self.scheduler.push(now, class, waiting);
+        }
+        Ok(BATCH)
+    }
+
+    /// Hands over what is due.
+    fn send(&mut self, now: Time) -> Result<Next, WireError> {
+        let horizon = match self.mode {
+            Mode::Timer => self.clock.position_at(now),
+            Mode::Gap => self.clock.position_at(now + LEAD),
+        };
+        let next = loop {
+            if self.outgoing.len() >= BATCH {
+                break Next::AtOnce;
+            }
+            let position = self.scheduler.position();
+            if position > horizon {
+                // The line runs down by half before it is filled again.
+                break Next::At(self.clock.time_of(position) - self.lead() / 2);
+            }
+            match self.scheduler.next(now) {
+                Step::Send { class, packet: mut frame, length, mark } => {
+                    // In gap mode the line brings it then, whenever it is handed over.
+                    let at = if self.mode == Mode::Gap { self.clock.time_of(position) } else { now };
+                    self.bursts.left(class, at, length);
+                    if mark {
+                        mark_congestion(frame.ethernet_mut());
+                    }
+                    self.outgoing.push_back(Outgoing::Frame(frame));
+                }
+                Step::Gap(gap) => {
+                    if let Some(due) = self.gap(gap, horizon) {
+                        break Next::At(due);
+                    }
+                }
+                Step::Idle => {
+                    self.clock.rest_until(Time::MAX);
+                    break Next::Whenever;
+                }
+            }
+        };
+        if self.hand_over()? { Ok(next) } else { Ok(Next::At(now + TURN)) }
+    }
+
+    fn lead(&self) -> Span {
+        if self.mode == Mode::Gap { LEAD } else { Span::ZERO }
+    }
+
+    /// Lets a gap pass, as far as the line is to be filled now. `None`: it has; else the time at which to go on.
+    fn gap(&mut self, gap: ByteCount, horizon: ByteCount) -> Option<Time> {
+        let position = self.scheduler.position();
+        let end = position + gap;
+        match self.mode {
+            Mode::Timer if end <= horizon => {
+                self.scheduler.advance(gap);
+                None
+            }
+            Mode::Gap if gap <= self.clock.line() * FILLED => {
+                // A frame that comes meanwhile does not wait for the rest.
+                let room = (horizon - position).max(LEAST_GAP);
+                let (frames, filled) = self.gaps.fill(gap.min(room));
+                let before = self.outgoing.len();
+                self.outgoing.extend(frames);
+                self.status.gap_frames += (self.outgoing.len() - before) as u64;
+                self.scheduler.advance(filled);
+                None
+            }
+            _ => {
+                let due = self.clock.time_of(end) - self.lead();
+                self.clock.rest_until(due);
+                Some(due)
+            }
+        }
+    }
+
+    /// Sends what is to be sent; false if the device has no room for all of it now.
+    fn hand_over(&mut self) -> Result<bool, WireError> {
+        while !self.outgoing.is_empty() {
+            let (outlet, gaps) = (&mut self.outlet, &self.gaps);
+            match outlet.send(self.outgoing.iter().map(|outgoing| gaps.bytes(outgoing))) {
+                Ok(sent) => {
+                    self.outgoing.drain(..sent.packets);
+                    if sent.refused {
+                        self.outgoing.pop_front();
+                        self.status.refused += 1;
+                    } else if !self.outgoing.is_empty() {
+                        return Ok(false);
+                    }
+                }
+                // It may come up again; until then what is sent is lost, as on any device.
+                Err(error) if error.cause.raw_os_error() == Some(Errno::NETDOWN.raw_os_error()) => {
+                    self.status.refused += self.outgoing.len() as u64;
+                    self.outgoing.clear();
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    fn wait(&self, now: Time, next: Next) {
+        let due = match next {
+            Next::AtOnce => return,
+            Next::At(due) => due,
+            Next::Whenever => now + IDLE,
+        };
+        // What comes in the meantime waits that long at most; looking at each frame would cost more than pacing it.
+        let short = (self.lead() / 2).max(TURN * 2);
+        if next != Next::Whenever && due <= now + short {
+            return clock::sleep_until(due.max(now + TURN / 4));
+        }
+        let left = due.min(now + IDLE) - now;
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: (left.as_nanos() % 1_000_000_000) as _ };
+        let mut polled = [PollFd::new(&self.tap, PollFlags::IN), PollFd::new(&self.neighbours, PollFlags::IN)];
+        // Whatever ends the wait, both are looked at next.
+        let _ = poll(&mut polled, Some(&left));
+    }
+
+    fn change(&mut self, tree: Tree) {
+        let fresh = Scheduler::new(tree.clone());
+        let old = std::mem::replace(&mut self.scheduler, fresh);
+        self.bursts = Bursts::new(tree.count());
+        self.scheduler = old.with(clock::now(), tree);
+        self.status.reloads += 1;
+    }
+
+    fn status(&mut self, now: Time) -> Status {
+        self.status.at = now;
+        let leaves = self.scheduler.leaves();
+        self.status.classes = leaves
+            .map(|(number, settings, counters, waiting)| ClassStatus {
+                name: settings.name.clone(),
+                rate: settings.rate,
+                ceiling: settings.ceiling,
+                counters,
+                waiting,
+                burst: self.bursts.largest(number),
+            })
+            .collect();
+        self.status.clone()
+    }
+}

@@ -1,0 +1,106 @@
+//! A network device whose other end is this process (tun.txt, `IFF_TAP`): what hosts send into it is read here, frame by frame.
+//!
+//! The device goes when the descriptor is closed, however this process ends, and with it all routes that lead into it. It
+//! leaves nothing to be segmented or summed up: what is read may go onto any wire as it is.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::PacketError;
+
+const CLONE: &str = "/dev/net/tun";
+// linux/if_tun.h
+const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
+const IFF_TAP: libc::c_short = 0x0002;
+const IFF_NO_PI: libc::c_short = 0x1000;
+const IFF_TUN_EXCL: u16 = 0x8000;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Tap {
+    name: String,
+    file: File,
+}
+
+impl Tap {
+    /// Makes the device `name` in this thread's network namespace. There must be none of that name.
+    pub fn create(name: &str) -> Result<Self, PacketError> {
+        let failed = |call, error| PacketError::new(call, name, error);
+        let mut options = File::options();
+        let file = options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(CLONE);
+        let file = file.map_err(|error| failed("open(/dev/net/tun)", error))?;
+        if name.len() >= libc::IFNAMSIZ {
+            return Err(failed("ioctl(TUNSETIFF)", std::io::Error::from_raw_os_error(libc::EINVAL)));
+        }
+        // SAFETY: all zeros is a valid ifreq.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_flags = IFF_TAP | IFF_NO_PI | IFF_TUN_EXCL as libc::c_short;
+        // SAFETY: TUNSETIFF reads and writes the ifreq, which is alive and not otherwise used through the call.
+        let result = unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw mut request) };
+        if result != 0 {
+            return Err(PacketError::last("ioctl(TUNSETIFF)", name));
+        }
+        Ok(Self { name: name.to_owned(), file })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads the next frame that was sent into the device, without waiting; `None` if there is none. What is longer than `buffer` is cut.
+    pub fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>, PacketError> {
+        loop {
+            match (&self.file).read(buffer) {
+                Ok(length) => return Ok(Some(length)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Before the device is up.
+                Err(error) if error.raw_os_error() == Some(libc::EIO) => return Ok(None),
+                Err(error) => return Err(PacketError::new("read", &self.name, error)),
+            }
+        }
+    }
+
+    /// Lets the host receive a frame from the device. One for which it has no room now is lost, as on any device.
+    pub fn write(&self, frame: &[u8]) -> Result<(), PacketError> {
+        match (&self.file).write(frame) {
+            Err(error) if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EIO | libc::ENOBUFS)) => {
+                Err(PacketError::new("write", &self.name, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AsFd for Tap {
+    /// For poll: readable when a frame is there.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_there_once_and_goes_with_its_holder() {
+        let name = format!("tap{}", std::process::id());
+        let tap = match Tap::create(&name) {
+            Ok(tap) => tap,
+            Err(error) => return eprintln!("SKIPPED: {error}"),
+        };
+        assert_eq!(tap.read(&mut [0; 100]).unwrap(), None);
+        assert_eq!(Tap::create(&name).unwrap_err().cause.raw_os_error(), Some(libc::EBUSY));
+        drop(tap);
+        assert_eq!(Tap::create(&name).unwrap().name(), name);
+        assert!(Tap::create("a-name-that-is-too-long").is_err());
+    }
+}

@@ -1,0 +1,131 @@
+//! Where a relayed connection shall lead.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Longest name of a host (RFC 1035 section 2.3.4, in text without the last dot).
+const MAX_NAME: usize = 253;
+
+/// A host and a TCP port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Destination {
+    /// The host.
+    pub host: Host,
+    /// Its port, not zero.
+    pub port: u16,
+}
+
+/// An address, or a name that is still to be resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// An address; IPv4 is never written as IPv6.
+    Address(IpAddr),
+    /// A name.
+    Name(HostName),
+}
+
+/// A name that can be given to a resolver: letters, digits, `-`, `_` and `.`, at most 253 of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostName(String);
+
+/// Text or bytes that name no destination.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DestinationError {
+    /// No `HOST:PORT`.
+    #[error("{0:?} is not HOST:PORT; an IPv6 address is written in brackets: [2001:db8::1]:443")]
+    Form(String),
+    /// Neither an address nor a name.
+    #[error("{0:?} is neither an address nor the name of a host")]
+    Host(String),
+    /// Port 0.
+    #[error("port 0 is no destination")]
+    Port,
+}
+
+impl Destination {
+    /// A host and a port other than zero.
+    ///
+    /// # Errors
+    /// [`DestinationError::Port`].
+    pub fn new(host: Host, port: u16) -> Result<Self, DestinationError> {
+        if port == 0 { Err(DestinationError::Port) } else { Ok(Self { host, port }) }
+    }
+
+    /// The address, unless it is a name.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.host {
+            Host::Address(address) => Some(SocketAddr::new(*address, self.port)),
+            Host::Name(_) => None,
+        }
+    }
+}
+
+impl From<SocketAddr> for Destination {
+    /// The port is taken as it is.
+    fn from(address: SocketAddr) -> Self {
+        Self { host: Host::Address(address.ip().to_canonical()), port: address.port() }
+    }
+}
+
+impl HostName {
+    /// Takes a name as it stands.
+    ///
+    /// # Errors
+    /// [`DestinationError::Host`] with what was given.
+    pub fn new(name: &str) -> Result<Self, DestinationError> {
+        let proper = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let begins_well = name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric() || first == b'_');
+        if !begins_well || name.len() > MAX_NAME || !name.bytes().all(proper) {
+            return Err(DestinationError::Host(name.chars().take(MAX_NAME).collect()));
+        }
+        Ok(Self(name.to_owned()))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Host {
+    /// An address in any notation without brackets, or else a name.
+    ///
+    /// # Errors
+    /// [`DestinationError::Host`].
+    pub fn parse(text: &str) -> Result<Self, DestinationError> {
+        match text.parse::<IpAddr>() {
+            Ok(address) => Ok(Self::Address(address.to_canonical())),
+            Err(_) => HostName::new(text).map(Self::Name),
+        }
+    }
+}
+
+impl FromStr for Destination {
+    type Err = DestinationError;
+
+    fn from_str(text: &str) -> Result<Self, DestinationError> {
+        let form = || DestinationError::Form(text.to_owned());
+        let (host, port) = text.rsplit_once(':').ok_or_else(form)?;
+        let port = port.parse().map_err(|_| form())?;
+        let host = match host.strip_prefix('[').map(|rest| rest.strip_suffix(']')) {
+            Some(Some(inner)) => Host::Address(inner.parse::<IpAddr>().map_err(|_| form())?.to_canonical()),
+            None if !host.contains(':') => Host::parse(host)?,
+            _ => return Err(form()),
+        };
+        Self::new(host, port)
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Address(address) => SocketAddr::new(*address, self.port).fmt(out),
+            Host::Name(name) => write!(out, "{}:{}", name.as_str(), self.port),
+        }
+    }
+}

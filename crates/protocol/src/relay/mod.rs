@@ -1,0 +1,47 @@
+//! What relays, SOCKS clients and destinations say to each other before the first byte of data.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`peer`] | the header from relay to relay, and its answer |
+//! | [`socks5`] | the handshake of a SOCKS client (RFC 1928, RFC 1929) |
+//! | [`proxy_v2`] | the PROXY protocol, version 2, which tells a destination who its client is |
+//!
+//! Parsers take what has arrived so far and say how much of it they have used; what they hold is bounded.
+
+mod destination;
+pub mod peer;
+pub mod proxy_v2;
+pub mod socks5;
+
+pub use destination::{Destination, DestinationError, Host, HostName};
+
+/// The front of bytes that may not have arrived completely.
+struct Front<'a> {
+    bytes: &'a [u8],
+    used: usize,
+}
+
+impl<'a> Front<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, used: 0 }
+    }
+
+    /// The next `count` bytes; `None` if they are not there yet.
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let taken = self.bytes.get(self.used..self.used.checked_add(count)?)?;
+        self.used += count;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    fn port(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+}

@@ -1,0 +1,144 @@
+//! A configuration as typed: the TOML file, to which a command line adds.
+
+use serde::Deserialize;
+
+/// The whole file. Quantities are text with units, as on command lines.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Draft {
+    /// Listeners.
+    #[serde(default)]
+    pub listen: Vec<ListenDraft>,
+    /// Routes.
+    #[serde(default)]
+    pub route: Vec<RouteDraft>,
+    /// Rules, in order.
+    #[serde(default)]
+    pub rule: Vec<RuleDraft>,
+    /// Legs between relays.
+    #[serde(default)]
+    pub leg: LegDraft,
+    /// Legs to destinations.
+    #[serde(default)]
+    pub exit: ExitDraft,
+    /// Bounds.
+    #[serde(default)]
+    pub limits: LimitsDraft,
+    /// File of this relay's key, for legs with TLS.
+    pub identity: Option<String>,
+    /// Threads that move data.
+    pub threads: Option<usize>,
+    /// `ADDR:PORT` for Prometheus.
+    pub metrics: Option<String>,
+    /// Path of the socket for `icdc relay status`; empty for none.
+    pub status: Option<String>,
+}
+
+/// One listener: exactly one of the four kinds, with what belongs to it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ListenDraft {
+    /// `ADDR:PORT` from which all go to one destination.
+    pub forward: Option<String>,
+    /// That destination, `HOST:PORT`.
+    pub to: Option<String>,
+    /// `ADDR:PORT` for SOCKS 5.
+    pub socks5: Option<String>,
+    /// File with lines `USER:PASSWORD`.
+    pub users: Option<String>,
+    /// `ADDR:PORT` for other relays.
+    pub peer: Option<String>,
+    /// Public keys of relays that are let in, which makes the leg TLS.
+    #[serde(default)]
+    pub keys: Vec<String>,
+    /// `ADDR:PORT` for TPROXY.
+    pub transparent: Option<String>,
+}
+
+/// One route.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RouteDraft {
+    /// Prefix; all destinations without.
+    pub to: Option<String>,
+    /// `HOST:PORT` of relays, or `direct`; best first.
+    #[serde(default)]
+    pub via: Vec<String>,
+    /// Public key of these relays, which makes the leg TLS.
+    pub key: Option<String>,
+    /// Connections to keep open to each relay.
+    #[serde(default)]
+    pub warm: usize,
+}
+
+/// One rule.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RuleDraft {
+    /// `allow` or `deny`.
+    pub action: String,
+    /// Kind of listener.
+    pub listener: Option<String>,
+    /// Prefix of clients.
+    pub from: Option<String>,
+    /// Prefix of destinations.
+    pub to: Option<String>,
+    /// Port of destinations, one or a range `LO-HI`.
+    pub ports: Option<String>,
+}
+
+/// Legs between relays.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LegDraft {
+    /// Congestion control, or `auto`.
+    pub congestion: Option<String>,
+    /// Ceiling of each connection's rate.
+    pub rate: Option<String>,
+    /// Size of the buffers.
+    pub buffer: Option<String>,
+}
+
+/// Legs to destinations.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ExitDraft {
+    /// Send the PROXY protocol, version 2.
+    #[serde(default)]
+    pub proxy_protocol: bool,
+    /// Show the client's address.
+    #[serde(default)]
+    pub keep_source: bool,
+}
+
+/// Bounds.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LimitsDraft {
+    /// Connections in all.
+    pub connections: Option<usize>,
+    /// Connections of one client address.
+    pub per_client: Option<usize>,
+    /// Bytes that wait in the relay.
+    pub memory: Option<String>,
+    /// The same of one connection.
+    pub memory_per_connection: Option<String>,
+    /// Time for a client to say where it wants to go.
+    pub greeting: Option<String>,
+    /// Time to reach a destination.
+    pub connect: Option<String>,
+    /// Silence until a connection is given up.
+    pub idle: Option<String>,
+    /// Time that connections have when the relay stops.
+    pub drain: Option<String>,
+}
+
+impl Draft {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// Where and what is wrong, over several lines.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
+    }
+}

@@ -1,0 +1,85 @@
+//! Users of a SOCKS listener.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use icdc_protocol::relay::socks5::Login;
+
+/// Names and passwords, from a file of lines `USER:PASSWORD`.
+#[derive(Default)]
+pub struct Users(HashMap<Vec<u8>, Vec<u8>>);
+
+impl Users {
+    /// Reads a file that nobody but its owner can read.
+    ///
+    /// # Errors
+    /// What is wrong with the file, its mode or a line.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        use std::os::unix::fs::MetadataExt as _;
+        let told = |what: String| format!("{}: {what}", path.display());
+        let metadata = path.metadata().map_err(|error| told(error.to_string()))?;
+        if metadata.mode() & 0o077 != 0 {
+            return Err(told(format!(
+                "other users can read the passwords (mode {:04o}); run `chmod 600 {}`",
+                metadata.mode() & 0o7777,
+                path.display()
+            )));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| told(error.to_string()))?;
+        Self::parse(&text).map_err(told)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut users = HashMap::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (user, password) =
+                line.split_once(':').ok_or_else(|| format!("line {number}: expected USER:PASSWORD"))?;
+            if user.is_empty() || user.len() > 255 || password.len() > 255 {
+                return Err(format!("line {number}: user and password have at most 255 bytes, the user one at least"));
+            }
+            if users.insert(user.into(), password.into()).is_some() {
+                return Err(format!("line {number}: this user has a line above already"));
+            }
+        }
+        if users.is_empty() { Err("it names no user".to_owned()) } else { Ok(Self(users)) }
+    }
+
+    /// Whether a login is right. How long that takes tells nothing of a password.
+    #[must_use]
+    pub fn admit(&self, login: &Login) -> bool {
+        let known = self.0.get(&login.user);
+        let expected = known.map_or(&[][..], Vec::as_slice);
+        let differing = expected
+            .iter()
+            .chain(std::iter::repeat(&0))
+            .zip(login.password.iter().chain(std::iter::repeat(&0)))
+            .take(256)
+            .fold(expected.len() ^ login.password.len(), |sum, (one, other)| sum | usize::from(one ^ other));
+        known.is_some() && differing == 0
+    }
+}
+
+impl std::fmt::Debug for Users {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Users({})", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_password_opens() {
+        let users = Users::parse("# people\nanna:se:cret\nben:\n").expect("a list");
+        let admit = |user: &str, password: &str| users.admit(&Login { user: user.into(), password: password.into() });
+        assert!(admit("anna", "se:cret") && admit("ben", ""));
+        assert!(!admit("anna", "se:cre") && !admit("anna", "se:cret\0") && !admit("ben", "x") && !admit("eve", ""));
+        for text in ["", "anna", ":x", "a:1\na:2"] {
+            assert!(Users::parse(text).is_err(), "{text:?}");
+        }
+    }
+}

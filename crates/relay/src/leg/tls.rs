@@ -1,0 +1,148 @@
+//! TLS 1.3 over a socket that never blocks.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+use icdc_trust::{PublicKey, explain, peer_key};
+
+use super::{Arrived, read_from, write_to};
+
+/// What is read from the socket at a time: rustls alone would ask for 4 KiB.
+const CHUNK: usize = 64 << 10;
+
+/// The session, and ciphertext that it has not yet looked at.
+#[derive(Debug)]
+pub(super) struct Tls {
+    session: rustls::Connection,
+    raw: Vec<u8>,
+    used: usize,
+    said_goodbye: bool,
+}
+
+impl Tls {
+    pub(super) fn new(session: rustls::Connection) -> Self {
+        Self { session, raw: Vec::new(), used: 0, said_goodbye: false }
+    }
+
+    pub(super) fn peer_key(&self) -> Option<PublicKey> {
+        peer_key(&self.session)
+    }
+
+    /// True once both sides know each other.
+    pub(super) fn shake_hands(
+        &mut self,
+        socket: &TcpStream,
+        readable: &mut bool,
+        writable: &mut bool,
+    ) -> io::Result<bool> {
+        while self.session.is_handshaking() {
+            let pushed = self.push(socket, writable)?;
+            if !self.session.is_handshaking() {
+                break;
+            }
+            match self.pull(socket, readable) {
+                Ok(Arrived::Bytes(_)) => {}
+                Ok(Arrived::Later) => return Ok(false),
+                Ok(Arrived::End) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) => {
+                    // The alert, as far as there is room for it.
+                    let _ = pushed.then(|| self.push(socket, writable));
+                    return Err(error);
+                }
+            }
+        }
+        self.push(socket, writable)
+    }
+
+    pub(super) fn read(&mut self, into: &mut [u8], socket: &TcpStream, readable: &mut bool) -> io::Result<Arrived> {
+        loop {
+            match self.session.reader().read(into) {
+                Ok(0) => return Ok(Arrived::End),
+                Ok(count) => return Ok(Arrived::Bytes(count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The connection has ended without saying so.
+                Err(error) => return Err(error),
+            }
+            if self.pull(socket, readable)? == Arrived::Later {
+                return Ok(Arrived::Later);
+            }
+        }
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8], socket: &TcpStream, writable: &mut bool) -> io::Result<usize> {
+        let mut taken = 0;
+        while self.push(socket, writable)? && taken < bytes.len() {
+            taken += self.session.writer().write(&bytes[taken..])?;
+        }
+        Ok(taken)
+    }
+
+    /// Sends what the session has ready; false if some of it still waits.
+    pub(super) fn push(&mut self, socket: &TcpStream, writable: &mut bool) -> io::Result<bool> {
+        let mut outlet = Outlet { socket, writable };
+        while self.session.wants_write() {
+            match self.session.write_tls(&mut outlet) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn say_goodbye(&mut self, socket: &TcpStream, writable: &mut bool) -> io::Result<bool> {
+        if !self.said_goodbye {
+            self.session.send_close_notify();
+            self.said_goodbye = true;
+        }
+        self.push(socket, writable)
+    }
+
+    /// Gives the session more to look at.
+    fn pull(&mut self, socket: &TcpStream, readable: &mut bool) -> io::Result<Arrived> {
+        if self.used == self.raw.len() {
+            self.raw.resize(CHUNK, 0);
+            self.used = 0;
+            let arrived = read_from(socket, &mut self.raw, readable);
+            // Nothing is kept while nothing comes.
+            match arrived {
+                Ok(Arrived::Bytes(count)) => self.raw.truncate(count),
+                _ => self.raw = Vec::new(),
+            }
+            match arrived? {
+                Arrived::Later => return Ok(Arrived::Later),
+                Arrived::End => {
+                    self.session.read_tls(&mut io::empty())?;
+                    return Ok(Arrived::End);
+                }
+                Arrived::Bytes(_) => {}
+            }
+        }
+        let taken = self.session.read_tls(&mut &self.raw[self.used..])?;
+        self.used += taken;
+        self.session
+            .process_new_packets()
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, explain(&error)))?;
+        Ok(Arrived::Bytes(taken))
+    }
+}
+
+/// The socket as `rustls` writes to it.
+struct Outlet<'a> {
+    socket: &'a TcpStream,
+    writable: &'a mut bool,
+}
+
+impl Write for Outlet<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match write_to(self.socket, bytes, self.writable)? {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            count => Ok(count),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

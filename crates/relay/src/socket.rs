@@ -1,0 +1,130 @@
+//! Sockets before they are connected: what has to be set by then.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+
+use icdc_tcp::{Family, ListenError, OptionError};
+use icdc_units::ByteCount;
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use thiserror::Error;
+
+use crate::config::{Config, LegSettings, Listener, ListenerKind};
+use crate::leg::{canonical, may_have_large_buffers};
+
+/// What may wait on a leg between relays to be sent for the first time.
+const NOT_SENT: ByteCount = ByteCount::from_mib(4);
+
+/// A listener cannot be had.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// No socket listens.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Transparency is a privilege.
+    #[error(
+        "cannot listen transparently on {address}: {cause}; it needs CAP_NET_ADMIN: run the relay as root, or give it the capability"
+    )]
+    Transparent {
+        /// Where.
+        address: SocketAddr,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// Another option could not be set.
+    #[error("cannot listen on {address}: {cause}")]
+    Option {
+        /// Where.
+        address: SocketAddr,
+        /// What failed.
+        cause: io::Error,
+    },
+}
+
+/// Listens, with everything in place that accepted sockets inherit.
+pub(crate) fn open(listener: &Listener, config: &Config) -> Result<TcpListener, OpenError> {
+    let address = listener.address;
+    let failed = |cause| OpenError::Option { address, cause };
+    let between_relays = matches!(listener.kind, ListenerKind::Peer(_));
+    let buffer = if between_relays { receive_buffer(config) } else { ByteCount::ZERO };
+    // Without an address, a host that has no IPv6 falls back to IPv4.
+    let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
+    let socket = icdc_tcp::listen(host, (address.port(), address.port()), Family::Any, buffer)?;
+    socket.set_nonblocking(true).map_err(failed)?;
+    if between_relays {
+        prepare(&socket, &config.leg).map_err(|error| failed(error.into()))?;
+    }
+    if matches!(listener.kind, ListenerKind::Transparent) {
+        // The option of IPv6 holds for the IPv4 connections of such a socket as well.
+        let options = SockRef::from(&socket);
+        let set =
+            if address.is_ipv6() { options.set_ip_transparent_v6(true) } else { options.set_ip_transparent_v4(true) };
+        set.map_err(|cause| OpenError::Transparent { address, cause })?;
+    }
+    Ok(socket)
+}
+
+/// Begins to connect to another relay.
+pub(crate) fn connect_to_relay(address: SocketAddr, config: &Config) -> io::Result<TcpStream> {
+    let socket = new(address)?;
+    let buffer = receive_buffer(config);
+    if !buffer.is_zero() {
+        icdc_tcp::set_buffers(&socket, ByteCount::ZERO, buffer)?;
+    }
+    prepare(&socket, &config.leg)?;
+    begin(socket, address)
+}
+
+/// Begins to connect to a destination; `source` is the address that it shall see.
+pub(crate) fn connect_to_destination(address: SocketAddr, source: Option<SocketAddr>) -> io::Result<TcpStream> {
+    let socket = new(address)?;
+    if let Some(source) = source.map(canonical).filter(|source| source.is_ipv4() == address.is_ipv4()) {
+        match address.is_ipv4() {
+            true => socket.set_ip_transparent_v4(true)?,
+            false => socket.set_ip_transparent_v6(true)?,
+        }
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::new(source.ip(), 0).into())?;
+    }
+    begin(socket, address)
+}
+
+fn new(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn begin(socket: Socket, address: SocketAddr) -> io::Result<TcpStream> {
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
+/// What both ends of a leg between relays have.
+fn prepare(socket: &impl std::os::fd::AsFd, settings: &LegSettings) -> Result<(), OptionError> {
+    if let Some(name) = &settings.congestion
+        && let Err(error) = icdc_tcp::set_congestion(socket, name)
+    {
+        // It was there when the relay started.
+        tracing::debug!("the leg keeps the system's congestion control: {error}");
+    }
+    if let Some(rate) = settings.pacing {
+        icdc_tcp::set_pacing_rate(socket, rate)?;
+    }
+    if let Some(size) = settings.buffer {
+        icdc_tcp::set_buffers(socket, size, ByteCount::ZERO)?;
+    }
+    icdc_tcp::set_not_sent_limit(socket, NOT_SENT)
+}
+
+/// It has to be there before the handshake, which agrees on the window's scale; the kernel allocates only what piles up
+/// unread. Zero leaves it to the kernel: without the privilege it would be cut to less than what the kernel's tuning reaches.
+fn receive_buffer(config: &Config) -> ByteCount {
+    match config.leg.buffer {
+        Some(size) => size,
+        None if may_have_large_buffers() => config.limits.memory_per_connection,
+        None => ByteCount::ZERO,
+    }
+}

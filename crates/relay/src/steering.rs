@@ -1,0 +1,166 @@
+//! The rules by which packets that only pass through this host come to a transparent listener: nftables marks them
+//! and hands them to the socket (TPROXY), and a routing table takes marked packets for local ones.
+
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+use icdc_control::Prefix;
+use thiserror::Error;
+
+/// What is steered where.
+#[derive(Clone, Debug)]
+pub struct Steering {
+    /// Port of the transparent listener.
+    pub listener: u16,
+    /// Ports of destinations; none are all.
+    pub ports: Vec<u16>,
+    /// Where clients are; none are everywhere.
+    pub from: Vec<Prefix>,
+    /// The device by which they come; none is any.
+    pub interface: Option<String>,
+    /// Mark of the packets.
+    pub mark: u32,
+    /// Routing table for them.
+    pub table: u32,
+}
+
+/// Names the rules in nftables.
+const NAME: &str = "icdc_relay";
+
+/// Rules could not be changed.
+#[derive(Debug, Error)]
+pub enum SteeringError {
+    /// A program is missing.
+    #[error(
+        "{program}: {cause}; install it (nftables, iproute2), or run what `icdc relay rules print` shows by other means"
+    )]
+    Missing {
+        /// The program.
+        program: &'static str,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// A program has refused.
+    #[error("`{command}` failed: {said}; changing rules needs root")]
+    Refused {
+        /// The command.
+        command: String,
+        /// What it said.
+        said: String,
+    },
+}
+
+impl Steering {
+    /// A shell script that does what [`Steering::apply`] does.
+    #[must_use]
+    pub fn script(&self) -> String {
+        let mut script = format!("nft -f - <<'END'\n{}END\n", self.nftables());
+        for words in self.routing("add") {
+            script += &format!("ip {}\n", words.join(" "));
+        }
+        script
+    }
+
+    /// Puts the rules in place of earlier ones.
+    ///
+    /// # Errors
+    /// The program that failed; what was done before is taken back.
+    pub fn apply(&self) -> Result<(), SteeringError> {
+        self.remove_routing();
+        run("nft", &["-f", "-"], &self.nftables())?;
+        for words in self.routing("add") {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            if let Err(error) = run("ip", &words, "") {
+                let _ = self.remove();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the rules; those that are not there are no error.
+    ///
+    /// # Errors
+    /// The program that failed.
+    pub fn remove(&self) -> Result<(), SteeringError> {
+        self.remove_routing();
+        // Naming the table first makes it exist.
+        run("nft", &["-f", "-"], &format!("table inet {NAME}\ndelete table inet {NAME}\n"))
+    }
+
+    fn remove_routing(&self) {
+        for words in self.routing("del") {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            // They may not be there.
+            let _ = run("ip", &words, "");
+        }
+    }
+
+    fn nftables(&self) -> String {
+        let Self { listener, mark, .. } = self;
+        let device = self.interface.as_ref().map(|name| format!("iifname \"{name}\" ")).unwrap_or_default();
+        let ports: Vec<String> = self.ports.iter().map(u16::to_string).collect();
+        let ports = if ports.is_empty() { String::new() } else { format!("tcp dport {{ {} }} ", ports.join(", ")) };
+        let mut rules = String::new();
+        for (family, word) in [("ipv4", "ip"), ("ipv6", "ip6")] {
+            let mut sources: Vec<String> = self
+                .from
+                .iter()
+                .filter(|prefix| prefix.address().is_ipv4() == (family == "ipv4"))
+                .map(|prefix| format!("{word} saddr {prefix} "))
+                .collect();
+            if self.from.is_empty() {
+                sources.push(String::new());
+            }
+            for source in sources {
+                rules += &format!(
+                    "    {device}meta nfproto {family} meta l4proto tcp {source}{ports}tproxy {word} to :{listener} meta mark set {mark:#x} accept\n"
+                );
+            }
+        }
+        format!(
+            "table inet {NAME}\n\
+             delete table inet {NAME}\n\
+             table inet {NAME} {{\n\
+             \x20 chain prerouting {{\n\
+             \x20   type filter hook prerouting priority mangle; policy accept;\n\
+             \x20   meta l4proto tcp socket transparent 1 meta mark set {mark:#x} accept\n\
+             \x20   fib daddr type {{ local, broadcast, multicast }} accept\n\
+             {rules}\
+             \x20 }}\n\
+             }}\n"
+        )
+    }
+
+    fn routing(&self, verb: &str) -> [Vec<String>; 4] {
+        let (mark, table) = (format!("{:#x}", self.mark), self.table.to_string());
+        let words = |text: String| text.split(' ').map(str::to_owned).collect();
+        [
+            words(format!("-4 rule {verb} fwmark {mark} lookup {table}")),
+            words(format!("-4 route {verb} local 0.0.0.0/0 dev lo table {table}")),
+            words(format!("-6 rule {verb} fwmark {mark} lookup {table}")),
+            words(format!("-6 route {verb} local ::/0 dev lo table {table}")),
+        ]
+    }
+}
+
+fn run(program: &'static str, words: &[&str], input: &str) -> Result<(), SteeringError> {
+    let missing = |cause| SteeringError::Missing { program, cause };
+    let mut child = Command::new(program)
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(missing)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not want it says why by its exit code.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(missing)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    Err(SteeringError::Refused { command: format!("{program} {}", words.join(" ")), said })
+}
