@@ -9,13 +9,18 @@
 //!   slow start                            less what drains a queue   or nothing came   the step while that is carried
 //! ```
 //!
+//! On a path that is known the climb has a ceiling already, just above what the path carried, and ends when that is reached.
+//!
 //! What is seen in a round trip: the rate of delivery, the least smoothed round-trip time less the least of all (the queue),
 //! and the share of packets sent again. With a queue the rate of delivery is what the path has left for us; the burst of
 //! acknowledgements at the end of slow start shows it within a fraction of the round trip. Losses without a queue are
 //! taken for random unless they are more than one packet in a hundred. A queue that eight reductions in a row do not shorten is a
 //! longer route, or others' (the kernel's least round-trip time lasts for minutes): it counts for nothing from then on. A sender that is below its ceiling for other reasons
 //! (the application, a window) learns nothing and changes nothing. Nor does a round trip of which almost nothing arrived:
-//! after a timeout or a cut the algorithm itself begins slowly, and a ceiling of what came then would hold it there.
+//! after a timeout or a cut the algorithm itself begins slowly, and a ceiling of what came then would hold it there. An
+//! algorithm that closes its window for a few round trips (BBR does, to look for the least round-trip time, while the
+//! smoothed one still tells of a queue) tells nothing of the path either, and whatever is seen, the ceiling becomes no less
+//! than half of what it was in one round trip.
 
 use std::collections::VecDeque;
 
@@ -33,6 +38,12 @@ const FIRST_STEP: u64 = 50;
 const LAST_STEP: u64 = 2;
 /// A round trip with losses that delivered less than this share of the capacity was a timeout or a cut: one in so many.
 const CUT: u64 = 16;
+/// Round trips for which an algorithm may have closed its window before what it sends is taken for what the path carries.
+const CLOSED: u32 = 4;
+/// The least ceiling, in packets per round trip: with as many any TCP begins.
+const LEAST: u64 = 10;
+/// On a known path so much more than is known is tried at first: one in so many.
+const KNOWN_STEP: u64 = 20;
 /// Growth that counts, in slow start: one in so many.
 const GROWTH: u64 = 8;
 /// Round trips without such growth that end slow start.
@@ -53,6 +64,8 @@ pub struct Observation {
     pub again: u64,
     /// Bytes of a packet.
     pub packet: ByteCount,
+    /// Congestion window in bytes.
+    pub window: ByteCount,
     /// Whether the application, not the path, held it up.
     pub idle: bool,
 }
@@ -85,6 +98,8 @@ pub enum Reason {
     MoreCarried,
     /// It was not.
     NoMore,
+    /// The path carries what it is known to carry.
+    KnownCarried,
 }
 
 /// A new ceiling.
@@ -118,6 +133,8 @@ pub struct Steering {
     /// Round trips in a row in which less did not shorten the queue, and what of it is taken for the path's own by now.
     reductions: u32,
     foreign: Span,
+    /// Round trips in a row in which the window was too small for the ceiling.
+    closed: u32,
 }
 
 /// A round trip under way.
@@ -125,6 +142,8 @@ pub struct Steering {
 struct Round {
     begin: Observation,
     least: Span,
+    /// Least congestion window.
+    window: ByteCount,
 }
 
 /// What a round trip has shown.
@@ -134,6 +153,7 @@ struct Seen {
     queue: Span,
     base: Span,
     losses: bool,
+    packet: ByteCount,
 }
 
 impl Default for Steering {
@@ -152,11 +172,24 @@ impl Default for Steering {
             probed: 0,
             reductions: 0,
             foreign: Span::ZERO,
+            closed: 0,
         }
     }
 }
 
 impl Steering {
+    /// For a path that carried `known` before. [`Self::ceiling`] tells what to begin with.
+    #[must_use]
+    pub fn resuming(known: Rate) -> Self {
+        Self { ceiling: known + known / KNOWN_STEP, ..Self::default() }
+    }
+
+    /// What the socket is allowed now; [`Rate::MAX`] for anything.
+    #[must_use]
+    pub fn ceiling(&self) -> Rate {
+        self.ceiling
+    }
+
     /// Takes note of an observation; gives a decision if there is one. Ten milliseconds between two are good.
     pub fn observe(&mut self, now: &Observation) -> Option<Decision> {
         let base = now.least_rtt;
@@ -164,11 +197,14 @@ impl Steering {
             return None;
         }
         self.note_peak(now, base);
-        let round = self.round.get_or_insert(Round { begin: *now, least: now.rtt });
+        let fresh = Round { begin: *now, least: now.rtt, window: now.window };
+        let round = self.round.get_or_insert(fresh);
         round.least = round.least.min(now.rtt);
+        round.window = round.window.min(now.window);
         let queue = now.rtt - base - self.foreign;
         if self.state == State::Climb && queue > steep(base) && !self.peak.is_zero() {
-            return Some(self.found(self.peak, queue, base, Reason::QueueGrew));
+            let seen = Seen { rate: self.peak, queue, base, losses: false, packet: now.packet };
+            return Some(self.found(&seen, Reason::QueueGrew));
         }
         let span = now.at - round.begin.at;
         if span < base.max(SHORTEST_ROUND) {
@@ -181,10 +217,12 @@ impl Steering {
             queue: round.least - base - self.foreign,
             base,
             losses: again > packets / 100 + 3,
+            packet: now.packet,
         };
         self.foreign = self.foreign.min(round.least - base);
-        self.round = Some(Round { begin: *now, least: now.rtt });
-        if now.idle || seen.rate.is_zero() {
+        let window = round.window;
+        self.round = Some(fresh);
+        if now.idle || seen.rate.is_zero() || self.is_closed(window, base) {
             return None;
         }
         let before = (self.state, self.ceiling);
@@ -215,9 +253,14 @@ impl Steering {
 
     fn climb(&mut self, seen: &Seen) -> Option<Decision> {
         let peak = std::mem::replace(&mut self.peak, Rate::ZERO);
+        if !seen.losses && seen.rate >= self.ceiling - self.ceiling / KNOWN_STEP * 2 {
+            self.capacity = seen.rate;
+            return Some(self.set(State::Hold, level(seen.rate), Reason::KnownCarried));
+        }
         if seen.losses {
             // What the path has delivered before, it carries.
-            return Some(self.found(peak.max(seen.rate).max(self.best), seen.queue, seen.base, Reason::Losses));
+            let carried = Seen { rate: peak.max(seen.rate).max(self.best), ..*seen };
+            return Some(self.found(&carried, Reason::Losses));
         }
         if seen.rate > self.best + self.best / GROWTH {
             self.best = seen.rate;
@@ -231,7 +274,7 @@ impl Steering {
         }
         // Without a queue the path has more; how much, probing finds.
         self.step = LAST_STEP;
-        Some(self.found(self.best, Span::ZERO, seen.base, Reason::NoGrowth))
+        Some(self.found(&Seen { rate: self.best, queue: Span::ZERO, ..*seen }, Reason::NoGrowth))
     }
 
     fn hold(&mut self, seen: &Seen) -> Option<Decision> {
@@ -247,10 +290,10 @@ impl Steering {
                 return None;
             }
             let reason = if seen.losses { Reason::Losses } else { Reason::QueueGrew };
-            return Some(self.found(seen.rate, seen.queue, seen.base, reason));
+            return Some(self.found(seen, reason));
         }
         self.reductions = 0;
-        let level = self.capacity - self.capacity / MARGIN;
+        let level = level(self.capacity);
         if self.ceiling < level {
             return Some(self.set(State::Hold, level, Reason::QueueGone));
         }
@@ -272,7 +315,7 @@ impl Steering {
         }
         let carried = seen.rate > self.capacity + self.capacity / (4 * self.step);
         if seen.queue > standing(seen.base) || seen.losses {
-            return Some(self.found(seen.rate, seen.queue, seen.base, Reason::NoMore));
+            return Some(self.found(seen, Reason::NoMore));
         }
         if carried {
             self.capacity = seen.rate;
@@ -280,7 +323,14 @@ impl Steering {
             return Some(self.step_up(Reason::MoreCarried));
         }
         self.step = FIRST_STEP;
-        Some(self.set(State::Hold, self.capacity - self.capacity / MARGIN, Reason::NoMore))
+        Some(self.set(State::Hold, level(self.capacity), Reason::NoMore))
+    }
+
+    /// Whether the algorithm sends less than it may, for now.
+    fn is_closed(&mut self, window: ByteCount, base: Span) -> bool {
+        let is_closed = self.state != State::Climb && window < self.ceiling.scaled(3, 4) * base;
+        self.closed = if is_closed { self.closed + 1 } else { 0 };
+        is_closed && self.closed <= CLOSED
     }
 
     fn is_cut(&self, seen: &Seen) -> bool {
@@ -293,24 +343,30 @@ impl Steering {
     }
 
     /// The capacity is known; what stands in the queue is to drain within a few round trips.
-    fn found(&mut self, capacity: Rate, queue: Span, base: Span, reason: Reason) -> Decision {
-        self.capacity = capacity;
+    fn found(&mut self, seen: &Seen, reason: Reason) -> Decision {
+        let base = seen.base;
+        let least = (seen.packet * LEAST) / base;
+        self.capacity = seen.rate.max(self.capacity / 2).max(least);
         if reason != Reason::NoGrowth {
             self.step = FIRST_STEP;
         }
-        let level = capacity - capacity / MARGIN;
-        let drained = level.scaled(queue.min(base).as_nanos(), (base * 4).as_nanos());
-        self.set(State::Hold, level - drained, reason)
+        let level = level(self.capacity);
+        let drained = level.scaled(seen.queue.min(base).as_nanos(), (base * 4).as_nanos());
+        self.set(State::Hold, (level - drained).max(least), reason)
     }
 
     fn set(&mut self, state: State, ceiling: Rate, reason: Reason) -> Decision {
         self.state = state;
         self.held = 0;
         self.peak = Rate::ZERO;
-        // The kernel takes a ceiling of nothing for none.
-        self.ceiling = ceiling.max(Rate::from_bits_per_second(8_000));
-        Decision { state, ceiling: self.ceiling, reason }
+        self.ceiling = ceiling;
+        Decision { state, ceiling, reason }
     }
+}
+
+/// Just under a capacity.
+fn level(capacity: Rate) -> Rate {
+    capacity - capacity / MARGIN
 }
 
 /// A queue that ends slow start.
@@ -367,31 +423,36 @@ mod tests {
         fn run(&mut self, seconds: u64) -> f64 {
             let before = self.delivered;
             for _ in 0..seconds * 100 {
-                self.now += TICK;
-                let steps = self.base.as_millis() / 10;
-                self.wish = self.wish + self.wish.scaled(1, steps);
-                self.wish = self.wish.min(self.ceiling).min(self.capacity * 4);
-                let arriving = self.sent.pop_front().unwrap_or_default() * TICK;
-                self.sent.push_back(self.wish);
-                let all = self.waiting + arriving;
-                let carried = all.min(self.capacity * TICK);
-                self.waiting = all - carried;
-                self.delivered += carried;
-                let observation = Observation {
-                    at: self.now,
-                    rtt: self.base + self.added + self.waiting / self.capacity,
-                    least_rtt: self.base,
-                    delivered: self.delivered,
-                    again: 0,
-                    packet: PACKET,
-                    idle: false,
-                };
-                if let Some(decision) = self.steering.observe(&observation) {
-                    self.ceiling = decision.ceiling;
-                    self.decisions.push((self.now, decision));
-                }
+                self.step();
             }
             (self.delivered - before).ratio(self.capacity * Span::from_secs(seconds))
+        }
+
+        fn step(&mut self) {
+            self.now += TICK;
+            let steps = self.base.as_millis() / 10;
+            self.wish = self.wish + self.wish.scaled(1, steps);
+            self.wish = self.wish.min(self.ceiling).min(self.capacity * 4);
+            let arriving = self.sent.pop_front().unwrap_or_default() * TICK;
+            self.sent.push_back(self.wish);
+            let all = self.waiting + arriving;
+            let carried = all.min(self.capacity * TICK);
+            self.waiting = all - carried;
+            self.delivered += carried;
+            let observation = Observation {
+                at: self.now,
+                rtt: self.base + self.added + self.waiting / self.capacity,
+                least_rtt: self.base,
+                delivered: self.delivered,
+                again: 0,
+                packet: PACKET,
+                window: self.wish * self.base,
+                idle: false,
+            };
+            if let Some(decision) = self.steering.observe(&observation) {
+                self.ceiling = decision.ceiling;
+                self.decisions.push((self.now, decision));
+            }
         }
     }
 
@@ -457,6 +518,7 @@ mod tests {
                 delivered: path.delivered,
                 again: 0,
                 packet: PACKET,
+                window: path.ceiling.min(path.capacity) * path.base,
                 idle: false,
             };
             // The rate at which slow start goes, or more.
@@ -477,6 +539,57 @@ mod tests {
     }
 
     #[test]
+    fn an_algorithm_that_closes_its_window_does_not_bring_the_ceiling_down() {
+        let mut path = Path::new(300, mbit(900));
+        path.run(20);
+        for _ in 0..3 {
+            let (before, wish) = (path.ceiling, path.wish);
+            // BBR looks for the least round-trip time; the smoothed one still tells of what stood in a queue.
+            path.added = Span::from_millis(20);
+            for _ in 0..60 {
+                path.wish = mbit(900) / 1000;
+                path.step();
+            }
+            assert!(path.ceiling > before.scaled(9, 10), "{:?}", path.decisions);
+            (path.added, path.wish) = (Span::ZERO, wish);
+            path.run(10);
+        }
+        let share = path.run(20);
+        assert!(share > 0.9, "{share} {:?}", path.decisions);
+    }
+
+    #[test]
+    fn no_single_round_trip_takes_more_than_half() {
+        let mut path = Path::new(300, mbit(900));
+        path.run(20);
+        let before = path.ceiling;
+        let seen =
+            Seen { rate: mbit(1), queue: Span::from_millis(300), base: path.base, losses: false, packet: PACKET };
+        let _ = path.steering.found(&seen, Reason::QueueGrew);
+        assert!(path.steering.ceiling() > before.scaled(1, 3), "{:?}", path.steering);
+        for _ in 0..40 {
+            let _ = path.steering.found(&seen, Reason::QueueGrew);
+        }
+        assert!(path.steering.ceiling() >= PACKET * LEAST / path.base);
+    }
+
+    #[test]
+    fn what_is_known_is_the_ceiling_of_the_climb_and_confirmed_or_not() {
+        for (capacity, reason) in [(900, Reason::KnownCarried), (2000, Reason::KnownCarried), (300, Reason::QueueGrew)]
+        {
+            let mut path = Path::new(100, mbit(capacity));
+            path.steering = Steering::resuming(mbit(900));
+            path.ceiling = path.steering.ceiling();
+            assert!(path.ceiling < mbit(1000));
+            path.run(10);
+            assert_eq!(path.decisions.first().map(|(_, decision)| decision.reason), Some(reason), "{capacity}");
+            path.run(30);
+            let share = path.run(20);
+            assert!((0.9..1.0).contains(&share), "{capacity}: {share} {:?}", path.decisions);
+        }
+    }
+
+    #[test]
     fn a_sender_that_does_not_use_its_ceiling_learns_nothing() {
         let mut path = Path::new(100, mbit(900));
         path.run(20);
@@ -492,6 +605,7 @@ mod tests {
             delivered: path.delivered,
             again: 0,
             packet: PACKET,
+            window: path.ceiling * path.base,
             idle: false,
         };
         assert_eq!(path.steering.state(), State::Hold);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! near → far        Request(Job::Measure(order)) ──────► Accepted, Ready { port, tokens }
-//! near → far        one TCP connection per token, which begins with it
+//! near → far        one TCP connection per token, which begins with it, a length (2 bytes, big endian), and so many zeros
 //! receiver → sender Go
 //! far sender → near Samples*
 //! receiver → sender Received
@@ -10,7 +10,8 @@
 //! far sender → near Sent
 //! ```
 //!
-//! The data connections carry zeros in clear; everything that is believed travels over the control link.
+//! The data connections carry zeros in clear; everything that is believed travels over the control link. The zeros before
+//! `Go` are a near sender's run-up and do not count: where the kernel's slow start must do, it gains a round trip by them.
 
 use serde::{Deserialize, Serialize};
 

@@ -254,7 +254,8 @@ fn open(
         events(Event::Notice { text });
     }
     announce(&link, 0, send.is_some(), events);
-    link.outlet.send(Message::Request(Request { transfer, job }).into()).map_err(SessionError::from)?;
+    let asked = link.outlet.send(Message::Request(Request { transfer, job }).into());
+    asked.and_then(|()| link.await_answer()).map_err(SessionError::from)?;
     Ok(link)
 }
 

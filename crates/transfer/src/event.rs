@@ -127,6 +127,8 @@ pub enum PaceReason {
     MoreCarried,
     /// It was not.
     NoMore,
+    /// The path carries what it is known to carry.
+    KnownCarried,
 }
 
 impl From<Reason> for PaceReason {
@@ -139,6 +141,7 @@ impl From<Reason> for PaceReason {
             Reason::TryMore => Self::TryMore,
             Reason::MoreCarried => Self::MoreCarried,
             Reason::NoMore => Self::NoMore,
+            Reason::KnownCarried => Self::KnownCarried,
         }
     }
 }

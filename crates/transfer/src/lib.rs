@@ -21,6 +21,7 @@ mod receiver;
 mod sender;
 mod serve;
 mod session;
+mod slow_start;
 mod stages;
 mod stop;
 

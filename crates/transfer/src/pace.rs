@@ -3,6 +3,7 @@
 
 use std::sync::Mutex;
 
+use icdc_control::known_paths::Resumption;
 use icdc_control::ring::{self, RingState};
 use icdc_control::steering::{Decision, Observation, Steering};
 use icdc_protocol::limits::BLOCK_SIZE;
@@ -11,6 +12,7 @@ use icdc_tcp::TcpInfo;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::event::{Event, PaceReason, Stage};
+use crate::slow_start::SlowStart;
 
 /// Time between two words of the receiver.
 const FEEDBACK: Span = Span::from_millis(100);
@@ -42,15 +44,18 @@ struct Moving {
 pub(crate) struct Change {
     /// The limit is another one.
     pub(crate) limit: bool,
+    /// What the path has free was found, or slow start has come far.
+    pub(crate) ends_slow_start: bool,
     pub(crate) events: Vec<Event>,
 }
 
 impl Pace {
-    /// `steered`: the rate that the path has free is found here.
-    pub(crate) fn new(user: Option<Rate>, steered: bool) -> Self {
-        let steering = steered.then(Steering::default);
-        let limit = user.map(|rate| Limit { rate, stage: Stage::RateCeiling });
-        Self { user, moving: Mutex::new(Moving { steering, path: None, disk: None, limit }) }
+    /// With `steering`, the rate that the path has free is found here.
+    pub(crate) fn new(user: Option<Rate>, steering: Option<Steering>) -> Self {
+        let path = steering.as_ref().map(Steering::ceiling).filter(|ceiling| *ceiling < Rate::MAX);
+        let mut moving = Moving { steering, path, disk: None, limit: None };
+        moving.limit = moving.least(user);
+        Self { user, moving: Mutex::new(moving) }
     }
 
     /// What limits now; `None` if nothing but the path does.
@@ -69,19 +74,33 @@ impl Pace {
             change.events.push(Event::Pace { ceiling_bps: disk.map_or(0, Rate::as_bits_per_second), reason });
         }
         moving.disk = disk;
+        change.ends_slow_start = tcp.is_some_and(SlowStart::is_done);
         let steering = moving.steering.as_mut().zip(tcp.and_then(|info| observation(now, info)));
         if let Some(decision) = steering.and_then(|(steering, observation)| steering.observe(&observation)) {
             moving.path = Some(decision.ceiling * connections);
+            change.ends_slow_start = true;
             change.events.push(event(&decision));
         }
-        let limits =
-            [(self.user, Stage::RateCeiling), (moving.disk, Stage::DestinationDisk), (moving.path, Stage::Network)];
-        let limits = limits.into_iter().filter_map(|(rate, stage)| Some(Limit { rate: rate?, stage }));
-        let least = limits.min_by_key(|limit| limit.rate);
+        let least = moving.least(self.user);
         change.limit = moving.limit != least;
         moving.limit = least;
         change
     }
+}
+
+impl Moving {
+    /// The lowest of all limits.
+    fn least(&self, user: Option<Rate>) -> Option<Limit> {
+        let limits = [(user, Stage::RateCeiling), (self.disk, Stage::DestinationDisk), (self.path, Stage::Network)];
+        let limits = limits.into_iter().filter_map(|(rate, stage)| Some(Limit { rate: rate?, stage }));
+        limits.min_by_key(|limit| limit.rate)
+    }
+}
+
+/// How the rate of a connection is found that its congestion control does not find, beginning with what is known of its
+/// path.
+pub(crate) fn steering(known: Option<Resumption>) -> Steering {
+    known.map_or_else(Steering::default, |known| Steering::resuming(known.rate))
 }
 
 fn disk_ceiling(feedback: &Feedback, round_trip: Span) -> Option<Rate> {
@@ -103,6 +122,7 @@ pub(crate) fn observation(at: Time, info: &TcpInfo) -> Option<Observation> {
         delivered: info.mss * info.segments_delivered,
         again: info.segments_retransmitted,
         packet: info.mss,
+        window: info.window(),
         idle: info.application_limited,
     })
 }
@@ -128,7 +148,7 @@ mod tests {
     #[test]
     fn the_lower_of_disk_and_user_counts_and_is_named() {
         let user = Rate::from_bits_per_second(300_000_000);
-        let pace = Pace::new(Some(user), false);
+        let pace = Pace::new(Some(user), None);
         assert_eq!(pace.limit(), Some(Limit { rate: user, stage: Stage::RateCeiling }));
         assert!(!look(&pace, 2).limit);
         assert!(!look(&pace, 16).limit, "the disk allows more than the user");
@@ -140,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_ring_that_fills_and_empties_is_an_event_each_and_an_empty_one_sets_no_limit() {
-        let pace = Pace::new(None, false);
+        let pace = Pace::new(None, None);
         assert_eq!(pace.limit(), None);
         assert!(look(&pace, 2).events.is_empty());
         let reason = |change: Change| {

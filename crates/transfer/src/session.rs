@@ -307,7 +307,11 @@ fn serve(mut link: Link, job: Job, rights: &Rights, registered: &Registered<'_>)
         }
         Job::Send { sources, options } => {
             match choose_congestion(&link.control, &options.congestion) {
-                Ok(congestion) => link.outlet.send(Message::Congestion(congestion).into())?,
+                Ok(congestion) => {
+                    link.outlet.send(Message::Congestion(congestion).into())?;
+                    // The tree is known to the other end one round trip later.
+                    link.await_answer()?;
+                }
                 Err(error) => {
                     let refusal = refusal(RefusalKind::NotAllowed, &error);
                     refuse(link, refusal.clone());

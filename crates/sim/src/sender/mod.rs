@@ -304,6 +304,7 @@ impl Sender {
             delivered: packet * self.rate.delivered(),
             again: self.counters.retransmitted,
             packet,
+            window: packet * u64::from(self.algorithm.socket.snd_cwnd),
             idle: false,
         }
     }

@@ -30,8 +30,9 @@ use icdc_control::known_paths::Resumption;
 use icdc_disk::pool::{Block, BlockPool};
 use icdc_protocol::Message;
 use icdc_tcp::TcpInfo;
+use icdc_tcp::algorithm::finds_the_rate;
 use icdc_trust::PublicKey;
-use icdc_units::{Rate, Span};
+use icdc_units::{ByteCount, Rate, Span};
 
 pub use error::LinkError;
 pub use memory::memory_pair;
@@ -79,6 +80,15 @@ pub trait Outlet: Send {
     /// # Errors
     /// As [`send`](Outlet::send).
     fn flush(&mut self) -> Result<(), LinkError>;
+
+    /// Hands everything that waits to the carrier, and where that is TCP as much that means nothing as a connection may begin
+    /// with: for an end that has nothing to send for a round trip, so that its congestion window has doubled by then.
+    ///
+    /// # Errors
+    /// As [`send`](Outlet::send).
+    fn fill(&mut self) -> Result<(), LinkError> {
+        self.flush()
+    }
 }
 
 /// The receiving half of a link.
@@ -102,6 +112,15 @@ pub struct Link {
 }
 
 impl Link {
+    /// Hands what waits to the carrier while the peer has to answer before data can flow. On a long path that is known,
+    /// where the kernel's own slow start must do, that round trip is used: see [`Outlet::fill`].
+    ///
+    /// # Errors
+    /// As [`Outlet::send`].
+    pub fn await_answer(&mut self) -> Result<(), LinkError> {
+        if self.control.gains_by_run_up() { self.outlet.fill() } else { self.outlet.flush() }
+    }
+
     fn new(outlet: impl Outlet + 'static, inlet: impl Inlet + 'static, control: Arc<dyn Control>) -> Self {
         Self {
             outlet: Box::new(Fuse { half: outlet, blown: false }),
@@ -109,6 +128,11 @@ impl Link {
             control: LinkControl(control),
         }
     }
+}
+
+/// Whether a path holds several times what a connection may begin with.
+pub(crate) fn is_long(path: &Resumption) -> bool {
+    path.rate * path.round_trip > ByteCount::from_kib(256)
 }
 
 impl fmt::Debug for Link {
@@ -141,6 +165,10 @@ impl<T: Outlet> Outlet for Fuse<T> {
 
     fn flush(&mut self) -> Result<(), LinkError> {
         self.call(Outlet::flush)
+    }
+
+    fn fill(&mut self) -> Result<(), LinkError> {
+        self.call(Outlet::fill)
     }
 }
 
@@ -189,6 +217,30 @@ impl LinkControl {
     /// Neither the kernel nor icdc has it; the text says what there is.
     pub fn set_congestion(&self, name: &str) -> Result<Option<String>, String> {
         self.0.set_congestion(name)
+    }
+
+    /// What was known of the path when the best congestion control was chosen.
+    #[must_use]
+    pub fn known_path(&self) -> Option<Resumption> {
+        self.0.known_path()
+    }
+
+    /// The peer has answered, and data may flow: where the round trip before was used (see [`Link::await_answer`]), the
+    /// window goes on doubling until [`end_slow_start`](Self::end_slow_start).
+    pub(crate) fn begin_data(&self) {
+        if self.gains_by_run_up() {
+            self.0.lend_slow_start();
+        }
+    }
+
+    /// What the path carries has been found, or slow start has come far.
+    pub(crate) fn end_slow_start(&self) {
+        self.0.end_slow_start();
+    }
+
+    /// Whether a window that has grown by the time at which data may flow is worth something.
+    fn gains_by_run_up(&self) -> bool {
+        self.known_path().as_ref().is_some_and(is_long) && !self.congestion().is_some_and(|name| finds_the_rate(&name))
     }
 
     /// Remembers for later connections what this one found of its path.
@@ -248,6 +300,14 @@ trait Control: Send + Sync {
     fn set_congestion(&self, _name: &str) -> Result<Option<String>, String> {
         Ok(None)
     }
+
+    fn known_path(&self) -> Option<Resumption> {
+        None
+    }
+
+    fn lend_slow_start(&self) {}
+
+    fn end_slow_start(&self) {}
 
     fn remember_path(&self, _found: Resumption) {}
 

@@ -1,7 +1,8 @@
-//! Who may use the data port: as many connections as were agreed, each with a token that was told over the control link.
+//! Who may use the data port: as many connections as were agreed, each with a token that was told over the control link, and
+//! after it the run-up (see [`icdc_protocol::measure`]).
 //!
 //! The port is open until they are there, for [`PATIENCE`] at most. A stranger gets a place among [`MOST_STRANGERS`] for
-//! the time it takes to say 32 bytes; who is slower than [`TOKEN_PATIENCE`], or last in line when all places are taken,
+//! the time it takes to say that; who is slower than [`TOKEN_PATIENCE`], or last in line when all places are taken,
 //! is closed without a word.
 
 use std::io::Read;
@@ -28,12 +29,17 @@ const MOST_STRANGERS: usize = 128;
 /// How long nobody is accepted once descriptors are lacking.
 const STARVED_PAUSE: Span = Span::from_millis(100);
 
-/// A connection that has said a part of its token.
+/// A connection that has said a part of its token and its run-up.
 struct Stranger {
     stream: TcpStream,
     said: Vec<u8>,
+    /// Bytes of the run-up that have come.
+    run_up: usize,
     deadline: Time,
 }
+
+/// Token and length of the run-up.
+const BEGINNING: usize = size_of::<Token>() + 2;
 
 /// Random tokens, one per connection.
 pub(super) fn tokens(count: u8) -> Result<Vec<Token>, SessionError> {
@@ -83,7 +89,7 @@ pub(super) fn admit(
         while strangers.len() < MOST_STRANGERS {
             match listener.accept() {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
-                    strangers.push(Stranger { stream, said: Vec::new(), deadline: now + TOKEN_PATIENCE });
+                    strangers.push(Stranger { stream, said: Vec::new(), run_up: 0, deadline: now + TOKEN_PATIENCE });
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -97,9 +103,9 @@ pub(super) fn admit(
             }
         }
         for mut stranger in std::mem::take(&mut strangers) {
-            match stranger.hear() {
-                Some(Some(token)) => {
-                    let place = tokens.iter().position(|known| same(known, &token));
+            match stranger.hear(tokens) {
+                Heard::All(token) => {
+                    let place = place(tokens, &token);
                     match place.and_then(|place| admitted.get_mut(place)) {
                         Some(place @ None) => {
                             let stream = stranger.stream;
@@ -109,32 +115,53 @@ pub(super) fn admit(
                         _ => tracing::info!("a connection to the data port with a wrong token was closed"),
                     }
                 }
-                Some(None) if stranger.deadline > now => strangers.push(stranger),
-                Some(None) | None => tracing::info!("a connection to the data port without a token was closed"),
+                Heard::Part if stranger.deadline > now => strangers.push(stranger),
+                Heard::Part | Heard::Nonsense => {
+                    tracing::info!("a connection to the data port without a token was closed")
+                }
             }
         }
     }
     Ok(admitted.into_iter().flatten().collect())
 }
 
+/// What has come of a stranger.
+enum Heard {
+    Part,
+    All(Token),
+    /// It will never be one that was agreed on.
+    Nonsense,
+}
+
 impl Stranger {
-    /// The token once it is complete, `Some(None)` before; `None` if it will never be.
-    fn hear(&mut self) -> Option<Option<Token>> {
+    /// Reads what is there. Of a wrong token nothing more is read.
+    fn hear(&mut self, tokens: &[Token]) -> Heard {
+        let mut scrap = [0; 16 << 10];
         loop {
-            let mut bytes = Token::default();
-            let missing = bytes.len() - self.said.len();
-            match self.stream.read(&mut bytes[..missing]) {
-                Ok(0) => return None,
-                Ok(length) => self.said.extend_from_slice(&bytes[..length]),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Some(None),
+            let missing = match self.said.as_slice().split_first_chunk::<{ size_of::<Token>() }>() {
+                Some((token, _)) if place(tokens, token).is_none() => return Heard::Nonsense,
+                Some((token, &[high, low])) => match usize::from(u16::from_be_bytes([high, low])) - self.run_up {
+                    0 => return Heard::All(*token),
+                    missing => missing,
+                },
+                _ => BEGINNING - self.said.len(),
+            };
+            let room = missing.min(scrap.len());
+            match self.stream.read(&mut scrap[..room]) {
+                Ok(0) => return Heard::Nonsense,
+                Ok(length) if self.said.len() < BEGINNING => self.said.extend_from_slice(&scrap[..length]),
+                Ok(length) => self.run_up += length,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Heard::Part,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => return None,
-            }
-            if let Ok(token) = Token::try_from(self.said.as_slice()) {
-                return Some(Some(token));
+                Err(_) => return Heard::Nonsense,
             }
         }
     }
+}
+
+/// Which of the tokens it is.
+fn place(tokens: &[Token], said: &Token) -> Option<usize> {
+    tokens.iter().position(|known| same(known, said))
 }
 
 /// Compares in a time that does not tell where the first difference is.
@@ -185,18 +212,22 @@ mod tests {
             move || admit(listener, &tokens, &StopSignal::new()).unwrap()
         });
         let _silent: Vec<TcpStream> = (0..2 * MOST_STRANGERS).map(|_| TcpStream::connect(address).unwrap()).collect();
-        let connect = |bytes: &[u8]| {
+        let connect = |token: &[u8], run_up: u16| {
             let mut stream = TcpStream::connect(address).unwrap();
-            stream.write_all(bytes).unwrap();
+            stream.write_all(&[token, &run_up.to_be_bytes(), &vec![0; usize::from(run_up)]].concat()).unwrap();
             stream
         };
-        let mut wrong = connect(&[7; 32]);
-        let second = connect(&tokens[1]);
-        let mut again = connect(&tokens[1]);
-        let first = connect(&tokens[0]);
-        let admitted = admission.join().unwrap();
+        let mut wrong = connect(&[7; 32], 3);
+        let second = connect(&tokens[1], 0);
+        let mut again = connect(&tokens[1], 0);
+        let mut first = connect(&tokens[0], 40_000);
+        first.write_all(b"data").unwrap();
+        let mut admitted = admission.join().unwrap();
         let peers: Vec<_> = admitted.iter().map(|stream| stream.peer_addr().unwrap()).collect();
         assert_eq!(peers, [first.local_addr().unwrap(), second.local_addr().unwrap()]);
+        let mut data = [0; 4];
+        admitted[0].read_exact(&mut data).unwrap();
+        assert_eq!(&data, b"data", "the run-up is none");
         // Closed, and nothing told.
         for stream in [&mut wrong, &mut again] {
             assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)));

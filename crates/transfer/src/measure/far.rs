@@ -96,12 +96,15 @@ fn receive(
 }
 
 fn send(order: &Order, sockets: &[TcpStream], desk: &Desk, mut chosen: Option<Chosen>) -> Result<bool, SessionError> {
+    let mut known = None;
     for socket in sockets {
-        chosen = Some(sending::prepare(order, socket).map_err(SessionError::Local)?);
+        let prepared = sending::prepare(order, socket).map_err(SessionError::Local)?;
+        chosen = Some(prepared.chosen);
+        known = prepared.known;
     }
     desk.go(GO_PATIENCE)?;
     let mut batch: Vec<Sample> = Vec::new();
-    let mut outcome = sending::run(order, sockets, desk, &mut |samples| {
+    let mut outcome = sending::run(order, sockets, known, false, desk, &mut |samples| {
         batch.extend(samples);
         if batch.len() >= TICKS_PER_MESSAGE * sockets.len() {
             desk.say(Word::Samples(std::mem::take(&mut batch)));

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use icdc_protocol::Message;
 use icdc_protocol::measure::{Order, Token, Word};
 use icdc_protocol::message::{Job, Request};
-use icdc_tcp::algorithm::{Chosen, choose_in_advance};
+use icdc_tcp::algorithm::choose_in_advance;
 use icdc_tcp::{Beginning, Family};
 use icdc_units::{ByteCount, Span};
 
 use super::desk::{Desk, Heard};
+use super::sending::Prepared;
 use super::{MeasureError, MeasureEvent, MeasureOptions, MeasureSink, Measurement, receive_buffer, receiving, sending};
 use crate::clock;
 use crate::connect::{CONNECT_PATIENCE, ConnectError, Far};
@@ -25,6 +26,9 @@ use crate::stop::StopSignal;
 
 /// How long the far end may take for each step that is not the measurement itself.
 const PATIENCE: Span = Span::from_secs(60);
+/// Ten segments of 1400 bytes with the token: as many may be on their way at once (RFC 6928), so that they do not come later
+/// than the token alone.
+const RUN_UP: u16 = 14_000 - 34;
 /// How long the last words may take to arrive.
 const FAREWELL: Span = Span::from_secs(10);
 
@@ -67,13 +71,13 @@ pub fn measure(
     let transfer = new_transfer().map_err(|error| MeasureError::Failed(error.to_string()))?;
     desk.tell(Message::Request(Request { transfer, job: Job::Measure(order.clone()) }));
     let (port, tokens) = ready(&order, &desk)?;
-    let (sockets, chosen) = connect(&order, &host, port, &tokens)?;
-    if let Some(text) = chosen.iter().find_map(|chosen| chosen.instead.clone()) {
+    let (sockets, prepared) = connect(&order, &host, port, &tokens)?;
+    if let Some(text) = prepared.iter().find_map(|prepared| prepared.chosen.instead.clone()) {
         events(MeasureEvent::Notice(text));
     }
     let measurement = match order.reverse {
         true => receive(&order, &sockets, port, &desk, events),
-        false => send(&order, &sockets, &desk, events),
+        false => send(&order, &sockets, &prepared, &desk, events),
     };
     desk.close(FAREWELL);
     Ok(measurement?)
@@ -103,30 +107,44 @@ fn connect(
     host: &str,
     port: u16,
     tokens: &[Token],
-) -> Result<(Vec<TcpStream>, Vec<Chosen>), MeasureError> {
+) -> Result<(Vec<TcpStream>, Vec<Prepared>), MeasureError> {
     let named = (!order.reverse && !order.congestion.is_empty()).then_some(order.congestion.as_str());
     let first = named.map(choose_in_advance).transpose().map_err(|error| MeasureError::Usage(error.to_string()))?;
     let beginning = Beginning {
         receive_buffer: if order.reverse { receive_buffer(order) } else { ByteCount::ZERO },
         congestion: first.as_ref().map(|chosen| chosen.name.as_str()),
     };
-    let (mut sockets, mut chosen) = (Vec::new(), Vec::new());
+    let (mut sockets, mut all) = (Vec::new(), Vec::new());
     for token in tokens {
         let unreachable = |reason| ConnectError::Unreachable { host: host.to_owned(), port, reason };
         let mut socket = icdc_tcp::connect_with(host, port, Family::Any, CONNECT_PATIENCE, &beginning)
             .map_err(|error| ConnectError::no_answer(error, unreachable))?;
-        if !order.reverse {
-            chosen.push(sending::prepare(order, &socket).map_err(MeasureError::Usage)?);
-        }
-        socket.write_all(token).map_err(|error| unreachable(format!("send: {error}")))?;
+        let prepared = match order.reverse {
+            true => None,
+            false => Some(sending::prepare(order, &socket).map_err(MeasureError::Usage)?),
+        };
+        let run_up = if prepared.as_ref().is_some_and(Prepared::gains_by_run_up) { RUN_UP } else { 0 };
+        let mut words = [token, &run_up.to_be_bytes()[..]].concat();
+        words.resize(words.len() + usize::from(run_up), 0);
+        socket.write_all(&words).map_err(|error| unreachable(format!("send: {error}")))?;
         sockets.push(socket);
+        all.extend(prepared);
     }
-    Ok((sockets, chosen))
+    Ok((sockets, all))
 }
 
-fn send(order: &Order, sockets: &[TcpStream], desk: &Desk, events: &MeasureSink) -> Result<Measurement, SessionError> {
+fn send(
+    order: &Order,
+    sockets: &[TcpStream],
+    prepared: &[Prepared],
+    desk: &Desk,
+    events: &MeasureSink,
+) -> Result<Measurement, SessionError> {
     desk.go(PATIENCE)?;
-    let outcome = sending::run(order, sockets, desk, &mut |samples| events(MeasureEvent::Samples(samples)))?;
+    let known = prepared.first().and_then(|prepared| prepared.known);
+    let has_run_up = prepared.iter().all(Prepared::gains_by_run_up);
+    let outcome =
+        sending::run(order, sockets, known, has_run_up, desk, &mut |samples| events(MeasureEvent::Samples(samples)))?;
     let expected = outcome.received.bins as usize;
     let mut arrivals = Vec::new();
     let since = clock::now();

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
-use icdc_control::known_paths::PathWatch;
+use icdc_control::known_paths::{PathWatch, Resumption};
 use icdc_control::steering::Steering;
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_MEASURE_ERRORS;
@@ -19,6 +19,8 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use super::desk::{Desk, Heard, Next};
 use super::{granted, local};
 use crate::error::SessionError;
+use crate::link::is_long;
+use crate::slow_start::SlowStart;
 use crate::{buffers, clock, known_paths, pace};
 
 /// Time between two samples.
@@ -37,16 +39,32 @@ pub(super) struct Outcome {
     pub(super) interrupted: bool,
 }
 
-/// Makes a fresh connection one that sends as ordered. Answers what its congestion control became.
-pub(super) fn prepare(order: &Order, socket: &TcpStream) -> Result<Chosen, String> {
+/// A connection that is ready to send.
+pub(super) struct Prepared {
+    /// What its congestion control became.
+    pub(super) chosen: Chosen,
+    /// What is known of the path.
+    pub(super) known: Option<Resumption>,
+}
+
+impl Prepared {
+    /// Whether a window that has grown by the time at which data may flow is worth something.
+    pub(super) fn gains_by_run_up(&self) -> bool {
+        self.known.as_ref().is_some_and(is_long) && !algorithm::finds_the_rate(&self.chosen.name)
+    }
+}
+
+/// Makes a fresh connection one that sends as ordered.
+pub(super) fn prepare(order: &Order, socket: &TcpStream) -> Result<Prepared, String> {
     if order.window > 0 {
         icdc_tcp::set_buffers(socket, ByteCount::new(order.window), ByteCount::ZERO)
             .map_err(|error| error.to_string())?;
     } else if order.congestion.is_empty() {
         buffers::prepare_to_send(socket);
     }
+    let known = if order.congestion.is_empty() { known_paths::resume(socket) } else { None };
     let chosen = match order.congestion.as_str() {
-        "" => algorithm::choose_best(socket, known_paths::resume(socket)),
+        "" => algorithm::choose_best(socket, known),
         name => algorithm::choose(socket, name),
     };
     let chosen = chosen.map_err(|error| error.to_string())?;
@@ -56,7 +74,7 @@ pub(super) fn prepare(order: &Order, socket: &TcpStream) -> Result<Chosen, Strin
     // What has not left when it is over shall not linger in the kernel.
     rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO))
         .map_err(|error| format!("setsockopt(SO_LINGER): {error}"))?;
-    Ok(chosen)
+    Ok(Prepared { chosen, known })
 }
 
 /// What the user allows each connection. The kernel counts in bytes, of which there must be one at least.
@@ -65,10 +83,13 @@ fn share(order: &Order) -> Option<Rate> {
     (order.rate_bps > 0).then_some(Rate::from_bits_per_second(share))
 }
 
-/// Sends until the receiver says that it is over.
+/// Sends until the receiver says that it is over. `known` is what is known of the path, `has_run_up` whether the connections'
+/// windows have grown already.
 pub(super) fn run(
     order: &Order,
     sockets: &[TcpStream],
+    known: Option<Resumption>,
+    has_run_up: bool,
     desk: &Desk,
     samples: &mut dyn FnMut(Vec<Sample>),
 ) -> Result<Outcome, SessionError> {
@@ -92,7 +113,7 @@ pub(super) fn run(
                 return Err(local("clone", error));
             }
         }
-        let outcome = watch(order, sockets, desk, &ended, samples);
+        let outcome = watch(order, sockets, pacers(order, sockets, known, has_run_up), desk, &ended, samples);
         end();
         outcome
     })
@@ -119,6 +140,7 @@ fn pump(mut socket: &TcpStream, budget: &AtomicU64) -> std::io::Result<()> {
 fn watch(
     order: &Order,
     sockets: &[TcpStream],
+    mut pacers: Vec<Pacer<'_>>,
     desk: &Desk,
     ended: &Receiver<Option<String>>,
     samples: &mut dyn FnMut(Vec<Sample>),
@@ -126,7 +148,6 @@ fn watch(
     let begun = clock::now();
     let mut backstop = begun + Span::from_nanos(order.nanos) + GRACE;
     let (mut tick, mut interrupted, mut errors) = (begun, false, Vec::new());
-    let mut pacers = pacers(order, sockets);
     let mut path = PathWatch::default();
     let received = loop {
         match desk.next(ended, tick) {
@@ -175,26 +196,48 @@ fn watch_path(path: &mut PathWatch, order: &Order, sockets: &[TcpStream], now: T
 struct Pacer<'a> {
     socket: &'a TcpStream,
     steering: Steering,
+    slow_start: Option<SlowStart>,
     /// What the user allows.
     most: Rate,
 }
 
 /// Unless the user named an algorithm, which is then what is to be measured.
-fn pacers<'a>(order: &Order, sockets: &'a [TcpStream]) -> Vec<Pacer<'a>> {
+fn pacers<'a>(order: &Order, sockets: &'a [TcpStream], known: Option<Resumption>, has_run_up: bool) -> Vec<Pacer<'a>> {
     if !order.congestion.is_empty() {
         return Vec::new();
     }
     let left = |socket: &&TcpStream| !icdc_tcp::congestion(socket).is_ok_and(|name| algorithm::finds_the_rate(&name));
     let most = share(order).unwrap_or(Rate::MAX);
-    sockets.iter().filter(left).map(|socket| Pacer { socket, steering: Steering::default(), most }).collect()
+    let share = known.map(|known| Resumption { rate: known.rate / u64::from(order.streams), ..known });
+    let pacer = |socket| {
+        let slow_start = if has_run_up { SlowStart::lend(socket) } else { None };
+        Pacer::new(socket, pace::steering(share), slow_start, most)
+    };
+    sockets.iter().filter(left).map(pacer).collect()
 }
 
-impl Pacer<'_> {
+impl<'a> Pacer<'a> {
+    fn new(socket: &'a TcpStream, steering: Steering, slow_start: Option<SlowStart>, most: Rate) -> Self {
+        let pacer = Self { socket, steering, slow_start, most };
+        pacer.set(pacer.steering.ceiling());
+        pacer
+    }
+
     fn steer(&mut self, now: Time) {
-        let observation = icdc_tcp::info(self.socket).ok().and_then(|info| pace::observation(now, &info));
-        if let Some(decision) = observation.and_then(|observation| self.steering.observe(&observation))
-            && let Err(error) = icdc_tcp::set_pacing_rate(self.socket, decision.ceiling.min(self.most))
+        let Ok(info) = icdc_tcp::info(self.socket) else { return };
+        let decision = pace::observation(now, &info).and_then(|observation| self.steering.observe(&observation));
+        if let Some(decision) = decision {
+            self.set(decision.ceiling);
+        }
+        if (decision.is_some() || SlowStart::is_done(&info))
+            && let Some(slow_start) = self.slow_start.take()
         {
+            slow_start.end(self.socket);
+        }
+    }
+
+    fn set(&self, ceiling: Rate) {
+        if let Err(error) = icdc_tcp::set_pacing_rate(self.socket, ceiling.min(self.most)) {
             tracing::debug!("pacing rate not set: {error}");
         }
     }

@@ -46,7 +46,9 @@ impl Intake<'_> {
     }
 
     fn handle(&self, message: Message) -> Result<(), SessionError> {
-        self.shared.answered.store(true, Ordering::Relaxed);
+        if !self.shared.answered.swap(true, Ordering::Relaxed) {
+            self.shared.link.begin_data();
+        }
         match message {
             Message::Ready(ready) => {
                 if ready.resuming {

@@ -16,7 +16,7 @@ use icdc_units::{Rate, Time};
 use super::Shared;
 use crate::error::SessionError;
 use crate::link::{Link, LinkControl, Outlet, Parcel};
-use crate::pace::{Limit, Pace};
+use crate::pace::{self, Limit, Pace};
 
 /// Interval at which a sender with nothing to say shows that it lives.
 const PING: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ impl<'a> Outlets<'a> {
         congestion: &'a str,
     ) -> Self {
         // A named algorithm is what the user wants to see at work.
-        let steered = congestion.is_empty() && !shared.link.congestion().is_some_and(|name| finds_the_rate(&name));
+        let is_steered = congestion.is_empty() && !shared.link.congestion().is_some_and(|name| finds_the_rate(&name));
         let outlets = Self {
             shared,
             control,
@@ -54,7 +54,7 @@ impl<'a> Outlets<'a> {
             bytes_sent: AtomicU64::new(0),
             data_stopped: AtomicBool::new(false),
             further: Mutex::default(),
-            pace: Pace::new(ceiling, steered),
+            pace: Pace::new(ceiling, is_steered.then(|| pace::steering(shared.link.known_path()))),
             congestion,
         };
         if outlets.pace.limit().is_some() {
@@ -95,6 +95,9 @@ impl<'a> Outlets<'a> {
         let change = self.pace.look(now, &feedback, self.shared.link.tcp_info().as_ref(), self.connections());
         if change.limit {
             self.set_rates();
+        }
+        if change.ends_slow_start {
+            self.shared.link.end_slow_start();
         }
         change.events.into_iter().for_each(|event| (self.shared.events)(event));
     }

@@ -38,7 +38,10 @@ use self::inlet::SecureInlet;
 use self::key_schedule::KeySchedule;
 use self::outlet::SecureOutlet;
 use super::{Control, DEAD_AFTER, Link, LinkError, SendTimes};
+use crate::slow_start::SlowStart;
 use crate::{buffers, clock, known_paths};
+
+const NO_PANIC: &str = "no panic while a value is taken or put";
 
 /// Time that the last bytes and the peer's farewell have when a link is closed in order.
 const FAREWELL: Span = Span::from_secs(2);
@@ -139,6 +142,8 @@ fn link(
         said_farewell: AtomicBool::new(false),
         heard_end: AtomicBool::new(false),
         congestion: Mutex::default(),
+        known: Mutex::default(),
+        slow_start: Mutex::default(),
         encrypt_nanos: AtomicU64::new(0),
         socket_nanos: AtomicU64::new(0),
     });
@@ -164,6 +169,9 @@ struct Connection {
     heard_end: AtomicBool,
     /// Keeps the congestion control loaded for further connections.
     congestion: Mutex<Option<Hold>>,
+    /// What was known of the path when it was chosen.
+    known: Mutex<Option<Resumption>>,
+    slow_start: Mutex<Option<SlowStart>>,
     encrypt_nanos: AtomicU64,
     socket_nanos: AtomicU64,
 }
@@ -212,12 +220,30 @@ impl Control for Connection {
     fn set_congestion(&self, name: &str) -> Result<Option<String>, String> {
         buffers::prepare_to_send(&self.stream);
         let chosen = match name {
-            "" => algorithm::choose_best(&self.stream, known_paths::resume(&self.stream)),
+            "" => {
+                let known = known_paths::resume(&self.stream);
+                *self.known.lock().expect(NO_PANIC) = known;
+                algorithm::choose_best(&self.stream, known)
+            }
             name => algorithm::choose(&self.stream, name),
         };
         let chosen = chosen.map_err(|error| error.to_string())?;
-        *self.congestion.lock().expect("no panic while the algorithm is kept") = chosen.hold;
+        *self.congestion.lock().expect(NO_PANIC) = chosen.hold;
         Ok(chosen.instead)
+    }
+
+    fn known_path(&self) -> Option<Resumption> {
+        *self.known.lock().expect(NO_PANIC)
+    }
+
+    fn lend_slow_start(&self) {
+        *self.slow_start.lock().expect(NO_PANIC) = SlowStart::lend(&self.stream);
+    }
+
+    fn end_slow_start(&self) {
+        if let Some(slow_start) = self.slow_start.lock().expect(NO_PANIC).take() {
+            slow_start.end(&self.stream);
+        }
     }
 
     fn remember_path(&self, found: Resumption) {

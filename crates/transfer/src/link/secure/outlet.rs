@@ -61,6 +61,16 @@ impl SecureOutlet {
         Ok(())
     }
 
+    /// What is pending and a record of padding, which is longer than the ten segments that a connection may begin with (RFC 6928).
+    fn transmit_padded(&mut self) -> Result<(), LinkError> {
+        let mut stopwatch = Stopwatch { since: clock::now() };
+        let pending = std::mem::take(&mut self.pending);
+        self.seal_data(&pending, &mut stopwatch)?;
+        let padding = self.key.seal_padding(&mut self.out[self.filled..]);
+        self.filled += padding.map_err(|error| LinkError::Protocol(error.to_string()))?;
+        self.write_out(&mut stopwatch)
+    }
+
     fn seal_data(&mut self, data: &[u8], stopwatch: &mut Stopwatch) -> Result<(), LinkError> {
         for content in data.chunks(MAX_CONTENT) {
             if self.filled >= WRITE {
@@ -121,6 +131,12 @@ impl Outlet for SecureOutlet {
 
     fn flush(&mut self) -> Result<(), LinkError> {
         let sent = if self.pending.is_empty() { Ok(()) } else { self.transmit(&[]) };
+        self.failed |= sent.is_err();
+        sent
+    }
+
+    fn fill(&mut self) -> Result<(), LinkError> {
+        let sent = self.transmit_padded();
         self.failed |= sent.is_err();
         sent
     }

@@ -130,14 +130,34 @@ impl RecordKey {
     /// # Panics
     /// If the content is too long or `out` too short.
     pub(super) fn seal(&mut self, kind: Kind, content: &[u8], out: &mut [u8]) -> Result<usize, RecordError> {
-        assert!(content.len() <= MAX_CONTENT, "the caller splits what it sends");
-        let body = content.len() + 1 + TAG;
+        self.seal_padded(kind, content, 0, out)
+    }
+
+    /// Writes a record of data that carries nothing and is as long as any, [`MAX_RECORD`].
+    ///
+    /// # Panics
+    /// If `out` is too short.
+    pub(super) fn seal_padding(&mut self, out: &mut [u8]) -> Result<usize, RecordError> {
+        self.seal_padded(Kind::Data, &[], MAX_CONTENT, out)
+    }
+
+    fn seal_padded(
+        &mut self,
+        kind: Kind,
+        content: &[u8],
+        padding: usize,
+        out: &mut [u8],
+    ) -> Result<usize, RecordError> {
+        assert!(content.len() + padding <= MAX_CONTENT, "the caller splits what it sends");
+        let inner = content.len() + 1 + padding;
+        let body = inner + TAG;
         let (header, rest) = out.split_at_mut(HEADER);
         let [high, low] = (body as u16).to_be_bytes();
         header.copy_from_slice(&[OPAQUE, LEGACY_VERSION[0], LEGACY_VERSION[1], high, low]);
-        let (inner, tag) = rest[..body].split_at_mut(content.len() + 1);
+        let (inner, tag) = rest[..body].split_at_mut(inner);
         inner[..content.len()].copy_from_slice(content);
         inner[content.len()] = kind.code();
+        inner[content.len() + 1..].fill(0);
         let nonce = self.next_nonce()?;
         let sealed = self.key.seal_in_place_separate_tag(nonce, Aad::from(&*header), inner);
         tag.copy_from_slice(sealed.expect("lengths are within the limits of every suite").as_ref());
@@ -218,6 +238,14 @@ mod tests {
         let (kind, length) = key.open(header, body, &mut out)?;
         out.truncate(length);
         Ok((kind, out))
+    }
+
+    #[test]
+    fn padding_is_a_record_that_carries_nothing() {
+        let (mut sender, mut receiver) = pair();
+        let mut out = vec![7; MAX_RECORD];
+        assert_eq!(sender.seal_padding(&mut out), Ok(MAX_RECORD));
+        assert_eq!(opened(&mut receiver, &out), Ok((Kind::Data, vec![])));
     }
 
     #[test]
