@@ -5,15 +5,12 @@
 
 mod support;
 
-use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsFd;
 use std::process::Command;
 use std::thread;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use support::network::within;
+use support::network::{inside, within};
 use support::process::eventually;
 use support::relay::{Relay, accept, connect, exchange, read_error};
 use support::{Noise, Site, Start, has_program, is_root, skip};
@@ -59,17 +56,6 @@ impl Street {
         command.args(["-netns", name]).args(words.split(' '));
         command
     }
-
-    fn inside<T: Send>(&self, name: &str, work: impl FnOnce() -> T + Send) -> T {
-        let namespace = File::open(format!("/run/netns/{name}")).unwrap();
-        thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-                work()
-            });
-            inside.join().unwrap()
-        })
-    }
 }
 
 impl Drop for Street {
@@ -105,10 +91,10 @@ fn clients_that_know_nothing_are_relayed_with_their_address() {
     let mut noise = Noise::logged("transparent");
     for (own, address) in [("10.78.1.1", "10.78.2.1"), ("fd78:1::1", "fd78:2::1")] {
         let ip = address.parse().unwrap();
-        let listener = street.inside(server, || TcpListener::bind(SocketAddr::new(ip, 0)).unwrap());
+        let listener = inside(server, || TcpListener::bind(SocketAddr::new(ip, 0)).unwrap());
         let to = listener.local_addr().unwrap();
         let bytes = noise.bytes(3 << 20);
-        let stream = street.inside(client, || connect(to));
+        let stream = inside(client, || connect(to));
         assert_eq!(stream.peer_addr().unwrap(), to, "the client believes that it speaks to the server");
         let mut served = accept(&listener);
         assert_eq!(served.peer_addr().unwrap().ip().to_string(), own, "and so does the server");
@@ -120,7 +106,7 @@ fn clients_that_know_nothing_are_relayed_with_their_address() {
         assert!(exchange(stream, bytes.clone()).unwrap() == bytes, "{address}");
         serving.join().unwrap();
         drop(listener);
-        assert_eq!(read_error(&mut street.inside(client, || connect(to))), ErrorKind::ConnectionReset);
+        assert_eq!(read_error(&mut inside(client, || connect(to))), ErrorKind::ConnectionReset);
     }
     assert!(eventually(|| relay.total("finished") == 2), "{}", relay.status());
     assert_eq!(relay.total("not_reached"), 2, "{}", relay.status());
@@ -128,9 +114,9 @@ fn clients_that_know_nothing_are_relayed_with_their_address() {
     assert_eq!(rules(&["remove"]).code, Some(0));
     assert_eq!(rules(&["remove"]).code, Some(0), "nothing to remove is no error");
     let accepted = relay.total("accepted");
-    let listener = street.inside(server, || TcpListener::bind("10.78.2.1:0").unwrap());
+    let listener = inside(server, || TcpListener::bind("10.78.2.1:0").unwrap());
     let to = listener.local_addr().unwrap();
-    let _direct = street.inside(client, || connect(to));
+    let _direct = inside(client, || connect(to));
     accept(&listener);
     assert_eq!(relay.total("accepted"), accepted, "past the relay");
 }

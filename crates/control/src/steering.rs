@@ -42,6 +42,8 @@ const CUT: u64 = 16;
 const CLOSED: u32 = 4;
 /// The least ceiling, in packets per round trip: with as many any TCP begins.
 const LEAST: u64 = 10;
+/// Packets that are a queue.
+const QUEUE: u64 = 16;
 /// On a known path so much more than is known is tried at first: one in so many.
 const KNOWN_STEP: u64 = 20;
 /// Growth that counts, in slow start: one in so many.
@@ -156,6 +158,14 @@ struct Seen {
     packet: ByteCount,
 }
 
+impl Seen {
+    /// Whether what was seen is a queue longer than `least`. One acknowledgement that the other end delays, or a few, make a
+    /// round-trip time longer as well: a queue is one of several packets.
+    fn has_queue(&self, least: Span) -> bool {
+        self.queue > least && self.rate * self.queue > self.packet * QUEUE
+    }
+}
+
 impl Default for Steering {
     fn default() -> Self {
         Self {
@@ -202,9 +212,10 @@ impl Steering {
         round.least = round.least.min(now.rtt);
         round.window = round.window.min(now.window);
         let queue = now.rtt - base - self.foreign;
-        if self.state == State::Climb && queue > steep(base) && !self.peak.is_zero() {
-            let seen = Seen { rate: self.peak, queue, base, losses: false, packet: now.packet };
-            return Some(self.found(&seen, Reason::QueueGrew));
+        let at_peak = Seen { rate: self.peak, queue, base, losses: false, packet: now.packet };
+        if self.state != State::Hold && at_peak.has_queue(steep(base)) {
+            let reason = if self.state == State::Climb { Reason::QueueGrew } else { Reason::NoMore };
+            return Some(self.found(&at_peak, reason));
         }
         let span = now.at - round.begin.at;
         if span < base.max(SHORTEST_ROUND) {
@@ -281,7 +292,7 @@ impl Steering {
         if self.is_cut(seen) {
             return None;
         }
-        if seen.queue > standing(seen.base) || seen.losses {
+        if seen.has_queue(standing(seen.base)) || seen.losses {
             self.reductions += 1;
             if self.reductions > PATIENCE && !seen.losses {
                 self.reductions = 0;
@@ -314,7 +325,7 @@ impl Steering {
             return None;
         }
         let carried = seen.rate > self.capacity + self.capacity / (4 * self.step);
-        if seen.queue > standing(seen.base) || seen.losses {
+        if seen.has_queue(standing(seen.base)) || seen.losses {
             return Some(self.found(seen, Reason::NoMore));
         }
         if carried {
@@ -556,6 +567,18 @@ mod tests {
         }
         let share = path.run(20);
         assert!(share > 0.9, "{share} {:?}", path.decisions);
+    }
+
+    #[test]
+    fn acknowledgements_that_are_delayed_are_no_queue() {
+        let mut path = Path::new(300, mbit(900));
+        path.wish = mbit(1);
+        path.added = Span::from_millis(15);
+        path.run(1);
+        path.added = Span::ZERO;
+        path.run(8);
+        let share = path.run(10);
+        assert!(share > 0.95, "{share} {:?}", path.decisions);
     }
 
     #[test]

@@ -67,18 +67,6 @@ pub fn congestion(fd: &impl AsFd) -> Result<String, OptionError> {
     sockopt::tcp_congestion(fd).map_err(|errno| OptionError::of(fd, "getsockopt(TCP_CONGESTION)", errno))
 }
 
-/// Lets the plainest algorithm double the socket's window with each round trip until [`set_congestion`] gives it back the one
-/// whose name this returns. Those that pace by what was delivered (BBR) take several round trips to believe in a
-/// window that grew before there was data. `None`: nothing has changed, because there would be no way back.
-pub fn lend_slow_start(fd: &impl AsFd) -> Result<Option<String>, CongestionError> {
-    let name = congestion(fd)?;
-    if name == PLAINEST || !allowed_congestion().contains(&name) {
-        return Ok(None);
-    }
-    set_congestion(fd, PLAINEST)?;
-    Ok(Some(name))
-}
-
 /// Algorithms that are built in or loaded; a module that the kernel would load on demand is not among
 /// them. Empty if `/proc` does not say.
 pub fn available_congestion() -> Vec<String> {
@@ -90,8 +78,6 @@ pub fn allowed_congestion() -> Vec<String> {
     names(ALLOWED).unwrap_or_default()
 }
 
-/// What every kernel has, and every user may choose.
-const PLAINEST: &str = "reno";
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 

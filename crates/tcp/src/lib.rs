@@ -36,9 +36,7 @@ mod listen;
 mod options;
 mod race;
 
-pub use congestion::{
-    CongestionError, allowed_congestion, available_congestion, congestion, lend_slow_start, set_congestion,
-};
+pub use congestion::{CongestionError, allowed_congestion, available_congestion, congestion, set_congestion};
 pub use connect::{Beginning, ConnectError, connect, connect_with};
 pub use descriptors::raise_descriptor_limit;
 pub use info::{State, TcpInfo, info};

@@ -21,8 +21,8 @@ mod receiver;
 mod sender;
 mod serve;
 mod session;
-mod slow_start;
 mod stages;
+mod stand_in;
 mod stop;
 
 pub use connect::{ConnectError, Far};

@@ -5,14 +5,13 @@ use std::sync::Mutex;
 
 use icdc_control::known_paths::Resumption;
 use icdc_control::ring::{self, RingState};
-use icdc_control::steering::{Decision, Observation, Steering};
+use icdc_control::steering::{Decision, Observation, State, Steering};
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::Feedback;
 use icdc_tcp::TcpInfo;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::event::{Event, PaceReason, Stage};
-use crate::slow_start::SlowStart;
 
 /// Time between two words of the receiver.
 const FEEDBACK: Span = Span::from_millis(100);
@@ -44,8 +43,8 @@ struct Moving {
 pub(crate) struct Change {
     /// The limit is another one.
     pub(crate) limit: bool,
-    /// What the path has free was found, or slow start has come far.
-    pub(crate) ends_slow_start: bool,
+    /// Of what finds the rate that the path has free, if that is done here.
+    pub(crate) state: Option<State>,
     pub(crate) events: Vec<Event>,
 }
 
@@ -74,13 +73,12 @@ impl Pace {
             change.events.push(Event::Pace { ceiling_bps: disk.map_or(0, Rate::as_bits_per_second), reason });
         }
         moving.disk = disk;
-        change.ends_slow_start = tcp.is_some_and(SlowStart::is_done);
         let steering = moving.steering.as_mut().zip(tcp.and_then(|info| observation(now, info)));
         if let Some(decision) = steering.and_then(|(steering, observation)| steering.observe(&observation)) {
             moving.path = Some(decision.ceiling * connections);
-            change.ends_slow_start = true;
             change.events.push(event(&decision));
         }
+        change.state = moving.steering.as_ref().map(Steering::state);
         let least = moving.least(self.user);
         change.limit = moving.limit != least;
         moving.limit = least;

@@ -31,6 +31,14 @@ impl Rights {
             Self::Few => "unprivileged",
         }
     }
+
+    /// Words before a command that let it have these.
+    pub(super) fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::All => &[],
+            Self::Few => &WITHOUT_RIGHTS,
+        }
+    }
 }
 
 impl Control {
@@ -62,6 +70,6 @@ impl fmt::Display for Control {
     }
 }
 
-/// Takes from a command and what it starts what [`Rights::Few`] do not have.
-pub(super) const WITHOUT_RIGHTS: [&str; 5] =
+/// Words before a command which take from it and what it starts what [`Rights::Few`] do not have.
+const WITHOUT_RIGHTS: [&str; 5] =
     ["setpriv", "--bounding-set", "-net_admin,-bpf,-perfmon", "--inh-caps", "-net_admin,-bpf,-perfmon"];

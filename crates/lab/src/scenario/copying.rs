@@ -5,16 +5,18 @@
 //! full frame. Of each full frame on the wire (MTU + 38 bytes) TCP's payload is MTU − 52, at 1 Gbit/s and MTU 1500 941 Mbit/s;
 //! icdc's own headers and TLS take a thousandth of it.
 //!
-//! Without privileges, both ends run without `CAP_NET_ADMIN`, `CAP_BPF` and `CAP_PERFMON`, by `setpriv`.
+//! Without privileges, both ends run without `CAP_NET_ADMIN`, `CAP_BPF` and `CAP_PERFMON` (`control.rs`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use icdc_packet::clock;
+use icdc_sim::payload_rate;
 use icdc_units::{ByteCount, Rate, Span, Time};
 use serde::Deserialize;
 
+use super::control::Rights;
 use super::scratch::{Scratch, contents};
 use super::trial::{ATTEMPTS, Figure, Temporary};
 use super::{Bench, bounded, calm};
@@ -28,9 +30,6 @@ use crate::{Lab, LabError};
 pub(super) const FAR: &str = "10.26.33.2";
 /// Directory of a scratch into which is copied.
 pub(super) const DESTINATION: &str = "b";
-/// What a frame has beside the payload of IPv4 and TCP with time stamps, and what a path charges beside the MTU.
-const HEADERS: u64 = 52;
-const FRAMING: u64 = 38;
 /// Start-up is over after so many seconds and round trips.
 const SETTLING: Span = Span::from_secs(5);
 const SETTLING_ROUND_TRIPS: u64 = 10;
@@ -43,8 +42,8 @@ pub(super) struct Copying<'a> {
     pub(super) scratch: &'a Scratch,
     /// File or directory.
     pub(super) source: &'a Path,
-    /// With the capabilities that the better ways need.
-    pub(super) privileged: bool,
+    /// Those of both ends.
+    pub(super) rights: Rights,
     /// Words before SRC.
     pub(super) options: Vec<String>,
     /// The icdc that host b runs, if not the one that is measured.
@@ -178,7 +177,7 @@ pub(super) fn copy(
     let program = bench.program.display().to_string();
     let shell = format!("'{program}' lab exec --name {} --shell", lab.state.name);
     let receiver = copying.receiver.as_deref().unwrap_or(bench.program).display().to_string();
-    let mut command = on_host(bench, lab, "a", copying.privileged);
+    let mut command = on_host(bench, lab, "a", copying.rights);
     command.args([&program, "copy", "--json", "--ssh", &shell, "--remote-icdc", &receiver]).args(&copying.options);
     command.arg(copying.source).arg(format!("{FAR}:{}/", destination.display())).env("XDG_STATE_HOME", state);
     let (mut summary, mut progress, mut paces) = (None, Vec::new(), Vec::new());
@@ -204,17 +203,11 @@ pub(super) fn copy(
 }
 
 /// A command on a host, by `icdc lab exec`; what it starts has no more rights than it has.
-pub(super) fn on_host(bench: &Bench<'_>, lab: &Lab, host: &str, privileged: bool) -> Command {
+pub(super) fn on_host(bench: &Bench<'_>, lab: &Lab, host: &str, rights: Rights) -> Command {
     let mut command = Command::new(bench.program);
-    command.args(["lab", "exec", "--name", &lab.state.name, host, "--"]);
-    if !privileged {
-        command.args(["setpriv", "--bounding-set", RIGHTS_TAKEN, "--inh-caps", RIGHTS_TAKEN]);
-    }
+    command.args(["lab", "exec", "--name", &lab.state.name, host, "--"]).args(rights.words());
     command
 }
-
-/// As `setpriv` has them.
-pub(super) const RIGHTS_TAKEN: &str = "-net_admin,-bpf,-perfmon";
 
 fn conclude(lab: &Lab, said: Said, tolerance: Span) -> Result<Copied, LabError> {
     let page = lab.page()?;
@@ -266,8 +259,8 @@ impl Steady {
 
 /// Payload of TCP in a rate on the wire, bits per second.
 pub(super) fn payload(rate: Rate, settings: &Settings) -> f64 {
-    let mtu = settings.forward.mtu.as_u64();
-    rate.scaled(mtu - HEADERS, mtu + FRAMING).as_bits_per_second() as f64
+    let at_rate = icdc_path::Settings { rate, ..settings.forward.clone() };
+    payload_rate(&at_rate).as_bits_per_second() as f64
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use icdc_path::loss::Model;
 use icdc_report::{Plot, Report, Table};
 use icdc_units::{ByteCount, Rate, Span};
 
+use super::control::{Control, Rights};
 use super::copying::{self, Copied, Copying, Steady};
 use super::scratch::Scratch;
 use super::spread::Spread;
@@ -39,14 +40,14 @@ const RUNS: u64 = 5;
 struct Cell {
     queue: ByteCount,
     loss: f64,
-    privileged: bool,
+    rights: Rights,
     wanted: Option<u32>,
     runs: Vec<Copied>,
 }
 
 impl Cell {
     fn name(&self) -> String {
-        format!("{}, queue {}, loss {}", rights(self.privileged), self.queue, ratio(self.loss))
+        format!("{}, queue {}, loss {}", self.rights.name(), self.queue, ratio(self.loss))
     }
 
     fn settings(&self, seed: u64) -> Settings {
@@ -56,18 +57,14 @@ impl Cell {
     }
 }
 
-fn rights(privileged: bool) -> &'static str {
-    if privileged { "privileged" } else { "unprivileged" }
-}
-
 fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     let size = if bench.quick { QUICK_SIZE } else { SIZE };
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
     let mut cells = Vec::new();
     for queue in QUEUES {
         for (loss, wanted) in LOSSES {
-            for (privileged, wanted) in [true, false].into_iter().zip(wanted) {
-                cells.push(Cell { queue, loss, privileged, wanted, runs: Vec::new() });
+            for (rights, wanted) in Rights::BOTH.into_iter().zip(wanted) {
+                cells.push(Cell { queue, loss, rights, wanted, runs: Vec::new() });
             }
         }
     }
@@ -85,14 +82,14 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
                     settings: cell.settings(seed),
                     scratch: &scratch,
                     source: &source,
-                    privileged: cell.privileged,
+                    rights: cell.rights,
                     options: Vec::new(),
                     receiver: None,
                     limit: Span::from_secs(600),
                 },
             )?;
-            let own = copied.summary.congestion.starts_with("icdc_");
-            if own != cell.privileged && copied.spoilt.is_none() {
+            let control = Control::Automatic(cell.rights);
+            if !control.admits(&copied.summary.congestion) && copied.spoilt.is_none() {
                 copied.spoilt = Some(format!("{} was used", copied.summary.congestion));
             }
             cell.runs.push(copied);
@@ -117,7 +114,7 @@ fn table(cells: &[Cell]) -> Table {
         let steady: Vec<Steady> = cell.runs.iter().map(|run| Steady::of(&run.recording, &settings)).collect();
         let spread = |value: fn(&Steady) -> f64| Spread::of(steady.iter().map(value));
         let of_runs = |value: fn(&Copied) -> f64| Spread::of(cell.runs.iter().map(value));
-        let index = usize::from(!cell.privileged);
+        let index = usize::from(cell.rights == Rights::Few);
         let spoilt = cell.runs.iter().any(|run| run.spoilt.is_some());
         vec![
             format!("{}{}", cell.name(), if spoilt { " (invalid)" } else { "" }),

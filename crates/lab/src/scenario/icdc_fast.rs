@@ -13,6 +13,7 @@ use std::fs;
 use icdc_report::{Plot, Report, Table};
 use icdc_units::{ByteCount, Rate, Span};
 
+use super::control::Rights;
 use super::copying::{self, Copied, Copying, DESTINATION, Steady};
 use super::scratch::Scratch;
 use super::{Bench, Scenario, path};
@@ -73,7 +74,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
             settings: settings.clone(),
             scratch: &disk,
             source: &source,
-            privileged: true,
+            rights: Rights::All,
             options,
             receiver: None,
             limit: Span::from_secs(1200),

@@ -10,7 +10,8 @@ use std::thread;
 use icdc_packet::clock;
 use icdc_units::{ByteCount, Span};
 
-use super::copying::{FAR, RIGHTS_TAKEN, on_host};
+use super::control::Rights;
+use super::copying::{FAR, on_host};
 use super::peers::{Load, Peer, Place};
 use super::scratch::{Scratch, contents};
 use super::trial::{ATTEMPTS, Figure, Temporary};
@@ -36,15 +37,6 @@ pub(super) enum Way {
     Ssh,
     /// The daemon runs already.
     Daemon,
-}
-
-/// What icdc may do, at both ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rights {
-    /// As root.
-    All,
-    /// As anybody.
-    Few,
 }
 
 /// A program.
@@ -76,8 +68,7 @@ impl Contender {
             Self::Peer(peer) => peer.name.to_owned(),
             Self::Icdc(way, rights, known) => {
                 let way = if *way == Way::Ssh { "by ssh" } else { "by daemon" };
-                let rights = if *rights == Rights::All { "privileged" } else { "unprivileged" };
-                format!("icdc {way}, {rights}{}", if *known { ", known path" } else { "" })
+                format!("icdc {way}, {}{}", rights.name(), if *known { ", known path" } else { "" })
             }
         }
     }
@@ -146,8 +137,7 @@ impl Track<'_> {
             ],
         )?;
         let program = bench.program.display();
-        let far_end =
-            format!("exec setpriv --bounding-set {RIGHTS_TAKEN} --inh-caps {RIGHTS_TAKEN} '{program}' \"$@\"");
+        let far_end = format!("exec {} '{program}' \"$@\"", Rights::Few.words().join(" "));
         self.scratch.script("without-rights", &far_end)?;
         Ok(())
     }
@@ -207,7 +197,7 @@ impl Track<'_> {
         };
         let mut command = match contender {
             Contender::Peer(peer) => {
-                let mut command = on_host(bench, lab, "a", true);
+                let mut command = on_host(bench, lab, "a", Rights::All);
                 command.args(peer.copy(&self.place, load, source));
                 command
             }
@@ -236,7 +226,7 @@ impl Track<'_> {
         source: &Path,
     ) -> Result<Command, LabError> {
         let state = if known { self.scratch.path("known-paths") } else { self.scratch.empty("no-known-paths")? };
-        let mut command = on_host(bench, lab, "a", rights == Rights::All);
+        let mut command = on_host(bench, lab, "a", rights);
         command.arg(bench.program).arg("copy").env("XDG_STATE_HOME", state);
         match way {
             Way::Ssh => {
@@ -256,9 +246,9 @@ impl Track<'_> {
 
     /// Starts what a program needs at the far end.
     fn server(&self, bench: &Bench<'_>, lab: &Lab, contender: &Contender) -> Result<Server, LabError> {
-        let (words, port, privileged) = match contender {
-            Contender::Peer(peer) => peer.serve(&self.place).map(|(words, port)| (words, port, true)),
-            Contender::Icdc(Way::Ssh, ..) => self.place.sshd().map(|(words, port)| (words, port, true)),
+        let (words, port, rights) = match contender {
+            Contender::Peer(peer) => peer.serve(&self.place).map(|(words, port)| (words, port, Rights::All)),
+            Contender::Icdc(Way::Ssh, ..) => self.place.sshd().map(|(words, port)| (words, port, Rights::All)),
             Contender::Icdc(Way::Daemon, rights, _) => {
                 let text = |path: &Path| path.display().to_string();
                 let words = [
@@ -271,14 +261,14 @@ impl Track<'_> {
                     "--authorized-keys".to_owned(),
                     text(&self.scratch.path("authorized-keys")),
                 ];
-                Some((words.into(), PORT, *rights == Rights::All))
+                Some((words.into(), PORT, *rights))
             }
         }
         .ok_or(LabError::Missing { program: "sshd", package: "openssh-server" })?;
         let log = self.scratch.path("server-log");
         let failed = |error| LabError::io(format!("run {}", words[0]), error);
         let file = File::create(&log).map_err(failed)?;
-        let mut command = on_host(bench, lab, "b", privileged);
+        let mut command = on_host(bench, lab, "b", rights);
         command.args(&words).stdin(Stdio::null()).stdout(file.try_clone().map_err(failed)?).stderr(file);
         let server = Server(command.spawn().map_err(failed)?);
         if await_listener(lab, port)? {

@@ -14,6 +14,7 @@ use icdc_packet::clock;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
+use super::control::Rights;
 use super::copying::{self, Copied, Copying, Steady};
 use super::scratch::Scratch;
 use super::throttle::Throttle;
@@ -64,7 +65,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
             settings: settings.clone(),
             scratch: &scratch,
             source: &source,
-            privileged: true,
+            rights: Rights::All,
             options: Vec::new(),
             receiver: Some(receiver.clone()),
             limit: Span::from_secs(300),

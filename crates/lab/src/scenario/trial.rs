@@ -10,7 +10,7 @@ use std::thread;
 use icdc_units::{Rate, Span};
 use serde::Deserialize;
 
-use super::control::{Control, Rights, WITHOUT_RIGHTS};
+use super::control::{Control, Rights};
 use super::spread::Spread;
 use super::{Bench, calm};
 use crate::faults::spoilt;
@@ -261,8 +261,8 @@ fn measure(program: &Path, name: &str, trial: &Trial, state: &State) -> Result<(
     let shell = format!("'{text}' lab exec --name {name} --shell");
     let seconds = trial.seconds.to_string();
     let mut words = vec!["lab", "exec", "--name", name, "a", "--"];
-    if trial.cc == Control::Automatic(Rights::Few) {
-        words.extend(WITHOUT_RIGHTS);
+    if let Control::Automatic(rights) = trial.cc {
+        words.extend(rights.words());
     }
     words.extend([text.as_str(), "measure", "--json", "--json-series", "--seconds", &seconds]);
     words.extend(["--ssh", &shell, "--remote-icdc", &text]);

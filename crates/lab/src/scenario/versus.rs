@@ -12,9 +12,10 @@ use std::path::PathBuf;
 use icdc_report::{Report, Table};
 use icdc_units::{ByteCount, Rate, Span};
 
+use super::control::Rights;
 use super::copying::DESTINATION;
 use super::peers::{Load, Peer, Place};
-use super::race::{Contender, Finish, Rights, Track, Way};
+use super::race::{Contender, Finish, Track, Way};
 use super::scratch::{Scratch, contents};
 use super::spread::Spread;
 use super::{Bench, Scenario, path};

@@ -24,15 +24,19 @@ mod stdio;
 mod tests;
 
 use std::fmt;
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use icdc_control::known_paths::Resumption;
+use icdc_control::steering::State;
 use icdc_disk::pool::{Block, BlockPool};
 use icdc_protocol::Message;
 use icdc_tcp::TcpInfo;
 use icdc_tcp::algorithm::finds_the_rate;
 use icdc_trust::PublicKey;
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+use crate::stand_in::StandIn;
 
 pub use error::LinkError;
 pub use memory::memory_pair;
@@ -226,16 +230,16 @@ impl LinkControl {
     }
 
     /// The peer has answered, and data may flow: where the round trip before was used (see [`Link::await_answer`]), the
-    /// window goes on doubling until [`end_slow_start`](Self::end_slow_start).
+    /// window goes on doubling.
     pub(crate) fn begin_data(&self) {
         if self.gains_by_run_up() {
-            self.0.lend_slow_start();
+            self.0.stand_in(&mut |stand_in, stream| stand_in.begin(stream));
         }
     }
 
-    /// What the path carries has been found, or slow start has come far.
-    pub(crate) fn end_slow_start(&self) {
-        self.0.end_slow_start();
+    /// Looks which algorithm shall have the connection, whose rate is held by a ceiling in this state.
+    pub(crate) fn look(&self, now: Time, info: &TcpInfo, state: State) {
+        self.0.stand_in(&mut |stand_in, stream| stand_in.look(stream, now, info, state));
     }
 
     /// Whether a window that has grown by the time at which data may flow is worth something.
@@ -305,9 +309,7 @@ trait Control: Send + Sync {
         None
     }
 
-    fn lend_slow_start(&self) {}
-
-    fn end_slow_start(&self) {}
+    fn stand_in(&self, _work: &mut dyn FnMut(&mut StandIn, &TcpStream)) {}
 
     fn remember_path(&self, _found: Resumption) {}
 

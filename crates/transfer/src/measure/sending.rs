@@ -20,7 +20,7 @@ use super::desk::{Desk, Heard, Next};
 use super::{granted, local};
 use crate::error::SessionError;
 use crate::link::is_long;
-use crate::slow_start::SlowStart;
+use crate::stand_in::StandIn;
 use crate::{buffers, clock, known_paths, pace};
 
 /// Time between two samples.
@@ -178,7 +178,11 @@ fn watch(
     }
     errors.truncate(MAX_MEASURE_ERRORS);
     let infos: Vec<TcpInfo> = sockets.iter().filter_map(|socket| icdc_tcp::info(socket).ok()).collect();
-    Ok(Outcome { sent: account(order, sockets, &infos, span, errors), received, interrupted })
+    let mut sent = account(order, sockets, &infos, span, errors);
+    if let Some(own) = pacers.first().and_then(|pacer| pacer.stand_in.own()) {
+        own.clone_into(&mut sent.congestion);
+    }
+    Ok(Outcome { sent, received, interrupted })
 }
 
 /// What the path carries shows only where nothing else limits, on one connection.
@@ -196,7 +200,7 @@ fn watch_path(path: &mut PathWatch, order: &Order, sockets: &[TcpStream], now: T
 struct Pacer<'a> {
     socket: &'a TcpStream,
     steering: Steering,
-    slow_start: Option<SlowStart>,
+    stand_in: StandIn,
     /// What the user allows.
     most: Rate,
 }
@@ -210,30 +214,24 @@ fn pacers<'a>(order: &Order, sockets: &'a [TcpStream], known: Option<Resumption>
     let most = share(order).unwrap_or(Rate::MAX);
     let share = known.map(|known| Resumption { rate: known.rate / u64::from(order.streams), ..known });
     let pacer = |socket| {
-        let slow_start = if has_run_up { SlowStart::lend(socket) } else { None };
-        Pacer::new(socket, pace::steering(share), slow_start, most)
+        let mut pacer = Pacer { socket, steering: pace::steering(share), stand_in: StandIn::default(), most };
+        pacer.set(pacer.steering.ceiling());
+        if has_run_up {
+            pacer.stand_in.begin(socket);
+        }
+        pacer
     };
     sockets.iter().filter(left).map(pacer).collect()
 }
 
-impl<'a> Pacer<'a> {
-    fn new(socket: &'a TcpStream, steering: Steering, slow_start: Option<SlowStart>, most: Rate) -> Self {
-        let pacer = Self { socket, steering, slow_start, most };
-        pacer.set(pacer.steering.ceiling());
-        pacer
-    }
-
+impl Pacer<'_> {
     fn steer(&mut self, now: Time) {
         let Ok(info) = icdc_tcp::info(self.socket) else { return };
         let decision = pace::observation(now, &info).and_then(|observation| self.steering.observe(&observation));
         if let Some(decision) = decision {
             self.set(decision.ceiling);
         }
-        if (decision.is_some() || SlowStart::is_done(&info))
-            && let Some(slow_start) = self.slow_start.take()
-        {
-            slow_start.end(self.socket);
-        }
+        self.stand_in.look(self.socket, now, &info, self.steering.state());
     }
 
     fn set(&self, ceiling: Rate) {

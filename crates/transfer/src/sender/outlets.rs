@@ -92,12 +92,13 @@ impl<'a> Outlets<'a> {
     /// Follows what the receiver's ring and the path allow.
     pub(crate) fn steer(&self, now: Time) {
         let feedback = *self.shared.feedback.lock().expect("no panic while feedback is stored");
-        let change = self.pace.look(now, &feedback, self.shared.link.tcp_info().as_ref(), self.connections());
+        let info = self.shared.link.tcp_info();
+        let change = self.pace.look(now, &feedback, info.as_ref(), self.connections());
         if change.limit {
             self.set_rates();
         }
-        if change.ends_slow_start {
-            self.shared.link.end_slow_start();
+        if let (Some(state), Some(info)) = (change.state, &info) {
+            self.shared.link.look(now, info, state);
         }
         change.events.into_iter().for_each(|event| (self.shared.events)(event));
     }

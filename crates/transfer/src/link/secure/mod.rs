@@ -38,7 +38,7 @@ use self::inlet::SecureInlet;
 use self::key_schedule::KeySchedule;
 use self::outlet::SecureOutlet;
 use super::{Control, DEAD_AFTER, Link, LinkError, SendTimes};
-use crate::slow_start::SlowStart;
+use crate::stand_in::StandIn;
 use crate::{buffers, clock, known_paths};
 
 const NO_PANIC: &str = "no panic while a value is taken or put";
@@ -143,7 +143,7 @@ fn link(
         heard_end: AtomicBool::new(false),
         congestion: Mutex::default(),
         known: Mutex::default(),
-        slow_start: Mutex::default(),
+        stand_in: Mutex::default(),
         encrypt_nanos: AtomicU64::new(0),
         socket_nanos: AtomicU64::new(0),
     });
@@ -171,7 +171,7 @@ struct Connection {
     congestion: Mutex<Option<Hold>>,
     /// What was known of the path when it was chosen.
     known: Mutex<Option<Resumption>>,
-    slow_start: Mutex<Option<SlowStart>>,
+    stand_in: Mutex<StandIn>,
     encrypt_nanos: AtomicU64,
     socket_nanos: AtomicU64,
 }
@@ -236,14 +236,8 @@ impl Control for Connection {
         *self.known.lock().expect(NO_PANIC)
     }
 
-    fn lend_slow_start(&self) {
-        *self.slow_start.lock().expect(NO_PANIC) = SlowStart::lend(&self.stream);
-    }
-
-    fn end_slow_start(&self) {
-        if let Some(slow_start) = self.slow_start.lock().expect(NO_PANIC).take() {
-            slow_start.end(&self.stream);
-        }
+    fn stand_in(&self, work: &mut dyn FnMut(&mut StandIn, &TcpStream)) {
+        work(&mut self.stand_in.lock().expect(NO_PANIC), &self.stream);
     }
 
     fn remember_path(&self, found: Resumption) {
@@ -251,7 +245,8 @@ impl Control for Connection {
     }
 
     fn congestion(&self) -> Option<String> {
-        icdc_tcp::congestion(&self.stream).ok()
+        let own = self.stand_in.lock().expect(NO_PANIC).own().map(str::to_owned);
+        own.or_else(|| icdc_tcp::congestion(&self.stream).ok())
     }
 
     fn send_times(&self) -> SendTimes {
