@@ -66,7 +66,9 @@ fn scenarios_are_named() {
     let site = Site::new();
     let list = site.icdc(&["lab", "list"]).output().unwrap();
     let names = String::from_utf8(list.stdout).unwrap();
-    for name in ["icdc-background", "icdc-disk", "icdc-pseudo", "ramp", "slow-disk", "steady", "versus", "window"] {
+    for name in
+        ["icdc-background", "icdc-disk", "icdc-pseudo", "proxy-lfn", "ramp", "slow-disk", "steady", "versus", "window"]
+    {
         assert!(names.lines().any(|line| line.starts_with(name)), "{names}");
     }
     let unknown = site.icdc(&["lab", "run", "warp"]).output().unwrap();

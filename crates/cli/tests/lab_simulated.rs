@@ -111,6 +111,19 @@ fn gentle_leaves_more_to_reno() {
 }
 
 #[test]
+fn a_relay_is_best_in_the_middle_and_two_are_best_near_the_hosts() {
+    let site = Site::new();
+    let (told, record) = run(&site, "proxy-placement", "record");
+    let [one, two] = [&record["tables"][0], &record["tables"][1]];
+    let small = column(one, "windows of 64 KiB");
+    let [none, middle] = ["0 : 100", "50 : 50"].map(|split| number(&row(one, split)[small]));
+    // 64 KiB in 68 ms are 7.7 Mbit/s, and in half of that twice as much.
+    assert!((6.0..7.8).contains(&none) && (1.8..2.2).contains(&(middle / none)), "{told}");
+    let rates: Vec<f64> = two["rows"].as_array().unwrap().iter().map(|row| number(&row[column(two, "icdc")])).collect();
+    assert!(rates[0] > 50.0 && rates.last().is_some_and(|last| *last < rates[0] / 2.0), "{told}");
+}
+
+#[test]
 fn a_scenario_that_simulates_repeats_itself() {
     let site = Site::new();
     let (first, again) = (run(&site, "ghstcp-sweep", "first").1, run(&site, "ghstcp-sweep", "again").1);

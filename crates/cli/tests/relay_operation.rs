@@ -6,7 +6,9 @@
 mod support;
 
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::process::Command;
 
 use support::process::eventually;
 use support::relay::{Relay, accept, connect, echo, exchange, listener, read_error, request, socks};
@@ -296,4 +298,39 @@ fn memory_is_a_budget_of_all() {
     assert!(got.len() >= 4 << 20);
     drop(served);
     assert_eq!(writer.join().unwrap().unwrap(), b"");
+}
+
+#[test]
+fn a_socket_that_was_passed_is_taken() {
+    let site = Site::new();
+    let passed = listener();
+    let address = passed.local_addr().unwrap();
+    // Before there is a relay.
+    let early = connect(address);
+    let wrapped = |relay: Command| {
+        let script = "export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\" 3<&0 </dev/null";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh"]).arg(relay.get_program()).args(relay.get_args());
+        let mut shell = site.settle(shell);
+        shell.stdin(OwnedFd::from(passed.try_clone().unwrap()));
+        shell
+    };
+    let relay = Relay::launch(&site, &["--forward", &format!("{address}={}", echo())], wrapped);
+    assert_eq!(relay.address("forward"), address);
+    assert_eq!(exchange(early, b"waited".to_vec()).unwrap(), b"waited");
+    assert_eq!(exchange(connect(address), b"came later".to_vec()).unwrap(), b"came later");
+    let ended = relay.stop();
+    assert!(!ended.stderr.contains("has no listener"), "{ended}");
+    drop(passed);
+
+    let other = Relay::launch(&site, &["--forward", "127.0.0.1:0=127.0.0.1:9"], |relay| {
+        let mut shell = Command::new("sh");
+        // For another process.
+        shell
+            .args(["-c", "export LISTEN_PID=1 LISTEN_FDS=1; exec \"$@\"", "sh"])
+            .arg(relay.get_program())
+            .args(relay.get_args());
+        site.settle(shell)
+    });
+    assert_eq!(other.stop().code, Some(0));
 }

@@ -88,15 +88,7 @@ impl Namespaces {
 
     /// Runs `work` on a thread of its own inside.
     pub(crate) fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
-        let file = &self.files[host as usize];
-        let outcome = thread::scope(|scope| {
-            let inside = scope.spawn(move || {
-                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
-                Ok(work())
-            });
-            inside.join().expect("work in a namespace does not panic")
-        });
-        outcome.map_err(|error: io::Error| LabError::io("enter a network namespace (setns)", error))
+        inside(&self.files[host as usize], work)
     }
 
     /// Path by which other processes may open it while this one lives.
@@ -104,7 +96,7 @@ impl Namespaces {
         if self.named {
             return place_of(&name(&self.lab, host));
         }
-        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.files[host as usize].as_raw_fd()))
+        path_of(&self.files[host as usize])
     }
 
     /// Number by which the kernel knows it, to find the processes in it.
@@ -124,6 +116,23 @@ impl Drop for Namespaces {
             }
         }
     }
+}
+
+/// Runs `work` on a thread of its own in a network namespace.
+pub(crate) fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+    let outcome = thread::scope(|scope| {
+        let inside = scope.spawn(move || {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+            Ok(work())
+        });
+        inside.join().expect("work in a namespace does not panic")
+    });
+    outcome.map_err(|error: io::Error| LabError::io("enter a network namespace (setns)", error))
+}
+
+/// Path by which other processes may open what this one keeps open.
+pub(crate) fn path_of(namespace: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd()))
 }
 
 /// Names of the namespaces that were made for the lab with this directory: what may be deleted.
@@ -154,7 +163,8 @@ pub(crate) fn delete(name: &str) -> Result<(), LabError> {
     Ok(())
 }
 
-fn unnamed() -> Result<File, LabError> {
+/// A new network namespace without a name: it lives as long as it is open or in use.
+pub(crate) fn unnamed() -> Result<File, LabError> {
     let made = thread::scope(|scope| {
         let maker = scope.spawn(|| {
             // SAFETY: only this thread, which does nothing else, gets the new namespace.

@@ -1,7 +1,7 @@
 //! The whole relay: started, changed while it runs, asked, stopped.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -84,7 +84,11 @@ impl Relay {
         let mut random = [0; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
         let id = RelayId(u64::from_ne_bytes(random));
-        let open = open_listeners(&config, &[])?;
+        let mut passed = icdc_tcp::passed_listeners();
+        let open = open_listeners(&config, &[], &mut passed)?;
+        for address in passed.iter().filter_map(|socket| socket.local_addr().ok()) {
+            tracing::warn!(%address, "a socket was passed for which the configuration has no listener");
+        }
         let house = Arc::new(House::new(id, clock::now(), Resolver::start()?, config.threads));
         house.listens_on(addresses(&open));
         let mut mailboxes = Vec::new();
@@ -117,7 +121,7 @@ impl Relay {
         let config = Arc::new(config);
         {
             let mut now = self.shared.now();
-            now.open = open_listeners(&config, &now.open)?;
+            now.open = open_listeners(&config, &now.open, &mut Vec::new())?;
             now.hold = hold;
             self.shared.house.listens_on(addresses(&now.open));
             self.shared.door.change(now.open.clone(), Arc::clone(&config));
@@ -233,9 +237,9 @@ fn settle_congestion(config: &mut Config) -> Result<Option<Hold>, RelayError> {
     Ok(chosen.hold)
 }
 
-/// The configured listeners, with the sockets of those that are open already.
-fn open_listeners(config: &Config, open: &[Open]) -> Result<Vec<Open>, RelayError> {
-    let one = |listener: &crate::config::Listener| -> Result<Open, RelayError> {
+/// The configured listeners, with the sockets of those that are open already or were passed to this process.
+fn open_listeners(config: &Config, open: &[Open], passed: &mut Vec<TcpListener>) -> Result<Vec<Open>, RelayError> {
+    let mut one = |listener: &crate::config::Listener| -> Result<Open, RelayError> {
         let listener = Arc::new(listener.clone());
         let there = open.iter().find(|open| open.listener.address == listener.address);
         let socket = match there {
@@ -243,11 +247,11 @@ fn open_listeners(config: &Config, open: &[Open]) -> Result<Vec<Open>, RelayErro
             Some(_) => {
                 return Err(RelayError::OtherKind { address: listener.address, kind: listener.kind.word() });
             }
-            None => Arc::new(socket::open(&listener, config)?),
+            None => Arc::new(socket::open(&listener, config, passed)?),
         };
         Ok(Open { listener, socket })
     };
-    config.listeners.iter().map(one).collect()
+    config.listeners.iter().map(&mut one).collect()
 }
 
 fn addresses(open: &[Open]) -> Vec<SocketAddr> {

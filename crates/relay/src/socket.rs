@@ -41,15 +41,28 @@ pub enum OpenError {
     },
 }
 
-/// Listens, with everything in place that accepted sockets inherit.
-pub(crate) fn open(listener: &Listener, config: &Config) -> Result<TcpListener, OpenError> {
+/// Listens, with everything in place that accepted sockets inherit; on one of the sockets that were `passed` to this process if it has that address.
+pub(crate) fn open(
+    listener: &Listener,
+    config: &Config,
+    passed: &mut Vec<TcpListener>,
+) -> Result<TcpListener, OpenError> {
     let address = listener.address;
     let failed = |cause| OpenError::Option { address, cause };
     let between_relays = matches!(listener.kind, ListenerKind::Peer(_));
     let buffer = if between_relays { receive_buffer(config) } else { ByteCount::ZERO };
     // Without an address, a host that has no IPv6 falls back to IPv4.
     let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
-    let socket = icdc_tcp::listen(host, (address.port(), address.port()), Family::Any, buffer)?;
+    let there = passed.iter().position(|socket| socket.local_addr().is_ok_and(|own| own == address));
+    let socket = match there.map(|place| passed.swap_remove(place)) {
+        Some(socket) => {
+            if !buffer.is_zero() {
+                icdc_tcp::set_buffers(&socket, ByteCount::ZERO, buffer).map_err(|error| failed(error.into()))?;
+            }
+            socket
+        }
+        None => icdc_tcp::listen(host, (address.port(), address.port()), Family::Any, buffer)?,
+    };
     socket.set_nonblocking(true).map_err(failed)?;
     if between_relays {
         prepare(&socket, &config.leg).map_err(|error| failed(error.into()))?;

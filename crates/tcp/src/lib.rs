@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`connect()`](connect()) | a host name becomes a connected stream, several addresses raced, one deadline |
 //! | [`listen()`](listen()) | a listener on a port range, dual stack, with its receive buffer in place before the first SYN |
+//! | [`passed_listeners`] | listeners that a service manager has opened |
 //! | options | pacing rate, congestion control, buffers, when a silent peer counts as dead |
 //! | [`info`] | `TCP_INFO` as a typed snapshot |
 //! | [`algorithm`] | icdc's own congestion control, loaded into the kernel as eBPF |
@@ -34,6 +35,7 @@ mod info;
 mod kernel;
 mod listen;
 mod options;
+mod passed;
 mod race;
 
 pub use congestion::{CongestionError, allowed_congestion, available_congestion, congestion, set_congestion};
@@ -45,6 +47,7 @@ pub use options::{
     Buffers, OptionError, drained, pacing_rate, set_buffers, set_dead_after, set_not_sent_limit, set_pacing_rate,
     shutdown,
 };
+pub use passed::passed_listeners;
 
 /// Which versions of IP may be used (`-4`, `-6`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

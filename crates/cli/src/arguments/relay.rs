@@ -16,7 +16,8 @@ use icdc_units::{ByteCount, Rate, Span};
         (--peer). Where a connection goes on is a matter of its destination (--route), the longest prefix first: to another \
         relay's --peer, or directly.\n\n\
         Everything can stand in a file (--config), to which the command line adds. SIGHUP reads it again, SIGTERM stops: nobody \
-        new comes in, and who is there has the time of --drain.\n\n\
+        new comes in, and who is there has the time of --drain. Listeners take the sockets of their addresses that systemd has opened \
+        (LISTEN_FDS).\n\n\
         Without rules, a forwarded port serves everybody; SOCKS without users and peers without keys serve this host only, and SOCKS \
         leads to public addresses only. `--allow from=10.0.0.0/8` changes the one, `--allow to=10.0.0.0/8` the other.",
     after_long_help = concat!(

@@ -2,7 +2,6 @@
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use icdc_packet::clock;
 use icdc_units::{ByteCount, Rate, Span, Time};
@@ -44,13 +43,7 @@ impl CrossTraffic {
     pub(super) fn send(&self, lab: &Lab, over: &AtomicBool) -> Result<Vec<Phase>, LabError> {
         let failed = |error| LabError::io("send cross traffic", error);
         // Nobody reads what comes there; without it, each datagram would be answered.
-        let sink = thread::scope(|scope| {
-            let sink = scope.spawn(|| {
-                lab.enter(Host::B)?;
-                UdpSocket::bind(("10.26.33.2", 0)).map_err(failed)
-            });
-            sink.join().expect("opening a socket does not panic")
-        })?;
+        let sink = lab.inside(Host::B, || UdpSocket::bind(("10.26.33.2", 0)).map_err(failed))?;
         lab.enter(Host::A)?;
         let socket = UdpSocket::bind(("10.26.33.1", 0)).map_err(failed)?;
         socket.connect(sink.local_addr().map_err(failed)?).map_err(failed)?;

@@ -3,7 +3,8 @@
 //! A scenario makes labs, measures in them, and gives a [`Report`] whose tables show the paper's value beside ours. One
 //! file each; they share `trial.rs`, one measurement in a lab of its own on a machine that is `calm.rs`, by whom `control.rs` says,
 //! `arrivals.rs`, what its receiver got, `cross_traffic.rs`, what others send meanwhile, `simulated.rs`, flows in virtual time, and
-//! `shares.rs`, what each of them gets. Those that copy share `copying.rs`, one copy in a lab of its own, `race.rs`, one
+//! `shares.rs`, what each of them gets. Those that relay share `relayed.rs`, one measurement of `plain_hosts.rs` with `relays.rs` between them, and
+//! `plain_flow.rs`, what those hosts send each other. Those that copy share `copying.rs`, one copy in a lab of its own, `race.rs`, one
 //! turn of any program, and `scratch.rs`, files on a disk.
 
 mod arrivals;
@@ -23,10 +24,22 @@ mod icdc_fast;
 mod icdc_pseudo;
 mod icdc_sim;
 mod peers;
+mod plain_flow;
+mod plain_hosts;
+mod processor_time;
+mod proxy;
+mod proxy_chain;
+mod proxy_cost;
+mod proxy_fair;
+mod proxy_lfn;
+mod proxy_placement;
 mod race;
 mod ramp;
 mod rate_faults;
+mod relayed;
+mod relays;
 mod scratch;
+mod server;
 mod shares;
 mod simulated;
 mod slow_disk;
@@ -70,7 +83,7 @@ pub struct Bench<'a> {
 }
 
 /// All scenarios.
-pub static ALL: [Scenario; 17] = [
+pub static ALL: [Scenario; 23] = [
     cc_agreement::SCENARIO,
     cc_sweep::SCENARIO,
     cc_table::SCENARIO,
@@ -81,6 +94,12 @@ pub static ALL: [Scenario; 17] = [
     icdc_fast::SCENARIO,
     icdc_pseudo::SCENARIO,
     icdc_sim::SCENARIO,
+    proxy::SCENARIO,
+    proxy_chain::SCENARIO,
+    proxy_cost::SCENARIO,
+    proxy_fair::SCENARIO,
+    proxy_lfn::SCENARIO,
+    proxy_placement::SCENARIO,
     ramp::SCENARIO,
     rate_faults::SCENARIO,
     slow_disk::SCENARIO,

@@ -1,11 +1,10 @@
 //! One turn of a program that copies, from its command to its exit, in a lab of its own.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::process::Command;
 
 use icdc_packet::clock;
 use icdc_units::{ByteCount, Span};
@@ -14,6 +13,7 @@ use super::control::Rights;
 use super::copying::{FAR, on_host};
 use super::peers::{Load, Peer, Place};
 use super::scratch::{Scratch, contents};
+use super::server::Server;
 use super::trial::{ATTEMPTS, Figure, Temporary};
 use super::{Bench, bounded, calm};
 use crate::faults::spoilt_but_for_bursts;
@@ -81,17 +81,6 @@ pub(super) struct Track<'a> {
     pub(super) place: Place,
     /// Into which everybody copies.
     pub(super) destination: PathBuf,
-}
-
-/// A far end that runs; ended when dropped.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// The directory that sshd wants, removed again if it was not there.
@@ -266,11 +255,7 @@ impl Track<'_> {
         }
         .ok_or(LabError::Missing { program: "sshd", package: "openssh-server" })?;
         let log = self.scratch.path("server-log");
-        let failed = |error| LabError::io(format!("run {}", words[0]), error);
-        let file = File::create(&log).map_err(failed)?;
-        let mut command = on_host(bench, lab, "b", rights);
-        command.args(&words).stdin(Stdio::null()).stdout(file.try_clone().map_err(failed)?).stderr(file);
-        let server = Server(command.spawn().map_err(failed)?);
+        let server = Server::start(on_host(bench, lab, "b", rights).args(&words), &log)?;
         if await_listener(lab, port)? {
             return Ok(server);
         }
@@ -290,20 +275,15 @@ fn keygen(bench: &Bench<'_>, words: &[&std::ffi::OsStr]) -> Result<(), LabError>
 /// Whether somebody listens on this port of host b before patience ends.
 fn await_listener(lab: &Lab, port: u16) -> Result<bool, LabError> {
     let until = clock::now() + PATIENCE;
-    // A thread of its own, for it does not come back from there.
-    thread::scope(|scope| {
-        let tried = scope.spawn(|| {
-            lab.enter(Host::B)?;
-            while TcpStream::connect((FAR, port))
-                .is_err_and(|error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
-            {
-                if clock::now() > until {
-                    return Ok(false);
-                }
-                clock::sleep_until(clock::now() + STEP);
+    lab.inside(Host::B, || {
+        while TcpStream::connect((FAR, port))
+            .is_err_and(|error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
+        {
+            if clock::now() > until {
+                return Ok(false);
             }
-            Ok(true)
-        });
-        tried.join().expect("connecting does not panic")
+            clock::sleep_until(clock::now() + STEP);
+        }
+        Ok(true)
     })
 }

@@ -1,0 +1,172 @@
+//! Plain hosts at the two ends of one lab or of several in a row: nothing about them is tuned, and they know of no relay.
+//!
+//! ```text
+//!  near ═ net 0 ═ a ══ path ══ b ═ net 1 ═ a ══ path ══ b ═ net 2 ═ far
+//!      .34.1  .34.2             .35.1  .35.2             .36.1  .36.2      10.26.0.0/16
+//! ```
+//!
+//! Each plain host has a network namespace of its own, which goes with this process however that ends. Cables between the hosts have neither
+//! delay nor a rate: what stands in one rack. The labs' hosts forward, so that a connection may also pass by their relays. It takes root: a user
+//! namespace has room for the labs' hosts only.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use super::Bench;
+use super::trial::Temporary;
+use crate::namespaces::{inside, path_of, unnamed};
+use crate::settings::Settings;
+use crate::{Host, Lab, LabError, placement, program};
+
+/// What the host has that sends or receives.
+pub(super) struct PlainHost {
+    namespace: File,
+    /// Processors that are the wires'.
+    wire_processors: Vec<usize>,
+}
+
+/// Labs in a row, and a plain host at either end.
+pub(super) struct Row {
+    // The labs go before the hosts.
+    pub(super) labs: Vec<Temporary>,
+    pub(super) near: PlainHost,
+    pub(super) far: PlainHost,
+}
+
+/// How hosts are that nobody can tune.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plain {
+    /// Congestion control, also of the relays' legs to them.
+    pub(super) congestion: &'static str,
+    /// Whether windows may be larger than 64 KiB (RFC 7323).
+    pub(super) window_scaling: bool,
+}
+
+impl PlainHost {
+    fn new(labs: &[Temporary]) -> Result<Self, LabError> {
+        let wire_processors = labs.iter().flat_map(|lab| lab.0.state.wire_processors.clone()).collect();
+        Ok(Self { namespace: unnamed()?, wire_processors })
+    }
+
+    /// Does something on this host, on a thread of its own.
+    pub(super) fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T, LabError> + Send) -> Result<T, LabError> {
+        inside(&self.namespace, || {
+            placement::keep_off(&self.wire_processors);
+            work()
+        })?
+    }
+}
+
+impl Row {
+    /// Makes a lab for each leg, the plain hosts, and everybody's routes.
+    pub(super) fn new(bench: &Bench<'_>, legs: &[Settings], plain: Plain) -> Result<Self, LabError> {
+        let labs = legs.iter().map(|leg| Temporary::new(bench, leg)).collect::<Result<Vec<_>, _>>()?;
+        if labs.iter().any(|lab| lab.0.state.user_namespace) {
+            let refused = io::Error::from(io::ErrorKind::PermissionDenied);
+            return Err(LabError::io("put plain hosts beside a lab, which only root can", refused));
+        }
+        let (near, far) = (PlainHost::new(&labs)?, PlainHost::new(&labs)?);
+        let row = Self { labs, near, far };
+        for net in 0..=row.last_net() {
+            row.plug(net)?;
+        }
+        let router = [("ip_forward", "1"), ("tcp_congestion_control", plain.congestion)];
+        for (place, lab) in row.labs.iter().enumerate() {
+            lab.0.inside(Host::A, || configure(&row.host_a(place), &router))?;
+            lab.0.inside(Host::B, || configure(&row.host_b(place), &router))?;
+        }
+        let scaling = if plain.window_scaling { "1" } else { "0" };
+        let end = [
+            ("tcp_congestion_control", plain.congestion),
+            ("tcp_window_scaling", scaling),
+            // What one run learned of the path is not told to the next.
+            ("tcp_no_metrics_save", "1"),
+        ];
+        for (host, net, own) in [(&row.near, 0, 1), (&row.far, row.last_net(), 2)] {
+            let commands = format!(
+                "link set lo up\nlink set eth0 up\naddress add {}/24 dev eth0\nroute add default via {}\n",
+                address(net, own),
+                address(net, 3 - own)
+            );
+            host.inside(|| configure(&commands, &end))?;
+        }
+        Ok(row)
+    }
+
+    fn last_net(&self) -> usize {
+        self.labs.len()
+    }
+
+    /// Where the far host is.
+    pub(super) fn far_address(&self) -> Ipv4Addr {
+        address(self.last_net(), 2)
+    }
+
+    /// The place of a relay, the first one near the near host: its lab, its host, and its address.
+    pub(super) fn relay_place(&self, relay: usize) -> (&Lab, &'static str, Ipv4Addr) {
+        match relay {
+            0 => (&self.labs[0].0, "a", address(0, 2)),
+            _ => (&self.labs[relay - 1].0, "b", address(relay, 1)),
+        }
+    }
+
+    /// Puts the cable of a net between its two hosts.
+    fn plug(&self, net: usize) -> Result<(), LabError> {
+        let place = |host: &PlainHost| path_of(&host.namespace).display().to_string();
+        let plug = |own: &str, other: &str, place: &str| {
+            let mtu = self.labs[0].0.state.settings.forward.mtu.as_u64();
+            let words = format!("link add name {own} mtu {mtu} type veth peer name {other} mtu {mtu} netns {place}");
+            program::ip(&words.split(' ').collect::<Vec<_>>(), "")
+        };
+        match (net.checked_sub(1).map(|before| &self.labs[before].0), self.labs.get(net).map(|lab| &lab.0)) {
+            (None, Some(first)) => first.inside(Host::A, || plug("inward", "eth0", &place(&self.near))),
+            (Some(last), None) => last.inside(Host::B, || plug("onward", "eth0", &place(&self.far))),
+            (Some(before), Some(after)) => {
+                let other = after.state.namespaces[Host::A as usize].0.display().to_string();
+                before.inside(Host::B, || plug("onward", "inward", &other))
+            }
+            (None, None) => unreachable!("a row has a lab"),
+        }
+    }
+
+    /// What makes a router of host a of a lab.
+    fn host_a(&self, lab: usize) -> String {
+        let mut commands = format!("address add {}/24 dev inward\nlink set inward up\n", address(lab, 2));
+        for net in (0..=self.last_net()).filter(|net| *net != lab) {
+            let next = if net < lab { address(lab, 1) } else { OTHER_HOST[1] };
+            commands += &format!("route add {}/24 via {next}\n", address(net, 0));
+        }
+        commands
+    }
+
+    /// And of its host b.
+    fn host_b(&self, lab: usize) -> String {
+        let own = lab + 1;
+        let mut commands = format!("address add {}/24 dev onward\nlink set onward up\n", address(own, 1));
+        for net in (0..=self.last_net()).filter(|net| *net != own) {
+            let next = if net < own { OTHER_HOST[0] } else { address(own, 2) };
+            commands += &format!("route add {}/24 via {next}\n", address(net, 0));
+        }
+        commands
+    }
+}
+
+/// A lab's hosts as each sees the other.
+const OTHER_HOST: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 26, 33, 1), Ipv4Addr::new(10, 26, 33, 2)];
+/// The net of the first cable; the next follow.
+const FIRST_NET: u8 = 34;
+
+fn address(net: usize, end: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 26, FIRST_NET + net as u8, end)
+}
+
+/// Sets up the host on which this runs.
+fn configure(commands: &str, settings: &[(&str, &str)]) -> Result<(), LabError> {
+    program::ip(&["-batch", "-"], commands)?;
+    settings.iter().try_for_each(|(name, value)| {
+        let path = Path::new("/proc/sys/net/ipv4").join(name);
+        fs::write(&path, value).map_err(|error| LabError::io(format!("write {value} to {}", path.display()), error))
+    })
+}

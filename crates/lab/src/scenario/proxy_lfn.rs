@@ -1,0 +1,195 @@
+//! Untuned hosts with a long fat network between them: 1 Gbit/s, 300 ms, queue 2.5 MB; past two relays and by them, beside what the tuned
+//! connection between the relays carries alone.
+//!
+//! The hosts have Reno, socket buffers of 64 KiB and no window scaling: 64 KiB per 300 ms are 1.7 Mbit/s. The relays have `icdc` between them,
+//! which is all that differs. Alone, the same connection is made by `icdc measure` between the same two hosts. Goodput is what applications
+//! read from the first byte on, start-up included; shares are of the leg alone in the same round.
+//!
+//! What is emulated: the path. What is not: a near network with a delay of its own, for the cables to the relays have none; with 64 KiB a host
+//! reaches 1 Gbit/s up to 0.5 ms away from its relay. Hosts, relays and the path share the processors of one machine.
+//!
+//! Setting up is measured in a lab of its own: from the call of `connect` to the first byte of an answer to one byte.
+
+use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
+use icdc_sim::payload_rate;
+use icdc_units::{ByteCount, Rate, Span};
+
+use super::arrivals::Arrivals;
+use super::plain_hosts::Plain;
+use super::relayed::{self, Relayed, Relaying};
+use super::relays::Chain;
+use super::spread::Spread;
+use super::trial::{self, Measured, Trial};
+use super::{Bench, Scenario, path};
+use crate::LabError;
+use crate::settings::Settings;
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "proxy-lfn",
+    about: "hosts with 64 KB buffers over 1 Gbit/s and 300 ms, past two relays and by them, beside the tuned leg alone",
+    run,
+};
+
+const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
+const ROUND_TRIP: Span = Span::from_millis(300);
+const QUEUE: ByteCount = ByteCount::new(2_500_000);
+const BUFFER: ByteCount = ByteCount::from_kib(64);
+const PLAIN: Plain = Plain { congestion: "reno", window_scaling: false };
+const CC: &str = "icdc";
+const SECONDS: u64 = 30;
+const RUNS: u64 = 3;
+/// What counts as past start-up.
+const STEADY: Span = Span::from_secs(4);
+
+/// What came of a round.
+struct Round {
+    past: Relayed,
+    by: Relayed,
+    alone: Measured,
+}
+
+fn settings() -> Settings {
+    Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE))
+}
+
+fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
+    let seconds = if bench.quick { 10 } else { SECONDS };
+    let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
+    let relaying = |cc| Relaying {
+        legs: vec![settings()],
+        cc,
+        plain: PLAIN,
+        buffer: BUFFER,
+        delay: Span::ZERO,
+        lasts: Span::from_secs(seconds),
+        beside: None,
+    };
+    let mut rounds = Vec::new();
+    for run in 1..=runs {
+        (bench.say)(&format!("past the relays, run {run} of {runs}"));
+        let past = relayed::run(bench, &relaying(None))?;
+        (bench.say)(&format!("by two relays, run {run} of {runs}"));
+        let by = relayed::run(bench, &relaying(Some(CC)))?;
+        (bench.say)(&format!("the tuned leg alone, run {run} of {runs}"));
+        let alone = trial::run(bench, &Trial::new(settings(), seconds, CC))?;
+        rounds.push(Round { past, by, alone });
+    }
+    (bench.say)("setting up");
+    let tables = vec![table(&rounds, seconds), setting_up(bench)?];
+    let both = rounds
+        .iter()
+        .flat_map(|round| [("past the relays".to_owned(), &round.past), ("by two relays".to_owned(), &round.by)]);
+    let alone = rounds.iter().map(|round| ("the tuned leg alone".to_owned(), &round.alone));
+    Ok(Report {
+        tables,
+        plots: plots(&rounds),
+        failures: relayed::failures(both).into_iter().chain(super::failures(alone)).collect(),
+        ..Report::default()
+    })
+}
+
+impl Round {
+    fn arrivals(&self) -> [Arrivals<'_>; 3] {
+        [self.past.carried.arrivals(), self.by.carried.arrivals(), Arrivals::new(&self.alone.summary.series_ms)]
+    }
+
+    fn sent_again(&self) -> [Option<u64>; 3] {
+        let leg = self.by.legs.first().map(|leg| leg.retransmissions);
+        [None, leg, Some(self.alone.summary.retransmitted_segments)]
+    }
+}
+
+fn table(rounds: &[Round], seconds: u64) -> Table {
+    const NAMES: [(&str, &str); 3] =
+        [("past the relays", "1.7 Mbit/s"), ("by two relays", "≥ 95 %"), ("the tuned leg alone", "")];
+    let bits = |rate: Rate| rate.as_bits_per_second() as f64;
+    let row = |(place, (name, required)): (usize, &(&str, &str))| {
+        let mean = |round: &Round, which: usize, from| bits(round.arrivals()[which].mean(from, Span::MAX));
+        let share = |from| {
+            Spread::of(rounds.iter().map(|round| mean(round, place, from) / mean(round, 2, from) * 100.0))
+                .tenths("none")
+        };
+        let goodput = |from| Spread::of(rounds.iter().map(|round| mean(round, place, from) / 1e6)).tenths("none");
+        let again = Spread::of(rounds.iter().filter_map(|round| Some(round.sent_again()[place]? as f64)));
+        vec![
+            (*name).to_owned(),
+            goodput(Span::ZERO),
+            share(Span::ZERO),
+            (*required).to_owned(),
+            goodput(STEADY),
+            share(STEADY),
+            if again.median.is_nan() { String::new() } else { again.whole() },
+        ]
+    };
+    Table {
+        caption: format!(
+            "1 Gbit/s, 300 ms, queue 2.5 MB, ends with 64 KiB, {seconds} s from the first byte: median of {} (least to greatest)",
+            rounds.len()
+        ),
+        header: [
+            "",
+            "goodput, Mbit/s",
+            "of the leg alone, %",
+            "required",
+            "after 4 s, Mbit/s",
+            "of the leg alone, %",
+            "segments sent again on the leg",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows: NAMES.iter().enumerate().map(row).collect(),
+    }
+}
+
+/// How long the first answer takes.
+fn setting_up(bench: &Bench<'_>) -> Result<Table, LabError> {
+    let chain = |warm| Some(Chain { cc: CC, warm });
+    let mut rows = Vec::new();
+    let mut direct = None;
+    for (name, chain) in
+        [("past the relays", None), ("by two relays", chain(0)), ("by two relays that keep connections warm", chain(2))]
+    {
+        let took = relayed::first_answer(bench, &settings(), PLAIN, chain)?;
+        let least = *direct.get_or_insert(took);
+        let more = took.as_secs_f64() - least.as_secs_f64();
+        rows.push(vec![
+            name.to_owned(),
+            format!("{:.2}", took.ratio(ROUND_TRIP)),
+            format!("{:+.2}", more / ROUND_TRIP.as_secs_f64()),
+            if chain.is_some() { "≤ +1".to_owned() } else { String::new() },
+        ]);
+    }
+    Ok(Table {
+        caption: "From connect to the first byte of an answer, in round trips of the path".to_owned(),
+        header: ["", "round trips", "against past the relays", "required"].map(str::to_owned).to_vec(),
+        rows,
+    })
+}
+
+/// The first round.
+fn plots(rounds: &[Round]) -> Vec<Plot> {
+    let Some(first) = rounds.first() else { return Vec::new() };
+    let names = ["past", "by", "alone"];
+    let window = Span::from_millis(100);
+    let colours = [Stroke::Line, Stroke::Strong, Stroke::Faint];
+    let series = first.arrivals().into_iter().zip(names).zip(colours).map(|((arrivals, name), stroke)| {
+        let label = match name {
+            "past" => "past the relays",
+            "by" => "by two relays",
+            _ => "the tuned leg alone",
+        };
+        Series::new(label, stroke, arrivals.rates_by(window, Span::ZERO, Span::MAX)).column(&format!("payload_{name}"))
+    });
+    let mut series: Vec<Series> = series.collect();
+    let limit = payload_rate(&settings().forward).as_bits_per_second() as f64;
+    let end = first.by.carried.arrivals().length().as_secs_f64();
+    let line = vec![(0.0, limit), (end, limit)];
+    series.push(Series::new("most that payload can reach", Stroke::Limit, line).column("limit"));
+    let goodput = Plot::new("Goodput in windows of 100 ms", Unit::BitsPerSecond, series);
+    let mut crossed = first.by.recording.plots(&settings().forward);
+    for plot in &mut crossed {
+        plot.title = format!("{}, by two relays", plot.title);
+    }
+    crossed.truncate(2);
+    std::iter::once(goodput).chain(crossed).collect()
+}
