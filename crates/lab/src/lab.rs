@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use icdc_packet::clock;
@@ -151,6 +152,16 @@ impl Lab {
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).map_err(moved)?;
         placement::keep_off(&self.state.wire_processors);
         Ok(())
+    }
+
+    /// Does something on one of the hosts, on a thread of its own.
+    pub(crate) fn on<T: Send>(
+        &self,
+        host: Host,
+        work: impl FnOnce() -> Result<T, LabError> + Send,
+    ) -> Result<T, LabError> {
+        let there = || self.enter(host).and_then(|()| work());
+        thread::scope(|scope| scope.spawn(there).join().expect("work on a host does not panic"))
     }
 
     /// Becomes a command that runs on a host; returns only if that fails.
