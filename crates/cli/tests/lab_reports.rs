@@ -62,13 +62,48 @@ fn a_scenario_prints_its_table_and_keeps_its_record() {
 }
 
 #[test]
+fn a_scenario_of_the_pacer_tells_of_each_class() {
+    if !is_root() {
+        skip("a pacer needs root");
+        return;
+    }
+    let site = Site::new();
+    let words = ["lab", "run", "--quick", "--patience", "1s", "--out", "record", "pacing-classes"];
+    let output = site.icdc(&words).output().unwrap();
+    let (told, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // On a machine that is busy with other things, a measurement may stay invalid; it must then say so.
+    let is_valid = output.status.success();
+    assert!(is_valid || told.contains("invalid: "), "{told}{words}");
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(site.path("record/report.json")).unwrap()).unwrap();
+    let rows = json["tables"][0]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 5, "{told}");
+    for row in rows {
+        let number = |column: usize| row[column].as_str().unwrap().parse::<f64>().unwrap();
+        let (error, burst) = (number(1), number(12));
+        assert!(!is_valid || (error.abs() <= 0.5 && burst <= 2.0), "{told}");
+    }
+}
+
+#[test]
 fn scenarios_are_named() {
     let site = Site::new();
     let list = site.icdc(&["lab", "list"]).output().unwrap();
     let names = String::from_utf8(list.stdout).unwrap();
-    for name in
-        ["icdc-background", "icdc-disk", "icdc-pseudo", "proxy-lfn", "ramp", "slow-disk", "steady", "versus", "window"]
-    {
+    for name in [
+        "fifo",
+        "icdc-background",
+        "icdc-disk",
+        "icdc-pseudo",
+        "pacing-single",
+        "pairs",
+        "proxy-lfn",
+        "ramp",
+        "slow-disk",
+        "steady",
+        "versus",
+        "window",
+    ] {
         assert!(names.lines().any(|line| line.starts_with(name)), "{names}");
     }
     let unknown = site.icdc(&["lab", "run", "warp"]).output().unwrap();

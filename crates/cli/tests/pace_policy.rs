@@ -225,6 +225,39 @@ fn sockets_of_other_network_namespaces_are_under_policies_too() {
 }
 
 #[test]
+fn bursts_are_limited_at_the_device_of_the_route_which_gets_back_what_it_had() {
+    let Some(cgroup) = Cgroup::new() else { return };
+    let Some(pair) = Pair::new() else { return };
+    let segments = || {
+        let link = support::succeed(pair.near.command("ip").args(["-d", "-o", "link", "show", "dev", "eth0"]));
+        let word = link.split_whitespace().skip_while(|word| *word != "gso_max_segs").nth(1).unwrap();
+        word.parse::<u32>().unwrap()
+    };
+    let run = |command: &str, words: &[&str]| pair.near.run(&cgroup.policy(command, words)).run().expect_code(0);
+    let before = segments();
+    let added = run("add", &["--to", "10.77.0.0/24", "--rate", "80mbit", "--burst", "2"]);
+    assert!(added.stderr.contains("eth0 takes packets of at most 2 segments"), "{added}");
+    assert_eq!(segments(), 2);
+    run("add", &["--to", "10.77.0.2", "--rate", "80mbit", "--burst", "4"]);
+    assert_eq!(segments(), 2, "the least counts");
+    run("remove", &["--to", "10.77.0.0/24"]);
+    assert_eq!(segments(), 4);
+    let mut list = Command::new(ICDC);
+    list.args(["pace", "policy", "list", "--json"]);
+    let listed = support::succeed(&mut pair.near.run(&list));
+    assert!(listed.contains("\"burst_segments\":4"), "{listed}");
+    run("add", &["--to", "10.77.0.2", "--rate", "80mbit"]);
+    assert_eq!(segments(), before, "another policy in its place asks for nothing");
+    run("add", &["--to", "10.77.0.2", "--rate", "80mbit", "--burst", "3"]);
+    run("remove", &["--to", "10.77.0.2"]);
+    assert_eq!(segments(), before);
+    let nowhere = cgroup.policy("add", &["--to", "203.0.113.0/24", "--rate", "80mbit", "--burst", "2"]);
+    let refused = pair.near.run(&nowhere).run().expect_code(1);
+    assert!(refused.stderr.contains("203.0.113"), "{refused}");
+    assert_eq!(segments(), before);
+}
+
+#[test]
 fn a_cgroup_that_goes_takes_its_policies_along() {
     let Some(cgroup) = Cgroup::new() else { return };
     let (path, pins) = (cgroup.path().to_owned(), cgroup.pins());
@@ -253,7 +286,7 @@ fn a_cgroup_that_goes_takes_its_policies_along() {
 
 #[test]
 fn what_cannot_be_is_told() {
-    let usage: [(&[&str], &str); 9] = [
+    let usage: [(&[&str], &str); 11] = [
         (&["add", "--to", "127.0.0.1"], "a policy sets something"),
         (&["add", "--to", "127.0.0.1", "--cc", "auto"], "a policy sets something"),
         (&["add", "--rate", "80mbit"], "--to"),
@@ -261,6 +294,8 @@ fn what_cannot_be_is_told() {
         (&["add", "--to", "127.0.0.1", "--rate", "7kbit"], "8kbit"),
         (&["add", "--to", "127.0.0.1", "--rate", "100gbit"], "34.36gbit"),
         (&["add", "--to", "127.0.0.1", "--init-window", "0"], "init-window"),
+        (&["add", "--to", "127.0.0.1", "--cc", "reno", "--burst", "2"], "--rate"),
+        (&["add", "--to", "127.0.0.1", "--rate", "80mbit", "--burst", "0"], "burst"),
         (&["remove"], "--to"),
         (&["remove", "--all", "--to", "127.0.0.1"], "--all"),
     ];

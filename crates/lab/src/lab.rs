@@ -154,19 +154,14 @@ impl Lab {
         Ok(())
     }
 
-    /// Does something on a host, on a thread of its own, for it does not come back from there.
-    pub(crate) fn inside<T: Send>(
+    /// Does something on one of the hosts, on a thread of its own.
+    pub(crate) fn on<T: Send>(
         &self,
         host: Host,
         work: impl FnOnce() -> Result<T, LabError> + Send,
     ) -> Result<T, LabError> {
-        thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                self.enter(host)?;
-                work()
-            });
-            inside.join().expect("work on a host does not panic")
-        })
+        let there = || self.enter(host).and_then(|()| work());
+        thread::scope(|scope| scope.spawn(there).join().expect("work on a host does not panic"))
     }
 
     /// Becomes a command that runs on a host; returns only if that fails.

@@ -29,6 +29,9 @@ pub struct Settings {
     /// Processors may sleep while packets are on their way: saves power, costs punctuality.
     #[serde(default)]
     pub let_sleep: bool,
+    /// So many frames that host a sends are listed one by one, for scenarios that look at each.
+    #[serde(default)]
+    pub listed: u64,
 }
 
 /// How large the hosts' TCP buffers may grow.

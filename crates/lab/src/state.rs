@@ -5,6 +5,7 @@
 //! | `lab.json` | [`State`], once the lab stands |
 //! | `page` | what the wire tells ([`crate::wire::page`]) |
 //! | `log` | the wire's last words |
+//! | `frames` | frames one by one, where a scenario asks for them (`crate::wire::listing`) |
 
 use std::fs;
 use std::io;
@@ -22,6 +23,8 @@ use crate::wire::Order;
 pub(crate) const PAGE: &str = "page";
 /// File of the wire's words.
 pub(crate) const LOG: &str = "log";
+/// File of the list of frames.
+pub(crate) const FRAMES: &str = "frames";
 const STATE: &str = "lab.json";
 
 /// A lab that stands.

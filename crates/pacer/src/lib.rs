@@ -10,7 +10,9 @@
 
 #![forbid(unsafe_code)]
 
+mod ip;
 pub mod policy;
 pub mod wire;
 
 pub use icdc_control::Prefix;
+pub use ip::IpError;

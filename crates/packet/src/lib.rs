@@ -12,6 +12,7 @@
 //! | what neighbours answer when they are asked for their addresses | [`Neighbours`] |
 //! | when the segments of one TCP port arrive | [`Capture`] |
 //! | the clock that stamps are told in | [`clock`] |
+//! | which threads run first | [`precedence`] |
 //!
 //! A frame in a [`Ring`] stays where the kernel put it until it is given back: an emulator that delays
 //! packets needs no other memory for them. Frames need `CAP_NET_RAW`, and changes of a device `CAP_NET_ADMIN`, in
@@ -26,6 +27,7 @@ mod neighbours;
 mod offload;
 pub mod offloads;
 mod outlet;
+pub mod precedence;
 mod ring;
 mod socket;
 mod superpacket;

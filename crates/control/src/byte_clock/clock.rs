@@ -31,6 +31,11 @@ impl ByteClock {
         }
     }
 
+    /// How far the line goes while the class sends `bytes`, rounded down.
+    pub(super) fn stretch(&self, bytes: u64) -> u64 {
+        u64::try_from(u128::from(bytes) * u128::from(self.line) / u128::from(self.rate)).unwrap_or(u64::MAX)
+    }
+
     /// `bytes` on the wire have left.
     pub(super) fn charge(&mut self, bytes: u64) {
         let exact = u128::from(bytes) * u128::from(self.line) + u128::from(self.rest);

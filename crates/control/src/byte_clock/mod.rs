@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Whoever drives it moves `position`: by what it sends, by gap frames that fill the line, or by the clock. The next frame is, in
-//! this order: of the classes with a rate the one that has been due longest; of those that may take more than their rate, or that have none, the
+//! this order: of the classes with a rate that are due the one whose next full frame would be due soonest after this one; of those that may take more than their rate, or that have none, the
 //! one that has had least, as far as the ceilings above it allow; else a gap up to the next position at which something
 //! is due.
 //!
@@ -20,11 +20,13 @@
 //! | what classes are like, and which trees cannot be | [`ClassSettings`], [`Tree`] |
 //! | which class a frame belongs to | [`Filter`], on [`Headers`] |
 //! | a class's frames that wait: byte limit, drop-tail, marking, CoDel | `queue` |
+//! | the classes of flows that came lately | `recent` |
 //! | the order of all that | [`Scheduler`] |
 //! | gaps as frames | [`gap_frames`] |
 //!
 //! Lengths are those on the wire: the Ethernet frame and 24 bytes. PSPacer counts 20 bytes less, and serves the highest rate
-//! first among the classes that are due; the longest due keeps every class within one frame of each other class from its time.
+//! first among the classes that are due. So do we among classes that became due together (WF2Q, Bennett and Zhang, 1996): a fast class
+//! notices a frame's delay most. A slow one that has waited for most of its own interval goes before it.
 
 mod class;
 mod clock;
@@ -32,6 +34,7 @@ mod filter;
 mod gap;
 mod headers;
 mod queue;
+mod recent;
 mod scheduler;
 
 pub use class::{ClassSettings, LEAST_RATE, Tree, TreeError};

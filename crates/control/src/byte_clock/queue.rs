@@ -42,7 +42,7 @@ impl Default for QueueSettings {
 }
 
 /// A full Ethernet frame on the wire.
-const FULL_FRAME: ByteCount = ByteCount::new(1538);
+pub(super) const FULL_FRAME: ByteCount = ByteCount::new(1538);
 
 /// A frame to be queued.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,12 @@ use std::collections::BinaryHeap;
 use icdc_units::{ByteCount, Time};
 
 use super::clock::ByteClock;
-use super::queue::{LeafQueue, Waiting};
-use super::{ClassSettings, Tree};
+use super::queue::{FULL_FRAME, LeafQueue, Waiting};
+use super::recent::Recent;
+use super::{ClassSettings, Headers, Tree};
 
 /// A ceiling that had less than it allows may make up for so many bytes on the wire: two full frames.
-const SLACK: u64 = 2 * 1538;
+const SLACK: u64 = 2 * FULL_FRAME.as_u64();
 
 /// What is to be done next.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,10 +50,12 @@ struct Class<Packet> {
     /// Of leaves with a rate.
     clock: Option<ByteClock>,
     ceiling: Option<ByteClock>,
+    /// How far the line goes from one full frame of the clock to the next.
+    turn: u64,
     parent: Option<usize>,
     borrows: bool,
     queue: LeafQueue<Packet>,
-    /// It has an entry in the heap.
+    /// It has an entry in one of the heaps.
     is_timed: bool,
     /// What it has had beyond its rate, to share that evenly.
     borrowed: u64,
@@ -66,6 +69,11 @@ pub struct Scheduler<Packet> {
     position: u64,
     /// Leaves with a rate that have something to send, by when they are due. Entries may be out of date.
     timed: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Those that are due, by when a full frame after the next would be. Entries may be out of date.
+    ready: BinaryHeap<Reverse<(u64, usize)>>,
+    /// So far before its position a frame may leave.
+    early: u64,
+    recent: Recent,
     /// Leaves that may borrow and have something to send.
     borrowers: Vec<usize>,
 }
@@ -78,8 +86,10 @@ impl<Packet> Scheduler<Packet> {
         let classes = tree.classes.iter().map(|placed| {
             let rate = placed.settings.rate.filter(|_| placed.is_leaf);
             let clock = |rate| ByteClock::new(line, rate, ByteCount::ZERO);
+            let clock_of_rate = rate.map(clock);
             Class {
-                clock: rate.map(clock),
+                turn: clock_of_rate.as_ref().map_or(0, |clock: &ByteClock| clock.stretch(FULL_FRAME.as_u64())),
+                clock: clock_of_rate,
                 ceiling: placed.ceiling().map(clock),
                 parent: placed.parent,
                 borrows: placed.borrows(),
@@ -90,7 +100,23 @@ impl<Packet> Scheduler<Packet> {
             }
         });
         let classes = classes.collect();
-        Self { tree, classes, position: 0, timed: BinaryHeap::new(), borrowers: Vec::new() }
+        Self {
+            tree,
+            classes,
+            position: 0,
+            timed: BinaryHeap::new(),
+            ready: BinaryHeap::new(),
+            early: 0,
+            recent: Recent::new(),
+            borrowers: Vec::new(),
+        }
+    }
+
+    /// The same with frames that may leave so far before they are due, where the line would otherwise have a shorter gap: the clocks are
+    /// charged as ever, so rates stay what they are and a burst grows by `early · rate / line` at most.
+    #[must_use]
+    pub fn with_early(self, early: ByteCount) -> Self {
+        Self { early: early.as_u64(), ..self }
     }
 
     /// The classes that it serves.
@@ -116,6 +142,15 @@ impl<Packet> Scheduler<Packet> {
         self.position += bytes.as_u64();
     }
 
+    /// The class of a frame with these headers; `None` stands for one without IP.
+    pub fn class_of(&mut self, headers: Option<&Headers>) -> usize {
+        let Self { tree, recent, .. } = self;
+        match headers {
+            Some(headers) => recent.class_of(headers, || tree.class_of(Some(headers))),
+            None => tree.class_of(None),
+        }
+    }
+
     /// A frame comes, for the class of that number; false if it was dropped.
     pub fn push(&mut self, now: Time, class: usize, waiting: Waiting<Packet>) -> bool {
         let was_empty = self.classes[class].queue.is_empty();
@@ -132,18 +167,11 @@ impl<Packet> Scheduler<Packet> {
     /// What is to be done next, at `now`: time matters to how long frames have waited only.
     pub fn next(&mut self, now: Time) -> Step<Packet> {
         loop {
-            let due = self.first_due();
-            let chosen = match due {
-                Some((due, class)) if due <= self.position => {
-                    self.timed.pop();
-                    self.classes[class].is_timed = false;
-                    Some((class, true))
-                }
-                _ => None,
-            };
+            let due = self.sort_out_due();
+            let chosen = self.most_urgent().map(|class| (class, true));
             let (borrower, free) = if chosen.is_none() { self.borrower() } else { (None, None) };
             let Some((class, by_rate)) = chosen.or(borrower.map(|class| (class, false))) else {
-                let next = [due.map(|(due, _)| due), free].into_iter().flatten().min();
+                let next = [due, free].into_iter().flatten().min();
                 return next.map_or(Step::Idle, |next| Step::Gap(ByteCount::new(next - self.position)));
             };
             // CoDel may have dropped all that was there.
@@ -157,7 +185,7 @@ impl<Packet> Scheduler<Packet> {
     /// though queues may be longer than their new limits for a while. Counters of classes that stay go on.
     #[must_use]
     pub fn with(mut self, now: Time, tree: Tree) -> Self {
-        let mut next = Self::new(tree);
+        let mut next = Self::new(tree).with_early(ByteCount::new(self.early));
         next.position = self.position;
         for (index, placed) in self.tree.classes.iter().enumerate() {
             let is_same = |other: &super::class::Placed| other.settings.name == placed.settings.name && other.is_leaf;
@@ -206,7 +234,32 @@ impl<Packet> Scheduler<Packet> {
         }
     }
 
-    /// The leaf that is due first.
+    /// Makes leaves ready that are due; gives the first position at which another is.
+    fn sort_out_due(&mut self) -> Option<u64> {
+        while let Some((due, index)) = self.first_due() {
+            if due > self.position + self.early {
+                return Some(due);
+            }
+            self.timed.pop();
+            self.ready.push(Reverse((due.saturating_add(self.classes[index].turn), index)));
+        }
+        None
+    }
+
+    /// Of the leaves that are due, the one that would soonest be late by a frame.
+    fn most_urgent(&mut self) -> Option<usize> {
+        while let Some(Reverse((_, index))) = self.ready.pop() {
+            let class = &mut self.classes[index];
+            class.is_timed = false;
+            // All that it had may have left beyond its rate.
+            if !class.queue.is_empty() {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// The leaf that is due first, of those that are not ready.
     fn first_due(&mut self) -> Option<(u64, usize)> {
         while let Some(Reverse((noted, index))) = self.timed.peek().copied() {
             let class = &mut self.classes[index];
@@ -273,12 +326,14 @@ impl<Packet> Scheduler<Packet> {
             _ => class.borrowed += length,
         }
         let begins = self.position.saturating_sub(SLACK);
-        let path: Vec<usize> = self.upwards(index).collect();
-        for above in path {
-            if let Some(ceiling) = &mut self.classes[above].ceiling {
+        let mut path = Some(index);
+        while let Some(above) = path {
+            let class = &mut self.classes[above];
+            if let Some(ceiling) = &mut class.ceiling {
                 ceiling.not_before(begins);
                 ceiling.charge(length);
             }
+            path = class.parent;
         }
         self.position += length;
         Some(Step::Send { class: index, packet: taken.packet, length: taken.length, mark: taken.mark })

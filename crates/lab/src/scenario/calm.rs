@@ -10,6 +10,10 @@ use std::thread;
 use icdc_packet::clock;
 use icdc_units::Span;
 
+use super::Bench;
+use super::trial::ATTEMPTS;
+use crate::LabError;
+
 /// So long no thread may be kept from running for longer than is tolerated.
 const CALM: Span = Span::from_secs(2);
 
@@ -25,6 +29,28 @@ pub(super) fn wait(tolerance: Span, patience: Span, say: &dyn Fn(&str)) {
         // To look costs the others what they cost us.
         clock::sleep_until(clock::now() + CALM);
     }
+}
+
+/// Measures on a calm machine; gives the first attempt that the machine did not spoil, or the last one.
+pub(super) fn unspoilt<T>(
+    bench: &Bench<'_>,
+    tolerance: Span,
+    attempt: impl Fn() -> Result<T, LabError>,
+    spoilt: impl Fn(&T) -> Option<&str>,
+) -> Result<T, LabError> {
+    for number in 1.. {
+        wait(tolerance, bench.patience, bench.say);
+        let measured = attempt()?;
+        match spoilt(&measured) {
+            Some(why) if number < ATTEMPTS => (bench.say)(&format!("  attempt {number} is invalid ({why}); again")),
+            Some(why) => {
+                (bench.say)(&format!("  still invalid after {ATTEMPTS} attempts: {why}"));
+                return Ok(measured);
+            }
+            None => return Ok(measured),
+        }
+    }
+    unreachable!("the last attempt returns")
 }
 
 /// Longest time for which any of as many threads as there are processors did not run.

@@ -9,9 +9,9 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use crate::{Host, Lab, LabError};
 
 /// Payload that fills a frame of MTU 1500.
-const PAYLOAD: usize = 1472;
+pub(super) const PAYLOAD: usize = 1472;
 /// What such a frame takes on the wire.
-const FRAME: ByteCount = ByteCount::new(1538);
+pub(super) const FRAME: ByteCount = ByteCount::new(1538);
 /// Time between two looks at what is due: so much leaves at once.
 const TICK: Span = Span::from_micros(250);
 /// What was not sent for want of a processor is sent later, up to so much of it.
@@ -43,7 +43,7 @@ impl CrossTraffic {
     pub(super) fn send(&self, lab: &Lab, over: &AtomicBool) -> Result<Vec<Phase>, LabError> {
         let failed = |error| LabError::io("send cross traffic", error);
         // Nobody reads what comes there; without it, each datagram would be answered.
-        let sink = lab.inside(Host::B, || UdpSocket::bind(("10.26.33.2", 0)).map_err(failed))?;
+        let sink = lab.on(Host::B, || UdpSocket::bind(("10.26.33.2", 0)).map_err(failed))?;
         lab.enter(Host::A)?;
         let socket = UdpSocket::bind(("10.26.33.1", 0)).map_err(failed)?;
         socket.connect(sink.local_addr().map_err(failed)?).map_err(failed)?;

@@ -2,10 +2,11 @@
 //!
 //! A scenario makes labs, measures in them, and gives a [`Report`] whose tables show the paper's value beside ours. One
 //! file each; they share `trial.rs`, one measurement in a lab of its own on a machine that is `calm.rs`, by whom `control.rs` says,
-//! `arrivals.rs`, what its receiver got, `cross_traffic.rs`, what others send meanwhile, `simulated.rs`, flows in virtual time, and
+//! `arrivals.rs`, what its receiver got, `cross_traffic.rs`, what others send meanwhile, `shaper.rs`, what else holds the sender back, `simulated.rs`, flows in virtual time, and
 //! `shares.rs`, what each of them gets. Those that relay share `relayed.rs`, one measurement of `plain_hosts.rs` with `relays.rs` between them, and
 //! `plain_flow.rs`, what those hosts send each other. Those that copy share `copying.rs`, one copy in a lab of its own, `race.rs`, one
-//! turn of any program, and `scratch.rs`, files on a disk.
+//! turn of any program, and `scratch.rs`, files on a disk. Those of the wire pacer share `paced.rs`, one measurement of `wire_pacer.rs` with
+//! `supply.rs`, classes that always have something to send, and `spacing.rs`, how evenly their frames came.
 
 mod arrivals;
 mod bounded;
@@ -17,12 +18,18 @@ mod control;
 mod copying;
 mod cross_traffic;
 mod fairness;
+mod fifo;
 mod ghstcp_sweep;
 mod icdc_background;
 mod icdc_disk;
 mod icdc_fast;
 mod icdc_pseudo;
 mod icdc_sim;
+mod paced;
+mod pacing_classes;
+mod pacing_many;
+mod pacing_single;
+mod pairs;
 mod peers;
 mod plain_flow;
 mod plain_hosts;
@@ -40,16 +47,20 @@ mod relayed;
 mod relays;
 mod scratch;
 mod server;
+mod shaper;
 mod shares;
 mod simulated;
 mod slow_disk;
+mod spacing;
 mod spread;
 mod startup;
 mod steady;
+mod supply;
 mod throttle;
 mod trial;
 mod versus;
 mod window;
+mod wire_pacer;
 
 use std::path::Path;
 
@@ -83,17 +94,22 @@ pub struct Bench<'a> {
 }
 
 /// All scenarios.
-pub static ALL: [Scenario; 23] = [
+pub static ALL: [Scenario; 28] = [
     cc_agreement::SCENARIO,
     cc_sweep::SCENARIO,
     cc_table::SCENARIO,
     fairness::SCENARIO,
+    fifo::SCENARIO,
     ghstcp_sweep::SCENARIO,
     icdc_background::SCENARIO,
     icdc_disk::SCENARIO,
     icdc_fast::SCENARIO,
     icdc_pseudo::SCENARIO,
     icdc_sim::SCENARIO,
+    pacing_classes::SCENARIO,
+    pacing_many::SCENARIO,
+    pacing_single::SCENARIO,
+    pairs::SCENARIO,
     proxy::SCENARIO,
     proxy_chain::SCENARIO,
     proxy_cost::SCENARIO,

@@ -74,8 +74,8 @@ impl Row {
         }
         let router = [("ip_forward", "1"), ("tcp_congestion_control", plain.congestion)];
         for (place, lab) in row.labs.iter().enumerate() {
-            lab.0.inside(Host::A, || configure(&row.host_a(place), &router))?;
-            lab.0.inside(Host::B, || configure(&row.host_b(place), &router))?;
+            lab.0.on(Host::A, || configure(&row.host_a(place), &router))?;
+            lab.0.on(Host::B, || configure(&row.host_b(place), &router))?;
         }
         let scaling = if plain.window_scaling { "1" } else { "0" };
         let end = [
@@ -121,11 +121,11 @@ impl Row {
             program::ip(&words.split(' ').collect::<Vec<_>>(), "")
         };
         match (net.checked_sub(1).map(|before| &self.labs[before].0), self.labs.get(net).map(|lab| &lab.0)) {
-            (None, Some(first)) => first.inside(Host::A, || plug("inward", "eth0", &place(&self.near))),
-            (Some(last), None) => last.inside(Host::B, || plug("onward", "eth0", &place(&self.far))),
+            (None, Some(first)) => first.on(Host::A, || plug("inward", "eth0", &place(&self.near))),
+            (Some(last), None) => last.on(Host::B, || plug("onward", "eth0", &place(&self.far))),
             (Some(before), Some(after)) => {
                 let other = after.state.namespaces[Host::A as usize].0.display().to_string();
-                before.inside(Host::B, || plug("onward", "inward", &other))
+                before.on(Host::B, || plug("onward", "inward", &other))
             }
             (None, None) => unreachable!("a row has a lab"),
         }

@@ -275,7 +275,7 @@ fn keygen(bench: &Bench<'_>, words: &[&std::ffi::OsStr]) -> Result<(), LabError>
 /// Whether somebody listens on this port of host b before patience ends.
 fn await_listener(lab: &Lab, port: u16) -> Result<bool, LabError> {
     let until = clock::now() + PATIENCE;
-    lab.inside(Host::B, || {
+    lab.on(Host::B, || {
         while TcpStream::connect((FAR, port))
             .is_err_and(|error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
         {

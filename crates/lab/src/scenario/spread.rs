@@ -34,6 +34,11 @@ impl Spread {
         self.told(|value| if value.is_finite() { format!("{value:.1}") } else { otherwise.to_owned() })
     }
 
+    /// With two decimal places.
+    pub(super) fn hundredths(&self) -> String {
+        self.told(|value| format!("{value:.2}"))
+    }
+
     /// With three decimal places.
     pub(super) fn thousandths(&self) -> String {
         self.told(|value| format!("{value:.3}"))

@@ -11,6 +11,7 @@ use icdc_units::{Rate, Span};
 use serde::Deserialize;
 
 use super::control::{Control, Rights};
+use super::shaper::{Shaper, Target};
 use super::spread::Spread;
 use super::{Bench, calm};
 use crate::faults::spoilt;
@@ -39,6 +40,8 @@ pub(super) struct Trial {
     pub(super) ipv6: bool,
     /// What is shown of it.
     pub(super) figure: Figure,
+    /// What else holds the sender back.
+    pub(super) shaper: Shaper,
 }
 
 /// What a measurement is for, and with it how late one packet in a thousand may be.
@@ -61,10 +64,11 @@ impl Figure {
 }
 
 impl Trial {
-    /// By IPv4, at no ceiling, for means.
+    /// By IPv4, at no ceiling, held back by nothing, for means.
     pub(super) fn new(settings: Settings, seconds: u64, cc: &'static str) -> Self {
         let cc = Control::Named(cc);
-        Self { settings, seconds, rate: None, cc, known: None, ipv6: false, figure: Figure::Means }
+        let (figure, shaper) = (Figure::Means, Shaper::Nothing);
+        Self { settings, seconds, rate: None, cc, known: None, ipv6: false, figure, shaper }
     }
 
     /// The same at the rate that icdc finds.
@@ -201,6 +205,7 @@ fn attempt_once<T: Send>(
 ) -> Result<(Measured, T), LabError> {
     let lab = Temporary::new(bench, &trial.settings)?;
     let state = State::make(lab.0.directory(), trial)?;
+    let _shaping = trial.shaper.start(bench, &lab.0, Target::HOST_B)?;
     let over = AtomicBool::new(false);
     let (measured, other) = thread::scope(|scope| {
         let other = scope.spawn(|| beside(&lab.0, &over));
@@ -275,15 +280,14 @@ fn measure(program: &Path, name: &str, trial: &Trial, state: &State) -> Result<(
         words.extend(["--rate", rate]);
     }
     words.push(if trial.ipv6 { "fd26:33::2" } else { "10.26.33.2" });
-    let failed = |error| LabError::io(format!("run {text} measure"), error);
-    let mut child = Command::new(program)
-        .args(&words)
-        .env("XDG_STATE_HOME", &state.home)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
+    measured_by(Command::new(program).args(&words).env("XDG_STATE_HOME", &state.home))
+}
+
+/// Runs an `icdc measure --json`.
+pub(super) fn measured_by(command: &mut Command) -> Result<(Summary, Vec<Sample>), LabError> {
+    let failed = |error| LabError::io("run icdc measure", error);
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     // Read meanwhile: a pipe that is full would hold the program up.
     let mut said = child.stderr.take().expect("piped");
     let words = thread::spawn(move || {

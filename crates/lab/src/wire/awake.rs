@@ -8,6 +8,8 @@ use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
+use icdc_packet::precedence;
+
 use crate::placement;
 
 /// The threads. They end when the value that they look at is dropped.
@@ -51,7 +53,7 @@ impl Drop for Awake<'_> {
 
 impl State {
     fn keep_awake(&self, cpu: usize) {
-        if let Err(error) = placement::stay_on(cpu).and_then(|()| placement::give_precedence()) {
+        if let Err(error) = placement::stay_on(cpu).and_then(|()| precedence::give()) {
             tracing::warn!("processor {cpu} is not kept awake: {error}");
             return;
         }

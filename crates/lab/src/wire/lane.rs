@@ -16,6 +16,7 @@ use icdc_packet::{Arrival, Outlet, PacketError, Ring, Slot, Superpacket, clock};
 use icdc_path::{DelayLine, Direction, Fate, Frame};
 use icdc_units::{ByteCount, Span, Time};
 
+use super::listing::{Listed, Listing, destination};
 use super::page::{Gauge, LanePage};
 
 /// Frames that are taken from the ring, or sent, before the other direction gets its turn.
@@ -76,10 +77,11 @@ pub(super) struct Lane {
     latest: Time,
     held_bytes: u64,
     page: LanePage,
+    listing: Option<Listing>,
 }
 
 impl Lane {
-    pub(super) fn new(ring: Ring, outlet: Outlet, path: Direction, page: LanePage) -> Self {
+    pub(super) fn new(ring: Ring, outlet: Outlet, path: Direction, page: LanePage, listing: Option<Listing>) -> Self {
         let lateness =
             Histogram::new_with_max(LONGEST_LATENESS.as_nanos(), 2).expect("two digits up to a minute are possible");
         Self {
@@ -94,6 +96,7 @@ impl Lane {
             latest: Time::ORIGIN,
             held_bytes: 0,
             page,
+            listing,
         }
     }
 
@@ -108,9 +111,10 @@ impl Lane {
 
     /// Decides about what has arrived.
     pub(super) fn receive(&mut self) -> Moved {
-        let Self { ring, path, line, freed, burstiness, latest, held_bytes, page, .. } = self;
+        let Self { ring, path, line, freed, burstiness, latest, held_bytes, page, listing, .. } = self;
         let count = ring.receive(TURN, |ring, arrival| {
-            let mut passage = Passage { path, line, burstiness, held_bytes, page, at: (*latest).max(arrival.at) };
+            let at = (*latest).max(arrival.at);
+            let mut passage = Passage { path, line, burstiness, held_bytes, page, listing, at };
             *latest = passage.at;
             if !passage.take(ring, &arrival) {
                 freed.push(arrival.slot);
@@ -158,6 +162,9 @@ impl Lane {
 
     /// Tells what happened so far.
     pub(super) fn publish(&mut self) -> Result<(), PacketError> {
+        if let Some(listing) = &mut self.listing {
+            listing.publish();
+        }
         let counters = self.path.counters();
         let page = &self.page;
         page.set(Gauge::Offered, counters.offered);
@@ -191,6 +198,7 @@ struct Passage<'a> {
     burstiness: &'a mut Burstiness,
     held_bytes: &'a mut u64,
     page: &'a mut LanePage,
+    listing: &'a mut Option<Listing>,
     at: Time,
 }
 
@@ -205,7 +213,7 @@ impl Passage<'_> {
         if let Some(superpacket) = Superpacket::parse(frame, arrival.offload) {
             return self.take_superpacket(superpacket, ring, frame, arrival);
         }
-        self.offer(arrival.length, is_pause(frame)).is_some_and(|due| self.keep(due, ring, arrival))
+        self.offer(frame, arrival.length, is_pause(frame)).is_some_and(|due| self.keep(due, ring, arrival))
     }
 
     /// Every frame of it meets the path by itself; those that survive travel together, and arrive when the last
@@ -215,7 +223,7 @@ impl Passage<'_> {
         let frames = superpacket.frames();
         let (mut run_start, mut run_due) = (0, None);
         for index in 0..frames {
-            match self.offer(superpacket.frame_length(index), false) {
+            match self.offer(frame, superpacket.frame_length(index), false) {
                 Some(due) => run_due = Some(due),
                 None => {
                     self.keep_cut(&superpacket, frame, run_start..index, run_due.take());
@@ -253,8 +261,8 @@ impl Passage<'_> {
         }
     }
 
-    /// When a frame arrives at the other end, if it does.
-    fn offer(&mut self, length: usize, gap: bool) -> Option<Time> {
+    /// When a frame of `length` that begins like `packet` arrives at the other end, if it does.
+    fn offer(&mut self, packet: &[u8], length: usize, gap: bool) -> Option<Time> {
         let frame = Frame { length: ByteCount::new(length as u64), gap };
         let wire_length = frame.wire_length();
         let fate = self.path.offer(self.at, frame);
@@ -262,6 +270,9 @@ impl Passage<'_> {
         let received = self.at + self.path.line_backlog(self.at);
         if !gap && let Some(window) = self.burstiness.packet(received, wire_length) {
             self.page.burst(&window);
+        }
+        if let (false, Some(listing)) = (gap || fate == Fate::Overrun, self.listing.as_mut()) {
+            listing.note(Listed { at: received, length: wire_length, to: destination(packet) });
         }
         self.page.arrived(self.at, fate, wire_length, self.path.queued(self.at));
         match fate {

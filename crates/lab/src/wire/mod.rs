@@ -8,6 +8,7 @@
 mod awake;
 mod engine;
 mod lane;
+pub(crate) mod listing;
 pub mod page;
 
 use std::fs::File;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use icdc_packet::{Geometry, Outlet, PacketError, Ring, clock};
+use icdc_packet::{Geometry, Outlet, PacketError, Ring, clock, precedence};
 use icdc_path::Direction;
 use icdc_units::ByteCount;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,7 @@ use crate::{LabError, hosts, lab, placement, state};
 use awake::Awake;
 use engine::Pace;
 use lane::Lane;
+use listing::Listing;
 use page::{Gauge, Global, LanePage, Page, Reserve, Way};
 
 /// Length of an Ethernet header, with room for one VLAN tag.
@@ -118,14 +120,21 @@ fn build(order: &Order) -> Result<Wire, LabError> {
         .map_err(|error| LabError::io("make the page", error))?;
     let page = Arc::new(page);
     let devices = Devices::open(&namespaces)?;
+    let listing = match settings.listed {
+        0 => None,
+        limit => Some(
+            Listing::create(&order.directory.join(state::FRAMES), limit)
+                .map_err(|error| LabError::io("make the list of frames", error))?,
+        ),
+    };
     let lanes = namespaces.inside(Host::Wire, || -> Result<_, PacketError> {
-        let lane = |way, from, to, direction| -> Result<_, PacketError> {
+        let lane = |way, from, to, direction, listing| -> Result<_, PacketError> {
             let ring = Ring::open(from, geometry(settings, way))?;
-            Ok(Lane::new(ring, Outlet::open(to)?, direction, LanePage::new(page.clone(), way)))
+            Ok(Lane::new(ring, Outlet::open(to)?, direction, LanePage::new(page.clone(), way), listing))
         };
         Ok([
-            lane(Way::Forward, hosts::PORT_A, hosts::PORT_B, forward)?,
-            lane(Way::Backward, hosts::PORT_B, hosts::PORT_A, backward)?,
+            lane(Way::Forward, hosts::PORT_A, hosts::PORT_B, forward, listing)?,
+            lane(Way::Backward, hosts::PORT_B, hosts::PORT_A, backward, None)?,
         ])
     })??;
     let state = state::State::new(order, &namespaces, wire_processors(&processors))?;
@@ -258,7 +267,7 @@ fn run_lanes(
     {
         tracing::warn!("the wire is not kept on processor {cpu}: {error}");
     }
-    match placement::take_precedence() {
+    match precedence::take(placement::PRIORITY) {
         Ok(()) => page.set_global(Global::Realtime, 1),
         Err(error) => tracing::warn!("the wire has no real-time priority: {error}"),
     }

@@ -11,6 +11,7 @@
 //! | file | what |
 //! |---|---|
 //! | `c/policy.c` | the program in the kernel, and the report on sockets |
+//! | `burst` | how much a paced connection sends at once |
 //! | `cgroup` | the cgroup that is meant |
 //! | `congestion` | the algorithm that is meant, loaded if it must be |
 //! | `ebpf` | making, changing and reading what is pinned (feature `ebpf`) |
@@ -19,6 +20,8 @@
 //! A policy acts when a connection is established: what is connected already keeps what it has, also when the policy
 //! goes. Of several prefixes the longest decides, of several cgroups that have one the innermost.
 
+#[cfg(feature = "ebpf")]
+mod burst;
 mod cgroup;
 #[cfg(feature = "ebpf")]
 mod congestion;
@@ -35,6 +38,8 @@ use icdc_control::byte_clock::LEAST_RATE;
 use icdc_tcp::algorithm::{Obstacle, PinError};
 use icdc_units::{ByteCount, Rate, Span};
 use thiserror::Error;
+
+use crate::ip::IpError;
 
 pub use cgroup::Cgroup;
 #[cfg(feature = "ebpf")]
@@ -55,10 +60,14 @@ pub struct Policy {
     pub initial_window: Option<u32>,
     /// Segments that may ever be on their way.
     pub largest_window: Option<u32>,
+    /// Segments that a paced connection may send at once, where the device lets itself be told.
+    pub burst: Option<u32>,
 }
 
 /// The fastest rate: `bpf_setsockopt` takes 32 bits of bytes per second, of which all ones mean none.
 pub const LARGEST_RATE: Rate = Rate::from_bytes_per_second(u32::MAX as u64 - 1);
+/// The largest burst that a device can be told, in segments.
+pub const LARGEST_BURST: u32 = 65_535;
 /// The largest window, in segments: 1 GiB, TCP's largest, in segments of 1 KiB.
 pub const LARGEST_WINDOW: u32 = 1 << 20;
 
@@ -68,12 +77,15 @@ impl Policy {
     /// # Errors
     /// It sets nothing, or something out of range.
     fn check(&self) -> Result<(), PolicyError> {
-        let Self { rate, congestion, initial_window, largest_window, .. } = self;
+        let Self { rate, congestion, initial_window, largest_window, burst, .. } = self;
         if rate.is_none() && congestion.is_none() && initial_window.is_none() && largest_window.is_none() {
             return Err(PolicyError::Empty);
         }
         if let Some(rate) = rate.filter(|rate| !(LEAST_RATE..=LARGEST_RATE).contains(rate)) {
             return Err(PolicyError::Rate(rate));
+        }
+        if burst.is_some_and(|segments| rate.is_none() || !(1..=LARGEST_BURST).contains(&segments)) {
+            return Err(PolicyError::Burst);
         }
         let window = [initial_window, largest_window].into_iter().flatten();
         match window.copied().find(|segments| !(1..=LARGEST_WINDOW).contains(segments)) {
@@ -153,6 +165,15 @@ pub enum PolicyError {
     /// Beyond what makes sense.
     #[error("a window of {0} segments cannot be: it takes 1 to {LARGEST_WINDOW}")]
     Window(u32),
+    /// What is not paced has no bursts to limit.
+    #[error("a burst is one of a paced connection, of 1 to {LARGEST_BURST} segments: give a rate as well")]
+    Burst,
+    /// Nobody knows which device it is about.
+    #[error("no route leads to {0}, so there is no device whose bursts could be limited: leave the burst out")]
+    NoRoute(Prefix),
+    /// A program of the system failed.
+    #[error(transparent)]
+    Ip(#[from] IpError),
     /// This kernel, this process or this build cannot.
     #[error("policies are eBPF: {0}")]
     Obstacle(Obstacle),
@@ -203,7 +224,7 @@ impl PolicyError {
     /// Whether the command asked for something that cannot be.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Empty | Self::Rate(_) | Self::Window(_))
+        matches!(self, Self::Empty | Self::Rate(_) | Self::Window(_) | Self::Burst)
     }
 
     /// Whether another user, such as root, could do it.
@@ -219,7 +240,7 @@ mod tests {
 
     fn policy() -> Policy {
         let to = "192.0.2.0/24".parse().unwrap();
-        Policy { to, rate: None, congestion: None, initial_window: None, largest_window: None }
+        Policy { to, rate: None, congestion: None, initial_window: None, largest_window: None, burst: None }
     }
 
     #[test]
@@ -235,5 +256,11 @@ mod tests {
             assert_eq!((initial.check().is_ok(), largest.check().is_ok()), (fits, fits), "{segments}");
         }
         assert!(Policy { congestion: Some("reno".into()), ..policy() }.check().is_ok());
+        let rate = Some(LEAST_RATE);
+        for (burst, rate, fits) in [(2, rate, true), (0, rate, false), (LARGEST_BURST + 1, rate, false)] {
+            assert_eq!(Policy { burst: Some(burst), rate, ..policy() }.check().is_ok(), fits, "{burst}");
+        }
+        let unpaced = Policy { burst: Some(2), congestion: Some("reno".into()), ..policy() };
+        assert!(matches!(unpaced.check(), Err(PolicyError::Burst)));
     }
 }

@@ -4,11 +4,11 @@
 //! addresses and routes that the device gets later are not paced before the pacer is started again.
 
 use std::fs;
-use std::process::{Command, Stdio};
 
 use icdc_packet::Tap;
 
 use super::WireError;
+use crate::ip::{IpError, after, ip};
 
 /// Frames that may wait for the pump: what a host can send while it sleeps.
 const QUEUE: &str = "5000";
@@ -32,7 +32,7 @@ impl Detour {
     /// Makes the tap. Nothing goes into it yet.
     pub(super) fn prepare(device: &str) -> Result<(Self, Tap), WireError> {
         let told = ip(&["-o", "link", "show", "dev", device])?;
-        let facts = facts(&told).ok_or_else(|| WireError::Program {
+        let facts = facts(&told).ok_or_else(|| IpError {
             command: format!("ip -o link show dev {device}"),
             reason: "it is no Ethernet device: only those can be paced".to_owned(),
         })?;
@@ -115,18 +115,12 @@ fn reverse_path(device: &str) -> u8 {
 }
 
 fn facts(told: &str) -> Option<Facts> {
-    let words: Vec<&str> = told.split_whitespace().collect();
-    let after = |name: &str| words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1));
     let mut hardware = [0; 6];
-    let mut octets = after("link/ether")?.split(':');
+    let mut octets = after(told, "link/ether")?.split(':');
     for byte in &mut hardware {
         *byte = u8::from_str_radix(octets.next()?, 16).ok()?;
     }
-    Some(Facts {
-        index: words.first()?.trim_end_matches(':').parse().ok()?,
-        mtu: after("mtu")?.parse().ok()?,
-        hardware,
-    })
+    Some(Facts { index: told.split(':').next()?.parse().ok()?, mtu: after(told, "mtu")?.parse().ok()?, hardware })
 }
 
 /// Routes as words, those to neighbours first: the others lead by way of them.
@@ -156,20 +150,6 @@ fn preferred_metric(words: &[&str]) -> String {
     let at = words.iter().position(|word| *word == "metric");
     let metric: u32 = at.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(1024);
     (metric / 2).max(1).to_string()
-}
-
-/// Runs `ip` and gives what it prints.
-fn ip(words: &[&str]) -> Result<String, WireError> {
-    let failed = |reason: String| WireError::Program { command: format!("ip {}", words.join(" ")), reason };
-    let mut command = Command::new("ip");
-    // Where administrators' programs are, whatever the user's PATH is.
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.args(words).stdin(Stdio::null()).env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"));
-    let output = command.output().map_err(|error| failed(format!("{error}; install iproute2")))?;
-    if !output.status.success() {
-        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ")));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]

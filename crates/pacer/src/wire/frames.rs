@@ -17,16 +17,6 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Room for one, to be read into.
-    pub(super) fn room(mtu: usize) -> Vec<u8> {
-        vec![0; NOTHING_LEFT + ETHERNET + VLAN + mtu]
-    }
-
-    /// The frame of `length` bytes that was read into `room` behind the header.
-    pub(super) fn new(room: &[u8], length: usize) -> Self {
-        Self { bytes: room[..NOTHING_LEFT + length].to_vec() }
-    }
-
     pub(super) fn ethernet(&self) -> &[u8] {
         &self.bytes[NOTHING_LEFT..]
     }
@@ -39,6 +29,55 @@ impl Frame {
     pub(super) fn wire_length(&self) -> ByteCount {
         let length = (self.bytes.len() - NOTHING_LEFT).max(60) + WIRE_OVERHEAD;
         ByteCount::from(length)
+    }
+}
+
+/// Memory for frames: a full frame stays where it was read to, and its memory comes back when it has left.
+pub(super) struct Room {
+    /// Behind the header that says that nothing is left, the next frame is read.
+    next: Vec<u8>,
+    length: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+/// What is kept for frames to come.
+const SPARE: usize = 1024;
+/// A frame that fills less than this part of what it was read to is copied out.
+const WASTEFUL: usize = 2;
+
+impl Room {
+    /// For frames of a device of this MTU.
+    pub(super) fn new(mtu: usize) -> Self {
+        let length = NOTHING_LEFT + ETHERNET + VLAN + mtu;
+        Self { next: vec![0; length], length, spare: Vec::new() }
+    }
+
+    /// Where the next frame is to be read to.
+    pub(super) fn free(&mut self) -> &mut [u8] {
+        &mut self.next[NOTHING_LEFT..]
+    }
+
+    /// The frame of `length` bytes that was read there.
+    pub(super) fn take(&mut self, length: usize) -> Frame {
+        let used = NOTHING_LEFT + length;
+        if used * WASTEFUL < self.length {
+            return Frame { bytes: self.next[..used].to_vec() };
+        }
+        let next = self.spare.pop().unwrap_or_else(|| vec![0; self.length]);
+        let mut bytes = std::mem::replace(&mut self.next, next);
+        bytes.truncate(used);
+        Frame { bytes }
+    }
+
+    /// What has left is not needed any more.
+    pub(super) fn give_back(&mut self, outgoing: Outgoing) {
+        if let Outgoing::Frame(Frame { mut bytes }) = outgoing
+            && self.spare.len() < SPARE
+            && bytes.capacity() >= self.length
+        {
+            bytes.resize(self.length, 0);
+            self.spare.push(bytes);
+        }
     }
 }
 
@@ -79,6 +118,32 @@ impl Gaps {
         match outgoing {
             Outgoing::Frame(frame) => &frame.bytes,
             Outgoing::Gap(length) => &self.longest[..NOTHING_LEFT + length],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(room: &mut Room, length: usize, byte: u8) -> Frame {
+        room.free()[..length].fill(byte);
+        room.take(length)
+    }
+
+    #[test]
+    fn frames_are_what_was_read_whether_they_are_copied_or_stay() {
+        let mut room = Room::new(1500);
+        for round in 0..3 {
+            let full = read(&mut room, 1514, 1 + round);
+            let small = read(&mut room, 60, 101 + round);
+            assert_eq!((full.ethernet(), small.ethernet()), (&[1 + round; 1514][..], &[101 + round; 60][..]));
+            assert_eq!((full.wire_length(), small.wire_length()), (ByteCount::new(1538), ByteCount::new(84)));
+            assert!(small.bytes.capacity() < 100, "what is small keeps no memory of a full frame");
+            room.give_back(Outgoing::Frame(full));
+            room.give_back(Outgoing::Frame(small));
+            room.give_back(Outgoing::Gap(60));
+            assert_eq!((room.spare.len(), room.free().len()), (1, 1518));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The line behind a device: its rate, and whether frames that fill gaps are charged there.
 
 use icdc_packet::ethtool;
-use icdc_units::Rate;
+use icdc_units::{Rate, Span};
 
 use super::WireError;
 
@@ -23,7 +23,13 @@ pub struct Line {
     pub rate: Rate,
     /// What keeps frames apart there.
     pub mode: Mode,
+    /// So far the line is filled ahead of time in gap mode: a stall of less changes nothing, and a frame that comes may wait so long.
+    pub lead: Span,
 }
+
+/// The lead of a line for which nobody has said another: more than a machine that is calm keeps a thread from running, less than a round trip
+/// that anybody paces for.
+pub const LEAD: Span = Span::from_millis(5);
 
 /// Drivers of devices that hand frames on in memory, at whatever rate: gap frames would pace nothing there.
 const CHARGED_FOR_NOTHING: [&str; 14] = [
@@ -61,7 +67,7 @@ impl Line {
         }
         let rate = given.or(lab).or(own).filter(|rate| !rate.is_zero());
         let rate = rate.ok_or_else(|| WireError::LineRate { device: device.to_owned() })?;
-        Ok(Self { device: device.to_owned(), rate, mode })
+        Ok(Self { device: device.to_owned(), rate, mode, lead: LEAD })
     }
 }
 

@@ -43,9 +43,9 @@ use thiserror::Error;
 
 pub use classes::Classes;
 pub use control::{ClassStatus, Control, Status};
-pub use line::{Line, Mode};
-pub use pump::LEAD;
+pub use line::{LEAD, Line, Mode};
 
+use crate::ip::IpError;
 use detour::Detour;
 use pump::Pump;
 
@@ -133,13 +133,8 @@ pub enum WireError {
         cause: TreeError,
     },
     /// A program of the system failed.
-    #[error("{command}: {reason}")]
-    Program {
-        /// What was run.
-        command: String,
-        /// What it said.
-        reason: String,
-    },
+    #[error(transparent)]
+    Ip(#[from] IpError),
 }
 
 impl WireError {

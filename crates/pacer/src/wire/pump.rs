@@ -2,30 +2,34 @@
 //!
 //! ```text
 //! timer mode: a frame leaves when position(now) has come to where it begins
-//! gap mode:   the line is filled up to position(now + LEAD), with frames and gap frames
+//! gap mode:   the line is filled up to position(now + lead), with frames and gap frames
 //! ```
 //!
-//! While the process does not get to run, the line is idle for good (but for [`CATCH_UP`] in timer mode): nothing is made up for by a burst. In gap mode a stall shorter than what the line holds changes nothing at all.
+//! While the process does not get to run, the line is idle for good (but for [`CATCH_UP`] in timer mode): nothing is made up for by a burst.
+//! In gap mode a stall shorter than what the line holds changes nothing at all. The thread runs before others where it may.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 use icdc_control::byte_clock::{Headers, LEAST_GAP, Scheduler, Step, Tree, Waiting, is_of_neighbours, mark_congestion};
-use icdc_packet::{Neighbours, Outlet, Tap, clock};
+use icdc_packet::{Neighbours, Outlet, Tap, clock, precedence};
 use icdc_units::{ByteCount, Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::bursts::Bursts;
 use super::detour::Detour;
-use super::frames::{Frame, Gaps, NOTHING_LEFT, Outgoing};
+use super::frames::{Frame, Gaps, Outgoing, Room};
 use super::line_clock::LineClock;
 use super::{ClassStatus, Control, Line, Mode, Status, WireError};
 
-/// So far the line is filled ahead of time in gap mode.
-pub const LEAD: Span = Span::from_millis(2);
-/// A gap longer than this is waited for by the timer, and only its end is filled: an idle line is as good as a filled one, and cheaper.
-const FILLED: Span = Span::from_millis(20);
+/// A gap longer than so many times the lead is waited for by the timer, and only its end is filled: an idle line is as good as a filled one, and cheaper.
+const FILLED: u64 = 2;
+/// In gap mode a frame leaves so much before its time rather than behind a gap frame that short: a quarter of a full frame. At nine tenths of the line
+/// three of four gap frames are saved.
+const EARLY: ByteCount = ByteCount::new(384);
+/// The line is filled up this often, or twice per lead if that is oftener: what comes meanwhile waits so long at most to be looked at.
+const REFILL: Span = Span::from_millis(1);
 /// Lateness that timer mode makes up for: the timer's own.
 const CATCH_UP: Span = Span::from_millis(1);
 /// Wakes are at least this far apart while frames wait.
@@ -36,14 +40,18 @@ const IDLE: Span = Span::from_millis(50);
 const BATCH: usize = 256;
 /// The longest answer of a neighbour.
 const ANSWER: usize = 9100;
-/// The priority of those who are served first (nice(2)).
+/// The priority of those who are served first (nice(2)), where real time is not allowed.
 const FIRST: i32 = -20;
+/// Real-time priority, below that of whatever moves packets for everybody.
+const PRIORITY: u8 = 30;
 /// How often the status is brought up to date.
 const PUBLISH: Span = Span::from_millis(100);
 
 /// See the module's description.
 pub(super) struct Pump {
     mode: Mode,
+    /// So far the line is filled ahead of time; none in timer mode.
+    lead: Span,
     clock: LineClock,
     scheduler: Scheduler<Frame>,
     tap: Tap,
@@ -52,7 +60,7 @@ pub(super) struct Pump {
     gaps: Gaps,
     /// What is to be handed to the device, in order.
     outgoing: VecDeque<Outgoing>,
-    room: Vec<u8>,
+    room: Room,
     /// Room for an answer of a neighbour.
     answer: Vec<u8>,
     status: Status,
@@ -72,17 +80,22 @@ enum Next {
 
 impl Pump {
     pub(super) fn new(line: &Line, tree: Tree, tap: Tap, detour: &Detour) -> Result<Self, WireError> {
+        let (lead, early) = match line.mode {
+            Mode::Timer => (Span::ZERO, ByteCount::ZERO),
+            Mode::Gap => (line.lead, EARLY),
+        };
         Ok(Self {
             mode: line.mode,
+            lead,
             clock: LineClock::new(line.rate, clock::now()),
             bursts: Bursts::new(tree.count()),
-            scheduler: Scheduler::new(tree),
+            scheduler: Scheduler::new(tree).with_early(early),
             tap,
             neighbours: Neighbours::open(&line.device)?,
             outlet: Outlet::open(&line.device)?,
             gaps: Gaps::new(detour.hardware(), detour.mtu()),
             outgoing: VecDeque::new(),
-            room: Frame::room(detour.mtu()),
+            room: Room::new(detour.mtu()),
             answer: vec![0; ANSWER],
             status: Status::default(),
         })
@@ -91,7 +104,9 @@ impl Pump {
     pub(super) fn run(&mut self, control: &Control) -> Result<(), WireError> {
         // The kernel may wake this thread so much late on purpose, to wake several at once; and before others, where it may.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let _ = rustix::process::setpriority_process(None, FIRST);
+        if precedence::take(PRIORITY).is_err() {
+            let _ = rustix::process::setpriority_process(None, FIRST);
+        }
         let mut publish_at = clock::now();
         while !control.is_stopped() {
             if let Some(tree) = control.new_tree() {
@@ -128,9 +143,9 @@ impl Pump {
             self.tap.write(&self.answer[..length])?;
         }
         for count in 0..BATCH {
-            let read = self.tap.read(&mut self.room[NOTHING_LEFT..])?;
+            let read = self.tap.read(self.room.free())?;
             let Some(length) = read else { return Ok(count) };
-            let frame = Frame::new(&self.room, length);
+            let frame = self.room.take(length);
             if is_of_neighbours(frame.ethernet()) {
                 // Without it nothing else goes; it is little, and no class may keep it waiting.
                 self.scheduler.advance(frame.wire_length());
@@ -138,7 +153,7 @@ impl Pump {
                 continue;
             }
             let headers = Headers::of(frame.ethernet());
-            let class = self.scheduler.tree().class_of(headers.as_ref());
+            let class = self.scheduler.class_of(headers.as_ref());
             let waiting = Waiting {
                 length: frame.wire_length(),
                 ecn_capable: headers.is_some_and(|headers| headers.ecn_capable),
@@ -151,18 +166,14 @@ impl Pump {
 
     /// Hands over what is due.
     fn send(&mut self, now: Time) -> Result<Next, WireError> {
-        let horizon = match self.mode {
-            Mode::Timer => self.clock.position_at(now),
-            Mode::Gap => self.clock.position_at(now + LEAD),
-        };
+        let horizon = self.clock.position_at(now + self.lead);
         let next = loop {
             if self.outgoing.len() >= BATCH {
                 break Next::AtOnce;
             }
             let position = self.scheduler.position();
             if position > horizon {
-                // The line runs down by half before it is filled again.
-                break Next::At(self.clock.time_of(position) - self.lead() / 2);
+                break Next::At(self.clock.time_of(position) - self.lead + REFILL.min(self.lead / 2));
             }
             match self.scheduler.next(now) {
                 Step::Send { class, packet: mut frame, length, mark } => {
@@ -188,10 +199,6 @@ impl Pump {
         if self.hand_over()? { Ok(next) } else { Ok(Next::At(now + TURN)) }
     }
 
-    fn lead(&self) -> Span {
-        if self.mode == Mode::Gap { LEAD } else { Span::ZERO }
-    }
-
     /// Lets a gap pass, as far as the line is to be filled now. `None`: it has; else the time at which to go on.
     fn gap(&mut self, gap: ByteCount, horizon: ByteCount) -> Option<Time> {
         let position = self.scheduler.position();
@@ -201,10 +208,10 @@ impl Pump {
                 self.scheduler.advance(gap);
                 None
             }
-            Mode::Gap if gap <= self.clock.line() * FILLED => {
-                // A frame that comes meanwhile does not wait for the rest.
+            Mode::Gap if gap <= self.clock.line() * (self.lead * FILLED) => {
+                // A frame that comes meanwhile does not wait for the rest. No rest is so short that the next frame would leave before its time.
                 let room = (horizon - position).max(LEAST_GAP);
-                let (frames, filled) = self.gaps.fill(gap.min(room));
+                let (frames, filled) = self.gaps.fill(if gap <= room + EARLY { gap } else { room });
                 let before = self.outgoing.len();
                 self.outgoing.extend(frames);
                 self.status.gap_frames += (self.outgoing.len() - before) as u64;
@@ -212,9 +219,10 @@ impl Pump {
                 None
             }
             _ => {
-                let due = self.clock.time_of(end) - self.lead();
+                let due = self.clock.time_of(end);
+                // To wake late by less than the lead changes nothing.
                 self.clock.rest_until(due);
-                Some(due)
+                Some(due - self.lead)
             }
         }
     }
@@ -225,7 +233,9 @@ impl Pump {
             let (outlet, gaps) = (&mut self.outlet, &self.gaps);
             match outlet.send(self.outgoing.iter().map(|outgoing| gaps.bytes(outgoing))) {
                 Ok(sent) => {
-                    self.outgoing.drain(..sent.packets);
+                    for outgoing in self.outgoing.drain(..sent.packets) {
+                        self.room.give_back(outgoing);
+                    }
                     if sent.refused {
                         self.outgoing.pop_front();
                         self.status.refused += 1;
@@ -251,7 +261,7 @@ impl Pump {
             Next::Whenever => now + IDLE,
         };
         // What comes in the meantime waits that long at most; looking at each frame would cost more than pacing it.
-        let short = (self.lead() / 2).max(TURN * 2);
+        let short = (REFILL.min(self.lead / 2) * 2).max(TURN * 2);
         if next != Next::Whenever && due <= now + short {
             return clock::sleep_until(due.max(now + TURN / 4));
         }

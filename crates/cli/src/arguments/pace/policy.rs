@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 use icdc_pacer::Prefix;
-use icdc_pacer::policy::{LARGEST_WINDOW, Policy};
+use icdc_pacer::policy::{LARGEST_BURST, LARGEST_WINDOW, Policy};
 use icdc_units::{Rate, Span};
 
 use crate::values::{Congestion, congestion, pause, prefix};
@@ -47,7 +47,8 @@ pub(crate) enum PolicyCommand {
     about = "Put a policy in force",
     long_about = "Put a policy in force, in place of one for the same prefix and cgroup. What is not given stays as it is.\n\n\
         The rate is that of TCP's payload, by the kernel's own pacing, at most 34.35gbit: each connection gets it for itself. The first ten \
-        segments of a connection are not paced. A congestion control of icdc's that is not loaded is loaded and pinned.",
+        segments of a connection are not paced. The kernel paces between bursts of a millisecond of the rate; --burst makes them shorter, by the \
+        limit on packets of many segments of the device by which the prefix is reached, until the last policy that asks for it is removed. A congestion control of icdc's that is not loaded is loaded and pinned.",
     after_long_help = concat!(
         "Exit codes:\n",
         "  0  it is in force\n",
@@ -55,7 +56,7 @@ pub(crate) enum PolicyCommand {
         "  2  the command line is not understood, or the policy would set nothing\n",
         "  3  this user may not\n\n",
         "Examples:\n",
-        "  icdc pace policy add --to 192.0.2.0/24 --rate 500mbit\n",
+        "  icdc pace policy add --to 192.0.2.0/24 --rate 500mbit --burst 2\n",
         "  icdc pace policy add --to 2001:db8::/32 --cc bbr --init-window 32\n",
         "  icdc pace policy add --to 0.0.0.0/0 --rate 50mbit --cgroup /sys/fs/cgroup/system.slice/backup.service\n",
     )
@@ -81,6 +82,10 @@ pub(crate) struct AddArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_WINDOW)))]
     pub(crate) max_window: Option<u32>,
 
+    /// Segments that a connection may send at once, in place of a millisecond of its rate; set at the device of the route, for all that begins there
+    #[arg(long, value_name = "N", requires = "rate", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_BURST)))]
+    pub(crate) burst: Option<u32>,
+
     #[command(flatten)]
     pub(crate) cgroup: CgroupArguments,
 }
@@ -94,6 +99,7 @@ impl AddArguments {
             congestion: self.cc.as_ref().and_then(|congestion| congestion.0.clone()),
             initial_window: self.init_window,
             largest_window: self.max_window,
+            burst: self.burst,
         }
     }
 }
@@ -108,7 +114,7 @@ pub(crate) struct CgroupArguments {
 #[derive(Args, Debug)]
 #[command(
     about = "Tell which policies are in force",
-    long_about = "One line for each policy: prefix, rate, congestion control, initial and largest window in segments, the number of connections \
+    long_about = "One line for each policy: prefix, rate, congestion control, initial and largest window and burst in segments, the number of connections \
         that have got it so far, and its cgroup. A dash stands for what it leaves as it is.",
     after_long_help = concat!("Examples:\n", "  icdc pace policy list\n", "  icdc pace policy list --json | jq -r '.[].to'\n")
 )]

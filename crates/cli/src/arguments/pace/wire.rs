@@ -60,6 +60,10 @@ pub(crate) struct WireArguments {
     #[arg(long, value_name = "RATE")]
     pub(crate) line_rate: Option<Rate>,
 
+    /// How far gap mode fills the line ahead of time: it bears so long a stall, and frames may wait so much longer
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = lead)]
+    pub(crate) lead: Span,
+
     /// Time between two tables
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = pause)]
     pub(crate) interval: Span,
@@ -71,6 +75,13 @@ pub(crate) struct WireArguments {
     /// A file for Prometheus' node exporter, rewritten once per interval
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) prometheus: Option<PathBuf>,
+}
+
+/// A lead that a line can be filled by: some frames, and less than what anybody holds against a stall.
+fn lead(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
+    let (least, most) = (Span::from_micros(200), Span::from_millis(50));
+    if (least..=most).contains(&span) { Ok(span) } else { Err(format!("a lead is from {least} to {most}")) }
 }
 
 /// What keeps frames apart.

@@ -17,13 +17,14 @@ pub(super) fn list(console: &Console, list: &[Listed], as_json: bool) {
         console.result("no policy is in force");
         return;
     }
-    let row = |cells: [&str; 7]| {
-        let [to, rate, congestion, initial, largest, connections, cgroup] = cells;
-        let line =
-            format!("{to:<24} {rate:>10} {congestion:<15} {initial:>7} {largest:>7} {connections:>11}  {cgroup}");
+    let row = |cells: [&str; 8]| {
+        let [to, rate, congestion, initial, largest, burst, connections, cgroup] = cells;
+        let line = format!(
+            "{to:<24} {rate:>10} {congestion:<15} {initial:>7} {largest:>7} {burst:>5} {connections:>11}  {cgroup}"
+        );
         console.result(&printable(&line));
     };
-    row(["to", "rate", "cc", "initial", "largest", "connections", "cgroup"]);
+    row(["to", "rate", "cc", "initial", "largest", "burst", "connections", "cgroup"]);
     for one in list {
         let policy = &one.policy;
         let shown = |value: Option<String>| value.unwrap_or_else(|| UNTOUCHED.to_owned());
@@ -34,6 +35,7 @@ pub(super) fn list(console: &Console, list: &[Listed], as_json: bool) {
             policy.congestion.as_deref().unwrap_or(UNTOUCHED),
             &shown(policy.initial_window.map(|segments| segments.to_string())),
             &shown(policy.largest_window.map(|segments| segments.to_string())),
+            &shown(policy.burst.map(|segments| segments.to_string())),
             &one.connections.to_string(),
             &format!("{}{gone}", one.cgroup.display()),
         ]);
@@ -56,17 +58,19 @@ pub(super) fn policy_object(policy: &Policy) -> Value {
         "cc": policy.congestion,
         "init_window_segments": policy.initial_window,
         "max_window_segments": policy.largest_window,
+        "burst_segments": policy.burst,
     })
 }
 
 /// What a policy sets, as part of a sentence.
 pub(super) fn parts(policy: &Policy) -> String {
-    let Policy { rate, congestion, initial_window, largest_window, .. } = policy;
+    let Policy { rate, congestion, initial_window, largest_window, burst, .. } = policy;
     let parts = [
         rate.map(|rate| format!("at most {rate} each")),
         congestion.as_ref().map(|name| format!("congestion control {name}")),
         initial_window.map(|segments| format!("an initial window of {segments} segments")),
         largest_window.map(|segments| format!("windows of at most {segments} segments")),
+        burst.map(|segments| format!("bursts of at most {segments} segments")),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -44,6 +44,7 @@ pub(super) fn run(arguments: &WireArguments, console: &Console) -> u8 {
 fn pace(arguments: &WireArguments, console: &Console) -> Result<()> {
     let classes = Classes::read(&arguments.classes)?;
     let line = Line::of(&arguments.dev, arguments.line_rate, charged_by_lab(), arguments.mode.map(Mode::from))?;
+    let line = Line { lead: arguments.lead, ..line };
     let tree = classes.tree(line.rate)?;
     for (first, second) in tree.overlaps() {
         console.complain(&format!("classes {first} and {second} overlap: what fits both is of {first}"));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use icdc_pacer::wire::{ClassStatus, LEAD, Line, Mode, Status};
+use icdc_pacer::wire::{ClassStatus, Line, Mode, Status};
 use icdc_units::Rate;
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ use crate::console::{Console, printable};
 
 /// What is told when it begins.
 pub(super) fn begins(line: &Line) -> String {
-    let Line { device, rate, mode } = line;
+    let Line { device, rate, mode, lead } = line;
     match mode {
         Mode::Gap => format!(
-            "{device}: {rate} line, gap mode: frames are kept apart by the line itself, as long as icdc is not kept from running for {LEAD}"
+            "{device}: {rate} line, gap mode: frames are kept apart by the line itself, as long as icdc is not kept from running for {lead}"
         ),
         Mode::Timer => format!(
             "{device}: {rate} line, timer mode: a frame leaves when the system's timer wakes icdc, and what is late leaves in one bunch"

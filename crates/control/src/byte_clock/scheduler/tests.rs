@@ -118,6 +118,58 @@ fn the_gap_is_that_of_the_paper() {
     assert_eq!(scheduler.next(Time::ORIGIN), Step::Idle);
 }
 
+/// The longest queue of a class before a bottleneck of its own share of the line, in full frames.
+fn burst(left: &[Left], class: usize, share: f64) -> f64 {
+    let (mut queue, mut longest, mut before) = (0.0_f64, 0.0_f64, 0);
+    for &(_, at, _, length) in left.iter().filter(|left| left.0 == class) {
+        queue = (queue - (at - before) as f64 * share).max(0.0) + length as f64;
+        (longest, before) = (longest.max(queue), at);
+    }
+    longest / 1538.0
+}
+
+/// A frame may be late by its own interval and another's frame, and early by what the scheduler is told.
+#[test]
+fn classes_burst_by_two_frames_beside_others_of_all_rates() {
+    let line = 1_000_000_000;
+    let table_4 = [20, 50, 100, 300, 500];
+    for rates in [&table_4[..], &[40, 100, 250, 600], &[8, 90, 440, 450], &[333, 333, 333]] {
+        let class = |rate: &u64| class(&rate.to_string(), None, Some(rate * 1_000_000), None);
+        let mut classes: Vec<_> = rates.iter().map(class).collect();
+        for (number, class) in classes.iter_mut().enumerate() {
+            class.name = number.to_string();
+        }
+        for early in [0, 384] {
+            let mut scheduler = scheduler(line, &classes).with_early(ByteCount::new(early));
+            let busy: Vec<usize> = (0..rates.len()).collect();
+            let left = run(&mut scheduler, &busy, &[1538], 10_000_000);
+            for (class, rate) in rates.iter().enumerate() {
+                let share = *rate as f64 / 1000.0;
+                let bound = if rates == table_4 { 2.0 } else { 2.0 + share * (1.0 + early as f64 / 1538.0) };
+                let burst = burst(&left, class, share);
+                assert!(burst <= bound, "{rate} of {rates:?}, early by {early}: {burst}");
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_that_may_be_early_spare_short_gaps_and_keep_the_rate() {
+    let mut scheduler =
+        scheduler(1_000_000_000, &[class("only", None, Some(930_000_000), None)]).with_early(ByteCount::new(384));
+    let left = run(&mut scheduler, &[0], &[1538], 10_000_000);
+    let share = bytes_of(&left, 0) as f64 / scheduler.position().as_u64() as f64;
+    assert!((share - 0.93).abs() < 0.0005, "{share}");
+    let gaps = left.windows(2).filter(|two| two[1].1 > two[0].1 + two[0].3).count();
+    assert!(gaps * 3 < left.len(), "{gaps} gaps for {} frames", left.len());
+    assert!(burst(&left, 0, 0.93) < 1.3);
+    // Where gaps are long, nothing is early.
+    let mut slow =
+        self::scheduler(1_000_000_000, &[class("only", None, Some(100_000_000), None)]).with_early(ByteCount::new(384));
+    let left = run(&mut slow, &[0], &[1538], 1_000_000);
+    assert!(left.windows(2).all(|two| two[1].1 - two[0].1 == 15_380), "{left:?}");
+}
+
 #[test]
 fn nothing_is_saved_up_while_a_class_has_nothing_to_send() {
     let mut scheduler = scheduler(1_000_000_000, &[class("only", None, Some(100_000_000), None)]);

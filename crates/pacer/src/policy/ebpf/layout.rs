@@ -59,6 +59,8 @@ pub(super) fn policy(bytes: &[u8]) -> Option<(Policy, u64)> {
         congestion: Some(fields.text(40)?).filter(|name| !name.is_empty()),
         initial_window: Some(fields.u32(12)?).filter(|segments| *segments > 0),
         largest_window: Some(fields.u32(16)?).filter(|segments| *segments > 0),
+        // That is a matter of the device.
+        burst: None,
     };
     Some((policy, fields.u64(0)?))
 }
@@ -134,6 +136,7 @@ mod tests {
             congestion: Some("icdc_highspeed".to_owned()),
             initial_window: Some(32),
             largest_window: Some(1000),
+            burst: None,
         };
         let least = Policy { rate: None, congestion: None, to: "192.0.2.0/24".parse().unwrap(), ..full.clone() };
         for mut policy in [full, least] {

@@ -23,7 +23,7 @@ use icdc_tcp::algorithm::{self, PINS};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
-use super::{Added, Cgroup, Listed, Policy, PolicyError, congestion};
+use super::{Added, Cgroup, Listed, Policy, PolicyError, burst, congestion};
 use group::Group;
 
 pub use watch::Watch;
@@ -49,14 +49,22 @@ pub fn add(policy: &Policy, cgroup: Option<&Path>) -> Result<Added, PolicyError>
     }
     let _lock = lock()?;
     sweep();
-    let replaced = match Group::open(&home(cgroup.id))? {
-        Some(group) => group.put(&policy)?,
-        None => {
-            Group::make(&home(cgroup.id), &cgroup, &policy)?;
-            false
-        }
-    };
+    match policy.burst {
+        Some(segments) => notes.push(burst::limit(cgroup.id, policy.to, segments)?),
+        None => burst::release(cgroup.id, policy.to)?,
+    }
+    let replaced = put(&policy, &cgroup).inspect_err(|_| {
+        // That error is told.
+        let _ = burst::release(cgroup.id, policy.to);
+    })?;
     Ok(Added { cgroup: cgroup.path, policy, replaced, notes })
+}
+
+fn put(policy: &Policy, cgroup: &Cgroup) -> Result<bool, PolicyError> {
+    match Group::open(&home(cgroup.id))? {
+        Some(group) => group.put(policy),
+        None => Group::make(&home(cgroup.id), cgroup, policy).map(|()| false),
+    }
 }
 
 /// The policies in force, by cgroup and prefix.
@@ -66,7 +74,11 @@ pub fn add(policy: &Policy, cgroup: Option<&Path>) -> Result<Added, PolicyError>
 pub fn list() -> Result<Vec<Listed>, PolicyError> {
     let mut listed = Vec::new();
     for group in groups()? {
-        listed.extend(group.policies()?);
+        let with_burst = |mut one: Listed| {
+            one.policy.burst = burst::of(group.id(), one.policy.to);
+            one
+        };
+        listed.extend(group.policies()?.into_iter().map(with_burst));
     }
     listed.sort_by(|a, b| (&a.cgroup, a.policy.to).cmp(&(&b.cgroup, b.policy.to)));
     Ok(listed)
@@ -88,6 +100,7 @@ pub fn remove(to: Prefix, cgroup: Option<&Path>) -> Result<(), PolicyError> {
     if !group.take(to)? {
         return Err(not_there());
     }
+    burst::release(cgroup.id, to)?;
     if group.policies()?.is_empty() {
         group.dismantle()?;
     }
@@ -109,6 +122,7 @@ pub fn remove_all() -> Result<usize, PolicyError> {
     for home in &homes {
         group::dismantle(home)?;
     }
+    burst::release_all()?;
     sweep();
     Ok(homes.len())
 }
@@ -151,6 +165,8 @@ fn sweep() {
         let is_wanted = Group::open(&home).map(|group| group.is_some_and(|group| !group.is_orphaned()));
         if let Ok(false) = is_wanted {
             let _ = group::dismantle(&home);
+            let number = home.file_name().and_then(|name| name.to_str()?.parse().ok());
+            let _ = number.map(burst::release_cgroup);
         }
     }
     if homes().is_empty() {

@@ -1,0 +1,112 @@
+//! One measurement of the wire pacer in a lab of its own: classes that always have something to send share the line of host a, and the
+//! wire's list tells when it had received each of their frames. On a calm machine if there is one, repeated while the machine spoils it.
+//!
+//! ```text
+//! supply ─► UDP ─► icdc pace wire ═ line, 1 Gbit/s, gap frames ═► wire: list of frames ─► host b drops them
+//! ```
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use icdc_packet::clock;
+use icdc_units::{ByteCount, Rate, Span};
+
+use super::cross_traffic::FRAME;
+use super::spacing::Spacing;
+use super::trial::{Figure, Temporary};
+use super::wire_pacer::{Told, WirePacer};
+use super::{Bench, calm, path, supply};
+use crate::faults::spoilt;
+use crate::settings::Settings;
+use crate::state;
+use crate::wire::listing;
+use crate::{Lab, LabError};
+
+/// The line between host and path.
+pub(super) const LINE: Rate = Rate::from_bits_per_second(1_000_000_000);
+const ROUND_TRIP: Span = Span::from_millis(10);
+const QUEUE: ByteCount = ByteCount::new(2_500_000);
+/// Before what counts.
+const SETTLING: Span = Span::from_secs(1);
+/// For so long altogether the line may have run dry: more changes the mean of a second, by which bursts are judged.
+const BEARABLE: Span = Span::from_micros(100);
+/// The wire publishes ten times a second.
+const PUBLISHED: Span = Span::from_millis(300);
+
+/// What came of it.
+pub(super) struct Paced {
+    /// Of each class, in order.
+    pub(super) classes: Vec<Spacing>,
+    /// Share of a processor that the pacer took, what the kernel did in its name included.
+    pub(super) processor: f64,
+    /// What the pacer told.
+    pub(super) told: Told,
+    /// Why it must not be used, if so.
+    pub(super) spoilt: Option<String>,
+}
+
+/// Paces one class for each of these rates for `length`.
+pub(super) fn run(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, LabError> {
+    let tolerance = Figure::Milliseconds.tolerance(ROUND_TRIP);
+    calm::unspoilt(bench, tolerance, || once(bench, rates, length, tolerance), |paced: &Paced| paced.spoilt.as_deref())
+}
+
+fn once(bench: &Bench<'_>, rates: &[Rate], length: Span, tolerance: Span) -> Result<Paced, LabError> {
+    let direction = icdc_path::Settings { line_rate: Some(LINE), ..path(LINE, ROUND_TRIP, QUEUE) };
+    // All that the line brings.
+    let listed = (LINE * (SETTLING + length + PUBLISHED * 4)).as_u64() / FRAME.as_u64();
+    let settings = Settings { listed, ..Settings::symmetric(direction) };
+    let lab = Temporary::new(bench, &settings)?;
+    supply::prepare(&lab.0)?;
+    let pacer = WirePacer::start(bench, &lab.0, "eth0", &classes(rates), &[])?;
+    let over = AtomicBool::new(false);
+    let (from, until, used) = thread::scope(|scope| {
+        let supply = scope.spawn(|| supply::run(&lab.0, rates, &over));
+        clock::sleep_until(clock::now() + SETTLING);
+        let (from, before) = (clock::now(), pacer.used());
+        clock::sleep_until(from + length);
+        let (until, after) = (clock::now(), pacer.used());
+        over.store(true, Ordering::Relaxed);
+        supply.join().expect("supplying does not panic")?;
+        Ok::<_, LabError>((from, until, after - before))
+    })?;
+    let told = pacer.stop()?;
+    clock::sleep_until(clock::now() + PUBLISHED);
+    let page = lab.0.page()?;
+    let list = list(&lab.0)?;
+    let late = Span::from_nanos((told.late_seconds * 1e9) as u64);
+    let held_up = (late > BEARABLE).then(|| format!("the pacer was kept from running for {late} beyond its lead"));
+    let spacing = |number| Spacing::of(&list, supply::address(number).into(), from, until);
+    Ok(Paced {
+        classes: (0..rates.len()).map(spacing).collect(),
+        processor: used.ratio(until - from),
+        told,
+        spoilt: spoilt(&page, &settings, tolerance).or(held_up),
+    })
+}
+
+fn list(lab: &Lab) -> Result<Vec<listing::Listed>, LabError> {
+    let path = lab.directory().join(state::FRAMES);
+    listing::read(&path).map_err(|error| LabError::io(format!("read {}", path.display()), error))
+}
+
+/// A class for each rate and what goes to its destination.
+fn classes(rates: &[Rate]) -> String {
+    let class = |(number, rate): (usize, &Rate)| {
+        let (to, queue) = (supply::address(number), supply::queue(*rate));
+        format!(
+            "[[class]]\nname = \"{number}\"\nrate = \"{rate:#}\"\nqueue = \"{queue:#}\"\nfilter = [{{ to = \"{to}\" }}]\n"
+        )
+    };
+    rates.iter().enumerate().map(class).collect()
+}
+
+/// A burst in full frames.
+pub(super) fn frames(burst: ByteCount) -> f64 {
+    burst.ratio(FRAME)
+}
+
+/// How far a rate is from the one that was asked for, in per cent.
+pub(super) fn error(rate: Rate, asked: Rate) -> f64 {
+    (rate.ratio(asked) - 1.0) * 100.0
+}

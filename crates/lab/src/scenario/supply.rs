@@ -1,0 +1,63 @@
+//! Datagrams from host a to many destinations behind host b, to each always a little more than its class of the pacer may send: what
+//! a class shows then is the pacer's doing alone.
+//!
+//! Destinations are addresses that host a reaches by way of host b, which drops what comes for them without an answer.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use icdc_packet::clock;
+use icdc_units::{ByteCount, Rate, Span};
+
+use super::cross_traffic::{FRAME, PAYLOAD};
+use crate::namespaces::Host;
+use crate::{Lab, LabError, program};
+
+/// All destinations.
+const NETWORK: &str = "10.27.0.0/16";
+/// Time between two looks at what has to be sent.
+const TICK: Span = Span::from_millis(1);
+/// What a class has waiting from the start, of its rate, and at least in frames.
+const RESERVE: Span = Span::from_millis(20);
+const LEAST_RESERVE: ByteCount = ByteCount::new(4 * FRAME.as_u64());
+/// So much more than the class may send is supplied: 101 %.
+const SURPLUS: (u64, u64) = (101, 100);
+
+/// Address of a destination.
+pub(super) fn address(number: usize) -> Ipv4Addr {
+    let [.., high, low] = (number as u32 + 1).to_be_bytes();
+    Ipv4Addr::new(10, 27, high, low)
+}
+
+/// What a class's queue has to hold so that nothing of the reserve is lost.
+pub(super) fn queue(rate: Rate) -> ByteCount {
+    (rate * RESERVE * 4).max(LEAST_RESERVE * 4)
+}
+
+/// Makes the ways to the destinations.
+pub(super) fn prepare(lab: &Lab) -> Result<(), LabError> {
+    lab.on(Host::B, || program::ip(&["route", "add", "blackhole", NETWORK], ""))?;
+    lab.on(Host::A, || program::ip(&["route", "add", NETWORK, "via", "10.26.33.2"], ""))
+}
+
+/// Supplies each destination with its rate until `over`; the calling thread is on host a from then on.
+pub(super) fn run(lab: &Lab, rates: &[Rate], over: &AtomicBool) -> Result<(), LabError> {
+    let failed = |error| LabError::io("send datagrams", error);
+    lab.enter(Host::A)?;
+    let socket = UdpSocket::bind(("10.26.33.1", 0)).map_err(failed)?;
+    let (payload, start) = ([0; PAYLOAD], clock::now());
+    let mut sent = vec![ByteCount::ZERO; rates.len()];
+    while !over.load(Ordering::Relaxed) {
+        let now = clock::now();
+        for (number, (rate, sent)) in rates.iter().zip(&mut sent).enumerate() {
+            let supply = rate.scaled(SURPLUS.0, SURPLUS.1);
+            let wanted = (*rate * RESERVE).max(LEAST_RESERVE) + supply * (now - start);
+            while *sent < wanted {
+                socket.send_to(&payload, (address(number), 9)).map_err(failed)?;
+                *sent += FRAME;
+            }
+        }
+        clock::sleep_until(now + TICK);
+    }
+    Ok(())
+}

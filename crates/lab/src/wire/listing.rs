@@ -1,0 +1,125 @@
+//! The frames that host a sends, one by one: a file beside the page to which the wire appends as it goes.
+//!
+//! ```text
+//! record: 8 bytes   monotonic time in nanoseconds at which the line has brought all of it to the path
+//!         4 bytes   its length on the wire
+//!         4 bytes   where it goes: the IPv4 address, the last four bytes of an IPv6 address, or zero
+//! ```
+//!
+//! Numbers are little endian. Gap frames, and what exceeds the line, are not listed.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use icdc_units::{ByteCount, Time};
+
+const RECORD: usize = 16;
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+
+/// A frame of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    /// When the path had received it.
+    pub(crate) at: Time,
+    /// On the wire.
+    pub(crate) length: ByteCount,
+    /// Where it goes, see [`destination`].
+    pub(crate) to: u32,
+}
+
+/// The list while it is written.
+pub(super) struct Listing {
+    file: File,
+    /// Noted, and not yet written.
+    noted: Vec<u8>,
+    /// Frames that may still be noted.
+    room: u64,
+}
+
+impl Listing {
+    /// An empty list that holds the first `limit` frames.
+    pub(super) fn create(path: &Path, limit: u64) -> io::Result<Self> {
+        Ok(Self { file: File::create_new(path)?, noted: Vec::new(), room: limit })
+    }
+
+    pub(super) fn note(&mut self, listed: Listed) {
+        if self.room == 0 {
+            return;
+        }
+        self.room -= 1;
+        self.noted.extend(listed.at.as_nanos().to_le_bytes());
+        self.noted.extend((listed.length.as_u64() as u32).to_le_bytes());
+        self.noted.extend(listed.to.to_le_bytes());
+    }
+
+    /// Lets others see what has been noted so far. What cannot be written ends the list: it has no holes.
+    pub(super) fn publish(&mut self) {
+        if let Err(error) = self.file.write_all(&self.noted) {
+            tracing::warn!("the list of frames ends: {error}");
+            self.room = 0;
+        }
+        self.noted.clear();
+    }
+}
+
+/// What has been published of a list.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<Listed>> {
+    let text = fs::read(path)?;
+    let listed = |record: &[u8; RECORD]| {
+        let [a, b, c, d, e, f, g, h, length @ .., i, j, k, l] = *record;
+        Listed {
+            at: Time::from_nanos(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
+            length: ByteCount::new(u32::from_le_bytes(length).into()),
+            to: u32::from_le_bytes([i, j, k, l]),
+        }
+    };
+    Ok(text.as_chunks().0.iter().map(listed).collect())
+}
+
+/// Where an Ethernet frame goes: see the module's description.
+pub(super) fn destination(frame: &[u8]) -> u32 {
+    let at = match frame.get(12..14) {
+        Some(kind) if kind == IPV4 => 30,
+        Some(kind) if kind == IPV6 => 50,
+        _ => return 0,
+    };
+    frame.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_noted_is_read_up_to_the_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("frames");
+        let mut listing = Listing::create(&path, 3).unwrap();
+        let listed = |number: u64| Listed {
+            at: Time::from_nanos(number << 40),
+            length: ByteCount::new(1538 + number),
+            to: 0x0a1b_0001 + number as u32,
+        };
+        listing.note(listed(0));
+        listing.publish();
+        assert_eq!(read(&path).unwrap(), [listed(0)]);
+        for number in 1..5 {
+            listing.note(listed(number));
+        }
+        listing.publish();
+        assert_eq!(read(&path).unwrap(), [listed(0), listed(1), listed(2)]);
+    }
+
+    #[test]
+    fn destinations_are_read_where_there_are_any() {
+        let mut frame = [0; 60];
+        frame[12..14].copy_from_slice(&IPV4);
+        frame[30..34].copy_from_slice(&[10, 27, 0, 1]);
+        assert_eq!(destination(&frame), u32::from(std::net::Ipv4Addr::new(10, 27, 0, 1)));
+        frame[12..14].copy_from_slice(&IPV6);
+        frame[50..54].copy_from_slice(&[0, 0, 0, 2]);
+        assert_eq!((destination(&frame), destination(&frame[..40]), destination(&[0; 60])), (2, 0, 0));
+    }
+}

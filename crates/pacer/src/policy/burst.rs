@@ -1,0 +1,204 @@
+//! How much a paced connection sends at once: the kernel hands packets of many segments to the device, as long as a millisecond of its rate, and
+//! paces between those. A device can be told to take fewer (`gso_max_segs`), which holds for every connection that begins there.
+//!
+//! ```text
+//! /run/icdc/bursts/NAMESPACE-DEVICE      as numbers; gone when the host restarts, as the setting is
+//!   eth0 65535                           the device by name, and what it had before
+//!   1234 192.0.2.0/24 2                  a policy (cgroup, prefix) and its segments; the least of all counts
+//! ```
+//!
+//! With the last policy that limits it, the device gets back what it had. Who changes something holds the lock on policies.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use icdc_control::Prefix;
+
+use super::PolicyError;
+use crate::ip::{after, ip};
+
+const NOTES: &str = "/run/icdc/bursts";
+
+/// What is noted of a device of this network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Note {
+    device: String,
+    before: u32,
+    limits: Vec<Limit>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Limit {
+    cgroup: u64,
+    to: Prefix,
+    segments: u32,
+}
+
+/// Limits bursts by the policy of a cgroup for a prefix, at the device by which the prefix is reached; says what that changes.
+pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, PolicyError> {
+    release(cgroup, to)?;
+    let route = ip(&["-o", "route", "get", &within(to).to_string()])?;
+    let device = after(&route, "dev").ok_or_else(|| PolicyError::NoRoute(to))?;
+    let link = ip(&["-o", "-d", "link", "show", "dev", device])?;
+    let index = link.split(':').next().unwrap_or_default();
+    let path = Path::new(NOTES).join(format!("{}-{index}", namespace()?));
+    let before = after(&link, "gso_max_segs").and_then(|word| word.parse().ok()).unwrap_or(65_535);
+    let mut note = read(&path)?.unwrap_or(Note { device: device.to_owned(), before, limits: Vec::new() });
+    note.limits.push(Limit { cgroup, to, segments });
+    // Noted first: whatever ends this process, what the device had is known.
+    write(&path, &note)?;
+    if let Err(error) = set(&note) {
+        release(cgroup, to)?;
+        return Err(error);
+    }
+    Ok(format!(
+        "{device} takes packets of at most {} segments from connections that begin from now on, also from those of no policy, until \
+         the policy is removed",
+        note.least()
+    ))
+}
+
+/// Ends what a policy limits.
+pub(super) fn release(cgroup: u64, to: Prefix) -> Result<(), PolicyError> {
+    release_those(|limit| limit.cgroup == cgroup && limit.to == to)
+}
+
+/// Ends what the policies of a cgroup limit.
+pub(super) fn release_cgroup(cgroup: u64) -> Result<(), PolicyError> {
+    release_those(|limit| limit.cgroup == cgroup)
+}
+
+/// Ends what any policy limits.
+pub(super) fn release_all() -> Result<(), PolicyError> {
+    release_those(|_| true)
+}
+
+/// The segments that a policy limits bursts to.
+pub(super) fn of(cgroup: u64, to: Prefix) -> Option<u32> {
+    let notes = notes().ok()?;
+    let mut limits = notes.iter().flat_map(|(_, note)| &note.limits);
+    limits.find(|limit| limit.cgroup == cgroup && limit.to == to).map(|limit| limit.segments)
+}
+
+fn release_those(is_meant: impl Fn(&Limit) -> bool) -> Result<(), PolicyError> {
+    for (path, mut note) in notes()? {
+        let before = note.limits.len();
+        note.limits.retain(|limit| !is_meant(limit));
+        if note.limits.len() == before {
+            continue;
+        }
+        // A device that is gone has nothing to be restored.
+        let is_there = ip(&["-o", "link", "show", "dev", &note.device]).is_ok();
+        if is_there {
+            set(&note)?;
+        }
+        if note.limits.is_empty() {
+            fs::remove_file(&path).map_err(failed(&path, "unlink"))?;
+        } else {
+            write(&path, &note)?;
+        }
+    }
+    Ok(())
+}
+
+impl Note {
+    fn least(&self) -> u32 {
+        self.limits.iter().map(|limit| limit.segments).min().unwrap_or(self.before)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let (device, before) = lines.next()?.split_once(' ')?;
+        let limit = |line: &str| {
+            let mut words = line.split(' ');
+            let (cgroup, to, segments) = (words.next()?, words.next()?, words.next()?);
+            Some(Limit { cgroup: cgroup.parse().ok()?, to: to.parse().ok()?, segments: segments.parse().ok()? })
+        };
+        let limits = lines.map(limit).collect::<Option<Vec<_>>>()?;
+        Some(Self { device: device.to_owned(), before: before.parse().ok()?, limits })
+    }
+
+    fn text(&self) -> String {
+        let limits = self.limits.iter().map(|Limit { cgroup, to, segments }| format!("{cgroup} {to} {segments}\n"));
+        format!("{} {}\n{}", self.device, self.before, limits.collect::<String>())
+    }
+}
+
+fn set(note: &Note) -> Result<(), PolicyError> {
+    ip(&["link", "set", "dev", &note.device, "gso_max_segs", &note.least().to_string()])?;
+    Ok(())
+}
+
+/// An address of a prefix that a host may have: not that of the network itself, where there are others.
+fn within(to: Prefix) -> IpAddr {
+    match to.address() {
+        IpAddr::V4(address) if to.length() < 31 => IpAddr::V4((u32::from(address) | 1).into()),
+        IpAddr::V6(address) if to.length() < 127 => IpAddr::V6((u128::from(address) | 1).into()),
+        address => address,
+    }
+}
+
+/// Number of this thread's network namespace.
+fn namespace() -> Result<u64, PolicyError> {
+    let path = Path::new("/proc/thread-self/ns/net");
+    Ok(fs::metadata(path).map_err(failed(path, "stat"))?.ino())
+}
+
+/// All notes on devices of this network namespace.
+fn notes() -> Result<Vec<(PathBuf, Note)>, PolicyError> {
+    let prefix = format!("{}-", namespace()?);
+    let entries = fs::read_dir(NOTES).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+    let notes = ours.map(|entry| Ok(read(&entry.path())?.map(|note| (entry.path(), note))));
+    notes.filter_map(Result::transpose).collect()
+}
+
+fn read(path: &Path) -> Result<Option<Note>, PolicyError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Note::parse(&text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(path, "read")(error)),
+    }
+}
+
+fn write(path: &Path, note: &Note) -> Result<(), PolicyError> {
+    fs::create_dir_all(NOTES).map_err(failed(Path::new(NOTES), "mkdir"))?;
+    let aside = path.with_extension("new");
+    fs::write(&aside, note.text()).map_err(failed(&aside, "write"))?;
+    fs::rename(&aside, path).map_err(failed(path, "rename"))
+}
+
+fn failed(path: &Path, call: &'static str) -> impl Fn(std::io::Error) -> PolicyError {
+    let path = path.to_owned();
+    move |error| PolicyError::Call { path: path.clone(), call, reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_what_was_before_and_who_limits() {
+        let limit = |to: &str, segments| Limit { cgroup: 17, to: to.parse().unwrap(), segments };
+        let limits = vec![limit("192.0.2.0/24", 4), limit("2001:db8::/32", 2)];
+        let note = Note { device: "eth0".to_owned(), before: 65_535, limits };
+        assert_eq!(Note::parse(&note.text()), Some(note.clone()));
+        assert_eq!(note.least(), 2);
+        assert_eq!(Note { limits: Vec::new(), ..note }.least(), 65_535);
+        for text in ["", "eth0", "eth0 many\n", "eth0 1\n17 192.0.2.0/33 2\n"] {
+            assert_eq!(Note::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_route_is_asked_for_by_an_address_that_a_host_may_have() {
+        for (prefix, address) in
+            [("192.0.2.0/24", "192.0.2.1"), ("192.0.2.4/32", "192.0.2.4"), ("2001:db8::/32", "2001:db8::1")]
+        {
+            assert_eq!(within(prefix.parse().unwrap()), address.parse::<IpAddr>().unwrap());
+        }
+    }
+}

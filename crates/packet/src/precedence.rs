@@ -1,0 +1,21 @@
+//! Which threads run first: those that move packets are late by whatever keeps them waiting.
+
+use std::io;
+
+/// Gives the calling thread real-time priority, 1 to 99, above ordinary threads; the kernel's own of that kind have 50. It needs root or
+/// `RLIMIT_RTPRIO`. What the thread starts has none.
+pub fn take(priority: u8) -> io::Result<()> {
+    schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority.into())
+}
+
+/// Lets the calling thread run only where nothing else wants to.
+pub fn give() -> io::Result<()> {
+    schedule(libc::SCHED_IDLE, 0)
+}
+
+fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: the pointer is to a value that lives through the call; 0 is the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
