@@ -12,6 +12,7 @@ use icdc_report::{Plot, Report, Table};
 use icdc_units::{ByteCount, Rate, Span};
 
 use super::arrivals::Arrivals;
+use super::cross_traffic::FRAME;
 use super::shaper::Shaper;
 use super::spread::Spread;
 use super::trial::{self, Measured, Trial};
@@ -87,13 +88,21 @@ impl Cell {
             whole: trial::goodput(runs),
             lost: spread(|measured| measured.queue_drops as f64),
             again: spread(|measured| measured.summary.retransmitted_segments as f64),
-            burst: spread(|measured| measured.burst_mtu),
+            burst: spread(steady_burst),
         }
     }
 
     fn is_full_without_loss(&self) -> bool {
         self.lost.greatest == 0.0 && self.goodput.least >= FULL * 1e6
     }
+}
+
+/// The largest of any second after start-up, in full frames.
+fn steady_burst(measured: &Measured) -> f64 {
+    let recording = &measured.recording;
+    let from = recording.data_begins(FRAME) + SETTLED.as_millis() as usize;
+    let bursts = recording.bins.iter().skip(from).map(|bin| bin.burst);
+    bursts.max().unwrap_or_default().ratio(FRAME)
 }
 
 fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
@@ -132,6 +141,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
 }
 
 fn tables(queues: &[(u64, [&str; 3])], cells: &[Vec<Cell>], runs: u64) -> Vec<Table> {
+    type Value = fn(&Cell) -> String;
     let mut header = vec!["queue, KiB".to_owned()];
     for way in &WAYS {
         header.extend(way.paper.map(|_| format!("paper, {}", if way.is_paced { "PSPacer" } else { way.name })));
@@ -146,12 +156,14 @@ fn tables(queues: &[(u64, [&str; 3])], cells: &[Vec<Cell>], runs: u64) -> Vec<Ta
         }
         row
     };
-    let besides: [(&str, fn(&Cell) -> String); 3] = [
+    let besides: [(&str, Value); 3] = [
         ("Goodput of the whole run, Mbit/s, start-up included", |cell| cell.whole.megabits()),
         ("Segments sent again", |cell| cell.again.whole()),
-        ("Largest burst in a second, MTU, as the router's port receives it", |cell| cell.burst.tenths("")),
+        ("Largest burst in a second after start-up, MTU, as the router's port receives it", |cell| {
+            cell.burst.tenths("")
+        }),
     ];
-    let beside = |(caption, value): (&str, fn(&Cell) -> String)| Table {
+    let beside = |(caption, value): (&str, Value)| Table {
         caption: caption.to_owned(),
         header: ["queue, KiB"].into_iter().chain(WAYS.iter().map(|way| way.name)).map(str::to_owned).collect(),
         rows: queues

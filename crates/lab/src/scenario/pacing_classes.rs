@@ -2,8 +2,9 @@
 //!
 //! What the paper says: the mean of the bandwidths over two consecutive packets is 19.9, 49.9, 100, 304 and 500 Mbit/s, and bursts are of two
 //! packets. Such a mean is above the rate where packets are not evenly spaced, and they cannot all be: a packet of another class takes its time on
-//! the line whole. The class of 500 Mbit/s has every second place, so two packets of that of 300 Mbit/s, 6⅔ places on average,
-//! take six or eight of them; the mean of their bandwidths is then 305.6 Mbit/s. The rate itself, bytes over time, stands beside it.
+//! the line whole. Two packets of the class of 300 Mbit/s have 6⅔ places on the line: where they take six or eight of them, beside a class of
+//! 500 Mbit/s that has every second place, the mean of their bandwidths is 305.6 Mbit/s; where those give way, theirs grows. What is
+//! required is the paper's value. The rate itself, bytes over time, stands beside it.
 
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{Rate, Span};

@@ -41,7 +41,7 @@ struct Limit {
 pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, PolicyError> {
     release(cgroup, to)?;
     let route = ip(&["-o", "route", "get", &within(to).to_string()])?;
-    let device = after(&route, "dev").ok_or_else(|| PolicyError::NoRoute(to))?;
+    let device = after(&route, "dev").ok_or(PolicyError::NoRoute(to))?;
     let link = ip(&["-o", "-d", "link", "show", "dev", device])?;
     let index = link.split(':').next().unwrap_or_default();
     let path = Path::new(NOTES).join(format!("{}-{index}", namespace()?));

@@ -30,8 +30,8 @@ const FILLED: u64 = 2;
 const EARLY: ByteCount = ByteCount::new(384);
 /// The line is filled up this often, or twice per lead if that is oftener: what comes meanwhile waits so long at most to be looked at.
 const REFILL: Span = Span::from_millis(1);
-/// Lateness that timer mode makes up for: the timer's own.
-const CATCH_UP: Span = Span::from_millis(1);
+/// Lateness that timer mode makes up for: the timer's own. It leaves in a bunch, and a bunch may not fill a short queue.
+const CATCH_UP: Span = Span::from_micros(250);
 /// Wakes are at least this far apart while frames wait.
 const TURN: Span = Span::from_micros(50);
 /// How long an idle pump sleeps at most, to notice a wish.
