@@ -13,6 +13,7 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{ByteCount, Rate, Span};
 
 use super::arrivals::Arrivals;
+use super::control::Rights;
 use super::shaper::{Shaper, Target};
 use super::spread::Spread;
 use super::trial::{self, Figure, Summary, Temporary};
@@ -199,7 +200,7 @@ fn measure(bench: &Bench<'_>, lab: &Lab, to: &str, seconds: u64) -> Command {
     let text = bench.program.display().to_string();
     // Whatever address it calls: all are host b's.
     let shell = format!("sh -c 'shift; exec \"{text}\" lab exec --name {} --shell b \"$@\"' ssh", lab.state.name);
-    let mut command = copying::on_host(bench, lab, "a", true);
+    let mut command = copying::on_host(bench, lab, "a", Rights::All);
     command.args([&text, "measure", "--json", "--json-series", "--seconds", &seconds.to_string(), "--cc", "cubic"]);
     command.args(["--ssh", &shell, "--remote-icdc", &text, to]);
     command.env("XDG_STATE_HOME", lab.directory().join(to));

@@ -7,6 +7,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::Bench;
+use super::control::Rights;
 use super::copying::on_host;
 use super::plain_hosts::Row;
 use super::server::Server;
@@ -68,7 +69,7 @@ impl Relays {
         for number in (0..count).rev() {
             let (lab, host, address) = row.relay_place(number);
             let status = lab.directory().join(format!("relay-{number}.sock"));
-            let mut command = on_host(bench, lab, host, true);
+            let mut command = on_host(bench, lab, host, Rights::All);
             command.arg(bench.program).args(["relay", "--cc", chain.cc, "--status-socket"]).arg(&status);
             command.env("RUST_LOG", "info");
             if number == 0 {

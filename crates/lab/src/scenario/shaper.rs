@@ -4,6 +4,7 @@ use std::process::Command;
 
 use icdc_units::{ByteCount, Rate};
 
+use super::control::Rights;
 use super::wire_pacer::WirePacer;
 use super::{Bench, copying};
 use crate::namespaces::Host;
@@ -85,7 +86,7 @@ impl Shaper {
             }
             Self::Policy(rate, burst) => {
                 let policy = |words: &[&str]| {
-                    let mut command = copying::on_host(bench, lab, "a", true);
+                    let mut command = copying::on_host(bench, lab, "a", Rights::All);
                     command.arg(bench.program).args(["pace", "policy"]).args(words).args(["--to", to]);
                     command
                 };

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use super::Bench;
+use super::control::Rights;
 use super::copying::on_host;
 use crate::{Lab, LabError};
 
@@ -43,7 +44,7 @@ impl WirePacer {
         let file = lab.directory().join(format!("classes-{device}.toml"));
         fs::write(&file, classes).map_err(|error| LabError::io(format!("write {}", file.display()), error))?;
         let failed = |error| LabError::io(format!("run {PROGRAM}"), error);
-        let mut command = on_host(bench, lab, "a", true);
+        let mut command = on_host(bench, lab, "a", Rights::All);
         // What it tells meanwhile costs it time; what it tells in the end is enough.
         command
             .arg(bench.program)
