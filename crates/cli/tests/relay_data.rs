@@ -246,10 +246,6 @@ fn silence_ends_after_its_time() {
 fn no_descriptor_stays_behind() {
     let site = Site::new();
     let (near, far) = chain(&site, echo(), &[]);
-    let descriptors = |relay: &Relay| {
-        let path = format!("/proc/{}/fd", relay.run().pid().as_raw_nonzero());
-        std::fs::read_dir(path).unwrap().count()
-    };
     let round = |count: usize| {
         for number in 0..count {
             let mut stream = connect(near.address("forward"));
@@ -264,9 +260,9 @@ fn no_descriptor_stays_behind() {
     };
     // The first round leaves empty pipes for the next.
     round(100);
-    let before = (descriptors(&near), descriptors(&far));
+    let before = (near.descriptors(), far.descriptors());
     round(300);
-    let after = (descriptors(&near), descriptors(&far));
+    let after = (near.descriptors(), far.descriptors());
     assert!(after.0 <= before.0 + 64 && after.1 <= before.1 + 64, "{before:?} became {after:?}");
 }
 

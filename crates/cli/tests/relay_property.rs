@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use support::process::eventually;
-use support::relay::{Relay, connect, reset, server};
+use support::relay::{Relay, connect, connections, reset, server};
 use support::{Noise, Site};
 
+/// Unless `ICDC_TEST_CONNECTIONS` says otherwise.
 const CONNECTIONS: u64 = 2000;
 const AT_ONCE: u64 = 20;
 
@@ -118,6 +119,7 @@ fn play(mut stream: TcpStream, own: Part, other: Part) -> bool {
 fn random_connections_keep_every_byte() {
     let site = Site::new();
     let seed = Noise::logged("relay").next();
+    let each = connections(CONNECTIONS).div_ceil(AT_ONCE);
     let complete: &'static AtomicU64 = Box::leak(Box::default());
     let to = server(move |mut stream| {
         let mut number = [0; 8];
@@ -137,8 +139,8 @@ fn random_connections_keep_every_byte() {
         .map(|player| {
             std::thread::spawn(move || {
                 let mut expected = 0;
-                for round in 0..CONNECTIONS / AT_ONCE {
-                    let number = seed.wrapping_add(player * CONNECTIONS + round);
+                for round in 0..each {
+                    let number = seed.wrapping_add(player * each + round);
                     let [own, other] = parts(number);
                     let mut stream = connect(address);
                     stream.write_all(&number.to_be_bytes()).unwrap();
@@ -155,5 +157,5 @@ fn random_connections_keep_every_byte() {
     assert!(eventually(|| complete.load(Ordering::Relaxed) >= expected), "the other ends saw everything as well");
     assert!(eventually(|| near.total("open") == 0), "{}", near.status());
     assert!(eventually(|| near.total("held") == 0 && far.total("held") == 0));
-    assert_eq!(near.total("accepted"), CONNECTIONS);
+    assert_eq!(near.total("accepted"), each * AT_ONCE);
 }

@@ -18,6 +18,11 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
+/// How many connections a test makes: `usual`, or what `ICDC_TEST_CONNECTIONS` says.
+pub fn connections(usual: u64) -> u64 {
+    std::env::var("ICDC_TEST_CONNECTIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
 /// A relay. Killed when dropped.
 pub struct Relay {
     run: Run,
@@ -60,6 +65,18 @@ impl Relay {
     /// One of the sums of the status.
     pub fn total(&self, name: &str) -> u64 {
         self.status()["totals"][name].as_u64().unwrap()
+    }
+
+    /// Descriptors that it has open.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.run.pid().as_raw_nonzero())).unwrap().count()
+    }
+
+    /// Its resident memory in bytes (proc(5)).
+    pub fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.run.pid().as_raw_nonzero())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
     }
 
     pub fn socket(&self) -> &str {

@@ -4,7 +4,7 @@
 //! of its own a window is as large as was asked for, or up to nearly twice that.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use std::time::Duration;
 use icdc_packet::clock;
 use icdc_units::{ByteCount, Rate, Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, SocketType};
 
 use super::arrivals::Arrivals;
 use super::plain_hosts::Row;
@@ -32,6 +33,8 @@ pub(super) struct PlainFlow {
     pub(super) port: u16,
     /// To whom the sender connects, if not to the far host itself.
     pub(super) relay: Option<SocketAddrV4>,
+    /// Congestion control of the sender.
+    pub(super) congestion: &'static str,
     /// Of both sockets.
     pub(super) buffer: ByteCount,
     /// Before it begins.
@@ -145,8 +148,7 @@ impl PlainFlow {
         while clock::now() < begin && !over.load(Ordering::Relaxed) {
             clock::sleep_until(begin.min(clock::now() + STEP));
         }
-        let direct = SocketAddrV4::new(row.far_address(), self.port);
-        let mut stream = connect(self.relay.unwrap_or(direct))?;
+        let mut stream = self.connect(row)?;
         sockopt::set_socket_send_buffer_size_force(&stream, self.buffer.as_usize())?;
         stream.set_write_timeout(Some(STEP.into()))?;
         let zeros = vec![0; 64 << 10];
@@ -161,6 +163,16 @@ impl PlainFlow {
         }
         // What still waits is not wanted.
         Ok(sockopt::set_socket_linger(&stream, Some(Span::ZERO.into()))?)
+    }
+
+    /// With everything in place that has to be before the handshake: whoever chooses another algorithm later keeps the pacing of the first.
+    fn connect(&self, row: &Row) -> io::Result<TcpStream> {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        sockopt::set_tcp_congestion(&socket, self.congestion)?;
+        // It bounds connect as well.
+        sockopt::set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE.into()))?;
+        rustix::net::connect(&socket, &self.relay.unwrap_or(SocketAddrV4::new(row.far_address(), self.port)))?;
+        Ok(TcpStream::from(socket))
     }
 
     /// From the call of `connect` to the first byte of an answer to a question of one byte.
@@ -180,8 +192,7 @@ impl PlainFlow {
             let asked = row.near.inside(|| {
                 let ask = || -> io::Result<Span> {
                     let begun = clock::now();
-                    let direct = SocketAddrV4::new(row.far_address(), self.port);
-                    let mut stream = connect(self.relay.unwrap_or(direct))?;
+                    let mut stream = self.connect(row)?;
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(PATIENCE.into()))?;
                     stream.write_all(&[0])?;
@@ -203,10 +214,6 @@ fn failed(verb: &'static str) -> impl Fn(io::Error) -> LabError {
 
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
-}
-
-fn connect(to: SocketAddrV4) -> io::Result<TcpStream> {
-    TcpStream::connect_timeout(&SocketAddr::V4(to), PATIENCE.into())
 }
 
 /// The first connection, unless patience or all is over before it comes.

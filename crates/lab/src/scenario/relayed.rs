@@ -96,13 +96,14 @@ fn attempt_once(bench: &Bench<'_>, relaying: &Relaying, tolerance: Span) -> Resu
     let flow = PlainFlow {
         port: PORT,
         relay: relays.as_ref().map(|relays| relays.door),
+        congestion: relaying.plain.congestion,
         buffer: relaying.buffer,
         delay: relaying.delay,
         lasts: relaying.lasts,
     };
     let ((carried, legs), beside) = std::thread::scope(|scope| {
         let beside = relaying.beside.map(|Beside { buffer, delay, lasts }| {
-            let flow = PlainFlow { port: PORT_BESIDE, relay: None, buffer, delay, lasts };
+            let flow = PlainFlow { port: PORT_BESIDE, relay: None, buffer, delay, lasts, ..flow };
             let row = &row;
             scope.spawn(move || flow.run(row, || ()))
         });
@@ -151,6 +152,7 @@ pub(super) fn first_answer(
     let flow = PlainFlow {
         port: PORT,
         relay: relays.as_ref().map(|relays| relays.door),
+        congestion: plain.congestion,
         buffer: ByteCount::from_kib(64),
         delay: Span::ZERO,
         lasts: Span::ZERO,
