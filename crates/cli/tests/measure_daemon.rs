@@ -88,9 +88,11 @@ fn strangers_at_the_data_port_count_for_nothing() {
     let mut strangers =
         vec![connect(port, &[7; 32]), connect(port, b"GET / HTTP/1.1\r\nHost: measure.example.org\r\n\r\n")];
     let _silent: Vec<TcpStream> = (0..300).map(|_| connect(port, b"")).collect();
-    let mut first = connect(port, &tokens[0]);
-    strangers.push(connect(port, &tokens[0]));
-    let mut second = connect(port, &tokens[1]);
+    // No run-up.
+    let begin = |token: &[u8; 32]| connect(port, &[&token[..], &[0, 0]].concat());
+    let mut first = begin(&tokens[0]);
+    strangers.push(begin(&tokens[0]));
+    let mut second = begin(&tokens[1]);
     peer.hear_of(|message| matches!(message, Message::Measure(Word::Go)).then_some(()));
     for stream in &mut strangers {
         assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)), "closed without a word");
