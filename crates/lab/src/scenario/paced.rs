@@ -60,15 +60,15 @@ fn once(bench: &Bench<'_>, rates: &[Rate], length: Span, tolerance: Span) -> Res
     supply::prepare(&lab.0)?;
     let pacer = WirePacer::start(bench, &lab.0, "eth0", &classes(rates), &[])?;
     let over = AtomicBool::new(false);
-    let (from, until, used) = thread::scope(|scope| {
+    let (from, until, used, unsupplied) = thread::scope(|scope| {
         let supply = scope.spawn(|| supply::run(&lab.0, rates, &over));
         clock::sleep_until(clock::now() + SETTLING);
         let (from, before) = (clock::now(), pacer.used());
         clock::sleep_until(from + length);
         let (until, after) = (clock::now(), pacer.used());
         over.store(true, Ordering::Relaxed);
-        supply.join().expect("supplying does not panic")?;
-        Ok::<_, LabError>((from, until, after - before))
+        let unsupplied = supply.join().expect("supplying does not panic")?;
+        Ok::<_, LabError>((from, until, after - before, unsupplied))
     })?;
     let told = pacer.stop()?;
     clock::sleep_until(clock::now() + PUBLISHED);
@@ -76,12 +76,13 @@ fn once(bench: &Bench<'_>, rates: &[Rate], length: Span, tolerance: Span) -> Res
     let list = list(&lab.0)?;
     let late = Span::from_nanos((told.late_seconds * 1e9) as u64);
     let held_up = (late > BEARABLE).then(|| format!("the pacer was kept from running for {late} beyond its lead"));
+    let ran_dry = (unsupplied > supply::RESERVE).then(|| format!("nothing was supplied for {unsupplied}"));
     let spacing = |number| Spacing::of(&list, supply::address(number).into(), from, until);
     Ok(Paced {
         classes: (0..rates.len()).map(spacing).collect(),
         processor: used.ratio(until - from),
         told,
-        spoilt: spoilt(&page, &settings, tolerance).or(held_up),
+        spoilt: spoilt(&page, &settings, tolerance).or(held_up).or(ran_dry),
     })
 }
 

@@ -18,7 +18,7 @@ const NETWORK: &str = "10.27.0.0/16";
 /// Time between two looks at what has to be sent.
 const TICK: Span = Span::from_millis(1);
 /// What a class has waiting from the start, of its rate, and at least in frames.
-const RESERVE: Span = Span::from_millis(20);
+pub(super) const RESERVE: Span = Span::from_millis(20);
 const LEAST_RESERVE: ByteCount = ByteCount::new(4 * FRAME.as_u64());
 /// So much more than the class may send is supplied: 101 %.
 const SURPLUS: (u64, u64) = (101, 100);
@@ -40,15 +40,19 @@ pub(super) fn prepare(lab: &Lab) -> Result<(), LabError> {
     lab.on(Host::A, || program::ip(&["route", "add", NETWORK, "via", "10.26.33.2"], ""))
 }
 
-/// Supplies each destination with its rate until `over`; the calling thread is on host a from then on.
-pub(super) fn run(lab: &Lab, rates: &[Rate], over: &AtomicBool) -> Result<(), LabError> {
+/// Supplies each destination with its rate until `over`; the calling thread is on host a from then on. Gives the longest time for which it was kept
+/// from doing so: more than the reserve may have left classes without anything to send.
+pub(super) fn run(lab: &Lab, rates: &[Rate], over: &AtomicBool) -> Result<Span, LabError> {
     let failed = |error| LabError::io("send datagrams", error);
     lab.enter(Host::A)?;
     let socket = UdpSocket::bind(("10.26.33.1", 0)).map_err(failed)?;
     let (payload, start) = ([0; PAYLOAD], clock::now());
     let mut sent = vec![ByteCount::ZERO; rates.len()];
+    let (mut before, mut longest) = (start, Span::ZERO);
     while !over.load(Ordering::Relaxed) {
         let now = clock::now();
+        longest = longest.max(now - before);
+        before = now;
         for (number, (rate, sent)) in rates.iter().zip(&mut sent).enumerate() {
             let supply = rate.scaled(SURPLUS.0, SURPLUS.1);
             let wanted = (*rate * RESERVE).max(LEAST_RESERVE) + supply * (now - start);
@@ -59,5 +63,5 @@ pub(super) fn run(lab: &Lab, rates: &[Rate], over: &AtomicBool) -> Result<(), La
         }
         clock::sleep_until(now + TICK);
     }
-    Ok(())
+    Ok(longest)
 }

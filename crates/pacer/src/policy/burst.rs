@@ -40,8 +40,8 @@ struct Limit {
 /// Limits bursts by the policy of a cgroup for a prefix, at the device by which the prefix is reached; says what that changes.
 pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, PolicyError> {
     release(cgroup, to)?;
-    let route = ip(&["-o", "route", "get", &within(to).to_string()])?;
-    let device = after(&route, "dev").ok_or(PolicyError::NoRoute(to))?;
+    let device = device_to(to)?;
+    let device = device.as_str();
     let link = ip(&["-o", "-d", "link", "show", "dev", device])?;
     let index = link.split(':').next().unwrap_or_default();
     let path = Path::new(NOTES).join(format!("{}-{index}", namespace()?));
@@ -132,12 +132,29 @@ fn set(note: &Note) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// An address of a prefix that a host may have: not that of the network itself, where there are others.
-fn within(to: Prefix) -> IpAddr {
+/// The device by which a prefix is reached. Addresses of this host in it are reached by none.
+fn device_to(to: Prefix) -> Result<String, PolicyError> {
+    let mut found = Err(PolicyError::NoRoute(to));
+    for address in within(to) {
+        let route = ip(&["-o", "route", "get", &address.to_string()])?;
+        found = after(&route, "dev").map(str::to_owned).ok_or(PolicyError::NoRoute(to));
+        if !route.starts_with("local ") {
+            break;
+        }
+    }
+    found
+}
+
+/// Addresses of a prefix that hosts may have: not that of the network itself, where there are others.
+fn within(to: Prefix) -> Vec<IpAddr> {
     match to.address() {
-        IpAddr::V4(address) if to.length() < 31 => IpAddr::V4((u32::from(address) | 1).into()),
-        IpAddr::V6(address) if to.length() < 127 => IpAddr::V6((u128::from(address) | 1).into()),
-        address => address,
+        IpAddr::V4(address) if to.length() < 31 => {
+            (1..4).map(|host| IpAddr::V4((u32::from(address) | host).into())).collect()
+        }
+        IpAddr::V6(address) if to.length() < 127 => {
+            (1..4).map(|host| IpAddr::V6((u128::from(address) | host).into())).collect()
+        }
+        address => vec![address],
     }
 }
 
@@ -194,11 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_asked_for_by_an_address_that_a_host_may_have() {
-        for (prefix, address) in
-            [("192.0.2.0/24", "192.0.2.1"), ("192.0.2.4/32", "192.0.2.4"), ("2001:db8::/32", "2001:db8::1")]
-        {
-            assert_eq!(within(prefix.parse().unwrap()), address.parse::<IpAddr>().unwrap());
+    fn a_route_is_asked_for_by_addresses_that_hosts_may_have() {
+        for (prefix, addresses) in [
+            ("192.0.2.0/24", &["192.0.2.1", "192.0.2.2", "192.0.2.3"][..]),
+            ("192.0.2.4/32", &["192.0.2.4"]),
+            ("2001:db8::/32", &["2001:db8::1", "2001:db8::2", "2001:db8::3"]),
+        ] {
+            let expected: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+            assert_eq!(within(prefix.parse().unwrap()), expected);
         }
     }
 }
