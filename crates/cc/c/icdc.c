@@ -23,9 +23,9 @@
  * algorithms that fill every queue: an increase and a decrease per round trip, the larger and the smaller the further our
  * share is below half of C. Every eighth train leaves so fast that it measures C again.
  *
- * In HOLD a loss changes nothing, unless more than one packet in 50 of a round trip is lost: then no more is free than
- * what was delivered, for two seconds, and after that a sixteenth more with each round trip; and trains become shorter.
- * FILL ends by that as well, in the second such round trip. In COMPETE any loss is a decrease.
+ * In HOLD a loss changes nothing, unless more than one packet in 50 of a round trip is lost: then trains become shorter,
+ * and from the second such round trip on no more is free than what was delivered, for two seconds, and after that a
+ * sixteenth more with each round trip. FILL ends by that as well. In COMPETE any loss is a decrease.
  *
  * After a timeout the path begins anew with FILL, at half of the capacity that it had.
  *
@@ -381,7 +381,9 @@ INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
 			ca->train = NO_TRAIN;
 		}
 		if (ca->lost > packets / 50 + 3) {
-			ca->ceiling = delivered;
+			/* A single one may owe its losses to the bursts that came before. */
+			if (ca->ceiling || (u16)(now_ms - ca->ceiling_ms) <= 3 * base / 1000 + 50)
+				ca->ceiling = delivered;
 			ca->ceiling_ms = now_ms;
 			ca->excess_us -= ca->excess_us / 4;
 			if (ca->excess_us < 200)
