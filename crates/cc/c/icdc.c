@@ -19,9 +19,12 @@
  *   not paced                   a train at C                    drains a queue; trains      the queue goes,   shares
  *                                                                                           or we have most
  *
- * In SEARCH bursts leave as fast as the host sends, so that they arrive at the rate C. COMPETE holds a share beside
- * algorithms that fill every queue: an increase and a decrease per round trip, the larger and the smaller the further our
- * share is below half of C. Every eighth train leaves so fast that it measures C again.
+ * In SEARCH bursts leave as fast as the host sends, so that they arrive at the rate C, and the last packets of one have
+ * waited longer than the first. Where they have not, the burst left spread: by a device of just that rate, and then
+ * the burst before was spread as much; or by an application that had no more, and then it tells nothing.
+ *
+ * COMPETE holds a share beside algorithms that fill every queue: an increase and a decrease per round trip, the larger and
+ * the smaller the further our share is below half of C. Every eighth train leaves so fast that it measures C again.
  *
  * In HOLD a loss changes nothing, unless more than one packet in 50 of a round trip is lost: then trains become shorter,
  * and from the second such round trip on no more is free than what was delivered, for two seconds, and after that a
@@ -74,6 +77,7 @@ struct icdc {
 	u32 tick_delivered;
 	u32 round_delivered;
 	u32 capacity;
+	/* SEARCH: rate of the burst before. */
 	u32 rate;
 	u32 ceiling;
 	union {
@@ -94,7 +98,11 @@ struct icdc {
 		struct icdc_point early;
 		u32 window;
 	};
-	struct icdc_point late;
+	union {
+		struct icdc_point late;
+		/* SEARCH: least round-trip time in the burst. */
+		u32 least_us;
+	};
 	u16 early_us;
 	u16 late_us;
 	/* Milliseconds, low 16 bits: begin of the period; of the ceiling. */
@@ -207,13 +215,25 @@ INLINE void icdc_keep(struct icdc *ca, u32 free)
 	}
 }
 
+/*
+ * What the queue leaves of the rate S at which packets left over `us` while it grew, of which no more than `arrived` is ours; 0 if less
+ * than `least`, which others alone would not take.
+ */
+INLINE u32 icdc_free(const struct icdc *ca, u32 sent, u32 arrived, u32 growth, u32 us, u32 least)
+{
+	u64 taken = (u64)ca->capacity * growth / us;
+
+	if (taken + least > sent)
+		return 0;
+	return sent - taken < arrived ? sent - taken : arrived;
+}
+
 /* What a train tells; nothing, if it did not leave as fast as it was to. */
 INLINE void icdc_take_train(struct icdc *ca)
 {
 	u32 us = ca->late.left_us - ca->early.left_us, packets = ca->late.number - ca->early.number;
 	u32 growth = ca->late_us > ca->early_us ? ca->late_us - ca->early_us : 0;
-	u32 sent, arrived;
-	u64 taken, free;
+	u32 sent, arrived, free;
 
 	if (ca->early_us == NONE || ca->late_us == NONE || (s32)us <= 0 || (s32)packets <= 0)
 		return;
@@ -230,13 +250,11 @@ INLINE void icdc_take_train(struct icdc *ca)
 	}
 	if (sent < ca->rate + ca->rate / 16)
 		return;
-	taken = (u64)ca->capacity * growth / us;
-	if (taken + arrived / 2 > sent) {
+	free = icdc_free(ca, sent, arrived, growth, us, arrived / 2);
+	if (!free) {
 		/* Then the capacity is less than it was held to be. */
 		free = arrived / 2;
 		ca->capacity -= ca->capacity / 8;
-	} else {
-		free = sent - taken < arrived ? sent - taken : arrived;
 	}
 	if (free > ca->capacity)
 		ca->capacity = free;
@@ -295,14 +313,29 @@ INLINE u32 icdc_standing(const struct icdc *ca)
 	return 2U * ca->excess_us + 1000;
 }
 
-/* A quarter of a round trip. */
+/*
+ * What a growing queue leaves: as with a train, but of all that came in a tick. Others who have just come share the queue
+ * with us, so that more of ours is delivered than is free. That is not believed for less than 7/10: the capacity may be less.
+ */
+INLINE u32 icdc_left(const struct icdc *ca, u32 packets, u32 us, u32 growth)
+{
+	u32 delivered = icdc_rate(packets, us), least = delivered / 10 * 7, free;
+
+	if (growth >= us)
+		return least;
+	free = icdc_free(ca, icdc_rate(packets, us - growth), delivered, growth, us - growth, least);
+	return free ? free : least;
+}
+
+/* A quarter of a round trip: a train's queue is gone before the tick is. */
 INLINE void icdc_tick(struct icdc *ca, const struct tcp_sock *tp)
 {
-	u32 now = tp->tcp_mstamp, packets = tp->delivered - ca->tick_delivered, base = icdc_base(ca);
-	u32 delivered = icdc_rate(packets, now - ca->tick_us);
+	u32 now = tp->tcp_mstamp, packets = tp->delivered - ca->tick_delivered, base = icdc_base(ca), left;
+	u32 before_us = ca->queue_us, us = now - ca->tick_us, growth;
 	u64 target, drain;
 
 	ca->queue_us = ca->tick_rtt_us != ~0U && ca->tick_rtt_us > base ? ca->tick_rtt_us - base : 0;
+	growth = ca->queue_us > before_us ? ca->queue_us - before_us : 0;
 	ca->tick_us = now;
 	ca->tick_delivered = tp->delivered;
 	ca->tick_rtt_us = ~0U;
@@ -313,10 +346,15 @@ INLINE void icdc_tick(struct icdc *ca, const struct tcp_sock *tp)
 	if (ca->ceiling && target > ca->ceiling)
 		target = ca->ceiling;
 	target -= target * margin / 1000;
-	if (ca->queue_us > icdc_standing(ca)) {
+	if (ca->queue_us > icdc_standing(ca) && ca->queue_us < before_us - before_us / 16) {
+		/* It drains. */
+		if (target > ca->rate)
+			target = ca->rate;
+	} else if (ca->queue_us > icdc_standing(ca)) {
 		drain = ca->queue_us < base / 2 ? ca->queue_us : base / 2;
-		if (target > delivered)
-			target = delivered;
+		left = icdc_left(ca, packets, us, growth);
+		if (target > left)
+			target = left;
 		target -= target * drain / (2 * base);
 	}
 	if (target < ca->rate / 2)
@@ -324,6 +362,16 @@ INLINE void icdc_tick(struct icdc *ca, const struct tcp_sock *tp)
 	if (target > (u64)ca->rate * 2)
 		target = (u64)ca->rate * 2;
 	ca->rate = target < RATE_MAX ? target : RATE_MAX;
+}
+
+/* A quarter of a round trip is over, or an eighth in which a queue has grown more than our trains make it grow. */
+INLINE bool icdc_tick_ends(const struct icdc *ca, u32 now)
+{
+	u32 us = now - ca->tick_us, base = icdc_base(ca);
+
+	if (us >= base / 4)
+		return true;
+	return us >= base / 8 && ca->tick_rtt_us != ~0U && ca->tick_rtt_us > base + ca->queue_us + 2 * icdc_standing(ca);
 }
 
 INLINE void icdc_compete(struct icdc *ca, u32 delivered)
@@ -419,13 +467,34 @@ INLINE void icdc_fill(struct icdc *ca, u32 now)
 	ca->mode = FILL;
 }
 
+/* The rate of a burst that has come back. The longest silence in it may be a host that did not run. */
+INLINE u32 icdc_burst_rate(const struct icdc *ca)
+{
+	u32 us = ca->last_us - ca->early.left_us - ca->silence_us;
+	u32 packets = ca->train_first - ca->early.number - ca->silence_packets;
+
+	return packets < 8 || (s32)us <= 0 ? 0 : icdc_rate(packets, us);
+}
+
+/* Whether a burst is spread by the path, or by the device that it leaves by. */
+INLINE bool icdc_is_spread(const struct icdc *ca, const struct rate_sample *rs, u32 us, u32 rate)
+{
+	u32 grown = (u32)rs->rtt_us - ca->least_us;
+
+	if (rs->rtt_us <= 0)
+		return false;
+	if ((s32)(grown - ca->silence_us) > (s32)(us / 4))
+		return true;
+	return us >= icdc_base(ca) / 8 && !rs->is_app_limited && rate - ca->rate / 2 < ca->rate;
+}
+
 /*
- * A burst is spread by the bottleneck. The longest silence in it may be a host that did not run. Once it shows, the window
- * stays while up to 4 ms of the burst are looked at: acknowledgements that a host held back come in a bunch.
+ * Once the rate shows, the window stays while up to 4 ms of the burst are looked at: acknowledgements that a host held
+ * back come in a bunch.
  */
 INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_sample *rs)
 {
-	u32 now = tp->tcp_mstamp, us, packets, silence, base = icdc_base(ca);
+	u32 now = tp->tcp_mstamp, us, packets, silence, rate, base = icdc_base(ca);
 	u64 window;
 
 	if ((s32)(tp->delivered - ca->train_first) > 0) {
@@ -434,6 +503,8 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_
 			icdc_fill(ca, now);
 			return;
 		}
+		ca->rate = icdc_burst_rate(ca);
+		ca->least_us = rs->rtt_us > 0 ? (u32)rs->rtt_us : base;
 		ca->early.left_us = now;
 		ca->early.number = tp->delivered;
 		ca->train_first = tp->delivered + icdc_in_flight(tp);
@@ -444,17 +515,21 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_
 			ca->silence_us = silence;
 			ca->silence_packets = rs->acked_sacked;
 		}
+		if (rs->rtt_us > 0 && rs->rtt_us < ca->least_us)
+			ca->least_us = rs->rtt_us;
 		us = now - ca->early.left_us - ca->silence_us;
 		packets = tp->delivered - ca->early.number - ca->silence_packets;
-		if ((packets >= 32 && us >= 1000) || (packets >= 8 && us >= base / 2))
-			ca->capacity = icdc_rate(packets, us);
+		rate = icdc_rate(packets, us);
+		if (((packets >= 32 && us >= 1000) || (packets >= 8 && us >= base / 2)) && icdc_is_spread(ca, rs, us, rate))
+			ca->capacity = rate;
 		if (ca->capacity && (us >= 4000 || us >= base / 2 || tp->delivered == ca->train_first)) {
 			icdc_fill(ca, now);
 			return;
 		}
 	}
 	ca->last_us = now;
-	if (ca->capacity)
+	/* A window that is not used does not grow. */
+	if (ca->capacity || rs->prior_in_flight < tp->snd_cwnd / 2)
 		return;
 	window = tp->snd_cwnd + 3ULL * rs->acked_sacked;
 	if (window > 1U << 20)
@@ -475,7 +550,7 @@ OPERATION_CONTROL(sk, rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct icdc *ca = inet_csk_ca(sk);
-	u32 base, lost, window;
+	u32 lost, window;
 
 	if (rs->rtt_us > 0) {
 		if (rs->rtt_us < ca->period_us)
@@ -487,8 +562,7 @@ OPERATION_CONTROL(sk, rs)
 		lost = ca->lost + (u32)rs->losses;
 		ca->lost = lost < NONE ? lost : NONE;
 	}
-	base = icdc_base(ca);
-	if ((u32)tp->tcp_mstamp - ca->tick_us >= base / 4) {
+	if (icdc_tick_ends(ca, tp->tcp_mstamp)) {
 		icdc_tick(ca, tp);
 		if (ca->ticks >= 4)
 			icdc_end_round(ca, tp);

@@ -33,7 +33,7 @@ struct icdc_trace_record {
 	u32 result;
 	/*
 	 * Second and third argument. For pkts_acked pkts_acked and rtt_us of the sample, in_flight below; for cong_control
-	 * rtt_us and losses of the sample, acked_sacked as in_flight.
+	 * rtt_us and losses of the sample, prior_in_flight as in_flight, and what stands last here.
 	 */
 	u32 second;
 	u32 third;
@@ -55,11 +55,13 @@ struct icdc_trace_record {
 	u32 lost_out;
 	u32 sacked_out;
 	u32 retrans_out;
+	u32 acked_sacked;
+	u32 is_app_limited;
 	u32 reserved;
 	u64 tcp_mstamp;
 	struct icdc_trace_state before;
 	struct icdc_trace_state after;
 };
-_Static_assert(sizeof(struct icdc_trace_record) == 344, "src/trace.rs has the same");
+_Static_assert(sizeof(struct icdc_trace_record) == 352, "src/trace.rs has the same");
 
 #endif

@@ -35,7 +35,7 @@ INLINED void trace_inputs(struct icdc_trace_record *record, struct sock *sk)
 
 	record->socket = (u64)sk;
 	record->result = 0;
-	record->reserved = 0;
+	record->acked_sacked = record->is_app_limited = record->reserved = 0;
 	record->in_flight = 0;
 	record->is_cwnd_limited = is_cwnd_limited(tp);
 	record->ca_state = icsk_ca_state(sk);
@@ -78,7 +78,9 @@ INLINED struct icdc_trace_record *trace_begin(struct sock *sk, u32 operation, u6
 
 		record->second = sample->rtt_us;
 		record->third = sample->losses;
-		record->in_flight = sample->acked_sacked;
+		record->in_flight = sample->prior_in_flight;
+		record->acked_sacked = sample->acked_sacked;
+		record->is_app_limited = sample->is_app_limited;
 	}
 	trace_state(&record->before, tcp_sk(sk));
 	return record;

@@ -27,6 +27,8 @@ pub struct TraceRecord {
     pub lost_out: u32,
     pub sacked_out: u32,
     pub retrans_out: u32,
+    pub acked_sacked: u32,
+    pub is_app_limited: u32,
     pub reserved: u32,
     pub tcp_mstamp: u64,
     pub before: TraceState,
@@ -58,4 +60,4 @@ impl TraceRecord {
     }
 }
 
-const _: () = assert!(TraceRecord::BYTES == 344, "c/trace.h has the same");
+const _: () = assert!(TraceRecord::BYTES == 352, "c/trace.h has the same");

@@ -207,3 +207,13 @@ fn two_of_a_kind_share_equally_and_reno_and_cubic_keep_their_part() {
         assert!((0.3..0.7).contains(&share), "{name}: {share}");
     }
 }
+
+#[test]
+fn a_step_down_by_half_fits_into_a_queue_of_three_quarters_of_a_round_trip() {
+    for (mbit, rtt) in [(1000, 300), (1000, 100), (100, 300)] {
+        let queue = mbit * rtt * 125 * 3 / 4;
+        let changes = vec![change(10, mbit / 2, rtt), change(15, mbit, rtt)];
+        let seen = Path { changes, ..Path::new(mbit, rtt, queue) }.run(vec![flow("icdc")]);
+        assert_eq!(seen.outcome.forward.queue_full, 0, "{mbit} Mbit/s, {rtt} ms");
+    }
+}

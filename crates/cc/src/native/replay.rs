@@ -145,7 +145,9 @@ impl Replay {
                 connection.cong_control(&RateSample {
                     rtt_us: record.second.cast_signed().into(),
                     losses: record.third.cast_signed(),
-                    acked_sacked: record.in_flight,
+                    acked_sacked: record.acked_sacked,
+                    prior_in_flight: record.in_flight,
+                    is_app_limited: record.is_app_limited != 0,
                     ..RateSample::default()
                 });
                 ("cong_control", 0)

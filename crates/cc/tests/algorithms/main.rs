@@ -7,5 +7,6 @@ mod cubic;
 mod ghstcp;
 mod growth;
 mod htcp;
+mod icdc;
 mod parameters;
 mod path;
