@@ -2,12 +2,16 @@
 //! carries, found from `TCP_INFO`.
 //!
 //! ```text
-//!          a queue, losses, or four round          eight round trips at the ceiling
-//!          trips without growth                    and nothing in the queue
+//!          a queue, losses, or four round          eight round trips at the ceiling (the first time
+//!          trips without growth                    one) and nothing in the queue
 //!   CLIMB ──────────────────────────────► HOLD ◄──────────────────────────────────► PROBE
 //!   no ceiling: the algorithm's           39/40 of the capacity,     the queue grew,   a step above the capacity; twice
 //!   slow start                            less what drains a queue   or nothing came   the step while that is carried
 //! ```
+//!
+//! A queue goes on growing for a round trip after less is sent, because more is under way. Where a round trip later there is
+//! neither a queue nor a loss it was none (a host that paused, say), and all is as it was. Nor does what arrives at once after such
+//! a pause tell that the path carries more than was known.
 //!
 //! On a path that is known the climb has a ceiling already, just above what the path carried, and ends when that is reached.
 //!
@@ -34,6 +38,8 @@ const SHORTEST_ROUND: Span = Span::from_millis(20);
 const PATIENCE: u32 = 8;
 /// The first step above the capacity: one in so many. It lasts a round trip, and the queue grows by that share of it.
 const FIRST_STEP: u64 = 50;
+/// The first one after the capacity has fallen by more than a quarter, which may have been for a moment only.
+const FALLEN_STEP: u64 = 8;
 /// The largest step.
 const LAST_STEP: u64 = 2;
 /// A round trip with losses that delivered less than this share of the capacity was a timeout or a cut: one in so many.
@@ -102,6 +108,8 @@ pub enum Reason {
     NoMore,
     /// The path carries what it is known to carry.
     KnownCarried,
+    /// What was taken for a queue was none.
+    NoQueue,
 }
 
 /// A new ceiling.
@@ -135,8 +143,24 @@ pub struct Steering {
     /// Round trips in a row in which less did not shorten the queue, and what of it is taken for the path's own by now.
     reductions: u32,
     foreign: Span,
+    /// What there was before a queue, in the round trip after it.
+    doubted: Option<Before>,
+    /// More than that the path has not carried since there was no queue.
+    most: Rate,
+    /// The capacity has fallen much since there was no queue.
+    fallen: bool,
+    /// More was tried since the climb.
+    tried: bool,
     /// Round trips in a row in which the window was too small for the ceiling.
     closed: u32,
+}
+
+/// What there was before a queue.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    state: State,
+    capacity: Rate,
+    ceiling: Rate,
 }
 
 /// A round trip under way.
@@ -182,6 +206,10 @@ impl Default for Steering {
             probed: 0,
             reductions: 0,
             foreign: Span::ZERO,
+            doubted: None,
+            most: Rate::MAX,
+            fallen: false,
+            tried: false,
             closed: 0,
         }
     }
@@ -214,8 +242,11 @@ impl Steering {
         let queue = now.rtt - base - self.foreign;
         let at_peak = Seen { rate: self.peak, queue, base, losses: false, packet: now.packet };
         if self.state != State::Hold && at_peak.has_queue(steep(base)) {
-            let reason = if self.state == State::Climb { Reason::QueueGrew } else { Reason::NoMore };
-            return Some(self.found(&at_peak, reason));
+            self.round = Some(fresh);
+            return Some(match self.state {
+                State::Climb => self.doubtful(&at_peak),
+                State::Hold | State::Probe => self.refused(&at_peak),
+            });
         }
         let span = now.at - round.begin.at;
         if span < base.max(SHORTEST_ROUND) {
@@ -233,8 +264,13 @@ impl Steering {
         self.foreign = self.foreign.min(round.least - base);
         let window = round.window;
         self.round = Some(fresh);
+        let doubted = self.doubted.take();
         if now.idle || seen.rate.is_zero() || self.is_closed(window, base) {
             return None;
+        }
+        if let Some(before) = doubted.filter(|_| !seen.losses && !seen.has_queue(standing(base))) {
+            (self.capacity, self.flat, self.reductions, self.fallen) = (before.capacity, 0, 0, false);
+            return Some(self.set(before.state, before.ceiling, Reason::NoQueue));
         }
         let before = (self.state, self.ceiling);
         let decision = match self.state {
@@ -300,10 +336,20 @@ impl Steering {
                 self.step = LAST_STEP;
                 return None;
             }
-            let reason = if seen.losses { Reason::Losses } else { Reason::QueueGrew };
-            return Some(self.found(seen, reason));
+            let before = self.capacity;
+            let decision = match self.reductions {
+                _ if seen.losses => self.found(seen, Reason::Losses),
+                1 => self.doubtful(seen),
+                _ => self.found(seen, Reason::QueueGrew),
+            };
+            self.fallen |= self.capacity < before.scaled(3, 4);
+            return Some(decision);
+        }
+        if std::mem::take(&mut self.fallen) {
+            self.step = FALLEN_STEP;
         }
         self.reductions = 0;
+        self.most = self.capacity;
         let level = level(self.capacity);
         if self.ceiling < level {
             return Some(self.set(State::Hold, level, Reason::QueueGone));
@@ -312,7 +358,7 @@ impl Steering {
             return None;
         }
         self.held += 1;
-        (self.held >= PATIENCE || self.step < FIRST_STEP).then(|| self.step_up(Reason::TryMore))
+        (self.held >= PATIENCE || self.step < FIRST_STEP || !self.tried).then(|| self.step_up(Reason::TryMore))
     }
 
     /// The first round trip sends, the second one shows.
@@ -326,7 +372,7 @@ impl Steering {
         }
         let carried = seen.rate > self.capacity + self.capacity / (4 * self.step);
         if seen.has_queue(standing(seen.base)) || seen.losses {
-            return Some(self.found(seen, Reason::NoMore));
+            return Some(self.refused(seen));
         }
         if carried {
             self.capacity = seen.rate;
@@ -350,14 +396,30 @@ impl Steering {
 
     fn step_up(&mut self, reason: Reason) -> Decision {
         self.probed = 0;
+        self.tried = true;
         self.set(State::Probe, self.capacity + self.capacity / self.step, reason)
+    }
+
+    /// A queue, which may turn out to be none.
+    fn doubtful(&mut self, seen: &Seen) -> Decision {
+        let before = Before { state: self.state, capacity: self.capacity, ceiling: self.ceiling };
+        let decision = self.found(seen, Reason::QueueGrew);
+        self.doubted = Some(before);
+        decision
+    }
+
+    /// The path does not carry what was tried; what it carried before, it does.
+    fn refused(&mut self, seen: &Seen) -> Decision {
+        self.most = if self.step == FIRST_STEP { self.capacity } else { self.ceiling };
+        let rate = seen.rate.max(self.capacity);
+        self.found(&Seen { rate, ..*seen }, Reason::NoMore)
     }
 
     /// The capacity is known; what stands in the queue is to drain within a few round trips.
     fn found(&mut self, seen: &Seen, reason: Reason) -> Decision {
         let base = seen.base;
         let least = (seen.packet * LEAST) / base;
-        self.capacity = seen.rate.max(self.capacity / 2).max(least);
+        self.capacity = seen.rate.min(self.most).max(self.capacity / 2).max(least);
         if reason != Reason::NoGrowth {
             self.step = FIRST_STEP;
         }
@@ -391,252 +453,4 @@ fn standing(base: Span) -> Span {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TICK: Span = Span::from_millis(10);
-    const PACKET: ByteCount = ByteCount::new(1448);
-
-    /// A path of one bottleneck, and a window that doubles with each round trip unless the ceiling holds it.
-    struct Path {
-        steering: Steering,
-        base: Span,
-        /// By so much the route is longer than the least round-trip time.
-        added: Span,
-        capacity: Rate,
-        now: Time,
-        delivered: ByteCount,
-        waiting: ByteCount,
-        wish: Rate,
-        ceiling: Rate,
-        sent: VecDeque<Rate>,
-        decisions: Vec<(Time, Decision)>,
-    }
-
-    impl Path {
-        fn new(base_ms: u64, capacity: Rate) -> Self {
-            Self {
-                steering: Steering::default(),
-                base: Span::from_millis(base_ms),
-                added: Span::ZERO,
-                capacity,
-                now: Time::ORIGIN,
-                delivered: ByteCount::ZERO,
-                waiting: ByteCount::ZERO,
-                wish: Rate::from_bits_per_second(5_000_000),
-                ceiling: Rate::MAX,
-                sent: VecDeque::from(vec![Rate::ZERO; (base_ms / 10) as usize]),
-                decisions: Vec::new(),
-            }
-        }
-
-        /// Gives what was delivered, as a share of the capacity.
-        fn run(&mut self, seconds: u64) -> f64 {
-            let before = self.delivered;
-            for _ in 0..seconds * 100 {
-                self.step();
-            }
-            (self.delivered - before).ratio(self.capacity * Span::from_secs(seconds))
-        }
-
-        fn step(&mut self) {
-            self.now += TICK;
-            let steps = self.base.as_millis() / 10;
-            self.wish = self.wish + self.wish.scaled(1, steps);
-            self.wish = self.wish.min(self.ceiling).min(self.capacity * 4);
-            let arriving = self.sent.pop_front().unwrap_or_default() * TICK;
-            self.sent.push_back(self.wish);
-            let all = self.waiting + arriving;
-            let carried = all.min(self.capacity * TICK);
-            self.waiting = all - carried;
-            self.delivered += carried;
-            let observation = Observation {
-                at: self.now,
-                rtt: self.base + self.added + self.waiting / self.capacity,
-                least_rtt: self.base,
-                delivered: self.delivered,
-                again: 0,
-                packet: PACKET,
-                window: self.wish * self.base,
-                idle: false,
-            };
-            if let Some(decision) = self.steering.observe(&observation) {
-                self.ceiling = decision.ceiling;
-                self.decisions.push((self.now, decision));
-            }
-        }
-    }
-
-    fn mbit(rate: u64) -> Rate {
-        Rate::from_bits_per_second(rate * 1_000_000)
-    }
-
-    #[test]
-    fn it_finds_the_capacity_and_stays_just_under_it() {
-        for (base, capacity) in [(300, 941), (50, 941), (500, 90), (100, 9000)] {
-            let mut path = Path::new(base, mbit(capacity));
-            path.run(15);
-            let share = path.run(30);
-            assert!((0.955..1.0).contains(&share), "{base} ms, {capacity}: {share} {:?}", path.decisions);
-            assert!(path.waiting / path.capacity < path.base / 8, "{:?}", path.waiting / path.capacity);
-        }
-    }
-
-    #[test]
-    fn it_follows_what_others_take_and_give_back() {
-        let mut path = Path::new(100, mbit(900));
-        path.run(20);
-        path.capacity = mbit(400);
-        path.run(10);
-        let share = path.run(20);
-        assert!((0.9..=1.0).contains(&share), "{share}");
-        path.capacity = mbit(900);
-        path.run(10);
-        let share = path.run(20);
-        assert!((0.9..1.0).contains(&share), "{share} {:?}", path.decisions);
-    }
-
-    #[test]
-    fn every_decision_has_its_reason() {
-        let mut path = Path::new(100, mbit(900));
-        path.run(20);
-        assert_eq!(path.decisions.first().map(|(_, decision)| decision.reason), Some(Reason::QueueGrew));
-        assert!(path.decisions.iter().any(|(_, decision)| decision.state == State::Probe));
-        let ceilings: Vec<Rate> = path.decisions.iter().map(|(_, decision)| decision.ceiling).collect();
-        assert!(ceilings.windows(2).all(|pair| pair[0] != pair[1]), "{:?}", path.decisions);
-    }
-
-    #[test]
-    fn a_longer_route_is_no_queue() {
-        let mut path = Path::new(50, mbit(900));
-        path.run(20);
-        // The kernel goes on telling the least round-trip time of the shorter one.
-        path.added = Span::from_millis(30);
-        path.run(20);
-        let share = path.run(20);
-        assert!(share > 0.8, "{share} {:?}", path.decisions);
-    }
-
-    #[test]
-    fn a_timeout_does_not_tell_what_the_path_carries() {
-        for seconds in [0, 20] {
-            let mut path = Path::new(100, mbit(900));
-            path.run(seconds);
-            let mut observation = Observation {
-                at: path.now,
-                rtt: path.base,
-                least_rtt: path.base,
-                delivered: path.delivered,
-                again: 0,
-                packet: PACKET,
-                window: path.ceiling.min(path.capacity) * path.base,
-                idle: false,
-            };
-            // The rate at which slow start goes, or more.
-            for _ in 0..12 {
-                observation.at += TICK;
-                observation.delivered += mbit(500) * TICK;
-                let _ = path.steering.observe(&observation);
-            }
-            let before = path.steering.ceiling;
-            for _ in 0..300 {
-                observation.at += TICK;
-                observation.again += 100;
-                observation.delivered += PACKET;
-                let _ = path.steering.observe(&observation);
-            }
-            assert!(path.steering.ceiling > mbit(400).min(before / 2), "{seconds} s: {:?}", path.steering);
-        }
-    }
-
-    #[test]
-    fn an_algorithm_that_closes_its_window_does_not_bring_the_ceiling_down() {
-        let mut path = Path::new(300, mbit(900));
-        path.run(20);
-        for _ in 0..3 {
-            let (before, wish) = (path.ceiling, path.wish);
-            // BBR looks for the least round-trip time; the smoothed one still tells of what stood in a queue.
-            path.added = Span::from_millis(20);
-            for _ in 0..60 {
-                path.wish = mbit(900) / 1000;
-                path.step();
-            }
-            assert!(path.ceiling > before.scaled(9, 10), "{:?}", path.decisions);
-            (path.added, path.wish) = (Span::ZERO, wish);
-            path.run(10);
-        }
-        let share = path.run(20);
-        assert!(share > 0.9, "{share} {:?}", path.decisions);
-    }
-
-    #[test]
-    fn acknowledgements_that_are_delayed_are_no_queue() {
-        let mut path = Path::new(300, mbit(900));
-        path.wish = mbit(1);
-        path.added = Span::from_millis(15);
-        path.run(1);
-        path.added = Span::ZERO;
-        path.run(8);
-        let share = path.run(10);
-        assert!(share > 0.95, "{share} {:?}", path.decisions);
-    }
-
-    #[test]
-    fn no_single_round_trip_takes_more_than_half() {
-        let mut path = Path::new(300, mbit(900));
-        path.run(20);
-        let before = path.ceiling;
-        let seen =
-            Seen { rate: mbit(1), queue: Span::from_millis(300), base: path.base, losses: false, packet: PACKET };
-        let _ = path.steering.found(&seen, Reason::QueueGrew);
-        assert!(path.steering.ceiling() > before.scaled(1, 3), "{:?}", path.steering);
-        for _ in 0..40 {
-            let _ = path.steering.found(&seen, Reason::QueueGrew);
-        }
-        assert!(path.steering.ceiling() >= PACKET * LEAST / path.base);
-    }
-
-    #[test]
-    fn what_is_known_is_the_ceiling_of_the_climb_and_confirmed_or_not() {
-        for (capacity, reason) in [(900, Reason::KnownCarried), (2000, Reason::KnownCarried), (300, Reason::QueueGrew)]
-        {
-            let mut path = Path::new(100, mbit(capacity));
-            path.steering = Steering::resuming(mbit(900));
-            path.ceiling = path.steering.ceiling();
-            assert!(path.ceiling < mbit(1000));
-            path.run(10);
-            assert_eq!(path.decisions.first().map(|(_, decision)| decision.reason), Some(reason), "{capacity}");
-            path.run(30);
-            let share = path.run(20);
-            assert!((0.9..1.0).contains(&share), "{capacity}: {share} {:?}", path.decisions);
-        }
-    }
-
-    #[test]
-    fn a_sender_that_does_not_use_its_ceiling_learns_nothing() {
-        let mut path = Path::new(100, mbit(900));
-        path.run(20);
-        let before = path.decisions.len();
-        path.steering.held = 0;
-        let idle = path.steering.ceiling;
-        path.capacity = mbit(300);
-        path.wish = mbit(1);
-        let mut observation = Observation {
-            at: path.now,
-            rtt: path.base,
-            least_rtt: path.base,
-            delivered: path.delivered,
-            again: 0,
-            packet: PACKET,
-            window: path.ceiling * path.base,
-            idle: false,
-        };
-        assert_eq!(path.steering.state(), State::Hold);
-        for _ in 0..1000 {
-            observation.at += TICK;
-            observation.delivered += mbit(1) * TICK;
-            assert_eq!(path.steering.observe(&observation), None);
-        }
-        assert_eq!((path.steering.ceiling, path.decisions.len()), (idle, before));
-    }
-}
+mod tests;

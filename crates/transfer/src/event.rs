@@ -129,6 +129,8 @@ pub enum PaceReason {
     NoMore,
     /// The path carries what it is known to carry.
     KnownCarried,
+    /// What was taken for a queue was none.
+    NoQueue,
 }
 
 impl From<Reason> for PaceReason {
@@ -142,6 +144,7 @@ impl From<Reason> for PaceReason {
             Reason::MoreCarried => Self::MoreCarried,
             Reason::NoMore => Self::NoMore,
             Reason::KnownCarried => Self::KnownCarried,
+            Reason::NoQueue => Self::NoQueue,
         }
     }
 }
