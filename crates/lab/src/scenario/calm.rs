@@ -1,4 +1,4 @@
-//! Waiting for a machine that leaves its processors to the measurement.
+//! Waiting for a machine that leaves its processors to the measurement, and measuring again where it did not.
 //!
 //! On a shared machine a phase in which others take the processors lasts seconds to minutes, and spoils whatever is
 //! measured in it. One thread per processor reads the clock again and again: between two readings that lie far apart, the
@@ -11,9 +11,10 @@ use icdc_packet::clock;
 use icdc_units::Span;
 
 use super::Bench;
-use super::trial::ATTEMPTS;
 use crate::LabError;
 
+/// A spoilt measurement is made so often at most.
+const ATTEMPTS: u32 = 3;
 /// So long no thread may be kept from running for longer than is tolerated.
 const CALM: Span = Span::from_secs(2);
 
@@ -38,7 +39,19 @@ pub(super) fn unspoilt<T>(
     attempt: impl Fn() -> Result<T, LabError>,
     spoilt: impl Fn(&T) -> Option<&str>,
 ) -> Result<T, LabError> {
+    unspoilt_after(bench, tolerance, || Ok(()), attempt, spoilt)
+}
+
+/// The same with something to do before each wait.
+pub(super) fn unspoilt_after<T>(
+    bench: &Bench<'_>,
+    tolerance: Span,
+    prepare: impl Fn() -> Result<(), LabError>,
+    attempt: impl Fn() -> Result<T, LabError>,
+    spoilt: impl Fn(&T) -> Option<&str>,
+) -> Result<T, LabError> {
     for number in 1.. {
+        prepare()?;
         wait(tolerance, bench.patience, bench.say);
         let measured = attempt()?;
         match spoilt(&measured) {

@@ -18,7 +18,7 @@ use serde::Deserialize;
 
 use super::control::Rights;
 use super::scratch::{Scratch, contents};
-use super::trial::{ATTEMPTS, Figure, Temporary};
+use super::trial::{Figure, Temporary};
 use super::{Bench, bounded, calm};
 use crate::faults::spoilt;
 use crate::recording::Recording;
@@ -144,24 +144,15 @@ pub(super) fn run_beside<T>(
     attempt: impl Fn(&Lab) -> Result<(Said, T), LabError>,
 ) -> Result<(Copied, T), LabError> {
     let tolerance = Figure::Means.tolerance(copying.settings.round_trip());
-    for number in 1.. {
-        copying.scratch.settle(copying.source)?;
-        calm::wait(tolerance, bench.patience, bench.say);
+    let once = || {
         let lab = Temporary::new(bench, &copying.settings)?;
         let result = attempt(&lab.0);
         copying.scratch.remove(DESTINATION);
         let (said, beside) = result?;
-        let copied = conclude(&lab.0, said, tolerance)?;
-        match &copied.spoilt {
-            Some(why) if number < ATTEMPTS => (bench.say)(&format!("  attempt {number} is invalid ({why}); again")),
-            Some(why) => {
-                (bench.say)(&format!("  still invalid after {ATTEMPTS} attempts: {why}"));
-                return Ok((copied, beside));
-            }
-            None => return Ok((copied, beside)),
-        }
-    }
-    unreachable!("the last attempt returns")
+        Ok((conclude(&lab.0, said, tolerance)?, beside))
+    };
+    let settle = || copying.scratch.settle(copying.source);
+    calm::unspoilt_after(bench, tolerance, settle, once, |(copied, _)| copied.spoilt.as_deref())
 }
 
 /// The copy itself, in a lab that stands. `item` is told what is published.

@@ -26,17 +26,17 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-const RUNS: u64 = 3;
-const SECONDS: u64 = 25;
-const QUICK_SECONDS: u64 = 12;
-const LINE: Rate = Rate::from_bits_per_second(1_000_000_000);
-const ROUND_TRIP: Span = Span::from_millis(200);
+pub(super) const RUNS: u64 = 3;
+pub(super) const SECONDS: u64 = 25;
+pub(super) const QUICK_SECONDS: u64 = 12;
+pub(super) const LINE: Rate = Rate::from_bits_per_second(1_000_000_000);
+pub(super) const ROUND_TRIP: Span = Span::from_millis(200);
 /// 500 Mbit/s of frames of 1518 bytes, each of which takes 1538.
-const ROUTER: Rate = Rate::from_bits_per_second(506_587_615);
+pub(super) const ROUTER: Rate = Rate::from_bits_per_second(506_587_615);
 /// 500 Mbit/s · 1448 / 1518, less a thousandth.
 const PAYLOAD: Rate = Rate::from_bits_per_second(476_460_000);
 /// Start-up is over: 5 s and ten round trips.
-const SETTLED: Span = Span::from_secs(7);
+pub(super) const SETTLED: Span = Span::from_secs(7);
 /// What is reached counts as full from here on, in Mbit/s.
 const FULL: f64 = 474.0;
 /// The queue of which plots are drawn.

@@ -14,6 +14,7 @@ use icdc_units::{ByteCount, Rate, Span};
 
 use super::arrivals::Arrivals;
 use super::control::Rights;
+use super::fifo::{LINE, QUICK_SECONDS, ROUND_TRIP, ROUTER, RUNS, SECONDS, SETTLED};
 use super::shaper::{Shaper, Target};
 use super::spread::Spread;
 use super::trial::{self, Figure, Summary, Temporary};
@@ -30,18 +31,10 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-const RUNS: u64 = 3;
-const SECONDS: u64 = 25;
-const QUICK_SECONDS: u64 = 12;
-const LINE: Rate = Rate::from_bits_per_second(1_000_000_000);
-const ROUND_TRIP: Span = Span::from_millis(200);
 const QUEUE: ByteCount = ByteCount::from_kib(32);
-/// As in `fifo.rs`: 500 and 200 Mbit/s of frames of 1518 bytes, each of which takes 1538, and their payload.
-const ROUTER: Rate = Rate::from_bits_per_second(506_587_615);
+/// 200 Mbit/s of frames of 1518 bytes, each of which takes 1538, and their payload.
 const TARGET: Rate = Rate::from_bits_per_second(202_635_046);
 const PAYLOAD: Rate = Rate::from_bits_per_second(190_770_000);
-/// Start-up is over: 5 s and ten round trips.
-const SETTLED: Span = Span::from_secs(7);
 
 /// The senders' devices and addresses, and the address of host b to which each sends.
 const SENDERS: [(&str, &str, &str, &str); 2] = [

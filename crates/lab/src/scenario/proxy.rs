@@ -114,10 +114,6 @@ impl Case {
             beside: None,
         }
     }
-
-    fn goodput(&self) -> Spread {
-        Spread::of(self.runs.iter().map(|relayed| relayed.carried.mean().as_bits_per_second() as f64 / 1e6))
-    }
 }
 
 /// How a way is called.
@@ -158,7 +154,7 @@ fn table(cases: &[Case], seconds: u64, runs: u64) -> Table {
             case.buffer.to_string(),
             case.figure.to_owned(),
             case.paper.to_owned(),
-            case.goodput().tenths("none"),
+            relayed::goodput(&case.runs).tenths("none"),
             bound,
             drops.whole(),
             if again.median.is_nan() { String::new() } else { again.whole() },
@@ -242,7 +238,7 @@ fn order(cases: &[Case]) -> Table {
     let row = |(what, figure, one, other, paper): &(&str, u32, _, _, &str)| {
         let place =
             |(cc, round_trip, buffer): &(Option<&'static str>, Span, ByteCount)| find(*cc, *round_trip, *buffer);
-        let ratio = place(one)?.goodput().median / place(other)?.goodput().median;
+        let ratio = relayed::goodput(&place(one)?.runs).median / relayed::goodput(&place(other)?.runs).median;
         let ours = match ratio {
             ratio if ratio > 1.02 => "more",
             ratio if ratio < 0.98 => "less",
@@ -270,7 +266,7 @@ fn plot(cases: &[Case], round_trip: Span) -> Option<Plot> {
         .filter_map(|Way { cc, .. }| {
             let of_way = cases.iter().filter(|case| case.cc == *cc && case.round_trip == round_trip);
             let points: Vec<(f64, f64)> =
-                of_way.map(|case| (case.buffer.as_u64() as f64, case.goodput().median * 1e6)).collect();
+                of_way.map(|case| (case.buffer.as_u64() as f64, relayed::goodput(&case.runs).median * 1e6)).collect();
             (!points.is_empty()).then(|| Series::new(&way(*cc), Stroke::Line, points))
         })
         .collect();

@@ -129,10 +129,6 @@ impl Case {
             beside: None,
         }
     }
-
-    fn goodput(&self) -> Spread {
-        Spread::of(self.runs.iter().map(|relayed| relayed.carried.mean().as_bits_per_second() as f64 / 1e6))
-    }
 }
 
 fn table(cases: &[Case], alone: &[Alone], seconds: u64) -> Table {
@@ -140,10 +136,10 @@ fn table(cases: &[Case], alone: &[Alone], seconds: u64) -> Table {
         let of_leg = |leg| alone.iter().find(|alone| alone.leg == leg && Some(alone.cc) == case.cc);
         let goodput = |leg| of_leg(leg).map_or_else(String::new, |alone| alone.goodput().tenths("none"));
         let slowest = alone.iter().filter(|alone| Some(alone.cc) == case.cc).map(|alone| alone.goodput().median);
-        let share = slowest.min_by(f64::total_cmp).map(|slowest| case.goodput().median / slowest * 100.0);
+        let share = slowest.min_by(f64::total_cmp).map(|slowest| relayed::goodput(&case.runs).median / slowest * 100.0);
         vec![
             case.name(),
-            case.goodput().tenths("none"),
+            relayed::goodput(&case.runs).tenths("none"),
             goodput(0),
             goodput(1),
             share.map_or_else(String::new, |share| format!("{share:.0}")),

@@ -5,6 +5,7 @@ use std::io;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use icdc_packet::clock;
 use icdc_units::{ByteCount, Span};
@@ -14,7 +15,7 @@ use super::copying::{FAR, on_host};
 use super::peers::{Load, Peer, Place};
 use super::scratch::{Scratch, contents};
 use super::server::Server;
-use super::trial::{ATTEMPTS, Figure, Temporary};
+use super::trial::{Figure, Temporary};
 use super::{Bench, bounded, calm};
 use crate::faults::spoilt_but_for_bursts;
 use crate::namespaces::Host;
@@ -141,27 +142,35 @@ impl Track<'_> {
         limit: Span,
     ) -> Result<Finish, LabError> {
         let tolerance = Figure::Means.tolerance(self.settings.round_trip());
-        for attempt in 1.. {
+        let settle = || {
             fs::create_dir_all(&self.destination)
                 .map_err(|error| LabError::io(format!("make {}", self.destination.display()), error))?;
-            self.scratch.settle(source)?;
-            calm::wait(tolerance, bench.patience, bench.say);
+            self.scratch.settle(source)
+        };
+        let once = || {
             let result = self.attempt(bench, contender, load, source, limit, tolerance);
+            self.clear(load);
+            if let Ok(Finish { failure: Some(failure), .. }) = &result {
+                (bench.say)(&format!("  {failure}"));
+            }
+            result
+        };
+        // Who failed has no further turn.
+        calm::unspoilt_after(bench, tolerance, settle, once, |finish| {
+            finish.spoilt.as_deref().filter(|_| finish.failure.is_none())
+        })
+    }
+
+    /// What has arrived is not to be in the way of the next turn. A file goes. Many small ones stay aside to the end: ext4
+    /// looks long for places to put new ones while many have just been deleted.
+    fn clear(&self, load: Load) {
+        static ASIDE: AtomicU32 = AtomicU32::new(0);
+        let number = ASIDE.fetch_add(1, Ordering::Relaxed);
+        let aside = self.scratch.path(&format!("aside-{number}"));
+        if load == Load::File || fs::rename(&self.destination, &aside).is_err() {
             // By anybody's hand, and with all that is below.
             let _ = fs::remove_dir_all(&self.destination);
-            let finish = result?;
-            if let Some(failure) = &finish.failure {
-                (bench.say)(&format!("  {failure}"));
-                return Ok(finish);
-            }
-            match &finish.spoilt {
-                Some(why) if attempt < ATTEMPTS => {
-                    (bench.say)(&format!("  attempt {attempt} is invalid ({why}); again"))
-                }
-                _ => return Ok(finish),
-            }
         }
-        unreachable!("the last attempt returns")
     }
 
     fn attempt(

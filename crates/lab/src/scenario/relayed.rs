@@ -10,7 +10,8 @@ use super::plain_flow::{Carried, PlainFlow};
 use super::plain_hosts::{Plain, Row};
 use super::relays::{Chain, Leg, Relays};
 use super::simulated::algorithm;
-use super::trial::{ATTEMPTS, Figure};
+use super::spread::Spread;
+use super::trial::Figure;
 use super::{Bench, calm};
 use crate::LabError;
 use crate::faults::spoilt;
@@ -72,21 +73,18 @@ pub(super) struct Relayed {
 pub(super) fn run(bench: &Bench<'_>, relaying: &Relaying) -> Result<Relayed, LabError> {
     let round_trip = relaying.legs.iter().map(Settings::round_trip).min().unwrap_or_default();
     let tolerance = Figure::Means.tolerance(round_trip);
-    for attempt in 1.. {
-        calm::wait(tolerance, bench.patience, bench.say);
-        let relayed = attempt_once(bench, relaying, tolerance)?;
-        match &relayed.spoilt {
-            // That would not change.
-            Some(_) if unlike(relaying, &relayed.legs).is_some() => return Ok(relayed),
-            Some(why) if attempt < ATTEMPTS => (bench.say)(&format!("  attempt {attempt} is invalid ({why}); again")),
-            Some(why) => {
-                (bench.say)(&format!("  still invalid after {ATTEMPTS} attempts: {why}"));
-                return Ok(relayed);
-            }
-            None => return Ok(relayed),
-        }
-    }
-    unreachable!("the last attempt returns")
+    calm::unspoilt(
+        bench,
+        tolerance,
+        || attempt_once(bench, relaying, tolerance),
+        // Another algorithm than asked for would not change.
+        |relayed| relayed.spoilt.as_deref().filter(|_| unlike(relaying, &relayed.legs).is_none()),
+    )
+}
+
+/// What arrived at the applications per second, in Mbit/s.
+pub(super) fn goodput(runs: &[Relayed]) -> Spread {
+    Spread::of(runs.iter().map(|relayed| relayed.carried.mean().as_bits_per_second() as f64 / 1e6))
 }
 
 fn attempt_once(bench: &Bench<'_>, relaying: &Relaying, tolerance: Span) -> Result<Relayed, LabError> {

@@ -20,9 +20,6 @@ use crate::settings::Settings;
 use crate::wire::page::{Gauge, Way};
 use crate::{Lab, LabError, lab};
 
-/// A spoilt measurement is made so often at most.
-pub(super) const ATTEMPTS: u32 = 3;
-
 /// What to measure.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
@@ -151,21 +148,13 @@ pub(super) fn run_beside<T: Send>(
     beside: impl Fn(&Lab, &AtomicBool) -> Result<T, LabError> + Sync,
 ) -> Result<(Measured, T), LabError> {
     let tolerance = trial.figure.tolerance(trial.settings.round_trip());
-    for attempt in 1.. {
-        calm::wait(tolerance, bench.patience, bench.say);
-        let (measured, other) = attempt_once(bench, trial, tolerance, &beside)?;
-        match &measured.spoilt {
-            // That would not change.
-            Some(_) if !trial.cc.admits(&measured.summary.cc) => return Ok((measured, other)),
-            Some(why) if attempt < ATTEMPTS => (bench.say)(&format!("  attempt {attempt} is invalid ({why}); again")),
-            Some(why) => {
-                (bench.say)(&format!("  still invalid after {ATTEMPTS} attempts: {why}"));
-                return Ok((measured, other));
-            }
-            None => return Ok((measured, other)),
-        }
-    }
-    unreachable!("the last attempt returns")
+    calm::unspoilt(
+        bench,
+        tolerance,
+        || attempt_once(bench, trial, tolerance, &beside),
+        // Another algorithm than asked for would not change.
+        |(measured, _)| measured.spoilt.as_deref().filter(|_| trial.cc.admits(&measured.summary.cc)),
+    )
 }
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
