@@ -4,13 +4,13 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use icdc_tcp::clock;
 use icdc_units::Span;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
-use crate::clock;
 use crate::config::{Config, Listener};
 use crate::house::{House, count};
 use crate::leg::canonical;

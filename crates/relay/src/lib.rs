@@ -27,7 +27,6 @@
 
 mod acceptor;
 mod clients;
-mod clock;
 pub mod config;
 mod connection;
 mod flow;

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use icdc_protocol::relay::peer::RelayId;
 use icdc_tcp::CongestionError;
 use icdc_tcp::algorithm::{Hold, choose_in_advance};
+use icdc_tcp::clock;
 use icdc_units::{ByteCount, Span};
 use thiserror::Error;
 
 use crate::acceptor::{Door, Open};
-use crate::clock;
 use crate::config::{Config, ListenerKind};
 use crate::house::House;
 use crate::mailbox::{Letter, Mailbox};

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use icdc_protocol::relay::HostName;
+use icdc_tcp::clock;
 use icdc_units::Time;
 
-use crate::clock;
 use crate::leg::canonical;
 use crate::mailbox::{Letter, Mailbox};
 

@@ -1,15 +1,17 @@
-//! The clock adapter: deadlines of blocking calls are measured on `CLOCK_MONOTONIC`.
+//! The clock adapter of this crate and those above it, which take time from here or as a parameter: `CLOCK_MONOTONIC`.
 
 use icdc_units::{Span, Time};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Now, since the host was started.
-pub(crate) fn now() -> Time {
+#[must_use]
+pub fn now() -> Time {
     let since_boot = clock_gettime(ClockId::Monotonic);
     Time::ORIGIN + Span::from_secs(since_boot.tv_sec as u64) + Span::from_nanos(since_boot.tv_nsec as u64)
 }
 
-/// A span as `poll` takes it.
-pub(crate) fn timespec(span: Span) -> Timespec {
+/// A span as the kernel's waiting calls take it.
+#[must_use]
+pub fn timespec(span: Span) -> Timespec {
     Timespec { tv_sec: span.as_secs() as i64, tv_nsec: (span.as_nanos() % 1_000_000_000) as _ }
 }

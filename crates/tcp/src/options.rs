@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use icdc_units::{ByteCount, Rate, Span};
 use rustix::net::{Shutdown, sockopt};
+use rustix::thread::{CapabilitySet, capabilities};
 use socket2::SockRef;
 use thiserror::Error;
 
@@ -116,6 +117,12 @@ pub fn set_buffers(fd: &impl AsFd, send: ByteCount, receive: ByteCount) -> Resul
         sockopt::socket_recv_buffer_size(fd).map_err(|error| OptionError::of(fd, "getsockopt(SO_RCVBUF)", error))?;
     // socket(7): the kernel doubles a size for its own bookkeeping and reports the double.
     Ok(Buffers { send: ByteCount::from(granted_send / 2), receive: ByteCount::from(granted_receive / 2) })
+}
+
+/// Whether [`set_buffers`] grants this thread more than the system's limits for everybody.
+#[must_use]
+pub fn may_exceed_buffer_limits() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
 }
 
 /// Limits how much may wait to be sent for the first time (`TCP_NOTSENT_LOWAT`), however large the send buffer is: a write

@@ -11,7 +11,6 @@ use std::net::TcpStream;
 
 use icdc_tcp::Beginning;
 use icdc_units::{ByteCount, Span};
-use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::own_rights;
 
@@ -52,8 +51,7 @@ pub(crate) fn prepare_to_send(stream: &TcpStream) {
 }
 
 fn size(limit: &str, tuning: &str) -> ByteCount {
-    let privileged = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN));
-    if privileged {
+    if icdc_tcp::may_exceed_buffer_limits() {
         return ByteCount::new(WANTED);
     }
     let numbers = |path: &str| -> Vec<u64> {

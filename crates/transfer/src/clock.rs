@@ -1,18 +1,8 @@
 //! The clock adapter of this crate: everything else takes time from here or as a parameter.
 
-use std::sync::OnceLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use icdc_units::Time;
-
-/// Monotonic time since the first call in this process.
-pub(crate) fn now() -> Time {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    #[expect(clippy::disallowed_methods, reason = "this is the clock adapter")]
-    let now = Instant::now();
-    let origin = *ORIGIN.get_or_init(|| now);
-    Time::from_nanos(u64::try_from(now.duration_since(origin).as_nanos()).unwrap_or(u64::MAX))
-}
+pub(crate) use icdc_tcp::clock::now;
 
 /// The date, for what is remembered between runs.
 pub(crate) fn seconds_since_1970() -> u64 {

@@ -15,7 +15,6 @@ use icdc_trust::PublicKey;
 use icdc_units::ByteCount;
 use rustix::net::Shutdown;
 use rustix::pipe::{SpliceFlags, splice};
-use rustix::thread::{CapabilitySet, capabilities};
 use socket2::SockRef;
 
 use crate::pipe::Pipe;
@@ -245,7 +244,7 @@ impl Leg {
 /// Whether buffers may be larger than the system's limits for everybody.
 pub(crate) fn may_have_large_buffers() -> bool {
     static MAY: OnceLock<bool> = OnceLock::new();
-    *MAY.get_or_init(|| capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN)))
+    *MAY.get_or_init(icdc_tcp::may_exceed_buffer_limits)
 }
 
 /// An address as it was meant: IPv4 on a socket of both families is IPv4.

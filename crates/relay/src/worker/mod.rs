@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 
+use icdc_tcp::clock;
 use icdc_units::{ByteCount, Span, Time};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use crate::clock;
 use crate::config::Config;
 use crate::connection::{Connection, End, Fate, Watched};
 use crate::house::{House, count};

@@ -32,11 +32,10 @@ use icdc_control::steering::State;
 use icdc_disk::pool::{Block, BlockPool};
 use icdc_protocol::Message;
 use icdc_tcp::TcpInfo;
-use icdc_tcp::algorithm::finds_the_rate;
 use icdc_trust::PublicKey;
-use icdc_units::{ByteCount, Rate, Span, Time};
+use icdc_units::{Rate, Span, Time};
 
-use crate::stand_in::StandIn;
+use crate::stand_in::{self, StandIn};
 
 pub use error::LinkError;
 pub use memory::memory_pair;
@@ -134,11 +133,6 @@ impl Link {
     }
 }
 
-/// Whether a path holds several times what a connection may begin with.
-pub(crate) fn is_long(path: &Resumption) -> bool {
-    path.rate * path.round_trip > ByteCount::from_kib(256)
-}
-
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("peer", &self.control.peer()).finish_non_exhaustive()
@@ -233,7 +227,7 @@ impl LinkControl {
     /// window goes on doubling.
     pub(crate) fn begin_data(&self) {
         if self.gains_by_run_up() {
-            self.0.stand_in(&mut |stand_in, stream| stand_in.begin(stream));
+            self.0.stand_in(&mut StandIn::take_over);
         }
     }
 
@@ -242,9 +236,8 @@ impl LinkControl {
         self.0.stand_in(&mut |stand_in, stream| stand_in.look(stream, now, info, state));
     }
 
-    /// Whether a window that has grown by the time at which data may flow is worth something.
     fn gains_by_run_up(&self) -> bool {
-        self.known_path().as_ref().is_some_and(is_long) && !self.congestion().is_some_and(|name| finds_the_rate(&name))
+        stand_in::gains_by_run_up(self.known_path(), &self.congestion().unwrap_or_default())
     }
 
     /// Remembers for later connections what this one found of its path.

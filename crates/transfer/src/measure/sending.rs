@@ -19,8 +19,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use super::desk::{Desk, Heard, Next};
 use super::{granted, local};
 use crate::error::SessionError;
-use crate::link::is_long;
-use crate::stand_in::StandIn;
+use crate::stand_in::{self, StandIn};
 use crate::{buffers, clock, known_paths, pace};
 
 /// Time between two samples.
@@ -48,9 +47,8 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Whether a window that has grown by the time at which data may flow is worth something.
     pub(super) fn gains_by_run_up(&self) -> bool {
-        self.known.as_ref().is_some_and(is_long) && !algorithm::finds_the_rate(&self.chosen.name)
+        stand_in::gains_by_run_up(self.known, &self.chosen.name)
     }
 }
 
@@ -156,9 +154,14 @@ fn watch(
                 if now >= backstop {
                     return Err(SessionError::Cut("the receiver does not say that it is over".into()));
                 }
-                samples(look(sockets, now - begun));
-                pacers.iter_mut().for_each(|pacer| pacer.steer(now));
-                watch_path(&mut path, order, sockets, now);
+                let infos = look(sockets);
+                samples(sampled(&infos, now - begun));
+                for pacer in &mut pacers {
+                    if let Some(info) = &infos[pacer.stream] {
+                        pacer.steer(now, info);
+                    }
+                }
+                watch_path(&mut path, order, &infos, now);
                 tick = (tick + TICK).max(now);
             }
             Next::Worker(reason) => errors.extend(reason),
@@ -172,7 +175,7 @@ fn watch(
         }
     };
     let span = clock::now() - begun;
-    samples(look(sockets, span));
+    samples(sampled(&look(sockets), span));
     if let (Some(found), Some(socket)) = (path.found(), sockets.first()) {
         known_paths::remember(socket, found);
     }
@@ -186,19 +189,19 @@ fn watch(
 }
 
 /// What the path carries shows only where nothing else limits, on one connection.
-fn watch_path(path: &mut PathWatch, order: &Order, sockets: &[TcpStream], now: Time) {
-    let ([socket], 0, 0) = (sockets, order.rate_bps, order.window) else { return };
-    match icdc_tcp::info(socket) {
-        Ok(info) if info.state != State::Closed => {
-            path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss);
-        }
-        _ => path.pause(),
+fn watch_path(path: &mut PathWatch, order: &Order, infos: &[Option<TcpInfo>], now: Time) {
+    let ([info], 0, 0) = (infos, order.rate_bps, order.window) else { return };
+    match info {
+        Some(info) => path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss),
+        None => path.pause(),
     }
 }
 
 /// A connection whose congestion control does not find the rate by itself.
 struct Pacer<'a> {
     socket: &'a TcpStream,
+    /// Its number.
+    stream: usize,
     steering: Steering,
     stand_in: StandIn,
     /// What the user allows.
@@ -210,28 +213,29 @@ fn pacers<'a>(order: &Order, sockets: &'a [TcpStream], known: Option<Resumption>
     if !order.congestion.is_empty() {
         return Vec::new();
     }
-    let left = |socket: &&TcpStream| !icdc_tcp::congestion(socket).is_ok_and(|name| algorithm::finds_the_rate(&name));
+    let left = |(_, socket): &(usize, &TcpStream)| {
+        !icdc_tcp::congestion(socket).is_ok_and(|name| algorithm::finds_the_rate(&name))
+    };
     let most = share(order).unwrap_or(Rate::MAX);
     let share = known.map(|known| Resumption { rate: known.rate / u64::from(order.streams), ..known });
-    let pacer = |socket| {
-        let mut pacer = Pacer { socket, steering: pace::steering(share), stand_in: StandIn::default(), most };
+    let pacer = |(stream, socket)| {
+        let mut pacer = Pacer { socket, stream, steering: pace::steering(share), stand_in: StandIn::default(), most };
         pacer.set(pacer.steering.ceiling());
         if has_run_up {
-            pacer.stand_in.begin(socket);
+            pacer.stand_in.take_over(socket);
         }
         pacer
     };
-    sockets.iter().filter(left).map(pacer).collect()
+    sockets.iter().enumerate().filter(left).map(pacer).collect()
 }
 
 impl Pacer<'_> {
-    fn steer(&mut self, now: Time) {
-        let Ok(info) = icdc_tcp::info(self.socket) else { return };
-        let decision = pace::observation(now, &info).and_then(|observation| self.steering.observe(&observation));
+    fn steer(&mut self, now: Time, info: &TcpInfo) {
+        let decision = pace::observation(now, info).and_then(|observation| self.steering.observe(&observation));
         if let Some(decision) = decision {
             self.set(decision.ceiling);
         }
-        self.stand_in.look(self.socket, now, &info, self.steering.state());
+        self.stand_in.look(self.socket, now, info, self.steering.state());
     }
 
     fn set(&self, ceiling: Rate) {
@@ -241,11 +245,16 @@ impl Pacer<'_> {
     }
 }
 
-/// One sample of each connection that is still one.
-fn look(sockets: &[TcpStream], at: Span) -> Vec<Sample> {
-    let infos = sockets.iter().map(icdc_tcp::info).enumerate();
+/// What the kernel says of each connection that is still one.
+fn look(sockets: &[TcpStream]) -> Vec<Option<TcpInfo>> {
+    let open = |socket| icdc_tcp::info(socket).ok().filter(|info| info.state != State::Closed);
+    sockets.iter().map(open).collect()
+}
+
+/// One sample of each of them.
+fn sampled(infos: &[Option<TcpInfo>], at: Span) -> Vec<Sample> {
+    let infos = infos.iter().enumerate().filter_map(|(stream, info)| Some((stream, info.as_ref()?)));
     infos
-        .filter_map(|(stream, info)| Some((stream, info.ok().filter(|info| info.state != State::Closed)?)))
         .map(|(stream, info)| Sample {
             stream: stream as u8,
             at_nanos: at.as_nanos(),
