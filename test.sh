@@ -49,10 +49,13 @@ shell_scripts() {
 # A test that cannot run here prints `skipped: WHY`; the output of tests that pass is read for that and not shown.
 tests() {
     tests_found=$(mktemp -d) || return 1
+    # mawk reads a pipe by blocks unless it is told not to, and what hangs would not be seen.
+    tests_awk=awk
+    case $(awk -W version 2>&1 </dev/null) in mawk*) tests_awk='awk -W interactive' ;; esac
     {
         cargo test --workspace --locked --no-fail-fast -- --show-output
         echo $? >"$tests_found/status"
-    } 2>&1 | awk -v found="$tests_found/skipped" '
+    } 2>&1 | $tests_awk -v found="$tests_found/skipped" '
         /^successes:$/ { passed = 1 }
         /^failures:$/ || /^test result:/ { passed = 0 }
         passed && /^---- .* stdout ----$/ { name = $2 }

@@ -13,6 +13,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`data`] | seeded noise, files and trees made of it |
+//! | [`calm`] | measuring on a machine that others use, too |
 //! | [`compare`] | trees compared with modes, times and links; leftovers found |
 //! | [`process`] | a running `icdc`: its events, its far end, signals, how it ended |
 //! | [`network`] | two network namespaces as two hosts, links that go down |
@@ -35,6 +36,7 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 pub mod algorithms;
+pub mod calm;
 pub mod cgroup;
 pub mod compare;
 pub mod daemon;

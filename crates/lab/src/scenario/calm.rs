@@ -18,6 +18,18 @@ const ATTEMPTS: u32 = 3;
 /// So long no thread may be kept from running for longer than is tolerated.
 const CALM: Span = Span::from_secs(2);
 
+/// What a measurement says of itself in a line.
+pub(super) trait Figures {
+    fn figures(&self) -> String;
+}
+
+/// What was measured beside it stays unsaid.
+impl<M: Figures, B> Figures for (M, B) {
+    fn figures(&self) -> String {
+        self.0.figures()
+    }
+}
+
 /// Returns once the machine was calm, after `patience` at the latest; says that it waits.
 pub(super) fn wait(tolerance: Span, patience: Span, say: &dyn Fn(&str)) {
     let until = clock::now() + patience;
@@ -32,8 +44,8 @@ pub(super) fn wait(tolerance: Span, patience: Span, say: &dyn Fn(&str)) {
     }
 }
 
-/// Measures on a calm machine; gives the first attempt that the machine did not spoil, or the last one.
-pub(super) fn unspoilt<T>(
+/// Measures on a calm machine and says what came of it; gives the first attempt that the machine did not spoil, or the last one.
+pub(super) fn unspoilt<T: Figures>(
     bench: &Bench<'_>,
     tolerance: Span,
     attempt: impl Fn() -> Result<T, LabError>,
@@ -43,7 +55,7 @@ pub(super) fn unspoilt<T>(
 }
 
 /// The same with something to do before each wait.
-pub(super) fn unspoilt_after<T>(
+pub(super) fn unspoilt_after<T: Figures>(
     bench: &Bench<'_>,
     tolerance: Span,
     prepare: impl Fn() -> Result<(), LabError>,
@@ -54,6 +66,7 @@ pub(super) fn unspoilt_after<T>(
         prepare()?;
         wait(tolerance, bench.patience, bench.say);
         let measured = attempt()?;
+        (bench.say)(&format!("  {}", measured.figures()));
         match spoilt(&measured) {
             Some(why) if number < ATTEMPTS => (bench.say)(&format!("  attempt {number} is invalid ({why}); again")),
             Some(why) => {

@@ -16,6 +16,7 @@ use icdc_sim::payload_rate;
 use icdc_units::{ByteCount, Rate, Span, Time};
 use serde::Deserialize;
 
+use super::calm::Figures;
 use super::control::Rights;
 use super::scratch::{Scratch, contents};
 use super::trial::{Figure, Temporary};
@@ -78,6 +79,13 @@ pub(super) struct Summary {
     pub(super) congestion: String,
     pub(super) retransmitted_segments: u64,
     pub(super) limited_by: BTreeMap<String, f64>,
+}
+
+impl Figures for Copied {
+    fn figures(&self) -> String {
+        let goodput = ByteCount::new(self.summary.bytes) / self.took;
+        format!("{} in all, {goodput}, {} segments sent again", self.took, self.summary.retransmitted_segments)
+    }
 }
 
 impl Summary {

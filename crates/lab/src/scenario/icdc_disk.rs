@@ -92,6 +92,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
             if !control.admits(&copied.summary.congestion) && copied.spoilt.is_none() {
                 copied.spoilt = Some(format!("{} was used", copied.summary.congestion));
             }
+            let Steady { goodput, drops, .. } = Steady::of(&copied.recording, &cell.settings(seed));
+            (bench.say)(&format!("  steady at {:.1} Mbit/s, where the queue dropped {drops}", goodput / 1e6));
             cell.runs.push(copied);
         }
     }

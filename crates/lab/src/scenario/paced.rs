@@ -11,6 +11,7 @@ use std::thread;
 use icdc_packet::clock;
 use icdc_units::{ByteCount, Rate, Span};
 
+use super::calm::Figures;
 use super::cross_traffic::FRAME;
 use super::spacing::Spacing;
 use super::trial::{Figure, Temporary};
@@ -43,6 +44,13 @@ pub(super) struct Paced {
     pub(super) told: Told,
     /// Why it must not be used, if so.
     pub(super) spoilt: Option<String>,
+}
+
+impl Figures for Paced {
+    fn figures(&self) -> String {
+        let all: f64 = self.classes.iter().map(|class| class.rate().as_bits_per_second() as f64).sum();
+        format!("{:.3} Mbit/s in all, {:.1} % of a processor", all / 1e6, self.processor * 100.0)
+    }
 }
 
 /// Paces one class for each of these rates for `length`.

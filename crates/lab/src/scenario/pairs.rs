@@ -13,6 +13,7 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{ByteCount, Rate, Span};
 
 use super::arrivals::Arrivals;
+use super::calm::Figures;
 use super::control::Rights;
 use super::fifo::{LINE, QUICK_SECONDS, ROUND_TRIP, ROUTER, RUNS, SECONDS, SETTLED};
 use super::shaper::{Shaper, Target};
@@ -58,6 +59,13 @@ struct Shared {
     flows: [Summary; 2],
     lost: u64,
     spoilt: Option<String>,
+}
+
+impl Figures for Shared {
+    fn figures(&self) -> String {
+        let [one, other] = [0, 1].map(|flow| self.goodput(flow) / 1e6);
+        format!("{one:.1} and {other:.1} Mbit/s, {} lost", self.lost)
+    }
 }
 
 impl Shared {

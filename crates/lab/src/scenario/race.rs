@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use icdc_packet::clock;
 use icdc_units::{ByteCount, Span};
 
+use super::calm::Figures;
 use super::control::Rights;
 use super::copying::{FAR, on_host};
 use super::peers::{Load, Peer, Place};
@@ -61,6 +62,12 @@ pub(super) struct Finish {
     pub(super) overran: bool,
     /// Why it must not be used, if so.
     pub(super) spoilt: Option<String>,
+}
+
+impl Figures for Finish {
+    fn figures(&self) -> String {
+        self.failure.clone().unwrap_or_else(|| self.took.to_string())
+    }
 }
 
 impl Contender {
@@ -150,9 +157,6 @@ impl Track<'_> {
         let once = || {
             let result = self.attempt(bench, contender, load, source, limit, tolerance);
             self.clear(load);
-            if let Ok(Finish { failure: Some(failure), .. }) = &result {
-                (bench.say)(&format!("  {failure}"));
-            }
             result
         };
         // Who failed has no further turn.

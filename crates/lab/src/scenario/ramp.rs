@@ -89,6 +89,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
                 let trial = Trial { cc: ramp.case.control, known, ..Trial::new(settings.clone(), SECONDS, "icdc") };
                 let measured = trial::run(bench, &trial)?;
                 found.clone_from(&measured.known);
+                (bench.say)(&format!("  90 % after {:.1} round trips", round_trips(&measured, queue)));
                 ramp.runs.push(measured);
             }
         }
@@ -103,19 +104,22 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     })
 }
 
+/// From the departure of the first byte to 90 % of the rate; infinite where that is never reached.
+fn round_trips(measured: &Measured, queue: ByteCount) -> f64 {
+    let wanted = payload_rate(&path(RATE, ROUND_TRIP, queue)).scaled(9, 10);
+    let arrivals = Arrivals::new(&measured.summary.series_ms);
+    let reached = arrivals.first_window(ROUND_TRIP, Span::ZERO, |_, mean| mean >= wanted);
+    // The first byte took half a round trip.
+    reached.map_or(f64::INFINITY, |end| (end + ROUND_TRIP / 2).ratio(ROUND_TRIP))
+}
+
 impl Ramps<'_> {
     fn name(&self) -> String {
         format!("{}, queue {}", self.case.name(), self.queue)
     }
 
     fn row(&self) -> Vec<String> {
-        let round_trips = Spread::of(self.runs.iter().map(|measured| {
-            let wanted = payload_rate(&path(RATE, ROUND_TRIP, self.queue)).scaled(9, 10);
-            let arrivals = Arrivals::new(&measured.summary.series_ms);
-            let reached = arrivals.first_window(ROUND_TRIP, Span::ZERO, |_, mean| mean >= wanted);
-            // The first byte took half a round trip.
-            reached.map_or(f64::INFINITY, |end| (end + ROUND_TRIP / 2).ratio(ROUND_TRIP))
-        }));
+        let round_trips = Spread::of(self.runs.iter().map(|measured| round_trips(measured, self.queue)));
         let frames = (RATE * ROUND_TRIP).ratio(path(RATE, ROUND_TRIP, self.queue).largest_frame());
         let dropped = Spread::of(self.runs.iter().map(|measured| measured.queue_drops as f64 / frames * 100.0));
         let (most_round_trips, most_dropped) = self

@@ -6,6 +6,7 @@
 
 use icdc_units::{ByteCount, Span};
 
+use super::calm::Figures;
 use super::plain_flow::{Carried, PlainFlow};
 use super::plain_hosts::{Plain, Row};
 use super::relays::{Chain, Leg, Relays};
@@ -67,6 +68,13 @@ pub(super) struct Relayed {
     pub(super) queue_drops: u64,
     /// Why it must not be used, if so.
     pub(super) spoilt: Option<String>,
+}
+
+impl Figures for Relayed {
+    fn figures(&self) -> String {
+        let beside = self.beside.as_ref().map(|carried| format!(", beside it {}", carried.mean())).unwrap_or_default();
+        format!("{}{beside}, the first queue dropped {}", self.carried.mean(), self.queue_drops)
+    }
 }
 
 /// Measures; gives the first attempt that the machine did not spoil, or the last one, marked.

@@ -144,7 +144,9 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
             if run == 1 {
                 plots.push(plot(case, &measured));
             }
-            steady.push((Steady::of(case, &measured), measured.spoilt.is_some()));
+            let of = Steady::of(case, &measured);
+            (bench.say)(&format!("  steady at {:.1} % of the most, variation {:.3}", of.goodput, of.variation));
+            steady.push((of, measured.spoilt.is_some()));
             all.push((case.name(), measured));
         }
         rows.push(row(case, &steady));

@@ -10,6 +10,7 @@ use std::thread;
 use icdc_units::{Rate, Span};
 use serde::Deserialize;
 
+use super::calm::Figures;
 use super::control::{Control, Rights};
 use super::shaper::{Shaper, Target};
 use super::spread::Spread;
@@ -104,6 +105,14 @@ pub(super) struct Summary {
     pub(super) retransmitted_segments: u64,
     /// Bytes of payload that arrived in each millisecond since the first.
     pub(super) series_ms: Vec<u32>,
+}
+
+impl Figures for Measured {
+    fn figures(&self) -> String {
+        let Summary { goodput_bps, retransmitted_segments, .. } = self.summary;
+        let goodput = goodput_bps / 1e6;
+        format!("{goodput:.1} Mbit/s, the queue dropped {}, {retransmitted_segments} sent again", self.queue_drops)
+    }
 }
 
 impl Measured {

@@ -1,0 +1,245 @@
+//! Help, version, man pages and completions, from the real binary.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+const ICDC: &str = env!("CARGO_BIN_EXE_icdc");
+const SUBCOMMANDS: [&str; 9] = ["copy", "serve", "keygen", "measure", "doctor", "lab", "cc", "pace", "relay"];
+
+fn succeed(words: &[&str]) -> String {
+    let output = Command::new(ICDC).args(words).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {}\n{errors}", output.status);
+    assert_eq!(errors, "", "{words:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_subcommand_explains_itself_with_an_example() {
+    for name in SUBCOMMANDS {
+        let help = succeed(&[name, "--help"]);
+        assert!(help.contains(&format!("Usage: icdc {name}")), "{help}");
+        assert!(help.contains("Examples:") && help.contains(&format!("  icdc {name}")), "{help}");
+        assert!(help.contains("Exit codes:"), "{help}");
+    }
+    let help = succeed(&["--help"]);
+    for name in SUBCOMMANDS {
+        assert!(help.contains(name), "{name} is missing in {help}");
+    }
+    assert!(!help.contains("far-end"), "what ssh starts is no business of users: {help}");
+}
+
+#[test]
+fn the_options_of_copy_are_those_of_the_contract() {
+    let help = succeed(&["copy", "--help"]);
+    for option in [
+        "--ssh",
+        "--remote-icdc",
+        "--port",
+        "--rate",
+        "--cc",
+        "--streams",
+        "--verify",
+        "--no-resume",
+        "--update",
+        "--dry-run",
+        "--exclude",
+        "--json",
+        "--report",
+        "--progress",
+        "-4",
+        "-6",
+        "--preserve",
+        "--ring",
+        "--send-self",
+        "--identity",
+        "--known-hosts",
+        "--verbose",
+    ] {
+        assert!(help.contains(option), "{option} is missing in {help}");
+    }
+    for words in ["trailing slash", "[USER@]HOST:PATH", "standard output", "same command"] {
+        assert!(help.to_lowercase().contains(&words.to_lowercase()), "{words:?} is missing in {help}");
+    }
+    let short = succeed(&["copy", "-h"]);
+    assert!(short.len() < help.len());
+}
+
+#[test]
+fn the_options_of_measure_are_those_of_the_contract() {
+    let help = succeed(&["measure", "--help"]);
+    for option in [
+        "--ssh",
+        "--remote-icdc",
+        "--send-self",
+        "--port",
+        "--seconds",
+        "--bytes",
+        "--rate",
+        "--cc",
+        "--streams",
+        "--window",
+        "--reverse",
+        "-4",
+        "-6",
+        "--json",
+        "--json-series",
+        "--series",
+        "--report",
+        "--identity",
+        "--known-hosts",
+    ] {
+        assert!(help.contains(option), "{option} is missing in {help}");
+    }
+}
+
+#[test]
+fn the_options_of_doctor_are_those_of_the_contract() {
+    let help = succeed(&["doctor", "--help"]);
+    for option in [
+        "--rate",
+        "--rtt",
+        "--disk",
+        "--apply",
+        "--undo",
+        "--paths",
+        "--clear [<PREFIX|HOST>]",
+        "--json",
+        "--ssh",
+        "--identity",
+        "-4",
+        "-6",
+    ] {
+        assert!(help.contains(option), "{option} is missing in {help}");
+    }
+    assert!(!help.contains("--system-root"), "that is for tests: {help}");
+}
+
+#[test]
+fn the_options_of_relay_are_those_of_the_contract() {
+    let help = succeed(&["relay", "--help"]);
+    for option in [
+        "--config",
+        "--check",
+        "--forward",
+        "--socks5",
+        "--socks5-users",
+        "--peer",
+        "--transparent",
+        "--route",
+        "--warm",
+        "--peer-key",
+        "--identity",
+        "--cc",
+        "--rate",
+        "--buffer",
+        "--proxy-protocol",
+        "--keep-source",
+        "--allow",
+        "--deny",
+        "--connections",
+        "--per-client",
+        "--memory",
+        "--greeting",
+        "--connect",
+        "--idle",
+        "--drain",
+        "--metrics",
+        "--status-socket",
+        "status",
+        "rules",
+    ] {
+        assert!(help.contains(option), "{option} is missing in {help}");
+    }
+}
+
+#[test]
+fn version_names_the_release() {
+    assert_eq!(succeed(&["--version"]), format!("icdc {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn nothing_at_all_shows_the_help_as_an_error() {
+    let output = Command::new(ICDC).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Usage: icdc"));
+}
+
+#[test]
+fn man_pages_come_one_per_subcommand() {
+    let directory = tempfile::tempdir().unwrap();
+    succeed(&["generate", "man", directory.path().to_str().unwrap()]);
+    let mut names: Vec<String> = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let lab = ["down", "exec", "list", "report", "run", "sim", "status", "up"].map(|name| format!("icdc-lab-{name}.1"));
+    let mut expected =
+        ["icdc-copy.1", "icdc-doctor.1", "icdc-keygen.1", "icdc-lab.1", "icdc-measure.1", "icdc-serve.1", "icdc.1"]
+            .map(str::to_owned)
+            .to_vec();
+    expected.extend(lab);
+    expected.push("icdc-cc.1".to_owned());
+    expected.extend(["list", "load", "show", "unload"].map(|name| format!("icdc-cc-{name}.1")));
+    expected.push("icdc-relay.1".to_owned());
+    expected.extend(
+        ["rules", "rules-apply", "rules-print", "rules-remove", "status"].map(|name| format!("icdc-relay-{name}.1")),
+    );
+    expected.extend(["icdc-pace.1", "icdc-pace-policy.1", "icdc-pace-wire.1"].map(str::to_owned));
+    expected.extend(["add", "list", "remove", "watch"].map(|name| format!("icdc-pace-policy-{name}.1")));
+    expected.sort();
+    assert_eq!(names, expected);
+    let copy = fs::read_to_string(directory.path().join("icdc-copy.1")).unwrap();
+    for words in [".TH", "icdc", "remote", "preserve", "Exit codes", "Examples"] {
+        assert!(copy.contains(words), "{words} is missing");
+    }
+}
+
+#[test]
+fn completions_know_subcommands_and_options() {
+    let directory = tempfile::tempdir().unwrap();
+    succeed(&["generate", "completions", directory.path().to_str().unwrap()]);
+    for name in ["icdc.bash", "_icdc", "icdc.fish"] {
+        let script = fs::read_to_string(directory.path().join(name)).unwrap();
+        for word in [
+            "copy",
+            "serve",
+            "keygen",
+            "measure",
+            "doctor",
+            "lab",
+            "pace",
+            "relay",
+            "send-self",
+            "json-series",
+            "drop-list",
+        ] {
+            assert!(script.contains(word), "{word} is missing in {name}");
+        }
+    }
+    let status = Command::new("bash").arg("-n").arg(directory.path().join("icdc.bash")).status().unwrap();
+    assert!(status.success(), "bash cannot read its completions");
+}
+
+#[test]
+fn generated_files_need_a_directory_to_go_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing");
+    let output = Command::new(ICDC).args(["generate", "man"]).arg(&missing).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.starts_with("icdc: ") && message.contains("missing"), "{message}");
+    assert!(!missing.exists());
+}
+
+#[test]
+fn a_closed_standard_output_is_no_panic() {
+    let mut child =
+        Command::new(ICDC).args(["copy", "--help"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!errors.contains("panicked"), "{errors}");
+}

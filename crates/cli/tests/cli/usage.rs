@@ -1,0 +1,131 @@
+//! Command lines that make no sense: exit code 2, a message that says what to do, and nothing else.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const ICDC: &str = env!("CARGO_BIN_EXE_icdc");
+
+fn run(directory: &Path, words: &[&str]) -> Output {
+    Command::new(ICDC)
+        .args(words)
+        .current_dir(directory)
+        .env("HOME", directory)
+        .env_remove("XDG_CONFIG_HOME")
+        .output()
+        .unwrap()
+}
+
+/// Asserts exit code 2, silence on standard output, and a message that contains `expected`.
+fn refused(words: &[&str], expected: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("there"), "data").unwrap();
+    let output = run(directory.path(), words);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{words:?}: {message}");
+    assert!(output.stdout.is_empty(), "{words:?}");
+    assert!(message.starts_with("icdc: "), "{words:?}: {message}");
+    assert!(message.contains(expected), "{words:?}: {expected:?} is missing in {message}");
+    let left: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{words:?} left something behind: {left:?}");
+}
+
+#[test]
+fn unknown_words() {
+    refused(&["fly"], "fly");
+    refused(&["copy", "--fast", "there", "b"], "--fast");
+    refused(&["serve", "--anonymous"], "--anonymous");
+    refused(&["serve", "extra"], "extra");
+    refused(&["keygen", "--force"], "--force");
+    refused(&["far-end", "extra"], "extra");
+    refused(&["generate", "poems", "."], "poems");
+}
+
+#[test]
+fn copy_needs_a_source_and_a_destination() {
+    refused(&["copy"], "SRC");
+    refused(&["copy", "there"], "DST");
+}
+
+#[test]
+fn a_source_that_is_not_there() {
+    refused(&["copy", "missing", "b"], "missing");
+    refused(&["copy", "", "b"], "empty path");
+}
+
+#[test]
+fn places_that_are_none() {
+    refused(&["copy", "there", "http://h/p"], "icdc://HOST/PATH");
+    refused(&["copy", "there", "icdc://h:99999/p"], "1 to 65535");
+    refused(&["copy", "there", "icdc://user@h/p"], "--identity");
+    refused(&["copy", "--", "-oProxyCommand=id:a", "b"], "no host");
+    refused(&["copy", "there", "u@-o:b"], "no host");
+}
+
+#[test]
+fn values_that_are_none() {
+    for (option, value, expected) in [
+        ("--rate", "fast", "mbit"),
+        ("--rate", "900", "mbit"),
+        ("--rate", "0bit", "8kbit"),
+        ("--rate", "-1mbit", "mbit"),
+        ("--ring", "1KiB", "16MiB"),
+        ("--ring", "big", "MiB"),
+        ("--streams", "0", "1..=64"),
+        ("--streams", "65", "1..=64"),
+        ("--port", "0", "65535"),
+        ("--port", "5010-5000", "5000-5010"),
+        ("--cc", "not a name", "cubic"),
+        ("--preserve", "mode,acl", "xattr"),
+        ("--progress", "sometimes", "auto"),
+        ("--retry-for", "10", "min"),
+        ("--report", "no/such/directory/r.html", "--report"),
+    ] {
+        refused(&["copy", &format!("{option}={value}"), "there", "b"], expected);
+    }
+    refused(&["serve", "--listen", "localhost:1"], "192.0.2.7:2633");
+    refused(&["keygen", "--trust", "a/b", "icdc-ed25519 AAAA"], "HOST:PORT");
+}
+
+#[test]
+fn options_that_contradict_each_other() {
+    refused(&["copy", "-4", "-6", "there", "b"], "cannot be used with");
+    refused(&["copy", "--dry-run", "--report", "r.html", "there", "b"], "cannot be used with");
+    refused(&["copy", "--send-self", "--remote-icdc", "/bin/icdc", "there", "h:b"], "cannot be used with");
+    refused(&["copy", "--send-self", "there", "b"], "ssh");
+    refused(&["keygen", "--identity", "i", "--trust", "h", "icdc-ed25519 AAAA"], "cannot be used with");
+    refused(&["keygen", "--trust", "h"], "KEY");
+    refused(&["keygen", "icdc-ed25519 AAAA"], "--trust");
+    refused(&["keygen", "--known-hosts", "k"], "--trust");
+}
+
+#[test]
+fn a_host_of_bytes_that_are_no_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = Command::new(ICDC)
+        .arg("copy")
+        .arg(std::ffi::OsStr::from_bytes(b"\xff:a"))
+        .arg("b")
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("icdc: "));
+}
+
+#[test]
+fn daemons_need_a_home_only_if_the_files_are_not_named() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("there"), "data").unwrap();
+    let output = Command::new(ICDC)
+        .args(["copy", "there", "icdc://127.0.0.1:1/"])
+        .current_dir(directory.path())
+        .env_remove("HOME")
+        .env_remove("XDG_CONFIG_HOME")
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("--identity"), "{message}");
+}

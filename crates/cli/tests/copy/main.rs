@@ -1,0 +1,10 @@
+//! What a copy carries, what its options do, and where things land.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
+
+mod fidelity;
+mod options;
+mod semantics;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,391 @@
+//! The options of `icdc copy`, each by what it does.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support;
+use crate::support::daemon::free_port;
+use crate::support::process::Start;
+use crate::support::{Ended, KIB, MIB, Road, Shape, Signal, Way, assert_no_leftovers, assert_same, data, skip};
+
+/// The ways with a network in between.
+const FAR: [Way; 4] = [Way::Push, Way::Pull, Way::ToDaemon, Way::FromDaemon];
+
+/// Everything below a directory: path → (inode, size, mtime, ctime).
+fn snapshot(path: &Path) -> BTreeMap<PathBuf, [i64; 6]> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(path).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        if metadata.is_dir() {
+            found.extend(snapshot(&path));
+        }
+        let state = [
+            metadata.ino() as i64,
+            metadata.size() as i64,
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            metadata.ctime(),
+            metadata.ctime_nsec(),
+        ];
+        found.insert(path, state);
+    }
+    found
+}
+
+/// Paths that a run without `--dry-run` would send, below the source.
+fn would_send(ended: &Ended) -> Vec<String> {
+    let mut paths: Vec<String> =
+        ended.all("would_send").map(|event| event["path"].as_str().unwrap().to_owned()).collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn exclude_leaves_out_names_and_paths() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        let files =
+            ["a.o", "a.c", "sub/b.o", "sub/b.c", "sub/deep/c.o", "cache/x", "sub/cache/y", "build/z", "sub/build/z"];
+        for file in files {
+            let path = road.path("tree").join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, file).unwrap();
+        }
+        let excludes = ["--exclude", "*.o", "--exclude", "cache/", "--exclude", "/build"];
+        road.copy(&excludes, &["tree"], "copy").expect_code(0);
+        road.copy(&excludes, &["tree/"], "contents").expect_code(0);
+        for copy in ["copy", "contents"] {
+            for file in files {
+                let kept = ["a.c", "sub/b.c", "sub/build/z"].contains(&file);
+                assert_eq!(road.path(copy).join(file).exists(), kept, "{way:?} {copy}/{file}");
+            }
+            assert!(road.path(copy).join("sub/deep").is_dir());
+            assert!(!road.path(copy).join("cache").exists() && !road.path(copy).join("build").exists());
+        }
+        let ended = road.copy(&["--exclude", "[", "-v"], &["tree"], "broken");
+        assert_ne!(ended.code, Some(0), "{ended}");
+        assert!(ended.stderr.contains("--exclude ["), "{ended}");
+    }
+}
+
+#[test]
+fn update_skips_what_has_the_same_size_and_time() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        let tree = data::tree(&road.path("tree"), 3, &Shape { small: 20, large: vec![5 * MIB], ..Shape::default() });
+        road.copy(&[], &["tree"], "copy").expect_code(0);
+        let before = snapshot(&road.path("copy/d000"));
+        let ended = road.copy(&["--update"], &["tree/"], "copy").expect_code(0);
+        assert_eq!((ended.number("files"), ended.number("bytes_sent")), (0, 0), "{ended}");
+        assert!(ended.number("skipped") > 20, "{ended}");
+        assert_eq!(snapshot(&road.path("copy/d000")), before, "{way:?}: what is skipped is not touched");
+
+        data::age(&tree.join("d000/f00003"), 77, 7);
+        fs::write(tree.join("d000/f00004"), "of another size").unwrap();
+        fs::remove_file(road.path("copy/d000/f00005")).unwrap();
+        let ended = road.copy(&["--update"], &["tree/"], "copy").expect_code(0);
+        assert_eq!(ended.number("files"), 3, "{ended}");
+        assert_same(&tree, &road.path("copy"));
+        // Without it, everything travels.
+        let ended = road.copy(&[], &["tree/"], "copy").expect_code(0);
+        assert!(ended.number("bytes_sent") > 5 * MIB, "{ended}");
+    }
+}
+
+#[test]
+fn a_dry_run_lists_and_changes_nothing() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        fs::create_dir_all(road.path("tree/sub/empty")).unwrap();
+        fs::write(road.path("tree/one"), "one").unwrap();
+        fs::write(road.path("tree/sub/two.o"), "two").unwrap();
+        data::file(&road.path("tree/sub/large"), 5 * MIB, 1);
+        std::os::unix::fs::symlink("one", road.path("tree/link")).unwrap();
+        fs::hard_link(road.path("tree/one"), road.path("tree/other")).unwrap();
+        fs::create_dir_all(road.path("old/tree")).unwrap();
+        fs::write(road.path("old/tree/one"), "older").unwrap();
+        let before = snapshot(road.site.root());
+        let destinations = ["new", "new/", "old", "old/tree", "new/"];
+        for destination in destinations {
+            let ended = road.copy(&["--dry-run", "--exclude", "*.o"], &["tree"], destination).expect_code(0);
+            let expected = ["tree/link", "tree/one", "tree/other", "tree/sub/large"];
+            assert_eq!(would_send(&ended), expected, "{way:?} {destination}: {ended}");
+            assert_eq!(snapshot(road.site.root()), before, "{way:?} {destination}");
+        }
+        let ended = road.copy(&["--dry-run", "--update"], &["tree/", "tree/one"], "old/tree").expect_code(0);
+        assert!(would_send(&ended).contains(&"tree/sub/two.o".to_owned()), "{ended}");
+        assert_eq!(snapshot(road.site.root()), before, "{way:?}");
+        road.copy(&[], &["tree/"], "copy").expect_code(0);
+        let before = snapshot(road.site.root());
+        let ended = road.copy(&["--dry-run", "--update"], &["tree/"], "copy").expect_code(0);
+        assert!(would_send(&ended).iter().all(|path| path.ends_with("link") || path.ends_with("other")), "{ended}");
+        assert_eq!(snapshot(road.site.root()), before, "{way:?}");
+    }
+}
+
+#[test]
+fn no_resume_begins_anew_and_leaves_nothing_of_the_old() {
+    for way in [Way::Push, Way::FromDaemon] {
+        let road = Road::new(way);
+        // Several checkpoints, so that there is something to resume.
+        data::file(&road.path("file"), 200 * MIB, 4);
+        let run = road.start(&["--rate", "800mbit"], &["file"], "copy");
+        assert!(run.wait_for_bytes(140 * MIB), "it ended before it could be interrupted");
+        run.signal(Signal::INT);
+        let ended = run.finish();
+        if ended.code == Some(0) {
+            return skip("the machine is too fast to interrupt this copy");
+        }
+        let ended = ended.expect_code(4);
+        assert!(!road.path("copy").exists(), "{ended}");
+        assert!(!support::leftovers(road.site.root()).is_empty());
+        let ended = road.copy(&["--no-resume"], &["file"], "copy").expect_code(0);
+        assert_eq!((ended.number("resumed_bytes"), ended.number("bytes_sent")), (0, 200 * MIB), "{way:?}: {ended}");
+        assert_same(&road.path("file"), &road.path("copy"));
+        assert_no_leftovers(road.site.root());
+    }
+}
+
+#[test]
+fn verify_reads_back() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        let tree = data::tree(&road.path("tree"), 3, &Shape { large: vec![9 * MIB, 4 * MIB], ..Shape::default() });
+        let ended = road.copy(&["--verify"], &["tree"], "copy").expect_code(0);
+        assert_eq!(
+            (&ended.summary()["verified"], &ended.summary()["read_back"]),
+            (&true.into(), &true.into()),
+            "{ended}"
+        );
+        assert_same(&tree, &road.path("copy"));
+        let ended = road.copy(&[], &["tree"], "other").expect_code(0);
+        assert_eq!(
+            (&ended.summary()["verified"], &ended.summary()["read_back"]),
+            (&true.into(), &false.into()),
+            "{ended}"
+        );
+    }
+}
+
+/// Blocks of the receiver's ring as progress tells them.
+fn ring_blocks(ended: &Ended) -> u64 {
+    ended.all("progress").filter_map(|event| event["ring_blocks"].as_u64()).max().unwrap_or(0)
+}
+
+#[test]
+fn ring_sets_the_memory_of_the_receiver() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        data::file(&road.path("file"), 30 * MIB, 1);
+        for (ring, blocks) in [("64MiB", 16), ("512MiB", 128)] {
+            let ended = road.copy(&["--ring", ring, "--no-resume"], &["file"], "copy").expect_code(0);
+            assert_eq!(ring_blocks(&ended), blocks, "{way:?} {ring}");
+            assert_same(&road.path("file"), &road.path("copy"));
+        }
+    }
+}
+
+/// The data connections that were made, by stream.
+fn connections(ended: &Ended) -> Vec<&Value> {
+    let mut found: Vec<&Value> = ended.all("connected").collect();
+    found.sort_by_key(|event| event["stream"].as_u64());
+    found
+}
+
+#[test]
+fn several_streams_carry_one_copy() {
+    for way in FAR {
+        let road = Road::new(way);
+        let tree = data::tree(
+            &road.path("tree"),
+            3,
+            &Shape { large: vec![60 * MIB, 5 * MIB + 1, 300 * KIB], ..Shape::default() },
+        );
+        let ended = road.copy(&["--streams", "4", "--rate", "1gbit"], &["tree"], "copy").expect_code(0);
+        let streams: Vec<u64> = connections(&ended).iter().map(|event| event["stream"].as_u64().unwrap()).collect();
+        assert_eq!(streams, [0, 1, 2, 3], "{way:?}: {ended}");
+        assert_same(&tree, &road.path("copy"));
+        assert_no_leftovers(road.site.root());
+        // More streams than there is work for.
+        road.copy(&["--streams", "64"], &["tree/d000/f00000"], "one").expect_code(0);
+        assert_same(&tree.join("d000/f00000"), &road.path("one"));
+    }
+}
+
+#[test]
+fn rate_is_a_ceiling_that_holds() {
+    const SIZE: u64 = 12 * MIB;
+    for way in FAR {
+        let road = Road::new(way);
+        data::file(&road.path("file"), SIZE, 1);
+        let seconds = |rate: &str| {
+            let ended = road.copy(&["--rate", rate, "--no-resume"], &["file"], "copy").expect_code(0);
+            ended.summary()["seconds"].as_f64().unwrap()
+        };
+        let (slow, fast) = (seconds("64mbit"), seconds("640mbit"));
+        assert!(slow > 2.5 * fast, "{way:?}: {slow} s at 64 Mbit/s, {fast} s at 640 Mbit/s");
+        let least = SIZE as f64 * 8.0 / 64e6;
+        assert!(slow > least * 0.7, "{way:?}: {slow} s in place of at least {least} s: faster than the ceiling");
+    }
+}
+
+#[test]
+fn several_streams_share_one_ceiling() {
+    let road = Road::new(Way::Push);
+    data::file(&road.path("file"), 12 * MIB, 1);
+    let ended = road.copy(&["--rate", "64mbit", "--streams", "4"], &["file"], "copy").expect_code(0);
+    let seconds = ended.summary()["seconds"].as_f64().unwrap();
+    assert!(
+        seconds > 12.0 * 1.048576 * 8.0 / 64.0 * 0.7,
+        "{seconds} s: four streams are faster than the ceiling: {ended}"
+    );
+}
+
+#[test]
+fn congestion_control_is_chosen_by_name() {
+    for way in FAR {
+        let road = Road::new(way);
+        data::file(&road.path("file"), MIB, 1);
+        let ended = road.copy(&["--cc", "no_such_control"], &["file"], "copy");
+        assert!(matches!(ended.code, Some(2 | 3)), "{way:?}: {ended}");
+        assert!(ended.stderr.contains("no_such_control"), "{way:?}: {ended}");
+        assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{way:?}: one sentence: {ended}");
+        assert!(!road.path("copy").exists());
+        assert_no_leftovers(road.site.root());
+        let ended = road.copy(&["--cc", "reno"], &["file"], "copy").expect_code(0);
+        if way == Way::Push {
+            assert_eq!(connections(&ended)[0]["congestion"], "reno", "{ended}");
+        }
+        assert_same(&road.path("file"), &road.path("copy"));
+    }
+}
+
+#[test]
+fn the_address_family_can_be_chosen() {
+    let road = Road::new(Way::Push);
+    data::file(&road.path("file"), 10, 1);
+    let localhost = format!("localhost:{}", road.path("copy").display());
+    let mut families = vec![("-4", "127.0.0.1:")];
+    match TcpListener::bind(("::1", 0)) {
+        Ok(_) => families.push(("-6", "[::1]:")),
+        Err(error) => skip(&format!("no IPv6: {error}")),
+    }
+    let resolves =
+        std::net::ToSocketAddrs::to_socket_addrs(&("localhost", 1)).unwrap().any(|address| address.is_ipv6());
+    for (option, prefix) in families {
+        // Where localhost has no IPv6 address in this system's files, its literal stands in.
+        let destination = if option == "-6" && !resolves {
+            format!("[::1]:{}", road.path("copy").display())
+        } else {
+            localhost.clone()
+        };
+        let ended = road.site.copy(&["--ssh", &road.site.ssh(), option, "file", &destination]).run().expect_code(0);
+        let peer = connections(&ended)[0]["peer"].as_str().unwrap().to_owned();
+        assert!(peer.starts_with(prefix), "{option}: {ended}");
+    }
+    let ended = road.site.copy(&["--ssh", &road.site.ssh(), "-6", "file", "127.0.0.1:x"]).run().expect_code(3);
+    assert!(ended.stderr.contains("127.0.0.1"), "{ended}");
+    assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{ended}");
+}
+
+#[test]
+fn the_data_port_can_be_chosen() {
+    for way in [Way::Push, Way::Pull] {
+        let road = Road::new(way);
+        data::file(&road.path("file"), 10, 1);
+        let port = free_port();
+        let ended = road.copy(&["--port", &port.to_string()], &["file"], "copy").expect_code(0);
+        assert!(connections(&ended)[0]["peer"].as_str().unwrap().ends_with(&format!(":{port}")), "{way:?}: {ended}");
+        // Of a range, a port that is free is taken.
+        let taken = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0")).unwrap();
+        let first = taken.local_addr().unwrap().port().min(65_000);
+        let range = format!("{first}-{}", first + 20);
+        let ended = road.copy(&["--port", &range], &["file"], "copy").expect_code(0);
+        let peer = connections(&ended)[0]["peer"].as_str().unwrap().to_owned();
+        let chosen: u16 = peer.rsplit(':').next().unwrap().parse().unwrap();
+        assert!((first..=first + 20).contains(&chosen), "{way:?}: {ended}");
+    }
+}
+
+#[test]
+fn json_lines_are_as_the_guide_says() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        let tree = data::tree(&road.path("tree"), 3, &Shape { small: 20, ..Shape::default() });
+        support::succeed(std::process::Command::new("mkfifo").arg(tree.join("pipe")));
+        let ended = road.copy(&[], &["tree"], "copy").expect_code(1);
+        assert_eq!(ended.text, "", "standard output is JSON and nothing else");
+        assert_eq!(ended.all("summary").count(), 1);
+        assert_eq!(ended.all("started").count(), 1, "{ended}");
+        assert_eq!(ended.events[0]["type"], "started", "{ended}");
+        let summary = ended.summary();
+        for key in [
+            "files",
+            "bytes",
+            "bytes_sent",
+            "goodput_bps",
+            "retransmitted_segments",
+            "errors",
+            "skipped",
+            "resumed_bytes",
+        ] {
+            assert!(summary[key].is_u64(), "{way:?} {key}: {ended}");
+        }
+        for key in ["seconds", "digest", "sparse_digest", "tree_digest", "verified", "limited_by", "read_back"] {
+            assert!(summary.get(key).is_some(), "{way:?} {key}: {ended}");
+        }
+        assert_eq!(summary["errors"], 1, "{ended}");
+        let shares: f64 =
+            summary["limited_by"].as_object().unwrap().values().map(|share| share.as_f64().unwrap()).sum();
+        assert!(shares > 0.5 && shares < 1.001, "{way:?}: {summary}");
+        let files = summary["files"].as_u64().unwrap();
+        let published =
+            ended.all("item").filter(|event| event["outcome"] == "published" && event["digest"].is_string()).count();
+        assert_eq!(published as u64, files, "{way:?}: every file is named with its digest: {ended}");
+        assert_eq!(summary["bytes"], data::size(&tree), "{ended}");
+        for event in ended.all("item").filter(|event| event["digest"].is_string()) {
+            let path = event["path"].as_str().unwrap();
+            assert!(!path.starts_with('/'), "{way:?}: {event}");
+            if let Some(below) = path.strip_prefix("tree/").or_else(|| path.strip_prefix("copy/"))
+                && let Ok(contents) = fs::read(tree.join(below))
+            {
+                assert_eq!(event["digest"], blake3::hash(&contents).to_hex().as_str(), "{event}");
+            }
+        }
+        if way != Way::Local {
+            let connected = connections(&ended);
+            assert_eq!(connected.len(), 1, "{way:?}: {ended}");
+            assert!(connected[0]["cipher"].as_str().unwrap().starts_with("TLS13_"), "{ended}");
+        }
+        assert!(ended.all("scanned").any(|event| event["complete"] == true), "{way:?}: {ended}");
+        assert!(ended.all("progress").count() > 0, "{way:?}: {ended}");
+    }
+}
+
+#[test]
+fn a_report_is_one_page_that_needs_nothing_else() {
+    for way in [Way::Local, Way::Push, Way::FromDaemon] {
+        let road = Road::new(way);
+        data::file(&road.path("file"), 20 * MIB, 1);
+        let page = road.path("report.html");
+        road.copy(&["--report", page.to_str().unwrap()], &["file"], "copy").expect_code(0);
+        let text = fs::read_to_string(page).unwrap();
+        for words in ["<!doctype html>", "<svg", "Goodput", "</html>"] {
+            assert!(text.contains(words), "{way:?}: {words:?} is missing");
+        }
+        for foreign in ["src=\"http", "href=\"http", "@import", "url("] {
+            assert!(!text.contains(foreign), "{way:?}: {foreign:?} is in it");
+        }
+    }
+    let road = Road::new(Way::Local);
+    data::file(&road.path("file"), 10, 1);
+    let ended = road.copy(&["--report", "no/such/directory/r.html"], &["file"], "copy").expect_code(2);
+    assert!(ended.stderr.contains("no/such/directory/r.html"), "{ended}");
+    assert!(!road.path("copy").exists());
+}

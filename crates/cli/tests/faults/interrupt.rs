@@ -1,0 +1,122 @@
+//! SIGINT and SIGTERM: exit code 4, a word on how to go on, and nothing that has arrived travels again.
+
+use rustix::process::kill_process;
+
+use crate::support::{Ended, MIB, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data};
+
+const SIZE: u64 = 48 * MIB + 77;
+const BREAK: u64 = 16 * MIB;
+/// What buffers of sockets hold at the rate of these tests.
+const ON_ITS_WAY: u64 = 16 * MIB;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Push,
+    Pull,
+}
+
+fn words(site: &Site, way: Way) -> [std::ffi::OsString; 2] {
+    match way {
+        Way::Push => [site.path("source").into(), site.by_ssh("copy")],
+        Way::Pull => [site.by_ssh("source"), site.path("copy").into()],
+    }
+}
+
+fn interrupted(site: &Site, way: Way, signal: Signal) -> Ended {
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(site, way)).start();
+    assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
+    run.signal(signal);
+    let ended = run.finish().expect_code(4);
+    assert!(ended.stderr.contains("same command"), "{ended}");
+    assert!(!site.path("copy").exists(), "a file appeared before it was complete");
+    ended
+}
+
+/// Interrupts a copy of one file, runs the same command again, and looks at what travelled.
+fn resumes(way: Way, signal: Signal) {
+    let site = Site::new();
+    data::file(&site.path("source"), SIZE, 30);
+    let first = interrupted(&site, way, signal);
+    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, way)).run().expect_code(0);
+    assert_same(&site.path("source"), &site.path("copy"));
+    assert_no_leftovers(site.root());
+    let (arrived, resumed) = (first.bytes_done(), second.resumed());
+    assert!(
+        arrived >= BREAK && resumed >= arrived,
+        "{arrived} bytes had arrived, {resumed} were left\n{first}\n{second}"
+    );
+    assert_eq!(second.number("bytes_sent"), SIZE - resumed, "{second}");
+}
+
+#[test]
+fn sigint_of_a_push() {
+    resumes(Way::Push, Signal::INT);
+}
+
+#[test]
+fn sigterm_of_a_push() {
+    resumes(Way::Push, Signal::TERM);
+}
+
+#[test]
+fn sigint_of_a_pull() {
+    resumes(Way::Pull, Signal::INT);
+}
+
+/// The far side is told to stop; the near one starts it again, and only what was on its way travels twice.
+fn far_side_stopped(way: Way) {
+    let site = Site::new();
+    data::file(&site.path("source"), SIZE, 33);
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, way)).start();
+    assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
+    kill_process(run.far_end().unwrap(), Signal::TERM).unwrap();
+    let ended = run.finish().expect_code(0);
+    assert!(ended.all("reconnecting").next().is_some(), "{ended}");
+    assert_same(&site.path("source"), &site.path("copy"));
+    assert_no_leftovers(site.root());
+    assert!(ended.number("bytes_sent") <= SIZE + ON_ITS_WAY, "{ended}");
+}
+
+#[test]
+fn the_far_side_of_a_push_is_stopped() {
+    far_side_stopped(Way::Push);
+}
+
+#[test]
+fn the_far_side_of_a_pull_is_stopped() {
+    far_side_stopped(Way::Pull);
+}
+
+#[test]
+fn a_tree_goes_on_with_what_is_missing() {
+    let site = Site::new();
+    let shape = Shape { small: 600, large: vec![24 * MIB, 12 * MIB], ..Shape::default() };
+    let source = data::tree(&site.path("source"), 31, &shape);
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Way::Push)).start();
+    assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
+    run.signal(Signal::INT);
+    let first = run.finish().expect_code(4);
+    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, Way::Push)).run().expect_code(0);
+    assert_same(&source, &site.path("copy"));
+    assert_no_leftovers(site.root());
+    let (arrived, resumed) = (first.bytes_done(), second.resumed());
+    assert!(resumed >= arrived, "{arrived} bytes had arrived, {resumed} were left\n{first}\n{second}");
+    assert!(second.number("bytes_sent") + resumed <= data::size(&source), "{second}");
+}
+
+#[test]
+fn a_second_signal_ends_at_once_and_nothing_durable_is_lost() {
+    let site = Site::new();
+    data::file(&site.path("source"), SIZE, 32);
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Way::Push)).start();
+    assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
+    run.signal(Signal::INT);
+    assert!(run.wait_for_words("stop at once"), "{}", run.finish());
+    // It may have ended by the first one.
+    let _ = kill_process(run.pid(), Signal::INT);
+    run.finish().expect_code(4);
+    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, Way::Push)).run().expect_code(0);
+    assert_same(&site.path("source"), &site.path("copy"));
+    assert_no_leftovers(site.root());
+    assert!(second.resumed() >= BREAK, "{second}");
+}

@@ -1,0 +1,12 @@
+//! Copies that are interrupted, killed, cut off or refused by the disk.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
+
+mod interrupt;
+mod items;
+mod journals;
+mod kill;
+mod network;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,189 @@
+//! The path fails: connections are cut, the cable is pulled, bits flip. One run goes on by itself.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
+
+use crate::support::daemon::{Daemon, location};
+use crate::support::network::Pair;
+use crate::support::{Ended, HERE, MIB, Run, Site, Start, assert_no_leftovers, assert_same, data, skip};
+
+const SIZE: u64 = 48 * MIB + 3;
+
+/// Starts a slow push between two hosts.
+fn push(site: &Site, pair: &Pair, rate: &str) -> Run {
+    data::file(&site.path("source"), SIZE, 40);
+    let mut command = site.copy(&["--rate", rate, "--ssh", &site.ssh_to(&pair.far)]);
+    command.arg(site.path("source")).arg(site.on_host(pair.far.address(), "copy"));
+    pair.near.run(&command).start()
+}
+
+#[track_caller]
+fn assert_went_on(site: &Site, ended: &Ended) {
+    assert_eq!(ended.code, Some(0), "{ended}");
+    assert!(ended.all("reconnecting").next().is_some(), "the connection was not cut: {ended}");
+    assert_same(&site.path("source"), &site.path("copy"));
+    assert_no_leftovers(site.root());
+}
+
+#[test]
+fn connections_are_cut() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let run = push(&site, &pair, "160mbit");
+    for bytes in [8, 24] {
+        assert!(run.wait_for_bytes(bytes * MIB), "{}", run.finish());
+        if !pair.cut() {
+            return skip("this kernel cannot destroy sockets (ss -K)");
+        }
+    }
+    let ended = run.finish();
+    assert_went_on(&site, &ended);
+    let sent = ended.number("bytes_sent");
+    assert!(sent <= SIZE + 2 * 64 * MIB, "{ended}");
+}
+
+#[test]
+fn the_cable_is_out_for_twenty_seconds() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let mut run = push(&site, &pair, "160mbit");
+    assert!(run.wait_for_bytes(16 * MIB), "{}", run.finish());
+    pair.unplug();
+    let waits = run.runs_after(Duration::from_secs(20));
+    pair.plug();
+    assert!(waits, "{}", run.finish());
+    assert_went_on(&site, &run.finish());
+}
+
+/// A proxy on loopback that does one thing to the bytes that pass, when told to.
+struct Proxy {
+    port: u16,
+    mischief: Arc<AtomicU8>,
+    closed: Arc<AtomicBool>,
+}
+
+const NOTHING: u8 = 0;
+const FLIP_FORTH: u8 = 1;
+const FLIP_BACK: u8 = 2;
+const CUT: u8 = 3;
+
+impl Proxy {
+    fn before(port: u16) -> Self {
+        let listener = TcpListener::bind((HERE, 0)).unwrap();
+        let own = listener.local_addr().unwrap().port();
+        let mischief = Arc::new(AtomicU8::new(NOTHING));
+        let closed = Arc::new(AtomicBool::new(false));
+        let proxy = Self { port: own, mischief: Arc::clone(&mischief), closed: Arc::clone(&closed) };
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if closed.load(Ordering::Relaxed) {
+                    return;
+                }
+                let Ok(server) = TcpStream::connect((HERE, port)) else {
+                    continue;
+                };
+                for (from, to, flip) in [(&client, &server, FLIP_FORTH), (&server, &client, FLIP_BACK)] {
+                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let mischief = Arc::clone(&mischief);
+                    std::thread::spawn(move || pass(from, to, &mischief, flip));
+                }
+            }
+        });
+        proxy
+    }
+
+    fn order(&self, what: u8) {
+        self.mischief.store(what, Ordering::SeqCst);
+    }
+
+    fn was_done(&self) -> bool {
+        self.mischief.load(Ordering::SeqCst) == NOTHING
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.closed.store(true, Ordering::Relaxed);
+        let _ = TcpStream::connect((HERE, self.port));
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, mischief: &AtomicU8, flip: u8) {
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        let take = |what| mischief.compare_exchange(what, NOTHING, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if take(flip) {
+            buffer[length / 2] ^= 0x10;
+        } else if take(CUT) {
+            break;
+        }
+        if to.write_all(&buffer[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Push,
+    Pull,
+}
+
+/// Copies through a proxy that commits `mischief` in mid-stream.
+fn through_proxy(way: Way, mischief: u8) -> Ended {
+    let site = Site::new();
+    let source = data::file(&site.path("source"), SIZE, 41);
+    let daemon = Daemon::start(&site, site.root(), "rw");
+    let proxy = Proxy::before(daemon.port());
+    daemon.trust(&site, proxy.port);
+    let far = |name| location(proxy.port, name);
+    let mut command = site.copy(&["--rate", "320mbit"]);
+    match way {
+        Way::Push => command.arg(&source).arg(far("copy")),
+        Way::Pull => command.arg(far("source")).arg(site.path("copy")),
+    };
+    let run = command.start();
+    assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
+    proxy.order(mischief);
+    let ended = run.finish();
+    assert!(proxy.was_done(), "nothing passed any more: {ended}");
+    if ended.code == Some(0) {
+        assert!(ended.all("reconnecting").next().is_some(), "it went unnoticed: {ended}");
+        assert_same(&source, &site.path("copy"));
+        assert_no_leftovers(&site.path("."));
+    } else {
+        assert!(!ended.stderr.is_empty(), "{ended}");
+        assert_absent_or_same(&source, &site.path("copy"));
+    }
+    ended
+}
+
+fn assert_absent_or_same(source: &Path, copy: &Path) {
+    if copy.exists() {
+        assert_same(source, copy);
+    }
+}
+
+#[test]
+fn a_bit_flips_on_the_way_to_the_daemon() {
+    through_proxy(Way::Push, FLIP_FORTH).expect_code(0);
+    through_proxy(Way::Pull, FLIP_FORTH).expect_code(0);
+}
+
+#[test]
+fn a_bit_flips_on_the_way_from_the_daemon() {
+    through_proxy(Way::Push, FLIP_BACK).expect_code(0);
+    through_proxy(Way::Pull, FLIP_BACK).expect_code(0);
+}
+
+#[test]
+fn a_proxy_drops_the_connection() {
+    through_proxy(Way::Push, CUT).expect_code(0);
+    through_proxy(Way::Pull, CUT).expect_code(0);
+}

@@ -1,0 +1,12 @@
+//! Ends that keep to no rule, against the real binary.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
+
+mod client;
+mod floods;
+#[path = "../support/peer.rs"]
+mod peer;
+mod server;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,136 @@
+//! What labs and scenarios tell: tables, pages, CSV and JSON.
+
+use std::fs;
+use std::thread;
+
+use crate::support::lab::{B, Lab, datagram, numbers};
+use crate::support::{Site, is_root, skip};
+
+#[test]
+fn a_report_has_every_byte_that_crossed() {
+    let Some(lab) = Lab::up(&["--rate", "100mbit", "--rtt", "20ms"]) else { return };
+    let site = Site::new();
+    let (a, b) = lab.udp();
+    let receiver = thread::spawn(move || numbers(&b));
+    for number in 0..200 {
+        a.send(&datagram(number, 1000)).unwrap();
+    }
+    receiver.join().unwrap();
+    let status = lab.settled_status();
+    let crossed = status["a_to_b"]["delivered_bytes"].as_u64().unwrap();
+    assert_eq!(crossed, 200 * (1000 + 8 + 20 + 14 + 24));
+    let write = |name: &str| {
+        let path = site.path(name);
+        let output = lab.icdc("report", &[path.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::read_to_string(path).unwrap()
+    };
+    let csv = write("path.csv");
+    let mut lines = csv.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let column = header.iter().position(|name| *name == "throughput_bps").unwrap();
+    let bits: f64 = lines.filter_map(|line| line.split(',').nth(column)?.parse::<f64>().ok()).sum::<f64>() / 1000.0;
+    assert!((bits / 8.0 - crossed as f64).abs() < 1.0, "{bits}");
+    let json: serde_json::Value = serde_json::from_str(&write("path.json")).unwrap();
+    assert_eq!(json["plots"][0]["title"], "Throughput, a to b");
+    assert!(write("path.html").contains("Throughput, a to b"));
+    let refused = lab.icdc("report", &[site.path("path.png").to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1));
+}
+
+#[test]
+fn a_scenario_prints_its_table_and_keeps_its_record() {
+    if !is_root() {
+        skip("a scenario's algorithm and buffers need root");
+        return;
+    }
+    let site = Site::new();
+    let output = site.icdc(&["lab", "run", "--quick", "--out", "record", "startup"]).output().unwrap();
+    let (told, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // On a machine that is busy with other things, a measurement may stay invalid; it must then say so.
+    assert!(output.status.success() || told.contains("invalid: "), "{told}{words}");
+    assert!(told.contains("paper, s") && told.contains("100ms"), "{told}");
+    assert!(fs::read_to_string(site.path("record/report.html")).unwrap().contains("about 2"));
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(site.path("record/report.json")).unwrap()).unwrap();
+    assert_eq!(json["title"], "startup");
+}
+
+#[test]
+fn a_scenario_of_the_pacer_tells_of_each_class() {
+    if !is_root() {
+        skip("a pacer needs root");
+        return;
+    }
+    let site = Site::new();
+    let words = ["lab", "run", "--quick", "--patience", "1s", "--out", "record", "pacing-classes"];
+    let output = site.icdc(&words).output().unwrap();
+    let (told, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // On a machine that is busy with other things, a measurement may stay invalid; it must then say so.
+    let is_valid = output.status.success();
+    assert!(is_valid || told.contains("invalid: "), "{told}{words}");
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(site.path("record/report.json")).unwrap()).unwrap();
+    let rows = json["tables"][0]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 5, "{told}");
+    for row in rows {
+        let number = |column: usize| row[column].as_str().unwrap().parse::<f64>().unwrap();
+        let (error, burst) = (number(1), number(12));
+        assert!(!is_valid || (error.abs() <= 0.5 && burst <= 2.0), "{told}");
+    }
+}
+
+#[test]
+fn scenarios_are_named() {
+    let site = Site::new();
+    let list = site.icdc(&["lab", "list"]).output().unwrap();
+    let names = String::from_utf8(list.stdout).unwrap();
+    for name in [
+        "fifo",
+        "icdc-background",
+        "icdc-disk",
+        "icdc-pseudo",
+        "pacing-single",
+        "pairs",
+        "proxy-lfn",
+        "ramp",
+        "slow-disk",
+        "steady",
+        "versus",
+        "window",
+    ] {
+        assert!(names.lines().any(|line| line.starts_with(name)), "{names}");
+    }
+    let unknown = site.icdc(&["lab", "run", "warp"]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("slow-disk, startup, steady, versus, window"));
+}
+
+#[test]
+fn a_named_algorithm_sends_its_windows_unpaced_where_bbr_is_the_default() {
+    if !is_root() {
+        skip("choosing the hosts' default algorithm needs root");
+        return;
+    }
+    let Some(lab) = Lab::up(&["--rate", "1gbit", "--rtt", "800ms"]) else { return };
+    if !lab.icdc("exec", &["a", "--", "sysctl", "-w", "net.ipv4.tcp_congestion_control=bbr"]).status.success() {
+        skip("this kernel has no bbr");
+        return;
+    }
+    let site = Site::new();
+    let output = lab.on_a(&site, "measure").args(["--cc", "reno", "--seconds", "3", B]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let path = site.path("path.csv");
+    assert!(lab.icdc("report", &[path.to_str().unwrap()]).status.success());
+    let csv = fs::read_to_string(path).unwrap();
+    let mut lines = csv.lines();
+    let column = lines.next().unwrap().split(',').position(|name| name == "throughput_bps").unwrap();
+    let rates: Vec<f64> = lines.map(|line| line.split(',').nth(column).unwrap().parse().unwrap_or(0.0)).collect();
+    // The largest flight of the slow start, of 40 packets or more: paced, it would take half a round trip, 400 ms.
+    let full: Vec<usize> = (0..rates.len()).filter(|&at| rates[at] > 0.0).collect();
+    let bits = |flight: &[usize]| flight.iter().map(|&at| rates[at] / 1000.0).sum::<f64>();
+    let flights = full.chunk_by(|before, after| after - before < 200);
+    let flight = flights.max_by(|a, b| bits(a).total_cmp(&bits(b))).unwrap();
+    assert!(bits(flight) > 40.0 * 1500.0 * 8.0, "{flight:?}");
+    assert!(flight.last().unwrap() - flight[0] < 200, "{flight:?}");
+}

@@ -1,0 +1,338 @@
+//! `icdc pace wire`: classes on a device, what they get, and what is left when it ends.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support;
+use crate::support::calm::{holds, in_a_calm_moment};
+use crate::support::lab::Lab;
+use crate::support::network::{Host, Pair};
+use crate::support::process::eventually;
+use crate::support::{Ended, ICDC, Run, Signal, Site, Start, is_root, skip};
+
+/// A file of classes, `CLASS = { port, words }`, each for what goes to a port; the rest is unpaced.
+fn classes(site: &Site, classes: &[(&str, u16, &str)]) -> String {
+    let mut text = String::new();
+    for (name, port, words) in classes {
+        text += &format!("[[class]]\nname = \"{name}\"\n{words}\nfilter = [{{ ports = {port} }}]\n");
+    }
+    write_classes(site, &text)
+}
+
+fn write_classes(site: &Site, text: &str) -> String {
+    let path = site.path("classes.toml");
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn wire(site: &Site, classes: &str, words: &[&str]) -> Command {
+    let all =
+        [&["pace", "wire", "--dev", "eth0", "--classes", classes, "--interval", "100ms", "--json"], words].concat();
+    site.icdc(&all)
+}
+
+/// A pacer on the near host of a pair, at work.
+fn pace(site: &Site, host: &Host, classes: &str, words: &[&str]) -> Run {
+    let words = [&["--line-rate", "1gbit"], words].concat();
+    let run = host.run(&wire(site, classes, &words)).start();
+    assert!(run.wait_for_words("mode:"), "{}", run.stderr());
+    run
+}
+
+fn stop(run: Run) -> Ended {
+    run.signal(Signal::TERM);
+    run.finish().expect_code(0)
+}
+
+/// The last that was told of a class.
+fn told(ended: &Ended, name: &str) -> Value {
+    let classes = ended.all("classes").last().unwrap()["classes"].as_array().unwrap();
+    classes.iter().find(|class| class["name"] == name).unwrap_or_else(|| panic!("{name}: {ended}")).clone()
+}
+
+/// Sends through a connection as fast as it goes until dropped, and counts what comes out at its other end.
+struct Flow {
+    arrived: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+}
+
+impl Flow {
+    fn new(mut from: TcpStream, mut to: TcpStream) -> Self {
+        let (arrived, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counter, done) = (Arc::clone(&arrived), Arc::clone(&over));
+        from.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        thread::spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                // A full buffer of a paced connection is no error.
+                let _ = from.write(&[0; 16_384]);
+            }
+        });
+        thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 20];
+            while let Ok(length @ 1..) = to.read(&mut buffer) {
+                counter.fetch_add(length as u64, Ordering::Relaxed);
+            }
+        });
+        Self { arrived, over }
+    }
+
+    fn arrived(&self) -> u64 {
+        self.arrived.load(Ordering::Relaxed)
+    }
+
+    fn goes_on(&self) -> bool {
+        let before = self.arrived();
+        eventually(|| self.arrived() > before + 100_000)
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A listener on the far host and its port.
+fn listener(host: &Host) -> (TcpListener, u16) {
+    let listener = host.inside(|| TcpListener::bind((host.address(), 0)).unwrap());
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+fn flow(near: &Host, listener: &TcpListener) -> Flow {
+    let at = listener.local_addr().unwrap();
+    Flow::new(near.inside(|| TcpStream::connect(at).unwrap()), listener.accept().unwrap().0)
+}
+
+/// What each flow gets over the same while, as a multiple of the last one's.
+fn shares(flows: &[Flow], span: Duration) -> Vec<f64> {
+    let read = || flows.iter().map(Flow::arrived).collect::<Vec<u64>>();
+    assert!(eventually(|| flows.iter().all(|flow| flow.arrived() > 500_000)));
+    let before = read();
+    thread::sleep(span);
+    let gained: Vec<f64> = read().iter().zip(before).map(|(after, before)| (after - before) as f64).collect();
+    gained.iter().map(|bytes| bytes / gained.last().unwrap()).collect()
+}
+
+fn has_detour(host: &Host) -> bool {
+    let routes = support::succeed(host.command("ip").args(["route", "show"]));
+    routes.contains("pace")
+}
+
+#[test]
+fn classes_get_their_rates_by_the_timer() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let ends = [listener(&pair.far), listener(&pair.far), listener(&pair.far)];
+    let file = classes(
+        &site,
+        &[
+            ("fast", ends[0].1, "rate = \"80mbit\""),
+            ("slow", ends[1].1, "rate = \"20mbit\""),
+            ("capped", ends[2].1, "ceiling = \"40mbit\""),
+        ],
+    );
+    let run = pace(&site, &pair.near, &file, &[]);
+    assert!(run.stderr().contains("timer mode"), "{}", run.stderr());
+    let flows = ends.each_ref().map(|(listener, _)| flow(&pair.near, listener));
+    in_a_calm_moment(|| {
+        let shares = shares(&flows, Duration::from_secs(3));
+        let is_near = |(share, wanted): (&f64, f64)| (share / wanted - 1.0).abs() < 0.1;
+        holds(shares.iter().zip([2.0, 0.5]).all(is_near), &shares)
+    });
+    drop(flows);
+    let ended = stop(run);
+    for name in ["fast", "slow", "capped"] {
+        assert!(told(&ended, name)["packets"].as_u64().unwrap() > 100, "{ended}");
+    }
+    assert_eq!(ended.events.last().unwrap()["gap_packets"], 0);
+    assert!(!has_detour(&pair.near));
+}
+
+#[test]
+fn gap_frames_keep_frames_apart_where_a_line_is_charged_for_them() {
+    let words = ["--rate", "200mbit", "--rtt", "4ms", "--queue", "16kB", "--line-rate", "1gbit"];
+    let Some(lab) = Lab::up(&words) else { return };
+    let site = Site::new();
+    let b: IpAddr = support::lab::B.parse().unwrap();
+    let ends = [b, "fd26:33::2".parse().unwrap()].map(|address| {
+        let listener = lab.inside("b", || TcpListener::bind((address, 0)).unwrap());
+        let port = listener.local_addr().unwrap().port();
+        (listener, port)
+    });
+    let file = classes(&site, &[("four", ends[0].1, "rate = \"80mbit\""), ("six", ends[1].1, "rate = \"40mbit\"")]);
+    let inside = ["lab", "exec", "--name", &lab.name, "a", "--", ICDC];
+    let pace = ["pace", "wire", "--dev", "eth0", "--classes", &file, "--interval", "100ms", "--json"];
+    let run = site.icdc(&[&inside[..], &pace].concat()).start();
+    assert!(run.wait_for_words("gap mode"), "{}", run.stderr());
+    assert!(run.stderr().contains("1gbit line"), "{}", run.stderr());
+    let flows = ends.each_ref().map(|(listener, _)| {
+        let at = listener.local_addr().unwrap();
+        let stream = lab.inside("a", move || TcpStream::connect(at).unwrap());
+        Flow::new(stream, listener.accept().unwrap().0)
+    });
+    in_a_calm_moment(|| {
+        let shares = shares(&flows, Duration::from_secs(3));
+        holds((shares[0] / 2.0 - 1.0).abs() < 0.1, &shares)
+    });
+    // What still waits in the hosts' sockets leaves unpaced once the pacer has ended.
+    let status = lab.status();
+    drop(flows);
+    let ended = stop(run);
+    assert!(ended.events.last().unwrap()["gap_packets"].as_u64().unwrap() > 1000, "{ended}");
+    let path = &status["a_to_b"];
+    assert!(path["gap_packets"].as_u64().unwrap() > 1000, "{status}");
+    // Both classes together are slower than the bottleneck: evenly spaced, they never fill its queue of ten frames.
+    assert_eq!((&path["queue_drops_packets"], &path["line_drops_packets"]), (&0.into(), &0.into()), "{status}");
+}
+
+#[test]
+fn whatever_ends_it_the_host_sends_as_before() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let (listener, port) = listener(&pair.far);
+    let file = classes(&site, &[("slow", port, "rate = \"8mbit\"")]);
+    let paced = pace(&site, &pair.near, &file, &[]);
+    let flow = flow(&pair.near, &listener);
+    assert!(flow.goes_on() && has_detour(&pair.near));
+    paced.kill();
+    assert!(eventually(|| !has_detour(&pair.near)), "the kernel takes the routes back");
+    assert!(flow.goes_on(), "a connection survives");
+    let again = pace(&site, &pair.near, &file, &[]);
+    assert!(flow.goes_on() && has_detour(&pair.near), "and is paced again");
+    // One device has one pacer.
+    let words = ["--line-rate", "1gbit"];
+    let second = pair.near.run(&wire(&site, &file, &words)).run().expect_code(1);
+    assert!(second.stderr.contains("paced already"), "{second}");
+    // The cable is pulled and plugged in again.
+    pair.unplug();
+    pair.plug();
+    assert!(flow.goes_on());
+    let ended = stop(again);
+    assert!(told(&ended, "slow")["packets"].as_u64().unwrap() > 0, "{ended}");
+    assert!(!has_detour(&pair.near) && flow.goes_on());
+}
+
+#[test]
+fn other_classes_cost_no_packet_and_keep_the_order() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let receiver = pair.far.inside(|| UdpSocket::bind((pair.far.address(), 0)).unwrap());
+    // What waits for the test to read it is not to be lost there.
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, 64 << 20).unwrap();
+    let to = receiver.local_addr().unwrap();
+    let file = classes(&site, &[("numbers", to.port(), "rate = \"8mbit\"\nqueue = \"10MB\"")]);
+    let run = pace(&site, &pair.near, &file, &[]);
+    let sender = pair.near.inside(|| UdpSocket::bind((pair.near.address(), 0)).unwrap());
+    // The kernel lets few packets wait until it knows its neighbour.
+    sender.send_to(b"first", to).unwrap();
+    receiver.recv(&mut [0; 16]).unwrap();
+    // Two seconds' worth of the class.
+    const COUNT: u32 = 2000;
+    for number in 0..COUNT {
+        sender.send_to(&support::lab::datagram(number, 958), to).unwrap();
+    }
+    for (count, rate) in ["16mbit", "4mbit", "32mbit"].iter().enumerate() {
+        assert!(run.wait_for(|event| event["reloads"] == count), "{}", run.stderr());
+        classes(&site, &[("numbers", to.port(), &format!("rate = \"{rate}\"\nqueue = \"20kB\""))]);
+        run.signal(Signal::HUP);
+    }
+    // What cannot be read changes nothing.
+    assert!(run.wait_for(|event| event["reloads"] == 3));
+    write_classes(&site, "[[class]]\nname = 7\n");
+    run.signal(Signal::HUP);
+    assert!(run.wait_for_words("the classes stay as they are"));
+    let numbers = support::lab::numbers(&receiver);
+    assert_eq!(numbers, (0..COUNT).collect::<Vec<u32>>());
+    let ended = stop(run);
+    assert_eq!(told(&ended, "numbers")["packets"], COUNT + 1, "{ended}");
+}
+
+#[test]
+fn a_full_queue_is_the_affair_of_its_class() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let (listener, port) = listener(&pair.far);
+    let file = classes(
+        &site,
+        &[("flood", 9, "rate = \"1mbit\"\nqueue = \"20kB\""), ("good", port, "rate = \"40mbit\"\nqueue = \"4MB\"")],
+    );
+    let metrics = site.path("metrics.prom");
+    let run = pace(&site, &pair.near, &file, &["--prometheus", metrics.to_str().unwrap()]);
+    let flow = flow(&pair.near, &listener);
+    let sender = pair.near.inside(|| UdpSocket::bind((pair.near.address(), 0)).unwrap());
+    let to: SocketAddr = (pair.far.address().parse::<IpAddr>().unwrap(), 9).into();
+    for number in 0..400 {
+        // Answers that nobody listens there are no matter.
+        let _ = sender.send_to(&support::lab::datagram(number, 958), to);
+        if number % 20 == 0 {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    assert!(flow.goes_on());
+    let ended = stop(run);
+    assert!(told(&ended, "flood")["dropped_packets"].as_u64().unwrap() > 100, "{ended}");
+    let metrics = fs::read_to_string(metrics).unwrap();
+    assert!(metrics.contains("# TYPE icdc_pace_dropped_packets_total counter"), "{metrics}");
+    assert!(metrics.contains("icdc_pace_packets_total{device=\"eth0\",class=\"good\"}"), "{metrics}");
+    assert!(told(&ended, "good")["packets"].as_u64().unwrap() > 50, "{ended}");
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let good = "[[class]]\nname = \"a\"\nrate = \"600mbit\"\n";
+    let refuse = |text: &str, words: &[&str], code: i32, said: &str| {
+        let file = write_classes(&site, text);
+        let ended = pair.near.run(&wire(&site, &file, words)).run().expect_code(code);
+        assert!(ended.stderr.contains(said), "{words:?}: {ended}");
+        assert!(!has_detour(&pair.near), "{words:?}");
+    };
+    let line = ["--line-rate", "1gbit"];
+    refuse(good, &[], 2, "give --line-rate");
+    refuse(good, &[&line[..], &["--mode", "gap"]].concat(), 2, "use --mode timer");
+    refuse(&(good.to_owned() + "[[class]]\nname = \"b\"\nrate = \"500mbit\"\n"), &line, 2, "promised 1.1gbit");
+    refuse(&good.replace("rate", "speed"), &line, 2, "unknown field");
+    refuse("", &line, 2, "[[class]]");
+    let words = ["pace", "wire", "--dev", "no-such-device", "--classes", "classes.toml", "--line-rate", "1gbit"];
+    write_classes(&site, good);
+    let missing = pair.near.run(&site.icdc(&words)).run().expect_code(1);
+    assert!(missing.stderr.contains("no-such-device"), "{missing}");
+    let words = ["pace", "wire", "--dev", "eth0", "--classes", "missing.toml", "--line-rate", "1gbit"];
+    let missing = pair.near.run(&site.icdc(&words)).run().expect_code(2);
+    assert!(missing.stderr.contains("missing.toml"), "{missing}");
+    // Two classes that want the same are told, and the first has it.
+    let overlapping = "[[class]]\nname = \"a\"\nfilter = [{ to = \"10.0.0.0/8\" }]\n\
+        [[class]]\nname = \"b\"\nfilter = [{ to = \"10.77.0.0/16\" }]\n";
+    let run = pace(&site, &pair.near, &write_classes(&site, overlapping), &[]);
+    assert!(run.stderr().contains("classes a and b overlap"), "{}", run.stderr());
+    stop(run);
+}
+
+#[test]
+fn without_privilege_it_says_what_is_missing() {
+    const NOBODY: u32 = 65534;
+    if !is_root() {
+        return skip("becoming another user needs root");
+    }
+    let site = Site::new();
+    let program = site.path("icdc");
+    fs::copy(ICDC, &program).unwrap();
+    let file = write_classes(&site, "[[class]]\nname = \"a\"\n");
+    let Some(pair) = Pair::new() else { return };
+    let mut command = pair.near.command("setpriv");
+    let user = NOBODY.to_string();
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]).arg(&program);
+    command.args(["pace", "wire", "--dev", "eth0", "--classes", &file, "--line-rate", "1gbit"]);
+    let ended = site.settle(command).run().expect_code(3);
+    assert!(ended.stderr.contains("need root"), "{ended}");
+}

@@ -1,0 +1,155 @@
+//! Copies between two other hosts: who may what, and that the data goes straight from one to the other.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support;
+use crate::support::daemon::Daemon;
+use crate::support::network::{Host, Pair};
+use crate::support::{Ended, KIB, MIB, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data};
+
+/// Kinds of far ends: by ssh, or a daemon.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Ssh,
+    Daemon,
+}
+
+const KINDS: [(Kind, Kind); 4] =
+    [(Kind::Ssh, Kind::Ssh), (Kind::Ssh, Kind::Daemon), (Kind::Daemon, Kind::Ssh), (Kind::Daemon, Kind::Daemon)];
+
+/// A near host, and a far one that stands for two.
+struct Scene {
+    site: Site,
+    hosts: Pair,
+    from: Daemon,
+    to: Daemon,
+}
+
+impl Scene {
+    fn new(from_rights: &str, to_rights: &str) -> Option<Self> {
+        let hosts = Pair::new()?;
+        let site = Site::new();
+        let (source, target) = (site.directory("from-root"), site.directory("to-root"));
+        let grant = |root: &PathBuf, rights: &str| format!("root={},rights={rights}", root.display());
+        let from = Daemon::on(&hosts.far, &site, "from", &grant(&source, from_rights));
+        let to = Daemon::on(&hosts.far, &site, "to", &grant(&target, to_rights));
+        Some(Self { site, hosts, from, to })
+    }
+
+    fn address(&self, kind: Kind, daemon: &Daemon, root: &str, path: &str) -> OsString {
+        match kind {
+            Kind::Ssh => self.site.on_host(self.hosts.far.address(), Path::new(root).join(path)),
+            Kind::Daemon => daemon.location(path).into(),
+        }
+    }
+
+    fn command(&self, options: &[&str], (from, to): (Kind, Kind), source: &str, target: &str) -> std::process::Command {
+        let mut command = self.site.copy(&["--ssh", &self.site.ssh_to(&self.hosts.far)]);
+        command.args(options);
+        command.arg(self.address(from, &self.from, "from-root", source));
+        command.arg(self.address(to, &self.to, "to-root", target));
+        self.hosts.near.run(&command)
+    }
+
+    fn copy(&self, kinds: (Kind, Kind), source: &str, target: &str) -> Ended {
+        self.command(&[], kinds, source, target).run()
+    }
+
+    /// Bytes that have passed the near host's cable in both directions.
+    fn cable_bytes(&self) -> u64 {
+        ["rx_bytes", "tx_bytes"].into_iter().map(|name| counter(&self.hosts.near, name)).sum()
+    }
+}
+
+fn counter(host: &Host, name: &str) -> u64 {
+    let path = format!("/sys/class/net/eth0/statistics/{name}");
+    support::succeed(host.command("cat").arg(path)).trim().parse().unwrap()
+}
+
+#[test]
+fn data_goes_straight_from_one_to_the_other() {
+    let Some(scene) = Scene::new("r", "w") else { return };
+    let shape = Shape { large: vec![20 * MIB, 300 * KIB], ..Shape::default() };
+    let tree = data::tree(&scene.site.path("from-root/tree"), 1, &shape);
+    for kinds in KINDS {
+        let before = scene.cable_bytes();
+        let ended = scene.copy(kinds, "tree", "copy").expect_code(0);
+        let passed = scene.cable_bytes() - before;
+        let copy = scene.site.path("to-root/copy");
+        assert_same(&tree, &copy);
+        assert!(passed < 2 * MIB, "{kinds:?}: {passed} bytes came by here");
+        assert_eq!(ended.number("bytes"), data::size(&tree), "{ended}");
+        assert!(ended.number("bytes_sent") > 20 * MIB, "{ended}");
+        assert_eq!(ended.summary()["verified"], true, "{ended}");
+        assert_eq!(ended.all("connected").count(), 1, "{ended}");
+        assert!(ended.all("item").filter(|event| event["outcome"] == "published").count() > 100, "{ended}");
+        fs::remove_dir_all(copy).unwrap();
+    }
+    assert_no_leftovers(scene.site.root());
+}
+
+#[test]
+fn rights_and_roots_hold_between_daemons() {
+    let Some(scene) = Scene::new("w", "r") else { return };
+    fs::write(scene.site.path("from-root/file"), "file").unwrap();
+    for kinds in &KINDS[1..] {
+        let ended = scene.copy(*kinds, "file", "file").expect_code(3);
+        assert!(ended.stderr.contains("may not"), "{kinds:?}: {ended}");
+        assert!(!scene.site.path("to-root/file").exists());
+    }
+    drop(scene);
+    let Some(scene) = Scene::new("r", "w") else { return };
+    fs::write(scene.site.path("from-root/file"), "file").unwrap();
+    fs::write(scene.site.path("secret"), "secret").unwrap();
+    for (kinds, source, target) in [
+        ((Kind::Daemon, Kind::Ssh), "../secret", "stolen"),
+        ((Kind::Daemon, Kind::Daemon), "../secret", "stolen"),
+        ((Kind::Ssh, Kind::Daemon), "file", "../planted"),
+        ((Kind::Daemon, Kind::Daemon), "file", "../planted"),
+    ] {
+        let ended = scene.copy(kinds, source, target);
+        assert_eq!(ended.code, Some(1), "{kinds:?} {source} {target}: {ended}");
+        assert!(!scene.site.path("to-root/stolen").exists() && !scene.site.path("planted").exists(), "{kinds:?}");
+    }
+}
+
+#[test]
+fn what_fails_is_named_as_in_any_copy() {
+    let Some(scene) = Scene::new("r", "w") else { return };
+    fs::create_dir(scene.site.path("from-root/tree")).unwrap();
+    fs::write(scene.site.path("from-root/tree/file"), "file").unwrap();
+    support::succeed(std::process::Command::new("mkfifo").arg(scene.site.path("from-root/tree/pipe")));
+    for kinds in KINDS {
+        let ended = scene.copy(kinds, "tree", "copy").expect_code(1);
+        assert!(ended.stderr.contains("tree/pipe"), "{kinds:?}: {ended}");
+        assert_eq!(ended.number("errors"), 1, "{ended}");
+        assert_eq!(fs::read(scene.site.path("to-root/copy/file")).unwrap(), b"file");
+        let ended = scene.copy(kinds, "nothing", "copy2").expect_code(1);
+        assert!(ended.stderr.contains("nothing"), "{kinds:?}: {ended}");
+        let ended = scene.command(&["--dry-run"], kinds, "tree", "copy3").run();
+        assert_eq!(ended.code, Some(1), "the pipe is named: {ended}");
+        assert_eq!(ended.all("would_send").count(), 1, "{kinds:?}: {ended}");
+        assert!(!scene.site.path("to-root/copy3").exists());
+    }
+}
+
+#[test]
+fn an_interrupt_reaches_both_and_the_same_command_goes_on() {
+    let Some(scene) = Scene::new("r", "w") else { return };
+    data::file(&scene.site.path("from-root/file"), 160 * MIB, 1);
+    for kinds in [(Kind::Ssh, Kind::Ssh), (Kind::Daemon, Kind::Daemon)] {
+        let run = scene.command(&["--rate", "600mbit"], kinds, "file", "copy").start();
+        assert!(run.wait_for_bytes(100 * MIB), "{kinds:?}: it ended before");
+        run.signal(Signal::INT);
+        run.finish().expect_code(4);
+        assert!(!scene.site.path("to-root/copy").exists());
+        let ended = scene.copy(kinds, "file", "copy").expect_code(0);
+        assert!(ended.number("resumed_bytes") > 0, "{kinds:?}: {ended}");
+        assert!(ended.number("bytes_sent") < 160 * MIB, "{kinds:?}: {ended}");
+        assert_same(&scene.site.path("from-root/file"), &scene.site.path("to-root/copy"));
+        fs::remove_file(scene.site.path("to-root/copy")).unwrap();
+    }
+    assert_no_leftovers(scene.site.root());
+}

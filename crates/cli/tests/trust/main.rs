@@ -1,0 +1,10 @@
+//! Who may copy what from whom: keys, daemons, ssh.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
+
+mod between;
+mod daemon;
+mod ssh;
+#[path = "../support/mod.rs"]
+mod support;

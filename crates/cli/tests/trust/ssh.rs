@@ -1,0 +1,402 @@
+//! Far ends that ssh starts: through a real sshd, through wrappers that fail in every way, and with this program
+//! brought along.
+
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::support;
+use crate::support::daemon::free_port;
+use crate::support::network::Pair;
+use crate::support::process::eventually;
+use crate::support::{
+    Ended, HERE, ICDC, MIB, Run, Shape, Site, Start, assert_no_leftovers, assert_same, data, has_program, is_root,
+    skip, succeed,
+};
+
+/// Asserts that the run could not connect or was not let in, and that what icdc itself said is one sentence with `words`
+/// in it.
+#[track_caller]
+fn kept_out(ended: Ended, words: &[&str]) {
+    let ended = ended.expect_code(3);
+    let own = |line: &&str| line.starts_with("icdc: ") && !line.ends_with("using this one, from its cache directory");
+    let own: Vec<&str> = ended.stderr.lines().filter(own).collect();
+    assert_eq!(own.len(), 1, "one sentence: {ended}");
+    for word in words {
+        assert!(own[0].contains(word), "{word:?} is not said: {ended}");
+    }
+}
+
+/// Tries to push and to pull with a command for `--ssh`.
+fn attempts(site: &Site, ssh: &str, options: &[&str], words: &[&str]) {
+    let file = site.path("file");
+    if !file.exists() {
+        fs::write(&file, "file").unwrap();
+    }
+    for (source, destination) in
+        [(file.clone().into_os_string(), site.by_ssh("arrived")), (site.by_ssh("file"), site.path("arrived").into())]
+    {
+        let mut command = site.icdc(&["copy", "--ssh", ssh]);
+        kept_out(command.args(options).arg(source).arg(destination).run(), words);
+        assert!(!site.path("arrived").exists());
+    }
+}
+
+#[test]
+fn every_way_in_which_ssh_fails_is_told_with_what_to_do() {
+    let site = Site::new();
+    attempts(&site, "/no/such/ssh", &[], &["/no/such/ssh", "--ssh"]);
+    attempts(&site, "no-such-ssh -p 22", &[], &["no-such-ssh", "--ssh"]);
+    let failing = site.program("failing", "echo 'Permission denied (publickey).' >&2\nexit 255");
+    attempts(&site, &failing, &[], &["Permission denied (publickey).", HERE, "try"]);
+    let silent = site.program("silent", "exit 255");
+    attempts(&site, &silent, &[], &["failed", HERE]);
+    let unknown = site.program("unknown", "echo 'ssh: Could not resolve hostname' >&2\nexit 255");
+    attempts(&site, &unknown, &[], &["Could not resolve hostname"]);
+    let talking = site.program("talking", "while :; do echo hello; done");
+    attempts(&site, &talking, &[], &["start-up files"]);
+    let killed = site.program("killed", "kill -9 $$");
+    attempts(&site, &killed, &[], &["did not start as expected"]);
+}
+
+#[test]
+fn a_far_side_without_icdc_or_with_another_is_told_with_what_to_do() {
+    let site = Site::new();
+    let ssh = site.ssh();
+    attempts(&site, &ssh, &["--remote-icdc", "/no/such/icdc"], &["/no/such/icdc", "--remote-icdc", "--send-self"]);
+    attempts(&site, &ssh, &["--remote-icdc", "no-such-icdc"], &["no-such-icdc", "--send-self"]);
+    let newer = site.program("newer", "echo ICDC-FAR-END 2\ncat");
+    attempts(&site, &ssh, &["--remote-icdc", &newer], &["another protocol", "icdc/2", "icdc/1", "--send-self"]);
+    let older = site.program("older", "echo \"error: unrecognized subcommand 'far-end'\" >&2\nexit 2");
+    attempts(&site, &ssh, &["--remote-icdc", &older], &["another protocol", "--send-self"]);
+    let other = site.program("other", "echo this is something else");
+    attempts(&site, &ssh, &["--remote-icdc", &other], &["did not start as expected", "--version"]);
+    let garbled = site.program("garbled", "echo ICDC-FAR-END 1\nhead -c 100000 /dev/urandom\ncat >/dev/null");
+    attempts(&site, &ssh, &["--remote-icdc", &garbled], &[&garbled]);
+    let deserting = site.program("deserting", "echo ICDC-FAR-END 1");
+    attempts(&site, &ssh, &["--remote-icdc", &deserting], &[&deserting]);
+}
+
+#[test]
+fn noise_of_the_far_shell_does_no_harm() {
+    let site = Site::new();
+    fs::write(site.path("file"), "file").unwrap();
+    let noisy =
+        site.program("noisy", "shift\necho Welcome\nprintf 'no end of line'\necho warning >&2\nexec sh -c \"$*\"");
+    let ended = site.copy(&["--ssh", &noisy, "file"]).arg(site.by_ssh("arrived")).run().expect_code(0);
+    assert!(ended.stderr.contains("warning"), "what ssh says is passed on: {ended}");
+    assert_same(&site.path("file"), &site.path("arrived"));
+}
+
+#[test]
+fn the_command_is_honoured_as_written() {
+    let site = Site::new();
+    fs::write(site.path("file"), "file").unwrap();
+    let log = site.path("log");
+    let body = format!(
+        "printf '%s\\n' \"$WORD\" \"$@\" >'{}'\nwhile [ \"$1\" != {HERE} ]; do shift; done\nshift\nexec sh -c \"$*\"",
+        log.display()
+    );
+    let wrapper = site.program("a wrapper", &body);
+    let ssh = format!("WORD='two words' '{wrapper}' -o 'Option=a b' -p 22");
+    site.copy(&["--ssh", &ssh, "file"]).arg(site.by_ssh("arrived")).run().expect_code(0);
+    let said = fs::read_to_string(log).unwrap();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[..6], ["two words", "-o", "Option=a b", "-p", "22", HERE], "{said}");
+    assert_eq!(lines[6], format!("{ICDC} far-end"));
+}
+
+#[test]
+fn a_data_port_that_does_not_answer_is_told_with_what_to_do() {
+    let site = Site::new();
+    fs::write(site.path("file"), "file").unwrap();
+    let taken = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0")).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    attempts(&site, &site.ssh(), &["--remote-icdc", ICDC, "--port", &port], &[&port]);
+
+    let Some(hosts) = Pair::new() else { return };
+    let ssh = site.ssh_to(&hosts.far);
+    let push = |options: &[&str]| {
+        let mut command = site.copy(&["--ssh", &ssh]);
+        command.args(options).arg("file").arg(site.on_host(hosts.far.address(), "arrived"));
+        hosts.near.run(&command).run()
+    };
+    push(&[]).expect_code(0);
+    fs::remove_file(site.path("arrived")).unwrap();
+    // A firewall that answers.
+    let route = |verb: &str, kind: &str| {
+        let mut command = hosts.near.command("ip");
+        succeed(command.args(["route", verb, kind, &format!("{}/32", hosts.far.address())]));
+    };
+    for kind in ["prohibit", "unreachable"] {
+        route("add", kind);
+        kept_out(push(&["--port", "5000-5003"]), &["was reached by ssh", "5000", "firewall", "--port LO-HI"]);
+        route("del", kind);
+    }
+    // One that swallows everything: the far host's answers find no way back.
+    let mut back = hosts.far.command("ip");
+    succeed(back.args(["route", "add", "blackhole", "10.77.0.1/32"]));
+    kept_out(push(&[]), &["was reached by ssh", "no answer", "--port LO-HI"]);
+    assert!(!site.path("arrived").exists());
+}
+
+/// A wrapper to a far side that has no icdc and a cache of its own.
+fn bare(site: &Site) -> (String, PathBuf) {
+    let cache = site.directory("far/cache");
+    let body = format!(
+        "shift\nXDG_CACHE_HOME='{}' HOME='{}' PATH=/usr/bin:/bin exec sh -c \"$*\"",
+        cache.display(),
+        site.directory("far/home").display()
+    );
+    (site.program("ssh-bare", &body), cache.join("icdc"))
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn send_self_brings_the_program_along_once_and_never_overwrites() {
+    let site = Site::new();
+    let (ssh, cache) = bare(&site);
+    let tree = data::tree(&site.path("tree"), 1, &Shape { small: 10, ..Shape::default() });
+    let attempt = |options: &[&str], destination: &str| {
+        let mut command = site.icdc(&["copy", "--json", "--ssh", &ssh]);
+        command.args(options).arg("tree").arg(site.by_ssh(destination)).run()
+    };
+    kept_out(attempt(&[], "none"), &["has no `icdc`", "--send-self"]);
+    attempt(&["--send-self"], "one").expect_code(0);
+    assert_same(&tree, &site.path("one"));
+    let [program] = &entries(&cache)[..] else { panic!("{:?}", entries(&cache)) };
+    assert!(support::compare::same_contents(program, Path::new(ICDC)));
+    let before = fs::metadata(program).unwrap();
+    assert_eq!(before.mode() & 0o777, 0o700);
+
+    attempt(&["--send-self"], "two").expect_code(0);
+    assert_same(&tree, &site.path("two"));
+    let after = fs::metadata(program).unwrap();
+    assert_eq!(
+        (before.ino(), before.mtime(), before.mtime_nsec()),
+        (after.ino(), after.mtime(), after.mtime_nsec()),
+        "it is reused"
+    );
+    assert_eq!(entries(&cache).len(), 1);
+
+    // Pulling works the same way.
+    let mut command = site.icdc(&["copy", "--ssh", &ssh, "--send-self"]);
+    command.arg(site.by_ssh("tree")).arg("pulled").run().expect_code(0);
+    assert_same(&tree, &site.path("pulled"));
+
+    // A file in the cache that is not what its name says is neither run nor replaced.
+    let evidence = site.path("evidence");
+    let tampered = format!("#!/bin/sh\ntouch '{}'\nexec '{ICDC}' \"$@\"\n", evidence.display());
+    fs::write(program, &tampered).unwrap();
+    kept_out(attempt(&["--send-self"], "three"), &[program.to_str().unwrap(), "remove"]);
+    assert_eq!(fs::read_to_string(program).unwrap(), tampered);
+    assert!(!evidence.exists() && !site.path("three").exists());
+
+    // Neither is a link followed.
+    fs::remove_file(program).unwrap();
+    std::os::unix::fs::symlink(site.path("precious"), program).unwrap();
+    kept_out(attempt(&["--send-self"], "four"), &[program.to_str().unwrap()]);
+    assert!(!site.path("precious").exists());
+    fs::remove_file(program).unwrap();
+
+    // Another release is replaced by this one for the run, not in its place.
+    let other = site.program("far/other", "echo ICDC-FAR-END 99\ncat");
+    let beside = site.directory("far/bin");
+    fs::copy(other, beside.join("icdc")).unwrap();
+    let with_other = site.program(
+        "ssh-other",
+        &format!(
+            "PATH={}:$PATH exec sh -c 'shift; XDG_CACHE_HOME={} eval \"$*\"' sh \"$@\"",
+            beside.display(),
+            cache.parent().unwrap().display()
+        ),
+    );
+    let mut command = site.icdc(&["copy", "--ssh", &with_other, "--send-self", "tree"]);
+    command.arg(site.by_ssh("five")).run().expect_code(0);
+    assert_same(&tree, &site.path("five"));
+    assert!(fs::read_to_string(beside.join("icdc")).unwrap().contains("FAR-END 99"));
+    assert_no_leftovers(site.root());
+}
+
+#[test]
+fn send_self_where_there_is_no_room_for_it_is_told() {
+    if !is_root() {
+        return skip("a far side that cannot write is made with a file in the way only");
+    }
+    let site = Site::new();
+    let (ssh, cache) = bare(&site);
+    fs::write(&cache, "in the way").unwrap();
+    attempts(&site, &ssh, &["--send-self"], &["cannot send icdc to"]);
+    assert_eq!(fs::read(cache).unwrap(), b"in the way");
+}
+
+/// An sshd of the test's own, with throw-away keys.
+struct Sshd {
+    server: Child,
+    /// What to give to `--ssh`.
+    command: String,
+}
+
+impl Sshd {
+    fn start(site: &Site) -> Option<Self> {
+        let sshd = ["/usr/sbin/sshd", "/usr/local/sbin/sshd"].into_iter().find(|path| Path::new(path).exists());
+        let Some(sshd) = sshd.filter(|_| has_program("ssh") && has_program("ssh-keygen")) else {
+            skip("OpenSSH's server or client is not installed");
+            return None;
+        };
+        let directory = site.directory("sshd");
+        fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
+        let shown = directory.display();
+        for name in ["host", "user"] {
+            succeed(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(directory.join(name)));
+        }
+        let port = free_port();
+        let server = format!(
+            "Port {port}\nListenAddress {HERE}\nHostKey {shown}/host\nAuthorizedKeysFile {shown}/user.pub\nPidFile none\n\
+             UsePAM no\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
+             PrintMotd no\nPrintLastLog no\n"
+        );
+        fs::write(directory.join("sshd_config"), server).unwrap();
+        let host_key = fs::read_to_string(directory.join("host.pub")).unwrap();
+        fs::write(directory.join("known_hosts"), format!("far {host_key}")).unwrap();
+        let client = format!(
+            "Host far\n HostName {HERE}\n Port {port}\n HostKeyAlias far\n UserKnownHostsFile {shown}/known_hosts\n\
+             GlobalKnownHostsFile /dev/null\n StrictHostKeyChecking yes\n IdentityFile {shown}/user\n IdentitiesOnly yes\n\
+             BatchMode yes\n"
+        );
+        fs::write(directory.join("ssh_config"), client).unwrap();
+        if is_root() {
+            // Where sshd keeps its unprivileged child; packages make it when the service starts.
+            let _ = fs::create_dir_all("/run/sshd");
+        }
+        let server = Command::new(sshd)
+            .args(["-D", "-e", "-f"])
+            .arg(directory.join("sshd_config"))
+            .stdin(Stdio::null())
+            .stderr(fs::File::create(directory.join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let running = Self { server, command: format!("ssh -F {shown}/ssh_config") };
+        let answers = || {
+            Command::new("sh")
+                .args(["-c", &format!("{} far true", running.command)])
+                .output()
+                .is_ok_and(|output| output.status.success())
+        };
+        if !(eventually(|| TcpStream::connect((HERE, port)).is_ok()) && answers()) {
+            skip(&format!("sshd does not let this user in: {}", fs::read_to_string(directory.join("log")).unwrap()));
+            return None;
+        }
+        Some(running)
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn a_real_ssh_carries_a_copy_in_both_directions() {
+    let site = Site::new();
+    let Some(sshd) = Sshd::start(&site) else { return };
+    let tree = data::tree(&site.path("tree"), 1, &Shape { large: vec![30 * MIB], ..Shape::default() });
+    let far = |name: &str| format!("far:{}", site.path(name).display());
+    // The data connection goes to the host that ssh's configuration names.
+    site.copy(&["--ssh", &sshd.command, "tree", &far("pushed")]).run().expect_code(0);
+    assert_same(&tree, &site.path("pushed"));
+    site.copy(&["--ssh", &sshd.command, &far("tree"), "pulled"]).run().expect_code(0);
+    assert_same(&tree, &site.path("pulled"));
+    let between = site.copy(&["--ssh", &sshd.command, &far("tree/"), &far("between")]).run().expect_code(0);
+    assert_same(&tree, &site.path("between"));
+    assert_eq!(between.all("connected").count(), 1, "{between}");
+    // Names that a shell would take apart.
+    let odd = "odd 'name' $(touch x); *";
+    fs::write(site.path(odd), "odd").unwrap();
+    site.copy(&["--ssh", &sshd.command, odd, &far("odd copy $(x)")]).run().expect_code(0);
+    assert_same(&site.path(odd), &site.path("odd copy $(x)"));
+    assert!(!site.path("x").exists());
+    assert_no_leftovers(site.root());
+
+    // ssh's own refusals.
+    let config = site.path("sshd/ssh_config");
+    fs::write(
+        site.path("sshd/known_hosts"),
+        format!("far {}", fs::read_to_string(site.path("sshd/user.pub")).unwrap()),
+    )
+    .unwrap();
+    let ended = site.copy(&["--ssh", &sshd.command, "tree", &far("no")]).run();
+    kept_out(ended, &["ssh to far failed", "erification failed"]);
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(
+        &config,
+        text.replace("StrictHostKeyChecking yes", "StrictHostKeyChecking no").replace("sshd/user\n", "sshd/host\n"),
+    )
+    .unwrap();
+    fs::remove_file(site.path("sshd/known_hosts")).unwrap();
+    let ended = site.copy(&["--ssh", &sshd.command, "tree", &far("no")]).run();
+    kept_out(ended, &["ssh to far failed", "ermission denied"]);
+    assert!(!site.path("no").exists());
+}
+
+/// Waits for the data connection of a run and answers its address.
+fn data_port(run: &Run) -> String {
+    let port = std::cell::RefCell::new(String::new());
+    assert!(run.wait_for(|event| {
+        if event["type"] == "connected" {
+            *port.borrow_mut() = event["peer"].as_str().unwrap().to_owned();
+        }
+        event["type"] == "connected"
+    }));
+    port.into_inner()
+}
+
+#[test]
+fn strangers_on_the_data_port_of_a_running_copy_change_nothing() {
+    let site = Site::new();
+    let ssh = site.ssh();
+    data::file(&site.path("file"), 30 * MIB, 1);
+    for (source, destination) in [("file".into(), site.by_ssh("arrived")), (site.by_ssh("file"), "pulled".into())] {
+        let mut command = site.copy(&["--ssh", &ssh, "--rate", "120mbit"]);
+        let run = command.arg(source).arg(&destination).start();
+        let address = data_port(&run);
+        let mut kept = Vec::new();
+        for round in 0..40 {
+            // A scan connects and leaves; others say something, or nothing and stay.
+            let mut stranger = TcpStream::connect(&address).unwrap();
+            stranger.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+            match round % 4 {
+                0 => drop(stranger),
+                1 => {
+                    let _ = stranger.write_all(b"GET / HTTP/1.0\r\n\r\n");
+                    let mut answer = Vec::new();
+                    let _ = stranger.read_to_end(&mut answer);
+                    assert!(!String::from_utf8_lossy(&answer).contains("icdc"), "{answer:?}");
+                }
+                2 => {
+                    let _ = stranger.write_all(&support::Noise::new(round).bytes(100_000));
+                    kept.push(stranger);
+                }
+                _ => kept.push(stranger),
+            }
+        }
+        let ended = run.finish().expect_code(0);
+        assert_eq!(ended.all("reconnecting").count(), 0, "{ended}");
+        assert_eq!(ended.number("bytes_sent"), 30 * MIB, "{ended}");
+        let arrived = if site.path("arrived").exists() { "arrived" } else { "pulled" };
+        assert_same(&site.path("file"), &site.path(arrived));
+        fs::remove_file(site.path(arrived)).unwrap();
+        assert_eq!(ended.stderr, "", "{ended}");
+    }
+    assert_no_leftovers(site.root());
+}
