@@ -27,8 +27,9 @@
  * the smaller the further our share is below half of C. Every eighth train leaves so fast that it measures C again.
  *
  * In HOLD a loss changes nothing, unless more than one packet in 50 of a round trip is lost: then trains become shorter,
- * and from the second such round trip on no more is free than what was delivered, for two seconds, and after that a
- * sixteenth more with each round trip. FILL ends by that as well. In COMPETE any loss is a decrease.
+ * if no queue stands that overflows by itself, and from the second such round trip on no more is free than what was
+ * delivered, for two seconds, and after that a sixteenth more with each round trip. FILL ends by that as well. In COMPETE
+ * any loss is a decrease.
  *
  * After a timeout the path begins anew with FILL, at half of the capacity that it had.
  *
@@ -433,7 +434,9 @@ INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
 			if (ca->ceiling || (u16)(now_ms - ca->ceiling_ms) <= 3 * base / 1000 + 50)
 				ca->ceiling = delivered;
 			ca->ceiling_ms = now_ms;
-			ca->excess_us -= ca->excess_us / 4;
+			/* The queue is too short for our trains, unless others fill it. */
+			if (ca->queue_us <= icdc_standing(ca))
+				ca->excess_us -= ca->excess_us / 4;
 			if (ca->excess_us < 200)
 				ca->excess_us = 200;
 		} else if (ca->ceiling && (u16)(now_ms - ca->ceiling_ms) > 2000) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support;
 use crate::support::calm::machine;
-use crate::support::daemon::Daemon;
+use crate::support::daemon::{Daemon, Nobody};
 use crate::support::lab::{B, Lab};
 use crate::support::system::{System, finding};
 use crate::support::{Ended, HERE, Signal, Site, Start, succeed};
@@ -80,8 +80,8 @@ fn a_target_that_does_not_answer_is_told_and_the_host_is_examined() {
     let site = Site::new();
     let system = System::usual(&site);
     let before = system.files();
-    let port = support::daemon::free_port();
-    let target = format!("icdc://{HERE}:{port}");
+    let nobody = Nobody::new();
+    let target = format!("icdc://{}", nobody.address);
     succeed(&mut site.icdc(&["keygen"]));
     let mut command = site.icdc(&["doctor", "--json", "--apply", "--system-root"]);
     let ended = command.arg(system.root()).arg(&target).run().expect_code(3);

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use crate::support;
+use crate::support::daemon::Nobody;
 use crate::support::process::eventually;
 use crate::support::relay::{Relay, connect, echo, exchange, listener, request, request_name, socks, socks_reply};
 use crate::support::{Noise, Site};
@@ -59,8 +60,8 @@ fn private_destinations_need_a_rule_also_behind_another_relay() {
 fn the_reply_says_what_was_in_the_way() {
     let site = Site::new();
     let relay = Relay::start(&site, &["--socks5", "127.0.0.1:0", "--allow", LOOPBACK]);
-    let nobody = listener().local_addr().unwrap();
-    assert_eq!(socks(relay.address("socks5"), &request(nobody)).1, 5);
+    let nobody = Nobody::new();
+    assert_eq!(socks(relay.address("socks5"), &request(nobody.address)).1, 5);
     // A host without name servers may find that out late.
     assert!(matches!(socks(relay.address("socks5"), &request_name("no-such-host.invalid", 80)).1, 4 | 6));
     assert_eq!(socks(relay.address("socks5"), &[5, 2, 0, 1, 127, 0, 0, 1, 0, 80]).1, 7, "BIND");

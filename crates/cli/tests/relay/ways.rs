@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener};
 
 use crate::support;
+use crate::support::daemon::Nobody;
 use crate::support::process::eventually;
 use crate::support::relay::{
     Relay, accept, connect, echo, exchange, listener, read_error, request, request_name, reset, server, socks,
@@ -49,9 +50,9 @@ fn relays_with_keys_let_in_each_other_alone() {
     });
     let mut client = connect(right.address("forward"));
     client.write_all(&bytes).unwrap();
-    let status = right.status();
-    assert!(status["connections"][0]["far"]["tls"] == true, "{status}");
-    assert!(status["connections"][0]["far"]["key"].is_string(), "{status}");
+    let far_leg = || right.status()["connections"][0]["far"].clone();
+    assert!(eventually(|| far_leg()["tls"] == true), "{}", right.status());
+    assert!(far_leg()["key"].is_string(), "{}", right.status());
     client.shutdown(Shutdown::Write).unwrap();
     let mut back = Vec::new();
     client.read_to_end(&mut back).unwrap();
@@ -101,7 +102,8 @@ fn circles_of_relays_are_found() {
 fn the_next_way_is_taken_where_one_is_gone() {
     let site = Site::new();
     let echo = echo();
-    let gone = listener().local_addr().unwrap();
+    let nobody = Nobody::new();
+    let gone = nobody.address;
     let far = Relay::start(&site, &["--peer", "127.0.0.1:0"]);
     let forward = format!("127.0.0.1:0={echo}");
     for ways in [format!("default={gone},direct"), format!("default={gone},{}", far.address("peer"))] {
@@ -117,9 +119,10 @@ fn the_next_way_is_taken_where_one_is_gone() {
 fn the_longest_prefix_decides_on_the_way() {
     let site = Site::new();
     let echo = echo();
-    let nobody = format!("default={}", listener().local_addr().unwrap());
+    let nobody = Nobody::new();
+    let gone = format!("default={}", nobody.address);
     let words = ["--socks5", "127.0.0.1:0", "--allow", "to=127.0.0.0/8", "--route", "127.0.0.1/32=direct", "--route"];
-    let relay = Relay::start(&site, &[&words[..], &[&nobody]].concat());
+    let relay = Relay::start(&site, &[&words[..], &[&gone]].concat());
     assert_eq!(socks(relay.address("socks5"), &request(echo)).1, 0);
     let elsewhere = (std::net::Ipv4Addr::new(127, 0, 0, 2), echo.port()).into();
     assert_eq!(socks(relay.address("socks5"), &request(elsewhere)).1, 5, "the relay that is not there refuses");
@@ -224,8 +227,8 @@ fn three_relays_make_a_chain() {
     let (stream, code) = socks(first.address("socks5"), &request(echo));
     assert_eq!(code, 0);
     assert!(exchange(stream, bytes.clone()).unwrap() == bytes);
-    let nobody = listener().local_addr().unwrap();
-    assert_eq!(socks(first.address("socks5"), &request(nobody)).1, 5, "the answer comes from the last one");
+    let nobody = Nobody::new();
+    assert_eq!(socks(first.address("socks5"), &request(nobody.address)).1, 5, "the answer comes from the last one");
 }
 
 #[test]

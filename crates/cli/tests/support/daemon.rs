@@ -1,8 +1,13 @@
 //! An `icdc serve` on loopback with an identity, one authorized key, and a client that knows its key.
 
-use std::net::TcpListener;
+use std::iter;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
 use super::lab::{B, Lab};
 use super::network::Host;
@@ -99,7 +104,26 @@ pub fn location(port: u16, path: &str) -> String {
     format!("icdc://{HERE}:{port}/{path}")
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago, below those that the kernel gives to whoever asks for any.
 pub fn free_port() -> u16 {
-    TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap().port()
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    let (first, count) = (10_000, 22_000);
+    let begin = (std::process::id() % u32::from(count)) as u16;
+    let mut ports = iter::repeat_with(|| first + begin.wrapping_add(TRIED.fetch_add(97, Ordering::Relaxed)) % count);
+    ports.find(|port| TcpListener::bind((HERE, *port)).is_ok()).unwrap()
+}
+
+/// An address at which nobody listens, nor will anybody else as long as this lasts.
+pub struct Nobody {
+    pub address: SocketAddr,
+    _bound: OwnedFd,
+}
+
+impl Nobody {
+    pub fn new() -> Self {
+        let bound = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&bound, &SocketAddr::new(HERE.parse().unwrap(), 0)).unwrap();
+        let address = getsockname(&bound).unwrap().try_into().unwrap();
+        Self { address, _bound: bound }
+    }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::daemon::{Daemon, free_port};
+use crate::support::daemon::{Daemon, Nobody, free_port};
 use crate::support::{
     Ended, HERE, ICDC, MIB, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data, is_root, skip, succeed,
 };
@@ -343,7 +343,8 @@ fn without_an_identity_the_way_to_one_is_told() {
 fn a_daemon_that_is_not_there_or_something_else_is_named() {
     let site = site();
     succeed(&mut site.icdc(&["keygen"]));
-    let port = free_port();
+    let nobody = Nobody::new();
+    let port = nobody.address.port();
     kept_out(copy(&site, "push", format!("icdc://{HERE}:{port}/x")), &["icdc serve", &port.to_string()]);
     kept_out(copy(&site, "push", "icdc://no-such-host.invalid/x"), &["no-such-host.invalid"]);
     let listener = std::net::TcpListener::bind((HERE, 0)).unwrap();
