@@ -24,7 +24,8 @@
  * the burst before was spread as much; or by an application that had no more, and then it tells nothing.
  *
  * COMPETE holds a share beside algorithms that fill every queue: an increase and a decrease per round trip, the larger and
- * the smaller the further our share is below half of C. Every eighth train leaves so fast that it measures C again.
+ * the smaller the further our share is below half of C, and a quarter more where for three round trips no queue stands. Every
+ * eighth train leaves so fast that it measures C again.
  *
  * In HOLD a loss changes nothing, unless more than one packet in 50 of a round trip is lost: then trains become shorter,
  * if no queue stands that overflows by itself, and from the second such round trip on no more is free than what was
@@ -382,6 +383,8 @@ INLINE void icdc_compete(struct icdc *ca, u32 delivered)
 
 	if (ca->lost)
 		ca->window -= (u64)ca->window * (128 - gain) / 256;
+	else if (ca->rounds >= 3 && ca->queue_us < icdc_standing(ca))
+		ca->window += 1 + ca->window / 4;
 	else if (ca->window < 2 * icdc_packets(delivered, base + ca->queue_us) + 16)
 		ca->window += 1 + ((u64)ca->window * gain >> 10);
 	if (ca->window < 4)
@@ -419,11 +422,13 @@ INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
 		icdc_compete(ca, delivered);
 	} else if (ca->mode == HOLD) {
 		free = icdc_median(ca->free[0], ca->free[1], ca->free[2]);
-		if (ca->queue_us > base / 8 + 2000 || free < ca->capacity / 8 * 3)
+		if (ca->queue_us > base / 8 + 2000)
+			ca->rounds += 3;
+		else if (free < ca->capacity / 8 * 3)
 			ca->rounds++;
 		else
 			ca->rounds = 0;
-		if (ca->rounds >= 8) {
+		if (ca->rounds >= 24) {
 			ca->rounds = 0;
 			ca->mode = COMPETE;
 			ca->window = icdc_packets(delivered, base + ca->queue_us) + 4;

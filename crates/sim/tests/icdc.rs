@@ -182,16 +182,19 @@ fn random_losses_cost_what_they_take() {
 
 #[test]
 fn it_follows_traffic_that_comes_and_goes() {
-    let others = Flow {
-        rate: Some(Rate::from_bits_per_second(450 * MBIT)),
-        stop: Some(Span::from_secs(12)),
-        ..flow("scalable")
-    };
-    let seen = Path::new(1000, 100, 2_500_000).run(vec![late("icdc", 4_000), others]);
-    let mean = |from: usize, to: usize| (from..to).map(|round| seen.share(0, round)).sum::<f64>() / (to - from) as f64;
-    let beside = mean(60, 115);
-    assert!((0.46..0.56).contains(&beside), "beside them: {beside}");
-    assert!(mean(126, 190) > 0.95, "after them: {}", mean(126, 190));
+    for (megabits, left) in [(450, 0.46..0.56), (700, 0.2..0.3)] {
+        let others = Flow {
+            rate: Some(Rate::from_bits_per_second(megabits * MBIT)),
+            stop: Some(Span::from_secs(12)),
+            ..flow("scalable")
+        };
+        let seen = Path::new(1000, 100, 2_500_000).run(vec![late("icdc", 4_000), others]);
+        let mean =
+            |from: usize, to: usize| (from..to).map(|round| seen.share(0, round)).sum::<f64>() / (to - from) as f64;
+        let beside = mean(60, 115);
+        assert!(left.contains(&beside), "beside {megabits} Mbit/s: {beside}");
+        assert!(mean(126, 190) > 0.95, "after {megabits} Mbit/s: {:?}", &seen.rounds.arrived[0][115..140]);
+    }
 }
 
 #[test]

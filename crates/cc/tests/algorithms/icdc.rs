@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use icdc_cc::find;
 use icdc_cc::native::{Connection, RateSample};
@@ -18,7 +19,11 @@ struct Path {
     device: f64,
     /// What the application makes in the first half second.
     at_first: f64,
+    /// Share of the capacity that others take, evenly, and from when to when: seconds.
+    others: (f64, Range<f64>),
 }
+
+const NOBODY: (f64, Range<f64>) = (0.0, 0.0..0.0);
 
 impl Path {
     /// Runs for some seconds; gives the share of the capacity that was used in the last half second, and the connection.
@@ -31,12 +36,17 @@ impl Path {
         let (mut next_send, mut free, mut made_us): (f64, f64, f64) = (begin, begin, begin);
         let (mut delivered, mut counted) = (0_u32, 0);
         let mut way: VecDeque<Packet> = VecDeque::new();
+        let (mut came, others) = (begin, &self.others);
         loop {
             let acknowledged = way.front().map_or(f64::INFINITY, |packet| packet.acknowledged_us);
             let now = next_send.max(made_us);
             if way.len() < connection.socket.snd_cwnd as usize && now <= acknowledged {
                 let wait = if now - begin < 5e5 { 1e6 / self.at_first } else { 0.0 };
                 made_us += wait;
+                if others.1.contains(&((now - begin) / 1e6)) {
+                    free += others.0 * (now - came);
+                }
+                came = now;
                 free = free.max(now) + 1e6 / self.capacity;
                 let was_last = made_us > now;
                 way.push_back(Packet { acknowledged_us: free + self.rtt_us, sent_us: now, was_last });
@@ -71,14 +81,14 @@ impl Path {
 #[test]
 fn an_application_that_begins_slowly_does_not_tell_what_the_path_carries() {
     for (capacity, rtt_us) in [(80_000.0, 300_000.0), (80_000.0, 50_000.0), (8_000.0, 300_000.0)] {
-        let (share, _) = Path { capacity, rtt_us, device: 1e7, at_first: capacity / 20.0 }.run(3.2);
+        let (share, _) = Path { capacity, rtt_us, device: 1e7, at_first: capacity / 20.0, others: NOBODY }.run(3.2);
         assert!(share > 0.9, "{capacity} packets/s, {rtt_us} us: used {share:.3}");
     }
 }
 
 #[test]
 fn a_device_that_is_the_bottleneck_is_found() {
-    let path = Path { capacity: 80_000.0, rtt_us: 100_000.0, device: 80_000.0, at_first: 1e7 };
+    let path = Path { capacity: 80_000.0, rtt_us: 100_000.0, device: 80_000.0, at_first: 1e7, others: NOBODY };
     let (share, connection) = path.run(2.0);
     let rate = connection.socket.sk_pacing_rate as f64 / f64::from(connection.socket.mss_cache);
     assert!((60_000.0..90_000.0).contains(&rate), "paced at {rate} packets/s");
@@ -87,7 +97,29 @@ fn a_device_that_is_the_bottleneck_is_found() {
 
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
-    let path = Path { capacity: 80_000.0, rtt_us: 100_000.0, device: 1e7, at_first: 40.0 };
+    let path = Path { capacity: 80_000.0, rtt_us: 100_000.0, device: 1e7, at_first: 40.0, others: NOBODY };
     let (_, connection) = path.run(0.5);
     assert!(connection.socket.snd_cwnd <= 20, "{} packets", connection.socket.snd_cwnd);
+}
+
+#[test]
+fn what_others_leave_is_taken_whenever_they_leave() {
+    for share in [0.5, 0.6, 0.7, 0.8] {
+        let used: Vec<f64> = (3..24)
+            .map(|quarters| {
+                let end = 2.0 + 0.25 * f64::from(quarters);
+                let path = Path {
+                    capacity: 80_000.0,
+                    rtt_us: 100_000.0,
+                    device: 1e7,
+                    at_first: 1e7,
+                    others: (share, 2.0..end),
+                };
+                // From seven to twelve round trips after they have left.
+                path.run(end + 1.2).0
+            })
+            .collect();
+        let mean = used.iter().sum::<f64>() / used.len() as f64;
+        assert!(mean > 0.8 && used.iter().all(|used| *used > 0.45), "others had {share}: mean {mean:.3}, {used:.2?}");
+    }
 }
