@@ -36,7 +36,8 @@ fn where_and_why_are_told_once() {
         fails(&mut site.icdc(words), place);
     }
     fails(site.icdc(&daemon).args(["--root", "file/root"]), "file/root");
-    for words in [&["lab", "up"] as &[_], &["lab", "down", "--all"], &["lab", "run", "--out", "record", "startup"]] {
+    let run = ["lab", "run", "--patience", "1s", "--out", "record", "startup"];
+    for words in [&["lab", "up"] as &[_], &["lab", "down", "--all"], &run] {
         fails(site.icdc(words).env("ICDC_LABS", site.path("file/labs")), "file/labs");
     }
 }
