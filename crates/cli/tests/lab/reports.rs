@@ -45,7 +45,8 @@ fn a_scenario_prints_its_table_and_keeps_its_record() {
         return;
     }
     let site = Site::new();
-    let output = site.icdc(&["lab", "run", "--quick", "--patience", "1s", "--out", "record", "startup"]).output().unwrap();
+    let output =
+        site.icdc(&["lab", "run", "--quick", "--patience", "1s", "--out", "record", "startup"]).output().unwrap();
     let (told, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     // On a machine that is busy with other things, a measurement may stay invalid; it must then say so.
     assert!(output.status.success() || told.contains("invalid: "), "{told}{words}");
