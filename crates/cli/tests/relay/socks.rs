@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support;
 use crate::support::daemon::Nobody;
 use crate::support::process::eventually;
-use crate::support::relay::{Relay, connect, echo, exchange, listener, request, request_name, socks, socks_reply};
+use crate::support::relay::{Relay, connect, echo, exchange, request, request_name, socks, socks_reply};
 use crate::support::{Noise, Site};
 
 const LOOPBACK: &str = "to=127.0.0.0/8";
