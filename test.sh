@@ -50,7 +50,7 @@ shell_scripts() {
 tests() {
     tests_found=$(mktemp -d) || return 1
     # mawk reads a pipe by blocks unless it is told not to, and what hangs would not be seen.
-    tests_awk=awk
+    tests_awk='awk'
     case $(awk -W version 2>&1 </dev/null) in mawk*) tests_awk='awk -W interactive' ;; esac
     {
         cargo test --workspace --locked --no-fail-fast -- --show-output

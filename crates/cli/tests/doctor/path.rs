@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::support;
 use crate::support::calm::machine;
 use crate::support::daemon::{Daemon, Nobody};
 use crate::support::lab::{B, Lab};
