@@ -120,7 +120,7 @@ struct icdc {
 	u8 factor;
 	u8 trains;
 	u8 ticks;
-	/* Round trips in a row in which the queue stood, or had gone. */
+	/* COMPETE: round trips in a row in which the queue had gone. HOLD: thirds of those in which it stood. */
 	u8 rounds;
 };
 CHECK_PRIVATE(struct icdc);
@@ -422,6 +422,7 @@ INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
 		icdc_compete(ca, delivered);
 	} else if (ca->mode == HOLD) {
 		free = icdc_median(ca->free[0], ca->free[1], ca->free[2]);
+		/* Eight round trips of a queue, or 24 in which others have most. */
 		if (ca->queue_us > base / 8 + 2000)
 			ca->rounds += 3;
 		else if (free < ca->capacity / 8 * 3)

@@ -79,6 +79,7 @@ impl CopyPlan {
             congestion: arguments.cc.0.unwrap_or_default(),
             streams: arguments.streams,
             dry_run: arguments.dry_run,
+            buffered: arguments.buffered,
         };
         options.receive = ReceiveOptions {
             verify: arguments.verify,
@@ -87,6 +88,7 @@ impl CopyPlan {
             preserve: arguments.preserve,
             ring_bytes: arguments.ring.as_u64(),
             dry_run: arguments.dry_run,
+            buffered: arguments.buffered,
         };
         options.retry_for = arguments.retry_for;
         let output = Output {
@@ -172,13 +174,14 @@ mod tests {
 
     #[test]
     fn options_reach_the_transfer() {
-        let words = "--rate 8kbit --cc cubic --streams 3 --ring 64MiB --verify --no-resume --update --exclude *.o --exclude b/ \
+        let words = "--rate 8kbit --cc cubic --streams 3 --ring 64MiB --buffered --verify --no-resume --update --exclude *.o --exclude b/ \
                      --preserve mode -6 --port 7-9 --retry-for 5s --ssh x --remote-icdc y a:b c";
         let plan = plan(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let CopyOptions { send, receive, ports, family, ssh, remote_icdc, retry_for, .. } = plan.options;
         assert_eq!((send.rate_bps, send.congestion.as_str(), send.streams), (8000, "cubic", 3));
         assert_eq!(send.exclude, ["*.o", "b/"]);
         assert!(receive.verify && !receive.resume && receive.update);
+        assert!(send.buffered && receive.buffered);
         assert_eq!((receive.ring_bytes, send.preserve), (64 << 20, receive.preserve));
         assert!(send.preserve.mode && !send.preserve.times);
         assert_eq!((ports, ssh.as_str(), remote_icdc.as_str(), retry_for.as_secs()), ((7, 9), "x", "y", 5));

@@ -119,6 +119,16 @@ impl DiskFile {
         Ok(Self { buffered: file, direct })
     }
 
+    /// The same file, without Direct I/O if `buffered`: what is in the page cache already is read from there, and writes end
+    /// in it.
+    #[must_use]
+    pub fn through_page_cache(mut self, buffered: bool) -> Self {
+        if buffered {
+            self.direct = None;
+        }
+        self
+    }
+
     /// Whether transfers of aligned ranges go by Direct I/O.
     #[must_use]
     pub fn is_direct(&self) -> bool {

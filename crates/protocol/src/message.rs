@@ -192,6 +192,8 @@ pub struct SendOptions {
     pub streams: u8,
     /// Only tell what would be sent.
     pub dry_run: bool,
+    /// Read through the page cache instead of by Direct I/O.
+    pub buffered: bool,
 }
 
 /// Options of the receiving end.
@@ -209,6 +211,8 @@ pub struct ReceiveOptions {
     pub ring_bytes: u64,
     /// Only tell what would be received.
     pub dry_run: bool,
+    /// Write through the page cache instead of by Direct I/O.
+    pub buffered: bool,
 }
 
 /// What is carried besides names and data.

@@ -3,6 +3,7 @@
 mod any_sequence;
 mod bbr;
 mod bic;
+mod bottleneck;
 mod cubic;
 mod ghstcp;
 mod growth;

@@ -72,6 +72,10 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = ring, help_heading = "Speed")]
     pub(crate) ring: ByteCount,
 
+    /// Read and write through the page cache instead of by Direct I/O, at both ends
+    #[arg(long, help_heading = "Speed")]
+    pub(crate) buffered: bool,
+
     /// Read every file back from the medium before it is published
     #[arg(long, help_heading = "What to copy and how")]
     pub(crate) verify: bool,

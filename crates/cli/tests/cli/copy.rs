@@ -9,7 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ICDC: &str = env!("CARGO_BIN_EXE_icdc");
+use crate::support::ICDC;
+
 /// Takes several seconds at [`SLOW`], so that there is time to interrupt it.
 const LARGE: usize = 24 << 20;
 const SLOW: &str = "--rate=32mbit";

@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-const ICDC: &str = env!("CARGO_BIN_EXE_icdc");
+use crate::support::ICDC;
+
 const SUBCOMMANDS: [&str; 9] = ["copy", "serve", "keygen", "measure", "doctor", "lab", "cc", "pace", "relay"];
 
 fn succeed(words: &[&str]) -> String {

@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+use crate::support::ICDC;
+
 const KEY: &str = "icdc-ed25519 AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OTHER_KEY: &str = "icdc-ed25519 AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
@@ -15,7 +17,7 @@ fn home() -> TempDir {
 }
 
 fn keygen(home: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_icdc"))
+    Command::new(ICDC)
         .arg("keygen")
         .args(words)
         .env("HOME", home)
@@ -105,12 +107,7 @@ fn two_identities_differ() {
 
 #[test]
 fn without_a_home_the_file_must_be_named() {
-    let output = Command::new(env!("CARGO_BIN_EXE_icdc"))
-        .arg("keygen")
-        .env_remove("HOME")
-        .env_remove("XDG_CONFIG_HOME")
-        .output()
-        .unwrap();
+    let output = Command::new(ICDC).arg("keygen").env_remove("HOME").env_remove("XDG_CONFIG_HOME").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--identity FILE"));
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-const ICDC: &str = env!("CARGO_BIN_EXE_icdc");
+use crate::support::ICDC;
 
 fn run(directory: &Path, words: &[&str]) -> Output {
     Command::new(ICDC)

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::IoSliceMut;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use icdc_disk::DiskFile;
+use rustix::fs::{Advice, fadvise};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use serde_json::Value;
 
 use crate::support;
@@ -388,4 +392,40 @@ fn a_report_is_one_page_that_needs_nothing_else() {
     let ended = road.copy(&["--report", "no/such/directory/r.html"], &["file"], "copy").expect_code(2);
     assert!(ended.stderr.contains("no/such/directory/r.html"), "{ended}");
     assert!(!road.path("copy").exists());
+}
+
+/// Whether all of a file's data is in the page cache.
+fn is_cached(path: &Path) -> bool {
+    let file = fs::File::open(path).unwrap();
+    let mut byte = [0];
+    (0..file.metadata().unwrap().size()).step_by(256 << 10).all(|offset| {
+        let to = &mut [IoSliceMut::new(&mut byte)];
+        match preadv2(&file, to, offset, ReadWriteFlags::NOWAIT) {
+            Ok(read) => read == 1,
+            Err(Errno::AGAIN) => false,
+            Err(error) => panic!("{}: {error}", path.display()),
+        }
+    })
+}
+
+#[test]
+fn buffered_copies_go_through_the_page_cache_and_others_do_not() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        let source = data::file(&road.path("data.bin"), 12 * MIB, 5);
+        let file = fs::File::open(&source).unwrap();
+        file.sync_all().unwrap();
+        if !DiskFile::for_reading(file.try_clone().unwrap()).unwrap().is_direct() {
+            return skip("the temporary directory's file system has no Direct I/O");
+        }
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        road.copy(&[], &["data.bin"], "direct.bin").expect_code(0);
+        assert!(!is_cached(&source) && !is_cached(&road.path("direct.bin")), "{way:?}: cached by Direct I/O");
+        for options in [["--buffered"].as_slice(), &["--buffered", "--verify"]] {
+            let _ = fs::remove_file(road.path("buffered.bin"));
+            road.copy(options, &["data.bin"], "buffered.bin").expect_code(0);
+            assert!(is_cached(&source) && is_cached(&road.path("buffered.bin")), "{way:?} {options:?}: not cached");
+        }
+        assert_same(&source, &road.path("buffered.bin"));
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -23,6 +24,14 @@ fn best(summary: &Value, seconds: usize) -> f64 {
     let bins: Vec<f64> = summary["series_ms"].as_array().unwrap().iter().map(|bytes| bytes.as_f64().unwrap()).collect();
     let last = &bins[bins.len() - seconds * 1000..];
     last.windows(1000).step_by(100).map(|second| second.iter().sum::<f64>() * 8.0).fold(0.0, f64::max)
+}
+
+/// The rate that the file knows of the path from host a to host b; an error where it has not been written.
+fn remembered(file: &Path) -> Result<f64, String> {
+    let known: Value = serde_json::from_slice(&fs::read(file).map_err(|error| error.to_string())?).unwrap();
+    let known = &known["paths"][0];
+    assert_eq!((&known["to"], &known["from"]), (&"10.26.33.0/24".into(), &A.into()), "{known}");
+    Ok(known["rate"].as_f64().unwrap())
 }
 
 fn queue_drops(lab: &Lab) -> u64 {
@@ -69,10 +78,7 @@ fn root_is_just_under_the_path_without_a_word_and_knows_it_the_next_time() {
         let ended = copy.start().finish().expect_code(0);
         assert_eq!(ended.summary()["congestion"], "icdc_icdc", "{ended}");
         assert_eq!(ended.summary()["verified"], true, "{ended}");
-        let known: Value = serde_json::from_slice(&fs::read(&paths).unwrap()).unwrap();
-        let known = &known["paths"][0];
-        assert_eq!((&known["to"], &known["from"]), (&"10.26.33.0/24".into(), &A.into()), "{known}");
-        let rate = known["rate"].as_f64().unwrap() / limit(200.0);
+        let rate = remembered(&paths)? / limit(200.0);
         holds((0.7..1.01).contains(&rate), rate)
     });
     let remembered = fs::read(&paths).unwrap();
@@ -104,11 +110,8 @@ fn a_measurement_remembers_what_the_path_carried_unless_something_else_limited()
     in_a_calm_moment(|| {
         let _ = fs::remove_file(&file);
         measure(&[]);
-        let known: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-        let known = &known["paths"][0];
-        assert_eq!((&known["to"], &known["from"]), (&"10.26.33.0/24".into(), &A.into()), "{known}");
-        let rate = known["rate"].as_f64().unwrap() / limit(100.0);
-        holds((0.5..1.01).contains(&rate), known)
+        let rate = remembered(&file)? / limit(100.0);
+        holds((0.5..1.01).contains(&rate), rate)
     });
 }
 

@@ -6,7 +6,8 @@
 //! `shares.rs`, what each of them gets. Those that relay share `relayed.rs`, one measurement of `plain_hosts.rs` with `relays.rs` between them, and
 //! `plain_flow.rs`, what those hosts send each other. Those that copy share `copying.rs`, one copy in a lab of its own, `race.rs`, one
 //! turn of any program, and `scratch.rs`, files on a disk. Those of the wire pacer share `paced.rs`, one measurement of `wire_pacer.rs` with
-//! `supply.rs`, classes that always have something to send, and `spacing.rs`, how evenly their frames came.
+//! `supply.rs`, classes that always have something to send, and `spacing.rs`, how evenly their frames came. Those of processor time share
+//! `loopback.rs`, a flow in this process.
 
 mod arrivals;
 mod bounded;
@@ -25,6 +26,7 @@ mod icdc_disk;
 mod icdc_fast;
 mod icdc_pseudo;
 mod icdc_sim;
+mod loopback;
 mod paced;
 mod pacing_classes;
 mod pacing_many;
@@ -33,6 +35,7 @@ mod pairs;
 mod peers;
 mod plain_flow;
 mod plain_hosts;
+mod policy_cost;
 mod processor_time;
 mod proxy;
 mod proxy_chain;
@@ -94,7 +97,7 @@ pub struct Bench<'a> {
 }
 
 /// All scenarios.
-pub static ALL: [Scenario; 28] = [
+pub static ALL: [Scenario; 29] = [
     cc_agreement::SCENARIO,
     cc_sweep::SCENARIO,
     cc_table::SCENARIO,
@@ -110,6 +113,7 @@ pub static ALL: [Scenario; 28] = [
     pacing_many::SCENARIO,
     pacing_single::SCENARIO,
     pairs::SCENARIO,
+    policy_cost::SCENARIO,
     proxy::SCENARIO,
     proxy_chain::SCENARIO,
     proxy_cost::SCENARIO,

@@ -9,18 +9,19 @@
 //! In each round everybody has a turn, and the order rotates. The rate is what three busy programs reach on the processors that there are.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
 use icdc_packet::clock;
 use icdc_report::{Report, Table};
-use icdc_units::{ByteCount, Rate, Span, Time};
+use icdc_units::{ByteCount, Rate, Span};
 use rustix::thread::{Pid, gettid};
 
+use super::loopback::{ANY_PORT, Over, PIECE, read_until, send};
 use super::plain_flow::accept;
 use super::scratch::Scratch;
 use super::server::Server;
@@ -38,16 +39,12 @@ const SECONDS: u64 = 8;
 const RUNS: u64 = 5;
 /// Start-up does not count.
 const WARM_UP: Span = Span::from_millis(500);
-/// What a program writes and reads at a time.
-const PIECE: usize = 128 << 10;
 /// Size of the pipe through which HAProxy splices: that of icdc's.
 const PIPE: u32 = 1 << 20;
 /// A program listens after so long, or never.
 const PATIENCE: Span = Span::from_secs(10);
 /// How often it is tried.
 const STEP: Span = Span::from_millis(20);
-/// Any port.
-const LOOPBACK: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 
 /// Who carries bytes from the sender to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,9 +155,9 @@ fn measure(
 ) -> Result<Turn, LabError> {
     let failed = |error| LabError::io(format!("measure {} on loopback", carrier.name()), error);
     let over = AtomicBool::new(false);
-    let listener = TcpListener::bind(LOOPBACK).map_err(failed)?;
+    let listener = TcpListener::bind(ANY_PORT).map_err(failed)?;
     let to = listener.local_addr().map_err(failed)?;
-    let door = TcpListener::bind(LOOPBACK).map_err(failed)?;
+    let door = TcpListener::bind(ANY_PORT).map_err(failed)?;
     let front = if carrier == Carrier::Nobody { to } else { door.local_addr().map_err(failed)? };
     // A program opens its own door.
     let door = Some(door).filter(|_| carrier == Carrier::Loop);
@@ -206,15 +203,6 @@ fn measure(
     })
 }
 
-/// Says that it is over, also if it failed.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 fn start_icdc(bench: &Bench<'_>, scratch: &Scratch, front: SocketAddr, to: SocketAddr) -> Result<Server, LabError> {
     let mut command = Command::new(bench.program);
     command.args(["relay", "--threads", "1", "--forward", &format!("{front}={to}"), "--status-socket"]);
@@ -254,13 +242,6 @@ fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-fn send(mut stream: TcpStream, tell: &Sender<Pid>, over: &AtomicBool) {
-    let _ = tell.send(gettid());
-    let zeros = vec![0; PIECE];
-    // Nobody reads any more when it is over, and then it ends.
-    while !over.load(Ordering::Relaxed) && stream.write_all(&zeros).is_ok() {}
-}
-
 /// The plainest relay: one connection, one direction, by way of user space.
 fn copy(door: &TcpListener, to: SocketAddr, tell: &Sender<Pid>, over: &AtomicBool) {
     let _ = tell.send(gettid());
@@ -272,17 +253,6 @@ fn copy(door: &TcpListener, to: SocketAddr, tell: &Sender<Pid>, over: &AtomicBoo
             break;
         }
     }
-}
-
-fn read_until(stream: &mut TcpStream, buffer: &mut [u8], until: Time) -> io::Result<ByteCount> {
-    let mut bytes = ByteCount::ZERO;
-    while clock::now() < until {
-        match stream.read(buffer)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => bytes += ByteCount::from(count),
-        }
-    }
-    Ok(bytes)
 }
 
 /// Where a program is, of those that administrators run.

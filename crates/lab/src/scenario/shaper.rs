@@ -60,6 +60,24 @@ pub(super) struct InForce {
     remove: Command,
 }
 
+impl InForce {
+    /// A policy for the addresses `to`, by icdc as `icdc` starts it.
+    pub(super) fn put(icdc: impl Fn() -> Command, to: &str, words: &[&str]) -> Result<Self, LabError> {
+        let policy = |action: &str| {
+            let mut command = icdc();
+            command.args(["pace", "policy", action, "--to", to]);
+            command
+        };
+        let output = policy("add").args(words).output();
+        let output = output.map_err(|error| LabError::io("run icdc pace policy", error))?;
+        if !output.status.success() {
+            let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(LabError::Program { program: "icdc pace policy add".to_owned(), words });
+        }
+        Ok(Self { remove: policy("remove") })
+    }
+}
+
 impl Drop for InForce {
     fn drop(&mut self) {
         // One that stays is told by `icdc pace policy list`.
@@ -85,21 +103,15 @@ impl Shaper {
                 Ok(Shaping::default())
             }
             Self::Policy(rate, burst) => {
-                let policy = |words: &[&str]| {
+                let icdc = || {
                     let mut command = copying::on_host(bench, lab, "a", Rights::All);
-                    command.arg(bench.program).args(["pace", "policy"]).args(words).args(["--to", to]);
+                    command.arg(bench.program);
                     command
                 };
                 let (rate, burst) = (format!("{rate:#}"), burst.map(|segments| segments.to_string()));
-                let mut words = vec!["add", "--rate", &rate];
+                let mut words = vec!["--rate", &rate];
                 words.extend(burst.iter().flat_map(|segments| ["--burst", segments]));
-                let output = policy(&words).output();
-                let output = output.map_err(|error| LabError::io("run icdc pace policy", error))?;
-                if !output.status.success() {
-                    let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                    return Err(LabError::Program { program: "icdc pace policy add".to_owned(), words });
-                }
-                Ok(Shaping { _policy: Some(InForce { remove: policy(&["remove"]) }), ..Shaping::default() })
+                Ok(Shaping { _policy: Some(InForce::put(icdc, to, &words)?), ..Shaping::default() })
             }
             Self::Wire(rate) | Self::Timer(rate) => {
                 let mode = if matches!(self, Self::Wire(_)) { "gap" } else { "timer" };

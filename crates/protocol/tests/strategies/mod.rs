@@ -196,21 +196,30 @@ fn own_job() -> impl Strategy<Value = Job> {
 
 fn send_options() -> impl Strategy<Value = SendOptions> {
     let congestion = prop_oneof![Just(String::new()), Just("icdc_highspeed".to_owned())];
-    let rest = (any::<u64>(), congestion, 0..=MAX_STREAMS, any::<bool>());
-    (vec(text(), 0..4), preserve(), rest).prop_map(|(exclude, preserve, (rate_bps, congestion, streams, dry_run))| {
-        SendOptions { exclude, preserve, rate_bps, congestion, streams, dry_run }
-    })
+    let rest = (any::<u64>(), congestion, 0..=MAX_STREAMS, any::<[bool; 2]>());
+    (vec(text(), 0..4), preserve(), rest).prop_map(
+        |(exclude, preserve, (rate_bps, congestion, streams, [dry_run, buffered]))| SendOptions {
+            exclude,
+            preserve,
+            rate_bps,
+            congestion,
+            streams,
+            dry_run,
+            buffered,
+        },
+    )
 }
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
-    (any::<[bool; 4]>(), preserve(), 0_u64..1 << 30).prop_map(
-        |([verify, resume, update, dry_run], preserve, ring_bytes)| ReceiveOptions {
+    (any::<[bool; 5]>(), preserve(), 0_u64..1 << 30).prop_map(
+        |([verify, resume, update, dry_run, buffered], preserve, ring_bytes)| ReceiveOptions {
             verify,
             resume,
             update,
             preserve,
             ring_bytes,
             dry_run,
+            buffered,
         },
     )
 }

@@ -101,8 +101,8 @@ pub(super) struct LargeFile {
 }
 
 impl LargeFile {
-    /// Opens or makes the part file and its journal, and reserves the space.
-    pub(super) fn open(plan: Plan) -> Result<Self, String> {
+    /// Opens or makes the part file and its journal, and reserves the space; `buffered` writes go through the page cache.
+    pub(super) fn open(plan: Plan, buffered: bool) -> Result<Self, String> {
         let Plan { entry, directory, name, header, continued, .. } = plan;
         let EntryKind::File { size, sparse, .. } = entry.kind else {
             return Err(format!("{} is not a file", directory.path_of(&name)));
@@ -122,7 +122,7 @@ impl LargeFile {
             }
         };
         let held = blocks.iter().collect();
-        let disk = DiskFile::for_writing(file).map_err(|error| error.to_string())?;
+        let disk = DiskFile::for_writing(file).map_err(|error| error.to_string())?.through_page_cache(buffered);
         let file = Self {
             entry,
             directory,

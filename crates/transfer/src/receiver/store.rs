@@ -179,7 +179,7 @@ impl Store<'_> {
     }
 
     fn open(&mut self, id: EntryId, plan: Plan) {
-        match LargeFile::open(plan) {
+        match LargeFile::open(plan, self.shared.options.buffered) {
             Ok(file) => {
                 self.files.insert(id, file);
             }

@@ -120,7 +120,7 @@ pub(crate) fn read(shared: &Shared<'_>, jobs: &Queue<LargeJob>, steps: &Channel<
 impl Reader<'_> {
     fn read_file(&mut self, item: Arc<Item>, held: Option<BlockMap>) -> Result<(), Over> {
         let EntryKind::File { size, sparse, .. } = item.entry.kind else { return Ok(()) };
-        let file = match open(&item) {
+        let file = match open(&item, self.shared.buffered) {
             Ok(file) => file,
             Err(reason) => {
                 self.shared.give_up(&item, 0, reason);
@@ -156,7 +156,7 @@ impl Reader<'_> {
     }
 
     fn read_again(&mut self, item: Arc<Item>, index: u32) -> Result<(), Over> {
-        match open(&item) {
+        match open(&item, self.shared.buffered) {
             Ok(file) => self.submit(&file, item.size(), index, Pending::Again { item: item.clone(), index }),
             Err(reason) => {
                 self.shared.give_up(&item, 0, reason);
@@ -265,13 +265,13 @@ impl Reader<'_> {
     }
 }
 
-fn open(item: &Item) -> Result<Arc<DiskFile>, String> {
+fn open(item: &Item, buffered: bool) -> Result<Arc<DiskFile>, String> {
     let (file, stat) = item.directory.open_file(&item.name).map_err(|error| error.to_string())?;
     if !is_announced(item, &stat) {
         return Err(CHANGED.into());
     }
     let file = DiskFile::for_reading(file).map_err(|error| error.to_string())?;
-    Ok(Arc::new(file))
+    Ok(Arc::new(file.through_page_cache(buffered)))
 }
 
 fn is_announced(item: &Item, stat: &Stat) -> bool {

@@ -82,6 +82,7 @@ pub(crate) struct Shared<'a> {
     answered: AtomicBool,
     link: LinkControl,
     dry_run: bool,
+    buffered: bool,
 }
 
 /// What a finished session has done.
@@ -211,6 +212,7 @@ pub(crate) fn run(
         answered: AtomicBool::new(false),
         link: link_control.clone(),
         dry_run: options.dry_run,
+        buffered: options.buffered,
     };
     let ceiling = (options.rate_bps > 0).then(|| Rate::from_bits_per_second(options.rate_bps));
     let keeps_journal = sources.is_run() && !options.dry_run;
