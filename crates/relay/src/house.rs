@@ -8,6 +8,7 @@ use icdc_protocol::relay::peer::RelayId;
 use icdc_units::Time;
 
 use crate::clients::Clients;
+use crate::known_paths::Paths;
 use crate::resolver::Resolver;
 
 /// Shared by all threads.
@@ -17,6 +18,8 @@ pub(crate) struct House {
     pub(crate) clients: Arc<Clients>,
     pub(crate) resolver: Resolver,
     pub(crate) counters: Counters,
+    /// To other relays.
+    pub(crate) paths: Paths,
     /// Where this relay listens now.
     addresses: Mutex<Vec<SocketAddr>>,
 }
@@ -63,7 +66,15 @@ pub(crate) fn count(counter: &AtomicU64) {
 impl House {
     pub(crate) fn new(id: RelayId, started: Time, resolver: Resolver, threads: usize) -> Self {
         let counters = Counters::new(threads);
-        Self { id, started, clients: Arc::default(), resolver, counters, addresses: Mutex::default() }
+        Self {
+            id,
+            started,
+            clients: Arc::default(),
+            resolver,
+            counters,
+            paths: Paths::default(),
+            addresses: Mutex::default(),
+        }
     }
 
     pub(crate) fn listens_on(&self, addresses: Vec<SocketAddr>) {

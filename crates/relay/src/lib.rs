@@ -31,6 +31,7 @@ pub mod config;
 mod connection;
 mod flow;
 mod house;
+mod known_paths;
 mod leg;
 mod mailbox;
 mod pipe;

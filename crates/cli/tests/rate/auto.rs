@@ -38,7 +38,7 @@ fn queue_drops(lab: &Lab) -> u64 {
     lab.status()["a_to_b"]["queue_drops_packets"].as_u64().unwrap()
 }
 
-fn is_loadable(site: &Site) -> bool {
+pub(crate) fn is_loadable(site: &Site) -> bool {
     let list = site.icdc(&["cc", "list", "--json"]).output().unwrap();
     let list: Vec<Value> = serde_json::from_slice(&list.stdout).unwrap();
     list.iter().any(|one| one["name"] == "icdc" && one["state"] != "unavailable")

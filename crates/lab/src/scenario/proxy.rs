@@ -109,6 +109,7 @@ impl Case {
             cc: self.cc,
             plain: Plain { congestion: "reno", window_scaling: self.buffer > UNSCALED },
             buffer: self.buffer,
+            earlier: Span::ZERO,
             delay: Span::ZERO,
             lasts: Span::from_secs(seconds),
             beside: None,

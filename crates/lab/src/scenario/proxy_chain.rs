@@ -124,6 +124,7 @@ impl Case {
                 window_scaling: self.buffer > SMALL,
             },
             buffer: self.buffer,
+            earlier: Span::ZERO,
             delay: Span::ZERO,
             lasts: Span::from_secs(seconds),
             beside: None,

@@ -88,6 +88,7 @@ impl Case {
             cc: Some(self.cc),
             plain: Plain { congestion: "reno", window_scaling: true },
             buffer: UNSCALED,
+            earlier: Span::ZERO,
             delay: first,
             lasts: end - first,
             beside: Some(Beside { buffer: AMPLE, delay: second, lasts: end - second }),

@@ -8,6 +8,8 @@
 //! What is emulated: the path. What is not: a near network with a delay of its own, for the cables to the relays have none; with 64 KiB a host
 //! reaches 1 Gbit/s up to 0.5 ms away from its relay. Hosts, relays and the path share the processors of one machine.
 //!
+//! Relays remember what a leg has carried, so a connection is also measured that comes after another one has gone.
+//!
 //! Setting up is measured in a lab of its own: from the call of `connect` to the first byte of an answer to one byte.
 
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
@@ -38,13 +40,24 @@ const PLAIN: Plain = Plain { congestion: "reno", window_scaling: false };
 const CC: &str = "icdc";
 const SECONDS: u64 = 30;
 const RUNS: u64 = 3;
+/// The ways, in the order of the tables.
+const NAMES: [&str; 4] =
+    ["past the relays", "by two relays", "by two relays that know the path", "the tuned leg alone"];
+const ALONE: usize = 3;
+/// Where it shows how a connection begins.
+const EARLY: Span = Span::from_secs(1);
 /// What counts as past start-up.
 const STEADY: Span = Span::from_secs(4);
+
+/// The connection from which relays know the path.
+const EARLIER: Span = Span::from_secs(8);
 
 /// What came of a round.
 struct Round {
     past: Relayed,
     by: Relayed,
+    /// The same after another connection.
+    after: Relayed,
     alone: Measured,
 }
 
@@ -55,11 +68,12 @@ fn settings() -> Settings {
 fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     let seconds = if bench.quick { 10 } else { SECONDS };
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
-    let relaying = |cc| Relaying {
+    let relaying = |cc, earlier| Relaying {
         legs: vec![settings()],
         cc,
         plain: PLAIN,
         buffer: BUFFER,
+        earlier,
         delay: Span::ZERO,
         lasts: Span::from_secs(seconds),
         beside: None,
@@ -67,55 +81,61 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     let mut rounds = Vec::new();
     for run in 1..=runs {
         (bench.say)(&format!("past the relays, run {run} of {runs}"));
-        let past = relayed::run(bench, &relaying(None))?;
+        let past = relayed::run(bench, &relaying(None, Span::ZERO))?;
         (bench.say)(&format!("by two relays, run {run} of {runs}"));
-        let by = relayed::run(bench, &relaying(Some(CC)))?;
+        let by = relayed::run(bench, &relaying(Some(CC), Span::ZERO))?;
+        (bench.say)(&format!("by two relays that know the path, run {run} of {runs}"));
+        let after = relayed::run(bench, &relaying(Some(CC), EARLIER))?;
         (bench.say)(&format!("the tuned leg alone, run {run} of {runs}"));
         let alone = trial::run(bench, &Trial::new(settings(), seconds, CC))?;
-        rounds.push(Round { past, by, alone });
+        rounds.push(Round { past, by, after, alone });
     }
     (bench.say)("setting up");
     let tables = vec![table(&rounds, seconds), setting_up(bench)?];
-    let both = rounds
-        .iter()
-        .flat_map(|round| [("past the relays".to_owned(), &round.past), ("by two relays".to_owned(), &round.by)]);
-    let alone = rounds.iter().map(|round| ("the tuned leg alone".to_owned(), &round.alone));
+    let relayed = rounds.iter().flat_map(|round| [&round.past, &round.by, &round.after].into_iter().zip(NAMES));
+    let relayed = relayed.map(|(measured, name)| (name.to_owned(), measured));
+    let alone = rounds.iter().map(|round| (NAMES[ALONE].to_owned(), &round.alone));
     Ok(Report {
         tables,
         plots: plots(&rounds),
-        failures: relayed::failures(both).into_iter().chain(super::failures(alone)).collect(),
+        failures: relayed::failures(relayed).into_iter().chain(super::failures(alone)).collect(),
         ..Report::default()
     })
 }
 
 impl Round {
-    fn arrivals(&self) -> [Arrivals<'_>; 3] {
-        [self.past.carried.arrivals(), self.by.carried.arrivals(), Arrivals::new(&self.alone.summary.series_ms)]
+    fn arrivals(&self) -> [Arrivals<'_>; 4] {
+        let [past, by, after] = [&self.past, &self.by, &self.after].map(|relayed| relayed.carried.arrivals());
+        [past, by, after, Arrivals::new(&self.alone.summary.series_ms)]
     }
 
-    fn sent_again(&self) -> [Option<u64>; 3] {
-        let leg = self.by.legs.first().map(|leg| leg.retransmissions);
-        [None, leg, Some(self.alone.summary.retransmitted_segments)]
+    fn sent_again(&self) -> [Option<u64>; 4] {
+        let leg = |relayed: &Relayed| relayed.legs.first().map(|leg| leg.retransmissions);
+        [None, leg(&self.by), leg(&self.after), Some(self.alone.summary.retransmitted_segments)]
     }
 }
 
 fn table(rounds: &[Round], seconds: u64) -> Table {
-    const NAMES: [(&str, &str); 3] =
-        [("past the relays", "1.7 Mbit/s"), ("by two relays", "≥ 95 %"), ("the tuned leg alone", "")];
+    const REQUIRED: [&str; 4] = ["1.7 Mbit/s", "≥ 95 %", "", ""];
     let bits = |rate: Rate| rate.as_bits_per_second() as f64;
-    let row = |(place, (name, required)): (usize, &(&str, &str))| {
+    let row = |(place, (name, required)): (usize, (&str, &str))| {
         let mean = |round: &Round, which: usize, from| bits(round.arrivals()[which].mean(from, Span::MAX));
         let share = |from| {
-            Spread::of(rounds.iter().map(|round| mean(round, place, from) / mean(round, 2, from) * 100.0))
+            Spread::of(rounds.iter().map(|round| mean(round, place, from) / mean(round, ALONE, from) * 100.0))
                 .tenths("none")
         };
         let goodput = |from| Spread::of(rounds.iter().map(|round| mean(round, place, from) / 1e6)).tenths("none");
+        let early = |until| {
+            let mean = |round: &Round| bits(round.arrivals()[place].mean(Span::ZERO, until));
+            Spread::of(rounds.iter().map(|round| mean(round) / 1e6)).tenths("none")
+        };
         let again = Spread::of(rounds.iter().filter_map(|round| Some(round.sent_again()[place]? as f64)));
         vec![
-            (*name).to_owned(),
+            name.to_owned(),
+            early(EARLY),
             goodput(Span::ZERO),
             share(Span::ZERO),
-            (*required).to_owned(),
+            required.to_owned(),
             goodput(STEADY),
             share(STEADY),
             if again.median.is_nan() { String::new() } else { again.whole() },
@@ -128,6 +148,7 @@ fn table(rounds: &[Round], seconds: u64) -> Table {
         ),
         header: [
             "",
+            "first second, Mbit/s",
             "goodput, Mbit/s",
             "of the leg alone, %",
             "required",
@@ -137,7 +158,7 @@ fn table(rounds: &[Round], seconds: u64) -> Table {
         ]
         .map(str::to_owned)
         .to_vec(),
-        rows: NAMES.iter().enumerate().map(row).collect(),
+        rows: NAMES.into_iter().zip(REQUIRED).enumerate().map(row).collect(),
     }
 }
 
@@ -169,16 +190,12 @@ fn setting_up(bench: &Bench<'_>) -> Result<Table, LabError> {
 /// The first round.
 fn plots(rounds: &[Round]) -> Vec<Plot> {
     let Some(first) = rounds.first() else { return Vec::new() };
-    let names = ["past", "by", "alone"];
+    let columns = ["past", "by", "after", "alone"];
+    let strokes = [Stroke::Faint, Stroke::Line, Stroke::Strong, Stroke::Faint];
     let window = Span::from_millis(100);
-    let colours = [Stroke::Line, Stroke::Strong, Stroke::Faint];
-    let series = first.arrivals().into_iter().zip(names).zip(colours).map(|((arrivals, name), stroke)| {
-        let label = match name {
-            "past" => "past the relays",
-            "by" => "by two relays",
-            _ => "the tuned leg alone",
-        };
-        Series::new(label, stroke, arrivals.rates_by(window, Span::ZERO, Span::MAX)).column(&format!("payload_{name}"))
+    let drawn = first.arrivals().into_iter().zip(NAMES).zip(columns.into_iter().zip(strokes));
+    let series = drawn.map(|((arrivals, name), (column, stroke))| {
+        Series::new(name, stroke, arrivals.rates_by(window, Span::ZERO, Span::MAX)).column(&format!("payload_{column}"))
     });
     let mut series: Vec<Series> = series.collect();
     let limit = payload_rate(&settings().forward).as_bits_per_second() as f64;

@@ -208,6 +208,9 @@ impl Connection {
     /// The far leg is there: says what has to be said before the data.
     fn introduce(&mut self, tools: &Tools) -> Result<Next, End> {
         let (Some(wish), Some(far)) = (&self.wish, &mut self.far) else { return Ok(Next::Wait) };
+        for leg in [&self.near, &*far].into_iter().filter(|leg| leg.between_relays) {
+            tools.house.paths.begin(leg, tools.now);
+        }
         if wish.by_relay() {
             let mut hops = wish.hops.clone();
             hops.push(tools.house.id);

@@ -37,6 +37,7 @@ impl Connection {
             let most = self.config.limits.memory_per_connection;
             for leg in [Some(&mut self.near), self.far.as_mut()].into_iter().flatten() {
                 leg.grow(most, self.config.leg.buffer.is_some());
+                leg.learn(&tools.house.paths, tools.now);
             }
         } else if tools.now - self.moved_at >= self.config.limits.idle {
             return Watched::Over(End::TimedOut("nothing came from either side"));

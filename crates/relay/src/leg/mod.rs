@@ -12,11 +12,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use icdc_trust::PublicKey;
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Time};
 use rustix::net::Shutdown;
 use rustix::pipe::{SpliceFlags, splice};
 use socket2::SockRef;
 
+use crate::known_paths::{LegWatch, Paths};
 use crate::pipe::Pipe;
 use tls::Tls;
 
@@ -35,8 +36,9 @@ pub(crate) struct Leg {
     pub(crate) writable: bool,
     /// Urgent data has come.
     pub(crate) has_urgent: bool,
-    /// The path may be long: the send buffer grows with its window.
+    /// The path may be long: the send buffer grows with its window, and what it carries is worth knowing.
     pub(crate) between_relays: bool,
+    watch: Option<Box<LegWatch>>,
     /// What the send buffer was set to; zero while the kernel tunes it.
     send_buffer: ByteCount,
     /// Goes before anything else.
@@ -69,6 +71,7 @@ impl Leg {
             writable: false,
             has_urgent: false,
             between_relays: false,
+            watch: None,
             send_buffer: ByteCount::ZERO,
             first: Vec::new(),
         })
@@ -121,6 +124,16 @@ impl Leg {
             Ok(_) => self.send_buffer = size,
             Err(error) => tracing::debug!("the send buffer stays what it is: {error}"),
         }
+    }
+
+    /// Looks what the path carries, if it leads to another relay.
+    pub(crate) fn learn(&mut self, paths: &Paths, now: Time) {
+        if !self.between_relays {
+            return;
+        }
+        let mut watch = self.watch.take().unwrap_or_default();
+        paths.look(self, &mut watch, now);
+        self.watch = Some(watch);
     }
 
     /// The error that the kernel has noted for the socket.

@@ -30,6 +30,8 @@ pub struct Hold {
 
 /// The algorithm that finds the rate by itself.
 const BEST: &str = "icdc";
+/// Every kernel has it, and every user may choose it.
+const PLAIN: &str = "reno";
 /// On shorter paths any algorithm fills the path at once, and what a host does in between is longer than the round trip.
 const SHORT: Span = Span::from_millis(2);
 
@@ -86,6 +88,23 @@ pub fn choose_best(fd: &impl AsFd, known: Option<Resumption>) -> Result<Chosen, 
 #[must_use]
 pub fn finds_the_rate(name: &str) -> bool {
     find(name).is_some_and(|algorithm| algorithm.name == BEST)
+}
+
+/// Lets an established connection that has carried little begin anew from what is `known` of its path, if its congestion
+/// control can ([`finds_the_rate`]); true if it does.
+pub fn begin_anew(fd: &impl AsFd, known: Resumption) -> bool {
+    let Some(algorithm) = find(BEST) else { return false };
+    let name = algorithm.kernel_name();
+    if congestion(fd).is_ok_and(|current| current != name) {
+        return false;
+    }
+    tell(fd, algorithm, held(algorithm).map(|hold| hold.loaded).as_deref(), &known);
+    // Only a socket that takes the algorithm asks what is known.
+    let anew = set_congestion(fd, PLAIN).and_then(|()| set_congestion(fd, &name));
+    if let Err(error) = &anew {
+        tracing::debug!("a connection does not begin anew: {error}");
+    }
+    anew.is_ok()
 }
 
 /// As [`choose`], for sockets that are to be made: loads what must be, and tells the name that they can have before they

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use icdc_cc::{Algorithm, ParameterError};
 use thiserror::Error;
 
-pub use choose::{Chosen, Hold, choose, choose_best, choose_in_advance, finds_the_rate};
+pub use choose::{Chosen, Hold, begin_anew, choose, choose_best, choose_in_advance, finds_the_rate};
 #[cfg(feature = "ebpf")]
 pub use ebpf::{Loaded, Traced, load, load_traced, log_by_tracing, parameters, unload};
 pub use obstacle::{Obstacle, ebpf_obstacle};

@@ -1,16 +1,21 @@
 //! What is told of one socket before it takes an algorithm: its path as earlier connections knew it.
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_cc::Algorithm;
 use icdc_control::known_paths::Resumption;
+use icdc_units::{Span, Time};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::registered;
 use crate::algorithm::Loaded;
+use crate::clock;
 
 /// The map of `c/build_bpf.h` (`SOCKET_HINTS`): by socket, what its value is here.
 const HINTS: &str = "icdc_hints";
+/// The algorithm may be unloaded, and another one loaded by its name: what is told to the old one is lost.
+const YOUNG: Span = Span::from_secs(1);
 
 /// Tells the algorithm what is known of the path of `fd`. An algorithm that does not ask is told nothing, and one that
 /// somebody else has loaded only if this process may look into it.
@@ -39,13 +44,30 @@ fn value(known: &Resumption) -> [u8; 8] {
     value
 }
 
-fn of_registered(algorithm: &Algorithm) -> Option<MapHandle> {
-    registered::map_of(registered::program_of(algorithm)?, |name| name == HINTS)
+/// A map that was found, of which algorithm, and when.
+type Found = Option<(&'static str, Time, Arc<MapHandle>)>;
+
+/// Finding it takes milliseconds, which somebody who accepts many connections has not for each of them.
+fn of_registered(algorithm: &Algorithm) -> Option<Arc<MapHandle>> {
+    static LAST: Mutex<Found> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = clock::now();
+    if let Some((name, at, map)) = &*last
+        && *name == algorithm.name
+        && now - *at < YOUNG
+    {
+        return Some(Arc::clone(map));
+    }
+    // The function that asks.
+    let found = registered::map_of(registered::program_of(algorithm, "init")?, |name| name == HINTS)?;
+    let map = Arc::new(found);
+    *last = Some((algorithm.name, now, Arc::clone(&map)));
+    Some(map)
 }
 
 #[cfg(test)]
 mod tests {
-    use icdc_units::{Rate, Span};
+    use icdc_units::Rate;
 
     use super::*;
 

@@ -103,7 +103,8 @@ fn command_line(home: &Path) -> String {
 /// The parameters of `algorithm` as it is loaded; `None` if it is not, or if this process may not see it.
 #[must_use]
 pub fn parameters(algorithm: &Algorithm) -> Option<Vec<(String, i64)>> {
-    let program = program_of(algorithm)?;
+    // Every algorithm has this function, and every program is bound to the parameters.
+    let program = program_of(algorithm, "ssthresh")?;
     let variables = rodata::variables_of_program(program)?;
     let map = map_of(program, is_rodata)?;
     let data = map.lookup(&[0; 4], MapFlags::empty()).ok()??;
@@ -112,12 +113,12 @@ pub fn parameters(algorithm: &Algorithm) -> Option<Vec<(String, i64)>> {
     parameters.iter().map(|parameter| read(parameter.name)).collect()
 }
 
-/// One of the programs of `algorithm` as it is loaded, by its id.
-pub(super) fn program_of(algorithm: &Algorithm) -> Option<u32> {
+/// The program of a function of `algorithm` as it is loaded, by its id.
+pub(super) fn program_of(algorithm: &Algorithm, function: &str) -> Option<u32> {
     if !registered(algorithm) {
         return None;
     }
-    program(&find(algorithm)?.map)
+    program(&find(algorithm)?.map, function)
 }
 
 /// A map that the program `id` uses, by its name.
@@ -127,8 +128,8 @@ pub(super) fn map_of(id: u32, is_wanted: impl Fn(&OsStr) -> bool) -> Option<MapH
     maps.into_iter().filter_map(|id| MapHandle::from_map_id(id).ok()).find(|map| is_wanted(map.name()))
 }
 
-/// One of the programs of an algorithm. Where the kernel has the address of a function, it tells the program's id.
-fn program(map: &MapHandle) -> Option<u32> {
+/// Where the kernel has the address of a function, it tells the program's id.
+fn program(map: &MapHandle, function: &str) -> Option<u32> {
     let value = map.lookup(&[0; 4], MapFlags::empty()).ok()??;
     let types = Btf::from_vmlinux().ok()?;
     let offset = |of: &str, member: &str| {
@@ -139,8 +140,7 @@ fn program(map: &MapHandle) -> Option<u32> {
             MemberAttr::BitField { .. } => None,
         }
     };
-    // Every algorithm has this function.
-    let at = offset("bpf_struct_ops_tcp_congestion_ops", "data")? + offset("tcp_congestion_ops", "ssthresh")?;
+    let at = offset("bpf_struct_ops_tcp_congestion_ops", "data")? + offset("tcp_congestion_ops", function)?;
     let id = u64::from_ne_bytes(value.get(at..at + 8)?.try_into().ok()?);
     u32::try_from(id).ok()
 }
