@@ -18,6 +18,8 @@ use crate::mailbox::{Guest, Letter, Mailbox};
 
 /// Connections that are taken from one listener before the others have their turn.
 const TURN: usize = 64;
+/// Those who have to show a key or a password, and have not yet, may take this part of all places.
+const STRANGERS: usize = 4;
 /// Rest when descriptors have run out: those who wait are accepted later.
 const EXHAUSTED: Span = Span::from_millis(100);
 
@@ -143,6 +145,9 @@ impl Acceptor {
         // A relay is a client until it has shown who it is; then its own clients are counted in its place.
         if !place.belongs_to(client.ip(), config.limits.per_client) {
             return Err(format!("{client}: {} connections are the most for one client", config.limits.per_client));
+        }
+        if open.listener.kind.wants_proof() && !place.is_of_a_stranger(config.limits.connections.div_ceil(STRANGERS)) {
+            return Err(format!("{client}: too many have not shown a key or a password yet"));
         }
         let guest = Guest { socket, client, listener: Arc::clone(&open.listener), config: Arc::clone(config), place };
         self.next = (self.next + 1) % self.mailboxes.len();

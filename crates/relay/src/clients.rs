@@ -1,7 +1,7 @@
 //! How many connections there are, in all and of each client.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use icdc_units::Span;
@@ -17,6 +17,8 @@ pub(crate) struct Clients {
 struct Book {
     all: usize,
     by_client: HashMap<IpAddr, usize>,
+    /// Of those who have to show a key or a password, and have not yet.
+    strangers: usize,
 }
 
 /// A connection's place; given back when dropped.
@@ -24,6 +26,7 @@ struct Book {
 pub(crate) struct Place {
     clients: Arc<Clients>,
     client: Option<IpAddr>,
+    is_stranger: bool,
 }
 
 impl Clients {
@@ -34,7 +37,7 @@ impl Clients {
             return None;
         }
         book.all += 1;
-        Some(Place { clients: Arc::clone(self), client: None })
+        Some(Place { clients: Arc::clone(self), client: None, is_stranger: false })
     }
 
     /// Waits until nobody is left, or for `span`; how many are there then.
@@ -52,7 +55,7 @@ impl Clients {
 impl Place {
     /// Says whose it is; false if that client has `most` already.
     pub(crate) fn belongs_to(&mut self, client: IpAddr, most: usize) -> bool {
-        let client = client.to_canonical();
+        let client = household(client);
         let mut book = self.clients.book.lock().unwrap_or_else(PoisonError::into_inner);
         let count = book.by_client.entry(client).or_default();
         if *count >= most {
@@ -63,10 +66,36 @@ impl Place {
         true
     }
 
+    /// Says that it is of somebody who has to show a key or a password; false if `most` of these have not done so.
+    pub(crate) fn is_of_a_stranger(&mut self, most: usize) -> bool {
+        let mut book = self.clients.book.lock().unwrap_or_else(PoisonError::into_inner);
+        if book.strangers >= most {
+            return false;
+        }
+        book.strangers += 1;
+        self.is_stranger = true;
+        true
+    }
+
+    /// It has been shown.
+    pub(crate) fn is_known(&mut self) {
+        if std::mem::take(&mut self.is_stranger) {
+            self.clients.book.lock().unwrap_or_else(PoisonError::into_inner).strangers -= 1;
+        }
+    }
+
     /// Says that it is nobody's, for now.
     pub(crate) fn release(&mut self) {
         let mut book = self.clients.book.lock().unwrap_or_else(PoisonError::into_inner);
         book.forget(self.client.take());
+    }
+}
+
+/// Who has one address of IPv6 has all of its /64.
+fn household(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address => address,
     }
 }
 
@@ -92,6 +121,7 @@ impl Drop for Place {
             self.clients.left.notify_all();
         }
         book.forget(self.client);
+        book.strangers -= usize::from(self.is_stranger);
     }
 }
 
@@ -114,5 +144,27 @@ mod tests {
         drop(second);
         assert_eq!(clients.count(), 0);
         assert!(clients.book.lock().expect("lock").by_client.is_empty());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client() {
+        let clients = Arc::new(Clients::default());
+        let belongs = |place: &mut Place, text: &str| place.belongs_to(text.parse().expect(text), 1);
+        let [mut one, mut two, mut three] = [(); 3].map(|()| clients.enter(3).expect("room"));
+        assert!(belongs(&mut one, "2001:db8::1"));
+        assert!(!belongs(&mut two, "2001:db8::ffff:2") && belongs(&mut two, "2001:db8:0:1::1"));
+        assert!(belongs(&mut three, "::ffff:192.0.2.1"), "IPv4 is counted by the address");
+    }
+
+    #[test]
+    fn strangers_leave_room_for_those_who_are_known() {
+        let clients = Arc::new(Clients::default());
+        let [mut one, mut two] = [(); 2].map(|()| clients.enter(9).expect("room"));
+        assert!(one.is_of_a_stranger(1) && !two.is_of_a_stranger(1));
+        one.is_known();
+        one.is_known();
+        assert!(two.is_of_a_stranger(1));
+        drop(two);
+        assert!(one.is_of_a_stranger(1));
     }
 }

@@ -8,6 +8,7 @@ use icdc_protocol::relay::peer::RelayId;
 use icdc_units::Time;
 
 use crate::clients::Clients;
+use crate::congestion::LegCongestion;
 use crate::known_paths::Paths;
 use crate::resolver::Resolver;
 
@@ -18,7 +19,8 @@ pub(crate) struct House {
     pub(crate) clients: Arc<Clients>,
     pub(crate) resolver: Resolver,
     pub(crate) counters: Counters,
-    /// To other relays.
+    /// What legs to other relays use, and what they have found.
+    pub(crate) congestion: LegCongestion,
     pub(crate) paths: Paths,
     /// Where this relay listens now.
     addresses: Mutex<Vec<SocketAddr>>,
@@ -72,6 +74,7 @@ impl House {
             clients: Arc::default(),
             resolver,
             counters,
+            congestion: LegCongestion::default(),
             paths: Paths::default(),
             addresses: Mutex::default(),
         }

@@ -28,6 +28,7 @@
 mod acceptor;
 mod clients;
 pub mod config;
+mod congestion;
 mod connection;
 mod flow;
 mod house;

@@ -68,8 +68,6 @@ pub(crate) struct Shared {
 /// What a new configuration changes.
 struct Now {
     open: Vec<Open>,
-    /// Keeps the congestion control loaded.
-    hold: Option<Hold>,
 }
 
 impl Relay {
@@ -91,6 +89,7 @@ impl Relay {
         }
         let house = Arc::new(House::new(id, clock::now(), Resolver::start()?, config.threads));
         house.listens_on(addresses(&open));
+        house.congestion.keep(hold);
         let mut mailboxes = Vec::new();
         for number in 0..config.threads {
             let mailbox = Arc::new(Mailbox::new()?);
@@ -98,7 +97,7 @@ impl Relay {
             mailboxes.push(mailbox);
         }
         let door = Door::open(open.clone(), Arc::clone(&config), Arc::clone(&house), mailboxes.clone())?;
-        let now = Mutex::new(Now { open, hold });
+        let now = Mutex::new(Now { open });
         let shared = Arc::new(Shared { house, mailboxes, door, now });
         if let Some(path) = &config.status {
             tell::on_unix_socket(path, &shared)?;
@@ -122,7 +121,12 @@ impl Relay {
         {
             let mut now = self.shared.now();
             now.open = open_listeners(&config, &now.open, &mut Vec::new())?;
-            now.hold = hold;
+            for Open { socket, listener } in &now.open {
+                if let Err(error) = socket::settle(socket, listener, &config) {
+                    tracing::warn!("{error}; what comes there is as before");
+                }
+            }
+            self.shared.house.congestion.keep(hold);
             self.shared.house.listens_on(addresses(&now.open));
             self.shared.door.change(now.open.clone(), Arc::clone(&config));
         }

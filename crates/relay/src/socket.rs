@@ -4,12 +4,13 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
 use icdc_tcp::{Family, ListenError, OptionError};
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Rate};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use thiserror::Error;
 
 use crate::config::{Config, LegSettings, Listener, ListenerKind};
+use crate::house::House;
 use crate::leg::{canonical, may_have_large_buffers};
 
 /// What may wait on a leg between relays to be sent for the first time.
@@ -49,24 +50,16 @@ pub(crate) fn open(
 ) -> Result<TcpListener, OpenError> {
     let address = listener.address;
     let failed = |cause| OpenError::Option { address, cause };
-    let between_relays = matches!(listener.kind, ListenerKind::Peer(_));
-    let buffer = if between_relays { receive_buffer(config) } else { ByteCount::ZERO };
+    let buffer = if listener.is_between_relays() { receive_buffer(config) } else { ByteCount::ZERO };
     // Without an address, a host that has no IPv6 falls back to IPv4.
     let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
     let there = passed.iter().position(|socket| socket.local_addr().is_ok_and(|own| own == address));
     let socket = match there.map(|place| passed.swap_remove(place)) {
-        Some(socket) => {
-            if !buffer.is_zero() {
-                icdc_tcp::set_buffers(&socket, ByteCount::ZERO, buffer).map_err(|error| failed(error.into()))?;
-            }
-            socket
-        }
+        Some(socket) => socket,
         None => icdc_tcp::listen(host, (address.port(), address.port()), Family::Any, buffer)?,
     };
     socket.set_nonblocking(true).map_err(failed)?;
-    if between_relays {
-        prepare(&socket, &config.leg).map_err(|error| failed(error.into()))?;
-    }
+    settle(&socket, listener, config)?;
     if matches!(listener.kind, ListenerKind::Transparent) {
         // The option of IPv6 holds for the IPv4 connections of such a socket as well.
         let options = SockRef::from(&socket);
@@ -77,9 +70,32 @@ pub(crate) fn open(
     Ok(socket)
 }
 
+/// Puts a configuration in force for those who are accepted from now on. A buffer of a fixed size stays until it gets another one.
+pub(crate) fn settle(socket: &TcpListener, listener: &Listener, config: &Config) -> Result<(), OpenError> {
+    if !listener.is_between_relays() {
+        return Ok(());
+    }
+    let settled = || -> Result<(), OptionError> {
+        let buffer = receive_buffer(config);
+        if !buffer.is_zero() {
+            icdc_tcp::set_buffers(socket, ByteCount::ZERO, buffer)?;
+        }
+        if let Some(name) = &config.leg.congestion
+            && let Err(error) = icdc_tcp::set_congestion(socket, name)
+        {
+            tracing::warn!("legs from other relays keep the system's congestion control: {error}");
+        }
+        prepare(socket, &config.leg)
+    };
+    settled().map_err(|error| OpenError::Option { address: listener.address, cause: error.into() })
+}
+
 /// Begins to connect to another relay.
-pub(crate) fn connect_to_relay(address: SocketAddr, config: &Config) -> io::Result<TcpStream> {
+pub(crate) fn connect_to_relay(address: SocketAddr, config: &Config, house: &House) -> io::Result<TcpStream> {
     let socket = new(address)?;
+    if let Some(name) = &config.leg.congestion {
+        house.congestion.take(&socket, name);
+    }
     let buffer = receive_buffer(config);
     if !buffer.is_zero() {
         icdc_tcp::set_buffers(&socket, ByteCount::ZERO, buffer)?;
@@ -117,15 +133,8 @@ fn begin(socket: Socket, address: SocketAddr) -> io::Result<TcpStream> {
 
 /// What both ends of a leg between relays have.
 fn prepare(socket: &impl std::os::fd::AsFd, settings: &LegSettings) -> Result<(), OptionError> {
-    if let Some(name) = &settings.congestion
-        && let Err(error) = icdc_tcp::set_congestion(socket, name)
-    {
-        // It was there when the relay started.
-        tracing::debug!("the leg keeps the system's congestion control: {error}");
-    }
-    if let Some(rate) = settings.pacing {
-        icdc_tcp::set_pacing_rate(socket, rate)?;
-    }
+    // Also takes away what an earlier configuration has set.
+    icdc_tcp::set_pacing_rate(socket, settings.pacing.unwrap_or(Rate::MAX))?;
     if let Some(size) = settings.buffer {
         icdc_tcp::set_buffers(socket, size, ByteCount::ZERO)?;
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,9 @@ pub enum TellError {
     /// Another relay answers there.
     #[error("{} belongs to a relay that runs; give this one another with --status-socket", .0.display())]
     Taken(PathBuf),
+    /// Something else is there.
+    #[error("{} is there and is no socket; give another path with --status-socket", .0.display())]
+    NoSocket(PathBuf),
     /// A system call failed.
     #[error("{place}: {call}: {cause}")]
     Call {
@@ -48,6 +51,10 @@ pub(crate) fn on_unix_socket(path: &Path, shared: &Arc<Shared>) -> Result<(), Te
             Ok(_) => return Err(TellError::Taken(path.to_owned())),
             // What a relay that was killed has left.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                // Files that are no sockets refuse as well.
+                if !std::fs::symlink_metadata(path).map_err(failed("stat"))?.file_type().is_socket() {
+                    return Err(TellError::NoSocket(path.to_owned()));
+                }
                 std::fs::remove_file(path).map_err(failed("unlink"))?;
             }
             Err(cause) => return Err(failed("connect")(cause)),

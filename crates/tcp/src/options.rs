@@ -8,7 +8,7 @@ use std::time::Duration;
 use icdc_units::{ByteCount, Rate, Span};
 use rustix::net::{Shutdown, sockopt};
 use rustix::thread::{CapabilitySet, capabilities};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 use thiserror::Error;
 
 use crate::kernel;
@@ -77,6 +77,24 @@ pub fn pacing_rate(fd: &impl AsFd) -> Result<Rate, OptionError> {
         _ => u64::from_ne_bytes(value),
     };
     Ok(Rate::from_bytes_per_second(bytes_per_second))
+}
+
+/// The number of this thread's network namespace (`SO_NETNS_COOKIE`, Linux 5.14): no other one gets it until the host restarts, unlike
+/// the number of its file below `/proc`.
+///
+/// # Errors
+/// No socket can be had, or the kernel is older.
+pub fn namespace_cookie() -> Result<u64, OptionError> {
+    const CALL: &str = "getsockopt(SO_NETNS_COOKIE)";
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(|cause| OptionError {
+        call: "socket",
+        peer: None,
+        cause,
+    })?;
+    let mut value = [0; 8];
+    kernel::socket_option(&socket, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, &mut value)
+        .map_err(|cause| OptionError { call: CALL, peer: None, cause })?;
+    Ok(u64::from_ne_bytes(value))
 }
 
 /// Sizes of the socket's buffers in bytes of data.

@@ -19,7 +19,7 @@ use crate::values::{Ceiling, Place, ceiling, place, round_trip};
         the clock, and with --disk a disk.\n\n\
         The path: round-trip time, capacity, loss, the bursts that pass, path MTU, by short runs of `icdc measure` that take 30 s \
         all together at most. TARGET is [USER@]HOST, where ssh starts icdc, or icdc://HOST[:PORT], a daemon that knows this \
-        user's key. The runs send as fast as TCP goes for some seconds, which others on the path will notice.\n\n\
+        user's key. With --port, name two ports or more when ssh starts icdc there. The runs send as fast as TCP goes for some seconds, which others on the path will notice.\n\n\
         --apply sets what sysctl sets, now and for every start, in /etc/sysctl.d/90-icdc.conf. It raises limits and never lowers \
         one. --undo restores what was before. Commands for devices are shown and left to you.\n\n\
         --paths shows what earlier copies have found out about paths, which later ones begin with: by destination prefix and \

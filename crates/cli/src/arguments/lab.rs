@@ -50,6 +50,7 @@ pub(crate) enum LabCommand {
     Exec(ExecArguments),
     Run(RunArguments),
     /// Name the scenarios that `run` knows
+    #[command(after_long_help = "Examples:\n  icdc lab list\n")]
     List,
     Report(ReportArguments),
     Sim(Box<SimArguments>),

@@ -44,7 +44,7 @@ pub(crate) use serve::ServeArguments;
         "  icdc copy far.example.org:run7/ run7                          pull by ssh\n",
         "  icdc keygen; icdc copy run7 icdc://dtn.example.org/in/        push to a daemon\n",
         "  icdc measure far.example.org                                  what the way there carries\n",
-        "  icdc relay --socks5 :1080 --route default=far.example.org:2634    split TCP for hosts that cannot be tuned\n",
+        "  icdc relay --socks5 :1080 --allow from=10.1.0.0/16 --route default=far.example.org:2634    split TCP for hosts that cannot be tuned\n",
         "  icdc doctor far.example.org                                   what would slow transfers down, and what to do\n",
     ),
     arg_required_else_help = true,

@@ -19,7 +19,8 @@ use icdc_units::{ByteCount, Rate, Span};
         new comes in, and who is there has the time of --drain. Listeners take the sockets of their addresses that systemd has opened \
         (LISTEN_FDS).\n\n\
         Without rules, a forwarded port serves everybody; SOCKS without users and peers without keys serve this host only, and SOCKS \
-        leads to public addresses only. `--allow from=10.0.0.0/8` changes the one, `--allow to=10.0.0.0/8` the other.",
+        leads to public addresses only. `--allow from=10.0.0.0/8` lets those clients in, and nobody else but this host; \
+        `--allow to=10.0.0.0/8` lets SOCKS lead there.",
     after_long_help = concat!(
         "Exit codes:\n",
         "  0  stopped by a signal, or --check found nothing wrong\n",
@@ -221,10 +222,15 @@ pub(crate) struct RulesArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
     /// Print a shell script that does what apply does
+    #[command(after_long_help = "Examples:\n  icdc relay rules print --listener 2635 --port 80,443\n")]
     Print(SteeringArguments),
     /// Put the rules in place of earlier ones; needs root
+    #[command(
+        after_long_help = "Examples:\n  icdc relay rules apply --listener 2635 --from 10.1.0.0/16 --interface eth1\n"
+    )]
     Apply(SteeringArguments),
     /// Remove the rules; needs root
+    #[command(after_long_help = "Examples:\n  icdc relay rules remove\n")]
     Remove(MarkArguments),
 }
 

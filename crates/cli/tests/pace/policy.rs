@@ -2,7 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -240,6 +242,12 @@ fn bursts_are_limited_at_the_device_of_the_route_which_gets_back_what_it_had() {
     };
     let run = |command: &str, words: &[&str]| there(&cgroup.policy(command, words)).run().expect_code(0);
     let before = segments();
+    // What is left of a namespace that is gone, whose file had the number that this one's has now.
+    let number = pair.near.inside(|| std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino());
+    let index = support::succeed(pair.near.command("cat").arg("/sys/class/net/eth0/ifindex"));
+    let left = PathBuf::from(format!("/run/icdc/bursts/{number}-{}", index.trim()));
+    std::fs::create_dir_all(left.parent().unwrap()).unwrap();
+    std::fs::write(&left, "eth0 7\n99 10.77.0.0/16 1\n").unwrap();
     let added = run("add", &["--to", "10.77.0.0/24", "--rate", "80mbit", "--burst", "2"]);
     assert!(added.stderr.contains("eth0 takes packets of at most 2 segments"), "{added}");
     assert_eq!(segments(), 2);
@@ -256,10 +264,18 @@ fn bursts_are_limited_at_the_device_of_the_route_which_gets_back_what_it_had() {
     run("add", &["--to", "10.77.0.2", "--rate", "80mbit", "--burst", "3"]);
     run("remove", &["--to", "10.77.0.2"]);
     assert_eq!(segments(), before);
+    run("add", &["--to", "10.77.0.2", "--rate", "80mbit", "--burst", "2"]);
+    support::succeed(pair.near.command("ip").args(["route", "del", "10.77.0.0/24"]));
+    there(&cgroup.policy("add", &["--to", "10.77.0.2", "--rate", "80mbit", "--burst", "3"])).run().expect_code(1);
+    assert_eq!(segments(), 2, "what could not be done has left what was there");
+    support::succeed(pair.near.command("ip").args(["route", "add", "10.77.0.0/24", "dev", "eth0"]));
+    run("remove", &["--to", "10.77.0.2"]);
+    assert_eq!(segments(), before);
     let nowhere = cgroup.policy("add", &["--to", "203.0.113.0/24", "--rate", "80mbit", "--burst", "2"]);
     let refused = there(&nowhere).run().expect_code(1);
     assert!(refused.stderr.contains("203.0.113"), "{refused}");
     assert_eq!(segments(), before);
+    std::fs::remove_file(&left).unwrap();
 }
 
 #[test]

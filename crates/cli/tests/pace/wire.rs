@@ -222,6 +222,46 @@ fn whatever_ends_it_the_host_sends_as_before() {
 }
 
 #[test]
+fn routes_of_other_devices_that_went_before_still_do() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let ip = |words: &str| support::succeed(pair.near.command("ip").args(words.split(' ')));
+    ip("link add uplink type dummy");
+    ip("link set uplink up");
+    for (family, prefix) in [("-4", "198.51.100.0/24"), ("-6", "2001:db8:7::/48")] {
+        ip(&format!("{family} route add {prefix} dev uplink metric 60"));
+        ip(&format!("{family} route add {prefix} dev eth0 metric 100"));
+    }
+    let paced = pace(&site, &pair.near, &classes(&site, &[("one", 5000, "rate = \"8mbit\"")]), &["--mode", "timer"]);
+    let by = |to: &str| ip(&format!("route get {to}"));
+    assert!(by("198.51.100.1").contains("dev uplink"), "{}", by("198.51.100.1"));
+    assert!(by("2001:db8:7::1").contains("dev uplink"), "{}", by("2001:db8:7::1"));
+    ip("link del uplink");
+    assert!(by("198.51.100.1").contains("dev pace"), "{}", by("198.51.100.1"));
+    assert!(by("2001:db8:7::1").contains("dev pace"), "{}", by("2001:db8:7::1"));
+    stop(paced);
+    assert!(by("198.51.100.1").contains("dev eth0"), "{}", by("198.51.100.1"));
+}
+
+#[test]
+fn metrics_that_cannot_be_written_do_not_end_the_pacing() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let directory = site.path("metrics");
+    let file = directory.join("icdc.prom");
+    fs::create_dir(&directory).unwrap();
+    let words = ["--mode", "timer", "--prometheus", file.to_str().unwrap()];
+    let paced = pace(&site, &pair.near, &classes(&site, &[("one", 5000, "rate = \"8mbit\"")]), &words);
+    assert!(eventually(|| file.exists()));
+    fs::remove_dir_all(&directory).unwrap();
+    assert!(paced.wait_for_words("icdc.prom"), "{}", paced.stderr());
+    assert!(has_detour(&pair.near));
+    fs::create_dir(&directory).unwrap();
+    assert!(eventually(|| file.exists()));
+    stop(paced);
+}
+
+#[test]
 fn other_classes_cost_no_packet_and_keep_the_order() {
     let Some(pair) = Pair::new() else { return };
     let site = Site::new();

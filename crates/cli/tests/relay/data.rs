@@ -163,6 +163,39 @@ fn who_does_not_read_stops_who_writes() {
 }
 
 #[test]
+fn one_direction_that_stands_does_not_stop_the_other() {
+    let site = Site::new();
+    let server = listener();
+    let relay = forward(&site, server.local_addr().unwrap(), &["--memory-per-connection", "1MiB"]);
+    let mut client = connect(relay.address("forward"));
+    let mut served = accept(&server);
+    // It answers each piece before it reads the next, by far more.
+    let serve = std::thread::spawn(move || {
+        let (mut request, answer) = ([0; 16 << 10], vec![7; 1 << 20]);
+        while served.read_exact(&mut request).is_ok() {
+            served.write_all(&answer).unwrap();
+        }
+    });
+    let mut writer = client.try_clone().unwrap();
+    let write = std::thread::spawn(move || {
+        writer.write_all(&vec![1; 4 << 20]).unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    assert!(eventually(|| relay.status()["connections"][0]["paused"] == true), "{}", relay.status());
+    let (mut read, mut buffer) = (0, vec![0; 1 << 20]);
+    loop {
+        match client.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => read += count,
+            Err(error) => panic!("{error} after {read} bytes: {}", relay.status()),
+        }
+    }
+    assert_eq!(read, 256 << 20);
+    write.join().unwrap();
+    serve.join().unwrap();
+}
+
+#[test]
 fn a_relay_that_is_killed_resets_both_ends() {
     let site = Site::new();
     let server = listener();

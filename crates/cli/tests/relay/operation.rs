@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support;
+use crate::support::network::Pair;
 use crate::support::process::eventually;
 use crate::support::relay::{Relay, accept, connect, echo, exchange, listener, read_error, request, socks};
 use crate::support::{Ended, Signal, Site, Start};
@@ -134,6 +135,14 @@ fn what_cannot_be_had_is_told() {
     run.signal(Signal::INT);
     assert_eq!(run.finish().code, Some(0));
     assert!(!Path::new(&path).exists());
+
+    let precious = site.path("identity");
+    std::fs::write(&precious, "precious").unwrap();
+    let base = ["relay", "--socks5", "127.0.0.1:0", "--status-socket", precious.to_str().unwrap()];
+    let refused = site.icdc(&base).run();
+    assert_eq!(refused.code, Some(1), "{refused}");
+    assert!(refused.stderr.contains("is no socket"), "{refused}");
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
 }
 
 #[test]
@@ -153,6 +162,26 @@ fn rules_turn_clients_and_destinations_away() {
     assert_eq!(socks(relay.address("socks5"), &request(other.local_addr().unwrap())).1, 2);
     let denied = Relay::start(&site, &["--forward", &forward, "--deny", &port]);
     assert_eq!(read_error(&mut connect(denied.address("forward"))), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_forwarded_port_with_a_list_is_for_those_on_it() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let there = |command: Command| pair.far.run(&command);
+    for (allow, is_let_in) in [("from=203.0.113.0/24", false), ("from=10.77.0.1", true), ("to=203.0.113.1", true)] {
+        let server = pair.far.inside(listener);
+        let door = format!("10.77.0.2:0={}", server.local_addr().unwrap());
+        let relay = Relay::launch(&site, &["--forward", &door, "--allow", allow], there);
+        let mut client = pair.near.inside(|| connect(relay.address("forward")));
+        if is_let_in {
+            accept(&server).write_all(b"!").unwrap();
+            client.read_exact(&mut [0; 1]).unwrap();
+        } else {
+            assert!(!matches!(client.read(&mut [0; 1]), Ok(1..)), "{allow}");
+            assert!(eventually(|| relay.total("turned_away") == 1), "{}", relay.status());
+        }
+    }
 }
 
 #[test]
@@ -223,6 +252,40 @@ fn a_reload_changes_what_is_new_and_leaves_what_is_there() {
     assert!(eventually(|| std::net::TcpStream::connect(socks5).is_err()), "a listener that is gone is closed");
     connect(address);
     accept(&one);
+}
+
+#[test]
+fn a_reload_reaches_what_other_relays_open() {
+    let site = Site::new();
+    let server = listener();
+    let file = site.path("relay.toml");
+    let port = support::daemon::free_port();
+    let write = |leg: &str| {
+        std::fs::write(&file, format!("[[listen]]\npeer = \"127.0.0.1:{port}\"\n[leg]\n{leg}")).unwrap();
+    };
+    write("rate = \"80mbit\"");
+    let far = Relay::start(&site, &["--config", file.to_str().unwrap()]);
+    let route = format!("default=127.0.0.1:{port}");
+    let near = Relay::start(
+        &site,
+        &["--forward", &format!("127.0.0.1:0={}", server.local_addr().unwrap()), "--route", &route],
+    );
+    let ceiling = || {
+        let _client = connect(near.address("forward"));
+        let _served = accept(&server);
+        let sockets = support::succeed(Command::new("ss").args(["-tinOH", "sport", "=", &format!(":{port}")]));
+        let mut words = sockets.split_whitespace().skip_while(|word| *word != "pacing_rate");
+        words.nth(1).and_then(|rates| Some(rates.split_once('/')?.1.to_owned()))
+    };
+    assert_eq!(ceiling().as_deref(), Some("80Mbps"));
+    for (leg, expected) in [("rate = \"40mbit\"", Some("40Mbps")), ("", None)] {
+        write(leg);
+        let ready = || far.run().stderr().matches("ready").count();
+        let before = ready();
+        far.run().signal(Signal::HUP);
+        assert!(eventually(|| ready() > before), "{}", far.run().stderr());
+        assert_eq!(ceiling().as_deref(), expected, "{leg}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! paces between those. A device can be told to take fewer (`gso_max_segs`), which holds for every connection that begins there.
 //!
 //! ```text
-//! /run/icdc/bursts/NAMESPACE-DEVICE      as numbers; gone when the host restarts, as the setting is
+//! /run/icdc/bursts/NAMESPACE-DEVICE      as numbers that no other one gets; gone when the host restarts, as the setting is
 //!   eth0 65535                           the device by name, and what it had before
 //!   1234 192.0.2.0/24 2                  a policy (cgroup, prefix) and its segments; the least of all counts
 //! ```
@@ -12,10 +12,10 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use icdc_control::Prefix;
+use icdc_tcp::{OptionError, namespace_cookie};
 
 use super::PolicyError;
 use crate::ip::{after, ip};
@@ -39,10 +39,11 @@ struct Limit {
 
 /// Limits bursts by the policy of a cgroup for a prefix, at the device by which the prefix is reached; says what that changes.
 pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, PolicyError> {
-    release(cgroup, to)?;
     let device = device_to(to)?;
     let device = device.as_str();
     let link = ip(&["-o", "-d", "link", "show", "dev", device])?;
+    // Up to here an error leaves what was there.
+    release(cgroup, to)?;
     let index = link.split(':').next().unwrap_or_default();
     let path = Path::new(NOTES).join(format!("{}-{index}", namespace()?));
     let before = after(&link, "gso_max_segs").and_then(|word| word.parse().ok()).unwrap_or(65_535);
@@ -160,8 +161,12 @@ fn within(to: Prefix) -> Vec<IpAddr> {
 
 /// Number of this thread's network namespace.
 fn namespace() -> Result<u64, PolicyError> {
-    let path = Path::new("/proc/thread-self/ns/net");
-    Ok(fs::metadata(path).map_err(failed(path, "stat"))?.ino())
+    let unknown = |error: OptionError| PolicyError::Call {
+        path: PathBuf::from("/proc/thread-self/ns/net"),
+        call: error.call,
+        reason: error.cause.to_string(),
+    };
+    namespace_cookie().map_err(unknown)
 }
 
 /// All notes on devices of this network namespace.

@@ -181,7 +181,7 @@ pub enum PolicyError {
     #[error(transparent)]
     Pin(#[from] PinError),
     /// The kernel has none mounted.
-    #[error("no cgroup v2 hierarchy is mounted; as root: mount -t cgroup2 none /sys/fs/cgroup")]
+    #[error("no cgroup v2 hierarchy is mounted; as root: mkdir -p /run/cgroup2 && mount -t cgroup2 none /run/cgroup2")]
     NoCgroups,
     /// It is not one.
     #[error("{}: {reason}", .path.display())]

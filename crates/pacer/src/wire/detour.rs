@@ -1,6 +1,7 @@
 //! The way by which a host's traffic comes to the pump: a tap with the device's hardware address, MTU, routes and permanent neighbours.
 //!
-//! Routes of the tap go before those of the device: for IPv4 as the first of the same prefix and metric, for IPv6 by a smaller metric. They are copied once:
+//! Routes of the tap go just before those of the device, and behind those of other devices that went before it: by a metric that is smaller by one, or for IPv4 without
+//! a metric as the first of its prefix. They are copied once:
 //! addresses and routes that the device gets later are not paced before the pacer is started again.
 
 use std::fs;
@@ -10,8 +11,8 @@ use icdc_packet::Tap;
 use super::WireError;
 use crate::ip::{IpError, after, ip};
 
-/// Frames that may wait for the pump: what a host can send while it sleeps.
-const QUEUE: &str = "5000";
+/// Frames that may wait for the pump: the kernel does not hold TCP back at a tap, so a whole window may come at once.
+const QUEUE: &str = "20000";
 
 /// A tap that is set up and may be diverted into.
 pub(super) struct Detour {
@@ -74,12 +75,19 @@ impl Detour {
         }
         let routes = ip(&["-4", "route", "show", "dev", device])?;
         for words in in_order(&routes) {
-            ip(&[&["-4", "route", "prepend"], &without(&words, &[])[..], &["dev", tap]].concat())?;
+            match preferred_metric(&words, 0) {
+                Some(metric) => {
+                    let words = without(&words, &["metric"]);
+                    // Behind whoever has that metric already, as before.
+                    ip(&[&["-4", "route", "append"], &words[..], &["dev", tap, "metric", &metric]].concat())?;
+                }
+                None => drop(ip(&[&["-4", "route", "prepend"], &without(&words, &[])[..], &["dev", tap]].concat())?),
+            }
         }
         // A kernel may be without IPv6.
         let routes = ip(&["-6", "route", "show", "dev", device]).unwrap_or_default();
         for words in in_order(&routes).into_iter().filter(|words| !words[0].starts_with("fe80:")) {
-            let metric = preferred_metric(&words);
+            let metric = preferred_metric(&words, 1024).unwrap_or_else(|| "1".to_owned());
             let words = without(&words, &["metric", "expires"]);
             ip(&[&["-6", "route", "add"], &words[..], &["dev", tap, "metric", &metric]].concat())?;
         }
@@ -145,11 +153,11 @@ fn without<'a>(words: &[&'a str], unwanted: &[&str]) -> Vec<&'a str> {
     kept
 }
 
-/// A metric that goes before that of an IPv6 route.
-fn preferred_metric(words: &[&str]) -> String {
+/// The metric just before that of a route, which has `usual` if it tells none; `None` if nothing goes before it.
+fn preferred_metric(words: &[&str], usual: u32) -> Option<String> {
     let at = words.iter().position(|word| *word == "metric");
-    let metric: u32 = at.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(1024);
-    (metric / 2).max(1).to_string()
+    let metric: u32 = at.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(usual);
+    metric.checked_sub(1).filter(|before| *before > 0).map(|before| before.to_string())
 }
 
 #[cfg(test)]
@@ -178,6 +186,9 @@ mod tests {
             without(&ordered[1], &["metric", "expires"]).join(" "),
             "default via fe80::1 proto ra hoplimit 64 pref medium"
         );
-        assert_eq!((preferred_metric(&ordered[0]), preferred_metric(&ordered[1])), ("128".into(), "512".into()));
+        let before = |words: &[&str]| preferred_metric(words, 1024);
+        assert_eq!((before(&ordered[0]), before(&ordered[1])), (Some("255".into()), Some("1023".into())));
+        assert_eq!((before(&["default"]), preferred_metric(&["default"], 0)), (Some("1023".into()), None));
+        assert_eq!(preferred_metric(&["default", "metric", "1"], 1024), None);
     }
 }

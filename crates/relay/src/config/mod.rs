@@ -53,6 +53,13 @@ pub struct Listener {
     pub kind: ListenerKind,
 }
 
+impl Listener {
+    /// Whether other relays come here.
+    pub(crate) fn is_between_relays(&self) -> bool {
+        matches!(self.kind, ListenerKind::Peer(_))
+    }
+}
+
 /// How clients say where they want to go.
 #[derive(Clone, Debug)]
 pub enum ListenerKind {
@@ -85,6 +92,11 @@ impl ListenerKind {
             Self::Socks5(users) => users.is_some(),
             Self::Peer(tls) => tls.is_some(),
         }
+    }
+
+    /// Whether whoever comes has to show a key or a password.
+    pub(crate) fn wants_proof(&self) -> bool {
+        matches!(self, Self::Socks5(Some(_)) | Self::Peer(Some(_)))
     }
 
     fn is_socks(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Who may go where: rules in order, the first that fits decides.
 //!
 //! Where none fits: whoever has shown a key or a password is welcome from anywhere, and so is who comes to a forwarded
-//! port or by the host's own routing; all others are welcome from this host alone. SOCKS leads to public addresses
+//! port or by the host's own routing, unless a rule names those who may come; all others are welcome from this host alone. SOCKS leads to public addresses
 //! only, also where a relay further on is the one that resolves a name; an invitation alone does not change that.
 
 use std::net::{IpAddr, SocketAddr};
@@ -57,7 +57,10 @@ impl Rules {
                 true => {}
             }
         }
-        listener.kind.is_open() || client.to_canonical().is_loopback()
+        // Who has shown a key or a password is named by it; and what relays bring is judged by the client behind them.
+        let names = |rule: &Rule| rule.allow && rule.from.is_some() && rule.is_about(&listener.kind);
+        let is_by_list = !listener.kind.wants_proof() && self.0.iter().any(names);
+        (listener.kind.is_open() && !is_by_list) || client.to_canonical().is_loopback()
     }
 
     /// Whether a client may reach an address. `public_only` is what a relay before has asked for.
@@ -107,8 +110,11 @@ fn is_at_home(kind: &ListenerKind, client: IpAddr) -> bool {
 
 impl Rule {
     fn is_for(&self, kind: &ListenerKind, client: IpAddr) -> bool {
+        self.is_about(kind) && self.from.is_none_or(|prefix| prefix.contains(client))
+    }
+
+    fn is_about(&self, kind: &ListenerKind) -> bool {
         self.listener.as_deref().is_none_or(|word| word == kind.word())
-            && self.from.is_none_or(|prefix| prefix.contains(client))
     }
 
     fn is_for_all_destinations(&self) -> bool {
@@ -152,6 +158,20 @@ mod tests {
         assert!(!rules(&[(true, "", "198.51.100.0/24")]).admits(&socks(), address("192.0.2.1")));
         assert!(!rules(&[(false, "127.0.0.0/8", "")]).admits(&socks(), address("127.0.0.1")));
         assert!(rules(&[(false, "127.0.0.0/8", "10.0.0.0/8")]).admits(&socks(), address("127.0.0.1")));
+    }
+
+    #[test]
+    fn a_forwarded_port_is_for_those_who_are_named() {
+        let kind = ListenerKind::Transparent;
+        let door = Listener { address: ([0, 0, 0, 0], 2635).into(), kind };
+        let stranger = address("198.51.100.1");
+        assert!(rules(&[]).admits(&door, stranger));
+        assert!(rules(&[(true, "", "192.0.2.0/24"), (false, "203.0.113.0/24", "")]).admits(&door, stranger));
+        let named = rules(&[(true, "192.0.2.0/24", "")]);
+        assert!(named.admits(&door, address("192.0.2.1")) && named.admits(&door, address("::1")));
+        assert!(!named.admits(&door, stranger));
+        let of_another_kind = Rules(vec![Rule { listener: Some("peer".to_owned()), ..named.0[0].clone() }]);
+        assert!(of_another_kind.admits(&door, stranger));
     }
 
     #[test]

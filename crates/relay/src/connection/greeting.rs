@@ -76,6 +76,7 @@ impl Connection {
                         self.begin_farewell(tools.now);
                         return Err(near(format!("wrong login of {login:?}")));
                     }
+                    self.place.is_known();
                 }
                 Ok(Step::Request(used, destination)) => {
                     let rest = greeting.input.split_off(used);
@@ -108,6 +109,7 @@ impl Connection {
             if !greeting.met {
                 greeting.met = true;
                 self.place.release();
+                self.place.is_known();
                 // It may be kept warm for clients to come; the time for the header begins with the first byte of it.
                 self.deadline = tools.now + self.config.limits.idle;
             }

@@ -30,9 +30,9 @@ use icdc_units::{ByteCount, Span, Time};
 
 use crate::clients::Place;
 use crate::config::{Config, Listener, ListenerKind};
-use crate::flow::Flow;
+use crate::flow::{Flow, Turn};
 use crate::house::count;
-use crate::leg::Leg;
+use crate::leg::{Arrived, Leg};
 use crate::mailbox::Guest;
 use crate::tools::{Side, Tools};
 use greeting::Greeting;
@@ -42,6 +42,8 @@ pub(crate) use watch::Watched;
 
 /// How long a client that is turned away has to take its answer.
 const FAREWELL: Span = Span::from_secs(2);
+/// How often it is read from in one turn meanwhile.
+const FAREWELL_READS: u32 = 16;
 
 /// A client, the way that it takes, and the bytes on it.
 pub(crate) struct Connection {
@@ -66,7 +68,14 @@ pub(crate) struct Connection {
     counted: (u64, u64),
     moved_at: Time,
     held: ByteCount,
-    paused: bool,
+    paused: Paused,
+}
+
+/// Directions in which nothing more is read for now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Paused {
+    up: bool,
+    down: bool,
 }
 
 enum Stage {
@@ -144,7 +153,7 @@ impl Connection {
             counted: (0, 0),
             moved_at: now,
             held: ByteCount::ZERO,
-            paused: false,
+            paused: Paused::default(),
         })
     }
 
@@ -181,8 +190,9 @@ impl Connection {
                 Stage::Securing => self.shake_hands(tools),
                 Stage::Passing => self.pass(tools),
                 Stage::Farewell => match self.bid_farewell(tools) {
-                    true => return Fate::Over,
-                    false => Ok(Next::Wait),
+                    Turn::Finished => return Fate::Over,
+                    Turn::More => Ok(Next::More),
+                    Turn::Waiting => Ok(Next::Wait),
                 },
             };
             match next {
@@ -243,22 +253,22 @@ impl Connection {
         self.deadline = now + FAREWELL;
     }
 
-    /// Lets the client have its answer: it must not be overtaken by the reset that unread bytes would cause. True when
-    /// it is done.
-    fn bid_farewell(&mut self, tools: &mut Tools) -> bool {
-        use crate::leg::Arrived;
+    /// Lets the client have its answer: it must not be overtaken by the reset that unread bytes would cause. One that
+    /// says more and more does not keep others from their turn.
+    fn bid_farewell(&mut self, tools: &mut Tools) -> Turn {
         match self.near.end_writing() {
             Ok(true) => {}
-            Ok(false) => return false,
-            Err(_) => return true,
+            Ok(false) => return Turn::Waiting,
+            Err(_) => return Turn::Finished,
         }
-        loop {
+        for _ in 0..FAREWELL_READS {
             match self.near.read(&mut tools.scratch) {
                 Ok(Arrived::Bytes(_)) => {}
-                Ok(Arrived::Later) => return false,
-                Ok(Arrived::End) | Err(_) => return true,
+                Ok(Arrived::Later) => return Turn::Waiting,
+                Ok(Arrived::End) | Err(_) => return Turn::Finished,
             }
         }
+        Turn::More
     }
 
     /// Tells the client what became of its wish, if it expects that; whether it does.

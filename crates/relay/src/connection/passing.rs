@@ -36,9 +36,9 @@ impl Connection {
         let Some(far) = &mut self.far else { return Ok(Passed::On(Next::Wait)) };
         let of_up = |broken: Broken| Cut { at_far: !broken.at_source, cause: broken.cause };
         let of_down = |broken: Broken| Cut { at_far: broken.at_source, cause: broken.cause };
-        let (now, may_read) = (tools.now, !self.paused);
+        let (now, paused) = (tools.now, self.paused);
         let means = (&mut tools.pipes, tools.scratch.as_mut_slice());
-        let up = self.up.advance((&mut self.near, &mut *far), means, now, may_read).map_err(of_up)?;
+        let up = self.up.advance((&mut self.near, &mut *far), means, now, !paused.up).map_err(of_up)?;
         if let Some(answer) = &mut self.answer {
             let gone = |cause| Cut { at_far: true, cause };
             let whole = loop {
@@ -64,7 +64,7 @@ impl Connection {
         }
         let Some(far) = &mut self.far else { return Ok(Passed::On(Next::Wait)) };
         let means = (&mut tools.pipes, tools.scratch.as_mut_slice());
-        let down = self.down.advance((far, &mut self.near), means, now, may_read).map_err(of_down)?;
+        let down = self.down.advance((far, &mut self.near), means, now, !paused.down).map_err(of_down)?;
         Ok(Passed::On(if up == Turn::More || down == Turn::More { Next::More } else { Next::Wait }))
     }
 
@@ -78,13 +78,18 @@ impl Connection {
 
     /// Bytes of it that wait in this relay, the sockets included.
     pub(super) fn weigh(&self) -> ByteCount {
-        self.on_the_way_out() + self.near.unread() + self.far.as_ref().map_or(ByteCount::ZERO, Leg::unread)
+        let unread = self.near.unread() + self.far.as_ref().map_or(ByteCount::ZERO, Leg::unread);
+        self.on_the_way_up() + self.on_the_way_down() + unread
     }
 
-    /// Of these, what has been read: it leaves whether more is read or not.
-    pub(super) fn on_the_way_out(&self) -> ByteCount {
-        let between = ByteCount::from(self.up.held() + self.down.held());
-        between + self.near.queue() + self.far.as_ref().map_or(ByteCount::ZERO, Leg::queue)
+    /// Of these, what has been read from the near leg: it leaves whether more is read or not.
+    pub(super) fn on_the_way_up(&self) -> ByteCount {
+        ByteCount::from(self.up.held()) + self.far.as_ref().map_or(ByteCount::ZERO, Leg::queue)
+    }
+
+    /// The same from the far leg.
+    pub(super) fn on_the_way_down(&self) -> ByteCount {
+        ByteCount::from(self.down.held()) + self.near.queue()
     }
 }
 

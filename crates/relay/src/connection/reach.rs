@@ -12,7 +12,9 @@ use rustix::io::Errno;
 
 use super::ways::{Purpose, Question, Way};
 use super::{Connection, End, Next, Stage};
+use crate::config::ListenerKind;
 use crate::leg::Leg;
+use crate::resolver;
 use crate::socket;
 use crate::tools::{Side, Tools};
 
@@ -68,7 +70,17 @@ impl Connection {
             };
             wish.questions += 1;
             let question = Question { number: wish.questions, purpose };
-            if !tools.house.resolver.ask((&name, port), (self.id, question.number), &tools.mailbox, self.deadline) {
+            let is_chosen = matches!(question.purpose, Purpose::Destination { .. })
+                && !matches!(self.listener.kind, ListenerKind::Forward(_));
+            let asked = tools.house.resolver.ask(resolver::Question {
+                name,
+                port,
+                asker: is_chosen.then_some(wish.client.ip()),
+                number: (self.id, question.number),
+                answer_to: Arc::clone(&tools.mailbox),
+                until: self.deadline,
+            });
+            if !asked {
                 wish.failure = (Verdict::Busy, "too many names are being resolved".to_owned());
                 continue;
             }
@@ -118,7 +130,7 @@ impl Connection {
             return false;
         }
         let begun = if between_relays {
-            socket::connect_to_relay(address, &self.config)
+            socket::connect_to_relay(address, &self.config, &tools.house)
         } else {
             let source = self.config.exit.keep_source.then_some(self.client);
             socket::connect_to_destination(address, source)

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use icdc_protocol::relay::peer::Verdict;
 use icdc_units::{ByteCount, Span};
 
-use super::{Connection, End, Next, Stage};
+use super::{Connection, End, Next, Paused, Stage};
 use crate::flow::Flow;
 use crate::status::{ConnectionStatus, FlowStatus, LegStatus};
 use crate::tools::Tools;
@@ -46,9 +46,17 @@ impl Connection {
             self.held = self.weigh();
         }
         let most = share.unwrap_or(ByteCount::MAX).min(self.config.limits.memory_per_connection);
-        let was_paused = self.paused;
-        self.paused = self.held > most && self.on_the_way_out() > most;
-        if was_paused && !self.paused { Watched::Drive } else { Watched::Quiet }
+        let before = self.paused;
+        self.paused = if self.held > most { self.too_far_ahead(most) } else { Paused::default() };
+        let goes_on = (before.up && !self.paused.up) || (before.down && !self.paused.down);
+        if goes_on { Watched::Drive } else { Watched::Quiet }
+    }
+
+    /// Directions whose sink does not keep up. The other one goes on: only when its bytes have come may this one's be read.
+    fn too_far_ahead(&self, most: ByteCount) -> Paused {
+        let (up, down) = (self.on_the_way_up(), self.on_the_way_down());
+        let is_over = up + down > most;
+        Paused { up: is_over && up > most / 2, down: is_over && down > most / 2 }
     }
 
     fn overdue(&mut self, tools: &mut Tools) -> Watched {
@@ -103,7 +111,7 @@ impl Connection {
             stage,
             seconds: elapsed.as_secs_f64(),
             held: self.weigh(),
-            paused: self.paused,
+            paused: self.paused.up || self.paused.down,
             up: flow_status(&self.up, elapsed, ("near", "far")),
             down: flow_status(&self.down, elapsed, ("far", "near")),
             near: LegStatus::of(&self.near),

@@ -99,7 +99,8 @@ impl Worker {
             let wanted = relay.warm.div_ceil(self.config.threads);
             for _ in there..wanted {
                 let id = self.new_id();
-                let begun = socket::connect_to_relay(address, &self.config).and_then(Leg::new).and_then(|leg| {
+                let begun = socket::connect_to_relay(address, &self.config, &self.tools.house);
+                let begun = begun.and_then(Leg::new).and_then(|leg| {
                     self.tools.watch(&leg, id, Side::Far)?;
                     Ok(leg)
                 });

@@ -95,7 +95,8 @@ pub fn finds_the_rate(name: &str) -> bool {
 pub fn begin_anew(fd: &impl AsFd, known: Resumption) -> bool {
     let Some(algorithm) = find(BEST) else { return false };
     let name = algorithm.kernel_name();
-    if congestion(fd).is_ok_and(|current| current != name) {
+    // One that is not registered any more goes on where it has it, and cannot be taken again.
+    if congestion(fd).is_ok_and(|current| current != name) || !registered(algorithm) {
         return false;
     }
     tell(fd, algorithm, held(algorithm).map(|hold| hold.loaded).as_deref(), &known);
@@ -103,6 +104,8 @@ pub fn begin_anew(fd: &impl AsFd, known: Resumption) -> bool {
     let anew = set_congestion(fd, PLAIN).and_then(|()| set_congestion(fd, &name));
     if let Err(error) = &anew {
         tracing::debug!("a connection does not begin anew: {error}");
+        // Unloaded just now: better than the plain one.
+        let _ = set_congestion(fd, "cubic");
     }
     anew.is_ok()
 }

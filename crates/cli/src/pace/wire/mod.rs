@@ -81,6 +81,7 @@ fn look_after(
     console: &Console,
 ) -> Result<()> {
     let (clock, mut looks, mut before) = (Stopwatch::start(), 1, None);
+    let mut complained = None;
     while !stop.wait(HEED.min(arguments.interval)) {
         if reload.swap(false, Ordering::Relaxed) {
             match Classes::read(&arguments.classes).and_then(|classes| classes.tree(line.rate)) {
@@ -93,7 +94,12 @@ fn look_after(
         }
         if clock.elapsed() >= arguments.interval * looks {
             let now = control.status();
-            tell(arguments, &now, before.as_ref(), console)?;
+            // What cannot be told does not end the pacing.
+            let failed = tell(arguments, &now, before.as_ref(), console).err().map(|error| format!("{error:#}"));
+            if let Some(why) = failed.as_ref().filter(|_| failed != complained) {
+                console.complain(why);
+            }
+            complained = failed;
             (before, looks) = (Some(now), looks + 1);
         }
     }
