@@ -99,7 +99,7 @@ impl Acceptor {
             let ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
             drop(polled);
             for (open, _) in orders.open.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
-                exhausted |= !self.accept(open, &orders.config);
+                exhausted |= !self.accept(&open.socket);
             }
             if ready[0] {
                 let _ = rustix::io::read(&self.door.bell, &mut [0; 8]);
@@ -112,13 +112,22 @@ impl Acceptor {
         self.door.orders.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The listener that this is the socket of, as it is now: whoever comes after a change has been announced keeps to that.
+    fn order_for(&self, socket: &Arc<TcpListener>) -> Option<(Open, Arc<Config>)> {
+        let orders = self.door.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = orders.open.iter().find(|open| Arc::ptr_eq(&open.socket, socket))?;
+        Some((open.clone(), Arc::clone(&orders.config)))
+    }
+
     /// Accepts who waits; false if there are no descriptors for them.
-    fn accept(&mut self, open: &Open, config: &Arc<Config>) -> bool {
+    fn accept(&mut self, listener: &Arc<TcpListener>) -> bool {
         for _ in 0..TURN {
-            match accept_with(&*open.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            match accept_with(&**listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => {
+                    // It is closed in this moment, and so is who came to it.
+                    let Some((open, config)) = self.order_for(listener) else { return true };
                     count(&self.house.counters.accepted);
-                    if let Err(why) = self.admit(socket.into(), open, config) {
+                    if let Err(why) = self.admit(socket.into(), &open, &config) {
                         count(&self.house.counters.turned_away);
                         tracing::info!(listener = open.listener.kind.word(), "turned away: {why}");
                     }

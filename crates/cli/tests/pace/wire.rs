@@ -226,8 +226,9 @@ fn routes_of_other_devices_that_went_before_still_do() {
     let Some(pair) = Pair::new() else { return };
     let site = Site::new();
     let ip = |words: &str| support::succeed(pair.near.command("ip").args(words.split(' ')));
-    ip("link add uplink type dummy");
+    ip("link add uplink type veth peer name beyond");
     ip("link set uplink up");
+    ip("link set beyond up");
     for (family, prefix) in [("-4", "198.51.100.0/24"), ("-6", "2001:db8:7::/48")] {
         ip(&format!("{family} route add {prefix} dev uplink metric 60"));
         ip(&format!("{family} route add {prefix} dev eth0 metric 100"));
@@ -236,7 +237,7 @@ fn routes_of_other_devices_that_went_before_still_do() {
     let by = |to: &str| ip(&format!("route get {to}"));
     assert!(by("198.51.100.1").contains("dev uplink"), "{}", by("198.51.100.1"));
     assert!(by("2001:db8:7::1").contains("dev uplink"), "{}", by("2001:db8:7::1"));
-    ip("link del uplink");
+    ip("link del beyond");
     assert!(by("198.51.100.1").contains("dev pace"), "{}", by("198.51.100.1"));
     assert!(by("2001:db8:7::1").contains("dev pace"), "{}", by("2001:db8:7::1"));
     stop(paced);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use serde_json::Value;
 
@@ -114,6 +115,9 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 }
 
 pub fn accept(listener: &TcpListener) -> TcpStream {
+    let patience = Timespec::try_from(PATIENCE).unwrap();
+    let ready = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&patience)).unwrap();
+    assert_eq!(ready, 1, "nobody came to {}", listener.local_addr().unwrap());
     patient(listener.accept().unwrap().0)
 }
 

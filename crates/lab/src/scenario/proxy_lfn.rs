@@ -191,11 +191,11 @@ fn setting_up(bench: &Bench<'_>) -> Result<Table, LabError> {
 fn plots(rounds: &[Round]) -> Vec<Plot> {
     let Some(first) = rounds.first() else { return Vec::new() };
     let columns = ["past", "by", "after", "alone"];
-    let strokes = [Stroke::Faint, Stroke::Line, Stroke::Strong, Stroke::Faint];
     let window = Span::from_millis(100);
-    let drawn = first.arrivals().into_iter().zip(NAMES).zip(columns.into_iter().zip(strokes));
-    let series = drawn.map(|((arrivals, name), (column, stroke))| {
-        Series::new(name, stroke, arrivals.rates_by(window, Span::ZERO, Span::MAX)).column(&format!("payload_{column}"))
+    let drawn = first.arrivals().into_iter().zip(NAMES).zip(columns);
+    let series = drawn.map(|((arrivals, name), column)| {
+        Series::new(name, Stroke::Line, arrivals.rates_by(window, Span::ZERO, Span::MAX))
+            .column(&format!("payload_{column}"))
     });
     let mut series: Vec<Series> = series.collect();
     let limit = payload_rate(&settings().forward).as_bits_per_second() as f64;

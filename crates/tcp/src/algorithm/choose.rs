@@ -187,3 +187,33 @@ fn held_or_loaded(algorithm: &'static Algorithm) -> Result<Hold, LoadError> {
     loaded.push((algorithm.name, Arc::downgrade(&fresh)));
     Ok(Hold { loaded: fresh })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use icdc_units::Rate;
+
+    use super::*;
+
+    #[test]
+    fn an_algorithm_that_is_gone_stays_where_it_is_used() {
+        // One test at a time has the kernel's names.
+        let lock = std::fs::File::create(std::env::temp_dir().join("icdc-test-algorithms.lock")).unwrap();
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (first, second) = (connect(), connect());
+        let chosen = choose(&first, BEST).unwrap();
+        if let Some(why) = chosen.instead {
+            eprintln!("SKIPPED: {why}");
+            return;
+        }
+        let known = Resumption { rate: Rate::from_bits_per_second(100_000_000), round_trip: Span::from_millis(100) };
+        assert!(begin_anew(&first, known));
+        assert!(!begin_anew(&second, known), "it has another one");
+        drop(chosen.hold);
+        assert!(!begin_anew(&first, known));
+        assert_eq!(congestion(&first).unwrap(), chosen.name);
+    }
+}
