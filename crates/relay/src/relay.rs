@@ -62,12 +62,7 @@ pub(crate) struct Shared {
     pub(crate) house: Arc<House>,
     mailboxes: Vec<Arc<Mailbox>>,
     door: Arc<Door>,
-    now: Mutex<Now>,
-}
-
-/// What a new configuration changes.
-struct Now {
-    open: Vec<Open>,
+    open: Mutex<Vec<Open>>,
 }
 
 impl Relay {
@@ -97,8 +92,7 @@ impl Relay {
             mailboxes.push(mailbox);
         }
         let door = Door::open(open.clone(), Arc::clone(&config), Arc::clone(&house), mailboxes.clone())?;
-        let now = Mutex::new(Now { open });
-        let shared = Arc::new(Shared { house, mailboxes, door, now });
+        let shared = Arc::new(Shared { house, mailboxes, door, open: Mutex::new(open) });
         if let Some(path) = &config.status {
             tell::on_unix_socket(path, &shared)?;
         }
@@ -119,16 +113,16 @@ impl Relay {
         config.threads = self.shared.mailboxes.len();
         let config = Arc::new(config);
         {
-            let mut now = self.shared.now();
-            now.open = open_listeners(&config, &now.open, &mut Vec::new())?;
-            for Open { socket, listener } in &now.open {
+            let mut open = self.shared.open();
+            *open = open_listeners(&config, &open, &mut Vec::new())?;
+            for Open { socket, listener } in &*open {
                 if let Err(error) = socket::settle(socket, listener, &config) {
                     tracing::warn!("{error}; what comes there is as before");
                 }
             }
             self.shared.house.congestion.keep(hold);
-            self.shared.house.listens_on(addresses(&now.open));
-            self.shared.door.change(now.open.clone(), Arc::clone(&config));
+            self.shared.house.listens_on(addresses(&open));
+            self.shared.door.change(open.clone(), Arc::clone(&config));
         }
         for mailbox in &self.shared.mailboxes {
             mailbox.post(Letter::Configured(Arc::clone(&config)));
@@ -140,7 +134,7 @@ impl Relay {
     /// Lets nobody in any more, gives those who are there `span` to end, and breaks off the others. Tells how many that
     /// were.
     pub fn stop(self, span: Span) -> usize {
-        self.shared.now().open.clear();
+        self.shared.open().clear();
         self.shared.door.close();
         for mailbox in &self.shared.mailboxes {
             mailbox.post(Letter::Drain);
@@ -155,8 +149,8 @@ impl Relay {
 }
 
 impl Shared {
-    fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, Vec<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn announce(&self) {
@@ -176,7 +170,7 @@ impl Shared {
                 _ => None,
             },
         };
-        self.now().open.iter().map(tell).collect()
+        self.open().iter().map(tell).collect()
     }
 
     /// Asks all threads.

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use thiserror::Error;
 
-use crate::config::{Config, LegSettings, Listener, ListenerKind};
+use crate::config::{Config, Listener, ListenerKind};
 use crate::house::House;
 use crate::leg::{canonical, may_have_large_buffers};
 
@@ -76,16 +76,12 @@ pub(crate) fn settle(socket: &TcpListener, listener: &Listener, config: &Config)
         return Ok(());
     }
     let settled = || -> Result<(), OptionError> {
-        let buffer = receive_buffer(config);
-        if !buffer.is_zero() {
-            icdc_tcp::set_buffers(socket, ByteCount::ZERO, buffer)?;
-        }
         if let Some(name) = &config.leg.congestion
             && let Err(error) = icdc_tcp::set_congestion(socket, name)
         {
             tracing::warn!("legs from other relays keep the system's congestion control: {error}");
         }
-        prepare(socket, &config.leg)
+        prepare(socket, config)
     };
     settled().map_err(|error| OpenError::Option { address: listener.address, cause: error.into() })
 }
@@ -96,11 +92,7 @@ pub(crate) fn connect_to_relay(address: SocketAddr, config: &Config, house: &Hou
     if let Some(name) = &config.leg.congestion {
         house.congestion.take(&socket, name);
     }
-    let buffer = receive_buffer(config);
-    if !buffer.is_zero() {
-        icdc_tcp::set_buffers(&socket, ByteCount::ZERO, buffer)?;
-    }
-    prepare(&socket, &config.leg)?;
+    prepare(&socket, config)?;
     begin(socket, address)
 }
 
@@ -132,12 +124,10 @@ fn begin(socket: Socket, address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// What both ends of a leg between relays have.
-fn prepare(socket: &impl std::os::fd::AsFd, settings: &LegSettings) -> Result<(), OptionError> {
+fn prepare(socket: &impl std::os::fd::AsFd, config: &Config) -> Result<(), OptionError> {
+    icdc_tcp::set_buffers(socket, config.leg.buffer.unwrap_or(ByteCount::ZERO), receive_buffer(config))?;
     // Also takes away what an earlier configuration has set.
-    icdc_tcp::set_pacing_rate(socket, settings.pacing.unwrap_or(Rate::MAX))?;
-    if let Some(size) = settings.buffer {
-        icdc_tcp::set_buffers(socket, size, ByteCount::ZERO)?;
-    }
+    icdc_tcp::set_pacing_rate(socket, config.leg.pacing.unwrap_or(Rate::MAX))?;
     icdc_tcp::set_not_sent_limit(socket, NOT_SENT)
 }
 

@@ -1,4 +1,4 @@
-//! The two ends of a flow of zeros on loopback, in this process.
+//! What measures processor time on loopback: rounds in which all contenders have a turn, and the two ends of a flow of zeros in this process.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
@@ -6,13 +6,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
 use icdc_packet::clock;
-use icdc_units::{ByteCount, Time};
+use icdc_units::{ByteCount, Span, Time};
 use rustix::thread::{Pid, gettid};
+
+use super::{Bench, calm};
+use crate::LabError;
 
 /// What a program writes and reads at a time.
 pub(super) const PIECE: usize = 128 << 10;
 /// Any port.
 pub(super) const ANY_PORT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+
+/// In each round everybody has a turn, and the order rotates; gives what came of the turns of each.
+pub(super) fn in_turns<C: Copy, T>(
+    bench: &Bench<'_>,
+    contenders: &[C],
+    runs: u64,
+    name: impl Fn(C) -> String,
+    measure: impl Fn(C) -> Result<T, LabError>,
+) -> Result<Vec<Vec<T>>, LabError> {
+    let mut turns: Vec<Vec<T>> = contenders.iter().map(|_| Vec::new()).collect();
+    for round in 0..runs as usize {
+        for turn in 0..contenders.len() {
+            let place = (turn + round) % contenders.len();
+            (bench.say)(&format!("{}, round {} of {runs}", name(contenders[place]), round + 1));
+            // What stops one of several busy programs stops all of them.
+            calm::wait(Span::from_millis(20), bench.patience, bench.say);
+            turns[place].push(measure(contenders[place])?);
+        }
+    }
+    Ok(turns)
+}
 
 /// Says that it is over, also if it failed.
 pub(super) struct Over<'a>(pub(super) &'a AtomicBool);

@@ -17,10 +17,10 @@ use icdc_tcp::set_pacing_rate;
 use icdc_units::{Rate, Span};
 use rustix::thread::{Pid, gettid};
 
-use super::loopback::{ANY_PORT, Over, PIECE, read_until, send};
+use super::loopback::{ANY_PORT, Over, PIECE, in_turns, read_until, send};
 use super::shaper::InForce;
 use super::spread::Spread;
-use super::{Bench, Scenario, calm, processor_time};
+use super::{Bench, Scenario, processor_time};
 use crate::LabError;
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -104,15 +104,7 @@ struct Turn {
 fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     let seconds = Span::from_secs(if bench.quick { 1 } else { SECONDS });
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
-    let mut turns = vec![Vec::new(); RULERS.len()];
-    for round in 0..runs as usize {
-        for turn in 0..RULERS.len() {
-            let place = (turn + round) % RULERS.len();
-            (bench.say)(&format!("{}, round {} of {runs}", RULERS[place].name(), round + 1));
-            calm::wait(Span::from_millis(20), bench.patience, bench.say);
-            turns[place].push(measure(bench, RULERS[place], seconds)?);
-        }
-    }
+    let turns = in_turns(bench, &RULERS, runs, Ruler::name, |ruler| measure(bench, ruler, seconds))?;
     Ok(Report { tables: vec![table(&turns, seconds)], ..Report::default() })
 }
 

@@ -21,12 +21,12 @@ use icdc_report::{Report, Table};
 use icdc_units::{ByteCount, Rate, Span};
 use rustix::thread::{Pid, gettid};
 
-use super::loopback::{ANY_PORT, Over, PIECE, read_until, send};
+use super::loopback::{ANY_PORT, Over, PIECE, in_turns, read_until, send};
 use super::plain_flow::accept;
 use super::scratch::Scratch;
 use super::server::Server;
 use super::spread::Spread;
-use super::{Bench, Scenario, calm, processor_time};
+use super::{Bench, Scenario, processor_time};
 use crate::LabError;
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -93,16 +93,9 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
     let is_here = |carrier: &Carrier| haproxy.is_some() || !matches!(carrier, Carrier::HaProxy { .. });
     let carriers: Vec<Carrier> = CARRIERS.into_iter().filter(is_here).collect();
     let scratch = Scratch::in_memory(ByteCount::from_mib(1))?;
-    let mut turns = vec![Vec::new(); carriers.len()];
-    for round in 0..runs as usize {
-        for turn in 0..carriers.len() {
-            let place = (turn + round) % carriers.len();
-            (bench.say)(&format!("{}, round {} of {runs}", carriers[place].name(), round + 1));
-            // What stops one of three busy programs stops all of them.
-            calm::wait(Span::from_millis(20), bench.patience, bench.say);
-            turns[place].push(measure(bench, &scratch, carriers[place], haproxy.as_deref(), seconds)?);
-        }
-    }
+    let name = |carrier: Carrier| carrier.name().to_owned();
+    let turn = |carrier| measure(bench, &scratch, carrier, haproxy.as_deref(), seconds);
+    let turns = in_turns(bench, &carriers, runs, name, turn)?;
     let version = haproxy.as_deref().map_or_else(|| "not installed, so not measured".to_owned(), version);
     Ok(Report {
         tables: vec![table(&carriers, &turns, seconds)],

@@ -81,7 +81,9 @@ impl Detour {
                     // Behind whoever has that metric already, as before.
                     ip(&[&["-4", "route", "append"], &words[..], &["dev", tap, "metric", &metric]].concat())?;
                 }
-                None => drop(ip(&[&["-4", "route", "prepend"], &without(&words, &[])[..], &["dev", tap]].concat())?),
+                None => {
+                    ip(&[&["-4", "route", "prepend"], &without(&words, &[])[..], &["dev", tap]].concat())?;
+                }
             }
         }
         // A kernel may be without IPv6.
