@@ -12,6 +12,7 @@
 //! | what neighbours answer when they are asked for their addresses | [`Neighbours`] |
 //! | when the segments of one TCP port arrive | [`Capture`] |
 //! | the clock that stamps are told in | [`clock`] |
+//! | datagrams that the kernel cuts from larger pieces | [`datagrams`] |
 //! | which threads run first | [`precedence`] |
 //!
 //! A frame in a [`Ring`] stays where the kernel put it until it is given back: an emulator that delays
@@ -20,6 +21,7 @@
 
 mod capture;
 pub mod clock;
+pub mod datagrams;
 mod error;
 pub mod ethtool;
 mod mapped;

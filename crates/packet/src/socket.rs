@@ -26,9 +26,9 @@ fn open_kind(device: &str, kind: libc::c_int) -> Result<OwnedFd, PacketError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sets an option of level `SOL_PACKET` or `SOL_SOCKET` to a plain C value.
+/// Sets an option of any level to a plain C value.
 pub(crate) fn set<T: Copy>(
-    fd: &OwnedFd,
+    fd: &impl AsRawFd,
     device: &str,
     level: libc::c_int,
     option: libc::c_int,

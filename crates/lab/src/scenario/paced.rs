@@ -1,5 +1,6 @@
 //! One measurement of the wire pacer in a lab of its own: classes that always have something to send share the line of host a, and the
-//! wire's list tells when it had received each of their frames. On a calm machine if there is one, repeated while the machine spoils it.
+//! wire's list tells when it had received each of their frames: the stamp of the kernel, and what the line carried before it. That the wire delivers late
+//! changes nothing of it; that the pacer leaves the line idle does, or that it has nothing to send. Repeated while the machine spoils it.
 //!
 //! ```text
 //! supply ─► UDP ─► icdc pace wire ═ line, 1 Gbit/s, gap frames ═► wire: list of frames ─► host b drops them
@@ -14,10 +15,10 @@ use icdc_units::{ByteCount, Rate, Span};
 use super::calm::Figures;
 use super::cross_traffic::FRAME;
 use super::spacing::Spacing;
-use super::trial::{Figure, Temporary};
-use super::wire_pacer::{Told, WirePacer};
+use super::trial::Temporary;
+use super::wire_pacer::{LEAD, Told, WirePacer};
 use super::{Bench, calm, path, supply};
-use crate::faults::spoilt;
+use crate::faults::faults;
 use crate::settings::Settings;
 use crate::state;
 use crate::wire::listing;
@@ -55,11 +56,10 @@ impl Figures for Paced {
 
 /// Paces one class for each of these rates for `length`.
 pub(super) fn run(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, LabError> {
-    let tolerance = Figure::Milliseconds.tolerance(ROUND_TRIP);
-    calm::unspoilt(bench, tolerance, || once(bench, rates, length, tolerance), |paced: &Paced| paced.spoilt.as_deref())
+    calm::unspoilt(bench, LEAD, || once(bench, rates, length), |paced: &Paced| paced.spoilt.as_deref())
 }
 
-fn once(bench: &Bench<'_>, rates: &[Rate], length: Span, tolerance: Span) -> Result<Paced, LabError> {
+fn once(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, LabError> {
     let direction = icdc_path::Settings { line_rate: Some(LINE), ..path(LINE, ROUND_TRIP, QUEUE) };
     // All that the line brings.
     let listed = (LINE * (SETTLING + length + PUBLISHED * 4)).as_u64() / FRAME.as_u64();
@@ -90,7 +90,7 @@ fn once(bench: &Bench<'_>, rates: &[Rate], length: Span, tolerance: Span) -> Res
         classes: (0..rates.len()).map(spacing).collect(),
         processor: used.ratio(until - from),
         told,
-        spoilt: spoilt(&page, &settings, tolerance).or(held_up).or(ran_dry),
+        spoilt: faults(&page).into_iter().next().or(held_up).or(ran_dry),
     })
 }
 

@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use icdc_packet::clock;
+use icdc_packet::{clock, datagrams};
 use icdc_units::{ByteCount, Rate, Span};
 
 use super::cross_traffic::{FRAME, PAYLOAD};
@@ -18,8 +18,10 @@ const NETWORK: &str = "10.27.0.0/16";
 /// Time between two looks at what has to be sent.
 const TICK: Span = Span::from_millis(1);
 /// What a class has waiting from the start, of its rate, and at least in frames.
-pub(super) const RESERVE: Span = Span::from_millis(20);
+pub(super) const RESERVE: Span = Span::from_millis(40);
 const LEAST_RESERVE: ByteCount = ByteCount::new(4 * FRAME.as_u64());
+/// Datagrams of one call.
+const AT_ONCE: u64 = (datagrams::MOST / PAYLOAD) as u64;
 /// So much more than the class may send is supplied: 101 %.
 const SURPLUS: (u64, u64) = (101, 100);
 
@@ -31,7 +33,7 @@ pub(super) fn address(number: usize) -> Ipv4Addr {
 
 /// What a class's queue has to hold so that nothing of the reserve is lost.
 pub(super) fn queue(rate: Rate) -> ByteCount {
-    (rate * RESERVE * 4).max(LEAST_RESERVE * 4)
+    (rate * RESERVE * 2).max(LEAST_RESERVE * 4)
 }
 
 /// Makes the ways to the destinations.
@@ -46,7 +48,8 @@ pub(super) fn run(lab: &Lab, rates: &[Rate], over: &AtomicBool) -> Result<Span, 
     let failed = |error| LabError::io("send datagrams", error);
     lab.enter(Host::A)?;
     let socket = UdpSocket::bind(("10.26.33.1", 0)).map_err(failed)?;
-    let (payload, start) = ([0; PAYLOAD], clock::now());
+    datagrams::cut(&socket, PAYLOAD as u16).map_err(|error| failed(error.cause))?;
+    let (payload, start) = ([0; PAYLOAD * AT_ONCE as usize], clock::now());
     let mut sent = vec![ByteCount::ZERO; rates.len()];
     let (mut before, mut longest) = (start, Span::ZERO);
     while !over.load(Ordering::Relaxed) {
@@ -57,8 +60,9 @@ pub(super) fn run(lab: &Lab, rates: &[Rate], over: &AtomicBool) -> Result<Span, 
             let supply = rate.scaled(SURPLUS.0, SURPLUS.1);
             let wanted = (*rate * RESERVE).max(LEAST_RESERVE) + supply * (now - start);
             while *sent < wanted {
-                socket.send_to(&payload, (address(number), 9)).map_err(failed)?;
-                *sent += FRAME;
+                let count = (wanted - *sent).as_u64().div_ceil(FRAME.as_u64()).min(AT_ONCE);
+                socket.send_to(&payload[..PAYLOAD * count as usize], (address(number), 9)).map_err(failed)?;
+                *sent += FRAME * count;
             }
         }
         clock::sleep_until(now + TICK);

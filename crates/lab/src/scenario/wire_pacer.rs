@@ -17,6 +17,8 @@ use crate::{Lab, LabError};
 /// What it says when it is at work.
 const READY: &str = "mode:";
 const PROGRAM: &str = "icdc pace wire";
+/// So long a stall leaves its gaps as they are: a shared machine keeps any thread from running for longer than the usual lead bears.
+pub(super) const LEAD: Span = Span::from_millis(20);
 
 /// The process; killed when dropped.
 pub(super) struct WirePacer {
@@ -50,7 +52,12 @@ impl WirePacer {
             .arg(bench.program)
             .args(["pace", "wire", "--dev", device, "--json", "--interval", "1h", "--classes"])
             .arg(&file);
-        command.args(options).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["--lead", &LEAD.to_string()])
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         let mut lines = BufReader::new(child.stderr.take().expect("piped"));
         let mut pacer = Self { child, words: None };

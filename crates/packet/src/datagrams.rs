@@ -1,0 +1,24 @@
+//! Datagrams that the kernel cuts from larger pieces (udp(7), `UDP_SEGMENT`): most of what one costs is its way through the stack.
+
+use std::net::UdpSocket;
+
+use crate::{PacketError, socket};
+
+/// Most that one call may bring: the longest IPv4 packet without its headers.
+pub const MOST: usize = 65_507;
+
+/// Cuts whatever is sent from now on into datagrams of `size` bytes, the last one shorter if need be. A call may bring up to [`MOST`] bytes
+/// and 64 datagrams.
+///
+/// # Errors
+/// The kernel is older than Linux 4.18, or `size` is longer than a packet.
+pub fn cut(sender: &UdpSocket, size: u16) -> Result<(), PacketError> {
+    socket::set(
+        sender,
+        "a UDP socket",
+        libc::SOL_UDP,
+        libc::UDP_SEGMENT,
+        libc::c_int::from(size),
+        "setsockopt(UDP_SEGMENT)",
+    )
+}
