@@ -33,7 +33,7 @@ pub mod precedence;
 mod ring;
 mod socket;
 mod superpacket;
-mod tap;
+pub mod tap;
 
 pub use capture::{Capture, Port, Segment};
 pub use error::PacketError;

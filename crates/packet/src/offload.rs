@@ -1,7 +1,7 @@
 //! What a frame leaves to be done by whoever puts it on a wire: `struct virtio_net_hdr` (linux/virtio_net.h).
 
 /// Length of the header before each frame.
-pub(crate) const LENGTH: usize = 10;
+pub(crate) const LENGTH: usize = Offload::LENGTH;
 
 const NEEDS_CHECKSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
@@ -28,11 +28,18 @@ pub(crate) enum Segmentation {
 pub struct Offload([u8; LENGTH]);
 
 impl Offload {
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+    /// Its length, before each frame.
+    pub const LENGTH: usize = 10;
+
+    /// The one with which `bytes` begin; `None` if they are too short.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
         Some(Self(*bytes.first_chunk()?))
     }
 
-    pub(crate) fn bytes(self) -> [u8; LENGTH] {
+    /// As it goes before a frame.
+    #[must_use]
+    pub fn bytes(self) -> [u8; LENGTH] {
         self.0
     }
 
@@ -57,7 +64,8 @@ impl Offload {
     }
 
     /// The same for a packet of one frame.
-    pub(crate) fn unsegmented(mut self) -> Self {
+    #[must_use]
+    pub fn unsegmented(mut self) -> Self {
         self.0[1..6].fill(0);
         self
     }

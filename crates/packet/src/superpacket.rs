@@ -82,10 +82,18 @@ impl Superpacket {
     /// The packet that stands for some of the frames of `frame`, preceded by the header of its offloads.
     #[must_use]
     pub fn cut(&self, frame: &[u8], frames: Range<usize>) -> Vec<u8> {
+        let mut packet = Vec::new();
+        self.cut_into(&mut packet, frame, frames);
+        packet
+    }
+
+    /// The same into memory that is there, in place of what was in it.
+    pub fn cut_into(&self, packet: &mut Vec<u8>, frame: &[u8], frames: Range<usize>) {
         let (first, last) = (frames.start * self.segment, (frames.end * self.segment).min(self.payload));
         let one = last - first <= self.segment;
         let offload = if one { self.offload.unsegmented() } else { self.offload };
-        let mut packet = Vec::with_capacity(offload::LENGTH + self.headers + last - first);
+        packet.clear();
+        packet.reserve(offload::LENGTH + self.headers + last - first);
         packet.extend_from_slice(&offload.bytes());
         packet.extend_from_slice(&frame[..self.headers]);
         packet.extend_from_slice(&frame[self.headers..][first..last]);
@@ -98,7 +106,6 @@ impl Superpacket {
             cut[self.transport + 4..][..2].copy_from_slice(&length.to_be_bytes());
         }
         self.mend_checksum(cut);
-        packet
     }
 
     fn mend_ip(&self, frame: &mut [u8], skipped: u16) {

@@ -1,21 +1,30 @@
 //! A network device whose other end is this process (tun.txt, `IFF_TAP`): what hosts send into it is read here, frame by frame.
 //!
-//! The device goes when the descriptor is closed, however this process ends, and with it all routes that lead into it. It
-//! leaves nothing to be segmented or summed up: what is read may go onto any wire as it is.
+//! The device goes when the descriptor is closed, however this process ends, and with it all routes that lead into it. Hosts leave to it what they leave to a network
+//! card, where the kernel can tell so: segmentation and checksums. What is read may be a [`Superpacket`](crate::Superpacket), and begins with its [`Offload`].
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-use crate::PacketError;
+use crate::{Offload, PacketError};
 
 const CLONE: &str = "/dev/net/tun";
 // linux/if_tun.h
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
 const IFF_TAP: libc::c_short = 0x0002;
 const IFF_NO_PI: libc::c_short = 0x1000;
+const IFF_VNET_HDR: libc::c_short = 0x4000;
 const IFF_TUN_EXCL: u16 = 0x8000;
+const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0;
+/// `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6`, `TUN_F_TSO_ECN`.
+const OFFLOADS: libc::c_ulong = 0x01 | 0x02 | 0x04 | 0x08;
+/// `TUN_F_USO4`, `TUN_F_USO6`: Linux 6.2.
+const DATAGRAMS: libc::c_ulong = 0x20 | 0x40;
+
+/// The longest packet that is read, its header included: a VLAN tag, and 64 KiB behind the Ethernet header.
+pub const MOST: usize = Offload::LENGTH + 14 + 4 + 65_535;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -39,12 +48,17 @@ impl Tap {
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
-        request.ifr_ifru.ifru_flags = IFF_TAP | IFF_NO_PI | IFF_TUN_EXCL as libc::c_short;
+        request.ifr_ifru.ifru_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | IFF_TUN_EXCL as libc::c_short;
         // SAFETY: TUNSETIFF reads and writes the ifreq, which is alive and not otherwise used through the call.
         let result = unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw mut request) };
         if result != 0 {
             return Err(PacketError::last("ioctl(TUNSETIFF)", name));
         }
+        // Without them the kernel does that work before what is read.
+        let _ = [OFFLOADS | DATAGRAMS, OFFLOADS].into_iter().any(|offloads| {
+            // SAFETY: TUNSETOFFLOAD takes a number.
+            unsafe { libc::ioctl(file.as_raw_fd(), TUNSETOFFLOAD, offloads) == 0 }
+        });
         Ok(Self { name: name.to_owned(), file })
     }
 
@@ -54,10 +68,11 @@ impl Tap {
         &self.name
     }
 
-    /// Reads the next frame that was sent into the device, without waiting; `None` if there is none. What is longer than `buffer` is cut.
-    pub fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>, PacketError> {
+    /// Reads the next packet that was sent into the device, behind its header, without waiting; `None` if there is none. It fills one buffer after
+    /// the other; what is longer than all of them is cut. None is longer than [`MOST`].
+    pub fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<Option<usize>, PacketError> {
         loop {
-            match (&self.file).read(buffer) {
+            match (&self.file).read_vectored(buffers) {
                 Ok(length) => return Ok(Some(length)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -70,7 +85,9 @@ impl Tap {
 
     /// Lets the host receive a frame from the device. One for which it has no room now is lost, as on any device.
     pub fn write(&self, frame: &[u8]) -> Result<(), PacketError> {
-        match (&self.file).write(frame) {
+        // With nothing left to be done.
+        let header = [0; Offload::LENGTH];
+        match (&self.file).write_vectored(&[IoSlice::new(&header), IoSlice::new(frame)]) {
             Err(error) if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EIO | libc::ENOBUFS)) => {
                 Err(PacketError::new("write", &self.name, error))
             }
@@ -97,7 +114,7 @@ mod tests {
             Ok(tap) => tap,
             Err(error) => return eprintln!("SKIPPED: {error}"),
         };
-        assert_eq!(tap.read(&mut [0; 100]).unwrap(), None);
+        assert_eq!(tap.read(&mut [IoSliceMut::new(&mut [0; 100])]).unwrap(), None);
         assert_eq!(Tap::create(&name).unwrap_err().cause.raw_os_error(), Some(libc::EBUSY));
         drop(tap);
         assert_eq!(Tap::create(&name).unwrap().name(), name);

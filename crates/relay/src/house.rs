@@ -11,6 +11,7 @@ use crate::clients::Clients;
 use crate::congestion::LegCongestion;
 use crate::known_paths::Paths;
 use crate::resolver::Resolver;
+use crate::rooms::Pool;
 
 /// Shared by all threads.
 pub(crate) struct House {
@@ -22,6 +23,8 @@ pub(crate) struct House {
     /// What legs to other relays use, and what they have found.
     pub(crate) congestion: LegCongestion,
     pub(crate) paths: Paths,
+    /// For what waits unread at legs between relays.
+    pub(crate) rooms: Arc<Pool>,
     /// Where this relay listens now.
     addresses: Mutex<Vec<SocketAddr>>,
 }
@@ -76,6 +79,7 @@ impl House {
             counters,
             congestion: LegCongestion::default(),
             paths: Paths::default(),
+            rooms: Arc::default(),
             addresses: Mutex::default(),
         }
     }

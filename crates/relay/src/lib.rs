@@ -15,7 +15,7 @@
 //! | `worker` | a thread that waits for events; warm connections to other relays |
 //! | `connection` | one relayed connection from its greeting to its end |
 //! | `flow`, `leg`, `pipe` | data: `splice` between clear legs, TLS by rustls, back-pressure |
-//! | `socket` | what sockets have before they are connected |
+//! | `socket`, `rooms` | what sockets have before they are connected, and what may wait unread in them |
 //! | `clients`, `house`, `mailbox`, `resolver`, `tools` | what threads share and say to each other |
 //! | `status`, `tell` | what a relay tells, and to whom |
 //! | `steering` | the rules by which packets come to a transparent listener |
@@ -38,6 +38,7 @@ mod mailbox;
 mod pipe;
 mod relay;
 mod resolver;
+mod rooms;
 mod socket;
 pub mod status;
 pub mod steering;

@@ -11,7 +11,8 @@ use thiserror::Error;
 
 use crate::config::{Config, Listener, ListenerKind};
 use crate::house::House;
-use crate::leg::{canonical, may_have_large_buffers};
+use crate::leg::canonical;
+use crate::rooms::Limits;
 
 /// What may wait on a leg between relays to be sent for the first time.
 const NOT_SENT: ByteCount = ByteCount::from_mib(4);
@@ -131,12 +132,8 @@ fn prepare(socket: &impl std::os::fd::AsFd, config: &Config) -> Result<(), Optio
     icdc_tcp::set_not_sent_limit(socket, NOT_SENT)
 }
 
-/// It has to be there before the handshake, which agrees on the window's scale; the kernel allocates only what piles up
-/// unread. Zero leaves it to the kernel: without the privilege it would be cut to less than what the kernel's tuning reaches.
+/// It has to be there before the handshake, which agrees on the window's scale; how much of it a leg may fill is settled later.
+/// Zero leaves it to the kernel.
 fn receive_buffer(config: &Config) -> ByteCount {
-    match config.leg.buffer {
-        Some(size) => size,
-        None if may_have_large_buffers() => config.limits.memory_per_connection,
-        None => ByteCount::ZERO,
-    }
+    Limits::of(config).map_or(ByteCount::ZERO, |limits| limits.each)
 }

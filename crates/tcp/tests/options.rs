@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use icdc_tcp::{CongestionError, Family, State};
 use icdc_units::{ByteCount, Rate, Span};
@@ -191,4 +191,60 @@ fn info_is_json_of_plain_numbers() {
 fn info_of_no_tcp_socket_is_an_error() {
     let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
     icdc_tcp::info(&socket).expect_err("UDP has no TCP_INFO");
+}
+
+/// How much a sender gets rid of that nobody reads; until nothing goes for a while.
+fn pile_up(sender: &TcpStream, receiver: &TcpStream) -> ByteCount {
+    sender.set_write_timeout(Some(Duration::from_millis(500))).expect("timeout");
+    let piece = vec![0; 64 << 10];
+    while (&mut &*sender).write(&piece).is_ok() {}
+    ByteCount::new(rustix::io::ioctl_fionread(receiver).expect("FIONREAD"))
+}
+
+#[test]
+fn the_room_for_what_is_not_read_changes_while_it_is_connected() {
+    if !icdc_tcp::may_exceed_buffer_limits() {
+        eprintln!("SKIPPED: large buffers need CAP_NET_ADMIN");
+        return;
+    }
+    let (small, large) = (ByteCount::from_kib(128), ByteCount::from_mib(16));
+    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    // The size before the handshake decides on the window's scale.
+    let listener = icdc_tcp::listen(Some(local), (0, 0), Family::Any, large).expect("listen");
+    let port = listener.local_addr().expect("bound").port();
+    let mut client = icdc_tcp::connect("127.0.0.1", port, Family::Any, Span::from_secs(20)).expect("connect");
+    let (mut server, _) = listener.accept().expect("accept");
+    icdc_tcp::set_receive_room(&server, small).expect("narrow");
+    icdc_tcp::set_buffers(&client, small, ByteCount::ZERO).expect("set");
+    let piled = pile_up(&client, &server);
+    assert!(piled <= small * 2, "{piled}");
+    icdc_tcp::set_receive_room(&server, large).expect("widen");
+    // The window opens when something is read.
+    server.read_exact(&mut vec![0; 64 << 10]).expect("read");
+    let piled = pile_up(&client, &server);
+    assert!(piled > large / 2 && piled <= large * 2, "{piled}");
+    // What comes beyond a smaller one comes again later.
+    icdc_tcp::set_receive_room(&server, small).expect("narrow");
+    let written = u64::from(client.write(&[1; 1000]).is_ok());
+    client.shutdown(std::net::Shutdown::Write).expect("end");
+    let mut all = Vec::new();
+    server.read_to_end(&mut all).expect("read");
+    assert!(all.len() as u64 >= piled.as_u64());
+    assert_eq!(all.iter().filter(|byte| **byte == 1).count() as u64 > 0, written > 0);
+}
+
+#[test]
+fn the_kernel_tunes_a_buffer_again() {
+    let (mut sender, mut receiver) = pair();
+    let small = ByteCount::from_kib(64);
+    icdc_tcp::set_buffers(&receiver, ByteCount::ZERO, small).expect("set");
+    icdc_tcp::tune_receive_buffer(&receiver).expect("tune");
+    let reader = thread::spawn(move || {
+        std::io::copy(&mut receiver, &mut std::io::sink()).expect("read");
+        icdc_tcp::set_buffers(&receiver, ByteCount::ZERO, ByteCount::ZERO).expect("sizes").receive
+    });
+    sender.write_all(&vec![0; 64 << 20]).expect("write");
+    drop(sender);
+    let tuned = reader.join().expect("no panic");
+    assert!(tuned > small, "{tuned}");
 }

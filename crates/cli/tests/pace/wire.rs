@@ -16,7 +16,7 @@ use crate::support::calm::{holds, in_a_calm_moment};
 use crate::support::lab::Lab;
 use crate::support::network::{Host, Pair};
 use crate::support::process::eventually;
-use crate::support::{Ended, ICDC, Run, Signal, Site, Start, is_root, skip};
+use crate::support::{Ended, ICDC, Noise, Run, Signal, Site, Start, is_root, skip};
 
 /// A file of classes, `CLASS = { port, words }`, each for what goes to a port; the rest is unpaced.
 fn classes(site: &Site, classes: &[(&str, u16, &str)]) -> String {
@@ -295,6 +295,47 @@ fn other_classes_cost_no_packet_and_keep_the_order() {
     assert_eq!(numbers, (0..COUNT).collect::<Vec<u32>>());
     let ended = stop(run);
     assert_eq!(told(&ended, "numbers")["packets"], COUNT + 1, "{ended}");
+}
+
+#[test]
+fn what_hosts_leave_to_a_card_is_done() {
+    let Some(pair) = Pair::new() else { return };
+    if !support::has_program("ethtool") {
+        return skip("ethtool is not there");
+    }
+    let site = Site::new();
+    for (host, own) in [(&pair.near, "fd77::1/64"), (&pair.far, "fd77::2/64")] {
+        // Checksums are then summed up, and looked at.
+        support::succeed(host.command("ethtool").args(["-K", "eth0", "tx", "off"]));
+        support::succeed(host.command("ip").args(["address", "add", own, "dev", "eth0", "nodad"]));
+    }
+    let listeners = ["10.77.0.2", "fd77::2"].map(|address| {
+        let address: IpAddr = address.parse().unwrap();
+        pair.far.inside(|| TcpListener::bind((address, 0)).unwrap())
+    });
+    let ports = listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
+    let file = classes(&site, &[("four", ports[0], "rate = \"200mbit\""), ("six", ports[1], "rate = \"200mbit\"")]);
+    let run = pace(&site, &pair.near, &file, &[]);
+    let features =
+        support::succeed(pair.near.command("sh").args(["-c", "ethtool -k $(ls /sys/class/net | grep pace)"]));
+    assert!(features.contains("tcp-segmentation-offload: on"), "{features}");
+    let bytes = Noise::logged("segments").bytes(4 << 20);
+    for listener in &listeners {
+        let to = listener.local_addr().unwrap();
+        let sent = bytes.clone();
+        let mut client = pair.near.inside(|| TcpStream::connect(to).unwrap());
+        let sender = thread::spawn(move || client.write_all(&sent).unwrap());
+        let mut received = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
+        sender.join().unwrap();
+        assert!(received == bytes, "{to}");
+    }
+    let ended = stop(run);
+    for class in ["four", "six"] {
+        // Frame by frame, and few twice.
+        let packets = told(&ended, class)["packets"].as_u64().unwrap();
+        assert!((2_800..4_500).contains(&packets), "{packets}: {ended}");
+    }
 }
 
 #[test]

@@ -4,12 +4,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::support;
 use crate::support::network::Pair;
 use crate::support::process::eventually;
 use crate::support::relay::{Relay, accept, connect, echo, exchange, listener, read_error, request, socks};
-use crate::support::{Ended, Signal, Site, Start};
+use crate::support::{Ended, Noise, Signal, Site, Start};
 
 fn check(site: &Site, words: &[&str]) -> Ended {
     site.icdc(&[&["relay", "--check"], words].concat()).run()
@@ -393,4 +394,60 @@ fn a_socket_that_was_passed_is_taken() {
         site.settle(shell)
     });
     assert_eq!(other.stop().code, Some(0));
+}
+
+#[test]
+fn what_waits_between_relays_is_within_the_budget() {
+    const CLIENTS: usize = 16;
+    const EACH: usize = 48 << 20;
+    const BUDGET: u64 = 64 << 20;
+    let site = Site::new();
+    let server = listener();
+    let far = Relay::start(&site, &["--peer", "127.0.0.1:0", "--memory", "64MiB"]);
+    let route = format!("default={}", far.address("peer"));
+    let forward = format!("127.0.0.1:0={}", server.local_addr().unwrap());
+    // The one that sends has no bound of its own.
+    let near = Relay::start(&site, &["--forward", &forward, "--route", &route]);
+    let piece = Noise::new(1).bytes(1 << 20);
+    let mut clients = Vec::new();
+    let mut served = Vec::new();
+    for _ in 0..CLIENTS {
+        let (mut client, piece) = (connect(near.address("forward")), piece.clone());
+        served.push(accept(&server));
+        clients.push(std::thread::spawn(move || {
+            for _ in 0..EACH / piece.len() {
+                client.write_all(&piece).unwrap();
+            }
+        }));
+    }
+    let mut most = 0;
+    let mut last = 0;
+    // Until all that can pile up has.
+    assert!(eventually(|| {
+        // It is weighed four times a second.
+        std::thread::sleep(Duration::from_millis(600));
+        let held = far.total("held");
+        most = most.max(held);
+        let is_still = held > BUDGET / 2 && held == last;
+        last = held;
+        is_still
+    }));
+    assert!(most <= BUDGET * 2, "{most} bytes wait: {}", far.status());
+    // Nothing of it is lost, and those who read get all of it in time.
+    let readers = served.into_iter().map(|mut served| {
+        let piece = piece.clone();
+        std::thread::spawn(move || {
+            let mut got = Vec::new();
+            served.read_to_end(&mut got).unwrap();
+            assert_eq!(got.len(), EACH);
+            assert!(got.chunks(piece.len()).all(|chunk| chunk == piece));
+        })
+    });
+    for reader in readers.collect::<Vec<_>>() {
+        reader.join().unwrap();
+    }
+    for client in clients {
+        client.join().unwrap();
+    }
+    assert!(eventually(|| far.total("held") == 0), "{}", far.status());
 }

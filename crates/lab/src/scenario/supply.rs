@@ -18,8 +18,8 @@ const NETWORK: &str = "10.27.0.0/16";
 /// Time between two looks at what has to be sent.
 const TICK: Span = Span::from_millis(1);
 /// What a class has waiting from the start, of its rate, and at least in frames.
-pub(super) const RESERVE: Span = Span::from_millis(40);
-const LEAST_RESERVE: ByteCount = ByteCount::new(4 * FRAME.as_u64());
+const RESERVE: Span = Span::from_millis(80);
+const LEAST_RESERVE: ByteCount = ByteCount::new(8 * FRAME.as_u64());
 /// Datagrams of one call.
 const AT_ONCE: u64 = (datagrams::MOST / PAYLOAD) as u64;
 /// So much more than the class may send is supplied: 101 %.
@@ -31,9 +31,18 @@ pub(super) fn address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 27, high, low)
 }
 
+fn reserve(rate: Rate) -> ByteCount {
+    (rate * RESERVE).max(LEAST_RESERVE)
+}
+
+/// For so long none of these classes runs dry if nothing is supplied.
+pub(super) fn bears(rates: &[Rate]) -> Span {
+    rates.iter().map(|rate| reserve(*rate) / *rate).min().unwrap_or(RESERVE)
+}
+
 /// What a class's queue has to hold so that nothing of the reserve is lost.
 pub(super) fn queue(rate: Rate) -> ByteCount {
-    (rate * RESERVE * 2).max(LEAST_RESERVE * 4)
+    reserve(rate) * 3 / 2
 }
 
 /// Makes the ways to the destinations.
@@ -58,7 +67,7 @@ pub(super) fn run(lab: &Lab, rates: &[Rate], over: &AtomicBool) -> Result<Span, 
         before = now;
         for (number, (rate, sent)) in rates.iter().zip(&mut sent).enumerate() {
             let supply = rate.scaled(SURPLUS.0, SURPLUS.1);
-            let wanted = (*rate * RESERVE).max(LEAST_RESERVE) + supply * (now - start);
+            let wanted = reserve(*rate) + supply * (now - start);
             while *sent < wanted {
                 let count = (wanted - *sent).as_u64().div_ceil(FRAME.as_u64()).min(AT_ONCE);
                 socket.send_to(&payload[..PAYLOAD * count as usize], (address(number), 9)).map_err(failed)?;

@@ -11,8 +11,8 @@ use icdc_packet::Tap;
 use super::WireError;
 use crate::ip::{IpError, after, ip};
 
-/// Frames that may wait for the pump: the kernel does not hold TCP back at a tap, so a whole window may come at once.
-const QUEUE: &str = "20000";
+/// Packets that may wait for the pump, each of one frame up to 64 KiB: the kernel does not hold TCP back at a tap, so a whole window may come at once.
+const QUEUE: &str = "8000";
 
 /// A tap that is set up and may be diverted into.
 pub(super) struct Detour {

@@ -1,10 +1,13 @@
-//! Frames in memory, as an [`Outlet`](icdc_packet::Outlet) sends them: behind a header that says that nothing is left to be done.
+//! Frames in memory, as an [`Outlet`](icdc_packet::Outlet) sends them: behind a header that says what is left to be done.
+
+use std::io::IoSliceMut;
 
 use icdc_control::byte_clock::gap_frames;
+use icdc_packet::{Offload, Superpacket, tap};
 use icdc_units::ByteCount;
 
-/// Length of that header, which is all zeros (`struct virtio_net_hdr`).
-pub(super) const NOTHING_LEFT: usize = 10;
+/// Length of that header; all zeros mean that nothing is.
+const HEADER: usize = Offload::LENGTH;
 /// What the wire takes beyond a frame: preamble 8, check sequence 4, gap between frames 12 (IEEE 802.3).
 pub(super) const WIRE_OVERHEAD: usize = 24;
 /// Ethernet header, and a VLAN tag that may be in it.
@@ -18,25 +21,28 @@ pub(super) struct Frame {
 
 impl Frame {
     pub(super) fn ethernet(&self) -> &[u8] {
-        &self.bytes[NOTHING_LEFT..]
+        &self.bytes[HEADER..]
     }
 
     pub(super) fn ethernet_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[NOTHING_LEFT..]
+        &mut self.bytes[HEADER..]
     }
 
     /// Its length on the wire. Short frames are padded there.
     pub(super) fn wire_length(&self) -> ByteCount {
-        let length = (self.bytes.len() - NOTHING_LEFT).max(60) + WIRE_OVERHEAD;
+        let length = (self.bytes.len() - HEADER).max(60) + WIRE_OVERHEAD;
         ByteCount::from(length)
     }
 }
 
-/// Memory for frames: a full frame stays where it was read to, and its memory comes back when it has left.
+/// Memory for frames: a full frame stays where it was read to, and its memory comes back when it has left. A packet that stands for many frames
+/// is cut into them.
 pub(super) struct Room {
-    /// Behind the header that says that nothing is left, the next frame is read.
+    /// The next packet is read here, if it is one frame,
     next: Vec<u8>,
     length: usize,
+    /// and else the rest of it behind as many bytes of this one.
+    long: Vec<u8>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -48,24 +54,42 @@ const WASTEFUL: usize = 2;
 impl Room {
     /// For frames of a device of this MTU.
     pub(super) fn new(mtu: usize) -> Self {
-        let length = NOTHING_LEFT + ETHERNET + VLAN + mtu;
-        Self { next: vec![0; length], length, spare: Vec::new() }
+        let length = HEADER + ETHERNET + VLAN + mtu;
+        Self { next: vec![0; length], length, long: vec![0; tap::MOST.max(length)], spare: Vec::new() }
     }
 
-    /// Where the next frame is to be read to.
-    pub(super) fn free(&mut self) -> &mut [u8] {
-        &mut self.next[NOTHING_LEFT..]
+    /// Where the next packet is to be read to.
+    pub(super) fn free(&mut self) -> [IoSliceMut<'_>; 2] {
+        [IoSliceMut::new(&mut self.next), IoSliceMut::new(&mut self.long[self.length..])]
     }
 
-    /// The frame of `length` bytes that was read there.
-    pub(super) fn take(&mut self, length: usize) -> Frame {
-        let used = NOTHING_LEFT + length;
-        if used * WASTEFUL < self.length {
-            return Frame { bytes: self.next[..used].to_vec() };
+    /// The frames of the packet of `length` bytes that was read there, in order; none if it is nothing that can be sent.
+    pub(super) fn take(&mut self, length: usize, frames: &mut Vec<Frame>) {
+        let Some(offload) = Offload::parse(&self.next[..length.min(self.length)]) else { return };
+        // One that stands for several may be as short.
+        if length <= self.length && Superpacket::parse(&self.next[HEADER..length], offload).is_none() {
+            frames.push(self.take_one(offload, length));
+            return;
+        }
+        let first = length.min(self.length);
+        self.long[..first].copy_from_slice(&self.next[..first]);
+        let frame = &self.long[HEADER..length];
+        let Some(packet) = Superpacket::parse(frame, offload) else { return };
+        frames.extend((0..packet.frames()).map(|index| {
+            let mut bytes = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(self.length));
+            packet.cut_into(&mut bytes, frame, index..index + 1);
+            Frame { bytes }
+        }));
+    }
+
+    fn take_one(&mut self, offload: Offload, length: usize) -> Frame {
+        self.next[..HEADER].copy_from_slice(&offload.unsegmented().bytes());
+        if length * WASTEFUL < self.length {
+            return Frame { bytes: self.next[..length].to_vec() };
         }
         let next = self.spare.pop().unwrap_or_else(|| vec![0; self.length]);
         let mut bytes = std::mem::replace(&mut self.next, next);
-        bytes.truncate(used);
+        bytes.truncate(length);
         Frame { bytes }
     }
 
@@ -97,8 +121,8 @@ pub(super) struct Gaps {
 impl Gaps {
     /// Of a device with this hardware address.
     pub(super) fn new(hardware: [u8; 6], mtu: usize) -> Self {
-        let mut longest = vec![0; NOTHING_LEFT + ETHERNET + mtu];
-        let header = &mut longest[NOTHING_LEFT..];
+        let mut longest = vec![0; HEADER + ETHERNET + mtu];
+        let header = &mut longest[HEADER..];
         // The address that no bridge passes on (IEEE 802.1D, table 7-10), and a PAUSE frame: opcode 1, for no time.
         header[..6].copy_from_slice(&[0x01, 0x80, 0xc2, 0, 0, 0x01]);
         header[6..12].copy_from_slice(&hardware);
@@ -108,7 +132,7 @@ impl Gaps {
 
     /// The frames that fill a gap, and what they take on the wire.
     pub(super) fn fill(&self, gap: ByteCount) -> (impl Iterator<Item = Outgoing>, ByteCount) {
-        let longest = ByteCount::from(self.longest.len() - NOTHING_LEFT + WIRE_OVERHEAD);
+        let longest = ByteCount::from(self.longest.len() - HEADER + WIRE_OVERHEAD);
         let frames = move || gap_frames(gap, longest);
         (frames().map(|length| Outgoing::Gap(length.as_usize() - WIRE_OVERHEAD)), frames().sum())
     }
@@ -117,7 +141,7 @@ impl Gaps {
     pub(super) fn bytes<'a>(&'a self, outgoing: &'a Outgoing) -> &'a [u8] {
         match outgoing {
             Outgoing::Frame(frame) => &frame.bytes,
-            Outgoing::Gap(length) => &self.longest[..NOTHING_LEFT + length],
+            Outgoing::Gap(length) => &self.longest[..HEADER + length],
         }
     }
 }
@@ -126,24 +150,62 @@ impl Gaps {
 mod tests {
     use super::*;
 
-    fn read(room: &mut Room, length: usize, byte: u8) -> Frame {
-        room.free()[..length].fill(byte);
-        room.take(length)
+    fn read(room: &mut Room, packet: &[u8]) -> Vec<Frame> {
+        let [first, rest] = &mut room.free();
+        let (here, there) = packet.split_at(packet.len().min(first.len()));
+        first[..here.len()].copy_from_slice(here);
+        rest[..there.len()].copy_from_slice(there);
+        let mut frames = Vec::new();
+        room.take(packet.len(), &mut frames);
+        frames
+    }
+
+    fn one(room: &mut Room, length: usize, byte: u8) -> Frame {
+        let mut packet = vec![0; HEADER];
+        packet.resize(HEADER + length, byte);
+        read(room, &packet).pop().unwrap()
     }
 
     #[test]
     fn frames_are_what_was_read_whether_they_are_copied_or_stay() {
         let mut room = Room::new(1500);
         for round in 0..3 {
-            let full = read(&mut room, 1514, 1 + round);
-            let small = read(&mut room, 60, 101 + round);
+            let full = one(&mut room, 1514, 1 + round);
+            let small = one(&mut room, 60, 101 + round);
             assert_eq!((full.ethernet(), small.ethernet()), (&[1 + round; 1514][..], &[101 + round; 60][..]));
             assert_eq!((full.wire_length(), small.wire_length()), (ByteCount::new(1538), ByteCount::new(84)));
             assert!(small.bytes.capacity() < 100, "what is small keeps no memory of a full frame");
             room.give_back(Outgoing::Frame(full));
             room.give_back(Outgoing::Frame(small));
             room.give_back(Outgoing::Gap(60));
-            assert_eq!((room.spare.len(), room.free().len()), (1, 1518));
+            assert_eq!((room.spare.len(), room.next.len()), (1, 1528));
+        }
+    }
+
+    #[test]
+    fn a_packet_that_stands_for_many_is_cut() {
+        let mut room = Room::new(1500);
+        for (payload, segment, lengths) in [
+            (4000, 1472, vec![1514, 1514, 42 + 1056]),
+            // Together they are shorter than one of the device's frames.
+            (1000, 400, vec![442, 442, 242]),
+            // One alone.
+            (400, 400, vec![442]),
+        ] {
+            let mut packet = vec![0; HEADER + 42];
+            // VIRTIO_NET_HDR_F_NEEDS_CSUM, VIRTIO_NET_HDR_GSO_UDP_L4
+            packet[..2].copy_from_slice(&[1, 5]);
+            packet[4..6].copy_from_slice(&u16::to_ne_bytes(segment));
+            packet[6..8].copy_from_slice(&34_u16.to_ne_bytes());
+            packet[8..10].copy_from_slice(&6_u16.to_ne_bytes());
+            packet[HEADER + 12..][..3].copy_from_slice(&[8, 0, 0x45]);
+            packet.extend((0..payload).map(|byte: u32| byte as u8));
+            let frames = read(&mut room, &packet);
+            assert_eq!(frames.iter().map(|frame| frame.ethernet().len()).collect::<Vec<_>>(), lengths);
+            let joined = frames.iter().flat_map(|frame| &frame.ethernet()[42..]);
+            assert!(joined.eq(&packet[HEADER + 42..]));
+            assert!(frames.iter().all(|frame| frame.bytes[1] == 0), "nothing is left to be cut");
+            frames.into_iter().for_each(|frame| room.give_back(Outgoing::Frame(frame)));
         }
     }
 }

@@ -61,6 +61,8 @@ pub(super) struct Pump {
     /// What is to be handed to the device, in order.
     outgoing: VecDeque<Outgoing>,
     room: Room,
+    /// Frames of the packet that was read last, between two steps.
+    taken: Vec<Frame>,
     /// Room for an answer of a neighbour.
     answer: Vec<u8>,
     status: Status,
@@ -96,6 +98,7 @@ impl Pump {
             gaps: Gaps::new(detour.hardware(), detour.mtu()),
             outgoing: VecDeque::new(),
             room: Room::new(detour.mtu()),
+            taken: Vec::new(),
             answer: vec![0; ANSWER],
             status: Status::default(),
         })
@@ -142,26 +145,34 @@ impl Pump {
             let Some(length) = self.neighbours.receive(&mut self.answer)? else { break };
             self.tap.write(&self.answer[..length])?;
         }
-        for count in 0..BATCH {
-            let read = self.tap.read(self.room.free())?;
-            let Some(length) = read else { return Ok(count) };
-            let frame = self.room.take(length);
-            if is_of_neighbours(frame.ethernet()) {
+        let mut count = 0;
+        while count < BATCH {
+            let read = self.tap.read(&mut self.room.free())?;
+            let Some(length) = read else { break };
+            self.room.take(length, &mut self.taken);
+            count += self.taken.len();
+            self.line_up(now);
+        }
+        Ok(count)
+    }
+
+    /// Lets the frames of one packet wait in their class.
+    fn line_up(&mut self, now: Time) {
+        let Some(first) = self.taken.first() else { return };
+        if is_of_neighbours(first.ethernet()) {
+            for frame in self.taken.drain(..) {
                 // Without it nothing else goes; it is little, and no class may keep it waiting.
                 self.scheduler.advance(frame.wire_length());
                 self.outgoing.push_back(Outgoing::Frame(frame));
-                continue;
             }
-            let headers = Headers::of(frame.ethernet());
-            let class = self.scheduler.class_of(headers.as_ref());
-            let waiting = Waiting {
-                length: frame.wire_length(),
-                ecn_capable: headers.is_some_and(|headers| headers.ecn_capable),
-                packet: frame,
-            };
-            self.scheduler.push(now, class, waiting);
+            return;
         }
-        Ok(BATCH)
+        let headers = Headers::of(first.ethernet());
+        let class = self.scheduler.class_of(headers.as_ref());
+        let ecn_capable = headers.is_some_and(|headers| headers.ecn_capable);
+        for packet in self.taken.drain(..) {
+            self.scheduler.push(now, class, Waiting { length: packet.wire_length(), ecn_capable, packet });
+        }
     }
 
     /// Hands over what is due.

@@ -34,6 +34,7 @@ use crate::flow::{Flow, Turn};
 use crate::house::count;
 use crate::leg::{Arrived, Leg};
 use crate::mailbox::Guest;
+use crate::rooms::Limits;
 use crate::tools::{Side, Tools};
 use greeting::Greeting;
 use ways::{Question, Wish};
@@ -128,6 +129,9 @@ impl Connection {
         let mut near = Leg::new(socket)?;
         if let ListenerKind::Peer(tls) = &listener.kind {
             near.between_relays = true;
+            if Limits::of(&config).is_some() {
+                near.narrow();
+            }
             if let Some(tls) = tls {
                 let session = rustls::ServerConnection::new(Arc::clone(tls)).map_err(io::Error::other)?;
                 near.secure(session.into());

@@ -15,6 +15,7 @@ use super::{Connection, End, Next, Stage};
 use crate::config::ListenerKind;
 use crate::leg::Leg;
 use crate::resolver;
+use crate::rooms::Limits;
 use crate::socket;
 use crate::tools::{Side, Tools};
 
@@ -220,7 +221,9 @@ impl Connection {
     /// The far leg is there: says what has to be said before the data.
     fn introduce(&mut self, tools: &Tools) -> Result<Next, End> {
         let (Some(wish), Some(far)) = (&self.wish, &mut self.far) else { return Ok(Next::Wait) };
-        for leg in [&self.near, &*far].into_iter().filter(|leg| leg.between_relays) {
+        let limits = Limits::of(&self.config);
+        for leg in [&mut self.near, &mut *far].into_iter().filter(|leg| leg.between_relays) {
+            leg.take_room(&tools.house.rooms, limits);
             tools.house.paths.begin(leg, tools.now);
         }
         if wish.by_relay() {

@@ -7,6 +7,7 @@ use icdc_units::{ByteCount, Span};
 
 use super::{Connection, End, Next, Paused, Stage};
 use crate::flow::Flow;
+use crate::rooms::Limits;
 use crate::status::{ConnectionStatus, FlowStatus, LegStatus};
 use crate::tools::Tools;
 
@@ -41,6 +42,12 @@ impl Connection {
             }
         } else if tools.now - self.moved_at >= self.config.limits.idle {
             return Watched::Over(End::TimedOut("nothing came from either side"));
+        }
+        let is_scarce = |limits: &Limits| tools.house.rooms.is_scarce(limits.all);
+        let limits = Limits::of(&self.config).filter(|limits| has_moved || is_scarce(limits));
+        for leg in [Some(&mut self.near), self.far.as_mut()].into_iter().flatten() {
+            leg.fit_room(limits, tools.now);
+            leg.squeeze(share);
         }
         if has_moved || !self.held.is_zero() {
             self.held = self.weigh();

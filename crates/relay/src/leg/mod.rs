@@ -8,7 +8,7 @@ mod tls;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use icdc_trust::PublicKey;
@@ -19,6 +19,7 @@ use socket2::SockRef;
 
 use crate::known_paths::{LegWatch, Paths};
 use crate::pipe::Pipe;
+use crate::rooms::{LEAST, Limits, Pool, Room, Traffic};
 use tls::Tls;
 
 /// How long silence may last until the kernel asks whether the other end is still there, and between such questions.
@@ -41,6 +42,9 @@ pub(crate) struct Leg {
     watch: Option<Box<LegWatch>>,
     /// What the send buffer was set to; zero while the kernel tunes it.
     send_buffer: ByteCount,
+    room: Option<Box<Room>>,
+    /// The kernel must not tune the receive buffer for now.
+    squeezed: bool,
     /// Goes before anything else.
     first: Vec<u8>,
 }
@@ -73,6 +77,8 @@ impl Leg {
             between_relays: false,
             watch: None,
             send_buffer: ByteCount::ZERO,
+            room: None,
+            squeezed: false,
             first: Vec::new(),
         })
     }
@@ -123,6 +129,46 @@ impl Leg {
         match icdc_tcp::set_buffers(&self.socket, size, ByteCount::ZERO) {
             Ok(_) => self.send_buffer = size,
             Err(error) => tracing::debug!("the send buffer stays what it is: {error}"),
+        }
+    }
+
+    /// Lets little wait unread here: who is at the other end has not yet shown it.
+    pub(crate) fn narrow(&self) {
+        set_room(&self.socket, LEAST);
+    }
+
+    /// Takes room for what is on its way on the path, if it leads to another relay: it is about to carry data.
+    pub(crate) fn take_room(&mut self, pool: &Arc<Pool>, limits: Option<Limits>) {
+        let Some(limits) = limits.filter(|_| self.between_relays && self.room.is_none()) else { return };
+        let room = Room::new(pool, limits);
+        set_room(&self.socket, room.size());
+        self.room = Some(Box::new(room));
+    }
+
+    /// Fits the room to what comes.
+    pub(crate) fn fit_room(&mut self, limits: Option<Limits>, now: Time) {
+        let Some((limits, mut room)) = limits.zip(self.room.take()) else { return };
+        if let Ok(info) = icdc_tcp::info(&self.socket) {
+            let traffic = Traffic { received: info.bytes_received, unread: self.unread(), round_trip: info.rtt };
+            if room.look(now, traffic, limits) {
+                set_room(&self.socket, room.size());
+            }
+        }
+        self.room = Some(room);
+    }
+
+    /// Lets no more than `share` pile up unread where the kernel sets the buffer, while too much waits in all.
+    pub(crate) fn squeeze(&mut self, share: Option<ByteCount>) {
+        let set = match share {
+            Some(share) if self.room.is_none() && !self.squeezed && self.unread() > share / 2 => {
+                icdc_tcp::set_buffers(&self.socket, ByteCount::ZERO, share.max(LEAST)).map(drop)
+            }
+            None if self.squeezed => icdc_tcp::tune_receive_buffer(&self.socket),
+            _ => return,
+        };
+        self.squeezed = share.is_some();
+        if let Err(error) = set {
+            tracing::debug!("the receive buffer stays what it is: {error}");
         }
     }
 
@@ -251,6 +297,12 @@ impl Leg {
     pub(crate) fn close(self) {
         // If that fails the socket is gone already.
         let _ = SockRef::from(&self.socket).set_linger(None);
+    }
+}
+
+fn set_room(socket: &TcpStream, size: ByteCount) {
+    if let Err(error) = icdc_tcp::set_receive_room(socket, size) {
+        tracing::debug!("the receive buffer stays what it is: {error}");
     }
 }
 
