@@ -33,7 +33,7 @@ pub mod precedence;
 mod ring;
 mod socket;
 mod superpacket;
-pub mod tap;
+mod tap;
 
 pub use capture::{Capture, Port, Segment};
 pub use error::PacketError;

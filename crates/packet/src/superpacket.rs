@@ -19,8 +19,6 @@ const UDP_HEADER: usize = 8;
 const TCP_HEADER: usize = 20;
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
-const PROTOCOL_TCP: u8 = 6;
-const PROTOCOL_UDP: u8 = 17;
 
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
@@ -135,13 +133,14 @@ impl Superpacket {
         }
     }
 
-    /// What is to be completed is the sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section 8.1).
+    /// What is to be completed is the sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section 8.1), of which only the length is another one; its destination
+    /// is that of a routing header where there is one.
     fn mend_checksum(&self, frame: &mut [u8]) {
-        let length = (frame.len() - self.transport) as u32;
-        let addresses = if self.version == 4 { self.ip + 12..self.ip + 20 } else { self.ip + 8..self.ip + 40 };
-        let protocol = if self.tcp { PROTOCOL_TCP } else { PROTOCOL_UDP };
-        let total = sum(&frame[addresses]) + u32::from(protocol) + (length >> 16) + (length & 0xffff);
+        let whole = folded((self.headers - self.transport + self.payload) as u32);
+        let length = folded((frame.len() - self.transport) as u32);
         let place = self.transport + if self.tcp { 16 } else { 6 };
+        let before = u16::from_be_bytes([frame[place], frame[place + 1]]);
+        let total = u32::from(before) + u32::from(!whole) + u32::from(length);
         frame[place..place + 2].copy_from_slice(&folded(total).to_be_bytes());
     }
 }
@@ -180,6 +179,8 @@ mod tests {
         frame[transport + 12] = 8 << 4;
         frame[transport + 13] = CWR | PSH | FIN | 0x10;
         frame.extend_from_slice(payload);
+        let pseudo = pseudo_header(&frame, transport);
+        frame[transport + 16..][..2].copy_from_slice(&pseudo.to_be_bytes());
         let mut header = [0; offload::LENGTH];
         header[0] = 1;
         header[1] = if version == 4 { 1 } else { 4 };
@@ -188,6 +189,14 @@ mod tests {
         header[6..8].copy_from_slice(&(transport as u16).to_ne_bytes());
         header[8..10].copy_from_slice(&16_u16.to_ne_bytes());
         (frame, Offload::parse(&header).unwrap())
+    }
+
+    /// The sum over it, as RFC 9293 and RFC 8200 lay it out.
+    fn pseudo_header(frame: &[u8], transport: usize) -> u16 {
+        let addresses =
+            if frame[ETHERNET] >> 4 == 4 { ETHERNET + 12..ETHERNET + 20 } else { ETHERNET + 8..ETHERNET + 40 };
+        let length = (frame.len() - transport) as u32;
+        folded(sum(&frame[addresses]) + 6 + (length >> 16) + (length & 0xffff))
     }
 
     #[test]
@@ -229,6 +238,10 @@ mod tests {
             let flags = piece[superpacket.transport + 13];
             prop_assert_eq!(flags & (FIN | PSH) != 0, range.end == frames);
             prop_assert_eq!(flags & CWR != 0, range.start == 0);
+            let field = &piece[superpacket.transport + 16..][..2];
+            let (field, expected) = (u16::from_be_bytes([field[0], field[1]]), pseudo_header(piece, superpacket.transport));
+            // Zero has two forms in one's complement.
+            prop_assert_eq!(field % 0xffff, expected % 0xffff);
             if version == 4 {
                 let header = &piece[ETHERNET..ETHERNET + 20];
                 prop_assert_eq!(folded(sum(header)), 0xffff, "the header's checksum is right");

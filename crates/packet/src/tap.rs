@@ -1,4 +1,4 @@
-//! A network device whose other end is this process (tun.txt, `IFF_TAP`): what hosts send into it is read here, frame by frame.
+//! A network device whose other end is this process (tun.txt, `IFF_TAP`): what hosts send into it is read here, packet by packet.
 //!
 //! The device goes when the descriptor is closed, however this process ends, and with it all routes that lead into it. Hosts leave to it what they leave to a network
 //! card, where the kernel can tell so: segmentation and checksums. What is read may be a [`Superpacket`](crate::Superpacket), and begins with its [`Offload`].
@@ -23,9 +23,6 @@ const OFFLOADS: libc::c_ulong = 0x01 | 0x02 | 0x04 | 0x08;
 /// `TUN_F_USO4`, `TUN_F_USO6`: Linux 6.2.
 const DATAGRAMS: libc::c_ulong = 0x20 | 0x40;
 
-/// The longest packet that is read, its header included: a VLAN tag, and 64 KiB behind the Ethernet header.
-pub const MOST: usize = Offload::LENGTH + 14 + 4 + 65_535;
-
 /// See the module's description.
 #[derive(Debug)]
 pub struct Tap {
@@ -34,6 +31,9 @@ pub struct Tap {
 }
 
 impl Tap {
+    /// The longest packet that is read, its header included: a VLAN tag, and 64 KiB behind the Ethernet header.
+    pub const MOST: usize = Offload::LENGTH + 14 + 4 + 65_535;
+
     /// Makes the device `name` in this thread's network namespace. There must be none of that name.
     pub fn create(name: &str) -> Result<Self, PacketError> {
         let failed = |call, error| PacketError::new(call, name, error);
@@ -69,7 +69,7 @@ impl Tap {
     }
 
     /// Reads the next packet that was sent into the device, behind its header, without waiting; `None` if there is none. It fills one buffer after
-    /// the other; what is longer than all of them is cut. None is longer than [`MOST`].
+    /// the other; what is longer than all of them is cut. None is longer than [`Tap::MOST`].
     pub fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<Option<usize>, PacketError> {
         loop {
             match (&self.file).read_vectored(buffers) {

@@ -85,6 +85,7 @@ impl Relay {
         let house = Arc::new(House::new(id, clock::now(), Resolver::start()?, config.threads));
         house.listens_on(addresses(&open));
         house.congestion.keep(hold);
+        house.rooms.resize(config.limits.memory);
         let mut mailboxes = Vec::new();
         for number in 0..config.threads {
             let mailbox = Arc::new(Mailbox::new()?);
@@ -121,6 +122,7 @@ impl Relay {
                 }
             }
             self.shared.house.congestion.keep(hold);
+            self.shared.house.rooms.resize(config.limits.memory);
             self.shared.house.listens_on(addresses(&open));
             self.shared.door.change(open.clone(), Arc::clone(&config));
         }

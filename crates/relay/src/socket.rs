@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::OnceLock;
 
 use icdc_tcp::{Family, ListenError, OptionError};
 use icdc_units::{ByteCount, Rate};
@@ -12,7 +13,7 @@ use thiserror::Error;
 use crate::config::{Config, Listener, ListenerKind};
 use crate::house::House;
 use crate::leg::canonical;
-use crate::rooms::Limits;
+use crate::rooms;
 
 /// What may wait on a leg between relays to be sent for the first time.
 const NOT_SENT: ByteCount = ByteCount::from_mib(4);
@@ -135,5 +136,11 @@ fn prepare(socket: &impl std::os::fd::AsFd, config: &Config) -> Result<(), Optio
 /// It has to be there before the handshake, which agrees on the window's scale; how much of it a leg may fill is settled later.
 /// Zero leaves it to the kernel.
 fn receive_buffer(config: &Config) -> ByteCount {
-    Limits::of(config).map_or(ByteCount::ZERO, |limits| limits.each)
+    config.leg.buffer.or(rooms::largest(config)).unwrap_or(ByteCount::ZERO)
+}
+
+/// Whether buffers may be larger than the system's limits for everybody.
+pub(crate) fn may_have_large_buffers() -> bool {
+    static MAY: OnceLock<bool> = OnceLock::new();
+    *MAY.get_or_init(icdc_tcp::may_exceed_buffer_limits)
 }

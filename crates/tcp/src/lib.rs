@@ -44,8 +44,8 @@ pub use descriptors::raise_descriptor_limit;
 pub use info::{State, TcpInfo, info};
 pub use listen::{ListenError, listen};
 pub use options::{
-    Buffers, OptionError, drained, may_exceed_buffer_limits, namespace_cookie, pacing_rate, set_buffers,
-    set_dead_after, set_not_sent_limit, set_pacing_rate, set_receive_room, shutdown, tune_receive_buffer,
+    Buffers, OptionError, drained, may_exceed_buffer_limits, namespace_cookie, pacing_rate, receive_memory,
+    set_buffers, set_dead_after, set_not_sent_limit, set_pacing_rate, set_receive_room, shutdown,
 };
 pub use passed::passed_listeners;
 

@@ -137,28 +137,33 @@ pub fn set_buffers(fd: &impl AsFd, send: ByteCount, receive: ByteCount) -> Resul
     Ok(Buffers { send: ByteCount::from(granted_send / 2), receive: ByteCount::from(granted_receive / 2) })
 }
 
-/// Changes what may wait unread in a socket that is connected: its receive buffer, and the limit of its window (`TCP_WINDOW_CLAMP`), which the kernel
-/// derives from the size that the buffer has when the first segments come. The window's scale was chosen at the handshake. A window that was
+/// Changes what may wait unread in a socket that is connected: its receive buffer, and the limit of its window (`TCP_WINDOW_CLAMP`) where that is less: since
+/// Linux 6.6 it follows the size that the buffer has when the first segments come. The window's scale was chosen at the handshake. A window that was
 /// announced is not taken back: of what then comes beyond a smaller buffer, the kernel drops what does not fit, and it comes again.
 pub fn set_receive_room(fd: &impl AsFd, size: ByteCount) -> Result<(), OptionError> {
     set_buffers(fd, ByteCount::ZERO, size)?;
-    // Never less than what the buffer can hold, in which the kernel's own bookkeeping counts as well.
-    let most = u32::try_from(size.as_u64().saturating_mul(2)).unwrap_or(u32::MAX).min(i32::MAX as u32);
-    kernel::set_socket_option(fd, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, most)
+    let mut value = [0; 4];
+    kernel::socket_option(fd, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &mut value)
+        .map_err(|error| OptionError::of(fd, "getsockopt(TCP_WINDOW_CLAMP)", error))?;
+    let most = u32::try_from(size.as_u64()).unwrap_or(u32::MAX).min(i32::MAX as u32 / 2);
+    // Not otherwise: from Linux 5.15 to 6.6, setting it while the window is closed may keep it closed (fixed by 58d3aade20cd).
+    if u32::from_ne_bytes(value) >= most {
+        return Ok(());
+    }
+    // The kernel's own bookkeeping counts in the buffer as well, and is less for long segments.
+    kernel::set_socket_option(fd, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, most * 2)
         .map_err(|error| OptionError::of(fd, "setsockopt(TCP_WINDOW_CLAMP)", error))
 }
 
-/// Leaves the receive buffer to the kernel's tuning again after [`set_buffers`] (`SO_BUF_LOCK`, Linux 5.14).
-pub fn tune_receive_buffer(fd: &impl AsFd) -> Result<(), OptionError> {
-    // asm-generic/socket.h, sock.h
-    const SO_BUF_LOCK: libc::c_int = 72;
-    const SOCK_RCVBUF_LOCK: u32 = 2;
-    let mut value = [0; 4];
-    kernel::socket_option(fd, libc::SOL_SOCKET, SO_BUF_LOCK, &mut value)
-        .map_err(|error| OptionError::of(fd, "getsockopt(SO_BUF_LOCK)", error))?;
-    let locked = u32::from_ne_bytes(value);
-    kernel::set_socket_option(fd, libc::SOL_SOCKET, SO_BUF_LOCK, locked & !SOCK_RCVBUF_LOCK)
-        .map_err(|error| OptionError::of(fd, "setsockopt(SO_BUF_LOCK)", error))
+/// Memory that what has come and was not read takes in the kernel, its structures included (`SO_MEMINFO`, Linux 4.12).
+pub fn receive_memory(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
+    // asm-generic/socket.h; SK_MEMINFO_RMEM_ALLOC, the first of SK_MEMINFO_VARS (linux/sock_diag.h).
+    const SO_MEMINFO: libc::c_int = 55;
+    let mut values = [0; 9 * 4];
+    let read = kernel::socket_option(fd, libc::SOL_SOCKET, SO_MEMINFO, &mut values)
+        .map_err(|error| OptionError::of(fd, "getsockopt(SO_MEMINFO)", error))?;
+    let bytes = read.first_chunk().map_or(0, |first| u32::from_ne_bytes(*first));
+    Ok(ByteCount::new(bytes.into()))
 }
 
 /// Whether [`set_buffers`] grants this thread more than the system's limits for everybody.

@@ -223,6 +223,7 @@ fn the_room_for_what_is_not_read_changes_while_it_is_connected() {
     server.read_exact(&mut vec![0; 64 << 10]).expect("read");
     let piled = pile_up(&client, &server);
     assert!(piled > large / 2 && piled <= large * 2, "{piled}");
+    assert!(icdc_tcp::receive_memory(&server).expect("SO_MEMINFO") >= piled);
     // What comes beyond a smaller one comes again later.
     icdc_tcp::set_receive_room(&server, small).expect("narrow");
     let written = u64::from(client.write(&[1; 1000]).is_ok());
@@ -231,20 +232,4 @@ fn the_room_for_what_is_not_read_changes_while_it_is_connected() {
     server.read_to_end(&mut all).expect("read");
     assert!(all.len() as u64 >= piled.as_u64());
     assert_eq!(all.iter().filter(|byte| **byte == 1).count() as u64 > 0, written > 0);
-}
-
-#[test]
-fn the_kernel_tunes_a_buffer_again() {
-    let (mut sender, mut receiver) = pair();
-    let small = ByteCount::from_kib(64);
-    icdc_tcp::set_buffers(&receiver, ByteCount::ZERO, small).expect("set");
-    icdc_tcp::tune_receive_buffer(&receiver).expect("tune");
-    let reader = thread::spawn(move || {
-        std::io::copy(&mut receiver, &mut std::io::sink()).expect("read");
-        icdc_tcp::set_buffers(&receiver, ByteCount::ZERO, ByteCount::ZERO).expect("sizes").receive
-    });
-    sender.write_all(&vec![0; 64 << 20]).expect("write");
-    drop(sender);
-    let tuned = reader.join().expect("no panic");
-    assert!(tuned > small, "{tuned}");
 }

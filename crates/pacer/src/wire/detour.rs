@@ -12,7 +12,7 @@ use super::WireError;
 use crate::ip::{IpError, after, ip};
 
 /// Packets that may wait for the pump, each of one frame up to 64 KiB: the kernel does not hold TCP back at a tap, so a whole window may come at once.
-const QUEUE: &str = "8000";
+const QUEUE: &str = "4000";
 
 /// A tap that is set up and may be diverted into.
 pub(super) struct Detour {

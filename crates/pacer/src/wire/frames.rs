@@ -3,7 +3,7 @@
 use std::io::IoSliceMut;
 
 use icdc_control::byte_clock::gap_frames;
-use icdc_packet::{Offload, Superpacket, tap};
+use icdc_packet::{Offload, Superpacket, Tap};
 use icdc_units::ByteCount;
 
 /// Length of that header; all zeros mean that nothing is.
@@ -55,7 +55,7 @@ impl Room {
     /// For frames of a device of this MTU.
     pub(super) fn new(mtu: usize) -> Self {
         let length = HEADER + ETHERNET + VLAN + mtu;
-        Self { next: vec![0; length], length, long: vec![0; tap::MOST.max(length)], spare: Vec::new() }
+        Self { next: vec![0; length], length, long: vec![0; Tap::MOST.max(length)], spare: Vec::new() }
     }
 
     /// Where the next packet is to be read to.
@@ -76,7 +76,10 @@ impl Room {
         let frame = &self.long[HEADER..length];
         let Some(packet) = Superpacket::parse(frame, offload) else { return };
         frames.extend((0..packet.frames()).map(|index| {
-            let mut bytes = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(self.length));
+            let is_small = packet.frame_length(index) * WASTEFUL < self.length;
+            let spare = if is_small { None } else { self.spare.pop() };
+            let room = if is_small { 0 } else { self.length };
+            let mut bytes = spare.unwrap_or_else(|| Vec::with_capacity(room));
             packet.cut_into(&mut bytes, frame, index..index + 1);
             Frame { bytes }
         }));

@@ -34,7 +34,7 @@ use crate::flow::{Flow, Turn};
 use crate::house::count;
 use crate::leg::{Arrived, Leg};
 use crate::mailbox::Guest;
-use crate::rooms::Limits;
+use crate::rooms;
 use crate::tools::{Side, Tools};
 use greeting::Greeting;
 use ways::{Question, Wish};
@@ -129,7 +129,7 @@ impl Connection {
         let mut near = Leg::new(socket)?;
         if let ListenerKind::Peer(tls) = &listener.kind {
             near.between_relays = true;
-            if Limits::of(&config).is_some() {
+            if rooms::largest(&config).is_some() {
                 near.narrow();
             }
             if let Some(tls) = tls {

@@ -15,7 +15,7 @@ use super::{Connection, End, Next, Stage};
 use crate::config::ListenerKind;
 use crate::leg::Leg;
 use crate::resolver;
-use crate::rooms::Limits;
+use crate::rooms;
 use crate::socket;
 use crate::tools::{Side, Tools};
 
@@ -221,9 +221,9 @@ impl Connection {
     /// The far leg is there: says what has to be said before the data.
     fn introduce(&mut self, tools: &Tools) -> Result<Next, End> {
         let (Some(wish), Some(far)) = (&self.wish, &mut self.far) else { return Ok(Next::Wait) };
-        let limits = Limits::of(&self.config);
+        let largest = rooms::largest(&self.config);
         for leg in [&mut self.near, &mut *far].into_iter().filter(|leg| leg.between_relays) {
-            leg.take_room(&tools.house.rooms, limits);
+            leg.take_room(&tools.house.rooms, largest);
             tools.house.paths.begin(leg, tools.now);
         }
         if wish.by_relay() {

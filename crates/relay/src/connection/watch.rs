@@ -7,7 +7,7 @@ use icdc_units::{ByteCount, Span};
 
 use super::{Connection, End, Next, Paused, Stage};
 use crate::flow::Flow;
-use crate::rooms::Limits;
+use crate::rooms;
 use crate::status::{ConnectionStatus, FlowStatus, LegStatus};
 use crate::tools::Tools;
 
@@ -43,11 +43,11 @@ impl Connection {
         } else if tools.now - self.moved_at >= self.config.limits.idle {
             return Watched::Over(End::TimedOut("nothing came from either side"));
         }
-        let is_scarce = |limits: &Limits| tools.house.rooms.is_scarce(limits.all);
-        let limits = Limits::of(&self.config).filter(|limits| has_moved || is_scarce(limits));
-        for leg in [Some(&mut self.near), self.far.as_mut()].into_iter().flatten() {
-            leg.fit_room(limits, tools.now);
-            leg.squeeze(share);
+        if has_moved || tools.house.rooms.is_scarce() {
+            let largest = rooms::largest(&self.config);
+            for leg in [Some(&mut self.near), self.far.as_mut()].into_iter().flatten() {
+                leg.fit_room(largest, tools.now);
+            }
         }
         if has_moved || !self.held.is_zero() {
             self.held = self.weigh();

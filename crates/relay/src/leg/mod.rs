@@ -8,7 +8,7 @@ mod tls;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use icdc_trust::PublicKey;
@@ -19,7 +19,8 @@ use socket2::SockRef;
 
 use crate::known_paths::{LegWatch, Paths};
 use crate::pipe::Pipe;
-use crate::rooms::{LEAST, Limits, Pool, Room, Traffic};
+use crate::rooms::{LEAST, Pool, Room, Traffic};
+use crate::socket::may_have_large_buffers;
 use tls::Tls;
 
 /// How long silence may last until the kernel asks whether the other end is still there, and between such questions.
@@ -43,8 +44,6 @@ pub(crate) struct Leg {
     /// What the send buffer was set to; zero while the kernel tunes it.
     send_buffer: ByteCount,
     room: Option<Box<Room>>,
-    /// The kernel must not tune the receive buffer for now.
-    squeezed: bool,
     /// Goes before anything else.
     first: Vec<u8>,
 }
@@ -78,7 +77,6 @@ impl Leg {
             watch: None,
             send_buffer: ByteCount::ZERO,
             room: None,
-            squeezed: false,
             first: Vec::new(),
         })
     }
@@ -138,37 +136,23 @@ impl Leg {
     }
 
     /// Takes room for what is on its way on the path, if it leads to another relay: it is about to carry data.
-    pub(crate) fn take_room(&mut self, pool: &Arc<Pool>, limits: Option<Limits>) {
-        let Some(limits) = limits.filter(|_| self.between_relays && self.room.is_none()) else { return };
-        let room = Room::new(pool, limits);
+    pub(crate) fn take_room(&mut self, pool: &Arc<Pool>, largest: Option<ByteCount>) {
+        let Some(largest) = largest.filter(|_| self.between_relays && self.room.is_none()) else { return };
+        let room = Room::new(pool, largest);
         set_room(&self.socket, room.size());
         self.room = Some(Box::new(room));
     }
 
-    /// Fits the room to what comes.
-    pub(crate) fn fit_room(&mut self, limits: Option<Limits>, now: Time) {
-        let Some((limits, mut room)) = limits.zip(self.room.take()) else { return };
-        if let Ok(info) = icdc_tcp::info(&self.socket) {
-            let traffic = Traffic { received: info.bytes_received, unread: self.unread(), round_trip: info.rtt };
-            if room.look(now, traffic, limits) {
-                set_room(&self.socket, room.size());
-            }
-        }
-        self.room = Some(room);
-    }
-
-    /// Lets no more than `share` pile up unread where the kernel sets the buffer, while too much waits in all.
-    pub(crate) fn squeeze(&mut self, share: Option<ByteCount>) {
-        let set = match share {
-            Some(share) if self.room.is_none() && !self.squeezed && self.unread() > share / 2 => {
-                icdc_tcp::set_buffers(&self.socket, ByteCount::ZERO, share.max(LEAST)).map(drop)
-            }
-            None if self.squeezed => icdc_tcp::tune_receive_buffer(&self.socket),
-            _ => return,
+    /// Fits the room, if it has one, to what comes.
+    pub(crate) fn fit_room(&mut self, largest: Option<ByteCount>, now: Time) {
+        let (Some(largest), Some(room)) = (largest, &mut self.room) else { return };
+        let (Ok(info), Ok(occupied)) = (icdc_tcp::info(&self.socket), icdc_tcp::receive_memory(&self.socket)) else {
+            return;
         };
-        self.squeezed = share.is_some();
-        if let Err(error) = set {
-            tracing::debug!("the receive buffer stays what it is: {error}");
+        // Who only receives measures nothing new by what it sends.
+        let round_trip = info.rtt.max(info.receive_rtt);
+        if room.look(now, Traffic { received: info.bytes_received, occupied, round_trip }, largest) {
+            set_room(&self.socket, room.size());
         }
     }
 
@@ -304,12 +288,6 @@ fn set_room(socket: &TcpStream, size: ByteCount) {
     if let Err(error) = icdc_tcp::set_receive_room(socket, size) {
         tracing::debug!("the receive buffer stays what it is: {error}");
     }
-}
-
-/// Whether buffers may be larger than the system's limits for everybody.
-pub(crate) fn may_have_large_buffers() -> bool {
-    static MAY: OnceLock<bool> = OnceLock::new();
-    *MAY.get_or_init(icdc_tcp::may_exceed_buffer_limits)
 }
 
 /// An address as it was meant: IPv4 on a socket of both families is IPv4.
