@@ -21,8 +21,8 @@ use icdc_units::{ByteCount, Span, Time};
 use crate::config::Config;
 use crate::socket::may_have_large_buffers;
 
-/// What every leg has: what Linux begins with (`net.ipv4.tcp_rmem`).
-pub(crate) const LEAST: ByteCount = ByteCount::from_kib(128);
+/// What every leg has: the window of a handshake, 64 KiB, opens by twice as much when it is used, and less would slow the start.
+pub(crate) const LEAST: ByteCount = ByteCount::from_kib(256);
 /// What a leg begins with where enough is left: 900 Mbit/s at 300 ms.
 const START: ByteCount = ByteCount::from_mib(32);
 /// A window may be as little as a quarter of its buffer, and in slow start it grows while a look is awaited.
