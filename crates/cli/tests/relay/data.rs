@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support;
 use crate::support::daemon::Nobody;
 use crate::support::process::eventually;
-use crate::support::relay::{Relay, accept, connect, echo, exchange, listener, patient, read_error, reset};
+use crate::support::relay::{Relay, accept, connect, echo, exchange, listener, patient, read_error, refused, reset};
 use crate::support::{Noise, Site};
 
 /// One relay to a destination.
@@ -123,7 +123,7 @@ fn a_destination_that_refuses_resets_the_client() {
     let one = forward(&site, nobody.address, &[]);
     let (two, _far) = chain(&site, nobody.address, &[]);
     for relay in [&one, &two] {
-        assert_eq!(read_error(&mut connect(relay.address("forward"))), ErrorKind::ConnectionReset);
+        assert_eq!(refused(relay.address("forward")), ErrorKind::ConnectionReset);
         assert!(eventually(|| relay.total("not_reached") == 1 && relay.total("open") == 0));
     }
 }

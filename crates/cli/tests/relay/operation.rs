@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support;
 use crate::support::network::Pair;
 use crate::support::process::eventually;
-use crate::support::relay::{Relay, accept, connect, echo, exchange, listener, read_error, request, socks};
+use crate::support::relay::{Relay, accept, connect, echo, exchange, listener, refused, request, socks};
 use crate::support::{Ended, Noise, Signal, Site, Start};
 
 fn check(site: &Site, words: &[&str]) -> Ended {
@@ -162,7 +162,7 @@ fn rules_turn_clients_and_destinations_away() {
     let other = listener();
     assert_eq!(socks(relay.address("socks5"), &request(other.local_addr().unwrap())).1, 2);
     let denied = Relay::start(&site, &["--forward", &forward, "--deny", &port]);
-    assert_eq!(read_error(&mut connect(denied.address("forward"))), ErrorKind::ConnectionReset);
+    assert_eq!(refused(denied.address("forward")), ErrorKind::ConnectionReset);
 }
 
 #[test]

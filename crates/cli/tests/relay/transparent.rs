@@ -8,7 +8,7 @@ use std::thread;
 use crate::support;
 use crate::support::network::{inside, within};
 use crate::support::process::eventually;
-use crate::support::relay::{Relay, accept, connect, exchange, read_error};
+use crate::support::relay::{Relay, accept, connect, exchange, refused};
 use crate::support::{Noise, Site, Start, has_program, is_root, skip};
 
 /// A client and a server with a router between: 10.78.1.1 — 10.78.1.2, 10.78.2.2 — 10.78.2.1, and the same with fd78::.
@@ -102,7 +102,7 @@ fn clients_that_know_nothing_are_relayed_with_their_address() {
         assert!(exchange(stream, bytes.clone()).unwrap() == bytes, "{address}");
         serving.join().unwrap();
         drop(listener);
-        assert_eq!(read_error(&mut inside(client, || connect(to))), ErrorKind::ConnectionReset);
+        assert_eq!(inside(client, || refused(to)), ErrorKind::ConnectionReset);
     }
     assert!(eventually(|| relay.total("finished") == 2), "{}", relay.status());
     assert_eq!(relay.total("not_reached"), 2, "{}", relay.status());

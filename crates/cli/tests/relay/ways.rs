@@ -7,7 +7,7 @@ use crate::support;
 use crate::support::daemon::Nobody;
 use crate::support::process::eventually;
 use crate::support::relay::{
-    Relay, accept, connect, echo, exchange, listener, read_error, request, request_name, reset, server, socks,
+    Relay, accept, connect, echo, exchange, listener, read_error, refused, request, request_name, reset, server, socks,
 };
 
 use crate::support::{HERE, Noise, Site, is_root, skip, succeed};
@@ -64,11 +64,11 @@ fn relays_with_keys_let_in_each_other_alone() {
 
     for (identity, key) in [(&other_file, &far_key), (&near_file, &near_key)] {
         let wrong = near(identity, key);
-        assert_eq!(read_error(&mut connect(wrong.address("forward"))), ErrorKind::ConnectionReset);
+        assert_eq!(refused(wrong.address("forward")), ErrorKind::ConnectionReset);
         assert!(eventually(|| wrong.total("not_reached") == 1), "{}", wrong.run().stderr());
     }
     let clear = Relay::start(&site, &["--forward", &forward, "--route", &route]);
-    assert_eq!(read_error(&mut connect(clear.address("forward"))), ErrorKind::ConnectionReset);
+    assert_eq!(refused(clear.address("forward")), ErrorKind::ConnectionReset);
     assert!(eventually(|| far.total("open") == 0), "{}", far.status());
 }
 
@@ -78,7 +78,7 @@ fn a_relay_does_not_talk_to_itself() {
     let port = support::daemon::free_port();
     let own = format!("{HERE}:{port}");
     let relay = Relay::start(&site, &["--forward", &format!("{own}={own}")]);
-    assert_eq!(read_error(&mut connect(own.parse().unwrap())), ErrorKind::ConnectionReset);
+    assert_eq!(refused(own.parse().unwrap()), ErrorKind::ConnectionReset);
     assert!(relay.run().wait_for_words("this relay itself"));
     assert!(eventually(|| relay.total("open") == 0));
     assert_eq!(relay.total("accepted"), 1, "{}", relay.status());

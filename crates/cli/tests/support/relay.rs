@@ -167,6 +167,14 @@ pub fn reset(stream: TcpStream) {
     rustix::net::sockopt::set_socket_linger(stream.as_fd(), Some(Duration::ZERO)).unwrap();
 }
 
+/// How a connection ends that nobody wants at `address`, as soon as it stands or a little later: an error, by its kind.
+pub fn refused(address: SocketAddr) -> std::io::ErrorKind {
+    match TcpStream::connect(address) {
+        Ok(stream) => read_error(&mut patient(stream)),
+        Err(error) => error.kind(),
+    }
+}
+
 /// What a read finds that nobody answers in order: an error, by its kind.
 pub fn read_error(stream: &mut TcpStream) -> std::io::ErrorKind {
     let mut buffer = [0; 64 << 10];
