@@ -4,7 +4,7 @@
 //! rooms from a pool, half of the configured `memory`; the other half is for what has been read and not yet sent.
 //!
 //! ```text
-//! another relay has connected  LEAST
+//! has not shown its key         LEAST
 //! carries data                 START
 //! grows                        to AHEAD times what arrives in a round trip
 //! shrinks                      as far, by a part per look, while more than half of the pool is taken

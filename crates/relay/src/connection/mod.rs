@@ -129,10 +129,10 @@ impl Connection {
         let mut near = Leg::new(socket)?;
         if let ListenerKind::Peer(tls) = &listener.kind {
             near.between_relays = true;
-            if rooms::largest(&config).is_some() {
-                near.narrow();
-            }
             if let Some(tls) = tls {
+                if rooms::largest(&config).is_some() {
+                    near.narrow();
+                }
                 let session = rustls::ServerConnection::new(Arc::clone(tls)).map_err(io::Error::other)?;
                 near.secure(session.into());
             }
