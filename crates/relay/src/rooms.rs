@@ -58,24 +58,23 @@ impl Pool {
 
     /// The most that a room may have now.
     fn share(&self) -> u64 {
-        self.all.load(Relaxed).saturating_sub(self.taken.load(Relaxed)) / 2
+        share(self.all.load(Relaxed), self.taken.load(Relaxed))
     }
 
     /// Takes what is missing from `own` to `wanted`, as far as may be.
     fn take(&self, own: u64, wanted: u64) -> u64 {
         let all = self.all.load(Relaxed);
-        let more = |taken: u64| wanted.min(all.saturating_sub(taken) / 2).saturating_sub(own);
-        let mut got = 0;
-        let grown = self.taken.fetch_update(Relaxed, Relaxed, |taken| {
-            got = more(taken);
-            (got > 0).then_some(taken + got)
-        });
-        if grown.is_ok() { got } else { 0 }
+        let more = |taken| wanted.min(share(all, taken)).saturating_sub(own);
+        self.taken.fetch_update(Relaxed, Relaxed, |taken| Some(taken + more(taken))).map_or(0, more)
     }
 
     fn give_back(&self, taken: u64) {
         self.taken.fetch_sub(taken, Relaxed);
     }
+}
+
+fn share(all: u64, taken: u64) -> u64 {
+    all.saturating_sub(taken) / 2
 }
 
 /// A leg's part of the pool; given back when dropped.

@@ -18,7 +18,7 @@ use super::spacing::Spacing;
 use super::trial::Temporary;
 use super::wire_pacer::{LEAD, Told, WirePacer};
 use super::{Bench, calm, path, supply};
-use crate::faults::faults;
+use crate::faults::spoilt;
 use crate::settings::Settings;
 use crate::state;
 use crate::wire::listing;
@@ -90,7 +90,7 @@ fn once(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, LabErr
         classes: (0..rates.len()).map(spacing).collect(),
         processor: used.ratio(until - from),
         told,
-        spoilt: faults(&page).into_iter().next().or(held_up).or(ran_dry),
+        spoilt: spoilt(&page, &settings, Span::MAX).or(held_up).or(ran_dry),
     })
 }
 

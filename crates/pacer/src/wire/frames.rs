@@ -77,9 +77,8 @@ impl Room {
         let Some(packet) = Superpacket::parse(frame, offload) else { return };
         frames.extend((0..packet.frames()).map(|index| {
             let is_small = packet.frame_length(index) * WASTEFUL < self.length;
-            let spare = if is_small { None } else { self.spare.pop() };
-            let room = if is_small { 0 } else { self.length };
-            let mut bytes = spare.unwrap_or_else(|| Vec::with_capacity(room));
+            let mut bytes =
+                if is_small { Vec::new() } else { self.spare.pop().unwrap_or_else(|| Vec::with_capacity(self.length)) };
             packet.cut_into(&mut bytes, frame, index..index + 1);
             Frame { bytes }
         }));
