@@ -19,6 +19,10 @@ demo  b3sum    b3sum           optional
 demo  scp      openssh-client  optional
 demo  sshd     openssh-server  optional
 test  ip       iproute2        optional
+test  ping     iputils-ping    optional
+test  ethtool  ethtool         optional
+test  sshd     openssh-server  optional
+test  kill     procps          optional
 test  nft      nftables        optional
 test  chromium chromium        optional
 test  ssh      openssh-client  optional
