@@ -38,6 +38,7 @@ pub mod file;
 pub mod pool;
 pub mod sparse;
 pub mod tree;
+mod user;
 
 pub use engine::{Completion, Engine, EngineError, EngineKind, EngineUnavailable, Job, JobKind, open_engine};
 pub use file::{DiskFile, FileError, Preallocation};

@@ -12,6 +12,7 @@ use super::error::{Result, TreeError};
 use super::metadata::{Kind, Stat, permissions};
 use super::names::Name;
 use super::{Scope, beneath};
+use crate::user::file_user;
 
 /// What a name turned out to be after following symbolic links.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl Directory {
             .and_then(|descriptor| settled(descriptor, OFlags::empty()))
             .map_err(|errno| self.unopened(name, errno))?;
         self.require_regular(name, &stat)?;
-        let foreign = stat.uid != rustix::process::geteuid().as_raw();
+        let foreign = stat.uid != file_user();
         if stat.nlink > 1 || (foreign && self.own_stat()?.mode & 0o022 != 0) {
             return Err(TreeError::NotOurs { path: self.path_of(name), call: "openat" });
         }
