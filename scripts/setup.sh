@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing on a fresh Debian or Ubuntu: packages by apt, Rust by rustup. Silent when nothing is missing.
 #
-#   scripts/setup.sh [build] [demo] [test] [bench]     (default: build)
+#   scripts/setup.sh [build] [demo] [test] [fresh] [bench]     (default: build)
 #
 # To be sourced as well (`. scripts/setup.sh`): then `setup GROUP...` installs, and PATH afterwards finds cargo.
 # Without root, sudo or apt it says what is missing and how to get it, and fails.
@@ -28,6 +28,9 @@ test  chromium chromium        optional
 test  ssh      openssh-client  optional
 test  b3sum    b3sum           optional
 test  shellcheck shellcheck    optional
+fresh mmdebstrap mmdebstrap needed
+fresh unshare  util-linux      needed
+fresh git      git             needed
 bench ip       iproute2        needed
 bench git      git             needed
 bench python3  python3         needed
@@ -104,8 +107,9 @@ setup_lacking() {
     [ -z "$setup_needed" ]
 }
 
+# No runlevel in which services start: a package may not bring up a server that listens to the world.
 setup_install() {
-    setup_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@" >&2
+    setup_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q install -y --no-install-recommends "$@" >&2
 }
 
 # Runs a command as root. sudo may ask for the password only where there is a terminal to ask on.
