@@ -15,6 +15,7 @@ main() {
     setup build test || exit 1
     step 'format' cargo fmt --all --check
     step 'shell scripts' shell_scripts
+    step 'programs' scripts/programs.sh
     step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
     step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
     step 'tests' tests
