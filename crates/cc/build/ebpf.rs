@@ -30,6 +30,7 @@ pub(crate) fn compile(source: &str, object: &Path, flags: &[&str]) -> Result<(),
         .arg(object)
         .output()
         .map_err(|error| {
+            rerun_when_programs_are_installed();
             format!("{clang} could not be run ({error}): install clang 12 or newer (apt-get install clang), or set CLANG, and build again")
         })?;
     if !output.status.success() {
@@ -41,4 +42,11 @@ pub(crate) fn compile(source: &str, object: &Path, flags: &[&str]) -> Result<(),
     let strip = env::var("LLVM_STRIP").unwrap_or_else(|_| "llvm-strip".to_owned());
     let _ = Command::new(strip).arg("-g").arg(object).status();
     Ok(())
+}
+
+/// A compiler that is installed after this build is found by the next: a directory's time changes with its entries.
+fn rerun_when_programs_are_installed() {
+    for directory in env::split_paths(&env::var_os("PATH").unwrap_or_default()).filter(|path| path.is_dir()) {
+        println!("cargo::rerun-if-changed={}", directory.display());
+    }
 }
