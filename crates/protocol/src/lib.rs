@@ -44,6 +44,7 @@ pub mod frame;
 pub mod limits;
 pub mod measure;
 pub mod message;
+mod outcome;
 pub mod relay;
 pub mod run_journal;
 mod seal;

@@ -14,6 +14,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::measure;
+pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
 
 /// A BLAKE3 digest or chaining value.
 pub type Digest = [u8; 32];
@@ -361,26 +362,6 @@ pub struct PackItem {
     pub digest: Digest,
 }
 
-/// End of a file that travelled as blocks, or of any item that the sender gives up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileEnd {
-    /// The item.
-    pub id: EntryId,
-    /// Number of blocks sent for it in this session, besides those sent for a `Resend`.
-    pub blocks: u32,
-    /// Digest of the file, or why it cannot be delivered.
-    pub outcome: Result<FileDigest, String>,
-}
-
-/// Digest of a whole file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FileDigest {
-    /// BLAKE3 of the contents, as `b3sum` prints it.
-    Blake3(Digest),
-    /// Digest of size and data blocks, for sparse files whose zeros would take too long to hash.
-    SparseMap(Digest),
-}
-
 /// Something that the sender leaves out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
@@ -462,15 +443,6 @@ pub enum Want {
     Skip,
     /// Nothing: it failed; a `Done` tells why.
     Failed,
-}
-
-/// Fate of one item.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Done {
-    /// The item.
-    pub id: EntryId,
-    /// Digest of what was published (`None` for anything but a regular file), or the error.
-    pub outcome: Result<Option<FileDigest>, String>,
 }
 
 /// State of the receiver.

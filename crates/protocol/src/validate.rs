@@ -52,7 +52,9 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Request(request) => ("Request", job::job(&request.job)),
         Message::Refused(refusal) => ("Refused", self::refusal(refusal)),
         Message::Begin(begin) => ("Begin", self::begin(begin)),
-        Message::FileEnd(end) => ("FileEnd", outcome_text(&end.outcome)),
+        Message::FileEnd(end) => {
+            ("FileEnd", end.outcome.as_ref().map_or_else(|given_up| text(&given_up.reason), |_| Ok(())))
+        }
         Message::Problem(problem) => ("Problem", self::problem(problem)),
         Message::Congestion(congestion) => ("Congestion", self::congestion(congestion)),
         Message::Goodbye(goodbye) => ("Goodbye", self::goodbye(goodbye)),

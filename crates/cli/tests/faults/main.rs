@@ -9,5 +9,6 @@ mod items;
 mod journals;
 mod kill;
 mod network;
+mod progress;
 #[path = "../support/mod.rs"]
 mod support;

@@ -28,6 +28,12 @@ impl Mount {
         Some(Self { path })
     }
 
+    /// Gives it another size, whatever it holds.
+    pub fn resize(&self, bytes: u64) {
+        let options = format!("remount,size={bytes}");
+        super::succeed(Command::new("mount").args(["-o", &options]).arg(&self.path));
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

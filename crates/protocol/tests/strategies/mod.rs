@@ -25,7 +25,8 @@ fn requests() -> impl Strategy<Value = Message> {
 }
 
 fn from_sender() -> impl Strategy<Value = Message> {
-    let end = (any::<u32>(), any::<u32>(), outcome(digest()));
+    let given_up = (text(), any::<bool>()).prop_map(|(reason, same_version)| GivenUp { reason, same_version });
+    let end = (any::<u32>(), any::<u32>(), prop_oneof![digest().prop_map(Ok), given_up.prop_map(Err)]);
     let problem = (path(), text(), any::<bool>());
     prop_oneof![
         begin().prop_map(Message::Begin),

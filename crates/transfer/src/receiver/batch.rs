@@ -15,6 +15,7 @@ use icdc_protocol::message::{EntryId, EntryKind, FileDigest, Preserve};
 use icdc_protocol::run_journal::{Record, item_key};
 
 use super::Shared;
+use super::failure::Failure;
 use super::pending::{Pending, metadata};
 use super::resume::{self, RunLog};
 
@@ -59,10 +60,9 @@ impl Made {
         self.durable.is_some()
     }
 
+    /// Removes it, unless a later run can publish it as it is.
     fn discard(&self, at: &Pending) {
-        if self.is_durable() {
-            resume::discard(&at.directory, &at.name);
-        } else {
+        if !self.is_durable() {
             let _ = at.directory.remove_file(&self.staging);
         }
     }
@@ -79,7 +79,7 @@ pub(super) struct Publication {
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) published: Vec<(EntryId, Option<FileDigest>)>,
-    pub(super) failed: Vec<(EntryId, String)>,
+    pub(super) failed: Vec<(EntryId, Failure)>,
 }
 
 #[derive(Default)]
@@ -116,20 +116,20 @@ impl Batch {
     }
 
     /// Writes a small file under its staging name.
-    pub(super) fn stage(&self, pending: &Pending, contents: &[u8], preserve: Preserve) -> Result<Made, String> {
+    pub(super) fn stage(&self, pending: &Pending, contents: &[u8], preserve: Preserve) -> Result<Made, Failure> {
         let Pending { entry, directory, name, .. } = pending;
         let staging = resume::staging(StagingKind::Part, name);
         let wanted = metadata(entry, preserve);
         let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
         let file = resume::make_part(directory, name, |part| directory.create_file(part, mode))?;
-        let written = file.write_all_at(contents, 0).map_err(|error| write_failed(&directory.path_of(name), &error));
         let written =
-            written.and_then(|()| directory.set_metadata(&staging, &file, &wanted).map_err(|error| error.to_string()));
-        if let Err(reason) = written {
+            file.write_all_at(contents, 0).map_err(|error| Failure::of_disk(&directory.path_of(name), "write", &error));
+        let written = written.and_then(|()| directory.set_metadata(&staging, &file, &wanted).map_err(Failure::from));
+        if let Err(failure) = written {
             let _ = directory.remove_file(&staging);
-            return Err(reason);
+            return Err(failure);
         }
-        Made::file(staging, &file, contents.len() as u64)
+        Made::file(staging, &file, contents.len() as u64).map_err(Failure::from)
     }
 
     /// Flushes, verifies if asked to, renames, and flushes the names.
@@ -151,7 +151,7 @@ impl Batch {
                 if let Some(at) = pending.get(&item.id) {
                     item.made.discard(at);
                 }
-                outcome.failed.push((item.id, error.to_string()));
+                outcome.failed.push((item.id, Failure::Passing(error.to_string())));
             }
             return outcome;
         }
@@ -160,7 +160,7 @@ impl Batch {
         for item in items {
             let Some(at) = pending.get(&item.id) else { continue };
             if let Err(reason) = is_ours(at, &item.made) {
-                outcome.failed.push((item.id, reason));
+                outcome.failed.push((item.id, reason.into()));
                 continue;
             }
             match publish_one(shared, at, &item) {
@@ -174,9 +174,9 @@ impl Batch {
                     }
                     outcome.published.push((item.id, item.digest));
                 }
-                Err(reason) => {
+                Err(failure) => {
                     item.made.discard(at);
-                    outcome.failed.push((item.id, reason));
+                    outcome.failed.push((item.id, failure));
                 }
             }
         }
@@ -209,12 +209,15 @@ fn is_ours(at: &Pending, made: &Made) -> Result<(), String> {
     }
 }
 
-fn publish_one(shared: &Shared<'_>, at: &Pending, item: &Publication) -> Result<(), String> {
+fn publish_one(shared: &Shared<'_>, at: &Pending, item: &Publication) -> Result<(), Failure> {
     let Publication { made, digest, .. } = item;
     if let (true, false, Some(FileDigest::Blake3(digest))) = (shared.options.verify, made.is_durable(), digest) {
         verify(at, &made.staging, made.bytes, digest)?;
     }
-    at.directory.rename(&made.staging, &at.directory, &at.name).map_err(|error| error.to_string())?;
+    at.directory.rename(&made.staging, &at.directory, &at.name).map_err(|error| {
+        let failure = Failure::from(error);
+        if made.is_durable() { failure.passing() } else { failure }
+    })?;
     if matches!(at.entry.kind, EntryKind::HardLink { .. }) {
         // A rename onto a name of the same file does nothing and leaves the staging name behind.
         let _ = at.directory.remove_file(&made.staging);
@@ -259,13 +262,4 @@ fn note(
         }
     }
     run.write()
-}
-
-/// A sentence for a failed write.
-pub(super) fn write_failed(path: &str, error: &std::io::Error) -> String {
-    if error.kind() == std::io::ErrorKind::StorageFull {
-        format!("{path}: the disk is full; make room and run the same command again")
-    } else {
-        format!("{path}: write: {error}")
-    }
 }

@@ -14,6 +14,7 @@ use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest};
 
 use super::Shared;
 use super::batch::Made;
+use super::failure::Failure;
 use super::pending::{Pending, metadata};
 use super::resume::{self, FileJournal};
 
@@ -75,6 +76,8 @@ enum Phase {
     Syncing,
     ReadingBack,
     Publishing,
+    /// It has failed; what is on its way to the disk still arrives there.
+    GivenUp,
 }
 
 pub(super) struct LargeFile {
@@ -102,10 +105,10 @@ pub(super) struct LargeFile {
 
 impl LargeFile {
     /// Opens or makes the part file and its journal, and reserves the space; `buffered` writes go through the page cache.
-    pub(super) fn open(plan: Plan, buffered: bool) -> Result<Self, String> {
+    pub(super) fn open(plan: Plan, buffered: bool) -> Result<Self, Failure> {
         let Plan { entry, directory, name, header, continued, .. } = plan;
         let EntryKind::File { size, sparse, .. } = entry.kind else {
-            return Err(format!("{} is not a file", directory.path_of(&name)));
+            return Err(format!("{} is not a file", directory.path_of(&name)).into());
         };
         let part = resume::staging(StagingKind::Part, &name);
         let (file, journal, blocks) = match continued {
@@ -144,24 +147,22 @@ impl LargeFile {
             reading_back: 0,
             phase: Phase::Receiving,
         };
-        match file.reserve(sparse) {
-            Ok(()) => Ok(file),
-            Err(reason) => {
-                file.discard();
-                Err(reason)
-            }
-        }
+        file.reserve(sparse).inspect_err(|_| file.leave())?;
+        Ok(file)
     }
 
-    fn reserve(&self, sparse: bool) -> Result<(), String> {
+    fn reserve(&self, sparse: bool) -> Result<(), Failure> {
         let outcome =
             if sparse { self.disk.set_len(self.size) } else { self.disk.preallocate(0..self.size).map(|_| ()) };
         outcome.map_err(|error| {
             if error.is_out_of_space() {
                 let path = self.path();
-                format!("{path}: no room for its {} bytes; make room and run the same command again", self.size)
+                let size = self.size;
+                Failure::Passing(format!(
+                    "{path}: no room for its {size} bytes; make room and run the same command again"
+                ))
             } else {
-                error.to_string()
+                Failure::Passing(error.to_string())
             }
         })
     }
@@ -200,14 +201,14 @@ impl LargeFile {
     }
 
     /// A checkpoint's sync is through: the journal may name its blocks. Gives their bytes.
-    pub(super) fn checkpointed(&mut self) -> Result<u64, String> {
+    pub(super) fn checkpointed(&mut self) -> Result<u64, Failure> {
         let Some((blocks, bytes)) = self.syncing.take() else { return Ok(0) };
         self.note_durable(&blocks)?;
         Ok(bytes)
     }
 
     /// The last sync is through. Gives the bytes that no checkpoint had made durable.
-    pub(super) fn synced(&mut self) -> Result<u64, String> {
+    pub(super) fn synced(&mut self) -> Result<u64, Failure> {
         self.phase = if self.to_read_back.is_empty() { Phase::Publishing } else { Phase::ReadingBack };
         // A run that is stopped while it reads back, or before it has told of its success, goes on from here.
         let blocks = std::mem::take(&mut self.unsynced);
@@ -215,9 +216,9 @@ impl LargeFile {
         Ok(std::mem::take(&mut self.unsynced_bytes))
     }
 
-    fn note_durable(&mut self, blocks: &[(u32, Digest)]) -> Result<(), String> {
+    fn note_durable(&mut self, blocks: &[(u32, Digest)]) -> Result<(), Failure> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
-        journal.append(blocks).map_err(|error| super::batch::write_failed(&self.path(), &error))
+        journal.append(blocks).map_err(|error| Failure::of_disk(&self.path(), "write", &error))
     }
 
     /// Whether there are blocks to compare.
@@ -255,14 +256,14 @@ impl LargeFile {
     }
 
     /// What is next; an error gives the file up.
-    pub(super) fn next(&mut self, shared: &Shared<'_>) -> Result<Next, String> {
+    pub(super) fn next(&mut self, shared: &Shared<'_>) -> Result<Next, Failure> {
         match self.phase {
             Phase::Receiving if self.is_all_written() => self.complete(shared),
             Phase::Receiving if self.syncing.is_none() && self.unsynced_bytes >= CHECKPOINT => {
                 self.syncing = Some((std::mem::take(&mut self.unsynced), std::mem::take(&mut self.unsynced_bytes)));
                 Ok(Next::Checkpoint)
             }
-            Phase::Receiving | Phase::Syncing => Ok(Next::Wait),
+            Phase::Receiving | Phase::Syncing | Phase::GivenUp => Ok(Next::Wait),
             Phase::ReadingBack if self.to_read_back.is_empty() && self.reading_back == 0 => self.publish(),
             Phase::ReadingBack => Ok(Next::Wait),
             Phase::Publishing => self.publish(),
@@ -278,12 +279,12 @@ impl LargeFile {
             && self.checking == 0
     }
 
-    fn complete(&mut self, shared: &Shared<'_>) -> Result<Next, String> {
+    fn complete(&mut self, shared: &Shared<'_>) -> Result<Next, Failure> {
         let Some((_, announced)) = self.ended else { return Ok(Next::Wait) };
         if self.digest(&announced) != Some(announced) {
-            return Err(format!("{}: what arrived is not what was sent (digests differ)", self.path()));
+            return Err(format!("{}: what arrived is not what was sent (digests differ)", self.path()).into());
         }
-        self.disk.set_len(self.size).map_err(|error| error.to_string())?;
+        self.disk.set_len(self.size).map_err(|error| Failure::Passing(error.to_string()))?;
         let wanted = metadata(&self.entry, shared.options.preserve);
         self.restore(&wanted)?;
         if self.size <= BLOCK_SIZE as u64 {
@@ -299,11 +300,15 @@ impl LargeFile {
         Ok(Next::LastSync)
     }
 
-    fn restore(&self, wanted: &icdc_disk::tree::Metadata<'_>) -> Result<(), String> {
+    fn restore(&self, wanted: &icdc_disk::tree::Metadata<'_>) -> Result<(), Failure> {
         let mut wanted = wanted.clone();
         wanted.mode = wanted.mode.or(Some(0o666 & !super::umask()));
         let part = resume::staging(StagingKind::Part, &self.name);
-        self.directory.set_metadata(&part, self.disk.as_file(), &wanted).map_err(|error| error.to_string())
+        self.directory.set_metadata(&part, self.disk.as_file(), &wanted).map_err(|error| {
+            let failure = Failure::from(error);
+            // All data is there: a run that asks for less need only give it its name.
+            if self.journal.is_some() { failure.passing() } else { failure }
+        })
     }
 
     /// Digest of what is there, in the way in which `announced` was made.
@@ -328,7 +333,7 @@ impl LargeFile {
         u64::from(self.blocks.blocks() - self.blocks.count()) * BLOCK_SIZE as u64
     }
 
-    fn publish(&mut self) -> Result<Next, String> {
+    fn publish(&mut self) -> Result<Next, Failure> {
         let Some((_, digest)) = self.ended else { return Ok(Next::Wait) };
         let part = resume::staging(StagingKind::Part, &self.name);
         let made = if self.size > BLOCK_SIZE as u64 {
@@ -346,6 +351,23 @@ impl LargeFile {
         }
         self.syncing = Some((std::mem::take(&mut self.unsynced), std::mem::take(&mut self.unsynced_bytes)));
         Some(Job::Sync { file: self.disk.clone() })
+    }
+
+    /// Nothing more becomes of it. False if that is known already.
+    pub(super) fn give_up(&mut self) -> bool {
+        std::mem::replace(&mut self.phase, Phase::GivenUp) != Phase::GivenUp
+    }
+
+    /// Whether a later run can go on from what is there.
+    pub(super) fn is_resumable(&self) -> bool {
+        self.journal.as_ref().is_some_and(FileJournal::names_blocks)
+    }
+
+    /// Leaves what a later run can go on from, and otherwise nothing.
+    pub(super) fn leave(&self) {
+        if !self.is_resumable() {
+            self.discard();
+        }
     }
 
     /// Removes what is there of the file.

@@ -13,6 +13,7 @@
 
 mod batch;
 mod claims;
+mod failure;
 mod hash;
 mod intake;
 mod large_file;

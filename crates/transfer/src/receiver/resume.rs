@@ -21,6 +21,7 @@ use icdc_protocol::message::{Digest, FileDigest};
 use icdc_protocol::run_journal::{Published, Record, RunJournal};
 use icdc_units::Span;
 
+use super::failure::Failure;
 use crate::clock;
 
 /// How long a lock of an earlier session that is coming to its end is waited for.
@@ -102,12 +103,18 @@ impl FileJournal {
     }
 
     /// A new journal in place of whatever is there.
-    pub(super) fn create(directory: &Directory, name: &Name, header: &Header) -> Result<Self, String> {
+    pub(super) fn create(directory: &Directory, name: &Name, header: &Header) -> Result<Self, Failure> {
         let journal = staging(StagingKind::Blocks, name);
         let file = create_anew(directory, &journal)?;
         let codec = BlockJournal::new(header);
-        file.write_all_at(codec.header(), 0).map_err(|error| format!("{}: {error}", directory.path_of(&journal)))?;
+        let written = file.write_all_at(codec.header(), 0);
+        written.map_err(|error| Failure::of_disk(&directory.path_of(&journal), "write", &error))?;
         Ok(Self { codec, file, length: block_journal::HEADER_LENGTH as u64 })
+    }
+
+    /// Whether it names any block.
+    pub(super) fn names_blocks(&self) -> bool {
+        self.length > block_journal::HEADER_LENGTH as u64
     }
 
     /// Notes blocks that are durable.
@@ -135,7 +142,7 @@ fn feed(mut file: &File, limit: u64, mut take: impl FnMut(&[u8])) -> io::Result<
 }
 
 /// A fresh file under a staging name, whatever an earlier run left there.
-fn create_anew(directory: &Directory, name: &Name) -> Result<File, String> {
+fn create_anew(directory: &Directory, name: &Name) -> Result<File, Failure> {
     make_anew(|| directory.create_file(name, 0o600), || directory.remove_file(name))
 }
 
@@ -145,7 +152,7 @@ pub(super) fn make_part<T>(
     directory: &Directory,
     name: &Name,
     make: impl Fn(&Name) -> Result<T, TreeError>,
-) -> Result<T, String> {
+) -> Result<T, Failure> {
     let part = staging(StagingKind::Part, name);
     let remove = || {
         remove_blocks(directory, name);
@@ -157,18 +164,18 @@ pub(super) fn make_part<T>(
 fn make_anew<T>(
     make: impl Fn() -> Result<T, TreeError>,
     remove: impl Fn() -> Result<(), TreeError>,
-) -> Result<T, String> {
+) -> Result<T, Failure> {
     for _ in 0..MAKE_ATTEMPTS {
         match make() {
             // Another copy to the same place may remove and make its own just as fast.
             Err(error) if error.is_existing() => match remove() {
-                Err(error) if !error.is_missing() => return Err(error.to_string()),
+                Err(error) if !error.is_missing() => return Err(error.into()),
                 _ => {}
             },
-            outcome => return outcome.map_err(|error| error.to_string()),
+            outcome => return outcome.map_err(Failure::from),
         }
     }
-    make().map_err(|error| error.to_string())
+    make().map_err(Failure::from)
 }
 
 /// Removes what is there of the unfinished item with the final name `name`.
@@ -278,7 +285,7 @@ impl RunLog {
 
     fn begin(&mut self) -> Result<(), String> {
         if self.file.is_none() {
-            let mut file = create_anew(&self.directory, &self.name)?;
+            let mut file = create_anew(&self.directory, &self.name).map_err(Failure::into_reason)?;
             lock(&file, &self.directory.path_of(&self.name)).map_err(|error| error.to_string())?;
             file.write_all(self.codec.header()).map_err(|error| self.failed(&error))?;
             self.file = Some(file);

@@ -17,9 +17,10 @@ use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, 
 use icdc_disk::{Block, Completion, Engine, EngineKind, Job, open_engine};
 use icdc_protocol::block_map::{block_length, block_offset};
 use icdc_protocol::digest;
-use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileEnd, Message};
+use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileEnd, GivenUp, Message};
 
 use super::Shared;
+use super::failure::Failure;
 use super::large_file::{Comparison, LargeFile, Next};
 use super::tree::TreeJob;
 use crate::error::SessionError;
@@ -153,14 +154,10 @@ impl Store<'_> {
             _ if !known => {
                 let _ = self.tree.send(TreeJob::Message(Message::FileEnd(end)));
             }
-            Err(reason) => {
+            Err(given_up) => {
                 self.plans.remove(&id);
-                if let Some(file) = self.files.remove(&id) {
-                    self.drain_jobs_of(id);
-                    file.discard();
-                }
-                let end = FileEnd { id, blocks: 0, outcome: Err(reason) };
-                let _ = self.tree.send(TreeJob::Message(Message::FileEnd(end)));
+                let GivenUp { reason, same_version } = given_up;
+                self.lose(id, if same_version { Failure::Passing(reason) } else { Failure::Final(reason) });
             }
             Ok(digest) => {
                 self.open_planned(id);
@@ -183,8 +180,8 @@ impl Store<'_> {
             Ok(file) => {
                 self.files.insert(id, file);
             }
-            Err(reason) => {
-                let _ = self.tree.send(TreeJob::Lost { id, reason: Some(reason) });
+            Err(failure) => {
+                let _ = self.tree.send(TreeJob::Lost { id, failure });
             }
         }
     }
@@ -210,24 +207,20 @@ impl Store<'_> {
         let size = file.size();
         let path = file.path();
         let result = completion.result.map_err(|error| {
-            if error.is_out_of_space() {
-                format!("{path}: the disk is full; make room and run the same command again")
-            } else {
-                error.to_string()
-            }
+            if error.is_out_of_space() { Failure::full(&path) } else { Failure::Passing(error.to_string()) }
         });
         let outcome = match (purpose, result) {
             (Purpose::Write { index, value, bytes }, Ok(_)) => {
                 file.written(index, value, bytes);
                 Ok(())
             }
-            (Purpose::Write { .. }, Err(reason)) => {
+            (Purpose::Write { .. }, Err(failure)) => {
                 file.writing -= 1;
-                Err(reason)
+                Err(failure)
             }
             (Purpose::Checkpoint, Ok(_)) => file.checkpointed().map(|bytes| self.shared.durable(bytes)),
             (Purpose::LastSync, Ok(_)) => file.synced().map(|bytes| self.shared.durable(bytes)),
-            (Purpose::Checkpoint | Purpose::LastSync, Err(reason)) => Err(reason),
+            (Purpose::Checkpoint | Purpose::LastSync, Err(failure)) => Err(failure),
             (Purpose::CheckHeld { index, value }, result) => {
                 let good = is_block(&result, completion.block.as_ref(), index, size, &value);
                 if !file.held_checked(index, good) {
@@ -241,13 +234,15 @@ impl Store<'_> {
                     file.read_back();
                     Ok(())
                 } else {
-                    Err(format!("{path}: what the medium gives back differs from what was written; check the disk"))
+                    let reason =
+                        format!("{path}: what the medium gives back differs from what was written; check the disk");
+                    Err(Failure::Final(reason))
                 }
             }
         };
         match outcome {
             Ok(()) => self.advance(id),
-            Err(reason) => self.lose(id, reason),
+            Err(failure) => self.lose(id, failure),
         }
     }
 
@@ -268,16 +263,28 @@ impl Store<'_> {
                 self.files.remove(&id);
                 let _ = self.tree.send(TreeJob::Stored { id, made, digest });
             }
-            Err(reason) => self.lose(id, reason),
+            Err(failure) => self.lose(id, failure),
         }
     }
 
-    fn lose(&mut self, id: EntryId, reason: String) {
-        if let Some(file) = self.files.remove(&id) {
-            self.drain_jobs_of(id);
-            file.discard();
+    /// Ends a file that has failed. What a later run can go on from becomes durable and stays.
+    fn lose(&mut self, id: EntryId, failure: Failure) {
+        if self.files.get_mut(&id).is_some_and(|file| !file.give_up()) {
+            return;
         }
-        let _ = self.tree.send(TreeJob::Lost { id, reason: Some(reason) });
+        self.drain_jobs_of(id);
+        if failure.is_passing()
+            && let Some(sync) = self.files.get_mut(&id).and_then(LargeFile::force_checkpoint)
+        {
+            self.submit(id, Purpose::Checkpoint, sync);
+            self.drain_jobs_of(id);
+        }
+        match self.files.remove(&id) {
+            Some(file) if failure.is_passing() => file.leave(),
+            Some(file) => file.discard(),
+            None => {}
+        }
+        let _ = self.tree.send(TreeJob::Lost { id, failure });
     }
 
     fn drain_jobs_of(&mut self, id: EntryId) {
@@ -323,7 +330,7 @@ impl Store<'_> {
     }
 }
 
-fn is_block(result: &Result<usize, String>, block: Option<&Block>, index: u32, size: u64, value: &Digest) -> bool {
+fn is_block(result: &Result<usize, Failure>, block: Option<&Block>, index: u32, size: u64, value: &Digest) -> bool {
     let length = block_length(size, index);
     match (result, block) {
         (Ok(read), Some(block)) if *read == length => {

@@ -22,11 +22,14 @@ use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use icdc_disk::Block;
 use icdc_disk::tree::Directory;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
-use icdc_protocol::message::{Begin, Digest, Done, Entry, EntryId, EntryKind, FileDigest, Message, PackItem, Ready};
+use icdc_protocol::message::{
+    Begin, Digest, Done, Entry, EntryId, EntryKind, FileDigest, GivenUp, Message, PackItem, Ready,
+};
 
 use super::Shared;
 use super::batch::{Batch, Made, Publication};
 use super::claims::Claims;
+use super::failure::Failure;
 use super::pending::{Pending, metadata};
 use super::placement::{self, Placement};
 use super::resume::RunLog;
@@ -46,10 +49,10 @@ pub(super) enum TreeJob {
         made: Made,
         digest: FileDigest,
     },
-    /// A large file is given up; `Some` if the sender does not know yet.
+    /// A large file is given up.
     Lost {
         id: EntryId,
-        reason: Option<String>,
+        failure: Failure,
     },
 }
 
@@ -77,6 +80,8 @@ pub(super) struct Keeper<'a> {
     /// `None` when nothing more will come from the link: then the store may end, too.
     store: Option<Channel<StoreJob>>,
     ended: bool,
+    /// An item has failed for a reason that may be gone when the same command is run again.
+    goes_on_later: bool,
 }
 
 impl<'a> Keeper<'a> {
@@ -95,6 +100,7 @@ impl<'a> Keeper<'a> {
             contents: None,
             store: Some(store),
             ended: false,
+            goes_on_later: false,
         }
     }
 
@@ -147,8 +153,9 @@ impl<'a> Keeper<'a> {
                 self.finish(done);
             }
             TreeJob::Message(Message::FileEnd(end)) => {
-                if let Err(reason) = end.outcome {
-                    self.given_up(end.id, reason);
+                if let Err(GivenUp { reason, same_version }) = end.outcome {
+                    let failure = if same_version { Failure::Passing(reason) } else { Failure::Final(reason) };
+                    self.fail_item(end.id, failure);
                 }
             }
             TreeJob::Message(Message::End) => {
@@ -160,7 +167,7 @@ impl<'a> Keeper<'a> {
             }
             TreeJob::Pack(items, payload) => self.pack(&items, payload)?,
             TreeJob::Stored { id, made, digest } => self.stored(id, made, digest),
-            TreeJob::Lost { id, reason } => self.lost(id, reason),
+            TreeJob::Lost { id, failure } => self.fail_item(id, failure),
         }
         // When nothing else can come, nothing is gained by waiting for it.
         if self.batch.is_full() || (self.ended && self.batch.len() == self.pending.len()) {
@@ -225,7 +232,7 @@ impl<'a> Keeper<'a> {
                     let digest = Some(FileDigest::Blake3(digest));
                     self.batch.add(Publication { id: item.id, made, digest });
                 }
-                Err(reason) => self.fail_item(item.id, reason),
+                Err(failure) => self.fail_item(item.id, failure),
             }
             if self.batch.is_full() {
                 self.publish();
@@ -242,46 +249,42 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    fn lost(&mut self, id: EntryId, reason: Option<String>) {
-        match reason {
-            Some(reason) => self.fail_item(id, reason),
-            None => self.end_item(id, State::Failed),
+    /// Ends an item that has failed, at whichever end.
+    fn fail_item(&mut self, id: EntryId, failure: Failure) {
+        let Some(pending) = self.pending.remove(&id) else { return };
+        if !failure.is_passing() {
+            self.release(&pending);
         }
+        let reason = self.note_failure(&pending.entry, &pending.path, failure);
+        self.shared.reply(Message::Done(vec![Done { id, outcome: Err(reason) }]));
+        self.shared.forget_large(id);
+        self.leave(&pending, State::Failed);
     }
 
-    /// The sender gives an item up; it knows, so there is nothing to answer.
-    fn given_up(&mut self, id: EntryId, reason: String) {
-        if let Some(pending) = self.pending.get(&id) {
-            self.shared.report(&pending.entry, &pending.path, Outcome::Failed, None, Some(reason));
-            self.shared.failed();
-        }
-        self.end_item(id, State::Failed);
-    }
-
-    fn fail_item(&mut self, id: EntryId, reason: String) {
-        if let Some(pending) = self.pending.get(&id) {
-            let (entry, path) = (pending.entry.clone(), pending.path.clone());
-            self.note_failure(&entry, &path, &reason);
-            self.shared.reply(Message::Done(vec![Done { id, outcome: Err(reason) }]));
-        }
-        self.end_item(id, State::Failed);
-    }
-
-    fn note_failure(&self, entry: &Entry, path: &[u8], reason: &str) {
-        self.shared.report(entry, path, Outcome::Failed, None, Some(reason.to_owned()));
+    /// Tells of a failure; gives the reason.
+    fn note_failure(&mut self, entry: &Entry, path: &[u8], failure: Failure) -> String {
+        self.goes_on_later |= failure.is_passing();
+        let reason = failure.into_reason();
+        self.shared.report(entry, path, Outcome::Failed, None, Some(reason.clone()));
         self.shared.failed();
+        reason
     }
 
-    /// Takes an item out of the book.
-    fn end_item(&mut self, id: EntryId, state: State) {
+    /// Takes an item out of the book that is published.
+    fn end_item(&mut self, id: EntryId) {
         let Some(pending) = self.pending.remove(&id) else { return };
         self.shared.forget_large(id);
+        self.release(&pending);
+        self.leave(&pending, State::Published);
+    }
+
+    /// Nothing unfinished of an item lies in its directory any more.
+    fn release(&mut self, pending: &Pending) {
         if let (Some(run), EntryKind::File { size, .. }) = (&mut self.run, &pending.entry.kind)
             && *size > BLOCK_SIZE as u64
         {
             run.released(&pending.path);
         }
-        self.leave(&pending, state);
     }
 
     /// An item is done, one way or the other: whatever waits for it goes on.
@@ -304,13 +307,13 @@ impl<'a> Keeper<'a> {
                 self.shared.published(&pending.entry, &pending.path, digest.as_ref());
             }
             done.push(Done { id, outcome: Ok(digest) });
-            self.end_item(id, State::Published);
+            self.end_item(id);
         }
         for done in done.chunks(1024) {
             self.shared.reply(Message::Done(done.to_vec()));
         }
-        for (id, reason) in outcome.failed {
-            self.fail_item(id, reason);
+        for (id, failure) in outcome.failed {
+            self.fail_item(id, failure);
         }
         if !self.batch.is_empty() && self.ended {
             // Links that waited for what was just published.
@@ -330,11 +333,7 @@ impl<'a> Keeper<'a> {
                     if path.is_empty() {
                         self.contents = Some((directory, entry.clone()));
                     }
-                    set.map_err(|error| {
-                        let reason = error.to_string();
-                        self.note_failure(&entry, &path, &reason);
-                        reason
-                    })
+                    set.map_err(|error| self.note_failure(&entry, &path, error.into()))
                 }
                 _ => Ok(()),
             };
@@ -349,9 +348,12 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Ends the run for good. Not before the sender knows that everything is done: one that does not, because of a
+    /// Ends the run for good, unless the same command has something to go on with. Not before the sender knows that everything is done: one that does not, because of a
     /// cut or a kill, comes again and has to be recognized.
     fn put_away(&mut self) {
+        if self.goes_on_later {
+            return;
+        }
         if let Some(run) = &mut self.run {
             run.remove();
         }

@@ -14,11 +14,11 @@ use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset
 use icdc_protocol::data_ranges;
 use icdc_protocol::digest::{self, RootHasher};
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_HASHED_HOLES};
-use icdc_protocol::message::{BlockHeader, Digest, EntryKind, FileDigest, FileEnd, Message};
+use icdc_protocol::message::{BlockHeader, Digest, EntryKind, FileDigest, FileEnd, GivenUp, Message};
 
 use super::ledger::Item;
 use super::scan::version;
-use super::{CHANGED, Shared};
+use super::{Shared, changed, unopened, unreadable};
 use crate::error::SessionError;
 use crate::link::Parcel;
 
@@ -46,7 +46,7 @@ pub(crate) enum Step {
     Data { index: u32, ranges: Vec<(u32, u32)>, block: Block, length: usize },
     Again { item: Arc<Item>, index: u32, block: Block, length: usize },
     End,
-    Fail { reason: String },
+    Fail(GivenUp),
 }
 
 /// A step, or one that waits for its read.
@@ -122,8 +122,8 @@ impl Reader<'_> {
         let EntryKind::File { size, sparse, .. } = item.entry.kind else { return Ok(()) };
         let file = match open(&item, self.shared.buffered) {
             Ok(file) => file,
-            Err(reason) => {
-                self.shared.give_up(&item, 0, reason);
+            Err(given_up) => {
+                self.shared.give_up(&item, given_up);
                 return Ok(());
             }
         };
@@ -133,7 +133,7 @@ impl Reader<'_> {
         for index in 0..block_count(size) {
             if self.shared.ledger.pending(item.entry.id).is_none() {
                 // The receiver has given it up.
-                return self.push_ready(Step::Fail { reason: GIVEN_UP.into() });
+                return self.push_ready(Step::Fail(unreadable(GIVEN_UP.to_owned())));
             }
             if let Some(value) = held.as_ref().and_then(|held| held.get(index)) {
                 self.push_ready(Step::Held { value })?;
@@ -158,8 +158,8 @@ impl Reader<'_> {
     fn read_again(&mut self, item: Arc<Item>, index: u32) -> Result<(), Over> {
         match open(&item, self.shared.buffered) {
             Ok(file) => self.submit(&file, item.size(), index, Pending::Again { item: item.clone(), index }),
-            Err(reason) => {
-                self.shared.give_up(&item, 0, reason);
+            Err(given_up) => {
+                self.shared.give_up(&item, given_up);
                 Ok(())
             }
         }
@@ -220,8 +220,8 @@ impl Reader<'_> {
             };
             let outcome = match (completion.result, completion.block) {
                 (Ok(read), Some(block)) if read == length => Ok(block),
-                (Ok(_), _) => Err(CHANGED.to_owned()),
-                (Err(error), _) => Err(error.to_string()),
+                (Ok(_), _) => Err(changed()),
+                (Err(error), _) => Err(unreadable(error.to_string())),
             };
             match (outcome, step) {
                 (Ok(block), Pending::Data { index, ranges }) => {
@@ -230,8 +230,8 @@ impl Reader<'_> {
                 (Ok(block), Pending::Again { item, index }) => {
                     *slot = Queued::Ready(Step::Again { item, index, block, length });
                 }
-                (Err(reason), Pending::Data { .. }) => *slot = Queued::Ready(Step::Fail { reason }),
-                (Err(reason), Pending::Again { item, .. }) => self.shared.give_up(&item, 0, reason),
+                (Err(given_up), Pending::Data { .. }) => *slot = Queued::Ready(Step::Fail(given_up)),
+                (Err(given_up), Pending::Again { item, .. }) => self.shared.give_up(&item, given_up),
             }
         }
         self.forward()
@@ -248,15 +248,15 @@ impl Reader<'_> {
                 Queued::Ready(step) => step,
                 Queued::Check { item, file } => match Stat::of(file.as_file()) {
                     Ok(stat) if is_announced(&item, &stat) => Step::End,
-                    Ok(_) => Step::Fail { reason: CHANGED.into() },
-                    Err(error) => Step::Fail { reason: error.to_string() },
+                    Ok(_) => Step::Fail(changed()),
+                    Err(error) => Step::Fail(unreadable(error.to_string())),
                 },
             };
             match step {
                 Step::Start { .. } => self.failed = false,
                 Step::Again { .. } => {}
                 _ if self.failed => continue,
-                Step::Fail { .. } => self.failed = true,
+                Step::Fail(_) => self.failed = true,
                 _ => {}
             }
             self.steps.send(step).map_err(|_| Over)?;
@@ -265,12 +265,12 @@ impl Reader<'_> {
     }
 }
 
-fn open(item: &Item, buffered: bool) -> Result<Arc<DiskFile>, String> {
-    let (file, stat) = item.directory.open_file(&item.name).map_err(|error| error.to_string())?;
+fn open(item: &Item, buffered: bool) -> Result<Arc<DiskFile>, GivenUp> {
+    let (file, stat) = item.directory.open_file(&item.name).map_err(|error| unopened(&error))?;
     if !is_announced(item, &stat) {
-        return Err(CHANGED.into());
+        return Err(changed());
     }
-    let file = DiskFile::for_reading(file).map_err(|error| error.to_string())?;
+    let file = DiskFile::for_reading(file).map_err(|error| unreadable(error.to_string()))?;
     Ok(Arc::new(file.through_page_cache(buffered)))
 }
 
@@ -325,11 +325,9 @@ pub(crate) fn hash(shared: &Shared<'_>, steps: &Queue<Step>) {
                 let header = BlockHeader { id: item.entry.id, index, value, ranges: Vec::new() };
                 Some(Parcel { message: Message::Block(header), payload: Some((block, length)) })
             }
-            Step::Fail { reason } => {
-                if let Some(hashing) = current.take() {
-                    shared.give_up(&hashing.item, hashing.sent, reason);
-                }
-                None
+            Step::Fail(given_up) => {
+                let hashing = current.take().filter(|hashing| shared.ledger.is_pending(hashing.item.entry.id));
+                hashing.map(|hashing| hashing.give_up(given_up))
             }
             other => match (&mut current, other) {
                 (Some(hashing), Step::Held { value }) => {
@@ -409,6 +407,12 @@ impl Hashing {
         debug_assert!(payload <= BLOCK_SIZE);
         let header = BlockHeader { id: self.item.entry.id, index, value, ranges };
         Parcel { message: Message::Block(header), payload: Some((block, payload)) }
+    }
+
+    /// Tells the receiver, behind the blocks, so that what was read before is stored; it answers when that is done.
+    fn give_up(self, given_up: GivenUp) -> Parcel {
+        let end = FileEnd { id: self.item.entry.id, blocks: self.sent, outcome: Err(given_up) };
+        Parcel { message: Message::FileEnd(end), payload: None }
     }
 
     fn end(self, shared: &Shared<'_>) -> Parcel {

@@ -27,8 +27,9 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, select, unbounded};
 use icdc_control::known_paths::PathWatch;
 use icdc_disk::BlockPool;
+use icdc_disk::tree::TreeError;
 use icdc_protocol::message::{
-    Begin, Digest, Feedback, FileDigest, FileEnd, Goodbye, Message, Problem, Refusal, RefusalKind, SendOptions,
+    Begin, Digest, Feedback, FileDigest, FileEnd, GivenUp, Goodbye, Message, Problem, Refusal, RefusalKind, SendOptions,
 };
 use icdc_protocol::validate::clip;
 use icdc_units::{Rate, Span, Time};
@@ -48,6 +49,22 @@ pub(crate) use self::sources::{Sources, find as find_sources};
 
 /// Why a file is given up whose version is not the announced one.
 const CHANGED: &str = "changed while it was read; copy it again when it is at rest";
+
+/// The item is no longer what was announced.
+fn changed() -> GivenUp {
+    GivenUp { reason: CHANGED.to_owned(), same_version: false }
+}
+
+/// The item could not be read, for a reason that may be gone another time.
+fn unreadable(reason: String) -> GivenUp {
+    GivenUp { reason, same_version: true }
+}
+
+/// The item could not be opened.
+fn unopened(error: &TreeError) -> GivenUp {
+    let gone = matches!(error, TreeError::Missing { .. } | TreeError::NotAFile { .. });
+    GivenUp { reason: error.to_string(), same_version: !gone }
+}
 /// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for the socket.
 const POOL_BLOCKS: usize = 20;
 /// Frames that wait for the socket.
@@ -141,11 +158,12 @@ impl Shared<'_> {
     }
 
     /// Tells the receiver that an item will not come, and the user why.
-    fn give_up(&self, item: &Item, blocks: u32, reason: String) {
+    fn give_up(&self, item: &Item, given_up: GivenUp) {
         if !self.ledger.is_pending(item.entry.id) {
             return;
         }
-        let end = FileEnd { id: item.entry.id, blocks, outcome: Err(reason.clone()) };
+        let reason = given_up.reason.clone();
+        let end = FileEnd { id: item.entry.id, blocks: 0, outcome: Err(given_up) };
         // Ahead of the data: blocks that come later find nobody waiting. And before it is settled: if it is the last
         // one, the goodbye follows at once.
         let _ = self.queue_control(Message::FileEnd(end));

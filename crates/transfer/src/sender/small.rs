@@ -9,11 +9,11 @@ use std::sync::Arc;
 use crossbeam_channel::Receiver as Queue;
 use icdc_disk::Block;
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{EntryKind, FileDigest, Message, PackItem};
+use icdc_protocol::message::{EntryKind, FileDigest, GivenUp, Message, PackItem};
 
-use super::Shared;
 use super::ledger::Item;
 use super::scan::version;
+use super::{Shared, changed, unopened, unreadable};
 use crate::link::Parcel;
 
 /// Packers that work at once.
@@ -69,27 +69,27 @@ fn fill(shared: &Shared<'_>, pack: &[Arc<Item>], block: &mut Block) -> (Vec<Pack
                 items.push(PackItem { id: item.entry.id, length: length as u32, digest });
                 filled += length;
             }
-            Err(reason) => shared.give_up(item, 0, reason),
+            Err(given_up) => shared.give_up(item, given_up),
         }
     }
     (items, filled)
 }
 
 /// Reads the file into `target`, which has the announced length; refuses a file that has changed.
-fn read_whole(item: &Item, target: &mut [u8]) -> Result<(), String> {
-    let (file, stat) = item.directory.open_file(&item.name).map_err(|error| error.to_string())?;
+fn read_whole(item: &Item, target: &mut [u8]) -> Result<(), GivenUp> {
+    let (file, stat) = item.directory.open_file(&item.name).map_err(|error| unopened(&error))?;
     let EntryKind::File { version: announced, .. } = item.entry.kind else {
-        return Err("is not a regular file".into());
+        return Err(changed());
     };
     if version(&stat) != announced {
-        return Err(super::CHANGED.into());
+        return Err(changed());
     }
     let read = match file.read_exact_at(target, 0) {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(super::CHANGED.to_owned()),
-        Err(error) => Err(format!("read: {error}")),
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(changed()),
+        Err(error) => Err(unreadable(format!("read: {error}"))),
     };
     read?;
-    let after = icdc_disk::tree::Stat::of(&file).map_err(|error| format!("fstat: {error}"))?;
-    if version(&after) == announced { Ok(()) } else { Err(super::CHANGED.into()) }
+    let after = icdc_disk::tree::Stat::of(&file).map_err(|error| unreadable(format!("fstat: {error}")))?;
+    if version(&after) == announced { Ok(()) } else { Err(changed()) }
 }

@@ -6,6 +6,7 @@ use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message, Parent, Preserve, Want, Wants};
 
 use super::super::batch::{Made, Publication};
+use super::super::failure::Failure;
 use super::super::pending::{Pending, metadata};
 use super::super::placement::{Placed, Unplaced, misplaced};
 use super::super::resume;
@@ -71,7 +72,7 @@ impl Keeper<'_> {
         let placed = match self.place(&entry)? {
             Ok(placed) => placed,
             Err(Unplaced { path, reason }) => {
-                self.note_failure(&entry, &path, &reason);
+                let reason = self.note_failure(&entry, &path, reason.into());
                 if matches!(entry.kind, EntryKind::Directory) {
                     // Its children are announced nevertheless: each fails by this one's reason.
                     self.levels.count_child(&entry);
@@ -99,7 +100,7 @@ impl Keeper<'_> {
             self.claims.wait(pending);
             return Ok(Admitted::Waits);
         }
-        let wanted = self.want(&pending);
+        let wanted = self.want(&pending).map_err(|failure| self.note_failure(&pending.entry, &pending.path, failure));
         if let Ok(Want::All | Want::Rest) = wanted {
             if self.shared.options.dry_run {
                 self.would_receive(&pending.entry, &pending.path);
@@ -109,8 +110,6 @@ impl Keeper<'_> {
             self.weight += pending.weight();
             self.claims.hold(pending.place());
             self.admit(pending);
-        } else if let Err(reason) = &wanted {
-            self.note_failure(&pending.entry, &pending.path, reason);
         }
         Ok(Admitted::Answer(wanted))
     }
@@ -138,8 +137,8 @@ impl Keeper<'_> {
                     continue;
                 }
                 Ok(want) => (want, State::Published),
-                Err(reason) => {
-                    self.note_failure(&pending.entry, &pending.path, &reason);
+                Err(failure) => {
+                    let reason = self.note_failure(&pending.entry, &pending.path, failure);
                     self.shared.reply(Message::Done(vec![Done { id, outcome: Err(reason) }]));
                     (Want::Failed, State::Failed)
                 }
@@ -174,11 +173,7 @@ impl Keeper<'_> {
         };
         let (made, failed) = match made {
             Ok(made) => (made, None),
-            Err(error) => {
-                let reason = error.to_string();
-                self.note_failure(&entry, &path, &reason);
-                (None, Some(reason))
-            }
+            Err(error) => (None, Some(self.note_failure(&entry, &path, error.into()))),
         };
         self.weight += self.levels.open(entry, made, path, depth, failed);
     }
@@ -193,7 +188,7 @@ impl Keeper<'_> {
                 self.pending.insert(id, pending);
                 match made {
                     Ok(()) => self.batch.add(Publication { id, made: Made::unsynced(staging), digest: None }),
-                    Err(reason) => self.fail_item(id, reason),
+                    Err(failure) => self.fail_item(id, failure),
                 }
             }
             EntryKind::HardLink { .. } => {
@@ -214,15 +209,15 @@ impl Keeper<'_> {
         match self.links.make(pending, to, self.placement.as_ref()) {
             None => {}
             Some(Ok(made)) => self.batch.add(Publication { id, made, digest: None }),
-            Some(Err(reason)) => self.fail_item(id, reason),
+            Some(Err(failure)) => self.fail_item(id, failure),
         }
     }
 }
 
-fn make_symlink(pending: &Pending, target: &[u8], staging: &Name, preserve: Preserve) -> Result<(), String> {
+fn make_symlink(pending: &Pending, target: &[u8], staging: &Name, preserve: Preserve) -> Result<(), Failure> {
     let Pending { directory, name, entry, .. } = pending;
     resume::make_part(directory, name, |part| directory.make_symlink(target, part))?;
     let wanted = Metadata { mode: None, ..metadata(entry, preserve) };
-    let restored = directory.set_link_metadata(staging, &wanted).map_err(|error| error.to_string());
+    let restored = directory.set_link_metadata(staging, &wanted).map_err(Failure::from);
     restored.inspect_err(|_| resume::discard(directory, name))
 }

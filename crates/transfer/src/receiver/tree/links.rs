@@ -9,6 +9,7 @@ use icdc_disk::tree::{Directory, Name, StagingKind, Whereabouts};
 use icdc_protocol::message::{EntryId, EntryKind};
 
 use super::super::batch::Made;
+use super::super::failure::Failure;
 use super::super::pending::Pending;
 use super::super::placement::{Placement, place_of};
 use super::super::resume;
@@ -62,7 +63,7 @@ impl Links {
         pending: &Pending,
         to: EntryId,
         placement: Option<&Placement>,
-    ) -> Option<Result<Made, String>> {
+    ) -> Option<Result<Made, Failure>> {
         let Some(first) = self.files.get_mut(&to) else {
             return Some(Err("is a further name of a file that is not part of this copy".into()));
         };
@@ -85,7 +86,7 @@ impl Links {
 }
 
 impl LinkedFile {
-    fn link(&self, pending: &Pending, placement: Option<&Placement>) -> Result<Made, String> {
+    fn link(&self, pending: &Pending, placement: Option<&Placement>) -> Result<Made, Failure> {
         let Pending { directory, name, .. } = pending;
         let first = self.directory(pending, placement)?;
         resume::make_part(directory, name, |part| directory.hard_link(&first, &self.name, part))?;

@@ -8,6 +8,7 @@ use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{EntryKind, FileDigest, Message, Want};
 use icdc_protocol::run_journal::item_key;
 
+use super::super::failure::Failure;
 use super::super::pending::Pending;
 use super::super::resume::{self, FileJournal};
 use super::super::store::{Plan, StoreJob};
@@ -17,7 +18,7 @@ use crate::event::Outcome;
 
 impl Keeper<'_> {
     /// Decides what is to come of an item, and prepares the store for a large file.
-    pub(super) fn want(&mut self, pending: &Pending) -> Result<Want, String> {
+    pub(super) fn want(&mut self, pending: &Pending) -> Result<Want, Failure> {
         let EntryKind::File { size, version, .. } = &pending.entry.kind else { return Ok(Want::All) };
         let options = &self.shared.options;
         let Pending { directory, name, path, entry, .. } = pending;
@@ -41,7 +42,7 @@ impl Keeper<'_> {
         if let Ok(stat) = directory.stat(name)
             && stat.kind == Kind::Directory
         {
-            return Err(format!("{} is a directory; a file cannot replace it", directory.path_of(name)));
+            return Err(format!("{} is a directory; a file cannot replace it", directory.path_of(name)).into());
         }
         let header = Header { version: *version, size: *size, path: *blake3::hash(name.as_bytes()).as_bytes() };
         let mut plan = Plan::new(pending, header);

@@ -1,0 +1,44 @@
+//! How items end: the messages by which either end tells the other.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Digest, EntryId};
+
+/// End of a file that travelled as blocks, or of any item that the sender gives up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEnd {
+    /// The item.
+    pub id: EntryId,
+    /// Number of blocks sent for it in this session, besides those sent for a `Resend`.
+    pub blocks: u32,
+    /// Digest of the file, or why it cannot be delivered.
+    pub outcome: Result<FileDigest, GivenUp>,
+}
+
+/// Why the sender gives an item up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// Sentence for the user.
+    pub reason: String,
+    /// The source is still the version that was announced, and only could not be read: what has arrived of it is of use
+    /// to a later run.
+    pub same_version: bool,
+}
+
+/// Digest of a whole file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileDigest {
+    /// BLAKE3 of the contents, as `b3sum` prints it.
+    Blake3(Digest),
+    /// Digest of size and data blocks, for sparse files whose zeros would take too long to hash.
+    SparseMap(Digest),
+}
+
+/// Fate of one item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// The item.
+    pub id: EntryId,
+    /// Digest of what was published (`None` for anything but a regular file), or the error.
+    pub outcome: Result<Option<FileDigest>, String>,
+}
