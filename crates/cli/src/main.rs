@@ -15,6 +15,7 @@
 //! | `pace` | other programs' traffic |
 //! | `keygen` | identities and known hosts |
 //! | `generate` | man pages and completions |
+//! | `habits` | options that other programs have, and what does it here |
 //! | `console`, `logs`, `signals`, `clock`, `command_line` | what they share: terminal, log lines, stop signals, the date |
 //!
 //! Everything that moves data is in `icdc-transfer` below.
@@ -30,6 +31,7 @@ mod copy;
 mod doctor;
 mod far_end;
 mod generate;
+mod habits;
 mod keygen;
 mod lab;
 mod logs;
@@ -63,7 +65,7 @@ pub(crate) mod exit {
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(message) => return help_or_usage_error(&message),
+        Err(message) => return help_or_usage_error(habits::advise(message, std::env::args_os())),
     };
     let console = Console::new();
     let code = match arguments.command {
@@ -83,7 +85,7 @@ fn main() -> ExitCode {
 }
 
 /// Prints help and version to standard output, and errors in the form of all other messages.
-fn help_or_usage_error(message: &clap::Error) -> ExitCode {
+fn help_or_usage_error(message: clap::Error) -> ExitCode {
     if message.use_stderr() {
         let text = message.render().to_string();
         let text = text.strip_prefix("error: ").unwrap_or(&text);

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use icdc_protocol::limits::MAX_SOURCES;
 use icdc_protocol::message::{ReceiveOptions, SendOptions};
 use icdc_tcp::Family;
@@ -52,15 +52,17 @@ pub(crate) struct ResultFile {
 impl CopyPlan {
     /// Reads the arguments; every error is one of usage.
     pub(crate) fn new(arguments: CopyArguments) -> anyhow::Result<Self> {
-        let sources = arguments.sources.iter().map(|source| Location::parse(source)).collect::<Result<Vec<_>, _>>()?;
-        let destination = Location::parse(&arguments.destination)?;
+        let (last, first) = arguments.places.split_last().context("name what to copy, and where to")?;
+        let sources = first.iter().map(|source| Location::parse(source)).collect::<Result<Vec<_>, _>>()?;
+        let destination = Location::parse(last)?;
+        refuse_forgotten_colon(&destination)?;
         ensure!(
             sources.len() <= MAX_SOURCES,
             "{} sources are too many; name at most {MAX_SOURCES}, or a directory above them",
             sources.len()
         );
         // One that is missing among others is named as a failed item, and the others arrive.
-        let found = sources.iter().zip(&arguments.sources).map(|(source, text)| match source {
+        let found = sources.iter().zip(first).map(|(source, text)| match source {
             Location::Local(path) => std::fs::symlink_metadata(path).map(drop).with_context(|| missing_source(text)),
             _ => Ok(()),
         });
@@ -125,8 +127,35 @@ pub(crate) fn connection(arguments: ConnectionArguments, by_daemon: bool) -> any
     Ok(options)
 }
 
+/// `alice@host` is a name like any other, but hardly one that somebody wants for a new file.
+fn refuse_forgotten_colon(destination: &Location) -> anyhow::Result<()> {
+    let Location::Local(path) = destination else { return Ok(()) };
+    match forgotten_colon(path) {
+        Some(hint) => Err(anyhow!("{}: there is nothing of that name here; {hint}", path.display())),
+        None => Ok(()),
+    }
+}
+
+/// What to write instead of a path that reads like a host and is not there.
+fn forgotten_colon(path: &Path) -> Option<String> {
+    let text = path.to_str()?;
+    let (host, rest) = text.split_once('/').map_or((text, ""), |(host, _)| (host, &text[host.len()..]));
+    let (user, name) = host.rsplit_once('@')?;
+    let reads_like_a_host = !user.is_empty() && !name.is_empty() && Path::new(host).symlink_metadata().is_err();
+    reads_like_a_host.then(|| format!("for a place on a host write {host}:{rest}, for a local name ./{text}"))
+}
+
 fn missing_source(text: &OsStr) -> String {
-    format!("{}: nothing was copied, this source cannot be found", text.to_string_lossy())
+    let shown = text.to_string_lossy();
+    let hint = match forgotten_colon(Path::new(text)) {
+        Some(hint) => format!("; {hint}"),
+        None if shown.contains(['*', '?', '[']) => {
+            "; patterns are for the shell to expand: leave the quotes out, or name the directory and use --exclude"
+                .into()
+        }
+        None => String::new(),
+    };
+    format!("{shown}: nothing was copied, this source cannot be found{hint}")
 }
 
 fn progress(mode: ProgressMode, terminal: bool) -> Progress {

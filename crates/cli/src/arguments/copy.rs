@@ -13,6 +13,7 @@ use crate::values::{Ceiling, Congestion, ceiling, congestion, preserve, ring};
 
 #[derive(Args, Debug)]
 #[command(
+    override_usage = "icdc copy [OPTIONS] <SRC>... <DST>",
     about = "Copy files and directories, from and to this host, ssh hosts and daemons",
     long_about = "Copy files and directories.\n\n\
         SRC and DST are PATH, [USER@]HOST:PATH (by ssh) or icdc://HOST[:PORT]/PATH (by a daemon). All sources are on one \
@@ -41,13 +42,10 @@ use crate::values::{Ceiling, Congestion, ceiling, congestion, preserve, ring};
     )
 )]
 pub(crate) struct CopyArguments {
-    /// What to copy
-    #[arg(required = true, value_name = "SRC", value_hint = ValueHint::AnyPath)]
-    pub(crate) sources: Vec<OsString>,
-
-    /// Where to
-    #[arg(required = true, value_name = "DST", value_hint = ValueHint::AnyPath)]
-    pub(crate) destination: OsString,
+    /// What to copy, and last where to
+    // One list: clap would take what begins with `-` after a first of several positions for an option, even behind `--`.
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"], value_hint = ValueHint::AnyPath)]
+    pub(crate) places: Vec<OsString>,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,

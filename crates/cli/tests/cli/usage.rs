@@ -101,6 +101,73 @@ fn options_that_contradict_each_other() {
 }
 
 #[test]
+fn options_of_other_copiers_get_what_does_it_here() {
+    for (option, advice) in [
+        ("--resume", "the same command goes on"),
+        ("-n", "--dry-run"),
+        ("-a", "--preserve all"),
+        ("-r", "not needed"),
+        ("-z", "no compression"),
+        ("-P", "not needed"),
+        ("-e", "--ssh CMD"),
+        ("-i", "--ssh 'ssh -i FILE'"),
+        ("-J", "--ssh 'ssh -J HOST'"),
+        ("--delete", "nothing is ever removed"),
+        ("--bwlimit=5m", "--rate RATE"),
+        ("--recursive", "not needed"),
+        ("--compress", "no compression"),
+        ("--partial", "not needed"),
+        ("--checksum", "--verify"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("there"), "data").unwrap();
+        refused(&["copy", option, "there", "b"], advice);
+        let output = run(directory.path(), &["copy", option, "there", "b"]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!message.contains("a similar argument") && !message.contains("as a value"), "{option}: {message}");
+        assert_eq!(message.matches("tip:").count(), 1, "{option}: {message}");
+    }
+    // A cluster is told letter by letter.
+    for advice in ["-a: not needed", "-z: there is no", "-P: not needed"] {
+        refused(&["copy", "-avzP", "there", "b"], advice);
+    }
+    refused(&["copy", "--verfy", "there", "b"], "'--verify'");
+    refused(&["measure", "-n", "there"], "-n");
+}
+
+#[test]
+fn a_forgotten_colon_is_hinted_at() {
+    refused(&["copy", "there", "alice@host"], "write alice@host:,");
+    refused(&["copy", "there", "alice@host/in"], "write alice@host:/in");
+    refused(&["copy", "alice@host", "b"], "write alice@host:,");
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("alice@host"), "data").unwrap();
+    assert_eq!(run(directory.path(), &["copy", "alice@host", "./bob@host"]).status.code(), Some(0));
+    assert_eq!(run(directory.path(), &["copy", "./bob@host", "alice@host"]).status.code(), Some(0));
+}
+
+#[test]
+fn patterns_that_no_shell_expanded_are_hinted_at() {
+    refused(&["copy", "*.dat", "b"], "for the shell to expand");
+}
+
+#[test]
+fn behind_two_dashes_everything_is_a_name() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["-rf", "--help", "-", "--"] {
+        fs::write(directory.path().join(name), name).unwrap();
+    }
+    for words in [&["-rf", "--help", "--", "-", "dst/"] as &[_], &["--help", "--version"], &["-rf", "--help", "dst"]] {
+        let output = run(directory.path(), &[&["copy", "--"], words].concat());
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    for name in ["-rf", "--help", "-", "--"] {
+        assert_eq!(fs::read_to_string(directory.path().join("dst").join(name)).unwrap(), name);
+    }
+    assert_eq!(fs::read_to_string(directory.path().join("--version")).unwrap(), "--help");
+}
+
+#[test]
 fn a_host_of_bytes_that_are_no_text() {
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new(ICDC)
