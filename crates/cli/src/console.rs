@@ -1,5 +1,6 @@
 //! The terminal: what goes to standard output, what to standard error, and the progress bar between.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +31,7 @@ impl Console {
 
     /// A message to the user, on standard error.
     pub(crate) fn complain(&self, text: &str) {
-        self.print(format!("icdc: {}\n", printable(text)).as_bytes());
+        self.print(&format!("icdc: {text}\n"));
     }
 
     /// The error that ends the command, with what it comes from; gives `code` back.
@@ -39,10 +40,11 @@ impl Console {
         code
     }
 
-    /// Text for standard error as it is, above the progress bar.
-    pub(crate) fn print(&self, text: &[u8]) {
+    /// Text for standard error, above the progress bar.
+    pub(crate) fn print(&self, text: &str) {
+        let text = printable(text);
         // Nobody is left to be told if standard error is closed.
-        let write = || drop(io::stderr().lock().write_all(text));
+        let write = || drop(io::stderr().lock().write_all(text.as_bytes()));
         match &*held(&self.shared.bar) {
             Some(bar) => bar.suspend(write),
             None => write(),
@@ -52,7 +54,12 @@ impl Console {
     /// A line of results for standard output; stays in memory until [`Console::flush`]. A closed
     /// standard output (`icdc … | head`) ends the output, not the work.
     pub(crate) fn result(&self, line: &str) {
-        self.output(|output| writeln!(output, "{line}"));
+        self.output(|output| writeln!(output, "{}", printable(line)));
+    }
+
+    /// The same for a line of JSON.
+    pub(crate) fn json(&self, line: &str) {
+        self.output(|output| writeln!(output, "{}", printable_json(line)));
     }
 
     /// Hands all lines of results over.
@@ -89,7 +96,7 @@ impl Console {
         if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
             return None;
         }
-        self.print(format!("icdc: {} [yes/no] ", printable(question)).as_bytes());
+        self.print(&format!("icdc: {question} [yes/no] "));
         let mut answer = String::new();
         io::stdin().read_line(&mut answer).ok()?;
         Some(matches!(answer.trim(), "y" | "yes"))
@@ -111,24 +118,49 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Text without the control characters with which a file name could steer the terminal.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut shown, letter| {
-        match letter {
-            '\n' | '\t' => shown.push(letter),
-            letter if letter.is_control() => shown.extend(letter.escape_default()),
-            letter => shown.push(letter),
-        }
-        shown
-    })
+/// Text without the characters with which a file name, or the far side, could steer the terminal: everything that
+/// this program prints comes by here.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, |letter| letter.escape_default().to_string())
+}
+
+/// The same for JSON, where such characters are parts of strings and stay what they are.
+fn printable_json(line: &str) -> Cow<'_, str> {
+    escaped(line, |letter| format!("\\u{:04x}", u32::from(letter)))
+}
+
+fn escaped(text: &str, escape: impl Fn(char) -> String) -> Cow<'_, str> {
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for letter in text.chars() {
+        if steers(letter) { shown += &escape(letter) } else { shown.push(letter) }
+    }
+    Cow::Owned(shown)
+}
+
+/// Control characters, and those that change the order in which others are shown.
+fn steers(letter: char) -> bool {
+    let reorders = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    (letter.is_control() && !matches!(letter, '\n' | '\t')) || reorders
 }
 
 #[cfg(test)]
 mod tests {
-    use super::printable;
+    use super::{printable, printable_json};
 
     #[test]
     fn names_cannot_steer_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\r\u{9b}c é"), "a\\u{1b}[2Jb\\r\\u{9b}c é");
+        assert_eq!(printable("a\u{1b}[2Jb\r\u{9b}c é\u{202e}d"), "a\\u{1b}[2Jb\\r\\u{9b}c é\\u{202e}d");
+    }
+
+    #[test]
+    fn json_stays_what_it_means() {
+        let told = serde_json::json!({ "path": "a\u{1b}\u{7f}\u{9b}\u{202e}b" });
+        let line = told.to_string();
+        let shown = printable_json(&line);
+        assert!(shown.is_ascii(), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), told);
     }
 }

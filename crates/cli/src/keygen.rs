@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use icdc_trust::{HostKey, Identity, KnownHosts, Paths, PublicKey};
 
 use crate::arguments::KeygenArguments;
-use crate::console::{Console, printable};
+use crate::console::Console;
 use crate::values::DaemonAddress;
 
 pub(crate) fn run(arguments: KeygenArguments, console: &Console) -> anyhow::Result<()> {
@@ -55,7 +55,7 @@ fn make(file: &Path, comment: &str, console: &Console) -> anyhow::Result<()> {
     write_new(&public_file, line).with_context(|| format!("{}: write", public_file.display()))?;
 
     let (private_shown, public_shown) = (file.display(), public_file.display());
-    console.result(&printable(&format!(
+    console.result(&format!(
         "{line}\n\n\
          fingerprint  {}\n\
          private key  {private_shown} (stays here)\n\
@@ -66,7 +66,7 @@ fn make(file: &Path, comment: &str, console: &Console) -> anyhow::Result<()> {
          If this is the identity of a daemon, its users run:\n\
          icdc keygen --trust HOST '{public}'",
         public.fingerprint()
-    )));
+    ));
     console.flush();
     Ok(())
 }
@@ -92,7 +92,7 @@ fn remember(daemon: &DaemonAddress, key: &str, file: &Path, console: &Console) -
             file.display()
         ),
     };
-    console.result(&printable(&format!("{host} port {port} {told} in {}: {}", file.display(), key.fingerprint())));
+    console.result(&format!("{host} port {port} {told} in {}: {}", file.display(), key.fingerprint()));
     console.flush();
     Ok(())
 }

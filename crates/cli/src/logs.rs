@@ -34,7 +34,7 @@ struct Line(Console);
 
 impl io::Write for Line {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.print(text);
+        self.0.print(&String::from_utf8_lossy(text));
         Ok(text.len())
     }
 

@@ -4,13 +4,13 @@ use icdc_cc::Algorithm;
 use icdc_tcp::algorithm::{self, Holder, Listed, State};
 use serde_json::{Value, json};
 
-use crate::console::{Console, printable};
+use crate::console::Console;
 
 pub(super) fn list(console: &Console, as_json: bool) {
     let list = algorithm::list();
     if as_json {
         let list: Vec<Value> = list.iter().map(object).collect();
-        console.result(&Value::from(list).to_string());
+        console.json(&Value::from(list).to_string());
         return;
     }
     for one in &list {
@@ -24,7 +24,7 @@ pub(super) fn list(console: &Console, as_json: bool) {
         if !details.is_empty() {
             line = format!("{line} {details}");
         }
-        console.result(&printable(line.trim_end()));
+        console.result(line.trim_end());
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn one(console: &Console, algorithm: &'static Algorithm, as_json: boo
             })
         });
         object["parameters"] = parameters.collect();
-        console.result(&object.to_string());
+        console.json(&object.to_string());
         return;
     }
     console.result(&format!("{}: {}", algorithm.name, algorithm.summary));
@@ -98,7 +98,7 @@ pub(super) fn one(console: &Console, algorithm: &'static Algorithm, as_json: boo
         State::Loadable => format!("as {name}"),
         _ => details(&listed),
     };
-    console.result(&printable(&format!("{}, {details}", state(&listed.state))));
+    console.result(&format!("{}, {details}", state(&listed.state)));
     for parameter in algorithm.parameters() {
         let now = current(parameter.name).map_or_else(String::new, |value| format!("; {value} as loaded"));
         console.result(&format!(

@@ -66,7 +66,7 @@ impl View {
                     }
                     Medium::Lines { last } if sample.seconds - *last >= LINE_INTERVAL => {
                         *last = sample.seconds;
-                        self.console.print(format!("{}\n", self.meter.text()).as_bytes());
+                        self.console.print(&format!("{}\n", self.meter.text()));
                     }
                     Medium::Lines { .. } => {}
                 }

@@ -6,7 +6,7 @@ use icdc_report::Report;
 use icdc_transfer::{Event, Outcome, Sample, Summary};
 use icdc_units::{ByteCount, Rate};
 
-use crate::console::{Console, printable};
+use crate::console::Console;
 use crate::copy::page::Ending;
 use crate::copy::progress::View;
 use crate::copy::recorder::Recorder;
@@ -127,7 +127,7 @@ impl Surface {
                 self.console.complain(&format!("{reason}; attempt {attempt} to connect again in {pause}"));
             }
             Event::WouldSend { path, bytes } if !self.json => {
-                self.console.result(&printable(&format!("{:>10}  {path}", ByteCount::new(*bytes).to_string())));
+                self.console.result(&format!("{:>10}  {path}", ByteCount::new(*bytes).to_string()));
             }
             _ => {}
         }
@@ -135,7 +135,7 @@ impl Surface {
 
     fn json_line(&self, event: &Event) {
         let line = serde_json::to_string(event).expect("events are plain data with text as keys");
-        self.console.result(&line);
+        self.console.json(&line);
         // Items come by the thousand; they go out with the next event of another kind.
         if !matches!(event, Event::Item { .. } | Event::WouldSend { .. }) {
             self.console.flush();

@@ -24,7 +24,7 @@ use icdc_transfer::StopSignal;
 
 use crate::arguments::DoctorArguments;
 use crate::command_line::command_line;
-use crate::console::{Console, printable};
+use crate::console::Console;
 use crate::doctor::plan::{DoctorPlan, Task, Wish};
 use crate::{exit, logs, signals};
 
@@ -143,10 +143,10 @@ fn apply_to(system: &System, findings: &[Finding], troubles: &mut Troubles) -> V
 fn tell(examination: &Examination, as_json: bool, console: &Console) {
     examination.troubles.texts.iter().for_each(|text| console.complain(text));
     if as_json {
-        console.result(&json::examination(examination).to_string());
+        console.json(&json::examination(examination).to_string());
     } else {
         let is_root = rustix::process::geteuid().is_root();
-        show::lines(examination, is_root).iter().for_each(|line| console.result(&printable(line)));
+        show::lines(examination, is_root).iter().for_each(|line| console.result(line));
     }
 }
 
@@ -154,9 +154,9 @@ fn undo(system: &System, as_json: bool, console: &Console) -> Result<(), RemedyE
     remedy::permitted(system)?;
     let undone = remedy::undo(system)?;
     if as_json {
-        console.result(&json::undone(&undone).to_string());
+        console.json(&json::undone(&undone).to_string());
     } else {
-        show::undone(&undone).iter().for_each(|line| console.result(&printable(line)));
+        show::undone(&undone).iter().for_each(|line| console.result(line));
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::plan::PathsTask;
 use crate::clock;
-use crate::console::{Console, printable};
+use crate::console::Console;
 use crate::copy::summary::counted;
 use crate::values::Place;
 
@@ -30,9 +30,9 @@ pub(super) fn run(task: &PathsTask, as_json: bool, console: &Console) -> anyhow:
         PathsTask::Forget(place) => forget(file, place.as_ref())?,
     };
     if as_json {
-        console.result(&told.json().to_string());
+        console.json(&told.json().to_string());
     } else {
-        told.lines().iter().for_each(|line| console.result(&printable(line)));
+        told.lines().iter().for_each(|line| console.result(line));
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ fn carry_out(plan: MeasurePlan, console: &Console) -> u8 {
             MeasureEvent::Notice(text) => console.complain(&text),
             MeasureEvent::Samples(samples) => {
                 if json {
-                    samples.iter().for_each(|sample| console.result(&show::sample(sample)));
+                    samples.iter().for_each(|sample| console.json(&show::sample(sample)));
                     console.flush();
                 }
                 record.lock().unwrap_or_else(PoisonError::into_inner).add(samples);
@@ -68,7 +68,7 @@ fn carry_out(plan: MeasurePlan, console: &Console) -> u8 {
     };
     figures.notices.iter().chain(&figures.errors).for_each(|text| console.complain(text));
     if output.json {
-        console.result(&show::summary(&figures, output.json_series));
+        console.json(&show::summary(&figures, output.json_series));
     } else if figures.bytes > 0 {
         show::lines(&figures).iter().for_each(|line| console.result(line));
     }

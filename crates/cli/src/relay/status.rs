@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::plan::status_socket;
 use crate::arguments::relay::StatusArguments;
-use crate::console::{Console, printable};
+use crate::console::Console;
 
 /// Most connections that are shown to people.
 const SHOWN: usize = 50;
@@ -20,10 +20,10 @@ pub(super) fn run(arguments: &StatusArguments, console: &Console) -> Result<()> 
         format!("{}: no relay answers; does it run, as the same user, with this --status-socket?", path.display())
     })?;
     if arguments.json {
-        console.result(text.trim_end());
+        console.json(text.trim_end());
     } else {
         let status: Value = serde_json::from_str(&text).context("the relay's answer cannot be read")?;
-        console.result(printable(&describe(&status)).trim_end());
+        console.result(describe(&status).trim_end());
     }
     console.flush();
     Ok(())

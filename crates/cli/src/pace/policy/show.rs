@@ -3,14 +3,14 @@
 use icdc_pacer::policy::{Listed, Policy};
 use serde_json::{Value, json};
 
-use crate::console::{Console, printable};
+use crate::console::Console;
 
 /// What stands for what a policy leaves as it is.
 pub(super) const UNTOUCHED: &str = "-";
 
 pub(super) fn list(console: &Console, list: &[Listed], as_json: bool) {
     if as_json {
-        console.result(&list.iter().map(object).collect::<Value>().to_string());
+        console.json(&list.iter().map(object).collect::<Value>().to_string());
         return;
     }
     if list.is_empty() {
@@ -22,7 +22,7 @@ pub(super) fn list(console: &Console, list: &[Listed], as_json: bool) {
         let line = format!(
             "{to:<24} {rate:>10} {congestion:<15} {initial:>7} {largest:>7} {burst:>5} {connections:>11}  {cgroup}"
         );
-        console.result(&printable(&line));
+        console.result(&line);
     };
     row(["to", "rate", "cc", "initial", "largest", "burst", "connections", "cgroup"]);
     for one in list {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::show::{UNTOUCHED, policy_object};
 use crate::arguments::pace::policy::WatchArguments;
 use crate::clock::Stopwatch;
-use crate::console::{Console, printable};
+use crate::console::Console;
 use crate::signals;
 
 pub(super) fn run(arguments: &WatchArguments, console: &Console) -> Result<(), PolicyError> {
@@ -25,7 +25,7 @@ pub(super) fn run(arguments: &WatchArguments, console: &Console) -> Result<(), P
         let rate = |one: &Governed| before.rate(one, at);
         if arguments.json {
             let list: Vec<Value> = sockets.iter().map(|one| object(one, rate(one))).collect();
-            console.result(&json!({ "type": "look", "at_seconds": at.as_secs_f64(), "sockets": list }).to_string());
+            console.json(&json!({ "type": "look", "at_seconds": at.as_secs_f64(), "sockets": list }).to_string());
         } else {
             table(console, &sockets, rate);
         }
@@ -65,7 +65,7 @@ fn table(console: &Console, sockets: &[Governed], rate: impl Fn(&Governed) -> Op
         let line = format!(
             "{local:<24} {remote:<24} {rate:>10} {paced:>10} {congestion:<15} {window:>7} {rtt:>8} {again:>6}  {policy}"
         );
-        console.result(&printable(&line));
+        console.result(&line);
     };
     row(["local", "remote", "rate", "paced at", "cc", "window", "rtt", "again", "policy"]);
     for one in sockets {

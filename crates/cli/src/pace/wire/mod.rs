@@ -111,7 +111,7 @@ fn tell(arguments: &WireArguments, now: &Status, before: Option<&Status>, consol
         show::write_metrics(path, &arguments.dev, now).with_context(|| format!("{}: write", path.display()))?;
     }
     if arguments.json {
-        console.result(&show::object(now, before).to_string());
+        console.json(&show::object(now, before).to_string());
     } else {
         show::table(console, now, before);
     }

@@ -7,7 +7,7 @@ use icdc_pacer::wire::{ClassStatus, Line, Mode, Status};
 use icdc_units::Rate;
 use serde_json::{Value, json};
 
-use crate::console::{Console, printable};
+use crate::console::Console;
 
 /// What is told when it begins.
 pub(super) fn begins(line: &Line) -> String {
@@ -35,7 +35,7 @@ pub(super) fn table(console: &Console, now: &Status, before: Option<&Status>) {
         let line = format!(
             "{name:<20} {rate:>10} {ceiling:>10} {achieved:>10} {burst:>9} {packets:>12} {dropped:>9} {marked:>9} {waiting:>9}"
         );
-        console.result(&printable(&line));
+        console.result(&line);
     };
     row(["class", "rate", "ceiling", "achieved", "burst", "packets", "dropped", "marked", "waiting"]);
     let shown = |rate: Option<Rate>| rate.map_or_else(|| "-".to_owned(), |rate| rate.to_string());
