@@ -23,6 +23,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::pool::BLOCK_SIZE;
+use crate::tree::operation;
 
 /// Smallest alignment used, whatever the device allows: the block size of common file systems and
 /// the sector size of current disks. Writes below it cost a read and a lock.
@@ -59,7 +60,7 @@ pub enum Preallocation {
 
 /// A system call on an open file failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{call} of {path:?} failed: {cause}{}", advice(cause))]
+#[error("{path:?}: {}: {cause}{}", operation(call), advice(cause))]
 pub struct FileError {
     /// The system call.
     pub call: &'static str,

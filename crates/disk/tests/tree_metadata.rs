@@ -123,7 +123,7 @@ fn attributes_travel_unless_they_would_give_rights() {
     assert_eq!(root.xattrs(&name, &file).unwrap(), pairs);
     let stat = root.stat(&name).unwrap();
     assert_eq!((stat.mode, stat.mtime), (0o444, THEN));
-    for refused in ["security.capability", "trusted.overlay.opaque", "system.other", "user", ""] {
+    for refused in ["security.selinux", "trusted.overlay.opaque", "system.other", "user", ""] {
         let pairs = vec![(refused.as_bytes().to_vec(), b"x".to_vec())];
         let wanted = Metadata { xattrs: &pairs, ..Metadata::default() };
         let error = root.set_metadata(&name, &file, &wanted).unwrap_err();

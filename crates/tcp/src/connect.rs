@@ -77,7 +77,7 @@ pub enum ConnectError {
         cause: io::Error,
     },
     /// Another system call failed.
-    #[error("cannot connect to {address} ({host}): {call}: {cause}")]
+    #[error("cannot connect to {address} ({host}): {cause}")]
     Socket {
         /// The name as given.
         host: String,

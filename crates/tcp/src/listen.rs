@@ -56,7 +56,7 @@ pub enum ListenError {
         family: Family,
     },
     /// Another system call failed.
-    #[error("cannot listen on {address}: {call}: {cause}")]
+    #[error("cannot listen on {address}: {cause}")]
     Socket {
         /// The address and port.
         address: SocketAddr,

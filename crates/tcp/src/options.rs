@@ -15,7 +15,7 @@ use crate::kernel;
 
 /// A socket option could not be read or set.
 #[derive(Debug, Error)]
-#[error("{call} on the connection{}: {cause}", with_peer(.peer))]
+#[error("{} of the connection{} cannot be used: {cause}", option(.call), with_peer(.peer))]
 pub struct OptionError {
     /// The system call and the option.
     pub call: &'static str,
@@ -23,6 +23,11 @@ pub struct OptionError {
     pub peer: Option<SocketAddr>,
     /// What the kernel said.
     pub cause: io::Error,
+}
+
+/// The option of `setsockopt(SO_SNDBUF)`, which is its name in the manuals; else what was called.
+fn option(call: &str) -> &str {
+    call.split_once('(').map_or(call, |(_, option)| option.trim_end_matches(')'))
 }
 
 fn with_peer(peer: &Option<SocketAddr>) -> String {

@@ -29,7 +29,7 @@ pub enum EngineError {
         cause: io::Error,
     },
     /// The kernel could not make the data durable. What was written may be lost: write it again.
-    #[error("fsync of {path:?} failed: {cause}{}", advice(cause))]
+    #[error("{path:?} cannot be made durable: {cause}{}", advice(cause))]
     Sync {
         /// The file's present path.
         path: PathBuf,
@@ -40,7 +40,7 @@ pub enum EngineError {
     #[error("invalid disk job: {0}")]
     Job(&'static str),
     /// The kernel stopped serving the ring with this job in it. The block stays with the kernel.
-    #[error("io_uring_enter failed: {0}: choose the threads engine")]
+    #[error("io_uring failed: {0}: choose the threads engine")]
     Lost(io::Error),
 }
 
@@ -67,7 +67,7 @@ impl EngineError {
 pub enum EngineUnavailable {
     /// No ring: a kernel before 5.6, or `kernel.io_uring_disabled`, seccomp or a container's limit
     /// forbids it.
-    #[error("io_uring is not available ({call}: {cause}): choose the threads engine")]
+    #[error("io_uring is not available ({cause}): choose the threads engine")]
     Uring {
         /// The system call.
         call: &'static str,
@@ -75,6 +75,6 @@ pub enum EngineUnavailable {
         cause: io::Error,
     },
     /// No threads.
-    #[error("cannot start a disk thread (clone: {0}): raise `ulimit -u` or the container's limit")]
+    #[error("cannot start a disk thread ({0}): raise `ulimit -u` or the container's limit")]
     Threads(io::Error),
 }

@@ -1,4 +1,4 @@
-//! Failures of operations on a tree: what, where, by which system call, and what to do.
+//! Failures of operations on a tree: what, where, and what to do. The system call is kept for logs.
 
 use std::io;
 
@@ -19,91 +19,115 @@ pub enum TreeError {
     Name(#[from] NameError),
     /// The path leads out of the tree.
     #[error(
-        "{path}: leads out of the permitted directory ({call}); give a path that stays beneath \
+        "{path}: leads out of the permitted directory; give a path that stays beneath \
          it, without `..` or symbolic links to the outside"
     )]
     Escapes { path: String, call: &'static str },
     /// `ENOENT`.
-    #[error("{path}: no such file or directory ({call})")]
+    #[error("{path}: no such file or directory")]
     Missing { path: String, call: &'static str },
     /// `EEXIST`, `ENOTEMPTY`.
-    #[error("{path}: exists already ({call}); remove it or choose another name")]
+    #[error("{path}: exists already; remove it or choose another name")]
     Exists { path: String, call: &'static str },
     /// A directory is needed and something else is there.
-    #[error("{path}: is {found}, not a directory ({call}); remove it or choose another place")]
+    #[error("{path}: is {found}, not a directory; remove it or choose another place")]
     NotADirectory { path: String, found: &'static str, call: &'static str },
     /// A regular file is needed and something else is there.
-    #[error("{path}: is {found}, not a regular file ({call}); leave it out or remove it")]
+    #[error("{path}: is {found}, not a regular file; leave it out or remove it")]
     NotAFile { path: String, found: &'static str, call: &'static str },
     /// `EISDIR`: a directory is where something else shall go.
-    #[error("{path}: a directory is in the way ({call}); remove it or choose another destination")]
+    #[error("{path}: a directory is in the way; remove it or choose another destination")]
     IsADirectory { path: String, call: &'static str },
     /// A file to be continued that somebody else may have planted.
     #[error(
-        "{path}: belongs to another user or has further names, so it is not continued ({call}); \
+        "{path}: belongs to another user or has further names, so it is not continued; \
          remove it"
     )]
     NotOurs { path: String, call: &'static str },
     /// `ELOOP`.
     #[error(
-        "{path}: a symbolic link that cannot be followed here, or too many in a row ({call}); \
+        "{path}: a symbolic link that cannot be followed here, or too many in a row; \
          name what it points to instead"
     )]
     Link { path: String, call: &'static str },
     /// `ENOSPC`.
     #[error(
-        "{path}: no space left on the file system ({call}); free some and run the same command \
+        "{path}: no space left on the file system; free some and run the same command \
          again, it goes on where it stopped"
     )]
     NoSpace { path: String, call: &'static str },
     /// `EDQUOT`.
     #[error(
-        "{path}: the disk quota is used up ({call}); free some space or ask for more, then run \
+        "{path}: the disk quota is used up; free some space or ask for more, then run \
          the same command again, it goes on where it stopped"
     )]
     Quota { path: String, call: &'static str },
     /// `ENAMETOOLONG`.
     #[error(
-        "{path}: the name or the path is longer than the file system allows ({call}); shorten \
+        "{path}: the name or the path is longer than the file system allows; shorten \
          it or choose a destination on another file system"
     )]
     TooLong { path: String, call: &'static str },
     /// `EACCES`.
     #[error(
-        "{path}: permission denied ({call}); check owner and mode of the item and of the \
+        "{path}: permission denied; check owner and mode of the item and of the \
          directories above it, or run as a user who may"
     )]
     Denied { path: String, call: &'static str },
     /// `EPERM`.
     #[error(
-        "{path}: the system does not permit this to this user ({call}); run as root, or leave \
+        "{path}: the system does not permit this to this user; run as root, or leave \
          what needs it (owner, xattr) out of --preserve"
     )]
     NotPermitted { path: String, call: &'static str },
     /// `EPERM` of `symlinkat`.
     #[error(
-        "{path}: the file system there has no symbolic links ({call}); choose another destination, \
+        "{path}: the file system there has no symbolic links; choose another destination, \
          or leave links out of --preserve"
     )]
     NoLinks { path: String, call: &'static str },
     /// `EROFS`.
-    #[error("{path}: the file system is mounted read-only ({call}); remount it or choose another")]
+    #[error("{path}: the file system is mounted read-only; remount it or choose another")]
     ReadOnly { path: String, call: &'static str },
     /// `EXDEV` between two names.
-    #[error("{path}: lies on another file system ({call}); both names must be on the same one")]
+    #[error("{path}: lies on another file system; both names must be on the same one")]
     OtherFileSystem { path: String, call: &'static str },
     /// `EMFILE`, `ENFILE`.
-    #[error("{path}: too many open files ({call}); raise the limit with `ulimit -n`")]
+    #[error("{path}: too many open files; raise the limit with `ulimit -n`")]
     TooManyOpen { path: String, call: &'static str },
     /// An extended attribute that the file system does not take, or of a refused namespace.
     #[error(
-        "{path}: the extended attribute {attribute} cannot be set ({call}: {cause}); leave \
+        "{path}: the extended attribute {attribute} cannot be set ({cause}); leave \
          xattr out of --preserve or choose another file system"
     )]
     Attribute { path: String, attribute: String, call: &'static str, cause: io::Error },
     /// Anything else that the kernel says.
-    #[error("{path}: {call}: {cause}")]
+    #[error("{path}: {}: {cause}", operation(.call))]
     System { path: String, call: &'static str, cause: io::Error },
+}
+
+/// What a system call was for, in words for people.
+pub(crate) fn operation(call: &str) -> &'static str {
+    match call {
+        "mkdirat" => "the directory cannot be made",
+        "symlinkat" => "the symbolic link cannot be made",
+        "linkat" => "the hard link cannot be made",
+        "readlinkat" => "the symbolic link cannot be read",
+        "renameat" => "it cannot be renamed",
+        "unlinkat" => "it cannot be removed",
+        "getdents" | "getdents64" => "the directory cannot be read",
+        "fstat" | "fstatat" | "statx" => "its size and time cannot be read",
+        "fchown" | "fchownat" => "its owner cannot be set",
+        "fchmod" => "its mode cannot be set",
+        "futimens" | "utimensat" => "its time cannot be set",
+        "flistxattr" | "fgetxattr" => "its extended attributes cannot be read",
+        "fsetxattr" => "its extended attributes cannot be set",
+        "fsync" => "it cannot be made durable",
+        "fallocate" | "ftruncate" => "its space cannot be reserved",
+        "read" => "it cannot be read",
+        "write" => "it cannot be written",
+        _ => "it cannot be opened",
+    }
 }
 
 impl TreeError {

@@ -165,6 +165,10 @@ impl Failure {
     }
 }
 
+/// The attribute with a file's capabilities. Like set-id bits it gives rights to whoever runs the file, so that it is to be
+/// carried together with the owner only. A change of data or owner removes it.
+pub const CAPABILITY: &[u8] = b"security.capability";
+
 /// Restores `wanted` on an open file or directory, after its data is written.
 pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failure> {
     let file = file.as_fd();
@@ -211,9 +215,9 @@ pub(super) fn apply_to_link(directory: impl AsFd, name: &std::ffi::CStr, wanted:
     Ok(())
 }
 
-/// The extended attributes that are carried, sorted by name: `user.*` and POSIX ACLs. The
-/// `security` and `trusted` namespaces are left out, for they are marks of one machine (labels,
-/// capabilities, overlays) and would give rights on another. File systems without attributes have none.
+/// The extended attributes that are carried, sorted by name: `user.*`, POSIX ACLs and [`CAPABILITY`]. The rest of the
+/// `security` and `trusted` namespaces is left out, for it marks one machine (labels, overlays). File systems
+/// without attributes have none.
 pub(super) fn xattrs(file: impl AsFd) -> Result<Xattrs, Failure> {
     let file = file.as_fd();
     let names = match whole(|buffer| rustix::fs::flistxattr(file, buffer)) {
@@ -244,7 +248,7 @@ fn set_xattr(file: impl AsFd, name: &[u8], value: &[u8]) -> Result<(), Failure> 
 }
 
 fn is_carried(name: &[u8]) -> bool {
-    name.starts_with(b"user.") || matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default")
+    name.starts_with(b"user.") || matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default" | CAPABILITY)
 }
 
 /// Reads what has no known length into a buffer that grows until it fits. The kernel bounds both

@@ -44,9 +44,10 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 pub use directory::{Directory, Whereabouts};
+pub(crate) use error::operation;
 pub use error::{Result, TreeError};
 pub use listing::{ListedEntry, Listing};
-pub use metadata::{FileTime, Kind, Metadata, Stat, Xattrs};
+pub use metadata::{CAPABILITY, FileTime, Kind, Metadata, Stat, Xattrs};
 pub use names::{MAX_NAME, Name, NameError, StagingKind, StagingName, is_staging, printable};
 pub use opening::Followed;
 

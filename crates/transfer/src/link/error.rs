@@ -68,7 +68,7 @@ pub enum LinkError {
     #[error("{0}")]
     Protocol(String),
     /// A system call failed.
-    #[error("connection with {peer}: {call}: {cause}")]
+    #[error("connection with {peer}: {cause}")]
     Io {
         /// Whom it was with.
         peer: String,

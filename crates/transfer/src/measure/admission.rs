@@ -47,8 +47,8 @@ pub(super) fn tokens(count: u8) -> Result<Vec<Token>, SessionError> {
         let mut token = Token::default();
         match rustix::rand::getrandom(&mut token[..], rustix::rand::GetRandomFlags::empty()) {
             Ok(length) if length == token.len() => Ok(token),
-            Ok(_) => Err(local("getrandom", "too few bytes")),
-            Err(errno) => Err(local("getrandom", errno)),
+            Ok(_) => Err(local("random bytes", "too few")),
+            Err(errno) => Err(local("random bytes", errno)),
         }
     };
     (0..count).map(token).collect()

@@ -67,7 +67,8 @@ pub fn measure(
     let mut far = Far::open(target, connection, &notices)?;
     let link = far.link()?;
     let host = data_host(&link.control.peer()).unwrap_or_else(|| far.name());
-    let desk = Desk::open(link, stop).map_err(|error| MeasureError::Failed(format!("clone: {error}")))?;
+    let desk =
+        Desk::open(link, stop).map_err(|error| MeasureError::Failed(format!("cannot start a thread: {error}")))?;
     let transfer = new_transfer().map_err(|error| MeasureError::Failed(error.to_string()))?;
     desk.tell(Message::Request(Request { transfer, job: Job::Measure(order.clone()) }));
     let (port, tokens) = ready(&order, &desk)?;

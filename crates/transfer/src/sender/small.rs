@@ -87,9 +87,10 @@ fn read_whole(item: &Item, target: &mut [u8]) -> Result<(), GivenUp> {
     let read = match file.read_exact_at(target, 0) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(changed()),
-        Err(error) => Err(unreadable(format!("read: {error}"))),
+        Err(error) => Err(unreadable(format!("it cannot be read: {error}"))),
     };
     read?;
-    let after = icdc_disk::tree::Stat::of(&file).map_err(|error| unreadable(format!("fstat: {error}")))?;
+    let after = icdc_disk::tree::Stat::of(&file)
+        .map_err(|error| unreadable(format!("its size and time cannot be read: {error}")))?;
     if version(&after) == announced { Ok(()) } else { Err(changed()) }
 }
