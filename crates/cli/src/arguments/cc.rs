@@ -20,10 +20,10 @@ use crate::values::{Setting, setting};
         "  2  the command line is not understood, or a parameter makes no sense\n",
         "  3  this user may not\n\n",
         "Examples:\n",
-        "  icdc cc list                                       what this kernel has, and what could be loaded\n",
-        "  icdc cc show highspeed                             what it does, and its parameters\n",
-        "  icdc cc load highspeed --pin                       until `icdc cc unload highspeed`, or a reboot\n",
-        "  icdc cc load highspeed -- iperf3 -c far -C icdc_highspeed    while iperf3 runs\n",
+        "  icdc cc list                                       # what this kernel has, and what could be loaded\n",
+        "  icdc cc show highspeed                             # what it does, and its parameters\n",
+        "  icdc cc load highspeed --pin                       # until `icdc cc unload highspeed`, or a reboot\n",
+        "  icdc cc load highspeed -- iperf3 -c far -C icdc_highspeed    # while iperf3 runs\n",
     )
 )]
 pub(crate) struct CcArguments {

@@ -35,13 +35,13 @@ use crate::values::{Ceiling, Place, ceiling, place, round_trip};
         "  3  could not connect, or was not let in\n",
         "  4  interrupted; what was found until then is told\n\n",
         "Examples:\n",
-        "  icdc doctor                                        this host, for 1 Gbit/s over 300 ms\n",
+        "  icdc doctor                                        # this host, for 1 Gbit/s over 300 ms\n",
         "  icdc doctor --rate 10gbit --rtt 150ms --disk /data\n",
-        "  icdc doctor far.example.org                        and the path there, which sets the aim\n",
+        "  icdc doctor far.example.org                        # and the path there, which sets the aim\n",
         "  sudo icdc doctor --rate 10gbit --rtt 150ms --apply\n",
         "  sudo icdc doctor --undo\n",
-        "  icdc doctor --paths                                what is known of paths\n",
-        "  icdc doctor --paths --clear far.example.org        forget what is known of the one there\n",
+        "  icdc doctor --paths                                # what is known of paths\n",
+        "  icdc doctor --paths --clear far.example.org        # forget what is known of the one there\n",
         "  icdc doctor --json | jq -r '.findings[] | select(.severity != \"ok\") | .fix'\n",
     )
 )]

@@ -21,7 +21,7 @@ use crate::values::listen_address;
         "  1  could not listen, or could not read its keys\n",
         "  2  the command line is not understood\n\n",
         "Examples:\n",
-        "  icdc serve                 with ~/.config/icdc/identity (icdc keygen) and authorized_keys\n",
+        "  icdc serve                 # with ~/.config/icdc/identity (icdc keygen) and authorized_keys\n",
         "  icdc serve --listen 192.0.2.7:2633 --root /srv/data --identity /etc/icdc/identity\n",
     )
 )]

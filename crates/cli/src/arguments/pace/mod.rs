@@ -22,10 +22,10 @@ use wire::WireArguments;
         "  2  the command line is not understood\n",
         "  3  this user may not\n\n",
         "Examples:\n",
-        "  icdc pace policy add --to 192.0.2.0/24 --rate 500mbit    every connection there, from now on\n",
-        "  icdc pace policy watch                                   which sockets have got it, and how they fare\n",
+        "  icdc pace policy add --to 192.0.2.0/24 --rate 500mbit    # every connection there, from now on\n",
+        "  icdc pace policy watch                                   # which sockets have got it, and how they fare\n",
         "  icdc pace policy remove --to 192.0.2.0/24\n",
-        "  icdc pace wire --dev eth0 --classes classes.toml         classes by address, port, protocol, DSCP\n",
+        "  icdc pace wire --dev eth0 --classes classes.toml         # classes by address, port, protocol, DSCP\n",
     )
 )]
 pub(crate) struct PaceArguments {

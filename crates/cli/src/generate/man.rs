@@ -1,0 +1,160 @@
+//! Man pages, from the same source as the help.
+//!
+//! `clap_mangen` renders names, descriptions and options. The synopsis is made here, with the values that options take; and
+//! so is what follows the options, line by line as it was written, so that examples can be pasted.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use clap::Command;
+use clap_mangen::Man;
+
+/// Writes a page for `command` and for each of its subcommands.
+pub(super) fn pages(mut command: Command, directory: &Path) -> io::Result<()> {
+    command = command.disable_help_subcommand(true);
+    command.build();
+    write(&command, directory)
+}
+
+fn write(command: &Command, directory: &Path) -> io::Result<()> {
+    for subcommand in visible(command) {
+        write(subcommand, directory)?;
+    }
+    let man = Man::new(command.clone());
+    fs::write(directory.join(man.get_filename()), page(command, &man)?)
+}
+
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set())
+}
+
+fn page(command: &Command, man: &Man) -> io::Result<String> {
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    page.extend(synopsis(command).bytes());
+    man.render_description_section(&mut page)?;
+    if command.get_arguments().any(|argument| !argument.is_hide_set()) {
+        man.render_options_section(&mut page)?;
+    }
+    if visible(command).next().is_some() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    if let Some(rest) = command.get_after_long_help().or_else(|| command.get_after_help()) {
+        page.extend(sections(&rest.to_string()).bytes());
+    }
+    if command.get_version().is_some() {
+        man.render_version_section(&mut page)?;
+    }
+    let page = String::from_utf8(page).map_err(io::Error::other)?;
+    Ok(pastable(&page))
+}
+
+/// The usage line with each option in place of `[OPTIONS]`.
+fn synopsis(command: &Command) -> String {
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim().trim_start_matches("Usage:").trim();
+    let options: Vec<String> = command
+        .get_arguments()
+        .filter(|argument| !argument.is_hide_set() && !argument.is_positional() && !argument.is_required_set())
+        .map(|argument| argument.to_string())
+        .filter(|option| !usage.contains(option.as_str()))
+        .map(|option| format!("[{option}]"))
+        .collect();
+    let usage = usage.replacen("[OPTIONS]", &options.join(" "), 1);
+    let lines: Vec<String> = usage.lines().map(|line| escaped(line.trim())).collect();
+    // Neither words broken at hyphens nor lines filled up with blanks.
+    format!(".SH SYNOPSIS\n.nh\n.ad l\n{}\n.ad b\n.hy\n", lines.join("\n.br\n"))
+}
+
+/// What follows the options: a line that ends in a colon heads a section.
+fn sections(text: &str) -> String {
+    let mut roff = String::new();
+    let mut open = false;
+    for line in text.lines() {
+        match line.strip_suffix(':').filter(|heading| !heading.starts_with(' ') && !heading.is_empty()) {
+            Some(heading) => {
+                roff += if open { ".fi\n" } else { "" };
+                roff += &format!(".SH {}\n.nf\n", heading.to_uppercase());
+                open = true;
+            }
+            None => {
+                if !open {
+                    roff += ".SH NOTES\n.nf\n";
+                    open = true;
+                }
+                roff += &escaped(line.strip_prefix("  ").unwrap_or(line));
+                roff.push('\n');
+            }
+        }
+    }
+    roff + if open { ".fi\n" } else { "" }
+}
+
+/// Text that roff takes as it is: no line of it is a request.
+fn escaped(line: &str) -> String {
+    let line = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
+    if line.starts_with('.') { format!("\\&{line}") } else { line }
+}
+
+/// Characters that roff would show as others that only look alike, and that no shell takes.
+fn pastable(page: &str) -> String {
+    page.replace('~', "\\(ti").replace('^', "\\(ha").replace('`', "\\(ga")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use crate::arguments::Arguments;
+
+    use super::*;
+
+    fn examples(command: &Command, found: &mut Vec<String>) {
+        let text = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+        let (_, lines) = text.split_once("Examples:\n").unwrap_or_default();
+        found.extend(lines.lines().map_while(|line| line.strip_prefix("  ")).map(str::to_owned));
+        visible(command).for_each(|subcommand| examples(subcommand, found));
+    }
+
+    #[test]
+    fn every_example_is_a_command_that_is_understood() {
+        let mut found = Vec::new();
+        examples(&Arguments::command(), &mut found);
+        assert!(found.len() > 50, "{found:?}");
+        for example in found {
+            let code = example.split(" # ").next().unwrap_or_default().replace("; ", " ; ");
+            let words = shell_words::split(&code).unwrap();
+            for part in words.split(|word| [";", "|"].contains(&word.as_str())) {
+                let part = part.strip_prefix(&["sudo".to_owned()]).unwrap_or(part);
+                if part.first().is_some_and(|program| program == "icdc") {
+                    let parsed = Arguments::try_parse_from(part);
+                    assert!(parsed.is_ok(), "{example}: {}", parsed.err().unwrap());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_synopsis_has_the_values() {
+        let mut command = Arguments::command();
+        command.build();
+        let copy = synopsis(command.find_subcommand("copy").unwrap());
+        for words in ["icdc copy", "[\\-\\-ssh <CMD>]", "[\\-\\-preserve <LIST>]", "[\\-4]", "<SRC>... <DST>"] {
+            assert!(copy.contains(words), "{words} is missing in {copy}");
+        }
+        let add = synopsis(command.find_subcommand("cc").unwrap().find_subcommand("load").unwrap());
+        assert!(add.contains("[\\-\\-param <"), "{add}");
+    }
+
+    #[test]
+    fn what_follows_the_options_stays_line_by_line() {
+        let roff = sections("Notes here\n\nExamples:\n  icdc copy 'a' -v\n  .x");
+        assert_eq!(
+            roff,
+            ".SH NOTES\n.nf\nNotes here\n\n.fi\n.SH EXAMPLES\n.nf\nicdc copy \\(aqa\\(aq \\-v\n\\&.x\n.fi\n"
+        );
+        assert_eq!(pastable("~/x"), "\\(ti/x");
+    }
+}
