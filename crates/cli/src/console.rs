@@ -5,8 +5,11 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use icdc_transfer::ConfirmHost;
+use icdc_transfer::{ConfirmHost, StopSignal};
 use indicatif::ProgressBar;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
 
 /// Standard output and standard error. Clones write to the same.
 #[derive(Clone)]
@@ -91,27 +94,49 @@ impl Console {
         *held(&self.shared.bar) = bar;
     }
 
-    /// Asks a question that wants `yes`. `None` if there is no terminal to ask at.
-    pub(crate) fn confirm(&self, question: &str) -> Option<bool> {
+    /// Asks a question that wants `yes`, with no progress bar on the line. `None` if there is no terminal to ask at, or if
+    /// the user asks to stop instead.
+    pub(crate) fn confirm(&self, question: &str, stop: &StopSignal) -> Option<bool> {
         if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
             return None;
         }
+        let bar = held(&self.shared.bar).take();
+        bar.iter().for_each(ProgressBar::finish_and_clear);
         self.print(&format!("icdc: {question} [yes/no] "));
-        let mut answer = String::new();
-        io::stdin().read_line(&mut answer).ok()?;
-        Some(matches!(answer.trim(), "y" | "yes"))
+        let answer = answer(stop);
+        if let Some(bar) = bar {
+            bar.reset();
+            self.set_bar(Some(bar));
+        }
+        Some(matches!(answer?.trim(), "y" | "yes"))
     }
 
     /// Asks about daemons that have not been met before.
-    pub(crate) fn confirm_host(&self) -> ConfirmHost {
-        let console = self.clone();
+    pub(crate) fn confirm_host(&self, stop: &StopSignal) -> ConfirmHost {
+        let (console, stop) = (self.clone(), stop.clone());
         Box::new(move |host, fingerprint| {
             let question = format!(
                 "the daemon at {host} has not been met before; its key has the fingerprint\n  {fingerprint}\nIs that what its operator told you? It will be remembered."
             );
-            console.confirm(&question).unwrap_or(false)
+            console.confirm(&question, &stop).unwrap_or(false)
         })
     }
+}
+
+/// A line from the terminal; `None` if the user asks to stop.
+fn answer(stop: &StopSignal) -> Option<String> {
+    let (stopped, ender) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).ok()?;
+    stop.on_request(move || drop(ender));
+    let input = io::stdin();
+    let mut either = [PollFd::new(&input, PollFlags::IN), PollFd::new(&stopped, PollFlags::IN)];
+    // A signal that is for another thread interrupts the wait, too.
+    while poll(&mut either, None) == Err(Errno::INTR) {}
+    if stop.is_requested() {
+        return None;
+    }
+    let mut answer = String::new();
+    input.read_line(&mut answer).ok()?;
+    Some(answer)
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -30,6 +30,8 @@ pub struct TcpInfo {
     pub sacked: u32,
     /// Segments taken for lost and not yet recovered.
     pub lost: u32,
+    /// Time since anything came from the other end.
+    pub silence: Span,
     /// Path MTU.
     pub path_mtu: ByteCount,
     /// Smoothed round-trip time.
@@ -113,6 +115,12 @@ pub enum State {
 }
 
 impl TcpInfo {
+    /// Whether the other end has been silent for longer than one that tells something each 100 ms and whose answers take a
+    /// round trip.
+    pub fn is_silent(&self) -> bool {
+        self.silence > Span::from_millis(500) + self.rtt
+    }
+
     /// Congestion window in bytes.
     pub fn window(&self) -> ByteCount {
         self.mss * u64::from(self.cwnd)
@@ -141,6 +149,8 @@ fn decode(fields: &Fields<'_>) -> TcpInfo {
         unacked: fields.u32(24),
         sacked: fields.u32(28),
         lost: fields.u32(32),
+        // Since data came, and since an acknowledgement did.
+        silence: Span::from_millis(fields.u32(52).min(fields.u32(56)).into()),
         path_mtu: ByteCount::new(fields.u32(60).into()),
         rtt: fields.micros32(68),
         rtt_var: fields.micros32(72),

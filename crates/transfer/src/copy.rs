@@ -106,8 +106,8 @@ pub(crate) fn new_transfer() -> Result<TransferId, CopyError> {
     let filled = rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty());
     match filled {
         Ok(length) if length == id.len() => Ok(id),
-        Ok(_) => Err(CopyError::Failed("getrandom: too few bytes".into())),
-        Err(errno) => Err(CopyError::Failed(format!("getrandom: {errno}"))),
+        Ok(_) => Err(CopyError::Failed("the system gave too few random bytes".into())),
+        Err(errno) => Err(CopyError::Failed(format!("the system gave no random bytes: {errno}"))),
     }
 }
 

@@ -74,7 +74,7 @@ pub enum CopyError {
 }
 
 impl CopyError {
-    /// Exit code of the process as documented: 1 failed, 2 usage, 3 could not connect, 4 resumable.
+    /// Exit code of the process as documented: 1 failed, 2 usage or no such place, 3 could not connect, 4 resumable.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
@@ -82,6 +82,8 @@ impl CopyError {
             Self::Refused(refusal) => match refusal.kind {
                 RefusalKind::NotAllowed | RefusalKind::Busy => 3,
                 RefusalKind::Interrupted => 4,
+                // There is no such source, or the destination cannot be one: nothing was copied.
+                RefusalKind::Path => 2,
                 _ => 1,
             },
             Self::Interrupted | Self::Lost(_) => 4,

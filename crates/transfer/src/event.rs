@@ -26,6 +26,11 @@ pub enum Event {
         /// Where to, as the user wrote it.
         destination: String,
     },
+    /// A connection is being made.
+    Connecting {
+        /// To whom: host and port, or a host by ssh.
+        to: String,
+    },
     /// A data connection stands.
     Connected {
         /// Address of the other end.
@@ -188,6 +193,9 @@ pub struct Sample {
     pub retransmitted_segments: u64,
     /// Pacing rate of the sending socket; 0 if unknown or without limit.
     pub pacing_bps: u64,
+    /// How long nothing has come from the other end; 0 if unknown.
+    #[serde(default)]
+    pub silent_ms: u64,
 }
 
 /// A stage of the data's way that the others may have to wait for.

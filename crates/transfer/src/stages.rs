@@ -11,7 +11,7 @@
 //!   socket's part between `destination_disk` (the receiver closed its window: its disk is behind) and
 //!   the path as TCP's receive-window-limited time tells. The path's part is `rate_ceiling` while the
 //!   socket's pacing rate is what the user allowed, `destination_disk` while it is what the receiver's ring
-//!   allows, else `network`.
+//!   allows, else `network`; `network`, too, while nothing comes back.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -113,7 +113,7 @@ impl StageClock {
         let at_limit = |limit: &Limit| {
             // The kernel keeps whole bytes per second.
             let least = limit.rate - Rate::from_bytes_per_second(1);
-            tcp.as_ref().is_some_and(|info| info.pacing_rate.min(info.delivery_rate * 2) >= least)
+            tcp.as_ref().is_some_and(|info| !info.is_silent() && info.pacing_rate.min(info.delivery_rate * 2) >= least)
         };
         let path = limit.filter(at_limit).map_or(Stage::Network, |limit| limit.stage);
         let parts = [(Stage::Encrypt, encrypt_part), (path, path_part), (Stage::DestinationDisk, write_part)];

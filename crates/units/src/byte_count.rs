@@ -91,6 +91,25 @@ impl FromStr for ByteCount {
     }
 }
 
+/// How [`ByteCount::counted`] prints.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted(ByteCount);
+
+impl ByteCount {
+    /// For what was counted, not set: printed with an SI unit and four significant digits (`268.4MB`), as rates are, so that
+    /// one can be compared with the other.
+    #[must_use]
+    pub const fn counted(self) -> Counted {
+        Counted(self)
+    }
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Scale::write(self.0.0, &SI_SCALES, out)
+    }
+}
+
 impl fmt::Display for ByteCount {
     /// `{}`: whole binary units as such (`256MiB`), all else with an SI unit and four significant digits
     /// (`1.234GB`); `{:#}`: exact (`256MiB`, `1234567890B`).

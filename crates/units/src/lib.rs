@@ -37,7 +37,7 @@ mod notation;
 mod rate;
 mod time;
 
-pub use byte_count::ByteCount;
+pub use byte_count::{ByteCount, Counted};
 pub use notation::ParseQuantityError;
 pub use rate::Rate;
 pub use time::{Span, Time};

@@ -39,7 +39,7 @@ fn carry_out(plan: CopyPlan, console: &Console) -> u8 {
     let CopyPlan { sources, destination, mut options, mut output } = plan;
     let stop = StopSignal::new();
     signals::watch_if_possible(&stop, console, STOPPING);
-    options.confirm_host = Some(console.confirm_host());
+    options.confirm_host = Some(console.confirm_host(&stop));
     let report = output.report.take();
     let surface = Arc::new(Surface::new(console.clone(), &output, report.is_some()));
     let events: EventSink = {

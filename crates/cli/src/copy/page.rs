@@ -2,11 +2,11 @@
 
 use icdc_report::{Baseline, Plot, Report, Series, Stroke, Unit, reduce};
 use icdc_transfer::{Stage, Summary};
-use icdc_units::{ByteCount, Rate};
+use icdc_units::Rate;
 
 use crate::command_line::command_line;
 use crate::copy::recorder::{Interval, Recording};
-use crate::copy::summary::{counted, megabits, seconds};
+use crate::copy::summary::{counted, megabits, seconds, size};
 
 /// Size of a block of the ring.
 const BLOCK: f64 = icdc_protocol::BLOCK_SIZE as f64;
@@ -32,9 +32,9 @@ impl Recording {
         };
         let mut facts = vec![
             ("Goodput".to_owned(), megabits(summary.goodput_bps)),
-            ("Data".into(), format!("{} in {}", ByteCount::new(summary.bytes), counted(summary.files, "file"))),
+            ("Data".into(), format!("{} in {}", size(summary.bytes), counted(summary.files, "file"))),
             ("Time".into(), seconds(summary.seconds)),
-            ("Sent".into(), ByteCount::new(summary.bytes_sent).to_string()),
+            ("Sent".into(), size(summary.bytes_sent)),
             ("Segments sent again".into(), summary.retransmitted_segments.to_string()),
         ];
         let optional = [
@@ -139,7 +139,7 @@ impl Recording {
 }
 
 fn some_bytes(bytes: u64) -> Option<String> {
-    (bytes > 0).then(|| ByteCount::new(bytes).to_string())
+    (bytes > 0).then(|| size(bytes))
 }
 
 /// Shares in the order of the data's way; names that this release does not know come last.

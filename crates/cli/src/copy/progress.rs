@@ -10,11 +10,10 @@
 //! The weight makes up for the past that the first samples do not have.
 
 use icdc_transfer::{Event, Sample, Stage};
-use icdc_units::ByteCount;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::console::Console;
-use crate::copy::summary::{clock, megabits};
+use crate::console::{Console, printable};
+use crate::copy::summary::{clock, megabits, size};
 use crate::plan::Progress;
 
 /// Seconds over which the past fades.
@@ -23,6 +22,11 @@ const MEMORY: f64 = 3.0;
 const LINE_INTERVAL: f64 = 1.0;
 /// Steps of the bar.
 const STEPS: u64 = 1000;
+/// What the terminal's last line shows while there is nothing to measure, and then.
+const WORDS: &str = "{wide_msg}";
+const WORDS_AND_BAR: &str = "{msg}  [{wide_bar}]";
+/// From so many seconds on, that the other end does not answer is what there is to tell.
+const SILENT: f64 = 2.0;
 
 /// Where progress is shown.
 pub(crate) struct View {
@@ -43,9 +47,8 @@ impl View {
             Progress::Off => Medium::Nothing,
             Progress::Lines => Medium::Lines { last: f64::NEG_INFINITY },
             Progress::Bar => {
-                let style = ProgressStyle::with_template("{msg}  [{wide_bar}]").expect("the template is a constant");
                 let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
-                bar.set_style(style.progress_chars("=> "));
+                bar.set_style(style(WORDS));
                 console.set_bar(Some(bar.clone()));
                 Medium::Bar(bar)
             }
@@ -56,11 +59,14 @@ impl View {
     pub(crate) fn show(&mut self, event: &Event) {
         match event {
             Event::Scanned { complete, .. } => self.meter.scan_complete = *complete,
+            Event::Connecting { to } => self.say(&format!("connecting to {to}…")),
+            Event::Reconnecting { .. } => self.say("connection lost, connecting again…"),
             Event::Progress(sample) => {
                 self.meter.add(sample);
                 match &mut self.medium {
                     Medium::Nothing => {}
                     Medium::Bar(bar) => {
+                        bar.set_style(style(WORDS_AND_BAR));
                         bar.set_message(self.meter.text());
                         bar.set_position((self.meter.share() * STEPS as f64) as u64);
                     }
@@ -75,6 +81,18 @@ impl View {
         }
     }
 
+    /// Shows what is done while no data flows.
+    fn say(&self, words: &str) {
+        match &self.medium {
+            Medium::Nothing => {}
+            Medium::Bar(bar) => {
+                bar.set_style(style(WORDS));
+                bar.set_message(printable(words).into_owned());
+            }
+            Medium::Lines { .. } => self.console.print(&format!("{words}\n")),
+        }
+    }
+
     /// Takes the bar away.
     pub(crate) fn finish(&mut self) {
         if let Medium::Bar(bar) = &self.medium {
@@ -82,6 +100,10 @@ impl View {
             bar.finish_and_clear();
         }
     }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the templates are constants").progress_chars("=> ")
 }
 
 /// Samples, smoothed.
@@ -128,15 +150,19 @@ impl Meter {
         let Some(sample) = &self.last else {
             return "connecting".into();
         };
-        let done = ByteCount::new(sample.bytes_done);
-        let total = ByteCount::new(sample.bytes_total);
+        let (done, total) = (size(sample.bytes_done), size(sample.bytes_total));
+        let share = (self.share() * 100.0).floor();
+        let silent = sample.silent_ms as f64 / 1e3;
+        let round_trip = sample.rtt_us as f64 / 1e6;
+        if silent > SILENT.max(2.0 * round_trip) {
+            return format!("{share:>3.0}%  {done} of {total}  no answer for {silent:.0} s");
+        }
         let more = if self.scan_complete { "" } else { "+" };
         let left = sample.bytes_total.saturating_sub(sample.bytes_done) as f64 * 8.0 / self.rate();
         let left =
             if self.scan_complete && left.is_finite() { format!("  {} left", clock(left)) } else { String::new() };
         format!(
-            "{:>3.0}%  {done} of {total}{more}  {}{left}  limited by {}",
-            (self.share() * 100.0).floor(),
+            "{share:>3.0}%  {done} of {total}{more}  {}{left}  limited by {}",
             megabits(self.rate() as u64),
             self.limiting()
         )
@@ -156,6 +182,17 @@ mod tests {
         let mut meter = Meter { scan_complete: true, ..Meter::default() };
         meter.add(&sample(1.0, 250_000_000, 800_000_000, Stage::Network));
         assert_eq!(meter.text(), " 25%  250MB of 1GB  800.0 Mbit/s  0:08 left  limited by network");
+    }
+
+    #[test]
+    fn an_outage_is_told_as_one() {
+        let mut meter = Meter { scan_complete: true, ..Meter::default() };
+        meter.add(&sample(1.0, 250_000_000, 800_000_000, Stage::RateCeiling));
+        let silent = |silent_ms, rtt_us| Sample { silent_ms, rtt_us, ..sample(2.0, 250_000_000, 0, Stage::Network) };
+        meter.add(&silent(12_400, 300_000));
+        assert_eq!(meter.text(), " 25%  250MB of 1GB  no answer for 12 s");
+        meter.add(&silent(2_400, 1_500_000));
+        assert!(meter.text().contains("limited by"), "{}", meter.text());
     }
 
     #[test]

@@ -5,19 +5,19 @@ use icdc_units::ByteCount;
 
 /// One line on the run and, for one file, one with its digest. `ended` tells whether the run came to its end.
 pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
-    let mut parts = vec![format!(
-        "{}{}, {} in {} at {}",
-        if ended { "" } else { "broken off after " },
-        counted(summary.files, "file"),
-        ByteCount::new(summary.bytes),
-        seconds(summary.seconds),
-        megabits(summary.goodput_bps)
-    )];
-    if summary.bytes_sent != summary.bytes {
-        parts.push(format!("{} sent", ByteCount::new(summary.bytes_sent)));
+    let (files, time) = (counted(summary.files, "file"), seconds(summary.seconds));
+    let (bytes, sent) = (size(summary.bytes), size(summary.bytes_sent));
+    let rate = megabits(summary.goodput_bps);
+    let mut parts = match ended {
+        true => vec![format!("{files}, {bytes} in {time} at {rate}")],
+        // What was sent until then need not be of files that are complete.
+        false => vec![format!("broken off after {time}: {files} complete, {bytes}"), format!("{sent} sent at {rate}")],
+    };
+    if ended && summary.bytes_sent != summary.bytes {
+        parts.push(format!("{sent} sent"));
     }
     if summary.resumed_bytes > 0 {
-        parts.push(format!("{} were there from an earlier run", ByteCount::new(summary.resumed_bytes)));
+        parts.push(format!("{} were there from an earlier run", size(summary.resumed_bytes)));
     }
     if summary.skipped > 0 {
         parts.push(format!("{} skipped", counted(summary.skipped, "file")));
@@ -45,7 +45,7 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
 
 /// What a dry run found.
 pub(crate) fn dry_run(items: u64, bytes: u64) -> String {
-    format!("{}, {} would be sent", counted(items, "item"), ByteCount::new(bytes))
+    format!("{}, {} would be sent", counted(items, "item"), size(bytes))
 }
 
 /// The stages that limited the run for a noticeable time, the largest share first.
@@ -63,6 +63,11 @@ fn limits(summary: &Summary) -> Option<String> {
 /// A number and its noun.
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A number of bytes that was counted: with an SI prefix, as rates have, so that one can be read from the other.
+pub(crate) fn size(bytes: u64) -> String {
+    ByteCount::new(bytes).counted().to_string()
 }
 
 /// A rate in the one unit that lets runs be compared at a glance.
@@ -137,7 +142,11 @@ mod tests {
             assert!(told[0].contains(words), "{words:?} is missing in {told:?}");
         }
         assert_eq!(told[1], "BLAKE3 abc");
-        assert!(lines(&summary, false)[0].starts_with("broken off after 1 file"));
+        let broken = &lines(&summary, false)[0];
+        assert!(
+            broken.starts_with("broken off after 10.50 s: 1 file complete, 1.25GB; 250MB sent at 952.4 Mbit/s"),
+            "{broken}"
+        );
     }
 
     #[test]

@@ -110,11 +110,14 @@ impl Surface {
         match event {
             Event::Item { path, outcome: Outcome::Failed, reason, .. } => {
                 let reason = reason.as_deref().unwrap_or("failed");
-                self.console.complain(&format!("{path}: {reason}"));
+                // Most reasons name the place where it failed, which may be another one.
+                let named = reason.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with(':'));
+                let told = if named { reason.to_owned() } else { format!("{path}: {reason}") };
+                self.console.complain(&told);
             }
             Event::Item { path, bytes, outcome, .. } if self.verbose => {
                 let outcome = if *outcome == Outcome::Skipped { "skipped" } else { "copied" };
-                self.console.complain(&format!("{outcome} {path} ({})", ByteCount::new(*bytes)));
+                self.console.complain(&format!("{outcome} {path} ({})", summary::size(*bytes)));
             }
             Event::Connected { peer, stream, cipher, congestion } if self.verbose => {
                 let details: Vec<&str> =
@@ -127,7 +130,7 @@ impl Surface {
                 self.console.complain(&format!("{reason}; attempt {attempt} to connect again in {pause}"));
             }
             Event::WouldSend { path, bytes } if !self.json => {
-                self.console.result(&format!("{:>10}  {path}", ByteCount::new(*bytes).to_string()));
+                self.console.result(&format!("{:>10}  {path}", summary::size(*bytes)));
             }
             _ => {}
         }

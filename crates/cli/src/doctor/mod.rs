@@ -94,7 +94,7 @@ fn examine(wish: Wish, system: &System, console: &Console) -> Result<Examination
     let (mut troubles, stop) = (Troubles::default(), StopSignal::new());
     let path = target.map(|(target, mut connection)| {
         signals::watch_if_possible(&stop, console, STOPPING);
-        connection.confirm_host = Some(console.confirm_host());
+        connection.confirm_host = Some(console.confirm_host(&stop));
         path::measure(&target, &connection, &stop, console, &mut troubles)
     });
     let mut host = HostFacts::gather(system, path.as_ref().and_then(|path| path.address));

@@ -40,7 +40,7 @@ fn carry_out(plan: MeasurePlan, console: &Console) -> u8 {
     let MeasurePlan { target, options, mut connection, output } = plan;
     let stop = StopSignal::new();
     signals::watch_if_possible(&stop, console, STOPPING);
-    connection.confirm_host = Some(console.confirm_host());
+    connection.confirm_host = Some(console.confirm_host(&stop));
     let record = Arc::new(Mutex::new(Record::default()));
     let events: MeasureSink = {
         let (record, console, json) = (Arc::clone(&record), console.clone(), output.json);

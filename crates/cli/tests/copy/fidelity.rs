@@ -240,6 +240,39 @@ fn attributes_travel_on_request() {
     }
 }
 
+/// Capabilities give rights to whoever runs the file, as set-id bits do.
+#[test]
+fn capabilities_travel_with_the_owner_or_are_named() {
+    if !is_root() {
+        return skip("capabilities and owners need root");
+    }
+    // VFS_CAP_REVISION_2 with CAP_NET_RAW, permitted and effective.
+    let raw = [0x0200_0001_u32, 1 << 13, 0, 0, 0].map(u32::to_le_bytes).concat();
+    for way in Way::ALL {
+        let road = Road::new(way);
+        fs::create_dir(road.path("tree")).unwrap();
+        for (name, size) in [("small", 100), ("large", 5 * MIB)] {
+            let file = data::file(&road.path("tree").join(name), size, 1);
+            chown(&file, Some(1234), Some(4321)).unwrap();
+            if let Err(error) = setxattr(&file, "security.capability", &raw, XattrFlags::empty()) {
+                return skip(&format!("no capabilities of files here: {error}"));
+            }
+        }
+        let value = |path: &Path| {
+            let mut buffer = [0; 100];
+            getxattr(path, "security.capability", &mut buffer[..]).ok().map(|length| buffer[..length].to_vec())
+        };
+        let all = road.copy(&["--preserve", "all"], &["tree"], "all").expect_code(0);
+        assert_eq!(all.stderr, "", "{way:?}");
+        let some = road.copy(&["--preserve", "mode,times,xattr"], &["tree"], "some").expect_code(0);
+        for name in ["small", "large"] {
+            assert_eq!(value(&road.path("all").join(name)).as_deref(), Some(&raw[..]), "{way:?} {name}");
+            assert_eq!(value(&road.path("some").join(name)), None, "{way:?} {name}");
+            assert!(some.stderr.contains(&format!("{name}: its capabilities are left out")), "{way:?}: {some}");
+        }
+    }
+}
+
 #[test]
 fn without_preserve_nothing_but_the_data_is_kept() {
     for way in Way::ALL {

@@ -8,3 +8,4 @@ mod options;
 mod semantics;
 #[path = "../support/mod.rs"]
 mod support;
+mod told;

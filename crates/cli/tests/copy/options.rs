@@ -79,6 +79,26 @@ fn exclude_leaves_out_names_and_paths() {
 }
 
 #[test]
+fn update_skips_links_that_are_there() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        fs::create_dir(road.path("tree")).unwrap();
+        std::os::unix::fs::symlink("one", road.path("tree/link")).unwrap();
+        std::os::unix::fs::symlink("two", road.path("tree/other")).unwrap();
+        road.copy(&[], &["tree/"], "copy").expect_code(0);
+        let inode = |name: &str| fs::symlink_metadata(road.path("copy").join(name)).unwrap().ino();
+        let before = (inode("link"), inode("other"));
+        fs::remove_file(road.path("tree/other")).unwrap();
+        std::os::unix::fs::symlink("three", road.path("tree/other")).unwrap();
+        let ended = road.copy(&["--update"], &["tree/"], "copy").expect_code(0);
+        assert_eq!(inode("link"), before.0, "{way:?}: {ended}");
+        assert_ne!(inode("other"), before.1, "{way:?}: {ended}");
+        assert_eq!(fs::read_link(road.path("copy/other")).unwrap(), std::path::Path::new("three"));
+        assert_same(&road.path("tree"), &road.path("copy"));
+    }
+}
+
+#[test]
 fn update_skips_what_has_the_same_size_and_time() {
     for way in Way::ALL {
         let road = Road::new(way);

@@ -131,15 +131,16 @@ fn what_cannot_be_placed_is_refused_and_changes_nothing() {
         sources(&road);
         fs::write(road.path("old"), "old").unwrap();
         let copy = |sources: &[&str], destination: &str| road.copy(&[], sources, destination);
-        refused(copy(&["dir"], "old"), 1, &["old", "dir"]);
-        refused(copy(&["dir/"], "old"), 1, &["old", "not a directory"]);
-        refused(copy(&["file"], "old/"), 1, &["old", "not a directory"]);
-        refused(copy(&["file", "dir"], "old"), 1, &["old", "not a directory"]);
-        refused(copy(&["file"], "missing/parent/x"), 1, &["missing"]);
-        refused(copy(&["file"], "old/x"), 1, &["old"]);
+        refused(copy(&["dir"], "old"), 2, &["old", "dir"]);
+        refused(copy(&["dir/"], "old"), 2, &["old", "not a directory"]);
+        refused(copy(&["file"], "old/"), 2, &["old", "not a directory"]);
+        refused(copy(&["file", "dir"], "old"), 2, &["old", "not a directory"]);
+        refused(copy(&["file"], "missing/parent/x"), 2, &["missing", "mkdir -p"]);
+        refused(copy(&["file"], "old/x"), 2, &["old"]);
         fs::create_dir(road.path("other")).unwrap();
         fs::write(road.path("other/file"), "other").unwrap();
-        refused(copy(&["file", "other/file"], "new"), 1, &["two sources are named file"]);
+        refused(copy(&["file", "other/file"], "new"), 2, &["two sources are named file"]);
+        assert!(!road.path("new").exists(), "a directory was made for nothing");
         assert_eq!(fs::read(road.path("old")).unwrap(), b"old");
         assert_no_leftovers(road.site.root());
     }
@@ -258,7 +259,7 @@ fn devices_pipes_and_sockets_are_named_and_the_rest_arrives() {
         }
         assert_eq!(fs::read(road.path("copy/inner")).unwrap(), b"inner");
         assert_eq!(fs::read(road.path("copy/sub/deep")).unwrap(), b"deep");
-        let ended = road.copy(&[], &["dir/pipe"], "alone").expect_code(1);
+        let ended = road.copy(&[], &["dir/pipe"], "alone/").expect_code(2);
         assert!(ended.stderr.contains("pipe"), "{ended}");
         assert!(!road.path("alone").exists());
         assert_no_leftovers(road.site.root());

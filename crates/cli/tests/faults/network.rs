@@ -5,11 +5,11 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::daemon::{Daemon, location};
 use crate::support::network::Pair;
-use crate::support::{Ended, HERE, MIB, Run, Site, Start, assert_no_leftovers, assert_same, data, skip};
+use crate::support::{Ended, HERE, MIB, Run, Signal, Site, Start, assert_no_leftovers, assert_same, data, skip};
 
 const SIZE: u64 = 48 * MIB + 3;
 
@@ -44,6 +44,24 @@ fn connections_are_cut() {
     assert_went_on(&site, &ended);
     let sent = ended.number("bytes_sent");
     assert!(sent <= SIZE + 2 * 64 * MIB, "{ended}");
+}
+
+#[test]
+fn an_outage_is_the_networks_and_an_interrupt_ends_it_soon() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let run = push(&site, &pair, "40mbit");
+    assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
+    pair.unplug();
+    let silent = |event: &serde_json::Value| event["silent_ms"].as_u64().unwrap_or(0);
+    assert!(run.wait_for(|event| silent(event) > 4000), "{}", run.finish());
+    let events = run.events();
+    let told: Vec<_> = events.iter().filter(|event| silent(event) > 1500).map(|event| &event["limited_by"]).collect();
+    assert!(told.iter().all(|stage| *stage == "network"), "{told:?}");
+    let begun = Instant::now();
+    run.signal(Signal::INT);
+    let ended = run.finish().expect_code(4);
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}: {ended}", begun.elapsed());
 }
 
 #[test]

@@ -24,6 +24,7 @@
 //! | [`cgroup`] | cgroups, and sockets that belong to them |
 //! | [`daemon`] | an `icdc serve` with keys on both sides |
 //! | [`relay`] | a running `icdc relay`, and ends to talk through it |
+//! | [`terminal`] | a command at a terminal of its own |
 //! | [`system`] | a tree of files that looks like a system |
 //! | [`ways`] | one copy local, by ssh and by daemon, in both directions |
 //!
@@ -48,6 +49,7 @@ pub mod process;
 pub mod refusals;
 pub mod relay;
 pub mod system;
+pub mod terminal;
 pub mod ways;
 
 use std::ffi::OsString;

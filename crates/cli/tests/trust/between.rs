@@ -110,7 +110,7 @@ fn rights_and_roots_hold_between_daemons() {
         ((Kind::Daemon, Kind::Daemon), "file", "../planted"),
     ] {
         let ended = scene.copy(kinds, source, target);
-        assert_eq!(ended.code, Some(1), "{kinds:?} {source} {target}: {ended}");
+        assert_eq!(ended.code, Some(2), "{kinds:?} {source} {target}: {ended}");
         assert!(!scene.site.path("to-root/stolen").exists() && !scene.site.path("planted").exists(), "{kinds:?}");
     }
 }
@@ -126,7 +126,7 @@ fn what_fails_is_named_as_in_any_copy() {
         assert!(ended.stderr.contains("tree/pipe"), "{kinds:?}: {ended}");
         assert_eq!(ended.number("errors"), 1, "{ended}");
         assert_eq!(fs::read(scene.site.path("to-root/copy/file")).unwrap(), b"file");
-        let ended = scene.copy(kinds, "nothing", "copy2").expect_code(1);
+        let ended = scene.copy(kinds, "nothing", "copy2").expect_code(2);
         assert!(ended.stderr.contains("nothing"), "{kinds:?}: {ended}");
         let ended = scene.command(&["--dry-run"], kinds, "tree", "copy3").run();
         assert_eq!(ended.code, Some(1), "the pipe is named: {ended}");

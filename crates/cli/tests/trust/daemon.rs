@@ -114,7 +114,7 @@ fn nothing_outside_the_root_is_read() {
         "proc/self/root/etc/passwd",
     ] {
         let ended = copy(&site, daemon.location(path), "pulled");
-        assert_eq!(ended.code, Some(1), "{path}: {ended}");
+        assert_eq!(ended.code, Some(2), "{path}: {ended}");
         assert!(!ended.stderr.contains("secret\n") && !site.path("pulled").exists(), "{path}: {ended}");
     }
     // A link is copied as the link that it is, and one that stays beneath is followed.
@@ -148,14 +148,14 @@ fn nothing_outside_the_root_is_written() {
     ] {
         for source in ["push", "tree", "tree/"] {
             let ended = copy(&site, source, daemon.location(path));
-            assert_eq!(ended.code, Some(1), "{source} {path}: {ended}");
+            assert_eq!(ended.code, Some(2), "{source} {path}: {ended}");
             assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{source} {path}: {ended}");
         }
     }
     // An absolute path begins at the root.
     let absolute = site.path("outside/secret");
     let ended = copy(&site, "push", daemon.location(absolute.to_str().unwrap()));
-    assert_eq!(ended.code, Some(1), "{ended}");
+    assert_eq!(ended.code, Some(2), "{ended}");
     copy(&site, "push", daemon.location("/top")).expect_code(0);
     assert_same(&site.path("push"), &site.path("root/top"));
     // A link is replaced, not followed.
@@ -234,7 +234,7 @@ fn a_key_with_a_user_has_that_users_permissions() {
     assert_eq!(owners, "", "these belong to somebody else");
 
     let ended = copy(&site, "push", daemon.location("closed/x"));
-    assert_eq!(ended.code, Some(1), "{ended}");
+    assert_eq!(ended.code, Some(2), "{ended}");
     assert!(ended.stderr.contains("closed") || ended.stderr.contains("ermission"), "{ended}");
     let ended = copy(&site, daemon.location("for-root"), "stolen");
     assert_eq!(ended.code, Some(1), "{ended}");

@@ -11,9 +11,10 @@ use icdc_tcp::Family;
 use icdc_trust::{DEFAULT_PORT, HostKey, Identity, KnownHosts, PublicKey, ServerPin, client_config};
 use icdc_units::{Span, Time};
 
-use super::{CONNECT_PATIENCE, ConnectError, HANDSHAKE_PATIENCE, pinned};
+use super::{CONNECT_PATIENCE, ConnectError, HANDSHAKE_PATIENCE, connecting, pinned};
 use crate::buffers::beginning;
 use crate::clock;
+use crate::event::EventSink;
 use crate::link::{Link, secure_client};
 use crate::options::CopyOptions;
 
@@ -67,10 +68,13 @@ impl DaemonFar {
         Ok(Self { address, identity, key, first: Some((link, clock::now())) })
     }
 
-    pub(crate) fn link(&mut self) -> Result<Link, ConnectError> {
+    pub(crate) fn link(&mut self, events: &EventSink) -> Result<Link, ConnectError> {
         match self.first.take() {
             Some((link, since)) if clock::now() - since < FRESH => Ok(link),
-            _ => self.address.connect(&self.identity, self.key),
+            _ => {
+                events(connecting(&self.address.host, self.address.port));
+                self.address.connect(&self.identity, self.key)
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config};
 use icdc_units::Span;
 
-use crate::event::EventSink;
+use crate::event::{Event, EventSink};
 use crate::link::{Link, secure_client};
 use crate::location::Location;
 use crate::options::CopyOptions;
@@ -61,11 +61,18 @@ pub(crate) fn pinned(
     })
 }
 
+/// Tells that a connection is being made.
+fn connecting(host: &str, port: u16) -> Event {
+    let to = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    Event::Connecting { to }
+}
+
 /// A far end that can be connected and reconnected.
 pub struct Far {
     path: Vec<u8>,
     name: String,
     way: Way,
+    events: EventSink,
 }
 
 enum Way {
@@ -84,13 +91,16 @@ impl Far {
     pub fn open(location: &Location, options: &CopyOptions, events: &EventSink) -> Result<Self, ConnectError> {
         let way = match location {
             Location::Ssh { host, .. } => Way::Ssh(ssh::SshFar::open(host, options, events)?),
-            Location::Daemon { host, port, .. } => Way::Daemon(daemon::DaemonFar::open(host, *port, options)?),
+            Location::Daemon { host, port, .. } => {
+                events(connecting(host, *port));
+                Way::Daemon(daemon::DaemonFar::open(host, *port, options)?)
+            }
             Location::Local(path) => {
                 unreachable!("{} is local: nothing to connect to", path.display())
             }
         };
         let name = location.host_name().unwrap_or_default().to_owned();
-        Ok(Self { path: location.path().to_vec(), name, way })
+        Ok(Self { path: location.path().to_vec(), name, way, events: Arc::clone(events) })
     }
 
     /// Connects, the first time and every further time. Starts the far side anew by ssh when its
@@ -101,7 +111,7 @@ impl Far {
     pub fn link(&mut self) -> Result<Link, ConnectError> {
         match &mut self.way {
             Way::Ssh(far) => far.link(),
-            Way::Daemon(far) => far.link(),
+            Way::Daemon(far) => far.link(&self.events),
         }
     }
 

@@ -2,10 +2,11 @@
 //! `sh -c 'CMD "$@"' sh HOST COMMAND`, so that quotes, options and `NAME=value` in CMD mean what
 //! they mean to a shell. COMMAND is one argument, which the far side's shell splits.
 
-use std::io::{Read, Write};
+use std::collections::VecDeque;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use icdc_units::Span;
@@ -15,24 +16,34 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::ConnectError;
 
 /// How much of the far side's standard error is kept for messages.
-const KEPT_BYTES: usize = 4096;
 const KEPT_LINES: usize = 4;
+/// A line that is longer is told in parts.
+const LONGEST_LINE: usize = 4096;
+
+/// How long a line of standard error is kept back, in case that it is the reason for an end that follows: then it is part
+/// of the error, and not told twice.
+const KEPT_BACK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Takes a line that the far side said on standard error.
+pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The way to a shell on a host.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct RemoteShell {
     command: String,
     host: String,
+    heard: Heard,
 }
 
 impl RemoteShell {
-    /// `command` as the user wrote it; `host` is `[USER@]HOST` and never taken for an option.
-    pub(crate) fn new(command: &str, host: &str) -> Result<Self, ConnectError> {
+    /// `command` as the user wrote it; `host` is `[USER@]HOST` and never taken for an option; `heard` gets what comes on
+    /// standard error and is not part of an error.
+    pub(crate) fn new(command: &str, host: &str, heard: Heard) -> Result<Self, ConnectError> {
         let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
         if name.is_empty() || name.starts_with('-') || host.starts_with('-') || host.contains(char::is_control) {
             return Err(ConnectError::BadHost { host: host.escape_debug().to_string() });
         }
-        Ok(Self { command: command.to_owned(), host: host.to_owned() })
+        Ok(Self { command: command.to_owned(), host: host.to_owned(), heard })
     }
 
     /// `[USER@]HOST`.
@@ -45,7 +56,7 @@ impl RemoteShell {
         &self.command
     }
 
-    /// Starts `command` on the host. Its standard error goes to ours.
+    /// Starts `command` on the host.
     pub(crate) fn run(&self, command: &str) -> Result<RemoteProcess, ConnectError> {
         tracing::debug!(ssh = self.command, host = self.host, command, "starting");
         let failed = |cause| ConnectError::Start { command: self.command.clone(), cause };
@@ -57,7 +68,7 @@ impl RemoteShell {
             .spawn()
             .map_err(failed)?;
         let ended = pidfd(&child);
-        let words = LastWords::default();
+        let words = LastWords::new(Arc::clone(&self.heard));
         let stderr = child.stderr.take().expect("standard error is piped");
         let copier = words.clone();
         std::thread::Builder::new()
@@ -130,7 +141,6 @@ pub(crate) fn quote(word: &str) -> String {
 }
 
 /// A command that runs on the far side.
-#[derive(Debug)]
 pub(crate) struct RemoteProcess {
     /// Its standard input; dropping it ends the input.
     pub(crate) stdin: Option<ChildStdin>,
@@ -158,9 +168,14 @@ impl RemoteProcess {
         self.child.try_wait().ok().flatten()
     }
 
-    /// The last lines of its standard error, on one line; empty if it said nothing.
+    /// The last lines of its standard error that were not told yet, on one line; empty if there are none.
     pub(crate) fn last_words(&self) -> String {
-        self.words.text(Duration::from_millis(300))
+        self.words.take(Duration::from_millis(300))
+    }
+
+    /// It runs as it should: what it says from now on is told at once.
+    pub(crate) fn is_well(&self) {
+        self.words.pass_on();
     }
 }
 
@@ -173,6 +188,7 @@ impl Drop for RemoteProcess {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+        self.words.pass_on();
     }
 }
 
@@ -181,45 +197,91 @@ fn pidfd(child: &Child) -> Option<OwnedFd> {
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-/// Passes standard error on to the user and remembers its end.
-#[derive(Clone, Debug, Default)]
+/// Tells the lines of standard error, and keeps the last ones back for a while: they may be the reason for an end.
+#[derive(Clone)]
 struct LastWords {
+    heard: Heard,
     shared: Arc<(Mutex<Words>, Condvar)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Words {
-    bytes: Vec<u8>,
+    kept: VecDeque<String>,
+    /// Nothing is kept back any more.
+    passing: bool,
     complete: bool,
 }
 
 impl LastWords {
+    fn new(heard: Heard) -> Self {
+        Self { heard, shared: Arc::default() }
+    }
+
+    fn words(&self) -> MutexGuard<'_, Words> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads to the end.
     fn copy(&self, mut from: ChildStderr) {
-        let (words, complete) = &*self.shared;
         let mut buffer = [0; 1024];
-        while let Ok(count @ 1..) = from.read(&mut buffer) {
-            // A closed standard error must not stop the far side.
-            let _ = std::io::stderr().write_all(&buffer[..count]);
-            let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
-            words.bytes.extend_from_slice(&buffer[..count]);
-            let excess = words.bytes.len().saturating_sub(KEPT_BYTES);
-            words.bytes.drain(..excess);
+        let mut line = Vec::new();
+        loop {
+            let waiting = !line.is_empty() || !self.words().kept.is_empty();
+            let timeout = waiting.then_some(&KEPT_BACK);
+            if matches!(poll(&mut [PollFd::new(&from, PollFlags::IN)], timeout), Ok(0)) {
+                self.add(&mut line);
+                self.tell(0);
+                continue;
+            }
+            let Ok(count @ 1..) = from.read(&mut buffer) else { break };
+            for byte in &buffer[..count] {
+                line.push(*byte);
+                if *byte == b'\n' || line.len() == LONGEST_LINE {
+                    self.add(&mut line);
+                }
+            }
         }
-        words.lock().unwrap_or_else(PoisonError::into_inner).complete = true;
-        complete.notify_all();
+        self.add(&mut line);
+        self.words().complete = true;
+        self.shared.1.notify_all();
+    }
+
+    fn add(&self, line: &mut Vec<u8>) {
+        let text = String::from_utf8_lossy(line).trim().to_owned();
+        line.clear();
+        if !text.is_empty() {
+            self.words().kept.push_back(text);
+            self.tell(KEPT_LINES);
+        }
+    }
+
+    /// Tells all but the last `keep` lines.
+    fn tell(&self, keep: usize) {
+        loop {
+            let line = {
+                let mut words = self.words();
+                let keep = if words.passing { 0 } else { keep };
+                if words.kept.len() > keep { words.kept.pop_front() } else { None }
+            };
+            let Some(line) = line else { return };
+            (self.heard)(&line);
+        }
+    }
+
+    fn pass_on(&self) {
+        self.words().passing = true;
+        self.tell(0);
     }
 
     /// Waits a little for the end: a connection that ssh shares with later ones keeps it open.
-    fn text(&self, patience: Duration) -> String {
-        let (words, complete) = &*self.shared;
-        let words = words.lock().unwrap_or_else(PoisonError::into_inner);
-        let (words, _) = complete
-            .wait_timeout_while(words, patience, |words| !words.complete)
+    fn take(&self, patience: Duration) -> String {
+        let (mut words, _) = self
+            .shared
+            .1
+            .wait_timeout_while(self.words(), patience, |words| !words.complete)
             .unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&words.bytes);
-        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let last = &lines[lines.len().saturating_sub(KEPT_LINES)..];
-        last.join(" | ").chars().filter(|character| !character.is_control()).collect()
+        let last: Vec<String> = words.kept.drain(..).collect();
+        last.join(" | ")
     }
 }
 
@@ -230,6 +292,10 @@ mod tests {
     /// Stands for ssh: runs the command here.
     const HERE: &str = r#"X=1 sh -c 'shift; eval "$1"' sh"#;
 
+    fn shell(command: &str, host: &str) -> Result<RemoteShell, ConnectError> {
+        RemoteShell::new(command, host, Arc::new(|_| {}))
+    }
+
     fn output(process: &mut RemoteProcess) -> String {
         let mut text = String::new();
         process.stdout.take().unwrap().read_to_string(&mut text).unwrap();
@@ -238,20 +304,20 @@ mod tests {
 
     #[test]
     fn the_command_keeps_its_quotes_and_assignments() {
-        let shell = RemoteShell::new(r#"GREETING='a  b' sh -c 'echo "$GREETING|$1|$2"' sh"#, "me@there").unwrap();
+        let shell = shell(r#"GREETING='a  b' sh -c 'echo "$GREETING|$1|$2"' sh"#, "me@there").unwrap();
         assert_eq!(output(&mut shell.run("icdc far-end").unwrap()), "a  b|me@there|icdc far-end\n");
     }
 
     #[test]
     fn hosts_that_look_like_options_are_refused() {
         for host in ["-oProxyCommand=x", "me@-oProxyCommand=x", "", "me@", "-x@there", "a\nb"] {
-            assert!(RemoteShell::new("ssh", host).is_err(), "{host:?}");
+            assert!(shell("ssh", host).is_err(), "{host:?}");
         }
     }
 
     #[test]
     fn the_end_and_the_last_words_are_noticed() {
-        let shell = RemoteShell::new(HERE, "host").unwrap();
+        let shell = shell(HERE, "host").unwrap();
         let mut process = shell.run("for i in 1 2 3 4 5 6; do echo line $i >&2; done; exit 7").unwrap();
         let status = process.wait(Span::from_secs(10)).unwrap();
         assert_eq!(status.code(), Some(7));
@@ -259,8 +325,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_is_told_once() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&told);
+        let heard: Heard = Arc::new(move |line: &str| heard.lock().unwrap().push(line.to_owned()));
+        let shell = RemoteShell::new(HERE, "host", heard).unwrap();
+        let mut process = shell.run("for i in 1 2 3 4 5 6; do echo line $i >&2; done").unwrap();
+        process.wait(Span::from_secs(10)).unwrap();
+        assert_eq!(process.last_words(), "line 3 | line 4 | line 5 | line 6");
+        drop(process);
+        assert_eq!(*told.lock().unwrap(), ["line 1", "line 2"]);
+        let mut process = shell.run("echo one >&2; read line; echo two >&2").unwrap();
+        process.is_well();
+        drop(process.stdin.take());
+        process.wait(Span::from_secs(10)).unwrap();
+        assert_eq!(process.last_words(), "");
+        assert_eq!(told.lock().unwrap()[2..], ["one", "two"]);
+    }
+
+    #[test]
     fn dropping_ends_a_command_that_waits_for_input() {
-        let shell = RemoteShell::new(HERE, "host").unwrap();
+        let shell = shell(HERE, "host").unwrap();
         let mut process = shell.run("cat; echo through").unwrap();
         assert!(!process.has_ended());
         drop(process.stdin.take());
@@ -269,17 +354,17 @@ mod tests {
 
     #[test]
     fn the_program_is_found_behind_assignments() {
-        let program = |command: &str| RemoteShell::new(command, "h").unwrap().program().map(str::to_owned);
+        let program = |command: &str| shell(command, "h").unwrap().program().map(str::to_owned);
         assert_eq!(program("A=1 B_2= /usr/bin/ssh -p 22"), Some("/usr/bin/ssh".into()));
         assert_eq!(program("'my ssh' -v"), None);
-        assert!(RemoteShell::new("A=1 no-such-ssh -v", "h").unwrap().is_missing());
-        assert!(!RemoteShell::new("A=1 sh", "h").unwrap().is_missing());
+        assert!(shell("A=1 no-such-ssh -v", "h").unwrap().is_missing());
+        assert!(!shell("A=1 sh", "h").unwrap().is_missing());
     }
 
     #[test]
     fn words_survive_the_far_shell() {
         for word in ["/opt/icdc", "/a b/c'd", "$HOME", "a;b", ""] {
-            let shell = RemoteShell::new(HERE, "host").unwrap();
+            let shell = shell(HERE, "host").unwrap();
             let command = format!("printf %s {}", quote(word));
             assert_eq!(output(&mut shell.run(&command).unwrap()), word);
         }

@@ -23,7 +23,7 @@ use icdc_units::Span;
 
 use super::remote_shell::{RemoteProcess, RemoteShell, quote};
 use super::speaker::{Speaker, SpeakerEnd};
-use super::{CONNECT_PATIENCE, ConnectError, pinned, send_self};
+use super::{CONNECT_PATIENCE, ConnectError, connecting, pinned, send_self};
 use crate::buffers::beginning;
 use crate::event::{Event, EventSink};
 use crate::far_end::{MARKER, MARKER_VERSION};
@@ -75,8 +75,10 @@ impl Running {
 impl Starter {
     /// `host` is `[USER@]HOST`.
     pub(crate) fn new(host: &str, options: &CopyOptions, events: &EventSink) -> Result<Self, ConnectError> {
+        let told = (Arc::clone(events), host.to_owned());
+        let heard = move |line: &str| (told.0)(Event::Notice { text: format!("{}: {line}", told.1) });
         Ok(Self {
-            shell: RemoteShell::new(&options.ssh, host)?,
+            shell: RemoteShell::new(&options.ssh, host, Arc::new(heard))?,
             program: options.remote_icdc.clone(),
             send_self: options.send_self,
             ports: options.ports,
@@ -94,6 +96,7 @@ impl Starter {
     /// Starts the far end; `peer` is the key that may connect to it, `None` if it shall only drive.
     /// Where there is none that fits, it is sent there first, if the user wants that.
     pub(crate) fn start(&mut self, peer: Option<PublicKey>) -> Result<Started, ConnectError> {
+        (self.events)(Event::Connecting { to: format!("{} by ssh", self.shell.host()) });
         match self.start_program(peer) {
             Err(ConnectError::NoIcdc { .. } | ConnectError::OtherVersion { .. }) if self.send_self => {
                 // Once is enough: what is sent now stays there, and is not sent for a restart.
@@ -125,6 +128,7 @@ impl Starter {
         match (receive(inlet.as_mut()), sent) {
             (Ok(Message::Listening(Listening { key, port, version })), _) if peer.is_none() || port != 0 => {
                 tracing::debug!(host = self.shell.host(), version, port, "far end started");
+                process.is_well();
                 let (speaker, end) = Speaker::start(outlet).map_err(cannot_start)?;
                 Ok(Started { speaker, inlet, end, key: PublicKey::from_bytes(key), port, running: Running(process) })
             }
@@ -212,6 +216,7 @@ impl SshFar {
             }
             let host = self.starter.host_name();
             let (started, identity) = self.current.as_mut().expect("it was started above");
+            (self.starter.events)(connecting(&host, started.port));
             match connect(&host, started, identity, self.starter.family) {
                 Err(ConnectError::DataPort { .. } | ConnectError::Handshake { .. })
                     if patience == Span::ZERO && started.running.has_ended(Span::from_secs(1)) => {}

@@ -115,7 +115,7 @@ impl SourceEnd {
                 Ok(Self { name, key, inlet, speaker, _end: end, _running: Some(running) })
             }
             Location::Daemon { host, port, .. } => {
-                let Link { outlet, mut inlet, .. } = DaemonFar::open(host, *port, options)?.link()?;
+                let Link { outlet, mut inlet, .. } = DaemonFar::open(host, *port, options)?.link(events)?;
                 let (speaker, end) = Speaker::start(outlet)
                     .map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
                 speaker.say(Message::Request(Request { transfer, job: Job::DriveKey }));
@@ -165,7 +165,7 @@ impl TargetEnd {
             Location::Daemon { host, port, .. } => {
                 let mut far = DaemonFar::open(host, *port, options)?;
                 let job = Job::Admit { key: *peer.as_bytes(), job: Box::new(job) };
-                admit(far.link()?, Request { transfer, job }, host)?;
+                admit(far.link(events)?, Request { transfer, job }, host)?;
                 Ok(Self { host: host.clone(), port: *port, key: far.key(), _started: None })
             }
             Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),

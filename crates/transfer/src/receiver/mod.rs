@@ -455,6 +455,7 @@ impl Progress {
             ring_used: feedback.ring_used,
             ring_blocks: feedback.ring_blocks,
             rtt_us: tcp.as_ref().map_or(0, |info| info.rtt.as_micros()),
+            silent_ms: tcp.as_ref().map_or(0, |info| info.silence.as_millis()),
             ..Sample::default()
         }));
     }

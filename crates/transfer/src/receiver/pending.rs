@@ -30,7 +30,8 @@ impl Pending {
     }
 }
 
-/// What is to be restored of an entry. Set-id bits count only together with the owner they belong to.
+/// What is to be restored of an entry. Set-id bits count only together with the owner they belong to, and so do
+/// capabilities, which are taken out of an entry on its arrival.
 pub(super) fn metadata(entry: &Entry, preserve: Preserve) -> Metadata<'_> {
     let bits = if preserve.owner { 0o7777 } else { 0o1777 };
     Metadata {

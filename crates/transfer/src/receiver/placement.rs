@@ -46,10 +46,14 @@ pub(super) struct Placement {
 impl Placement {
     /// Decides by what the sources are and what is at `destination`; makes DST where it has to be made.
     pub(super) fn find(tree: &Tree, destination: &[u8], begin: &Begin, dry_run: bool) -> Result<Self, SessionError> {
-        let located = tree.resolve(destination).map_err(refuse)?;
+        let located = tree.resolve(destination).map_err(refuse_destination)?;
         let single = begin.sources.len() == 1;
         let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
         let existing = if continues_here(&located, begin) { None } else { existing_directory(&located)? };
+        if existing.is_some() || contents || !single || located.trailing_slash {
+            // Before a directory is made for them.
+            refuse_names(&begin.sources)?;
+        }
         let inside = match existing {
             Some(directory) => Some(Some(directory)),
             None if contents || !single || located.trailing_slash => {
@@ -83,7 +87,6 @@ impl Placement {
                 first: Some(name),
             });
         };
-        refuse_equal_names(&begin.sources)?;
         let targets = begin.sources.iter().map(|source| place(source, inside.as_ref())).collect::<Result<_, _>>()?;
         Ok(Self { targets, sources: begin.sources.clone(), base: inside, first: None })
     }
@@ -169,12 +172,7 @@ fn place(source: &Source, inside: Option<&Directory>) -> Result<Target, SessionE
     if source.kind == SourceKind::Contents {
         return Ok(Target::Contents(inside.clone()));
     }
-    let name = Name::new(&source.name).map_err(|error| refusal(error.to_string()))?;
-    if is_staging(name.as_bytes()) {
-        let shown = path_text(&source.name);
-        return Err(refusal(format!("{shown}: its name is one that icdc keeps for unfinished files")));
-    }
-    Ok(Target::Named(inside.clone(), name))
+    Ok(Target::Named(inside.clone(), name_of(source)?))
 }
 
 fn existing_directory(located: &Located) -> Result<Option<Directory>, SessionError> {
@@ -194,9 +192,20 @@ fn make(located: &Located, dry_run: bool) -> Result<Option<Directory>, SessionEr
     located.directory.make_directory(name, 0o777).map(Some).map_err(refuse)
 }
 
-fn refuse_equal_names(sources: &[Source]) -> Result<(), SessionError> {
+fn name_of(source: &Source) -> Result<Name, SessionError> {
+    let name = Name::new(&source.name).map_err(|error| refusal(error.to_string()))?;
+    if is_staging(name.as_bytes()) {
+        let shown = path_text(&source.name);
+        return Err(refusal(format!("{shown}: its name is one that icdc keeps for unfinished files")));
+    }
+    Ok(name)
+}
+
+/// Names under which sources cannot go into one directory.
+fn refuse_names(sources: &[Source]) -> Result<(), SessionError> {
     let mut seen = HashSet::new();
     for source in sources.iter().filter(|source| source.kind != SourceKind::Contents) {
+        name_of(source)?;
         if !seen.insert(&source.name) {
             let reason =
                 format!("two sources are named {}; copy them into different directories", path_text(&source.name));
@@ -226,6 +235,13 @@ fn is_answer(source: &Source, path: &[u8]) -> bool {
         SourceKind::Contents => trimmed.len() < path.len() || matches!(last, b"" | b"." | b".."),
         SourceKind::Item | SourceKind::Directory => source.name == last,
     }
+}
+
+fn refuse_destination(error: TreeError) -> SessionError {
+    if error.is_missing() {
+        return refusal(format!("{error}; make the directories above the destination first (mkdir -p)"));
+    }
+    refuse(error)
 }
 
 fn refuse(error: TreeError) -> SessionError {

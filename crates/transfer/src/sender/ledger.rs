@@ -312,7 +312,7 @@ impl Ledger {
                     book.counts.bytes_done += item.size();
                 }
             }
-            Settlement::Skipped => book.counts.skipped += 1,
+            Settlement::Skipped => book.counts.skipped += u64::from(item.is_file()),
             Settlement::Failed => book.counts.failed += 1,
         }
         book.slide();

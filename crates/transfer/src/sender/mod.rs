@@ -15,6 +15,7 @@ mod exclude;
 mod intake;
 mod large;
 mod ledger;
+mod merging;
 mod outlets;
 mod scan;
 mod small;
@@ -349,10 +350,18 @@ fn supervise<'scope, 'env>(
                 outlets.stop_data();
                 let _ = shared.queue_control(Message::Interrupt);
             }
-            Some(since) if now - since > INTERRUPT_PATIENCE => return Err(SessionError::Interrupted),
+            // What is on its way cannot be completed where nobody answers.
+            Some(since) if now - since > INTERRUPT_PATIENCE || is_silent(shared) => {
+                return Err(SessionError::Interrupted);
+            }
             _ => {}
         }
     }
+}
+
+/// Whether the receiver, which tells something all the time, has not been heard for long.
+fn is_silent(shared: &Shared<'_>) -> bool {
+    shared.link.tcp_info().is_some_and(|info| info.is_silent())
 }
 
 /// What the path carries shows only where nothing else limits, on one connection.
@@ -395,7 +404,7 @@ fn finish(shared: &Shared<'_>, first: &std::thread::ScopedJoinHandle<'_, ()>) {
         let _ = shared.control.try_send(Parcel { message: Message::Abort(refusal), payload: None });
     }
     shared.end();
-    if !matches!(failure, Some(SessionError::Cut(_))) {
+    if !matches!(failure, Some(SessionError::Cut(_))) && !is_silent(shared) {
         wait_for_end(first);
     }
 }
@@ -456,6 +465,7 @@ impl Progress {
             cwnd: tcp.map_or(0, |info| info.cwnd.into()),
             retransmitted_segments: outlets.retransmitted_segments(),
             pacing_bps: tcp.map_or(0, |info| info.pacing_rate.as_bits_per_second()),
+            silent_ms: tcp.map_or(0, |info| info.silence.as_millis()),
         }));
     }
 }

@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use icdc_disk::tree::{Directory, Kind, Listing, Name, Stat, is_staging};
+use icdc_disk::tree::{CAPABILITY, Directory, Kind, Listing, Name, Stat, is_staging};
 use icdc_protocol::frame::{ENTRIES_OVERHEAD, entry_length};
 use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_HEAD, MAX_XATTR_BYTES};
 use icdc_protocol::message::{Entry, EntryId, EntryKind, Message, Parent, Preserve, Problem, SendOptions, Source};
 
 use super::exclude::Exclude;
 use super::ledger::{Item, Ledger, OpenDirectory};
+use super::merging::Merging;
 use crate::error::SessionError;
 
 /// Entries in one message.
@@ -38,6 +39,7 @@ pub(crate) struct Scan<'a> {
     batch_bytes: usize,
     /// First announced name of each file with several names: (device, inode) → id.
     linked: HashMap<(u64, u64), EntryId>,
+    merging: Merging,
 }
 
 /// A directory being walked.
@@ -66,12 +68,15 @@ impl<'a> Scan<'a> {
             batch: Vec::new(),
             batch_bytes: 0,
             linked: HashMap::new(),
+            merging: Merging::default(),
         })
     }
 
     /// Announces every source; returns early when the session ends.
     pub(crate) fn run(mut self, roots: Vec<(u32, Root)>) {
+        self.merging = Merging::of(&roots);
         for (number, root) in roots {
+            self.merging.enter(&root);
             let parent = Parent::Source(number);
             let path = root.source.name.clone();
             let done = match root.name {
@@ -93,6 +98,9 @@ impl<'a> Scan<'a> {
             }
         }
         self.flush();
+        if let Some(problem) = self.merging.rest() {
+            (self.problem)(problem);
+        }
         self.ledger.scan_complete();
         self.tell(Message::Totals(self.ledger.counts().totals));
     }
@@ -131,6 +139,9 @@ impl<'a> Scan<'a> {
         } else {
             Vec::new()
         };
+        if let Some(problem) = self.merging.note(&path) {
+            (self.problem)(problem);
+        }
         let linked = matches!(kind, EntryKind::File { linked: true, .. });
         let entry = self.entry(parent, wire_name, kind, stat, xattrs)?;
         if linked {
@@ -303,7 +314,12 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    fn bounded_xattrs(&mut self, found: Vec<(Vec<u8>, Vec<u8>)>, path: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn bounded_xattrs(&mut self, mut found: Vec<(Vec<u8>, Vec<u8>)>, path: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        if !self.preserve.owner && found.iter().any(|(name, _)| name == CAPABILITY) {
+            found.retain(|(name, _)| name != CAPABILITY);
+            let reason = "its capabilities are left out, they travel with the owner only (--preserve all)".into();
+            let _ = self.leave_out(path.to_vec(), reason);
+        }
         let bytes: usize = found.iter().map(|(name, value)| name.len() + value.len()).sum();
         if bytes > MAX_XATTR_BYTES {
             let reason =

@@ -4,6 +4,11 @@ use icdc_disk::tree::{Kind, Name, Stat, Tree, TreeError};
 use icdc_protocol::message::{Digest, Problem, SendOptions, Source, SourceKind};
 
 use super::scan::Root;
+use crate::path_text;
+
+/// What to do about a pattern that no shell has expanded.
+const UNEXPANDED: &str = "; patterns are not expanded there: name the directory and leave out the rest by --exclude, or \
+                          name each item";
 
 /// The sources of a run.
 pub(crate) struct Sources {
@@ -34,13 +39,21 @@ pub(crate) fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sou
     let mut problems = Vec::new();
     for path in paths {
         match find_one(tree, path) {
+            // It would fail later, when something was made for it.
+            Ok(Root { stat: Stat { kind: Kind::Other(what), .. }, source, .. }) => {
+                let reason = format!("{}: {what} is not copied", path_text(path));
+                problems.push(Problem { path: path.clone(), reason, error: true });
+                named.push(source);
+            }
             Ok(root) => {
                 identify(&mut job, &root);
                 roots.push((named.len() as u32, root.clone()));
                 named.push(root.source);
             }
             Err(error) => {
-                problems.push(Problem { path: path.clone(), reason: error.to_string(), error: true });
+                let pattern = error.is_missing() && path.iter().any(|byte| b"*?[".contains(byte));
+                let hint = if pattern { UNEXPANDED } else { "" };
+                problems.push(Problem { path: path.clone(), reason: format!("{error}{hint}"), error: true });
                 let name = path.rsplit(|byte| *byte == b'/').find(|component| !component.is_empty());
                 if let Some(Ok(name)) = name.map(Name::new) {
                     named.push(Source { name: name.as_bytes().to_vec(), kind: SourceKind::Item });

@@ -1,7 +1,7 @@
 //! What becomes of entries that are announced: each is placed and answered with what is wanted of it, or waits for an
 //! earlier one of the same name.
 
-use icdc_disk::tree::{Metadata, Name, StagingKind};
+use icdc_disk::tree::{CAPABILITY, Metadata, Name, StagingKind};
 use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message, Parent, Preserve, Want, Wants};
 
@@ -33,7 +33,10 @@ impl Keeper<'_> {
     pub(super) fn entries(&mut self, entries: Vec<Entry>) -> Result<(), SessionError> {
         let mut first = self.next;
         let mut answers = Vec::with_capacity(entries.len());
-        for entry in entries {
+        for mut entry in entries {
+            if !self.shared.options.preserve.owner {
+                entry.xattrs.retain(|(name, _)| name != CAPABILITY);
+            }
             if entry.id != self.next {
                 return Err(SessionError::Protocol(format!("entry {} came where {} was due", entry.id, self.next)));
             }

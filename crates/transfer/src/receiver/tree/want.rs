@@ -19,9 +19,15 @@ use crate::event::Outcome;
 impl Keeper<'_> {
     /// Decides what is to come of an item, and prepares the store for a large file.
     pub(super) fn want(&mut self, pending: &Pending) -> Result<Want, Failure> {
-        let EntryKind::File { size, version, .. } = &pending.entry.kind else { return Ok(Want::All) };
         let options = &self.shared.options;
         let Pending { directory, name, path, entry, .. } = pending;
+        let EntryKind::File { size, version, .. } = &pending.entry.kind else {
+            if options.update && is_same_link(pending, options.preserve.times) {
+                self.shared.report(entry, path, Outcome::Skipped, None, None);
+                return Ok(Want::Skip);
+            }
+            return Ok(Want::All);
+        };
         if let Some(digest) = self.run.as_ref().and_then(|run| run.published(&item_key(path, version)))
             && is_there(pending, *size)
         {
@@ -93,6 +99,16 @@ fn is_there(pending: &Pending, size: u64) -> bool {
     let mtime = FileTime { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos };
     let stat = pending.directory.stat(&pending.name);
     stat.is_ok_and(|stat| stat.kind == Kind::File && stat.size == size && stat.mtime == mtime)
+}
+
+/// Whether it is a symbolic link that is there already, with its time where times are preserved.
+fn is_same_link(pending: &Pending, with_time: bool) -> bool {
+    let Pending { directory, name, entry, .. } = pending;
+    let EntryKind::Symlink { target } = &entry.kind else { return false };
+    let mtime = FileTime { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos };
+    let stat = directory.stat(name);
+    stat.is_ok_and(|stat| stat.kind == Kind::Symlink && (!with_time || stat.mtime == mtime))
+        && directory.read_link(name).is_ok_and(|found| found == *target)
 }
 
 /// Digest of a file all of whose blocks are in the map.

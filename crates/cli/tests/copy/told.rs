@@ -1,0 +1,144 @@
+//! What a copy tells of what is out of the ordinary.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::support::terminal::Terminal;
+use crate::support::{ICDC, MIB, Road, Signal, Site, Start, Way, data};
+
+#[test]
+fn equal_names_of_merged_sources_are_told() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        for directory in ["a/sub", "b/sub"] {
+            fs::create_dir_all(road.path(directory)).unwrap();
+            fs::write(road.path(directory).join("x"), directory).unwrap();
+        }
+        fs::write(road.path("a/only"), "a").unwrap();
+        let ended = road.copy(&[], &["a/", "b/"], "copy").expect_code(0);
+        let told: Vec<&str> = ended.stderr.lines().collect();
+        assert_eq!(told.len(), 1, "{way:?}: {ended}");
+        assert!(told[0].contains("sub/x") && told[0].contains("same name"), "{way:?}: {ended}");
+        assert_eq!(fs::read(road.path("copy/sub/x")).unwrap(), b"b/sub");
+        // One beside the contents of a directory, too.
+        fs::write(road.path("only"), "other").unwrap();
+        let ended = road.copy(&[], &["a/", "only"], "beside").expect_code(0);
+        assert!(ended.stderr.contains("only") && ended.stderr.contains("same name"), "{way:?}: {ended}");
+        let ended = road.copy(&[], &["a", "b"], "apart").expect_code(0);
+        assert_eq!(ended.stderr, "", "{way:?}: {ended}");
+    }
+}
+
+#[test]
+fn of_very_many_equal_names_some_are_told_and_the_rest_is_counted() {
+    let road = Road::new(Way::Local);
+    for directory in ["a", "b"] {
+        fs::create_dir(road.path(directory)).unwrap();
+        for number in 0..100 {
+            fs::write(road.path(directory).join(number.to_string()), directory).unwrap();
+        }
+    }
+    let ended = road.copy(&[], &["a/", "b/"], "copy").expect_code(0);
+    assert_eq!(ended.stderr.lines().count(), 21, "{ended}");
+    assert!(ended.stderr.contains("80 more"), "{ended}");
+}
+
+#[test]
+fn nothing_is_left_where_a_copy_is_refused() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        for directory in ["a", "b"] {
+            fs::create_dir(road.path(directory)).unwrap();
+            fs::write(road.path(directory).join("x"), directory).unwrap();
+        }
+        let pipe = std::process::Command::new("mkfifo").arg(road.path("pipe")).status().unwrap();
+        assert!(pipe.success());
+        for sources in [&["a/x", "b/x"] as &[_], &["pipe"], &["pipe", "not-there"]] {
+            let ended = road.copy(&[], sources, "copy/").expect_code(2);
+            assert!(!road.path("copy").exists(), "{way:?} {sources:?}: {ended}");
+        }
+    }
+}
+
+#[test]
+fn patterns_on_a_far_side_are_hinted_at() {
+    for way in [Way::Pull, Way::FromDaemon] {
+        let road = Road::new(way);
+        let ended = road.copy(&[], &["*.dat"], "copy").expect_code(2);
+        assert!(ended.stderr.contains("patterns are not expanded"), "{way:?}: {ended}");
+        assert_eq!(ended.stderr.lines().count(), 1, "{way:?}: {ended}");
+    }
+}
+
+#[test]
+fn what_the_far_side_says_cannot_steer_the_terminal() {
+    let site = Site::new();
+    fs::write(site.path("file"), "file").unwrap();
+    fs::write(site.path("a\u{1b}[2Jb\u{9b}c"), "file").unwrap();
+    let nasty = "printf '\\033[2J\\033]0;owned\\007\\033[31mred\\n' >&2";
+    let greeting = site.program("greeting", &format!("shift\n{nasty}\nexec sh -c \"$*\""));
+    let failing = site.program("failing", &format!("{nasty}\nexit 255"));
+    let mut greeted = site.icdc(&["copy", "-v", "--remote-icdc", ICDC, "--ssh", &greeting, "file"]);
+    let greeted = greeted.arg("a\u{1b}[2Jb\u{9b}c").arg(site.by_ssh("in/")).run().expect_code(0);
+    let mut json = site.copy(&["--ssh", &greeting, "a\u{1b}[2Jb\u{9b}c"]);
+    let json = json.arg(site.by_ssh("in/")).run().expect_code(0);
+    let failed = site.copy(&["--ssh", &failing, "file"]).arg(site.by_ssh("in/")).run().expect_code(3);
+    let named = |item: &serde_json::Value| item["path"].as_str().is_some_and(|path| path.contains("[2Jb"));
+    assert!(json.all("item").any(named), "{json}");
+    for ended in [&greeted, &json, &failed] {
+        assert!(ended.stderr.contains("red"), "{ended}");
+        let steers = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!ended.stderr.contains(steers) && !ended.text.contains(steers), "{:?}", ended.stderr);
+    }
+}
+
+#[test]
+fn what_ssh_says_is_told_once() {
+    let site = Site::new();
+    fs::write(site.path("file"), "file").unwrap();
+    let failing = site.program("failing", "echo 'Permission denied (publickey).' >&2\nexit 255");
+    let ended = site.icdc(&["copy", "--ssh", &failing, "file"]).arg(site.by_ssh("in/")).run().expect_code(3);
+    assert_eq!(ended.stderr.matches("Permission denied").count(), 1, "{ended}");
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
+    let warning = site.program("warning", "shift\necho 'a warning' >&2\nexec sh -c \"$*\"");
+    let mut command = site.icdc(&["copy", "--remote-icdc", ICDC, "--ssh", &warning, "file"]);
+    let ended = command.arg(site.by_ssh("in/")).run().expect_code(0);
+    assert_eq!(ended.stderr.matches("a warning").count(), 1, "{ended}");
+}
+
+#[test]
+fn a_terminal_shows_whom_it_connects_to_and_a_question_stays_as_it_was_asked() {
+    let road = Road::new(Way::ToDaemon);
+    fs::write(road.path("file"), "file").unwrap();
+    fs::remove_file(road.path("home/.config/icdc/known_hosts")).unwrap();
+    let copy = || Terminal::start(road.site.icdc(&["copy", "file"]).arg(road.destination("arrived")));
+    let mut terminal = copy();
+    terminal.wait_for("connecting to 127.0.0.1:");
+    terminal.wait_for("[yes/no] ");
+    std::thread::sleep(Duration::from_millis(500));
+    let screen = terminal.screen();
+    assert!(screen.ends_with("[yes/no] "), "{screen:?}");
+    terminal.write("no\n");
+    assert_eq!(terminal.finish().code(), Some(3));
+    let mut terminal = copy();
+    terminal.wait_for("[yes/no] ");
+    terminal.write("yes\n");
+    assert_eq!(terminal.finish().code(), Some(0));
+    assert_eq!(fs::read(road.path("arrived")).unwrap(), b"file");
+}
+
+#[test]
+fn what_was_done_until_a_break_is_told_as_such() {
+    let site = Site::new();
+    data::file(&site.path("file"), 24 * MIB, 1);
+    let mut command = site.icdc(&["copy", "--rate", "16mbit", "--progress", "always", "--ssh", &site.ssh()]);
+    command.args(["--remote-icdc", ICDC, "file"]).arg(site.by_ssh("arrived"));
+    let run = command.start();
+    assert!(run.wait_for_words("connecting to 127.0.0.1 by ssh") && run.wait_for_words("connecting to 127.0.0.1:"));
+    assert!(run.wait_for_words("limited by rate ceiling"));
+    assert!(!run.stderr().contains("MiB"), "{}", run.stderr());
+    run.signal(Signal::INT);
+    let ended = run.finish().expect_code(4);
+    assert!(ended.text.starts_with("broken off after "), "{ended}");
+    assert!(ended.text.contains(": 0 files complete, 0B; ") && ended.text.contains(" sent at "), "{ended}");
+}

@@ -1,0 +1,61 @@
+//! Names that several sources bring to one place: the contents of `a/` and of `b/` go into one directory, and both have
+//! an `x`. The later one stays; the user is told.
+//!
+//! Names are kept as hashes of 8 bytes, as far as [`MOST_NAMES`]: memory is bounded whatever the sources hold.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+
+use icdc_protocol::message::Problem;
+
+use super::scan::Root;
+
+/// Names that are compared: 64 MiB of hashes.
+const MOST_NAMES: usize = 1 << 22;
+/// Equal names that are told one by one.
+const TOLD: u64 = 20;
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct Merging {
+    /// `None` where no two sources can have the same name.
+    seen: Option<HashSet<u64>>,
+    hasher: RandomState,
+    /// Length of what paths of the present source have before what they are called at the destination.
+    prefix: usize,
+    equal: u64,
+    last: Vec<u8>,
+}
+
+impl Merging {
+    pub(super) fn of(roots: &[(u32, Root)]) -> Self {
+        let merges = roots.len() > 1 && roots.iter().any(|(_, root)| root.name.is_none());
+        Self { seen: merges.then(HashSet::new), ..Self::default() }
+    }
+
+    /// What follows is of this source.
+    pub(super) fn enter(&mut self, root: &Root) {
+        let length = root.source.name.len();
+        self.prefix = if root.name.is_none() && length > 0 { length + 1 } else { 0 };
+    }
+
+    /// Notes an item other than a directory; gives what to tell if there was one of that name.
+    pub(super) fn note(&mut self, path: &[u8]) -> Option<Problem> {
+        let seen = self.seen.as_mut()?;
+        let name = self.hasher.hash_one(path.get(self.prefix..)?);
+        if seen.len() >= MOST_NAMES || seen.insert(name) {
+            return None;
+        }
+        self.equal += 1;
+        self.last = path.to_vec();
+        let reason = "an earlier source has the same name; this one replaces it at the destination".into();
+        (self.equal <= TOLD).then(|| Problem { path: path.to_vec(), reason, error: false })
+    }
+
+    /// What to tell at the end of those that were not told one by one.
+    pub(super) fn rest(&mut self) -> Option<Problem> {
+        let more = self.equal.checked_sub(TOLD).filter(|more| *more > 0)?;
+        let reason = format!("with this one, {more} more items replace those of the same name from earlier sources");
+        Some(Problem { path: std::mem::take(&mut self.last), reason, error: false })
+    }
+}
