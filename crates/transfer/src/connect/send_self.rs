@@ -204,7 +204,7 @@ mod tests {
                 r#"env -u XDG_CACHE_HOME HOME="{}" sh -c 'shift; echo hello; {extra} eval "$1"' sh"#,
                 home.display()
             );
-            put_program(&RemoteShell::new(&command, "host", Arc::new(|_| {})).unwrap(), &self.program())
+            put_program(&RemoteShell::new(&command, "host", std::sync::Arc::new(|_| {})).unwrap(), &self.program())
         }
     }
 
