@@ -20,6 +20,7 @@ enum Step {
     Published { key: u8, sparse: bool, fill: u8 },
     Staged { staging: u8, directory: Vec<u8> },
     Released { staging: u8 },
+    Session { transfer: u8 },
     Foreign { key: u8 },
     Garbage(Vec<u8>),
     Truncate(u16),
@@ -70,6 +71,12 @@ fuzz_target!(|suffering: Suffering| {
             Step::Released { staging } => journal.encode(
                 &Record::Released {
                     staging: [staging; 8],
+                },
+                &mut bytes,
+            ),
+            Step::Session { transfer } => journal.encode(
+                &Record::Session {
+                    transfer: [transfer; 16],
                 },
                 &mut bytes,
             ),

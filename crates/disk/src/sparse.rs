@@ -1,11 +1,12 @@
-//! Where the data of a file with holes is (`lseek` with `SEEK_DATA` and `SEEK_HOLE`).
+//! Where the data of a file with holes is (`lseek` with `SEEK_DATA` and `SEEK_HOLE`), and making holes.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::iter::FusedIterator;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 
-use rustix::fs::{SeekFrom, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
 /// Unit of `st_blocks` in bytes, whatever the file system's own block size.
@@ -32,6 +33,26 @@ pub fn is_sparse(metadata: &Metadata) -> bool {
 #[must_use]
 pub fn data_ranges(file: &File, size: u64) -> DataRanges<'_> {
     DataRanges { file, position: 0, size }
+}
+
+/// Makes the bytes of `range` read as zero and frees their space; the length of the file stays. False if its file
+/// system cannot do that.
+///
+/// # Errors
+/// Any other of the kernel's errors of `fallocate`.
+pub fn punch(file: &File, range: Range<u64>) -> io::Result<bool> {
+    if range.is_empty() {
+        return Ok(true);
+    }
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    loop {
+        return match fallocate(file, flags, range.start, range.end - range.start) {
+            Ok(()) => Ok(true),
+            Err(Errno::INTR) => continue,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            Err(error) => Err(error.into()),
+        };
+    }
 }
 
 /// Iterator of [`data_ranges`].
@@ -130,6 +151,23 @@ mod tests {
         assert!(!holds(0) && !holds(20 << 20) && !holds(60 << 20));
         assert!(found.windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0));
         assert_eq!(ranges(&file, 8 << 20), []);
+    }
+
+    #[test]
+    fn what_is_punched_reads_as_zero() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[1; 20_000], 0).unwrap();
+        assert!(punch(&file, 0..0).unwrap());
+        if !punch(&file, 5_000..13_000).unwrap() || !punch(&file, 19_000..1 << 30).unwrap() {
+            return; // The file system cannot.
+        }
+        let mut found = vec![9; 20_000];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 20_000);
+        for (at, byte) in found.into_iter().enumerate() {
+            let punched = (5_000..13_000).contains(&at) || at >= 19_000;
+            assert_eq!(byte, u8::from(!punched), "{at}");
+        }
     }
 
     #[test]

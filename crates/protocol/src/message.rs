@@ -8,8 +8,7 @@
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
 //!
-//! A message is the head of a frame; only `Block` and `Pack` carry a payload. Lengths and counts
-//! that arrive are bounded by [`crate::limits`] before anything is allocated for them.
+//! Only `Block` and `Pack` carry a payload. What arrives is bounded by [`crate::limits`] before anything is allocated.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -143,8 +142,7 @@ pub enum Job {
     Measure(measure::Order),
 }
 
-/// Decodes the job within `Admit` as a type that cannot nest: a chain of `Admit`s in one head would
-/// otherwise exhaust the stack.
+/// Decodes the job within `Admit` as a type that cannot nest: a chain of them in one head would exhaust the stack.
 fn admissible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<Job>, D::Error> {
     #[derive(Deserialize)]
     enum Admissible {
@@ -437,8 +435,10 @@ pub enum Want {
     All,
     /// Only the blocks that no `Held` named.
     Rest,
-    /// Nothing: an earlier run published it; this is its digest.
+    /// Nothing: it is published with this digest, by this run or compared just now.
     Have(FileDigest),
+    /// Nothing: an earlier run published it with this digest; not read since, but its size and time are right.
+    TakenOver(FileDigest),
     /// Nothing: equal size and time, and the user asked for an update only.
     Skip,
     /// Nothing: it failed; a `Done` tells why.

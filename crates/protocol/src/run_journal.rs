@@ -9,18 +9,19 @@
 //! published 1: item key 16, kind of digest 1 (0 BLAKE3, 1 sparse map), digest 32
 //! staged    2: staging name 8, path of its directory
 //! released  3: staging name 8
+//! session   4: id of the run whose session writes what follows 16
 //! key   = BLAKE3 derive_key of the header's first 56 bytes
 //! check = first 8 bytes of BLAKE3, keyed by it, of the rest of the header, or of the record with its padding
 //! ```
 //!
 //! A damaged record costs itself only: the next one is looked for at the next slot. What a run may
-//! remember is bounded: [`MAX_REMEMBERED`] published items, the first ones, 49 bytes each, and
+//! remember is bounded: [`MAX_REMEMBERED`] published items, the first ones, 50 bytes each, and
 //! [`MAX_REMEMBERED_PATHS`] bytes of directory paths. What is forgotten is done again.
 
 use std::collections::HashMap;
 
 use crate::limits::{MAX_PATH, MAX_REMEMBERED, MAX_REMEMBERED_PATHS};
-use crate::message::{Digest, FileDigest};
+use crate::message::{Digest, FileDigest, TransferId};
 use crate::seal::{CHECK_LENGTH, Seal};
 
 const MAGIC: &[u8; 8] = b"icdcrun\0";
@@ -74,6 +75,11 @@ pub enum Record<'a> {
         /// Its name.
         staging: StagingId,
     },
+    /// A session begins: what follows is its work.
+    Session {
+        /// The run that it is part of.
+        transfer: TransferId,
+    },
 }
 
 /// Writes and reads the journal of one run.
@@ -95,21 +101,33 @@ pub struct Parsed {
     pub valid_length: u64,
     /// Good records that were not remembered for want of room.
     pub forgotten: u64,
+    /// The run of the last session.
+    pub last_run: Option<TransferId>,
 }
 
 /// Published items of an earlier run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
-    /// Sorted by key once reading is through.
-    items: Vec<(ItemKey, FileDigest)>,
+    /// With whether the last run has published them; sorted by key once reading is through.
+    items: Vec<(ItemKey, FileDigest, bool)>,
 }
 
 impl Published {
     /// The digest under which the item was published, if it was.
     #[must_use]
     pub fn get(&self, key: &ItemKey) -> Option<FileDigest> {
-        let place = self.items.binary_search_by_key(&key, |(key, _)| key).ok()?;
-        Some(self.items[place].1)
+        self.find(key).map(|(_, digest, _)| *digest)
+    }
+
+    /// Whether it was the run of the last session that published the item.
+    #[must_use]
+    pub fn is_of_last_run(&self, key: &ItemKey) -> bool {
+        self.find(key).is_some_and(|(_, _, last)| *last)
+    }
+
+    fn find(&self, key: &ItemKey) -> Option<&(ItemKey, FileDigest, bool)> {
+        let place = self.items.binary_search_by_key(&key, |(key, ..)| key).ok()?;
+        self.items.get(place)
     }
 
     /// Number of items.
@@ -175,6 +193,10 @@ impl RunJournal {
                 out.extend_from_slice(staging);
                 3
             }
+            Record::Session { transfer } => {
+                out.extend_from_slice(transfer);
+                4
+            }
         };
         let length = (out.len() - start - BODY_START) as u16;
         out.resize(start + (out.len() - start).next_multiple_of(SLOT_LENGTH), 0);
@@ -188,7 +210,14 @@ impl RunJournal {
     /// Reads a journal of any length piece by piece.
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
-        Reader { journal: self, pending: Vec::new(), position: 0, parsed: Parsed::default(), path_bytes: 0 }
+        Reader {
+            journal: self,
+            pending: Vec::new(),
+            position: 0,
+            parsed: Parsed::default(),
+            path_bytes: 0,
+            of_earlier_runs: 0,
+        }
     }
 
     /// Reads a whole journal.
@@ -251,6 +280,7 @@ fn parse_body(tag: u8, body: &[u8]) -> Option<Record<'_>> {
             Some(Record::Staged { staging: *staging, directory })
         }
         3 => Some(Record::Released { staging: body.try_into().ok()? }),
+        4 => Some(Record::Session { transfer: body.try_into().ok()? }),
         _ => None,
     }
 }
@@ -265,6 +295,8 @@ pub struct Reader<'a> {
     position: u64,
     parsed: Parsed,
     path_bytes: usize,
+    /// Number of published items that are not of the last run.
+    of_earlier_runs: usize,
 }
 
 impl Reader<'_> {
@@ -293,10 +325,11 @@ impl Reader<'_> {
         let pending = std::mem::take(&mut self.pending);
         self.take(&pending, true);
         let items = &mut self.parsed.published.items;
+        items.iter_mut().skip(self.of_earlier_runs).for_each(|(.., last)| *last = true);
         // Stable, and the last record of an item counts.
-        items.sort_by_key(|(key, _)| *key);
+        items.sort_by_key(|(key, ..)| *key);
         items.reverse();
-        items.dedup_by_key(|(key, _)| *key);
+        items.dedup_by_key(|(key, ..)| *key);
         items.reverse();
         items.shrink_to_fit();
         self.parsed
@@ -344,7 +377,12 @@ impl Reader<'_> {
                 if items.len() == items.capacity() {
                     items.reserve_exact(GROWTH);
                 }
-                items.push((key, digest));
+                items.push((key, digest, false));
+            }
+            Record::Session { transfer } => {
+                if self.parsed.last_run.replace(transfer) != Some(transfer) {
+                    self.of_earlier_runs = self.parsed.published.items.len();
+                }
             }
             Record::Staged { staging, directory } => {
                 // What a name costs beside its path is charged as well, or many names without a path would be free.

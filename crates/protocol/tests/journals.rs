@@ -1,11 +1,11 @@
 //! Journals: whatever happens to their bytes, they never say what was not written.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use icdc_protocol::Digest;
 use icdc_protocol::block_journal::{self, BlockJournal, HEADER_LENGTH, Header, RECORD_LENGTH};
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_PATH, MAX_REMEMBERED_PATHS};
-use icdc_protocol::message::FileDigest;
+use icdc_protocol::message::{FileDigest, TransferId};
 use icdc_protocol::run_journal::{ItemKey, Record, RunJournal, SLOT_LENGTH, StagingId, item_key};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -136,6 +136,7 @@ enum Line {
     Published(ItemKey, FileDigest),
     Staged(StagingId, Vec<u8>),
     Released(StagingId),
+    Session(TransferId),
 }
 
 impl Line {
@@ -144,6 +145,7 @@ impl Line {
             Self::Published(key, digest) => Record::Published { key: *key, digest: *digest },
             Self::Staged(staging, directory) => Record::Staged { staging: *staging, directory },
             Self::Released(staging) => Record::Released { staging: *staging },
+            Self::Session(transfer) => Record::Session { transfer: *transfer },
         }
     }
 }
@@ -158,6 +160,7 @@ fn line() -> impl Strategy<Value = Line> {
         (key, digest).prop_map(|(key, digest)| Line::Published(key, digest)),
         (staging(), vec(any::<u8>(), 0..300)).prop_map(|(staging, path)| Line::Staged(staging, path)),
         staging().prop_map(Line::Released),
+        (0_u8..3).prop_map(|n| Line::Session([n; 16])),
     ]
 }
 
@@ -174,9 +177,18 @@ proptest! {
         let bytes = run_bytes(&journal, &lines);
         let parsed = journal.parse(&bytes);
         let (mut published, mut staged) = (HashMap::new(), HashMap::new());
+        let (mut of_last_run, mut last_run) = (HashSet::new(), None);
         for line in lines {
             match line {
-                Line::Published(key, digest) => drop(published.insert(key, digest)),
+                Line::Published(key, digest) => {
+                    published.insert(key, digest);
+                    of_last_run.insert(key);
+                }
+                Line::Session(transfer) => {
+                    if last_run.replace(transfer) != Some(transfer) {
+                        of_last_run.clear();
+                    }
+                }
                 Line::Staged(staging, path) => drop(staged.insert(staging, path)),
                 Line::Released(staging) => drop(staged.remove(&staging)),
             }
@@ -184,8 +196,9 @@ proptest! {
         prop_assert_eq!(parsed.published.len(), published.len());
         for n in 0..20 {
             prop_assert_eq!(parsed.published.get(&[n; 16]), published.get(&[n; 16]).copied());
+            prop_assert_eq!(parsed.published.is_of_last_run(&[n; 16]), of_last_run.contains(&[n; 16]));
         }
-        prop_assert_eq!(&parsed.staged, &staged);
+        prop_assert_eq!((&parsed.staged, parsed.last_run), (&staged, last_run));
         prop_assert_eq!((parsed.valid_length, parsed.forgotten), (bytes.len() as u64, 0));
         let mut reader = journal.reader();
         bytes.chunks(piece).for_each(|piece| reader.feed(piece));

@@ -161,7 +161,8 @@ fn copy_here(
     let (_, nobody) = unbounded();
     let silent: EventSink = Arc::new(|_| {});
     let destination = destination.as_os_str().as_bytes();
-    let order = receiver::Order { tree: &tree, destination, asked: None, options: &options.receive };
+    let transfer = new_transfer()?;
+    let order = receiver::Order { transfer, tree: &tree, destination, asked: None, options: &options.receive };
     let receiving = Account::new(account.start);
     // The sender heeds the user's wish to stop and tells the receiver.
     let never_asked = StopSignal::new();
@@ -227,7 +228,8 @@ fn pull_over(
         let job = Job::Send { sources: sources.clone(), options: options.send.clone() };
         let link = open(connect, transfer, job, None, events)?;
         let outcome = with_streams(connect, transfer, options.send.streams, false, events, |joined| {
-            let order = receiver::Order { tree: &tree, destination, asked: Some(&sources), options: &receive };
+            let order =
+                receiver::Order { transfer, tree: &tree, destination, asked: Some(&sources), options: &receive };
             receiver::run(link, joined, &order, &account, events, stop)
         });
         receive.resume = true;
@@ -407,6 +409,8 @@ fn push_summary(sent: &Sent, account: &Account, receive: &ReceiveOptions) -> Sum
         errors: counts.failed,
         skipped: counts.skipped,
         resumed_bytes: counts.resumed_bytes,
+        taken_over_files: counts.taken_over_files,
+        taken_over_bytes: counts.taken_over_bytes,
         tree_digest: Some(digest_text(&sent.tree)),
         ..Summary::default()
     };
@@ -420,6 +424,8 @@ fn pull_summary(received: &Received, account: &Account, receive: &ReceiveOptions
         errors: received.failed,
         skipped: received.skipped,
         resumed_bytes: received.resumed_bytes,
+        taken_over_files: received.taken_over.0,
+        taken_over_bytes: received.taken_over.1,
         tree_digest: received.goodbye.as_ref().map(|goodbye| digest_text(&goodbye.tree)),
         ..Summary::default()
     };
@@ -442,7 +448,7 @@ fn complete(summary: Summary, only: Option<FileDigest>, account: &Account, recei
         congestion: account.congestion(),
         digest,
         sparse_digest,
-        verified: summary.errors == 0,
+        verified: summary.errors == 0 && summary.taken_over_files == 0,
         read_back: receive.verify,
         limited_by: account.limited_by(),
         ..summary

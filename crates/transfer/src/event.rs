@@ -290,7 +290,7 @@ pub struct Summary {
     pub sparse_digest: Option<String>,
     /// Digest over names, metadata and contents of all items in hex.
     pub tree_digest: Option<String>,
-    /// Both ends agree on the digest of every file, and nothing failed.
+    /// In this run both ends agreed on the digest of every one of these files, and nothing failed.
     pub verified: bool,
     /// Every file was read back from the medium and compared, too (`--verify`).
     pub read_back: bool,
@@ -302,6 +302,13 @@ pub struct Summary {
     pub skipped: u64,
     /// Bytes that an earlier run had made durable and that did not travel again.
     pub resumed_bytes: u64,
+    /// Files that an earlier run had published and whose contents were not read in this one: their size, modification
+    /// time, mode and owner are right. They count among the files.
+    #[serde(default)]
+    pub taken_over_files: u64,
+    /// Sum of their sizes.
+    #[serde(default)]
+    pub taken_over_bytes: u64,
 }
 
 #[cfg(test)]

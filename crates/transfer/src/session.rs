@@ -302,7 +302,9 @@ fn serve(mut link: Link, job: Job, rights: &Rights, registered: &Registered<'_>)
     link.outlet.flush()?;
     match job {
         Job::Receive { destination, options } => {
-            let order = receiver::Order { tree: &tree, destination: &destination, asked: None, options: &options };
+            let transfer = registered.transfer;
+            let order =
+                receiver::Order { transfer, tree: &tree, destination: &destination, asked: None, options: &options };
             receiver::run(link, &registered.joined, &order, &account, &silent, &registered.stop).map(|_| ())
         }
         Job::Send { sources, options } => {

@@ -28,7 +28,7 @@ use crate::values::{Ceiling, Congestion, ceiling, congestion, preserve, ring};
         "  last of type summary. Everything else, the progress bar included, is on standard error.\n\n",
         "  The first interrupt (Ctrl-C, SIGTERM) stops cleanly, a second one at once.\n\n",
         "Exit codes:\n",
-        "  0  all done and verified\n",
+        "  0  all done; all that was written was verified\n",
         "  1  items failed, each is named on standard error, and the others arrived; or the run failed, with the reason\n",
         "  2  nothing was copied: the command line makes no sense, no source is there, or the destination cannot be one\n",
         "  3  could not connect, or was not let in\n",

@@ -28,6 +28,10 @@ impl Recording {
             Some(reason) => reason.clone(),
             None if failed => format!("Done, but {} failed", counted(summary.errors, "item")),
             None if summary.read_back => "Done; every file was read back from the medium and compared".into(),
+            None if summary.taken_over_files > 0 => format!(
+                "Done; every byte that travelled was checked on arrival; {} of an earlier run not read",
+                counted(summary.taken_over_files, "file")
+            ),
             None => "Done; every byte was checked on arrival".into(),
         };
         let mut facts = vec![
@@ -40,6 +44,7 @@ impl Recording {
         let optional = [
             ("Peak over 1 s", self.peak()),
             ("From an earlier run", some_bytes(summary.resumed_bytes)),
+            ("Taken over unread", some_bytes(summary.taken_over_bytes)),
             ("Skipped", (summary.skipped > 0).then(|| counted(summary.skipped, "file"))),
             ("Reconnections", (self.reconnections > 0).then(|| self.reconnections.to_string())),
         ];

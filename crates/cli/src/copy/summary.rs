@@ -19,6 +19,13 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
     if summary.resumed_bytes > 0 {
         parts.push(format!("{} were there from an earlier run", size(summary.resumed_bytes)));
     }
+    if summary.taken_over_files > 0 {
+        parts.push(format!(
+            "{}, {}, taken over from an earlier run by size and time, NOT READ (--verify reads them)",
+            counted(summary.taken_over_files, "file"),
+            ByteCount::new(summary.taken_over_bytes)
+        ));
+    }
     if summary.skipped > 0 {
         parts.push(format!("{} skipped", counted(summary.skipped, "file")));
     }
@@ -123,6 +130,8 @@ mod tests {
         let summary = Summary {
             digest: Some("abc".into()),
             resumed_bytes: 1_000_000_000,
+            taken_over_files: 3,
+            taken_over_bytes: 5_000_000,
             bytes_sent: 250_000_000,
             skipped: 2,
             errors: 1,
@@ -134,6 +143,7 @@ mod tests {
         for words in [
             "250MB sent",
             "1GB were there from an earlier run",
+            "3 files, 5MB, taken over from an earlier run by size and time, NOT READ",
             "2 files skipped",
             "12 segments sent again",
             "read back and compared",

@@ -1,113 +1,16 @@
 //! Damage to what an interrupted copy has left: whatever is flipped, cut or exchanged in the unfinished file and in
 //! the journals, the next run ends with exit code 0 and a copy that is identical to its source.
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::support::{
-    Ended, KIB, MIB, Noise, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data, leftovers, succeed,
-};
+use crate::interrupted::{BLOCK, BREAK, Interrupted, SIZE, append, cut, flip, length};
+use crate::support::{MIB, Noise, data, leftovers};
 
-const SIZE: u64 = 28 * MIB + 77;
-const BREAK: u64 = 14 * MIB;
-const BLOCK: u64 = 4 * MIB;
 const HEADER: u64 = 76;
 const RECORD: u64 = 44;
 const SLOT: u64 = 64;
-
-/// A copy that was interrupted, and can be continued any number of times from the same state.
-struct Interrupted {
-    site: Site,
-    source: PathBuf,
-    words: [std::ffi::OsString; 2],
-}
-
-impl Interrupted {
-    fn file() -> Self {
-        let site = Site::new();
-        let source = data::file(&site.path("source"), SIZE, 50);
-        site.directory("copy");
-        let words = [source.clone().into(), site.by_ssh("copy/source")];
-        Self { site, source, words }.interrupt()
-    }
-
-    fn tree() -> Self {
-        let site = Site::new();
-        let shape = Shape { small: 400, largest_small: 8 * KIB, large: vec![6 * MIB, SIZE], oddities: true };
-        data::tree(&site.path("source"), 51, &shape);
-        site.directory("copy");
-        let words = [site.path("source/").into(), site.by_ssh("copy/")];
-        Self { source: site.path("source"), site, words }.interrupt()
-    }
-
-    fn interrupt(self) -> Self {
-        let run = self.site.copy(&["--rate", "160mbit", "--ssh", &self.site.ssh()]).args(&self.words).start();
-        assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
-        run.signal(Signal::INT);
-        run.finish().expect_code(4);
-        self.keep();
-        self
-    }
-
-    fn copy(&self) -> PathBuf {
-        self.site.path("copy")
-    }
-
-    /// Makes the present state the one that every test begins with.
-    fn keep(&self) {
-        let _ = fs::remove_dir_all(self.site.path("kept"));
-        succeed(Command::new("cp").arg("-a").arg(self.copy()).arg(self.site.path("kept")));
-    }
-
-    /// The file of the unfinished copy whose name ends like this.
-    fn left(&self, ending: &str) -> PathBuf {
-        let found = leftovers(&self.copy());
-        let mut fitting = found.iter().filter(|path| path.to_str().unwrap().ends_with(ending));
-        let first = fitting.next().unwrap_or_else(|| panic!("no {ending} among {found:?}"));
-        assert!(fitting.next().is_none(), "more than one {ending}: {found:?}");
-        first.clone()
-    }
-
-    /// Does some damage to the state after the interruption, and continues.
-    fn continue_after(&self, what: &str, damage: impl FnOnce(&Self)) -> Ended {
-        fs::remove_dir_all(self.copy()).unwrap();
-        succeed(Command::new("cp").arg("-a").arg(self.site.path("kept")).arg(self.copy()));
-        eprintln!("{what}");
-        damage(self);
-        self.finish(what)
-    }
-
-    fn finish(&self, what: &str) -> Ended {
-        let ended = self.site.copy(&["--ssh", &self.site.ssh()]).args(&self.words).run();
-        assert_eq!(ended.code, Some(0), "{what}: {ended}");
-        let copy = if self.source.is_dir() { self.copy() } else { self.copy().join("source") };
-        assert_same(&self.source, &copy);
-        assert_no_leftovers(&self.copy());
-        ended
-    }
-}
-
-fn flip(path: &Path, offset: u64, bit: u64) {
-    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, offset).unwrap();
-    file.write_all_at(&[byte[0] ^ (1 << bit)], offset).unwrap();
-}
-
-fn cut(path: &Path, length: u64) {
-    OpenOptions::new().write(true).open(path).unwrap().set_len(length).unwrap();
-}
-
-fn append(path: &Path, bytes: &[u8]) {
-    let file = OpenOptions::new().write(true).open(path).unwrap();
-    file.write_all_at(bytes, file.metadata().unwrap().len()).unwrap();
-}
-
-fn length(path: &Path) -> u64 {
-    fs::metadata(path).unwrap().len()
-}
 
 #[test]
 fn damage_to_the_unfinished_file() {

@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
+mod believed;
+mod damage;
 mod directories;
 mod interrupt;
+mod interrupted;
 mod items;
 mod journals;
 mod kill;

@@ -13,11 +13,17 @@ use super::MIB;
 /// Asserts that two files or trees are equal: names, kinds, contents, link targets, modes, modification times.
 #[track_caller]
 pub fn assert_same(source: &Path, copy: &Path) {
-    let mut differences = Vec::new();
-    compare(source, copy, &mut differences);
+    let mut differences = differences(source, copy);
     let count = differences.len();
     differences.truncate(20);
     assert!(count == 0, "{} differs from {} in {count} ways: {differences:#?}", copy.display(), source.display());
+}
+
+/// What two files or trees differ in, each by `PATH OF THE COPY: what`.
+pub fn differences(source: &Path, copy: &Path) -> Vec<String> {
+    let mut differences = Vec::new();
+    compare(source, copy, &mut differences);
+    differences
 }
 
 /// Asserts that nothing unfinished lies below `path`.

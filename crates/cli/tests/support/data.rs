@@ -20,6 +20,11 @@ impl Noise {
 
     /// A seed that differs from run to run, logged so that a failure can be repeated: set `ICDC_TEST_SEED`.
     pub fn logged(what: &str) -> Self {
+        Self(Self::seed(what))
+    }
+
+    /// The seed of [`logged`](Self::logged).
+    pub fn seed(what: &str) -> u64 {
         let given = std::env::var("ICDC_TEST_SEED").ok().and_then(|text| text.parse().ok());
         let seed = given.unwrap_or_else(|| {
             let mut bytes = [0; 8];
@@ -27,7 +32,7 @@ impl Noise {
             u64::from_ne_bytes(bytes)
         });
         eprintln!("{what}: ICDC_TEST_SEED={seed}");
-        Self(seed)
+        seed
     }
 
     pub fn next(&mut self) -> u64 {
@@ -135,6 +140,12 @@ fn oddities(root: &Path, noise: &mut Noise) {
 pub fn age(path: &Path, seconds: u64, nanos: u32) {
     let time = UNIX_EPOCH + Duration::new(seconds, nanos);
     File::open(path).unwrap().set_times(FileTimes::new().set_modified(time)).unwrap();
+}
+
+/// Sets the modification time to that of another file.
+pub fn age_as(path: &Path, other: &Path) {
+    let modified = fs::metadata(other).unwrap().modified().unwrap();
+    File::open(path).unwrap().set_times(FileTimes::new().set_modified(modified)).unwrap();
 }
 
 /// Sum of the sizes of all regular files below `path`, or of that file.

@@ -319,7 +319,14 @@ fn totals() -> impl Strategy<Value = Totals> {
 }
 
 fn want() -> impl Strategy<Value = Want> {
-    prop_oneof![Just(Want::All), Just(Want::Rest), digest().prop_map(Want::Have), Just(Want::Skip), Just(Want::Failed)]
+    prop_oneof![
+        Just(Want::All),
+        Just(Want::Rest),
+        digest().prop_map(Want::Have),
+        digest().prop_map(Want::TakenOver),
+        Just(Want::Skip),
+        Just(Want::Failed)
+    ]
 }
 
 fn refusal() -> impl Strategy<Value = Refusal> {

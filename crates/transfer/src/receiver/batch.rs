@@ -212,7 +212,7 @@ fn is_ours(at: &Pending, made: &Made) -> Result<(), String> {
 fn publish_one(shared: &Shared<'_>, at: &Pending, item: &Publication) -> Result<(), Failure> {
     let Publication { made, digest, .. } = item;
     if let (true, false, Some(FileDigest::Blake3(digest))) = (shared.options.verify, made.is_durable(), digest) {
-        verify(at, &made.staging, made.bytes, digest)?;
+        verify(at, &made.staging, digest)?;
     }
     at.directory.rename(&made.staging, &at.directory, &at.name).map_err(|error| {
         let failure = Failure::from(error);
@@ -226,7 +226,8 @@ fn publish_one(shared: &Shared<'_>, at: &Pending, item: &Publication) -> Result<
 }
 
 /// Reads a small file back from the medium.
-fn verify(at: &Pending, staging: &Name, size: u64, digest: &[u8; 32]) -> Result<(), String> {
+fn verify(at: &Pending, staging: &Name, digest: &[u8; 32]) -> Result<(), String> {
+    let EntryKind::File { size, .. } = at.entry.kind else { return Ok(()) };
     let (file, _) = at.directory.open_file(staging).map_err(|error| error.to_string())?;
     let file = DiskFile::for_reading(file).map_err(|error| error.to_string())?;
     // The pages are clean after the flush, so they can be dropped: the read goes to the medium.

@@ -5,15 +5,16 @@ use std::fs::File;
 use std::sync::Arc;
 
 use icdc_disk::tree::{Directory, Name, StagingKind};
-use icdc_disk::{DiskFile, Job};
+use icdc_disk::{DiskFile, Job, sparse};
 use icdc_protocol::block_journal::Header;
-use icdc_protocol::block_map::{BlockMap, block_count, block_offset};
-use icdc_protocol::digest::{self, RootHasher};
+use icdc_protocol::block_map::{BlockMap, block_length, block_offset};
+use icdc_protocol::digest;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_HASHED_HOLES};
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest};
 
 use super::Shared;
 use super::batch::Made;
+use super::compare::digest_like;
 use super::failure::Failure;
 use super::pending::{Pending, metadata};
 use super::resume::{self, FileJournal};
@@ -61,10 +62,29 @@ pub(super) enum Next {
     Publish { made: Made, digest: FileDigest },
 }
 
-/// A block to read and to compare with its value.
+/// What a block has to contain.
+pub(super) enum Contents {
+    /// What has this value.
+    Value(Digest),
+    /// Nothing but zeros: a hole of the source.
+    Zeros,
+}
+
+impl Contents {
+    /// Whether `data` is right for block `index` of a file of `size` bytes.
+    pub(super) fn fits(&self, data: &[u8], index: u32, size: u64) -> bool {
+        data.len() == block_length(size, index)
+            && match self {
+                Self::Value(value) => digest::block_value(block_offset(index), data, size) == *value,
+                Self::Zeros => data.iter().all(|byte| *byte == 0),
+            }
+    }
+}
+
+/// A block to read and to compare.
 pub(super) struct Comparison {
     pub(super) index: u32,
-    pub(super) value: Digest,
+    pub(super) contents: Contents,
     /// It is of an earlier run; otherwise the complete file is read back.
     pub(super) held: bool,
 }
@@ -73,7 +93,10 @@ pub(super) struct Comparison {
 enum Phase {
     Receiving,
     /// Everything is written; a last sync is under way.
-    Syncing,
+    Syncing {
+        /// Then everything is read back.
+        verify: bool,
+    },
     ReadingBack,
     Publishing,
     /// It has failed; what is on its way to the disk still arrives there.
@@ -85,6 +108,8 @@ pub(super) struct LargeFile {
     directory: Directory,
     name: Name,
     size: u64,
+    /// It may have holes.
+    sparse: bool,
     disk: Arc<DiskFile>,
     journal: Option<FileJournal>,
     /// Every block that is there: held from an earlier run, or arrived.
@@ -98,7 +123,7 @@ pub(super) struct LargeFile {
     syncing: Option<(Vec<(u32, Digest)>, u64)>,
     held: VecDeque<(u32, Digest)>,
     checking: u32,
-    to_read_back: VecDeque<(u32, Digest)>,
+    to_read_back: VecDeque<(u32, Contents)>,
     reading_back: u32,
     phase: Phase,
 }
@@ -131,6 +156,7 @@ impl LargeFile {
             directory,
             name,
             size,
+            sparse,
             disk: Arc::new(disk),
             journal,
             blocks,
@@ -147,13 +173,13 @@ impl LargeFile {
             reading_back: 0,
             phase: Phase::Receiving,
         };
-        file.reserve(sparse).inspect_err(|_| file.leave())?;
+        file.reserve().inspect_err(|_| file.leave())?;
         Ok(file)
     }
 
-    fn reserve(&self, sparse: bool) -> Result<(), Failure> {
+    fn reserve(&self) -> Result<(), Failure> {
         let outcome =
-            if sparse { self.disk.set_len(self.size) } else { self.disk.preallocate(0..self.size).map(|_| ()) };
+            if self.sparse { self.disk.set_len(self.size) } else { self.disk.preallocate(0..self.size).map(|_| ()) };
         outcome.map_err(|error| {
             if error.is_out_of_space() {
                 let path = self.path();
@@ -209,11 +235,34 @@ impl LargeFile {
 
     /// The last sync is through. Gives the bytes that no checkpoint had made durable.
     pub(super) fn synced(&mut self) -> Result<u64, Failure> {
-        self.phase = if self.to_read_back.is_empty() { Phase::Publishing } else { Phase::ReadingBack };
+        self.phase = match self.phase {
+            Phase::Syncing { verify: true } => {
+                // Only now are the pages clean, so that they can be dropped and the reads go to the medium.
+                self.disk.forget_cache();
+                self.to_read_back = self.everything()?;
+                Phase::ReadingBack
+            }
+            _ => Phase::Publishing,
+        };
         // A run that is stopped while it reads back, or before it has told of its success, goes on from here.
         let blocks = std::mem::take(&mut self.unsynced);
         self.note_durable(&blocks)?;
         Ok(std::mem::take(&mut self.unsynced_bytes))
+    }
+
+    /// All blocks, and the holes too where the medium holds anything.
+    fn everything(&self) -> Result<VecDeque<(u32, Contents)>, Failure> {
+        let mut all: VecDeque<_> = self.blocks.iter().map(|(index, value)| (index, Contents::Value(value))).collect();
+        let mut next = 0;
+        for range in sparse::data_ranges(self.disk.as_file(), self.size) {
+            let (offset, length) = range.map_err(|error| Failure::of_disk(&self.path(), "read", &error))?;
+            let first = (offset / BLOCK_SIZE as u64) as u32;
+            let end = (offset + length).div_ceil(BLOCK_SIZE as u64) as u32;
+            let holes = (first.max(next)..end).filter(|index| !self.blocks.contains(*index));
+            all.extend(holes.map(|index| (index, Contents::Zeros)));
+            next = end.max(next);
+        }
+        Ok(all)
     }
 
     fn note_durable(&mut self, blocks: &[(u32, Digest)]) -> Result<(), Failure> {
@@ -230,14 +279,14 @@ impl LargeFile {
     pub(super) fn next_comparison(&mut self) -> Option<Comparison> {
         if let Some((index, value)) = self.held.pop_front() {
             self.checking += 1;
-            return Some(Comparison { index, value, held: true });
+            return Some(Comparison { index, contents: Contents::Value(value), held: true });
         }
         if self.phase != Phase::ReadingBack {
             return None;
         }
-        let (index, value) = self.to_read_back.pop_front()?;
+        let (index, contents) = self.to_read_back.pop_front()?;
         self.reading_back += 1;
-        Some(Comparison { index, value, held: false })
+        Some(Comparison { index, contents, held: false })
     }
 
     /// A held block was compared; false if it has to come again.
@@ -263,7 +312,7 @@ impl LargeFile {
                 self.syncing = Some((std::mem::take(&mut self.unsynced), std::mem::take(&mut self.unsynced_bytes)));
                 Ok(Next::Checkpoint)
             }
-            Phase::Receiving | Phase::Syncing | Phase::GivenUp => Ok(Next::Wait),
+            Phase::Receiving | Phase::Syncing { .. } | Phase::GivenUp => Ok(Next::Wait),
             Phase::ReadingBack if self.to_read_back.is_empty() && self.reading_back == 0 => self.publish(),
             Phase::ReadingBack => Ok(Next::Wait),
             Phase::Publishing => self.publish(),
@@ -292,11 +341,7 @@ impl LargeFile {
             self.phase = Phase::Publishing;
             return self.publish();
         }
-        if shared.options.verify {
-            self.disk.forget_cache();
-            self.to_read_back = self.blocks.iter().collect();
-        }
-        self.phase = Phase::Syncing;
+        self.phase = Phase::Syncing { verify: shared.options.verify };
         Ok(Next::LastSync)
     }
 
@@ -313,19 +358,13 @@ impl LargeFile {
 
     /// Digest of what is there, in the way in which `announced` was made.
     fn digest(&self, announced: &FileDigest) -> Option<FileDigest> {
-        match announced {
-            FileDigest::SparseMap(_) => Some(FileDigest::SparseMap(digest::sparse_map(self.size, self.blocks.iter()))),
-            // A sender names such a file by its map; to hash its zeros would keep the store for hours.
-            FileDigest::Blake3(_) if self.hole_bytes() > MAX_HASHED_HOLES => None,
-            FileDigest::Blake3(_) => {
-                let mut hasher = RootHasher::new(self.size);
-                for index in 0..block_count(self.size) {
-                    let hole = || digest::zero_block_value(block_offset(index), self.size);
-                    hasher.push(self.blocks.get(index).unwrap_or_else(hole));
-                }
-                hasher.finish().map(FileDigest::Blake3)
-            }
+        let hashed = matches!(announced, FileDigest::Blake3(_));
+        // A sender names a file of so many zeros by its map; to hash them would keep the store for hours. And a hole
+        // where none was announced would show what is beneath.
+        if hashed && (self.hole_bytes() > MAX_HASHED_HOLES || (!self.sparse && !self.blocks.is_complete())) {
+            return None;
         }
+        digest_like(announced, &self.blocks)
     }
 
     /// Bytes of whole blocks that are not there.

@@ -13,6 +13,7 @@
 
 mod batch;
 mod claims;
+mod compare;
 mod failure;
 mod hash;
 mod intake;
@@ -34,7 +35,7 @@ use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{
-    Entry, EntryId, EntryKind, Feedback, FileDigest, Goodbye, Message, ReceiveOptions, RefusalKind, Totals,
+    Entry, EntryId, EntryKind, Feedback, FileDigest, Goodbye, Message, ReceiveOptions, RefusalKind, Totals, TransferId,
 };
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -60,9 +61,7 @@ const LAST_WORDS: Span = Span::from_secs(2);
 
 /// What a session's threads share.
 pub(crate) struct Shared<'a> {
-    tree: &'a Tree,
-    destination: &'a [u8],
-    asked: Option<&'a [Vec<u8>]>,
+    order: Order<'a>,
     options: &'a ReceiveOptions,
     pool: BlockPool,
     /// `None` ends the outlet.
@@ -87,12 +86,16 @@ struct Counters {
     skipped: AtomicU64,
     failed: AtomicU64,
     resumed: AtomicU64,
+    taken_over_files: AtomicU64,
+    taken_over_bytes: AtomicU64,
     only: Mutex<Option<FileDigest>>,
 }
 
 /// What is received, and how.
 #[derive(Clone, Copy)]
 pub(crate) struct Order<'a> {
+    /// The run that the session is part of.
+    pub(crate) transfer: TransferId,
     /// Where the destination is resolved.
     pub(crate) tree: &'a Tree,
     /// As the user wrote it.
@@ -111,6 +114,8 @@ pub(crate) struct Received {
     pub(crate) skipped: u64,
     pub(crate) failed: u64,
     pub(crate) resumed_bytes: u64,
+    /// Files that an earlier run published and that were not read, and their bytes; counted above, too.
+    pub(crate) taken_over: (u64, u64),
     /// Digest of the file, if there was just one.
     pub(crate) only: Option<FileDigest>,
 }
@@ -183,6 +188,14 @@ impl Shared<'_> {
         self.counters.resumed.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Counts a file that an earlier run published and that is not read: nobody knows its digest.
+    fn take_over(&self, size: u64) {
+        self.resumed(size);
+        self.count_published(size, None);
+        self.counters.taken_over_files.fetch_add(1, Ordering::Relaxed);
+        self.counters.taken_over_bytes.fetch_add(size, Ordering::Relaxed);
+    }
+
     /// Counts a regular file that is complete under its name.
     fn count_published(&self, size: u64, digest: Option<&FileDigest>) {
         self.counters.files.fetch_add(1, Ordering::Relaxed);
@@ -240,13 +253,11 @@ pub(crate) fn run(
     stop: &StopSignal,
 ) -> Result<Received, SessionError> {
     let Link { outlet, inlet, control } = link;
-    let Order { tree, destination, asked, options } = *order;
+    let options = order.options;
     let pool = ring(options).map_err(|error| SessionError::Local(format!("memory for the ring: {error}")))?;
     let (replies, replies_queue) = bounded(4096);
     let shared = Shared {
-        tree,
-        destination,
-        asked,
+        order: *order,
         options,
         pool,
         replies,
@@ -265,14 +276,17 @@ pub(crate) fn run(
     let (stored, stored_queue) = unbounded();
     let (to_hash, hash_queue) = bounded(2);
     let (to_store, store_queue) = bounded(2);
+    let (to_compare, compare_queue) = unbounded();
 
     std::thread::scope(|scope| {
         let shared = &shared;
         let goodbye = &goodbye;
-        let keeper = Keeper::new(shared, to_store.clone());
+        let keeper = Keeper::new(shared, to_store.clone(), to_compare);
         let outlet = scope.spawn(move || run_outlet(shared, outlet, &replies_queue));
         let keeper = scope.spawn(move || keeper.run(&tree_queue, &stored_queue));
         scope.spawn(move || hash::run(shared, &hash_queue, &to_store));
+        let compared = stored.clone();
+        scope.spawn(move || compare::run(shared, &compare_queue, &compared));
         scope.spawn(move || store::run(shared, &store_queue, stored));
         let intake = Intake { shared, account, tree: to_tree, hash: to_hash, goodbye };
         let further = intake.clone();
@@ -312,6 +326,10 @@ pub(crate) fn run(
         skipped: counters.skipped.load(Ordering::Relaxed),
         failed: counters.failed.load(Ordering::Relaxed),
         resumed_bytes: counters.resumed.load(Ordering::Relaxed),
+        taken_over: (
+            counters.taken_over_files.load(Ordering::Relaxed),
+            counters.taken_over_bytes.load(Ordering::Relaxed),
+        ),
         only: if files == 1 { only } else { None },
     })
 }

@@ -14,10 +14,11 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use icdc_disk::sparse;
 use icdc_disk::tree::{Directory, Name, StagingKind, StagingName, Stat, TreeError, try_lock};
 use icdc_protocol::block_journal::{self, BlockJournal, Header};
-use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{Digest, FileDigest};
+use icdc_protocol::block_map::{BlockMap, block_offset};
+use icdc_protocol::message::{Digest, FileDigest, TransferId};
 use icdc_protocol::run_journal::{Published, Record, RunJournal};
 use icdc_units::Span;
 
@@ -126,6 +127,17 @@ impl FileJournal {
     }
 }
 
+/// Makes everything of an unfinished file read as zero but the blocks `held`: whatever else an earlier run or anybody
+/// has written there would show through the holes of the file. False if the file system cannot do that.
+pub(super) fn clear_beside(file: &File, held: &BlockMap) -> io::Result<bool> {
+    for gap in held.missing() {
+        if !sparse::punch(file, block_offset(gap.start)..block_offset(gap.end))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn feed(mut file: &File, limit: u64, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     let mut buffer = vec![0; 1 << 20];
     let mut left = limit;
@@ -189,6 +201,26 @@ pub(super) fn remove_blocks(directory: &Directory, name: &Name) {
     let _ = directory.remove_file(&staging(StagingKind::Blocks, name));
 }
 
+/// Which run has published an item.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum PublishedBy {
+    /// The present one, in this session or before a cut.
+    ThisRun,
+    /// One that was interrupted; anything may have happened to the item since.
+    AnEarlierRun,
+}
+
+/// Which run a journal is of.
+#[derive(Clone, Copy)]
+pub(super) struct RunId<'a> {
+    /// Sources and destination; an interrupted run of them is known again.
+    pub(super) job: &'a Digest,
+    /// Name of the first target, if it is one.
+    pub(super) target: Option<&'a Name>,
+    /// The run itself, with all its sessions.
+    pub(super) transfer: &'a TransferId,
+}
+
 /// Journal of a run: begun before anything is made, removed with the end of the run.
 pub(super) struct RunLog {
     codec: RunJournal,
@@ -196,6 +228,8 @@ pub(super) struct RunLog {
     name: Name,
     file: Option<File>,
     published: Published,
+    /// The last session that has written to it was one of the present run.
+    continues: bool,
     /// Paths of items whose unfinished files an earlier run left, by their key.
     left_behind: HashMap<[u8; 8], Vec<u8>>,
     pending: Vec<u8>,
@@ -209,28 +243,25 @@ impl RunLog {
         directory.stat(&run_name(job, target)).is_ok()
     }
 
-    /// Looks for the journal of an earlier run of `job`, whose first target is `target` in `directory`, and
-    /// begins one if there is none.
-    pub(super) fn open(
-        directory: &Directory,
-        job: &Digest,
-        target: Option<&Name>,
-        resume: bool,
-    ) -> Result<Self, String> {
-        let mut log = Self::find(directory, job, target, resume)?;
+    /// Looks in `directory` for the journal of an earlier run like `id`, and begins one if there is none.
+    pub(super) fn open(directory: &Directory, id: RunId<'_>, resume: bool) -> Result<Self, String> {
+        let mut log = Self::find(directory, id, resume)?;
         log.begin()?;
+        log.note(&Record::Session { transfer: *id.transfer });
+        log.write()?;
         Ok(log)
     }
 
-    fn find(directory: &Directory, job: &Digest, target: Option<&Name>, resume: bool) -> Result<Self, String> {
-        let name = run_name(job, target);
-        let codec = RunJournal::new(job);
+    fn find(directory: &Directory, id: RunId<'_>, resume: bool) -> Result<Self, String> {
+        let name = run_name(id.job, id.target);
+        let codec = RunJournal::new(id.job);
         let mut log = Self {
             directory: directory.clone(),
             name,
             file: None,
             published: codec.parse(&[]).published,
             codec,
+            continues: false,
             left_behind: HashMap::new(),
             pending: Vec::new(),
             resuming: false,
@@ -244,6 +275,7 @@ impl RunLog {
                 let cut = file.set_len(parsed.valid_length).and_then(|()| file.seek(SeekFrom::End(0)));
                 cut.map_err(|error| log.failed(&error))?;
                 log.published = parsed.published;
+                log.continues = parsed.last_run == Some(*id.transfer);
                 log.left_behind = parsed.staged;
                 log.resuming = true;
                 log.file = Some(file);
@@ -252,9 +284,11 @@ impl RunLog {
         Ok(log)
     }
 
-    /// Digest under which an earlier run published this item.
-    pub(super) fn published(&self, key: &[u8; 16]) -> Option<FileDigest> {
-        self.published.get(key)
+    /// Digest under which this item was published before this session, and by which run.
+    pub(super) fn published(&self, key: &[u8; 16]) -> Option<(FileDigest, PublishedBy)> {
+        let ours = self.continues && self.published.is_of_last_run(key);
+        let by = if ours { PublishedBy::ThisRun } else { PublishedBy::AnEarlierRun };
+        self.published.get(key).map(|digest| (digest, by))
     }
 
     /// Notes that an unfinished file is about to be made for the item at `path` below the base.

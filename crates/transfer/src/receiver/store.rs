@@ -16,12 +16,11 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, TryRecvError};
 use icdc_disk::{Block, Completion, Engine, EngineKind, Job, open_engine};
 use icdc_protocol::block_map::{block_length, block_offset};
-use icdc_protocol::digest;
 use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileEnd, GivenUp, Message};
 
 use super::Shared;
 use super::failure::Failure;
-use super::large_file::{Comparison, LargeFile, Next};
+use super::large_file::{Comparison, Contents, LargeFile, Next};
 use super::tree::TreeJob;
 use crate::error::SessionError;
 
@@ -57,12 +56,12 @@ enum Purpose {
     /// A block of an earlier run is compared with the journal.
     CheckHeld {
         index: u32,
-        value: Digest,
+        contents: Contents,
     },
     /// A block of the complete file is compared with what was sent.
     ReadBack {
         index: u32,
-        value: Digest,
+        contents: Contents,
     },
 }
 
@@ -221,16 +220,16 @@ impl Store<'_> {
             (Purpose::Checkpoint, Ok(_)) => file.checkpointed().map(|bytes| self.shared.durable(bytes)),
             (Purpose::LastSync, Ok(_)) => file.synced().map(|bytes| self.shared.durable(bytes)),
             (Purpose::Checkpoint | Purpose::LastSync, Err(failure)) => Err(failure),
-            (Purpose::CheckHeld { index, value }, result) => {
-                let good = is_block(&result, completion.block.as_ref(), index, size, &value);
+            (Purpose::CheckHeld { index, contents }, result) => {
+                let good = is_right(&result, completion.block.as_ref(), index, size, &contents);
                 if !file.held_checked(index, good) {
                     tracing::warn!(%path, index, "a block kept by an earlier run is damaged; it travels again");
                     self.shared.reply(Message::Resend { id, index });
                 }
                 Ok(())
             }
-            (Purpose::ReadBack { index, value }, result) => {
-                if is_block(&result, completion.block.as_ref(), index, size, &value) {
+            (Purpose::ReadBack { index, contents }, result) => {
+                if is_right(&result, completion.block.as_ref(), index, size, &contents) {
                     file.read_back();
                     Ok(())
                 } else {
@@ -304,10 +303,11 @@ impl Store<'_> {
             let found = self.files.iter_mut().find_map(|(id, file)| Some((*id, file.next_comparison()?)));
             let Some((id, comparison)) = found else { return };
             let Some(file) = self.files.get(&id) else { return };
-            let Comparison { index, value, held } = comparison;
+            let Comparison { index, contents, held } = comparison;
             let length = block_length(file.size(), index);
             let job = Job::Read { file: file.disk_file().clone(), offset: block_offset(index), length, block };
-            let purpose = if held { Purpose::CheckHeld { index, value } } else { Purpose::ReadBack { index, value } };
+            let purpose =
+                if held { Purpose::CheckHeld { index, contents } } else { Purpose::ReadBack { index, contents } };
             self.submit(id, purpose, job);
         }
     }
@@ -330,12 +330,16 @@ impl Store<'_> {
     }
 }
 
-fn is_block(result: &Result<usize, Failure>, block: Option<&Block>, index: u32, size: u64, value: &Digest) -> bool {
-    let length = block_length(size, index);
+/// Whether what was read is what the block has to contain.
+fn is_right(
+    result: &Result<usize, Failure>,
+    block: Option<&Block>,
+    index: u32,
+    size: u64,
+    contents: &Contents,
+) -> bool {
     match (result, block) {
-        (Ok(read), Some(block)) if *read == length => {
-            digest::block_value(block_offset(index), &block[..length], size) == *value
-        }
+        (Ok(read), Some(block)) => block.get(..*read).is_some_and(|data| contents.fits(data, index, size)),
         _ => false,
     }
 }

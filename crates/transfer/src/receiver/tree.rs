@@ -29,10 +29,11 @@ use icdc_protocol::message::{
 use super::Shared;
 use super::batch::{Batch, Made, Publication};
 use super::claims::Claims;
+use super::compare::CompareJob;
 use super::failure::Failure;
 use super::pending::{Pending, metadata};
 use super::placement::{self, Placement};
-use super::resume::RunLog;
+use super::resume::{RunId, RunLog};
 use super::store::StoreJob;
 use crate::error::SessionError;
 use crate::event::Outcome;
@@ -48,6 +49,12 @@ pub(super) enum TreeJob {
         id: EntryId,
         made: Made,
         digest: FileDigest,
+    },
+    /// A file that an earlier run has published was read.
+    Compared {
+        id: EntryId,
+        /// It still has the digest under which it was published.
+        same: bool,
     },
     /// A large file is given up.
     Lost {
@@ -73,19 +80,23 @@ pub(super) struct Keeper<'a> {
     pending: HashMap<EntryId, Pending>,
     links: Links,
     claims: Claims,
+    /// Items that are compared with what an earlier run has published; they hold their names.
+    comparing: HashMap<EntryId, (Pending, FileDigest)>,
     batch: Batch,
     /// The directory that the contents of a source went into, to be given its time once more when the run's
     /// journal is gone from it.
     contents: Option<(Directory, Entry)>,
     /// `None` when nothing more will come from the link: then the store may end, too.
     store: Option<Channel<StoreJob>>,
+    /// Likewise.
+    compare: Option<Channel<CompareJob>>,
     ended: bool,
     /// An item has failed for a reason that may be gone when the same command is run again.
     goes_on_later: bool,
 }
 
 impl<'a> Keeper<'a> {
-    pub(super) fn new(shared: &'a Shared<'a>, store: Channel<StoreJob>) -> Self {
+    pub(super) fn new(shared: &'a Shared<'a>, store: Channel<StoreJob>, compare: Channel<CompareJob>) -> Self {
         Self {
             shared,
             placement: None,
@@ -96,9 +107,11 @@ impl<'a> Keeper<'a> {
             pending: HashMap::new(),
             links: Links::default(),
             claims: Claims::default(),
+            comparing: HashMap::new(),
             batch: Batch::default(),
             contents: None,
             store: Some(store),
+            compare: Some(compare),
             ended: false,
             goes_on_later: false,
         }
@@ -117,6 +130,7 @@ impl<'a> Keeper<'a> {
                     Err(_) => {
                         link = &ended;
                         self.store = None;
+                        self.compare = None;
                         None
                     }
                 },
@@ -167,6 +181,7 @@ impl<'a> Keeper<'a> {
             }
             TreeJob::Pack(items, payload) => self.pack(&items, payload)?,
             TreeJob::Stored { id, made, digest } => self.stored(id, made, digest),
+            TreeJob::Compared { id, same } => self.compared(id, same),
             TreeJob::Lost { id, failure } => self.fail_item(id, failure),
         }
         // When nothing else can come, nothing is gained by waiting for it.
@@ -184,17 +199,15 @@ impl<'a> Keeper<'a> {
         }
         let shared = self.shared;
         let options = &shared.options;
-        if let Some(asked) = shared.asked {
+        if let Some(asked) = shared.order.asked {
             placement::refuse_unasked(&begin.sources, asked)?;
         }
-        let placement = Placement::find(shared.tree, shared.destination, begin, options.dry_run)?;
+        let placement = Placement::find(shared.order.tree, shared.order.destination, begin, options.dry_run)?;
         let many = begin.sources.len() > 1
             || begin.sources.iter().any(|source| source.kind != icdc_protocol::message::SourceKind::Item);
         if let (true, false, Some(base)) = (many, options.dry_run, &placement.base) {
-            self.run = Some(
-                RunLog::open(base, &begin.job, placement.first.as_ref(), options.resume)
-                    .map_err(SessionError::Local)?,
-            );
+            let id = RunId { job: &begin.job, target: placement.first.as_ref(), transfer: &shared.order.transfer };
+            self.run = Some(RunLog::open(base, id, options.resume).map_err(SessionError::Local)?);
         }
         let resuming = self.run.as_ref().is_some_and(|run| run.resuming);
         self.placement = Some(placement);
@@ -342,7 +355,7 @@ impl<'a> Keeper<'a> {
     }
 
     fn finish_run(&mut self) {
-        let waiting = self.claims.waiting() > 0;
+        let waiting = self.claims.waiting() > 0 || !self.comparing.is_empty();
         if self.ended && self.pending.is_empty() && !waiting && self.levels.is_empty() && self.batch.is_empty() {
             self.shared.complete();
         }

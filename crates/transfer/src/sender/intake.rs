@@ -108,6 +108,10 @@ impl Intake<'_> {
                     self.shared.ledger.resumed(item.size());
                     self.shared.ledger.settle(id, Settlement::Published(Some(digest)));
                 }
+                Want::TakenOver(digest) => {
+                    self.shared.ledger.resumed(item.size());
+                    self.shared.ledger.settle(id, Settlement::TakenOver(digest));
+                }
                 Want::Skip => {
                     self.shared.ledger.settle(id, Settlement::Skipped);
                     self.shared.report(&item, Outcome::Skipped, None, None);

@@ -97,6 +97,9 @@ pub(crate) struct Counts {
     pub(crate) failed: u64,
     /// Bytes that an earlier run had left durable and that were not sent again.
     pub(crate) resumed_bytes: u64,
+    /// Files that an earlier run had published and that nobody has read in this one.
+    pub(crate) taken_over_files: u64,
+    pub(crate) taken_over_bytes: u64,
 }
 
 struct Book {
@@ -123,6 +126,8 @@ pub(crate) struct Ledger {
 /// How an item ended.
 pub(crate) enum Settlement {
     Published(Option<FileDigest>),
+    /// An earlier run published it with this digest, and its contents were not read since.
+    TakenOver(FileDigest),
     Skipped,
     Failed,
 }
@@ -300,6 +305,7 @@ impl Ledger {
         let item = open.item.clone();
         *slot = Slot::Settled(match &how {
             Settlement::Published(value) => Some(digest::item(&item.path, &item.entry, value.as_ref())),
+            Settlement::TakenOver(value) => Some(digest::item(&item.path, &item.entry, Some(value))),
             Settlement::Skipped | Settlement::Failed => None,
         });
         book.pending -= 1;
@@ -311,6 +317,13 @@ impl Ledger {
                     book.counts.files_done += 1;
                     book.counts.bytes_done += item.size();
                 }
+            }
+            Settlement::TakenOver(_) => {
+                book.only_digest = None;
+                book.counts.files_done += 1;
+                book.counts.bytes_done += item.size();
+                book.counts.taken_over_files += 1;
+                book.counts.taken_over_bytes += item.size();
             }
             Settlement::Skipped => book.counts.skipped += u64::from(item.is_file()),
             Settlement::Failed => book.counts.failed += 1,

@@ -13,6 +13,7 @@ use super::super::resume;
 use super::Keeper;
 use super::levels::make_directory;
 use super::links::State;
+use super::want::Wanted;
 use crate::error::SessionError;
 use crate::event::Event;
 use crate::path_text;
@@ -24,7 +25,7 @@ const MAX_OPEN: usize = 4096;
 enum Admitted {
     /// It is answered: what is wanted of it, or why it failed.
     Answer(Result<Want, String>),
-    /// An earlier item of the same name comes first.
+    /// It is answered later: an earlier item of the same name comes first, or it is compared.
     Waits,
 }
 
@@ -41,7 +42,7 @@ impl Keeper<'_> {
                 return Err(SessionError::Protocol(format!("entry {} came where {} was due", entry.id, self.next)));
             }
             self.next = self.next.checked_add(1).ok_or_else(|| SessionError::Protocol("too many entries".into()))?;
-            if self.pending.len() + self.claims.waiting() >= MAX_PENDING
+            if self.pending.len() + self.claims.waiting() + self.comparing.len() >= MAX_PENDING
                 || self.levels.len() >= MAX_OPEN
                 || self.weight >= MAX_PENDING_BYTES
             {
@@ -103,7 +104,17 @@ impl Keeper<'_> {
             self.claims.wait(pending);
             return Ok(Admitted::Waits);
         }
-        let wanted = self.want(&pending).map_err(|failure| self.note_failure(&pending.entry, &pending.path, failure));
+        let wanted = match self.want(&pending) {
+            Ok(Wanted::Compare(digest)) => {
+                self.levels.count_child(&pending.entry);
+                self.weight += pending.weight();
+                self.claims.hold(pending.place());
+                self.compare(pending, digest);
+                return Ok(Admitted::Waits);
+            }
+            Ok(Wanted::Known(want)) => Ok(want),
+            Err(failure) => Err(self.note_failure(&pending.entry, &pending.path, failure)),
+        };
         if let Ok(Want::All | Want::Rest) = wanted {
             if self.shared.options.dry_run {
                 self.would_receive(&pending.entry, &pending.path);
@@ -131,24 +142,31 @@ impl Keeper<'_> {
         while self.store.is_some()
             && let Some(pending) = self.claims.next()
         {
-            let id = pending.entry.id;
-            let wanted = self.want(&pending);
-            let (answer, state) = match wanted {
-                Ok(want @ (Want::All | Want::Rest)) => {
-                    self.answer(id, vec![want]);
-                    self.admit(pending);
-                    continue;
-                }
-                Ok(want) => (want, State::Published),
-                Err(failure) => {
-                    let reason = self.note_failure(&pending.entry, &pending.path, failure);
-                    self.shared.reply(Message::Done(vec![Done { id, outcome: Err(reason) }]));
-                    (Want::Failed, State::Failed)
-                }
-            };
-            self.answer(id, vec![answer]);
-            self.leave(&pending, state);
+            match self.want(&pending) {
+                Ok(Wanted::Compare(digest)) => self.compare(pending, digest),
+                Ok(Wanted::Known(want)) => self.go_on(pending, Ok(want)),
+                Err(failure) => self.go_on(pending, Err(failure)),
+            }
         }
+    }
+
+    /// Answers for an item that has waited.
+    pub(super) fn go_on(&mut self, pending: Pending, wanted: Result<Want, Failure>) {
+        let id = pending.entry.id;
+        let (answer, state) = match wanted {
+            Ok(want @ (Want::All | Want::Rest)) => {
+                self.answer(id, vec![want]);
+                return self.admit(pending);
+            }
+            Ok(want) => (want, State::Published),
+            Err(failure) => {
+                let reason = self.note_failure(&pending.entry, &pending.path, failure);
+                self.shared.reply(Message::Done(vec![Done { id, outcome: Err(reason) }]));
+                (Want::Failed, State::Failed)
+            }
+        };
+        self.answer(id, vec![answer]);
+        self.leave(&pending, state);
     }
 
     /// Where an entry goes; the outer error ends the session.

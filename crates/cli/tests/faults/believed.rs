@@ -1,0 +1,167 @@
+//! Nothing that an interrupted copy has left is believed: not what lies in the holes of an unfinished file, not a
+//! file that has its name already, and nothing is said to be verified that was not read.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use icdc_protocol::block_journal::{BlockJournal, HEADER_LENGTH, Header};
+use icdc_protocol::block_map::{block_count, block_length, block_offset};
+use icdc_protocol::digest::block_value;
+
+use crate::interrupted::{BLOCK, Interrupted};
+use crate::support::{KIB, MIB, Noise, Site, Start, assert_same, compare::same_contents, data, leftovers};
+
+/// Overwrites a part of a file; its modification time stays.
+fn alter(path: &Path, offset: u64, bytes: &[u8]) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+    file.set_times(fs::FileTimes::new().set_modified(modified)).unwrap();
+}
+
+/// Writes noise to some stretches of a file of `size` bytes; the rest are holes.
+fn sparse(path: &Path, size: u64, stretches: &[(u64, u64)]) {
+    let mut noise = Noise::new(60);
+    let file = File::create(path).unwrap();
+    file.set_len(size).unwrap();
+    for (offset, length) in stretches {
+        file.write_all_at(&noise.bytes(*length as usize), *offset).unwrap();
+    }
+}
+
+#[test]
+fn garbage_in_the_holes_of_an_unfinished_file() {
+    let size = 25 * BLOCK + 5000;
+    let stretches = [
+        (0, 2 * BLOCK),
+        (4 * BLOCK, 100 * KIB),
+        (5 * BLOCK - 100 * KIB, 100 * KIB),
+        (6 * BLOCK, 14 * BLOCK),
+        (22 * BLOCK, 7),
+    ];
+    let state = Interrupted::of_file(|path| sparse(path, size, &stretches));
+    let mut noise = Noise::logged("garbage in holes");
+    for options in [&[][..], &["--verify"]] {
+        for (what, offset) in [
+            ("a whole block", 3 * BLOCK),
+            ("beside data of a block", 4 * BLOCK + MIB),
+            ("behind the data that arrived", 21 * BLOCK + 1),
+            ("beside data that has not arrived", 22 * BLOCK + 2 * MIB),
+            ("at the end", 25 * BLOCK + 10),
+        ] {
+            let (ended, copy) = state.continue_with(options, what, |state| {
+                alter(&state.left(".part"), offset, &noise.bytes(4000));
+            });
+            assert_eq!(ended.summary()["verified"], true, "{ended}");
+            assert!(ended.resumed() >= BLOCK, "{ended}");
+            let allocated = fs::metadata(copy).unwrap().blocks() * 512;
+            assert!(allocated < size - 5 * BLOCK, "{what}: {allocated} of {size} bytes are allocated");
+        }
+        state.continue_with(options, "all of it is garbage, and more", |state| {
+            let part = state.left(".part");
+            fs::write(&part, noise.bytes((size + MIB) as usize)).unwrap();
+        });
+    }
+}
+
+#[test]
+fn files_of_one_block_that_are_holes_are_read_back() {
+    let site = Site::new();
+    let source = site.directory("source");
+    for (name, size) in [("small", 100), ("packed", 200 * KIB), ("one", MIB), ("block", BLOCK), ("two", BLOCK + 1)] {
+        sparse(&source.join(name), size, &[]);
+    }
+    sparse(&source.join("some"), 2 * MIB, &[(MIB, 10)]);
+    let ended = site.copy(&["--verify", "source/"]).arg(site.path("copy")).run().expect_code(0);
+    assert_eq!(ended.summary()["read_back"], true, "{ended}");
+    assert_same(&source, &site.path("copy"));
+}
+
+/// A published file of at least `least` bytes, and its modification time.
+fn published(state: &Interrupted, least: u64) -> PathBuf {
+    let directories = [state.copy(), state.copy().join("d000")];
+    let mut files: Vec<PathBuf> = directories
+        .iter()
+        .flat_map(|directory| fs::read_dir(directory).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file() && !leftovers(path.parent().unwrap()).contains(path))
+        .filter(|path| fs::metadata(path).unwrap().len() >= least)
+        .collect();
+    files.sort();
+    files.into_iter().next().unwrap_or_else(|| panic!("no file of {least} bytes is published"))
+}
+
+#[test]
+fn altered_published_files() {
+    let state = Interrupted::tree();
+    for (what, least) in [("a small file", 1), ("a large file", BLOCK)] {
+        let (ended, _) = state.continue_with(&["--verify"], what, |state| alter(&published(state, least), 0, b"wrong"));
+        let summary = ended.summary();
+        assert_eq!((&summary["verified"], &summary["read_back"]), (&true.into(), &true.into()), "{ended}");
+        assert_eq!(ended.number("taken_over_files"), 0, "{ended}");
+        assert!(ended.resumed() > 0, "{ended}");
+
+        // Without reading it nobody can know; and nobody says so.
+        let mut altered = None;
+        let (ended, copy) = state.end_with(&[], what, |state| {
+            let path = published(state, least);
+            alter(&path, 0, b"wrong");
+            altered = Some(path);
+        });
+        assert_eq!(ended.summary()["verified"], false, "{ended}");
+        assert!(ended.number("taken_over_files") > 0 && ended.number("taken_over_bytes") >= least, "{ended}");
+        let altered = altered.unwrap();
+        assert!(!same_contents(&altered, &state.source.join(altered.strip_prefix(copy).unwrap())));
+    }
+}
+
+#[test]
+fn published_files_have_the_mode_of_their_source() {
+    let state = Interrupted::tree();
+    state.continue_with(&[], "another mode", |state| {
+        for least in [1, BLOCK] {
+            fs::set_permissions(published(state, least), fs::Permissions::from_mode(0o4711)).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_file_beside_a_journal_of_all_its_blocks_is_compared() {
+    let state = Interrupted::file();
+    let source = fs::read(&state.source).unwrap();
+    let size = source.len() as u64;
+    for options in [&[][..], &["--verify"]] {
+        for damaged in [false, true] {
+            let (ended, _) = state.continue_with(options, &format!("damaged: {damaged}"), |state| {
+                let journal = state.left(".blocks");
+                let found = fs::read(&journal).unwrap();
+                let header = Header {
+                    version: found[12..28].try_into().unwrap(),
+                    size,
+                    path: found[36..68].try_into().unwrap(),
+                };
+                let codec = BlockJournal::new(&header);
+                let mut bytes = codec.header().to_vec();
+                assert_eq!(bytes, found[..HEADER_LENGTH]);
+                for index in 0..block_count(size) {
+                    let start = block_offset(index) as usize;
+                    let block = &source[start..start + block_length(size, index)];
+                    bytes.extend_from_slice(&codec.record(index, &block_value(block_offset(index), block, size)));
+                }
+                fs::write(&journal, bytes).unwrap();
+                fs::remove_file(state.left(".part")).unwrap();
+                let copy = state.copy().join("source");
+                fs::write(&copy, &source).unwrap();
+                let permissions = fs::metadata(&state.source).unwrap().permissions();
+                fs::set_permissions(&copy, permissions).unwrap();
+                data::age_as(&copy, &state.source);
+                if damaged {
+                    alter(&copy, size - 9, b"wrong");
+                }
+            });
+            assert_eq!(ended.summary()["verified"], true, "{ended}");
+            assert_eq!(ended.resumed(), if damaged { 0 } else { size }, "{ended}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Compares files that an earlier run has published with the digest under which it did so.
+//!
+//! With `--verify` nothing counts that was not read from the medium. Comparing takes as long as the files are large, so
+//! it has a thread and blocks of its own: what is missing arrives meanwhile.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver as Queue, Sender as Channel};
+use icdc_disk::tree::{Directory, Name};
+use icdc_disk::{BlockPool, Completion, DiskFile, Engine, EngineKind, Job, open_engine, sparse};
+use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
+use icdc_protocol::digest::{self, RootHasher};
+use icdc_protocol::limits::BLOCK_SIZE;
+use icdc_protocol::message::{EntryId, FileDigest};
+
+use super::Shared;
+use super::tree::TreeJob;
+use crate::error::SessionError;
+
+/// Reads in flight.
+const DEPTH: usize = 4;
+
+/// A file to compare.
+pub(super) struct CompareJob {
+    pub(super) id: EntryId,
+    pub(super) directory: Directory,
+    pub(super) name: Name,
+    pub(super) size: u64,
+    /// What its contents should have.
+    pub(super) digest: FileDigest,
+}
+
+/// Handles jobs until the queue is closed or the session fails.
+pub(super) fn run(shared: &Shared<'_>, queue: &Queue<CompareJob>, tree: &Channel<TreeJob>) {
+    let mut reader: Option<Reader> = None;
+    for job in queue {
+        let reader = match &mut reader {
+            Some(reader) => reader,
+            None => match Reader::new() {
+                Ok(new) => reader.insert(new),
+                Err(error) => return shared.fail(error),
+            },
+        };
+        // A file that cannot be read is not the one that was published.
+        let found = reader.digest(shared, &job).unwrap_or_else(|reason| {
+            tracing::warn!(%reason, "a published file cannot be compared; it travels again");
+            None
+        });
+        if shared.failure().is_some() {
+            return;
+        }
+        let _ = tree.send(TreeJob::Compared { id: job.id, same: found == Some(job.digest) });
+    }
+}
+
+struct Reader {
+    engine: Box<dyn Engine>,
+    pool: BlockPool,
+}
+
+impl Reader {
+    fn new() -> Result<Self, SessionError> {
+        let engine = open_engine(DEPTH, EngineKind::Auto).map_err(|error| SessionError::Local(error.to_string()))?;
+        let pool = BlockPool::new(DEPTH)
+            .map_err(|error| SessionError::Local(format!("memory for comparing files: {error}")))?;
+        Ok(Self { engine, pool })
+    }
+
+    /// Digest of what the medium holds; `None` if the session fails meanwhile.
+    fn digest(&mut self, shared: &Shared<'_>, job: &CompareJob) -> Result<Option<FileDigest>, String> {
+        let size = job.size;
+        let (file, _) = job.directory.open_file(&job.name).map_err(|error| error.to_string())?;
+        let file = Arc::new(DiskFile::for_reading(file).map_err(|error| error.to_string())?);
+        // Only clean pages can be dropped.
+        file.as_file().sync_data().map_err(|error| error.to_string())?;
+        file.forget_cache();
+        let mut blocks = BlockMap::new(size);
+        let mut outcome = Ok(());
+        let mut next = 0;
+        for range in sparse::data_ranges(file.as_file(), size) {
+            let (offset, length) = range.map_err(|error| error.to_string())?;
+            let end = (offset + length).div_ceil(BLOCK_SIZE as u64) as u32;
+            next = next.max((offset / BLOCK_SIZE as u64) as u32);
+            while next < end && outcome.is_ok() && shared.failure().is_none() {
+                let Some(block) = self.pool.try_take() else {
+                    outcome = self.take(&mut blocks);
+                    continue;
+                };
+                let (offset, length) = (block_offset(next), block_length(size, next));
+                let job = Job::Read { file: file.clone(), offset, length, block };
+                self.engine.submit(u64::from(next), job);
+                next += 1;
+            }
+        }
+        while self.engine.in_flight() > 0 {
+            outcome = outcome.and(self.take(&mut blocks));
+        }
+        outcome?;
+        Ok(if shared.failure().is_some() { None } else { digest_like(&job.digest, &blocks) })
+    }
+
+    /// Waits for a block and notes its value.
+    fn take(&mut self, blocks: &mut BlockMap) -> Result<(), String> {
+        let Some(Completion { tag, block, result, .. }) = self.engine.wait() else { return Ok(()) };
+        let read = result.map_err(|error| error.to_string())?;
+        let (index, size) = (tag as u32, blocks.size());
+        match block {
+            Some(block) if read == block_length(size, index) => {
+                let value = digest::block_value(block_offset(index), &block[..read], size);
+                blocks.insert(index, value).map(|_| ()).map_err(|error| error.to_string())
+            }
+            _ => Err("it has become shorter".into()),
+        }
+    }
+}
+
+/// Digest of a file of which `blocks` are there and all others are zero, made as `like`.
+pub(super) fn digest_like(like: &FileDigest, blocks: &BlockMap) -> Option<FileDigest> {
+    let size = blocks.size();
+    match like {
+        FileDigest::SparseMap(_) => Some(FileDigest::SparseMap(digest::sparse_map(size, blocks.iter()))),
+        FileDigest::Blake3(_) => {
+            let mut hasher = RootHasher::new(size);
+            for index in 0..block_count(size) {
+                let hole = || digest::zero_block_value(block_offset(index), size);
+                hasher.push(blocks.get(index).unwrap_or_else(hole));
+            }
+            hasher.finish().map(FileDigest::Blake3)
+        }
+    }
+}
