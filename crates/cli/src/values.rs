@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use icdc_control::Prefix;
-use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_WINDOW};
+use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_WINDOW};
 use icdc_protocol::message::Preserve;
 use icdc_transfer::Location;
 use icdc_transfer::location::DAEMON_PORT;
@@ -47,8 +47,8 @@ pub(crate) struct DaemonAddress {
 const LEAST_RATE: Rate = Rate::from_bits_per_second(8_000);
 /// Fewer blocks than this would stall the pipeline of reading, hashing and writing.
 const LEAST_RING: ByteCount = ByteCount::from_mib(16);
-/// Far more than any path holds; a larger number is a slip of the pen.
-const LARGEST_RING: ByteCount = ByteCount::from_mib(256 << 10);
+/// Far more than any path holds, and the most that a far end takes.
+const LARGEST_RING: ByteCount = ByteCount::new(MAX_RING_BYTES);
 /// The kernel makes no use of less.
 const LEAST_WINDOW: ByteCount = ByteCount::from_kib(4);
 /// TCP counts in microseconds.

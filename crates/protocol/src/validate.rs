@@ -12,8 +12,8 @@ use crate::limits::{
 };
 use crate::measure;
 use crate::message::{
-    Begin, BlockHeader, Bootstrap, Congestion, Entry, EntryKind, Goodbye, Held, Message, PackItem, Parent, Problem,
-    Refusal, Source, SourceKind, Wants,
+    Begin, BlockHeader, Bootstrap, Congestion, Entry, EntryKind, Goodbye, Held, Job, Message, PackItem, Parent,
+    Problem, Refusal, Source, SourceKind, Wants,
 };
 
 /// A rule that a message breaks.
@@ -81,6 +81,14 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Measure(word) => ("Measure", measure::check_word(word)),
     };
     in_message(name, None, outcome.and_then(|()| require_no_payload(payload_length)))
+}
+
+/// Checks a job before it is asked for, by what the other end will check.
+///
+/// # Errors
+/// The rule that it breaks.
+pub fn job(job: &Job) -> Result<(), &'static str> {
+    job::job(job)
 }
 
 /// Whether `name` can be one component of a path: not empty, `.` or `..`, no `/` or NUL, at most

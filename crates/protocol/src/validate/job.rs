@@ -62,6 +62,8 @@ fn send_options(options: &SendOptions) -> Checked {
     )
 }
 
+const _: () = assert!(MAX_RING_BYTES == 64 << 30);
+
 fn receive_options(options: &ReceiveOptions) -> Checked {
-    require(options.ring_bytes <= MAX_RING_BYTES, "a ring too large")
+    require(options.ring_bytes <= MAX_RING_BYTES, "a ring of more than 64 GiB")
 }

@@ -45,6 +45,8 @@ pub(crate) fn copy_between(
         destination: destination.path().to_vec(),
         receive: options.receive.clone(),
     });
+    icdc_protocol::validate::job(&job)
+        .map_err(|rule| CopyError::Usage(format!("this cannot be asked of a far end: {rule}")))?;
     source.speaker.say(Message::Request(Request { transfer, job }));
     let speaker = source.speaker.clone();
     stop.on_request(move || speaker.say(Message::Interrupt));

@@ -221,10 +221,13 @@ impl Inlet for SecureInlet {
     fn receive(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError> {
         let received = self.next_parcel(pool);
         if let Err(error) = &received {
-            self.connection.heard_end.store(true, Ordering::SeqCst);
             // A block that was being filled goes back to its pool.
             self.assembler = Assembler::default();
-            if !matches!(error, LinkError::Closed | LinkError::Stopped) {
+            // A peer that broke a rule is still there: whoever holds the outlet tells it which, or it would take the end for
+            // a cut and come again.
+            let is_there = matches!(error, LinkError::Protocol(_));
+            self.connection.heard_end.store(!is_there, Ordering::SeqCst);
+            if !is_there && !matches!(error, LinkError::Closed | LinkError::Stopped) {
                 // Nothing that still arrives can be used, and the peer should know as soon as it can.
                 self.connection.abort();
             }
