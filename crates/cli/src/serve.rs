@@ -1,7 +1,11 @@
 //! `icdc serve`: the daemon.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use anyhow::Context;
 use icdc_transfer::{ServeConfig, StopSignal};
+use signal_hook::consts::SIGHUP;
 
 use crate::arguments::ServeArguments;
 use crate::console::Console;
@@ -10,9 +14,12 @@ use crate::{exit, logs, signals};
 
 const STOPPING: &str = "stopping; running transfers make durable what they have (again: stop at once)";
 
-/// Runs the daemon until a signal stops it.
+/// Runs the daemon until a signal stops it; SIGHUP has it read its files again.
 pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Result<()> {
     logs::start(console, "info");
+    // Before anything else: the signal may come as soon as the process is there, and would end it.
+    let reload = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, Arc::clone(&reload)).context("SIGHUP cannot be watched")?;
     let config = ServeConfig {
         listen: arguments.listen,
         root: arguments.root,
@@ -23,6 +30,6 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
     };
     let stop = StopSignal::new();
     signals::watch(&stop, console, STOPPING, exit::FAILED).context("signals cannot be watched")?;
-    icdc_transfer::serve(&config, &stop)?;
+    icdc_transfer::serve(&config, &stop, &reload)?;
     Ok(())
 }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, unbounded};
 use icdc_disk::tree::Tree;
-use icdc_protocol::message::{FileDigest, Job, Message, ReceiveOptions, Refusal, Request, SendOptions, TransferId};
+use icdc_protocol::message::{
+    FileDigest, Job, Message, ReceiveOptions, Refusal, RefusalKind, Request, SendOptions, TransferId,
+};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::account::Account;
@@ -59,6 +61,7 @@ pub fn copy(
                 destination: far.path().to_vec(),
                 receive: options.receive.clone(),
                 retry_for: options.retry_for,
+                account: &Account::new(clock::now()),
             };
             push_over(&mut || far.link(), &order, events, stop)
         }
@@ -186,6 +189,8 @@ pub(crate) struct PushOrder<'a> {
     pub(crate) destination: Vec<u8>,
     pub(crate) receive: ReceiveOptions,
     pub(crate) retry_for: Span,
+    /// What the run costs, over all its sessions.
+    pub(crate) account: &'a Account,
 }
 
 /// Pushes local files over links made by `connect`, again and again until everything has arrived.
@@ -195,9 +200,9 @@ pub(crate) fn push_over(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
-    let account = Account::new(clock::now());
+    let account = order.account;
     let mut receive = order.receive.clone();
-    let sent = with_retries(order.retry_for, &account, events, stop, || {
+    let sent = with_retries(order.retry_for, account, events, stop, || {
         let job = Job::Receive { destination: order.destination.clone(), options: receive.clone() };
         // What this run has made durable counts from the second session on, whatever the user said.
         receive.resume = true;
@@ -205,10 +210,10 @@ pub(crate) fn push_over(
         account.note_congestion(link.control.congestion().unwrap_or_default());
         with_streams(connect, order.transfer, order.send.streams, true, events, |joined| {
             let found = sender::find_sources(order.tree, order.paths, order.send);
-            sender::run(link, joined, found, order.send, &account, events, stop)
+            sender::run(link, joined, found, order.send, account, events, stop)
         })
     })?;
-    Ok(push_summary(&sent, &account, &order.receive))
+    Ok(push_summary(&sent, account, &order.receive))
 }
 
 fn pull_over(
@@ -249,6 +254,8 @@ fn open(
     send: Option<&SendOptions>,
     events: &EventSink,
 ) -> Result<Link, Attempt> {
+    icdc_protocol::validate::job(&job)
+        .map_err(|rule| Attempt::Usage(format!("this cannot be asked of a far end: {rule}")))?;
     let mut link = connect().map_err(Attempt::Connect)?;
     if let Some(send) = send
         && let Some(text) = link.control.set_congestion(&send.congestion).map_err(Attempt::Usage)?
@@ -362,11 +369,17 @@ fn with_retries<T>(
             Ok(done) => return Ok(done),
             Err(Attempt::Usage(reason)) => return Err(CopyError::Usage(reason)),
             Err(Attempt::Connect(_)) if stop.is_requested() => return Err(CopyError::Interrupted),
-            Err(Attempt::Connect(error)) if !connected_before => return Err(error.into()),
+            Err(Attempt::Connect(error)) if !connected_before || error.is_final() => return Err(error.into()),
             Err(Attempt::Connect(error)) => error.to_string(),
             Err(Attempt::Session(SessionError::Cut(reason))) => reason,
             Err(Attempt::Session(SessionError::Interrupted)) if !stop.is_requested() => {
                 "the far end was stopped".to_owned()
+            }
+            // An earlier connection of this run may still be ending there.
+            Err(Attempt::Session(SessionError::Refused(Refusal { kind: RefusalKind::Busy, reason })))
+                if connected_before =>
+            {
+                reason
             }
             Err(Attempt::Session(error)) => return Err(ended(error)),
         };

@@ -118,6 +118,7 @@ fn serve(link: Link, home: PathBuf, stop: &StopSignal) -> Result<(), FarEndError
     let rights = Rights {
         read: true,
         write: true,
+        owners: true,
         root: Root::Unconfined { home },
         acting: None,
         only: None,
@@ -194,7 +195,7 @@ impl House for Once {
     fn welcome(&self, link: Link) {
         // Nobody listens any more only when the far end is about to end.
         let _ = self.tell.send(Happening::Came);
-        let ended = session::answer(link, &self.rights, &self.sessions);
+        let ended = session::answer(link, &self.rights, &self.sessions, &StopSignal::new()).ended;
         tracing::debug!(?ended, "session");
         let _ = self.tell.send(Happening::Left(ended));
     }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver as Queue, Sender as Channel, unbounded};
+use crossbeam_channel::{Receiver as Queue, SendError, Sender as Channel, unbounded};
 use icdc_disk::BlockPool;
 use icdc_disk::tree::{Tree, TreeError};
 use icdc_protocol::message::{Congestion, Job, Message, Refusal, RefusalKind, Request, TransferId};
@@ -15,15 +15,17 @@ use icdc_trust::PublicKey;
 use crate::account::Account;
 use crate::error::SessionError;
 use crate::event::EventSink;
-use crate::link::{Link, LinkControl};
+use crate::link::{Link, LinkControl, LinkError};
+use crate::listen::admission::Admission;
 use crate::listen::credentials::Credentials;
-use crate::listen::temporary::Temporary;
 use crate::stop::StopSignal;
-use crate::{clock, drive, measure, receiver, sender};
+use crate::{clock, drive, measure, path_text, receiver, sender};
 
 /// How long a newer connection waits for the end of the session that it replaces, and a further
 /// connection for the session that it belongs to.
 const HANDOVER: Duration = Duration::from_secs(10);
+/// So many bytes of a path stand in the log.
+const LOGGED_PATH: usize = 400;
 
 /// What the other end may do.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct Rights {
     pub(crate) read: bool,
     /// Have files written.
     pub(crate) write: bool,
+    /// Have owners and set-id bits given to them.
+    pub(crate) owners: bool,
     /// Where its paths are resolved.
     pub(crate) root: Root,
     /// As whom files are opened; `None` for the user of this process.
@@ -83,8 +87,8 @@ pub(crate) enum Ended {
 #[derive(Clone, Default)]
 pub(crate) struct Sessions {
     shared: Arc<Shared>,
-    /// Keys that sessions let in for a transfer from another far end.
-    pub(crate) temporary: Arc<Temporary>,
+    /// By which sessions let keys in for a transfer from another far end.
+    pub(crate) admission: Option<Arc<Admission>>,
 }
 
 #[derive(Default)]
@@ -109,6 +113,11 @@ pub(crate) struct Registered<'a> {
 }
 
 impl Sessions {
+    /// No sessions yet, of a process that lets keys in by `admission`.
+    pub(crate) fn admitting_by(admission: Arc<Admission>) -> Self {
+        Self { admission: Some(admission), ..Self::default() }
+    }
+
     /// Number of running sessions.
     pub(crate) fn count(&self) -> usize {
         self.shared.running.lock().expect("no panic in the registry").len()
@@ -121,8 +130,13 @@ impl Sessions {
     }
 
     /// Enters a session. A session of the same transfer is a connection that broke without this end
-    /// having noticed: it is ended first, if the same key held it.
-    pub(crate) fn enter(&self, transfer: TransferId, control: &LinkControl) -> Result<Registered<'_>, Refusal> {
+    /// having noticed: it is ended first, if the same key held it. A request of `stop` ends the session.
+    pub(crate) fn enter(
+        &self,
+        transfer: TransferId,
+        control: &LinkControl,
+        stop: &StopSignal,
+    ) -> Result<Registered<'_>, Refusal> {
         let peer = control.peer_key();
         let deadline = clock::now() + HANDOVER.into();
         let mut running = self.shared.running.lock().expect("no panic in the registry");
@@ -141,25 +155,26 @@ impl Sessions {
                 .expect("no panic in the registry");
         }
         let (join, joined) = unbounded();
-        let stop = StopSignal::new();
+        let stop = stop.clone();
         running.insert(transfer, Running { peer, control: control.clone(), stop: stop.clone(), join });
         self.shared.changed.notify_all();
         Ok(Registered { sessions: self, transfer, stop, joined })
     }
 
-    /// Hands a further connection to the session that it belongs to.
-    fn join(&self, transfer: &TransferId, link: Link) -> Result<(), Refusal> {
+    /// Hands a further connection to the session that it belongs to; else gives it back, to be refused.
+    fn join(&self, transfer: &TransferId, link: Link) -> Result<(), (Link, Refusal)> {
         let peer = link.control.peer_key();
         let deadline = clock::now() + HANDOVER.into();
         let mut running = self.shared.running.lock().expect("no panic in the registry");
         loop {
             match running.get(transfer) {
                 Some(session) if session.peer == peer => {
-                    return session.join.send(link).map_err(|_| refusal(RefusalKind::Busy, "the session is ending"));
+                    let ending = |SendError(link)| (link, refusal(RefusalKind::Busy, "the session is ending"));
+                    return session.join.send(link).map_err(ending);
                 }
-                Some(_) => return Err(refusal(RefusalKind::NotAllowed, "the transfer belongs to another key")),
+                Some(_) => return Err((link, refusal(RefusalKind::NotAllowed, "the transfer belongs to another key"))),
                 None if clock::now() >= deadline => {
-                    return Err(refusal(RefusalKind::Path, "no such transfer is running"));
+                    return Err((link, refusal(RefusalKind::Path, "no such transfer is running")));
                 }
                 None => {
                     (running, _) = self
@@ -180,37 +195,104 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// Serves one connection from its first message to its end.
-pub(crate) fn answer(mut link: Link, rights: &Rights, sessions: &Sessions) -> Ended {
+/// What a session did, for the log.
+pub(crate) struct Work {
+    pub(crate) account: Account,
+    paths: OnceLock<String>,
+}
+
+impl Work {
+    pub(crate) fn new() -> Self {
+        Self { account: Account::new(clock::now()), paths: OnceLock::new() }
+    }
+
+    /// Notes the paths that it is about; the first call counts.
+    pub(crate) fn concerns(&self, paths: &[Vec<u8>]) {
+        let _ = self.paths.set(short(paths));
+    }
+
+    /// The paths that it is about, escaped and cut to a length for a log.
+    pub(crate) fn paths(&self) -> Option<&str> {
+        self.paths.get().map(String::as_str)
+    }
+}
+
+/// The first path and how many more there are.
+fn short(paths: &[Vec<u8>]) -> String {
+    let first = paths.first().map_or(&[][..], |path| &path[..path.len().min(LOGGED_PATH)]);
+    let cut = if paths.first().is_some_and(|path| path.len() > LOGGED_PATH) { "…" } else { "" };
+    let more = if paths.len() > 1 { format!(" and {} more", paths.len() - 1) } else { String::new() };
+    format!("{}{cut}{more}", path_text(first))
+}
+
+/// How a connection was answered.
+pub(crate) struct Answered {
+    /// What was asked for; `None` if nothing was.
+    pub(crate) job: Option<&'static str>,
+    pub(crate) work: Work,
+    pub(crate) ended: Ended,
+}
+
+/// Serves one connection from its first message to its end, or until `stop` is requested.
+pub(crate) fn answer(mut link: Link, rights: &Rights, sessions: &Sessions, stop: &StopSignal) -> Answered {
+    let mut answered = Answered { job: None, work: Work::new(), ended: Ended::Finished };
     if let Some(credentials) = &rights.acting
         && let Err(error) = credentials.assume_for_this_thread()
     {
-        return refuse(link, refusal(RefusalKind::Internal, &format!("cannot act as the key's user: {error}")));
+        let refusal = refusal(RefusalKind::Internal, &format!("cannot act as the key's user: {error}"));
+        return Answered { ended: refuse(link, refusal), ..answered };
     }
     let request = match first_message(&mut link) {
         Ok(request) => request,
-        Err(ended) => return ended,
+        Err(NoRequest::Cut(reason)) => return Answered { ended: Ended::Cut(reason), ..answered },
+        Err(NoRequest::Wrong(reason)) => {
+            let refusal = refusal(RefusalKind::Protocol, &clip(reason));
+            return Answered { ended: refuse(link, refusal), ..answered };
+        }
     };
-    if let Err(refusal) = allow(&request, rights) {
-        return refuse(link, refusal);
+    answered.job = Some(job_name(&request.job));
+    match &request.job {
+        Job::Receive { destination, .. } => answered.work.concerns(std::slice::from_ref(destination)),
+        Job::Send { sources, .. } => answered.work.concerns(sources),
+        _ => {}
     }
-    tracing::info!(peer = %link.control.peer(), label = %rights.label, job = job_name(&request.job), "session");
+    let allowed = if stop.is_requested() {
+        Err(refusal(RefusalKind::Busy, "the key's line in the daemon's authorized keys has just changed; try again"))
+    } else {
+        allow(&request, rights)
+    };
+    tracing::debug!(peer = %link.control.peer(), label = %rights.label, job = job_name(&request.job), "session");
+    answered.ended = match allowed {
+        Err(refusal) => refuse(link, refusal),
+        Ok(()) => carry_out(request, link, rights, sessions, stop, &answered.work),
+    };
+    answered
+}
+
+fn carry_out(
+    request: Request,
+    link: Link,
+    rights: &Rights,
+    sessions: &Sessions,
+    stop: &StopSignal,
+    work: &Work,
+) -> Ended {
     match request.job {
         Job::Join { .. } => match sessions.join(&request.transfer, link) {
             Ok(()) => Ended::Finished,
-            Err(refusal) => Ended::Refused(refusal.reason),
+            Err((link, refusal)) => refuse(link, refusal),
         },
-        Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => drive::answer(request, link, rights, sessions),
-        Job::Measure(order) => match sessions.enter(request.transfer, &link.control) {
+        Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => drive::answer(request, link, rights, sessions, stop, work),
+        Job::Measure(order) => match sessions.enter(request.transfer, &link.control, stop) {
             Ok(registered) => measure::answer(link, &order, &registered.stop),
             Err(refusal) => refuse(link, refusal),
         },
         Job::Receive { .. } | Job::Send { .. } => {
-            let registered = match sessions.enter(request.transfer, &link.control) {
+            let registered = match sessions.enter(request.transfer, &link.control, stop) {
                 Ok(registered) => registered,
                 Err(refusal) => return refuse(link, refusal),
             };
-            match serve(link, request.job, rights, &registered) {
+            match serve(link, request.job, rights, &registered, &work.account) {
                 Ok(()) => Ended::Finished,
                 Err(SessionError::Interrupted) => Ended::Interrupted,
                 Err(SessionError::Cut(reason)) => Ended::Cut(reason),
@@ -220,16 +302,24 @@ pub(crate) fn answer(mut link: Link, rights: &Rights, sessions: &Sessions) -> En
     }
 }
 
-fn first_message(link: &mut Link) -> Result<Request, Ended> {
+/// Why there is no request.
+enum NoRequest {
+    Cut(String),
+    /// Something else came, or one that keeps to no limits: the other end shall hear of it.
+    Wrong(String),
+}
+
+fn first_message(link: &mut Link) -> Result<Request, NoRequest> {
     // A request has no payload: a frame with one finds the pool closed.
-    let pool = BlockPool::new(0).map_err(|error| Ended::Refused(error.to_string()))?;
+    let pool = BlockPool::new(0).map_err(|error| NoRequest::Cut(error.to_string()))?;
     pool.close();
     match link.inlet.receive(&pool) {
         Ok(parcel) => match parcel.message {
             Message::Request(request) => Ok(request),
-            _ => Err(Ended::Refused("the first message is no request".into())),
+            _ => Err(NoRequest::Wrong("the first message is no request".into())),
         },
-        Err(error) => Err(Ended::Cut(error.to_string())),
+        Err(LinkError::Protocol(reason)) => Err(NoRequest::Wrong(reason)),
+        Err(error) => Err(NoRequest::Cut(error.to_string())),
     }
 }
 
@@ -240,18 +330,29 @@ fn allow(request: &Request, rights: &Rights) -> Result<(), Refusal> {
             return Err(refusal(RefusalKind::NotAllowed, "this key was admitted for another transfer"));
         }
     }
-    let allowed = match &request.job {
+    allow_job(&request.job, rights)
+}
+
+fn allow_job(job: &Job, rights: &Rights) -> Result<(), Refusal> {
+    let allowed = match job {
+        Job::Receive { options, .. } if rights.write && options.preserve.owner && !rights.owners => {
+            let reason = "this key may not set owners; leave owner out of --preserve, or ask for owner=keep in authorized_keys there";
+            return Err(refusal(RefusalKind::NotAllowed, reason));
+        }
         Job::Receive { .. } => rights.write,
         Job::Send { .. } => rights.read,
         // Zeros concern no file.
         Job::Join { .. } | Job::Measure(_) => true,
-        Job::Admit { job, .. } => rights.may_admit && admits(job, rights),
+        Job::Admit { job, .. } if rights.may_admit && !matches!(**job, Job::Join { .. }) => {
+            return allow_job(job, rights);
+        }
+        Job::Admit { .. } => false,
         Job::Drive(_) | Job::DriveKey => rights.may_admit && rights.read,
     };
     if allowed {
         Ok(())
     } else {
-        let what = job_name(&request.job);
+        let what = job_name(job);
         Err(refusal(
             RefusalKind::NotAllowed,
             &format!("this key may not {what}; ask for rights= in authorized_keys there"),
@@ -268,14 +369,6 @@ fn is_same_work(job: &Job, admitted: &Job) -> bool {
     job == *admitted
 }
 
-fn admits(job: &Job, rights: &Rights) -> bool {
-    match job {
-        Job::Receive { .. } => rights.write,
-        Job::Send { .. } => rights.read,
-        _ => false,
-    }
-}
-
 fn job_name(job: &Job) -> &'static str {
     match job {
         Job::Receive { .. } => "write",
@@ -287,9 +380,14 @@ fn job_name(job: &Job) -> &'static str {
     }
 }
 
-fn serve(mut link: Link, job: Job, rights: &Rights, registered: &Registered<'_>) -> Result<(), SessionError> {
+fn serve(
+    mut link: Link,
+    job: Job,
+    rights: &Rights,
+    registered: &Registered<'_>,
+    account: &Account,
+) -> Result<(), SessionError> {
     let silent: EventSink = Arc::new(|_| {});
-    let account = Account::new(clock::now());
     let tree = match rights.root.tree() {
         Ok(tree) => tree,
         Err(error) => {
@@ -305,7 +403,7 @@ fn serve(mut link: Link, job: Job, rights: &Rights, registered: &Registered<'_>)
             let transfer = registered.transfer;
             let order =
                 receiver::Order { transfer, tree: &tree, destination: &destination, asked: None, options: &options };
-            receiver::run(link, &registered.joined, &order, &account, &silent, &registered.stop).map(|_| ())
+            receiver::run(link, &registered.joined, &order, account, &silent, &registered.stop).map(|_| ())
         }
         Job::Send { sources, options } => {
             match choose_congestion(&link.control, &options.congestion) {
@@ -321,7 +419,7 @@ fn serve(mut link: Link, job: Job, rights: &Rights, registered: &Registered<'_>)
                 }
             }
             let found = sender::find_sources(&tree, &sources, &options);
-            sender::run(link, &registered.joined, found, &options, &account, &silent, &registered.stop).map(|_| ())
+            sender::run(link, &registered.joined, found, &options, account, &silent, &registered.stop).map(|_| ())
         }
         _ => Err(SessionError::Protocol("not a transfer".into())),
     }
@@ -339,7 +437,6 @@ fn choose_congestion(control: &LinkControl, name: &str) -> Result<Congestion, St
 
 fn refuse(mut link: Link, refusal: Refusal) -> Ended {
     let reason = refusal.reason.clone();
-    tracing::info!(peer = %link.control.peer(), %reason, "refused");
     // Dropping the outlet sends this and ends its direction in order.
     let _ = link.outlet.send(Message::Refused(refusal).into());
     let _ = link.outlet.flush();

@@ -11,7 +11,10 @@
 //! * `root=/DIR` (required): the only directory that the key can see. Quotes allow spaces and commas; `\"` and `\\`
 //!   stand for themselves within quotes.
 //! * `rights=r|w|rw` (default `r`): fetch from the root, deliver into it, or both.
-//! * `user=NAME` (default: the user that the daemon runs as): the system user to act as.
+//! * `user=NAME` (default: the user that the daemon runs as): the system user to act as. A daemon run by root wants it
+//!   said, `user=root` included, where files are written.
+//! * `owner=keep` (default: neither is set): files that are delivered may get the owners, groups and set-id bits that the
+//!   client asks for.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -60,8 +63,21 @@ pub struct Grant {
     pub rights: Rights,
     /// System user to act as; `None` for the user that the daemon runs as.
     pub user: Option<String>,
+    /// Whether delivered files may get owners, groups and set-id bits.
+    pub owners: bool,
     /// Comment of the line, for logs.
     pub comment: String,
+    /// Number of the line, for logs.
+    pub line: usize,
+}
+
+impl Grant {
+    /// Whether both lines allow the same: comments and places in the file do not count.
+    #[must_use]
+    pub fn allows_the_same(&self, other: &Self) -> bool {
+        let Self { root, rights, user, owners, comment: _, line: _ } = self;
+        (root, rights, user, owners) == (&other.root, &other.rights, &other.user, &other.owners)
+    }
 }
 
 /// All grants by key.
@@ -91,7 +107,7 @@ impl AuthorizedKeys {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (key, grant) = parse_line(line).map_err(|what| TrustError::line(path, number, what))?;
+            let (key, grant) = parse_line(line, number).map_err(|what| TrustError::line(path, number, what))?;
             if grants.insert(key, grant).is_some() {
                 return Err(TrustError::line(path, number, "this key has a line above already: keep one of them"));
             }
@@ -103,6 +119,11 @@ impl AuthorizedKeys {
     #[must_use]
     pub fn find(&self, key: &PublicKey) -> Option<&Grant> {
         self.grants.get(key)
+    }
+
+    /// All grants, in no order.
+    pub fn grants(&self) -> impl Iterator<Item = &Grant> {
+        self.grants.values()
     }
 
     /// Number of keys.
@@ -118,12 +139,13 @@ impl AuthorizedKeys {
     }
 }
 
-fn parse_line(line: &str) -> Result<(PublicKey, Grant), String> {
-    let (options, rest) = split_options(line)?;
+fn parse_line(text: &str, line: usize) -> Result<(PublicKey, Grant), String> {
+    let (options, rest) = split_options(text)?;
     let (key, comment) = PublicKey::parse_line(rest).map_err(|error| error.to_string())?;
     let mut root = None;
     let mut rights = None;
     let mut user = None;
+    let mut owners = None;
     for (name, value) in options {
         let again = match name.as_str() {
             "root" if Path::new(&value).is_absolute() => root.replace(PathBuf::from(value)).is_some(),
@@ -134,7 +156,9 @@ fn parse_line(line: &str) -> Result<(PublicKey, Grant), String> {
             }
             "user" if !value.is_empty() => user.replace(value).is_some(),
             "user" => return Err("user= names nobody".into()),
-            _ => return Err(format!("unknown option {name:?}: expected root=, rights= or user=")),
+            "owner" if value == "keep" => owners.replace(true).is_some(),
+            "owner" => return Err(format!("owner={value}: expected keep, or no such option")),
+            _ => return Err(format!("unknown option {name:?}: expected root=, rights=, user= or owner=")),
         };
         if again {
             return Err(format!("option {name} stands there twice"));
@@ -142,7 +166,8 @@ fn parse_line(line: &str) -> Result<(PublicKey, Grant), String> {
     }
     let root = root.ok_or("no root= option: say which directory the key may see, for example root=/srv/icdc")?;
     let rights = rights.unwrap_or(Rights { read: true, write: false });
-    Ok((key, Grant { root, rights, user, comment: comment.to_owned() }))
+    let owners = owners.unwrap_or(false);
+    Ok((key, Grant { root, rights, user, owners, comment: comment.to_owned(), line }))
 }
 
 /// An option as written: name and value without quotes.
@@ -209,7 +234,7 @@ mod tests {
     #[test]
     fn reads_options_quotes_defaults_and_comments() {
         let text = format!(
-            "# heading\n\nroot=/srv/in,rights=rw,user=data {} someone else\r\n  root=\"/srv/my, \\\"data\\\"\" {}\n",
+            "# heading\n\nroot=/srv/in,rights=rw,user=data,owner=keep {} someone else\r\n  root=\"/srv/my, \\\"data\\\"\" {}\n",
             key(1),
             key(2)
         );
@@ -218,11 +243,12 @@ mod tests {
         assert_eq!(first.root, Path::new("/srv/in"));
         assert_eq!(first.rights, Rights { read: true, write: true });
         assert_eq!(first.user.as_deref(), Some("data"));
-        assert_eq!(first.comment, "someone else");
+        assert!(first.owners);
+        assert_eq!((first.comment.as_str(), first.line), ("someone else", 3));
         let second = keys.find(&key(2)).unwrap();
         assert_eq!(second.root, Path::new("/srv/my, \"data\""));
         assert_eq!(second.rights, Rights { read: true, write: false });
-        assert_eq!(second.user, None);
+        assert_eq!((second.user.as_deref(), second.owners, second.line), (None, false, 4));
         assert_eq!((keys.len(), keys.find(&key(3))), (2, None));
     }
 
@@ -236,6 +262,8 @@ mod tests {
             (format!("root=/a,root=/b {good}"), "twice"),
             (format!("root=/a,colour=red {good}"), "unknown option \"colour\""),
             (format!("root=/a,user= {good}"), "nobody"),
+            (format!("root=/a,owner=root {good}"), "expected keep"),
+            (format!("root=/a,owner=keep,owner=keep {good}"), "twice"),
             (format!("root=\"/a {good}"), "not closed"),
             (format!("root=\"/a\"b {good}"), "comma or a space"),
             (format!("root=/a, {good}"), "neither"),

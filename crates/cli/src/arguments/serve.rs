@@ -12,9 +12,12 @@ use crate::values::listen_address;
     about = "Run a daemon that gives and takes files by key",
     long_about = "Run a daemon. Clients come with icdc://HOST[:PORT]/PATH; who may do what beneath which directory stands in the \
         file of authorized keys, one line per key:\n\n\
-        \x20   root=/srv/data,rights=rw icdc-ed25519 BASE64 someone@example.org\n\n\
-        Give the daemon's own public key to its users; they remember it with `icdc keygen --trust`. The daemon stops \
-        cleanly at SIGTERM or SIGINT.",
+        \x20   root=/srv/data,rights=rw,user=data icdc-ed25519 BASE64 someone@example.org\n\n\
+        root= is all that the key can see, rights= are r, w or rw (r if absent), user= is the system user to act as (a daemon run \
+        by root wants one where the key may write), and owner=keep lets the client set owners and set-id bits. The file is watched: \
+        a key whose line is removed or changed loses its running transfers within a second.\n\n\
+        Give the daemon's own public key to its users; they remember it with `icdc keygen --trust`. SIGHUP reads \
+        identity and authorized keys again; running transfers go on. The daemon stops cleanly at SIGTERM or SIGINT.",
     after_long_help = concat!(
         "Exit codes:\n",
         "  0  stopped by a signal\n",

@@ -286,7 +286,8 @@ fn a_daemon_lets_in_whom_it_knows_and_stops_at_a_signal() {
     assert!(place.run(&["keygen"]).status.success());
     let public = fs::read_to_string(place.path(".config/icdc/identity.pub")).unwrap();
     fs::create_dir(place.path("root")).unwrap();
-    let grant = format!("root={},rights=rw {public}", place.path("root").display());
+    let user = if rustix::process::geteuid().is_root() { ",user=root" } else { "" };
+    let grant = format!("root={},rights=rw{user} {public}", place.path("root").display());
     let list = place.path(".config/icdc/authorized_keys");
     fs::write(&list, grant).unwrap();
     fs::set_permissions(&list, fs::Permissions::from_mode(0o600)).unwrap();

@@ -5,6 +5,7 @@
 
 mod client;
 mod floods;
+mod keys;
 #[path = "../support/peer.rs"]
 mod peer;
 mod server;

@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use super::lab::{B, Lab};
 use super::network::Host;
 use super::process::{Run, Signal, Start};
-use super::{Ended, HERE, ICDC, Site, succeed};
+use super::{Ended, HERE, ICDC, Site, is_root, succeed};
 
 /// A running daemon. Killed when dropped.
 pub struct Daemon {
@@ -28,7 +28,8 @@ impl Daemon {
         Self::named(site, "daemon", &format!("root=\"{}\",rights={rights}", root.display()))
     }
 
-    /// Keeps its keys in the directory `name` of the site, and grants the client's key `options`.
+    /// Keeps its keys in the directory `name` of the site, and grants the client's key `options`. Without `user=` the daemon
+    /// acts as the user of this process, root included.
     pub fn named(site: &Site, name: &str, options: &str) -> Self {
         Self::launch(site, name, options, HERE, |command| command)
     }
@@ -40,7 +41,9 @@ impl Daemon {
 
     /// The same on host b of a lab, telling everything that happens inside.
     pub fn in_lab(lab: &Lab, site: &Site, name: &str, options: &str) -> Self {
-        Self::launch(site, name, options, B, |command| {
+        // Whoever runs the lab is root in its hosts.
+        let options = if options.contains("user=") { options.to_owned() } else { format!("{options},user=root") };
+        Self::launch(site, name, &options, B, |command| {
             let mut inside = site.icdc(&["lab", "exec", "--name", &lab.name, "b", "--", ICDC]);
             inside.args(command.get_args()).env("RUST_LOG", "debug");
             inside
@@ -55,7 +58,7 @@ impl Daemon {
         let identity = keys.join("identity");
         succeed(site.icdc(&["keygen", "--identity"]).arg(&identity));
         let client = std::fs::read_to_string(site.path("home/.config/icdc/identity.pub")).unwrap();
-        std::fs::write(keys.join("authorized_keys"), format!("{options} {client}")).unwrap();
+        std::fs::write(keys.join("authorized_keys"), format!("{} {client}", with_user(options))).unwrap();
         let key = std::fs::read_to_string(keys.join("identity.pub")).unwrap().trim().to_owned();
         let mut command = site.icdc(&["serve", "--listen", &format!("{address}:0"), "--identity"]);
         command.arg(&identity).arg("--authorized-keys").arg(keys.join("authorized_keys"));
@@ -97,6 +100,12 @@ impl Daemon {
         self.run.signal(Signal::TERM);
         self.run.finish()
     }
+}
+
+/// The options of a line with the user of this process said where none is, as a daemon run by root wants it.
+pub fn with_user(options: &str) -> String {
+    let says_user = options.contains("user=") || !is_root();
+    format!("{options}{}", if says_user { "" } else { ",user=root" })
 }
 
 /// A place at a daemon, or at a proxy before one, on loopback.

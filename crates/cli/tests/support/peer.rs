@@ -10,7 +10,8 @@ use std::path::Path;
 use icdc_disk::BlockPool;
 use icdc_protocol::Message;
 use icdc_protocol::message::{
-    Begin, Entry, EntryId, EntryKind, FileDigest, Job, Parent, ReceiveOptions, Request, Source, SourceKind, Want,
+    Begin, Entry, EntryId, EntryKind, FileDigest, Job, Parent, ReceiveOptions, Refusal, Request, Source, SourceKind,
+    Want,
 };
 use icdc_transfer::link::{Link, LinkError, Parcel, secure_client, secure_server};
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_config};
@@ -34,10 +35,14 @@ impl Peer {
 
     /// Connects to a daemon as the site's client.
     pub fn connect(site: &Site, daemon: &Daemon) -> Self {
-        let identity = Identity::load(&site.path("home/.config/icdc/identity")).unwrap();
+        Self::connect_as(&Identity::load(&site.path("home/.config/icdc/identity")).unwrap(), daemon)
+    }
+
+    /// Connects to a daemon as the holder of `identity`.
+    pub fn connect_as(identity: &Identity, daemon: &Daemon) -> Self {
         let (key, _) = PublicKey::parse_line(daemon.key()).unwrap();
         let stream = TcpStream::connect((HERE, daemon.port())).unwrap();
-        let config = client_config(&identity, ServerPin::Exact(key));
+        let config = client_config(identity, ServerPin::Exact(key));
         Self::new(secure_client(stream, config, PATIENCE).unwrap())
     }
 
@@ -109,6 +114,23 @@ impl Peer {
             Message::Done(done) => done.iter().find(|done| done.id == id).and_then(|done| done.outcome.clone().err()),
             _ => None,
         })
+    }
+
+    /// Asks for a job of a transfer.
+    pub fn ask(&mut self, transfer: [u8; 16], job: Job) {
+        self.say(Message::Request(Request { transfer, job }));
+    }
+
+    /// The words with which the other end refuses; panics if it ends without any.
+    #[track_caller]
+    pub fn hear_refusal(&mut self) -> Refusal {
+        loop {
+            match self.hear() {
+                Ok(Message::Abort(refusal) | Message::Refused(refusal)) => return refusal,
+                Ok(_) => {}
+                Err(error) => panic!("no words, but: {error}"),
+            }
+        }
     }
 
     /// Why the connection ends.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::daemon::{Daemon, Nobody, free_port};
+use crate::support::daemon::{Daemon, Nobody, free_port, with_user};
 use crate::support::{
     Ended, HERE, ICDC, MIB, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data, is_root, skip, succeed,
 };
@@ -54,7 +54,8 @@ fn with_the_files_where_they_are_by_default_it_works_as_the_readme_says() {
     assert_eq!((mode("client/.config/icdc"), mode("client/.config/icdc/identity")), (0o700, 0o600));
     let root = site.directory("data");
     let key = fs::read_to_string(client.join(".config/icdc/identity.pub")).unwrap();
-    fs::write(server.join(".config/icdc/authorized_keys"), format!("root={},rights=rw {key}", root.display())).unwrap();
+    let options = with_user(&format!("root={},rights=rw", root.display()));
+    fs::write(server.join(".config/icdc/authorized_keys"), format!("{options} {key}")).unwrap();
     let port = free_port();
     let daemon = icdc(&server, &["serve", "--listen", &format!("{HERE}:{port}")]).start();
     assert!(daemon.wait_for_words("fingerprint"), "{}", daemon.stderr());
@@ -196,7 +197,8 @@ fn the_daemons_root_confines_all_keys() {
     let client = fs::read_to_string(site.path("home/.config/icdc/identity.pub")).unwrap();
     let key = fs::read_to_string(keys.join("identity.pub")).unwrap();
     for (root, inside) in [("/", true), ("outside", false)] {
-        let line = format!("root=\"{}\",rights=rw {client}", site.path(root).display());
+        let options = with_user(&format!("root=\"{}\",rights=rw", site.path(root).display()));
+        let line = format!("{options} {client}");
         fs::write(keys.join("authorized_keys"), line).unwrap();
         let mut command = site.icdc(&["serve", "--listen", &format!("{HERE}:0")]);
         command.arg("--root").arg(site.path("root")).arg("--identity").arg(keys.join("identity"));
@@ -244,9 +246,10 @@ fn a_key_with_a_user_has_that_users_permissions() {
     copy(&site, "push", daemon.location("drop/roots")).expect_code(0);
     assert_eq!(fs::metadata(drop.join("roots")).unwrap().uid(), 65534);
     assert_eq!(fs::read_to_string(site.path("kept")).unwrap(), "root's file in the user's directory");
-    // An owner cannot be given away by that user.
+    // An owner cannot be given away by that user, even where the line lets owners be set.
     chown(site.path("push"), Some(0), Some(0)).unwrap();
-    let ended = site.copy(&["--preserve", "mode,times,owner", "push"]).arg(daemon.location("drop/owned")).run();
+    let keeper = Daemon::named(&site, "keeper", &grant(&site, "rights=rw,user=nobody,owner=keep"));
+    let ended = site.copy(&["--preserve", "mode,times,owner", "push"]).arg(keeper.location("drop/owned")).run();
     assert_eq!(ended.code, Some(1), "{ended}");
     assert!(!drop.join("owned").exists());
     copy(&site, daemon.location("drop/tree"), "back").expect_code(0);
@@ -280,7 +283,7 @@ fn a_key_that_is_not_listed_is_told_the_line_to_add() {
     // The operator adds it while the daemon runs, and takes it away again.
     let list = site.path("daemon/authorized_keys");
     let lines = fs::read_to_string(&list).unwrap();
-    fs::write(&list, format!("{lines}\n{} {public}", grant(&site, "rights=rw"))).unwrap();
+    fs::write(&list, format!("{lines}\n{} {public}", with_user(&grant(&site, "rights=rw")))).unwrap();
     site.copy(&["--identity", "other", "push"]).arg(daemon.location("x")).run().expect_code(0);
     fs::write(&list, &lines).unwrap();
     let push = site.copy(&["--identity", "other", "push"]).arg(daemon.location("y")).run();

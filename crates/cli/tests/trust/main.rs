@@ -5,6 +5,7 @@
 
 mod between;
 mod daemon;
+mod operation;
 mod ssh;
 #[path = "../support/mod.rs"]
 mod support;

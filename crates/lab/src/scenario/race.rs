@@ -121,7 +121,8 @@ impl Track<'_> {
             fs::read_to_string(&path).map_err(|error| LabError::io(format!("read {}", path.display()), error))
         };
         let root = self.destination.parent().unwrap_or(&self.destination);
-        self.scratch.text("authorized-keys", &format!("root=\"{}\",rights=rw {}", root.display(), key("client")?))?;
+        self.scratch
+            .text("authorized-keys", &format!("root=\"{}\",rights=rw,user=root {}", root.display(), key("client")?))?;
         let known = path("known-hosts");
         keygen(
             bench,

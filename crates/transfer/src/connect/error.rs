@@ -217,6 +217,20 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// Whether trying again later cannot help: somebody has to change something first.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::BadHost { .. }
+                | Self::SshMissing { .. }
+                | Self::OtherVersion { .. }
+                | Self::HostUnknown { .. }
+                | Self::HostChanged { .. }
+                | Self::Identity { .. }
+                | Self::Trust(_)
+        )
+    }
+
     /// Sorts what TCP says: a name that has no address, or a port that `unanswered` tells about.
     pub(crate) fn no_answer(error: icdc_tcp::ConnectError, unanswered: impl FnOnce(String) -> Self) -> Self {
         use icdc_tcp::ConnectError as Tcp;

@@ -12,6 +12,7 @@ use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
 use super::outcome;
+use crate::account::Account;
 use crate::clock;
 use crate::connect::speaker::{Speaker, SpeakerEnd};
 use crate::connect::ssh::{kind, receive};
@@ -20,7 +21,7 @@ use crate::copy::{PushOrder, push_over};
 use crate::error::CopyError;
 use crate::event::{Event, EventSink, Summary};
 use crate::link::{Inlet, Link, LinkControl, LinkError, Outlet};
-use crate::session::{Ended, Rights, Sessions};
+use crate::session::{Ended, Rights, Sessions, Work};
 use crate::stop::StopSignal;
 
 /// For how long a broken connection between the two far ends is tried again.
@@ -29,14 +30,24 @@ const RETRY_FOR: Span = Span::from_secs(600);
 const FAREWELL: Span = Span::from_secs(10);
 
 /// Answers the jobs of a daemon that concern transfers between two far ends.
-pub(crate) fn answer(request: Request, link: Link, rights: &Rights, sessions: &Sessions) -> Ended {
+pub(crate) fn answer(
+    request: Request,
+    link: Link,
+    rights: &Rights,
+    sessions: &Sessions,
+    stop: &StopSignal,
+    work: &Work,
+) -> Ended {
     let transfer = request.transfer;
     match request.job {
         Job::Admit { key, job } => {
-            let admitted = sessions.temporary.admit(PublicKey::from_bytes(key), transfer, *job, rights);
-            conclude(link, admitted.map_err(|reason| Refusal { kind: RefusalKind::Busy, reason }))
+            let admitted = match (&sessions.admission, link.control.peer_key()) {
+                (Some(admission), Some(by)) => admission.admit(by, PublicKey::from_bytes(key), transfer, *job),
+                _ => Err(Refusal { kind: RefusalKind::NotAllowed, reason: "this end admits no other key".to_owned() }),
+            };
+            conclude(link, admitted)
         }
-        Job::DriveKey => match sessions.enter(transfer, &link.control) {
+        Job::DriveKey => match sessions.enter(transfer, &link.control, stop) {
             Ok(session) => {
                 let identity = Identity::generate();
                 let key = *identity.public().as_bytes();
@@ -46,7 +57,7 @@ pub(crate) fn answer(request: Request, link: Link, rights: &Rights, sessions: &S
                     Err(error) => return Ended::Refused(error.to_string()),
                 };
                 desk.speaker.say(Message::Listening(listening));
-                desk.serve(rights, &identity, Some(transfer))
+                desk.serve(rights, &identity, Some(transfer), work)
             }
             Err(refusal) => conclude(link, Err(refusal)),
         },
@@ -60,7 +71,7 @@ pub(crate) fn answer(request: Request, link: Link, rights: &Rights, sessions: &S
 /// Waits for one work order and carries it out: the far end that ssh started for that. `identity` is the key
 /// that the destination lets in. Whatever becomes of it, the client is told.
 pub(crate) fn serve_once(link: Link, rights: &Rights, identity: &Identity, stop: &StopSignal) -> io::Result<()> {
-    let ended = Desk::open(link, stop.clone())?.serve(rights, identity, None);
+    let ended = Desk::open(link, stop.clone())?.serve(rights, identity, None, &Work::new());
     tracing::debug!(?ended, "drive");
     Ok(())
 }
@@ -114,17 +125,21 @@ impl Desk {
     }
 
     /// Waits for the order and carries it out. `transfer` is the only one that it may be for.
-    fn serve(self, rights: &Rights, identity: &Identity, transfer: Option<TransferId>) -> Ended {
+    fn serve(self, rights: &Rights, identity: &Identity, transfer: Option<TransferId>, work: &Work) -> Ended {
         let (result, ended) = match self.heard.recv() {
             Ok(Heard::Order(id, drive)) if transfer.is_none_or(|transfer| transfer == id) => {
                 self.speaker.say(Message::Accepted);
-                match self.drive(id, &drive, rights, identity) {
+                work.concerns(&drive.sources);
+                match self.drive(id, &drive, rights, identity, &work.account) {
                     Ok(summary) => (relay(&Event::Summary(summary)), Ended::Finished),
                     Err(error) => failed(&error),
                 }
             }
             Ok(Heard::Order(..)) => failed(&CopyError::Usage("the order is for another transfer".to_owned())),
             Ok(Heard::Stop) => failed(&CopyError::Interrupted),
+            Ok(Heard::Gone(LinkError::Protocol(reason))) => {
+                failed(&CopyError::Refused(Refusal { kind: RefusalKind::Protocol, reason }))
+            }
             Ok(Heard::Gone(error)) => return Ended::Cut(error.to_string()),
             Err(_) => unreachable!("the stop signal holds a sender"),
         };
@@ -148,6 +163,7 @@ impl Desk {
         drive: &Drive,
         rights: &Rights,
         identity: &Identity,
+        account: &Account,
     ) -> Result<Summary, CopyError> {
         let tree = rights.root.tree().map_err(|error| CopyError::Failed(error.to_string()))?;
         let order = PushOrder {
@@ -158,6 +174,7 @@ impl Desk {
             destination: drive.destination.clone(),
             receive: drive.receive.clone(),
             retry_for: RETRY_FOR,
+            account,
         };
         let speaker = self.speaker.clone();
         let events: EventSink = Arc::new(move |event| {

@@ -1,31 +1,55 @@
 //! Which keys a daemon lets in, and what they may do.
 //!
 //! Standing keys are those of the `authorized_keys` file, which is read again whenever it has changed.
-//! The holder of a standing key may let [temporary](super::temporary) ones in, within its own rights.
+//! The holder of a standing key may let [temporary](super::temporary) ones in, within its own rights as they stand at each
+//! use. A key whose line is removed or changed loses its [connections](super::connections), and those of the
+//! temporary keys that hang on it.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use icdc_protocol::TransferId;
+use icdc_protocol::message::{Job, Refusal, RefusalKind};
 use icdc_trust::{AuthorizedKeys, Grant, PublicKey, TrustError};
+use icdc_units::Time;
 
 use super::Credentials;
-use super::temporary::Temporary;
+use super::connections::Connections;
+use super::keys_file::{KeysFile, unserved};
+use super::temporary::{Temporary, TemporaryKey};
 use crate::clock;
-use crate::session::{Rights, Root};
+use crate::link::LinkControl;
+use crate::session::{Ended, Rights, Root};
+use crate::stop::StopSignal;
 
 /// The keys of a daemon.
 pub(crate) struct Admission {
     file: KeysFile,
     confined: Option<PathBuf>,
-    temporary: Arc<Temporary>,
+    temporary: Temporary,
+    connections: Connections,
+}
+
+/// A connection that was let in. Its end is to be told by [`leave`](Self::leave); dropped without, it counts as cut.
+pub(crate) struct Admitted<'a> {
+    admission: &'a Admission,
+    key: PublicKey,
+    /// Number among the connections.
+    number: u64,
+    /// Whether it came by a temporary key.
+    temporary: bool,
+    /// What it may do.
+    pub(crate) rights: Rights,
+    /// Requested when its key has lost what it was granted.
+    pub(crate) stop: StopSignal,
+    ended: Ended,
 }
 
 impl Admission {
-    /// `confined` narrows every key's root; `temporary` are the keys that sessions let in.
-    pub(crate) fn open(keys: &Path, confined: Option<PathBuf>, temporary: Arc<Temporary>) -> Result<Self, TrustError> {
-        Ok(Self { file: KeysFile::open(keys)?, confined, temporary })
+    /// `confined` narrows every key's root.
+    pub(crate) fn open(keys: &Path, confined: Option<PathBuf>) -> Result<Self, TrustError> {
+        let (temporary, connections) = (Temporary::default(), Connections::default());
+        Ok(Self { file: KeysFile::open(keys)?, confined, temporary, connections })
     }
 
     /// Number of standing keys.
@@ -33,21 +57,87 @@ impl Admission {
         self.file.latest().map_or(0, |keys| keys.len())
     }
 
-    /// What the holder of `key` may do; else the sentence to refuse with.
-    pub(crate) fn rights(&self, key: &PublicKey) -> Result<Rights, String> {
-        if let Some(rights) = self.temporary.rights(key, clock::now()) {
-            return Ok(rights);
+    /// Lets in a connection by whoever has proved to hold `key`; else the words to refuse with.
+    pub(crate) fn enter(&self, key: &PublicKey, control: &LinkControl) -> Result<Admitted<'_>, Refusal> {
+        let keys = self.keys()?;
+        let temporary = match keys.find(key) {
+            Some(_) => None,
+            None => Some(self.temporary.find(key, clock::now()).ok_or_else(|| unknown(key))?),
+        };
+        let owner = temporary.as_ref().map_or(*key, |temporary| temporary.by);
+        let grant = keys.find(&owner).ok_or_else(|| {
+            not_allowed("the key that admitted this one is not among the daemon's authorized keys".to_owned())
+        })?;
+        let rights = self.rights(&owner, grant, temporary.as_ref().map(|temporary| (key, temporary)))?;
+        let stop = StopSignal::new();
+        let number = self.connections.enter(owner, grant.clone(), control.clone(), stop.clone());
+        let temporary = temporary.is_some();
+        if temporary {
+            self.temporary.began(key, clock::now());
         }
-        let keys = self.file.latest().map_err(|error| {
+        let ended = Ended::Cut("the session broke off".to_owned());
+        let admitted = Admitted { admission: self, key: *key, number, temporary, rights, stop, ended };
+        // A change of the file that was acted upon before this connection stood among the others is seen here.
+        if self.keys()?.find(&owner).is_some_and(|now| now.allows_the_same(grant)) {
+            Ok(admitted)
+        } else {
+            let reason = "the daemon's authorized keys have just changed; try again".to_owned();
+            Err(Refusal { kind: RefusalKind::Busy, reason })
+        }
+    }
+
+    /// Lets `key` in for one job of one transfer, as long as and as far as the standing key `by` may do it itself.
+    pub(crate) fn admit(&self, by: PublicKey, key: PublicKey, transfer: TransferId, job: Job) -> Result<(), Refusal> {
+        // A key that gets a line after this is standing from then on: that line counts at each use.
+        if self.file.last_read().find(&key).is_some() {
+            return Err(not_allowed(
+                "this key has a line in the daemon's authorized keys, so that no other key can admit it".to_owned(),
+            ));
+        }
+        self.temporary.admit(key, TemporaryKey { by, transfer, job }, clock::now())
+    }
+
+    /// To be called a few times a second: ends what keys do that have lost what they were granted.
+    pub(crate) fn look(&self, now: Time) {
+        if let Some(keys) = self.file.changed() {
+            self.connections.revoke(&keys, now);
+        }
+        self.connections.cut_late(now);
+    }
+
+    /// Reads the file again, whether it looks changed or not; answers the number of standing keys.
+    pub(crate) fn reload(&self, now: Time) -> Result<usize, TrustError> {
+        let keys = self.file.read_again()?;
+        self.connections.revoke(&keys, now);
+        Ok(keys.len())
+    }
+
+    /// A file that cannot be read now may be in a moment: somebody may be writing it.
+    fn keys(&self) -> Result<Arc<AuthorizedKeys>, Refusal> {
+        self.file.latest().map_err(|error| {
             tracing::error!("nobody is let in: {error}");
-            "the daemon cannot read its authorized keys; its log says why".to_owned()
+            let reason = "the daemon cannot read its authorized keys; its log says why".to_owned();
+            Refusal { kind: RefusalKind::Busy, reason }
+        })
+    }
+
+    /// What the grant of `owner` gives to its holder, or to a temporary key that hangs on it.
+    fn rights(
+        &self,
+        owner: &PublicKey,
+        grant: &Grant,
+        temporary: Option<(&PublicKey, &TemporaryKey)>,
+    ) -> Result<Rights, Refusal> {
+        let rights = self.granted(owner, grant).map_err(|reason| {
+            tracing::error!(key = owner.fingerprint(), "not let in: {reason}");
+            not_allowed(format!("the daemon cannot grant what its authorized keys say for this key: {reason}"))
         })?;
-        let grant = keys.find(key).ok_or_else(|| {
-            format!("the daemon does not know this key; have its operator add this line to the authorized keys: root=/DIR,rights=rw {key}")
-        })?;
-        self.granted(key, grant).map_err(|reason| {
-            tracing::error!(key = key.fingerprint(), "not let in: {reason}");
-            format!("the daemon cannot grant what its authorized keys say for this key: {reason}")
+        Ok(match temporary {
+            None => rights,
+            Some((key, TemporaryKey { transfer, job, .. })) => {
+                let label = format!("{} for {}", key.fingerprint(), rights.label);
+                Rights { only: Some((*transfer, job.clone())), may_admit: false, label, ..rights }
+            }
         })
     }
 
@@ -56,9 +146,13 @@ impl Admission {
             "" => key.fingerprint(),
             comment => format!("{comment} ({})", key.fingerprint()),
         };
+        if let Some(reason) = unserved(grant) {
+            return Err(reason);
+        }
         Ok(Rights {
             read: grant.rights.read,
             write: grant.rights.write,
+            owners: grant.owners,
             root: Root::Confined(narrower(&grant.root, self.confined.as_deref())?),
             acting: acting(grant.user.as_deref())?,
             only: None,
@@ -66,6 +160,33 @@ impl Admission {
             label,
         })
     }
+}
+
+impl Admitted<'_> {
+    /// The connection has ended.
+    pub(crate) fn leave(mut self, how: Ended) {
+        self.ended = how;
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.admission.connections.leave(self.number);
+        if self.temporary {
+            self.admission.temporary.ended(&self.key, &self.ended, clock::now());
+        }
+    }
+}
+
+fn not_allowed(reason: String) -> Refusal {
+    Refusal { kind: RefusalKind::NotAllowed, reason }
+}
+
+fn unknown(key: &PublicKey) -> Refusal {
+    let user = if rustix::process::geteuid().is_root() { ",user=NAME" } else { "" };
+    not_allowed(format!(
+        "the daemon does not know this key; have its operator add this line to the authorized keys: root=/DIR,rights=rw{user} {key}"
+    ))
 }
 
 /// The smaller of two directories of which one contains the other.
@@ -101,41 +222,6 @@ fn acting(user: Option<&str>) -> Result<Option<Arc<Credentials>>, String> {
     }
 }
 
-/// The `authorized_keys` file, read again when it has changed.
-struct KeysFile {
-    path: PathBuf,
-    cached: Mutex<(Stamp, Arc<AuthorizedKeys>)>,
-}
-
-/// Changes whenever the file is written or replaced: device, inode, size, and ctime (s, ns).
-type Stamp = (u64, u64, u64, i64, i64);
-
-impl KeysFile {
-    fn open(path: &Path) -> Result<Self, TrustError> {
-        let stamp = stamp(path)?;
-        let keys = AuthorizedKeys::load(path)?;
-        Ok(Self { path: path.to_owned(), cached: Mutex::new((stamp, Arc::new(keys))) })
-    }
-
-    /// The keys as they stand in the file now. A file that cannot be read admits nobody, because a key may
-    /// just have been removed from it.
-    fn latest(&self) -> Result<Arc<AuthorizedKeys>, TrustError> {
-        // The stamp is taken before the read: a change in between is seen the next time.
-        let stamp = stamp(&self.path)?;
-        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        if cached.0 != stamp {
-            *cached = (stamp, Arc::new(AuthorizedKeys::load(&self.path)?));
-            tracing::info!(file = %self.path.display(), keys = cached.1.len(), "authorized keys read again");
-        }
-        Ok(Arc::clone(&cached.1))
-    }
-}
-
-fn stamp(path: &Path) -> Result<Stamp, TrustError> {
-    let of = |meta: Metadata| (meta.dev(), meta.ino(), meta.size(), meta.ctime(), meta.ctime_nsec());
-    std::fs::metadata(path).map(of).map_err(|cause| TrustError::Io { path: path.to_owned(), call: "stat", cause })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,31 +246,88 @@ mod tests {
         }
     }
 
+    /// What a connection by this key may do.
+    fn rights(admission: &Admission, number: u8) -> Result<Rights, Refusal> {
+        let (link, _) = crate::link::memory_pair();
+        admission.enter(&key(number), &link.control).map(|admitted| admitted.rights.clone())
+    }
+
     #[test]
     fn a_key_gets_what_its_line_says_and_others_are_told_the_line_to_add() {
         let (directory_, path) = file("");
-        let line = format!("root={},rights=w {} me", directory_.path().display(), key(1));
+        let user = if rustix::process::geteuid().is_root() { ",user=root" } else { "" };
+        let line = format!("root={},rights=w{user} {} me", directory_.path().display(), key(1));
         std::fs::write(&path, line).unwrap();
-        let admission = Admission::open(&path, None, Arc::default()).unwrap();
-        let rights = admission.rights(&key(1)).unwrap();
-        assert!(rights.write && !rights.read && rights.may_admit && rights.only.is_none());
-        assert_eq!(directory(&rights), directory_.path().canonicalize().unwrap());
-        assert!(rights.label.contains("me"));
-        let refusal = admission.rights(&key(2)).unwrap_err();
+        let admission = Admission::open(&path, None).unwrap();
+        let granted = rights(&admission, 1).unwrap();
+        assert!(granted.write && !granted.read && !granted.owners && granted.may_admit && granted.only.is_none());
+        assert_eq!(directory(&granted), directory_.path().canonicalize().unwrap());
+        assert!(granted.label.contains("me"));
+        let refusal = rights(&admission, 2).unwrap_err().reason;
         assert!(refusal.contains(&key(2).to_string()), "{refusal}");
     }
 
     #[test]
     fn the_file_is_read_again_when_it_changes_and_nobody_comes_in_when_it_is_broken() {
         let (_directory, path) = file(&format!("root=/ {}\n", key(1)));
-        let admission = Admission::open(&path, None, Arc::default()).unwrap();
-        assert!(admission.rights(&key(1)).is_ok() && admission.rights(&key(2)).is_err());
+        let admission = Admission::open(&path, None).unwrap();
+        let is_let_in = |number| rights(&admission, number).is_ok();
+        assert!(is_let_in(1) && !is_let_in(2));
         std::fs::write(&path, format!("root=/ {}\n", key(2))).unwrap();
-        assert!(admission.rights(&key(1)).is_err() && admission.rights(&key(2)).is_ok());
+        assert!(!is_let_in(1) && is_let_in(2));
         std::fs::write(&path, "what is this").unwrap();
-        assert!(admission.rights(&key(2)).is_err());
+        assert!(!is_let_in(2));
         std::fs::remove_file(&path).unwrap();
-        assert!(admission.rights(&key(2)).is_err());
+        assert!(!is_let_in(2));
+    }
+
+    #[test]
+    fn a_temporary_key_has_what_the_key_has_that_admitted_it_and_no_more() {
+        let (_directory, path) = file(&format!("root=/usr {}\nroot=/ {}\n", key(1), key(2)));
+        let admission = Admission::open(&path, None).unwrap();
+        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        admission.admit(key(1), key(9), [7; 16], job.clone()).unwrap();
+        let granted = rights(&admission, 9).unwrap();
+        assert_eq!(granted.only, Some(([7; 16], job.clone())));
+        assert!(granted.read && !granted.write && !granted.may_admit && directory(&granted) == Path::new("/usr"));
+        // What its line says now, not what it said then.
+        std::fs::write(&path, format!("root=/etc {}\nroot=/ {}\n", key(1), key(2))).unwrap();
+        assert_eq!(directory(&rights(&admission, 9).unwrap()), Path::new("/etc"));
+        // A standing key is nobody's to admit, nor to take the place of.
+        let refused = admission.admit(key(1), key(2), [7; 16], job).unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::NotAllowed);
+        std::fs::write(&path, format!("root=/etc {}\nroot=/var {}\n", key(1), key(9))).unwrap();
+        let granted = rights(&admission, 9).unwrap();
+        assert!(granted.only.is_none() && directory(&granted) == Path::new("/var"));
+        std::fs::write(&path, format!("root=/ {}\n", key(2))).unwrap();
+        assert!(rights(&admission, 9).is_err() && rights(&admission, 1).is_err());
+    }
+
+    #[test]
+    fn connections_end_whose_grant_is_gone_and_no_others() {
+        let (_directory, path) = file(&format!("root=/ {}\nroot=/ {} other\n", key(1), key(2)));
+        let admission = Admission::open(&path, None).unwrap();
+        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        admission.admit(key(1), key(9), [7; 16], job).unwrap();
+        let (link, _far) = crate::link::memory_pair();
+        let [one, temporary, other] = [1, 9, 2].map(|number| admission.enter(&key(number), &link.control).unwrap());
+        let asked = || [&one, &temporary, &other].map(|admitted| admitted.stop.is_requested());
+        // A comment more is no change, and a file that cannot be read for a moment none either.
+        for (text, expected) in [
+            (format!("# why\nroot=/ {} me\nroot=/ {}\n", key(1), key(2)), [false; 3]),
+            ("half a li".to_owned(), [false; 3]),
+            (format!("root=/ {}\n", key(2)), [true, true, false]),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            (0..2).for_each(|_| admission.look(clock::now()));
+            assert_eq!(asked(), expected, "{text}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        admission.look(clock::now());
+        assert!(!asked()[2], "a file that is being replaced may be gone for a moment");
+        admission.look(clock::now());
+        assert_eq!(asked(), [true; 3]);
+        one.leave(Ended::Finished);
     }
 
     #[test]

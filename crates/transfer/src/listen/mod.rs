@@ -5,8 +5,11 @@
 //! ([`crate::far_end`]) and the daemon ([`crate::serve`]) are two houses behind the same guard.
 
 pub(crate) mod admission;
+mod connections;
 pub(crate) mod credentials;
 pub(crate) mod guard;
-pub(crate) mod temporary;
+mod keys_file;
+pub(crate) mod refused;
+mod temporary;
 
 pub(crate) use credentials::Credentials;

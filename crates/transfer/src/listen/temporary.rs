@@ -1,78 +1,94 @@
 //! Keys that are made for one transfer between two far ends and let in for one job of it.
 //!
-//! They vanish when that job is done, when nobody comes, or when a cut job is not resumed.
+//! Each hangs on the standing key that admitted it, by whose grant it is let in: what that key may do
+//! is looked up at each use. They vanish when their job is done, when nobody comes, or when a cut job is not resumed.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icdc_protocol::TransferId;
-use icdc_protocol::message::Job;
+use icdc_protocol::message::{Job, Refusal, RefusalKind};
 use icdc_trust::PublicKey;
 use icdc_units::{Span, Time};
 
-use crate::clock;
-use crate::session::{Ended, Rights};
+use crate::session::Ended;
 
 /// How long a temporary key waits for its first use.
 const UNUSED: Span = Span::from_secs(60);
 /// How long a temporary key whose job was cut waits for its next use.
 const CUT: Span = Span::from_secs(15 * 60);
-/// Most temporary keys at a time.
-const MAX_TEMPORARY: usize = 256;
+/// Most temporary keys of one standing key at a time.
+const MAX_PER_KEY: usize = 64;
 
 /// Keys that are let in for one job.
 #[derive(Default)]
-pub(crate) struct Temporary {
-    keys: Mutex<HashMap<PublicKey, Guest>>,
+pub(super) struct Temporary {
+    keys: Mutex<HashMap<PublicKey, Entry>>,
 }
 
-struct Guest {
-    rights: Rights,
+struct Entry {
+    admission: TemporaryKey,
     /// Connections that use the key now.
     connections: usize,
     /// When an unused key vanishes.
     expires: Time,
 }
 
+/// What a temporary key is for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TemporaryKey {
+    /// The standing key that admitted it.
+    pub(super) by: PublicKey,
+    pub(super) transfer: TransferId,
+    pub(super) job: Job,
+}
+
 impl Temporary {
-    /// Lets `key` in for one job of one transfer, within the rights of whom asks for it.
-    pub(crate) fn admit(&self, key: PublicKey, transfer: TransferId, job: Job, asking: &Rights) -> Result<(), String> {
-        let now = clock::now();
+    /// Lets `key`, which is no standing one, in for what `admission` says.
+    pub(super) fn admit(&self, key: PublicKey, admission: TemporaryKey, now: Time) -> Result<(), Refusal> {
         let mut keys = self.keys(now);
-        if keys.len() >= MAX_TEMPORARY {
-            return Err("too many transfers between far ends are under way here; try again later".to_owned());
+        if keys.contains_key(&key) {
+            let reason = "this key is admitted for a transfer already; each transfer makes its own".to_owned();
+            return Err(Refusal { kind: RefusalKind::NotAllowed, reason });
         }
-        let label = format!("{} for {}", key.fingerprint(), asking.label);
-        let rights = Rights { only: Some((transfer, job)), may_admit: false, label, ..asking.clone() };
-        keys.insert(key, Guest { rights, connections: 0, expires: now + UNUSED });
+        if keys.values().filter(|entry| entry.admission.by == admission.by).count() >= MAX_PER_KEY {
+            let reason = format!(
+                "{MAX_PER_KEY} transfers between far ends are under way here for this key, which is the limit; try again when one has ended"
+            );
+            return Err(Refusal { kind: RefusalKind::Busy, reason });
+        }
+        keys.insert(key, Entry { admission, connections: 0, expires: now + UNUSED });
         Ok(())
     }
 
-    /// Rights of a connection with this key, which [`Temporary::ended`] has to be told the end of.
-    pub(super) fn rights(&self, key: &PublicKey, now: Time) -> Option<Rights> {
-        let mut keys = self.keys(now);
-        let guest = keys.get_mut(key)?;
-        guest.connections += 1;
-        Some(guest.rights.clone())
+    /// What `key` was admitted for, if it was.
+    pub(super) fn find(&self, key: &PublicKey, now: Time) -> Option<TemporaryKey> {
+        self.keys(now).get(key).map(|entry| entry.admission.clone())
+    }
+
+    /// A connection with this key has begun, the end of which [`Temporary::ended`] has to be told.
+    pub(super) fn began(&self, key: &PublicKey, now: Time) {
+        if let Some(entry) = self.keys(now).get_mut(key) {
+            entry.connections += 1;
+        }
     }
 
     /// A connection with this key has ended.
-    pub(crate) fn ended(&self, key: &PublicKey, how: &Ended) {
-        let now = clock::now();
+    pub(super) fn ended(&self, key: &PublicKey, how: &Ended, now: Time) {
         let mut keys = self.keys(now);
-        let Some(guest) = keys.get_mut(key) else {
+        let Some(entry) = keys.get_mut(key) else {
             return;
         };
-        guest.connections = guest.connections.saturating_sub(1);
-        guest.expires = now + CUT;
-        if guest.connections == 0 && !matches!(how, Ended::Cut(_)) {
+        entry.connections = entry.connections.saturating_sub(1);
+        entry.expires = now + CUT;
+        if entry.connections == 0 && !matches!(how, Ended::Cut(_)) {
             keys.remove(key);
         }
     }
 
-    fn keys(&self, now: Time) -> MutexGuard<'_, HashMap<PublicKey, Guest>> {
+    fn keys(&self, now: Time) -> MutexGuard<'_, HashMap<PublicKey, Entry>> {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.retain(|_, guest| guest.connections > 0 || guest.expires > now);
+        keys.retain(|_, entry| entry.connections > 0 || entry.expires > now);
         keys
     }
 }
@@ -80,9 +96,7 @@ impl Temporary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Root;
-
-    const TRANSFER: TransferId = [7; 16];
+    use crate::clock;
 
     fn key(number: u16) -> PublicKey {
         let mut bytes = [0; 32];
@@ -90,54 +104,55 @@ mod tests {
         PublicKey::from_bytes(bytes)
     }
 
-    /// Who may read, and lets the others in.
-    fn asking() -> Rights {
-        Rights {
-            read: true,
-            write: false,
-            root: Root::Confined("/srv".into()),
-            acting: None,
-            only: None,
-            may_admit: true,
-            label: "somebody".into(),
-        }
+    fn by(number: u16) -> TemporaryKey {
+        TemporaryKey { by: key(number), transfer: [7; 16], job: Job::DriveKey }
     }
 
     #[test]
-    fn a_key_has_one_job_and_the_rights_of_whom_asked() {
+    fn a_key_lasts_as_long_as_its_job() {
         let temporary = Temporary::default();
-        let enter = || temporary.rights(&key(9), clock::now());
-        temporary.admit(key(9), TRANSFER, Job::DriveKey, &asking()).unwrap();
-        let rights = enter().unwrap();
-        assert_eq!(rights.only, Some((TRANSFER, Job::DriveKey)));
-        assert!(rights.read && !rights.write && !rights.may_admit);
-        assert!(matches!(rights.root, Root::Confined(root) if root == *"/srv"));
+        let now = clock::now();
+        temporary.admit(key(9), by(1), now).unwrap();
+        assert_eq!(temporary.find(&key(9), now), Some(by(1)));
+        temporary.began(&key(9), now);
         // A further connection that ends leaves it, and so does a cut; the end of the job does not.
-        assert!(enter().is_some());
-        temporary.ended(&key(9), &Ended::Finished);
-        temporary.ended(&key(9), &Ended::Cut("gone".into()));
-        assert!(enter().is_some());
-        temporary.ended(&key(9), &Ended::Finished);
-        assert!(enter().is_none());
+        temporary.began(&key(9), now);
+        temporary.ended(&key(9), &Ended::Finished, now);
+        temporary.ended(&key(9), &Ended::Cut("gone".into()), now);
+        assert!(temporary.find(&key(9), now).is_some());
+        temporary.began(&key(9), now);
+        temporary.ended(&key(9), &Ended::Finished, now);
+        assert!(temporary.find(&key(9), now).is_none());
     }
 
     #[test]
     fn keys_that_nobody_uses_vanish() {
         let temporary = Temporary::default();
-        let admit = || temporary.admit(key(9), TRANSFER, Job::DriveKey, &asking()).unwrap();
-        let late = clock::now() + UNUSED + Span::from_secs(1);
-        admit();
-        assert!(temporary.rights(&key(9), late).is_none());
-        admit();
-        assert!(temporary.rights(&key(9), clock::now()).is_some());
-        assert!(temporary.rights(&key(9), late).is_some(), "in use, however long");
+        let now = clock::now();
+        let late = now + UNUSED + Span::from_secs(1);
+        temporary.admit(key(9), by(1), now).unwrap();
+        assert!(temporary.find(&key(9), late).is_none());
+        temporary.admit(key(9), by(1), now).unwrap();
+        temporary.began(&key(9), now);
+        assert!(temporary.find(&key(9), late).is_some(), "in use, however long");
     }
 
     #[test]
-    fn their_number_is_bounded() {
+    fn nobody_takes_over_the_key_of_another() {
         let temporary = Temporary::default();
-        let admit = |number| temporary.admit(key(number), TRANSFER, Job::DriveKey, &asking());
-        let admitted = (0..2 * MAX_TEMPORARY as u16).filter(|number| admit(*number).is_ok());
-        assert_eq!(admitted.count(), MAX_TEMPORARY);
+        let now = clock::now();
+        temporary.admit(key(9), by(1), now).unwrap();
+        assert_eq!(temporary.admit(key(9), by(2), now).unwrap_err().kind, RefusalKind::NotAllowed);
+        assert_eq!(temporary.find(&key(9), now), Some(by(1)));
+    }
+
+    #[test]
+    fn they_are_counted_by_the_key_that_admits_them() {
+        let temporary = Temporary::default();
+        let now = clock::now();
+        let admit = |number| temporary.admit(key(number), by(1), now);
+        let admitted = (100..100 + 2 * MAX_PER_KEY as u16).filter(|number| admit(*number).is_ok());
+        assert_eq!(admitted.count(), MAX_PER_KEY);
+        temporary.admit(key(9), by(2), now).unwrap();
     }
 }

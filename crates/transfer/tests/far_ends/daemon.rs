@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 use icdc_transfer::{ConnectError, Far, Location, ServeConfig, StopSignal};
@@ -38,14 +39,16 @@ impl Daemon {
         let stop = StopSignal::new();
         let thread = std::thread::spawn({
             let stop = stop.clone();
-            move || icdc_transfer::serve(&config, &stop).unwrap()
+            move || icdc_transfer::serve(&config, &stop, &AtomicBool::new(false)).unwrap()
         });
         assert!(crate::eventually(|| std::net::TcpStream::connect(free).is_ok()));
         Self { stop, thread: Some(thread), port: free.port(), directory, key: identity.public() }
     }
 
-    /// Lets a key in.
+    /// Lets a key in, for what it writes as the user that this process runs as.
     pub(crate) fn authorize(&self, options: &str, key: PublicKey) {
+        let says_user = options.contains("user=") || !rustix::process::geteuid().is_root();
+        let options = format!("{options}{}", if says_user { "" } else { ",user=root" });
         let path = self.directory.join("authorized_keys");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, format!("{text}{options} {key} a tester\n")).unwrap();
