@@ -32,7 +32,7 @@ pub enum TellError {
     #[error("{} is there and is no socket; give another path with --status-socket", .0.display())]
     NoSocket(PathBuf),
     /// A system call failed.
-    #[error("{place}: {call}: {cause}")]
+    #[error("{place} cannot be used: {cause}")]
     Call {
         /// The socket.
         place: String,

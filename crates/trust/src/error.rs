@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// A system call on a file failed.
-    #[error("{path}: {call}: {cause}", path = path.display())]
+    #[error("{path} {}: {cause}", operation(call), path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -73,6 +73,18 @@ pub enum TrustError {
         /// What is wrong, and what is expected.
         what: String,
     },
+}
+
+/// What the system call was for, in words for people.
+fn operation(call: &str) -> &'static str {
+    match call {
+        "read" => "cannot be read",
+        "write" | "fsync" => "cannot be written",
+        "mkdir" => "cannot be made",
+        "rename" | "renameat" => "cannot be put in its place",
+        "fstat" | "stat" => "cannot be looked at",
+        _ => "cannot be opened",
+    }
 }
 
 impl TrustError {

@@ -45,7 +45,7 @@ impl Made {
 
     /// `file`, which has `bytes` bytes that are not durable.
     pub(super) fn file(staging: Name, file: &File, bytes: u64) -> Result<Self, String> {
-        let stat = Stat::of(file).map_err(|error| format!("fstat: {error}"))?;
+        let stat = Stat::of(file).map_err(|error| format!("its size and time cannot be read: {error}"))?;
         Ok(Self { staging, durable: None, bytes, inode: Some((stat.dev, stat.ino)) })
     }
 

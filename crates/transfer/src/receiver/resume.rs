@@ -70,7 +70,7 @@ pub(super) fn claim(directory: &Directory, name: &Name, what: &str) -> Result<Op
     for _ in 0..CLAIMS {
         let Ok((file, _)) = directory.reopen_file(name) else { return Ok(None) };
         lock(&file, what).map_err(|error| error.to_string())?;
-        let claimed = Stat::of(&file).map_err(|error| format!("{what}: fstat: {error}"))?;
+        let claimed = Stat::of(&file).map_err(|error| format!("{what}: its size and time cannot be read: {error}"))?;
         if directory.stat(name).is_ok_and(|stat| (stat.dev, stat.ino) == (claimed.dev, claimed.ino)) {
             return Ok(Some(file));
         }
