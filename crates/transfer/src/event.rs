@@ -177,7 +177,7 @@ pub struct Sample {
     pub bytes_total: u64,
     /// Files that are published or skipped.
     pub files_done: u64,
-    /// Payload bits per second since the sample before.
+    /// Payload bits per second that reached the receiving host since the sample before.
     pub rate_bps: u64,
     /// The stage that the others waited for since the sample before.
     pub limited_by: Stage,

@@ -259,6 +259,33 @@ fn rate_is_a_ceiling_that_holds() {
     }
 }
 
+/// Whether what the samples tell of a paced run is even, once it is under way.
+fn is_even(ended: &Ended) -> Result<(), String> {
+    let samples: Vec<(f64, u64)> = ended
+        .all("progress")
+        .map(|sample| (sample["seconds"].as_f64().unwrap(), sample["rate_bps"].as_u64().unwrap()))
+        .collect();
+    let end = samples.last().unwrap().0;
+    let mut rates: Vec<u64> =
+        samples.iter().filter(|(at, _)| (1.0..end - 0.5).contains(at)).map(|(_, rate)| *rate).collect();
+    rates.sort_unstable();
+    let (least, median, most) = (rates[0], rates[rates.len() / 2], rates[rates.len() - 1]);
+    if least > 0 && most < 2 * median { Ok(()) } else { Err(format!("{samples:?}")) }
+}
+
+#[test]
+fn the_samples_of_a_paced_run_are_even() {
+    for (way, streams) in [(Way::Push, "1"), (Way::Pull, "1"), (Way::ToDaemon, "4"), (Way::FromDaemon, "4")] {
+        let road = Road::new(way);
+        data::file(&road.path("file"), 24 * MIB, 1);
+        let options = ["--rate", "64mbit", "--streams", streams, "--no-resume"];
+        // A machine with other work may hold up any one run.
+        let tries = || is_even(&road.copy(&options, &["file"], "copy").expect_code(0));
+        let even = tries().or_else(|_| tries()).or_else(|_| tries());
+        assert_eq!(even, Ok(()), "{way:?}, {streams} streams");
+    }
+}
+
 #[test]
 fn several_streams_share_one_ceiling() {
     let road = Road::new(Way::Push);

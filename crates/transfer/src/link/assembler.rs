@@ -73,6 +73,11 @@ impl Assembler {
         Some(Parcel { message, payload: Some((block, length)) })
     }
 
+    /// Whether the next bytes are payload.
+    pub(super) fn is_in_payload(&self) -> bool {
+        self.body.is_some()
+    }
+
     /// Whether nothing of an unfinished frame has arrived.
     pub(super) fn is_between_frames(&self) -> bool {
         self.head.is_empty() && self.body.is_none()

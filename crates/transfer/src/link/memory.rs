@@ -5,12 +5,13 @@
 //! [`LinkError::Silent`]; all other ends are those of a TCP link.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded, select_biased};
 use icdc_disk::pool::BlockPool;
+use icdc_units::ByteCount;
 
 use super::{Control, Inlet, Link, LinkError, Outlet, Parcel};
 
@@ -23,7 +24,11 @@ const PEER: &str = "this process";
 #[must_use]
 pub fn memory_pair() -> (Link, Link) {
     let (stop, stopped) = bounded(0);
-    let wire = Arc::new(Wire { stop: Mutex::new(Some(stop)), stopped_by: AtomicU8::new(NOBODY) });
+    let wire = Arc::new(Wire {
+        stop: Mutex::new(Some(stop)),
+        stopped_by: AtomicU8::new(NOBODY),
+        received: Default::default(),
+    });
     let (first_sender, first_receiver) = bounded(DEPTH);
     let (second_sender, second_receiver) = bounded(DEPTH);
     let link = |number, sender, receiver| {
@@ -42,6 +47,8 @@ struct Wire {
     /// Dropped to wake everyone.
     stop: Mutex<Option<Sender<Infallible>>>,
     stopped_by: AtomicU8,
+    /// Bytes of payload that each end has received.
+    received: [AtomicU64; 2],
 }
 
 /// One end's view of the wire.
@@ -56,6 +63,15 @@ impl End {
     fn stop(&self) {
         let _ = self.wire.stopped_by.compare_exchange(NOBODY, self.number, Ordering::SeqCst, Ordering::SeqCst);
         drop(self.wire.stop.lock().expect("nothing panics under this lock").take());
+    }
+
+    /// Index of this end's count in [`Wire::received`].
+    fn index(&self) -> usize {
+        usize::from(self.number - 1)
+    }
+
+    fn count(&self, index: usize) -> ByteCount {
+        ByteCount::new(self.wire.received[index].load(Ordering::Relaxed))
     }
 
     fn reason(&self) -> LinkError {
@@ -73,6 +89,14 @@ impl Control for End {
 
     fn peer(&self) -> &str {
         PEER
+    }
+
+    fn received(&self) -> ByteCount {
+        self.count(self.index())
+    }
+
+    fn delivered(&self) -> ByteCount {
+        self.count(1 - self.index())
     }
 }
 
@@ -109,10 +133,12 @@ struct MemoryInlet {
 
 impl Inlet for MemoryInlet {
     fn receive(&mut self, _pool: &BlockPool) -> Result<Parcel, LinkError> {
-        select_biased! {
+        let parcel = select_biased! {
             recv(self.end.stopped) -> _ => Err(self.end.reason()),
             recv(self.receiver) -> parcel => parcel.map_err(|_| LinkError::Closed),
-        }
+        }?;
+        self.end.wire.received[self.end.index()].fetch_add(parcel.payload_length() as u64, Ordering::Relaxed);
+        Ok(parcel)
     }
 }
 

@@ -33,7 +33,7 @@ use icdc_disk::pool::{Block, BlockPool};
 use icdc_protocol::Message;
 use icdc_tcp::TcpInfo;
 use icdc_trust::PublicKey;
-use icdc_units::{Rate, Span, Time};
+use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::stand_in::{self, StandIn};
 
@@ -202,6 +202,18 @@ impl LinkControl {
         self.0.tcp_info()
     }
 
+    /// Payload that has arrived so far, that of a frame which is not complete yet included.
+    #[must_use]
+    pub fn received(&self) -> ByteCount {
+        self.0.received()
+    }
+
+    /// Payload that the peer's host has so far.
+    #[must_use]
+    pub fn delivered(&self) -> ByteCount {
+        self.0.delivered()
+    }
+
     /// Caps the pace at which the kernel sends, where the carrier is TCP.
     pub fn set_rate(&self, rate: Rate) {
         self.0.set_rate(rate);
@@ -290,6 +302,14 @@ trait Control: Send + Sync {
 
     fn tcp_info(&self) -> Option<TcpInfo> {
         None
+    }
+
+    fn received(&self) -> ByteCount {
+        ByteCount::ZERO
+    }
+
+    fn delivered(&self) -> ByteCount {
+        ByteCount::ZERO
     }
 
     fn set_rate(&self, _rate: Rate) {}

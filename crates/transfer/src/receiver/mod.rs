@@ -68,6 +68,8 @@ pub(crate) struct Shared<'a> {
     replies: Channel<Option<Message>>,
     events: &'a EventSink,
     link: LinkControl,
+    /// The connections after the first.
+    further: Mutex<Vec<LinkControl>>,
     failure: Mutex<Option<SessionError>>,
     complete: AtomicBool,
     parted: AtomicBool,
@@ -229,9 +231,15 @@ impl Shared<'_> {
         (self.events)(Event::Item { path: path_text(path), bytes, digest, outcome, reason });
     }
 
+    /// Payload that has arrived, that of blocks which are not complete yet included.
+    fn arrived(&self) -> ByteCount {
+        let further = self.further.lock().expect("no panic while connections are listed");
+        further.iter().chain([&self.link]).map(LinkControl::received).sum()
+    }
+
     fn feedback(&self) -> Feedback {
         Feedback {
-            received: self.counters.received.load(Ordering::Relaxed),
+            received: self.arrived().as_u64(),
             durable: self.counters.durable.load(Ordering::Relaxed),
             ring_used: self.pool.in_use() as u32,
             ring_blocks: self.pool.capacity() as u32,
@@ -263,6 +271,7 @@ pub(crate) fn run(
         replies,
         events,
         link: control,
+        further: Mutex::default(),
         failure: Mutex::new(None),
         complete: AtomicBool::new(false),
         parted: AtomicBool::new(false),
@@ -360,14 +369,13 @@ fn supervise<'scope, 'env>(
     stop: &StopSignal,
     first_ended: impl Fn() -> bool,
 ) {
-    let mut controls: Vec<LinkControl> = Vec::new();
     let mut progress = Progress::new(start, clock::now());
     let mut interrupted = false;
     while !first_ended() {
         std::thread::park_timeout(Duration::from_millis(5));
         for link in joined.try_iter() {
             let Link { outlet, inlet, control } = link;
-            controls.push(control);
+            shared.further.lock().expect("no panic while connections are listed").push(control);
             let intake = further.clone();
             scope.spawn(move || {
                 // Nothing is sent on a further connection; its sending half only has to stay open.
@@ -391,7 +399,7 @@ fn supervise<'scope, 'env>(
         }
     }
     progress.report_now(clock::now(), shared);
-    controls.iter().for_each(LinkControl::shutdown);
+    shared.further.lock().expect("no panic while connections are listed").iter().for_each(LinkControl::shutdown);
 }
 
 fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<Option<Message>>) {
@@ -424,7 +432,9 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
             next_feedback = now + Span::from(FEEDBACK);
             let feedback = shared.feedback();
             let held = ByteCount::new(u64::from(feedback.ring_used) * BLOCK_SIZE as u64);
-            let write_rate = drain.update(now, ByteCount::new(feedback.received), held).as_bytes_per_second();
+            let write_rate = drain
+                .update(now, ByteCount::new(shared.counters.received.load(Ordering::Relaxed)), held)
+                .as_bytes_per_second();
             broken = outlet.send(Message::Feedback(Feedback { write_rate, ..feedback }).into()).is_err();
         }
     }

@@ -33,7 +33,7 @@ use icdc_protocol::message::{
     Begin, Digest, Feedback, FileDigest, FileEnd, GivenUp, Goodbye, Message, Problem, Refusal, RefusalKind, SendOptions,
 };
 use icdc_protocol::validate::clip;
-use icdc_units::{Rate, Span, Time};
+use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::account::Account;
 use crate::error::SessionError;
@@ -318,7 +318,7 @@ fn supervise<'scope, 'env>(
     start: Time,
     stop: &StopSignal,
 ) -> Result<(), SessionError> {
-    let mut progress = Progress::new(start, clock::now());
+    let mut progress = Progress::new(start, clock::now(), outlets.delivered());
     let mut flushed = false;
     let mut interrupted: Option<Time> = None;
     loop {
@@ -420,13 +420,14 @@ fn wait_for_end(thread: &std::thread::ScopedJoinHandle<'_, ()>) {
 struct Progress {
     start: Time,
     last: Time,
-    last_bytes: u64,
+    /// Payload that the receiver's host had then.
+    delivered: ByteCount,
     last_totals: (u64, u64, bool),
 }
 
 impl Progress {
-    fn new(start: Time, now: Time) -> Self {
-        Self { start, last: now, last_bytes: 0, last_totals: (0, 0, false) }
+    fn new(start: Time, now: Time, delivered: ByteCount) -> Self {
+        Self { start, last: now, delivered, last_totals: (0, 0, false) }
     }
 
     fn report(&mut self, now: Time, shared: &Shared<'_>, outlets: &outlets::Outlets<'_>, counts: &Counts) {
@@ -444,13 +445,11 @@ impl Progress {
         let feedback = *shared.feedback.lock().expect("no panic while feedback is stored");
         let tcp = shared.link.tcp_info();
         let elapsed = now - self.last;
-        let rate = if elapsed == Span::ZERO {
-            Rate::ZERO
-        } else {
-            icdc_units::ByteCount::new(feedback.received.saturating_sub(self.last_bytes)) / elapsed
-        };
+        // What is sent in frames without payload counts against it until it is acknowledged.
+        let delivered = outlets.delivered().max(self.delivered);
+        let rate = if elapsed == Span::ZERO { Rate::ZERO } else { (delivered - self.delivered) / elapsed };
         self.last = now;
-        self.last_bytes = feedback.received;
+        self.delivered = delivered;
         let tcp = tcp.as_ref();
         (shared.events)(Event::Progress(Sample {
             seconds: (now - self.start).as_secs_f64(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver as Queue, never, select_biased};
 use icdc_protocol::message::Message;
 use icdc_tcp::algorithm::finds_the_rate;
-use icdc_units::{Rate, Time};
+use icdc_units::{ByteCount, Rate, Time};
 
 use super::Shared;
 use crate::error::SessionError;
@@ -66,6 +66,12 @@ impl<'a> Outlets<'a> {
     /// Payload bytes handed to the sockets.
     pub(crate) fn bytes_sent(&self) -> u64 {
         self.bytes_sent.load(Ordering::Relaxed)
+    }
+
+    /// Payload that the receiver's host has, over all connections.
+    pub(crate) fn delivered(&self) -> ByteCount {
+        let further = self.further.lock().expect("no panic while connections are listed");
+        further.iter().chain([&self.shared.link]).map(LinkControl::delivered).sum()
     }
 
     /// Segments sent again on all connections.

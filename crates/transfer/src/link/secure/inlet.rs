@@ -74,7 +74,11 @@ impl SecureInlet {
     fn next_parcel(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError> {
         loop {
             while !self.untaken.is_empty() {
+                let in_payload = self.assembler.is_in_payload();
                 let (taken, parcel) = self.assembler.feed(&self.clear[self.untaken.clone()], pool)?;
+                if in_payload {
+                    self.count_payload(taken);
+                }
                 self.untaken.start += taken;
                 if let Some(parcel) = parcel {
                     return Ok(parcel);
@@ -119,7 +123,10 @@ impl SecureInlet {
             return Err(self.broken("it sends records that carry nothing"));
         }
         match kind {
-            Kind::Data if direct => return Ok(self.assembler.payload_arrived(length)),
+            Kind::Data if direct => {
+                self.count_payload(length);
+                return Ok(self.assembler.payload_arrived(length));
+            }
             Kind::Data => self.untaken = 0..length,
             Kind::Alert | Kind::Handshake => {
                 let content = out[..length].to_vec();
@@ -130,6 +137,10 @@ impl SecureInlet {
             }
         }
         Ok(None)
+    }
+
+    fn count_payload(&self, length: usize) {
+        self.connection.payload_received.fetch_add(length as u64, Ordering::Relaxed);
     }
 
     fn handshake_messages(&mut self, mut content: &[u8]) -> Result<(), LinkError> {

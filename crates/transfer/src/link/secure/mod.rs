@@ -31,7 +31,7 @@ use icdc_control::known_paths::Resumption;
 use icdc_tcp::TcpInfo;
 use icdc_tcp::algorithm::{self, Hold};
 use icdc_trust::PublicKey;
-use icdc_units::{Rate, Span};
+use icdc_units::{ByteCount, Rate, Span};
 
 use self::handshake::Established;
 use self::inlet::SecureInlet;
@@ -146,6 +146,8 @@ fn link(
         stand_in: Mutex::default(),
         encrypt_nanos: AtomicU64::new(0),
         socket_nanos: AtomicU64::new(0),
+        payload_received: AtomicU64::new(0),
+        overhead_sent: AtomicU64::new(0),
     });
     let outlet = SecureOutlet::new(Arc::clone(&connection), transmit, settings.records_per_key);
     let inlet = SecureInlet::new(Arc::clone(&connection), receive, settings.dead_after, is_client, &early);
@@ -174,6 +176,10 @@ struct Connection {
     stand_in: Mutex<StandIn>,
     encrypt_nanos: AtomicU64,
     socket_nanos: AtomicU64,
+    /// Bytes of payload that the inlet has decrypted.
+    payload_received: AtomicU64,
+    /// Bytes that the outlet has written and that were no payload.
+    overhead_sent: AtomicU64,
 }
 
 impl Connection {
@@ -209,6 +215,16 @@ impl Control for Connection {
 
     fn tcp_info(&self) -> Option<TcpInfo> {
         icdc_tcp::info(&self.stream).ok()
+    }
+
+    fn received(&self) -> ByteCount {
+        ByteCount::new(self.payload_received.load(Ordering::Relaxed))
+    }
+
+    fn delivered(&self) -> ByteCount {
+        let Some(info) = self.tcp_info() else { return ByteCount::ZERO };
+        let overhead = ByteCount::new(self.overhead_sent.load(Ordering::Relaxed));
+        info.bytes_acked + info.mss * u64::from(info.sacked) - overhead
     }
 
     fn set_rate(&self, rate: Rate) {

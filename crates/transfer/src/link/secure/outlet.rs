@@ -40,6 +40,8 @@ pub(super) struct SecureOutlet {
     /// Records not yet written, in the first `filled` bytes.
     out: Box<[u8]>,
     filled: usize,
+    /// Bytes of payload in them.
+    payload: usize,
     /// An error has left the stream of records in the middle of one.
     failed: bool,
 }
@@ -47,14 +49,14 @@ pub(super) struct SecureOutlet {
 impl SecureOutlet {
     pub(super) fn new(connection: Arc<Connection>, key: RecordKey, records_per_key: u64) -> Self {
         let out = vec![0; OUT].into_boxed_slice();
-        Self { connection, key, records_per_key, pending: Vec::new(), out, filled: 0, failed: false }
+        Self { connection, key, records_per_key, pending: Vec::new(), out, filled: 0, payload: 0, failed: false }
     }
 
     fn transmit(&mut self, payload: &[u8]) -> Result<(), LinkError> {
         let mut stopwatch = Stopwatch { since: clock::now() };
         let pending = std::mem::take(&mut self.pending);
         self.seal_data(&pending, &mut stopwatch)?;
-        self.seal_data(payload, &mut stopwatch)?;
+        self.seal_payload(payload, &mut stopwatch)?;
         self.write_out(&mut stopwatch)?;
         self.pending = pending;
         self.pending.clear();
@@ -69,6 +71,14 @@ impl SecureOutlet {
         let padding = self.key.seal_padding(&mut self.out[self.filled..]);
         self.filled += padding.map_err(|error| LinkError::Protocol(error.to_string()))?;
         self.write_out(&mut stopwatch)
+    }
+
+    fn seal_payload(&mut self, payload: &[u8], stopwatch: &mut Stopwatch) -> Result<(), LinkError> {
+        for content in payload.chunks(MAX_CONTENT) {
+            self.seal_data(content, stopwatch)?;
+            self.payload += content.len();
+        }
+        Ok(())
     }
 
     fn seal_data(&mut self, data: &[u8], stopwatch: &mut Stopwatch) -> Result<(), LinkError> {
@@ -102,6 +112,8 @@ impl SecureOutlet {
     fn write_out(&mut self, stopwatch: &mut Stopwatch) -> Result<(), LinkError> {
         let connection = &*self.connection;
         connection.encrypt_nanos.fetch_add(stopwatch.lap(), Ordering::Relaxed);
+        let overhead = self.filled - std::mem::take(&mut self.payload);
+        connection.overhead_sent.fetch_add(overhead as u64, Ordering::Relaxed);
         let written = (&connection.stream).write_all(&self.out[..self.filled]);
         connection.socket_nanos.fetch_add(stopwatch.lap(), Ordering::Relaxed);
         self.filled = 0;
