@@ -1,70 +1,133 @@
 //! The receiver's ring between socket and disk holds the sender's rate down before TCP's window closes.
 //!
 //! ```text
-//!  level = blocks in use / blocks of the ring          W = rate at which the disk empties it
+//!  level = blocks that wait for the disk / blocks of the ring
+//!  W     = rate at which the disk takes them while any waits
 //!
-//!  ceiling = W · (1 + gain · (AIM − level))            while level > LOW, else none
+//!  ceiling = W · max(1 + gain · (AIM − level), 1/2),  and at least        while level > LOW, else none
+//!            (HALF − level) · ring / (2 · delay, or a second)
 //! ```
+//!
+//! Only whole blocks wait for the disk. One that a connection is still filling does not, however many connections there are, and time in
+//! which nothing waits tells nothing of the disk: so W is never what merely arrived, and what it allows cannot fall because
+//! little arrives.
 //!
 //! At AIM the ring neither fills nor empties. A disk that is faster than the path keeps the ring empty and is never
 //! heard of. `d level/dt = (ceiling − W) / ring`, so the level tends to AIM with the time constant `ring / (gain · W)`; news of it
 //! take `delay` (a round trip and the interval of feedback) to have an effect, and the gain stays low enough that the
-//! constant is several delays. AIM leaves most of the ring for what is on its way when the disk stalls, and some
-//! data for the disk while the rate recovers.
+//! constant is several delays. The second term is what up to half of the ring takes within two delays (a second at least) though the disk stands still: a pause
+//! of the disk holds nobody up for which the ring has room, and a slow disk's ring stands somewhat fuller than AIM. The other half is
+//! for what is on its way when the disk stalls. Half of W is always allowed, because many connections may fill their blocks at once.
 
 use std::collections::VecDeque;
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// Level at which the ring is held.
+/// Level at which the ring neither fills nor empties.
 const AIM: f64 = 0.25;
 /// Up to this level the disk is not what limits.
 const LOW: f64 = 0.12;
+/// What may be filled while the disk stands still.
+const HALF: f64 = 0.5;
+/// Delays in which that may be filled,
+const FILLS_IN: f64 = 2.0;
+/// and how many seconds at least: one block more or less shall not change the rate by much.
+const FILLS_IN_LEAST: f64 = 1.0;
+/// Share of the disk's rate that is allowed however full the ring is.
+const LEAST_SHARE: f64 = 0.5;
 /// Change of rate per change of level.
 const GAIN: f64 = 3.0;
 /// The time constant is at least so many delays.
 const DELAYS: f64 = 4.0;
 /// A disk that stands still shall find something to write when it goes on, and the path stays known.
 const LEAST: Rate = Rate::from_bits_per_second(8_000_000);
-/// The disk's rate is a mean over this time: a stall of a second halves it, and the level does the rest.
+/// The disk's rate is a mean over so much work: a stall of a second halves it, and the level does the rest.
 const MEAN_OVER: Span = Span::from_secs(2);
+/// Less work than that tells nothing of the disk's rate,
+const SHORTEST: Span = Span::from_millis(250);
+/// nor does it if fewer blocks were written in it, unless it is as long as the mean.
+const FEWEST: u64 = 8;
 
-/// The receiver's end: how fast the disk empties the ring.
+/// The receiver's end: what waits for the disk, and how fast the disk takes it.
 #[derive(Debug, Default)]
-pub struct DrainRate {
-    /// When, and bytes that had left the ring by then.
-    drained: VecDeque<(Time, ByteCount)>,
+pub struct Backlog {
+    blocks: u32,
+    /// Since when any waits, if any does.
+    since: Time,
+    done: Done,
+    /// Looks of the last two seconds of work.
+    looks: VecDeque<Done>,
 }
 
-impl DrainRate {
-    /// Takes note of what has been received in all and what of it is still in the ring. Gives the mean rate over two
-    /// seconds; zero before there is one.
-    pub fn update(&mut self, now: Time, received: ByteCount, held: ByteCount) -> Rate {
-        while self.drained.len() > 1 && self.drained.get(1).is_some_and(|(at, _)| now - *at >= MEAN_OVER) {
-            self.drained.pop_front();
+/// What the disk has done by some time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    /// For how long any block has waited.
+    work: Span,
+    written: ByteCount,
+    blocks: u64,
+}
+
+/// What the receiver finds when it looks at its backlog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Blocks that wait for the disk.
+    pub blocks: u32,
+    /// Mean rate at which the disk has taken them over the last two seconds in which any waited; `None` while it
+    /// is not known.
+    pub rate: Option<Rate>,
+}
+
+impl Backlog {
+    /// A block is complete and waits.
+    pub fn arrived(&mut self, now: Time) {
+        if self.blocks == 0 {
+            self.since = now;
         }
-        // Blocks that are taken and not yet full count as held, so that what has left may seem to shrink.
-        let before = self.drained.back().map_or(ByteCount::ZERO, |(_, bytes)| *bytes);
-        let drained = (received - held).max(before);
-        self.drained.push_back((now, drained));
-        match self.drained.front() {
-            Some((since, bytes)) if now > *since => (drained - *bytes) / (now - *since),
-            _ => Rate::ZERO,
+        self.blocks += 1;
+    }
+
+    /// One that waited, with so much in it, is written or not wanted any more.
+    pub fn left(&mut self, now: Time, bytes: ByteCount) {
+        self.blocks = self.blocks.saturating_sub(1);
+        self.done.written += bytes;
+        self.done.blocks += 1;
+        if self.blocks == 0 {
+            self.done.work += now - self.since;
         }
+    }
+
+    /// What there is now. Several looks a second are good.
+    pub fn look(&mut self, now: Time) -> Load {
+        let mut done = self.done;
+        if self.blocks > 0 {
+            done.work += now - self.since;
+        }
+        while self.looks.get(1).is_some_and(|look| done.work - look.work >= MEAN_OVER) {
+            self.looks.pop_front();
+        }
+        let before = self.looks.front().copied().unwrap_or_default();
+        let (work, blocks) = (done.work - before.work, done.blocks - before.blocks);
+        let is_known = work >= MEAN_OVER || work >= SHORTEST && blocks >= FEWEST;
+        let rate = is_known.then(|| (done.written - before.written) / work);
+        if self.looks.back().is_none_or(|look| look.work < done.work) {
+            self.looks.push_back(done);
+        }
+        Load { blocks: self.blocks, rate }
     }
 }
 
 /// What the receiver tells of its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingState {
-    /// Blocks in use.
-    pub used: u32,
+    /// Blocks that wait for the disk.
+    pub waiting: u32,
     /// Blocks of the ring.
     pub blocks: u32,
     /// Bytes of the ring.
     pub size: ByteCount,
-    /// Rate at which the disk empties it.
-    pub drained: Rate,
+    /// Rate at which the disk takes what waits; `None` while it is not known.
+    pub drained: Option<Rate>,
 }
 
 /// The sender's end: what the ring allows. `delay` is how long it takes until the ring sees what the sender does, and
@@ -74,86 +137,18 @@ pub fn ceiling(ring: &RingState, delay: Span) -> Option<Rate> {
     if ring.blocks == 0 {
         return None;
     }
-    let level = f64::from(ring.used) / f64::from(ring.blocks);
+    let level = f64::from(ring.waiting) / f64::from(ring.blocks);
     if level <= LOW {
         return None;
     }
-    let drained = ring.drained.as_bits_per_second() as f64;
-    let steadiest = 8.0 * ring.size.as_u64() as f64 / (DELAYS * drained.max(1.0) * delay.as_secs_f64().max(1e-3));
-    let gain = GAIN.min(steadiest);
-    let rate = drained * (1.0 + gain * (AIM - level)).max(0.0);
-    Some(Rate::from_bits_per_second(rate as u64).max(LEAST))
+    let drained = ring.drained?.as_bits_per_second() as f64;
+    let ring_per_delay = 8.0 * ring.size.as_u64() as f64 / delay.as_secs_f64().max(1e-3);
+    let gain = GAIN.min(ring_per_delay / (DELAYS * drained.max(1.0)));
+    let held = drained * (1.0 + gain * (AIM - level)).max(LEAST_SHARE);
+    let fills_in = (FILLS_IN * delay.as_secs_f64()).max(FILLS_IN_LEAST);
+    let room = 8.0 * ring.size.as_u64() as f64 * (HALF - level) / fills_in;
+    Some(Rate::from_bits_per_second(held.max(room) as u64).max(LEAST))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BLOCK: u64 = 4 << 20;
-    const STEP: Span = Span::from_millis(100);
-
-    /// A path of `path` with a delay of `steps`, a disk whose rate is a function of the second, and a ring of 64 blocks. Gives
-    /// the level and the ceiling at each step.
-    fn run(path: Rate, disk: impl Fn(f64) -> Rate, steps: usize, seconds: usize) -> Vec<(f64, Option<Rate>)> {
-        let (mut ring, mut received, mut now) = (ByteCount::ZERO, ByteCount::ZERO, Time::ORIGIN);
-        let mut on_the_way = VecDeque::from(vec![Rate::ZERO; steps]);
-        let mut drain = DrainRate::default();
-        let mut seen = Vec::new();
-        for step in 0..seconds * 10 {
-            now += STEP;
-            let arrived = on_the_way.pop_front().unwrap_or_default() * STEP;
-            received += arrived;
-            ring = ring + arrived - disk(step as f64 / 10.0) * STEP;
-            let used = ring.as_u64().div_ceil(BLOCK) as u32;
-            let drained = drain.update(now, received, ByteCount::new(u64::from(used) * BLOCK));
-            let state = RingState { used, blocks: 64, size: ByteCount::new(64 * BLOCK), drained };
-            let ceiling = ceiling(&state, STEP * (steps as u64 + 1));
-            seen.push((f64::from(used) / 64.0, ceiling));
-            on_the_way.push_back(ceiling.unwrap_or(path).min(path));
-        }
-        seen
-    }
-
-    fn mbit(rate: u64) -> Rate {
-        Rate::from_bits_per_second(rate * 1_000_000)
-    }
-
-    #[test]
-    fn a_disk_that_keeps_up_is_never_heard_of() {
-        let seen = run(mbit(900), |_| mbit(2000), 3, 20);
-        assert!(seen.iter().all(|(_, ceiling)| ceiling.is_none()));
-    }
-
-    #[test]
-    fn the_rate_settles_at_a_slow_disks_within_three_seconds_of_the_first_word() {
-        for steps in [1, 3, 5] {
-            let seen = run(mbit(900), |_| mbit(400), steps, 30);
-            let first = seen.iter().position(|(_, ceiling)| ceiling.is_some()).unwrap();
-            for (level, ceiling) in &seen[first + 30..] {
-                let ceiling = ceiling.map_or(0.0, |rate| rate.ratio(mbit(400)));
-                assert!((0.85..1.15).contains(&ceiling), "{steps} {ceiling} {seen:?}");
-                assert!((0.1..0.9).contains(level), "{level}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_stall_of_a_second_neither_fills_the_ring_nor_leaves_the_disk_without_work() {
-        let stalls = |second: f64| if second % 7.0 > 6.0 { Rate::ZERO } else { mbit(400) };
-        let seen = run(mbit(900), stalls, 3, 60);
-        for (level, _) in &seen[50..] {
-            assert!((0.02..0.9).contains(level), "{level}");
-        }
-        assert!(seen.iter().flat_map(|(_, ceiling)| ceiling).all(|ceiling| *ceiling >= LEAST));
-    }
-
-    #[test]
-    fn a_fast_disk_behind_a_long_path_does_not_make_it_swing() {
-        let seen = run(mbit(10_000), |_| mbit(8_000), 5, 30);
-        let tail: Vec<f64> = seen[200..].iter().map(|(level, _)| *level).collect();
-        let (least, most) =
-            tail.iter().fold((1.0_f64, 0.0_f64), |(least, most), level| (least.min(*level), most.max(*level)));
-        assert!(most - least < 0.25, "{least} to {most}");
-        assert!(most < 0.95);
-    }
-}
+mod tests;

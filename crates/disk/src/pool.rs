@@ -47,6 +47,10 @@ struct Shared {
 struct State {
     /// Addresses of the free blocks; the last one is the next to go.
     free: Vec<NonNull<u8>>,
+    /// The number of who asked last, and of whose turn it is: blocks go to those who wait in the order in which they came, so
+    /// that nobody waits forever where there are more of them than blocks.
+    asked: u64,
+    turn: u64,
     closed: bool,
 }
 
@@ -70,32 +74,41 @@ impl BlockPool {
         let capacity = blocks.max(1);
         let mapping = Mapping::new(capacity)?;
         let free = (0..capacity).rev().map(|index| mapping.block(index)).collect();
-        let state = Mutex::new(State { free, closed: false });
+        let state = Mutex::new(State { free, asked: 0, turn: 0, closed: false });
         Ok(Self { shared: Arc::new(Shared { mapping, state, changed: Condvar::new() }) })
     }
 
-    /// A free block; waits until there is one.
+    /// A free block; waits until there is one, behind those who wait already.
     ///
     /// # Errors
     /// [`Closed`] as soon as the pool is closed.
     pub fn take(&self) -> Result<Block, Closed> {
         let mut state = self.shared.lock();
+        let number = state.asked;
+        state.asked += 1;
         loop {
             if state.closed {
                 return Err(Closed);
             }
-            if let Some(bytes) = state.free.pop() {
+            if state.turn == number
+                && let Some(bytes) = state.free.pop()
+            {
+                state.turn += 1;
+                // There may be one for the next as well.
+                if state.turn < state.asked && !state.free.is_empty() {
+                    self.shared.changed.notify_all();
+                }
                 return Ok(Block { bytes, shared: Arc::clone(&self.shared) });
             }
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// A free block if there is one now and the pool is open.
+    /// A free block if there is one now that nobody waits for, and the pool is open.
     #[must_use]
     pub fn try_take(&self) -> Option<Block> {
         let mut state = self.shared.lock();
-        if state.closed {
+        if state.closed || state.turn < state.asked {
             return None;
         }
         state.free.pop().map(|bytes| Block { bytes, shared: Arc::clone(&self.shared) })
@@ -139,8 +152,13 @@ impl DerefMut for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.shared.lock().free.push(self.bytes);
-        self.shared.changed.notify_one();
+        let mut state = self.shared.lock();
+        state.free.push(self.bytes);
+        if state.turn < state.asked {
+            drop(state);
+            // Only the one whose turn it is may take it.
+            self.shared.changed.notify_all();
+        }
     }
 }
 
@@ -243,6 +261,30 @@ mod tests {
         });
         drop(block);
         assert_eq!(waiter.join().unwrap(), 42);
+    }
+
+    #[test]
+    fn blocks_go_to_those_who_wait_in_the_order_in_which_they_came() {
+        let pool = BlockPool::new(1).unwrap();
+        let block = pool.take().unwrap();
+        let order = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for number in 0..16 {
+                let (pool, order) = (&pool, &order);
+                scope.spawn(move || {
+                    let block = pool.take().unwrap();
+                    order.lock().unwrap().push(number);
+                    drop(block);
+                });
+                while pool.shared.lock().asked < number + 2 {
+                    thread::yield_now();
+                }
+            }
+            drop(block);
+            assert!(pool.try_take().is_none() || pool.shared.lock().turn == 17, "it overtakes nobody");
+        });
+        assert_eq!(order.into_inner().unwrap(), (0..16).collect::<Vec<_>>());
+        assert!(pool.try_take().is_some());
     }
 
     #[test]

@@ -452,12 +452,13 @@ pub struct Feedback {
     pub received: u64,
     /// Bytes that would survive a power cut.
     pub durable: u64,
-    /// Blocks of the ring in use.
+    /// Blocks of the ring that are complete and wait for the disk.
     pub ring_used: u32,
     /// Blocks of the ring.
     pub ring_blocks: u32,
-    /// Mean rate at which the ring was emptied over the last two seconds, bytes per second; 0 before there is one.
-    pub write_rate: u64,
+    /// Mean rate at which the disk took what waited over its last two seconds of work, bytes per second; `None` while
+    /// it is not known.
+    pub write_rate: Option<u64>,
 }
 
 /// Why a request or a session was refused.

@@ -103,10 +103,10 @@ pub(crate) fn steering(known: Option<Resumption>) -> Steering {
 
 fn disk_ceiling(feedback: &Feedback, round_trip: Span) -> Option<Rate> {
     let state = RingState {
-        used: feedback.ring_used,
+        waiting: feedback.ring_used,
         blocks: feedback.ring_blocks,
         size: ByteCount::new(u64::from(feedback.ring_blocks) * BLOCK_SIZE as u64),
-        drained: Rate::from_bytes_per_second(feedback.write_rate),
+        drained: feedback.write_rate.map(Rate::from_bytes_per_second),
     };
     ring::ceiling(&state, round_trip + FEEDBACK)
 }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     fn feedback(ring_used: u32) -> Feedback {
-        Feedback { ring_used, ring_blocks: 64, write_rate: 50_000_000, ..Feedback::default() }
+        Feedback { ring_used, ring_blocks: 64, write_rate: Some(50_000_000), ..Feedback::default() }
     }
 
     fn look(pace: &Pace, ring_used: u32) -> Change {

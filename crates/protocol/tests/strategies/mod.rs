@@ -53,9 +53,11 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         wants.prop_map(|(first, answers)| Message::Wants(Wants { first, answers })),
         (any::<u32>(), 0..u32::MAX).prop_map(|(id, index)| Message::Resend { id, index }),
         vec(done, 0..50).prop_map(Message::Done),
-        any::<(u64, u64, u32, u32, u64)>().prop_map(|(received, durable, ring_used, ring_blocks, write_rate)| {
-            Message::Feedback(Feedback { received, durable, ring_used, ring_blocks, write_rate })
-        }),
+        any::<(u64, u64, u32, u32, Option<u64>)>().prop_map(
+            |(received, durable, ring_used, ring_blocks, write_rate)| {
+                Message::Feedback(Feedback { received, durable, ring_used, ring_blocks, write_rate })
+            }
+        ),
     ]
 }
 

@@ -7,12 +7,13 @@ use icdc_protocol::digest;
 use icdc_protocol::message::{BlockHeader, FileEnd};
 
 use super::Shared;
+use super::arrived::Arrived;
 use super::store::StoreJob;
 use crate::error::SessionError;
 
 /// Work for the hasher's thread.
 pub(super) enum HashJob {
-    Block { header: BlockHeader, payload: Option<(Block, usize)> },
+    Block { header: BlockHeader, payload: Option<Arrived> },
     End(FileEnd),
 }
 
@@ -25,7 +26,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
                 // Blocks of a file that failed meanwhile are still on their way.
                 let Some(size) = shared.size_of_large(header.id) else { continue };
                 match check(size, &header, payload) {
-                    Ok((block, length)) => StoreJob::Block { header, block, length },
+                    Ok(block) => StoreJob::Block { header, block },
                     Err(reason) => {
                         shared.fail(SessionError::Protocol(reason));
                         continue;
@@ -39,14 +40,15 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
     }
 }
 
-/// Puts the data ranges in their places and compares the block's value.
-fn check(size: u64, header: &BlockHeader, payload: Option<(Block, usize)>) -> Result<(Block, usize), String> {
+/// Puts the data ranges in their places and compares the block's value; its length is that in the file from then on.
+fn check(size: u64, header: &BlockHeader, payload: Option<Arrived>) -> Result<Arrived, String> {
     let BlockHeader { id, index, value, ranges } = header;
     if *index >= block_count(size) {
         return Err(format!("block {index} of item {id} is beyond its end"));
     }
     let length = block_length(size, *index);
-    let (mut block, received) = payload.ok_or_else(|| format!("block {index} of item {id} has no data"))?;
+    let Arrived { mut block, length: received, waits } =
+        payload.ok_or_else(|| format!("block {index} of item {id} has no data"))?;
     if ranges.is_empty() {
         if received != length {
             return Err(format!("block {index} of item {id} has {received} bytes in place of {length}"));
@@ -58,7 +60,7 @@ fn check(size: u64, header: &BlockHeader, payload: Option<(Block, usize)>) -> Re
     if digest::block_value(block_offset(*index), &block[..length], size) != *value {
         return Err(format!("block {index} of item {id} does not match its digest"));
     }
-    Ok((block, length))
+    Ok(Arrived { block, length, waits })
 }
 
 /// Moves data that lies back to back to the ranges where it belongs, zeros between.

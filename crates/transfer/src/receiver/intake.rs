@@ -83,6 +83,7 @@ impl Intake<'_> {
         let length = parcel.payload_length() as u64;
         self.shared.counters.received.fetch_add(length, Ordering::Relaxed);
         let Parcel { message, payload } = parcel;
+        let payload = payload.map(|(block, length)| self.shared.waiting.arrived(block, length));
         match message {
             Message::Block(header) => {
                 let _ = self.hash.send(HashJob::Block { header, payload });

@@ -8,9 +8,10 @@
 //! ```
 //!
 //! The ring between the socket and the disk is the pool of blocks: the intake takes a block for every
-//! payload and waits when there is none. Every queue is drained when the connection ends, however it
+//! payload and waits when there is none. The sender is told of those that are whole and wait for the disk. Every queue is drained when the connection ends, however it
 //! ends, so that what has arrived becomes durable and is not sent again.
 
+mod arrived;
 mod batch;
 mod claims;
 mod compare;
@@ -30,7 +31,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, bounded, unbounded};
-use icdc_control::ring::DrainRate;
+use icdc_control::ring::Load;
 use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
 use icdc_protocol::limits::BLOCK_SIZE;
@@ -47,6 +48,7 @@ use crate::stages::Activity;
 use crate::stop::StopSignal;
 use crate::{clock, digest_text, path_text};
 
+use self::arrived::Waiting;
 use self::intake::Intake;
 use self::tree::Keeper;
 
@@ -64,6 +66,7 @@ pub(crate) struct Shared<'a> {
     order: Order<'a>,
     options: &'a ReceiveOptions,
     pool: BlockPool,
+    waiting: Waiting,
     /// `None` ends the outlet.
     replies: Channel<Option<Message>>,
     events: &'a EventSink,
@@ -238,12 +241,13 @@ impl Shared<'_> {
     }
 
     fn feedback(&self) -> Feedback {
+        let Load { blocks, rate } = self.waiting.look();
         Feedback {
             received: self.arrived().as_u64(),
             durable: self.counters.durable.load(Ordering::Relaxed),
-            ring_used: self.pool.in_use() as u32,
+            ring_used: blocks,
             ring_blocks: self.pool.capacity() as u32,
-            write_rate: 0,
+            write_rate: rate.map(Rate::as_bytes_per_second),
         }
     }
 }
@@ -268,6 +272,7 @@ pub(crate) fn run(
         order: *order,
         options,
         pool,
+        waiting: Waiting::default(),
         replies,
         events,
         link: control,
@@ -405,7 +410,6 @@ fn supervise<'scope, 'env>(
 fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<Option<Message>>) {
     let mut broken = false;
     let mut next_feedback = clock::now();
-    let mut drain = DrainRate::default();
     loop {
         let message = match replies.try_recv() {
             Ok(message) => Ok(message),
@@ -430,12 +434,7 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
         let now = clock::now();
         if now >= next_feedback && !broken {
             next_feedback = now + Span::from(FEEDBACK);
-            let feedback = shared.feedback();
-            let held = ByteCount::new(u64::from(feedback.ring_used) * BLOCK_SIZE as u64);
-            let write_rate = drain
-                .update(now, ByteCount::new(shared.counters.received.load(Ordering::Relaxed)), held)
-                .as_bytes_per_second();
-            broken = outlet.send(Message::Feedback(Feedback { write_rate, ..feedback }).into()).is_err();
+            broken = outlet.send(Message::Feedback(shared.feedback()).into()).is_err();
         }
     }
 }

@@ -19,6 +19,7 @@ use icdc_protocol::block_map::{block_length, block_offset};
 use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileEnd, GivenUp, Message};
 
 use super::Shared;
+use super::arrived::{Arrived, Waits};
 use super::failure::Failure;
 use super::large_file::{Comparison, Contents, LargeFile, Next};
 use super::tree::TreeJob;
@@ -39,7 +40,7 @@ pub(super) enum StoreJob {
     /// A file whose blocks will come.
     Expect(Box<Plan>),
     /// A block with the right value.
-    Block { header: BlockHeader, block: Block, length: usize },
+    Block { header: BlockHeader, block: Arrived },
     /// No more blocks of a file will come, or it is given up.
     End(FileEnd),
 }
@@ -50,6 +51,7 @@ enum Purpose {
         index: u32,
         value: Digest,
         bytes: u64,
+        waits: Waits,
     },
     Checkpoint,
     LastSync,
@@ -125,7 +127,7 @@ impl Store<'_> {
                     self.plans.insert(id, *plan);
                 }
             }
-            StoreJob::Block { header, block, length } => {
+            StoreJob::Block { header, block: Arrived { block, length, waits } } => {
                 let id = header.id;
                 self.open_planned(id);
                 let Some(file) = self.files.get_mut(&id) else { return };
@@ -138,7 +140,8 @@ impl Store<'_> {
                         block,
                     };
                     file.writing += 1;
-                    let purpose = Purpose::Write { index: header.index, value: header.value, bytes: length as u64 };
+                    let (index, value, bytes) = (header.index, header.value, length as u64);
+                    let purpose = Purpose::Write { index, value, bytes, waits };
                     self.submit(id, purpose, job);
                 }
             }
@@ -209,7 +212,8 @@ impl Store<'_> {
             if error.is_out_of_space() { Failure::full(&path) } else { Failure::Passing(error.to_string()) }
         });
         let outcome = match (purpose, result) {
-            (Purpose::Write { index, value, bytes }, Ok(_)) => {
+            (Purpose::Write { index, value, bytes, waits }, Ok(_)) => {
+                drop(waits);
                 file.written(index, value, bytes);
                 Ok(())
             }

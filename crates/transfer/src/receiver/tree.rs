@@ -19,7 +19,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
-use icdc_disk::Block;
 use icdc_disk::tree::Directory;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{
@@ -27,6 +26,7 @@ use icdc_protocol::message::{
 };
 
 use super::Shared;
+use super::arrived::Arrived;
 use super::batch::{Batch, Made, Publication};
 use super::claims::Claims;
 use super::compare::CompareJob;
@@ -43,7 +43,7 @@ use links::{Links, State};
 /// Work for the tree's thread.
 pub(super) enum TreeJob {
     Message(Message),
-    Pack(Vec<PackItem>, Option<(Block, usize)>),
+    Pack(Vec<PackItem>, Option<Arrived>),
     /// A large file is complete under its staging name.
     Stored {
         id: EntryId,
@@ -216,9 +216,9 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    fn pack(&mut self, items: &[PackItem], payload: Option<(Block, usize)>) -> Result<(), SessionError> {
+    fn pack(&mut self, items: &[PackItem], payload: Option<Arrived>) -> Result<(), SessionError> {
         let empty: &[u8] = &[];
-        let bytes = payload.as_ref().map_or(empty, |(block, length)| &block[..*length]);
+        let bytes = payload.as_ref().map_or(empty, |arrived| &arrived.block[..arrived.length]);
         let mut rest = bytes;
         for item in items {
             let Some((contents, after)) = rest.split_at_checked(item.length as usize) else {

@@ -1,0 +1,50 @@
+//! Blocks that have arrived and wait for the disk.
+
+use std::sync::{Arc, Mutex};
+
+use icdc_control::ring::{Backlog, Load};
+use icdc_disk::Block;
+use icdc_units::ByteCount;
+
+use crate::clock;
+
+/// A payload that has arrived whole.
+pub(super) struct Arrived {
+    pub(super) block: Block,
+    pub(super) length: usize,
+    pub(super) waits: Waits,
+}
+
+/// What waits for the disk in one session.
+#[derive(Clone, Default)]
+pub(super) struct Waiting(Arc<Mutex<Backlog>>);
+
+/// Counts one block as waiting for the disk until it is dropped: the block is written, or nobody wants it.
+pub(super) struct Waits {
+    waiting: Waiting,
+    length: ByteCount,
+}
+
+const NO_PANIC: &str = "no panic while blocks are counted";
+
+impl Waiting {
+    /// The block waits from now on.
+    pub(super) fn arrived(&self, block: Block, length: usize) -> Arrived {
+        self.0.lock().expect(NO_PANIC).arrived(clock::now());
+        Arrived { block, length, waits: Waits { waiting: self.clone(), length: ByteCount::from(length) } }
+    }
+
+    /// What waits now, and how fast the disk takes it.
+    pub(super) fn look(&self) -> Load {
+        self.0.lock().expect(NO_PANIC).look(clock::now())
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        // A panic of another thread has ended the session by itself.
+        if let Ok(mut backlog) = self.waiting.0.lock() {
+            backlog.left(clock::now(), self.length);
+        }
+    }
+}
