@@ -31,13 +31,13 @@ pub enum TellError {
     /// Something else is there.
     #[error("{} is there and is no socket; give another path with --status-socket", .0.display())]
     NoSocket(PathBuf),
-    /// A system call failed.
-    #[error("{place} cannot be used: {cause}")]
-    Call {
+    /// The system did not let it.
+    #[error("{place} {what}: {cause}")]
+    System {
         /// The socket.
         place: String,
-        /// The system call.
-        call: &'static str,
+        /// What could not be done with it.
+        what: &'static str,
         /// What the kernel said.
         cause: io::Error,
     },
@@ -45,23 +45,24 @@ pub enum TellError {
 
 /// Tells the whole status, as JSON, to everybody who may connect to this socket: its owner and root.
 pub(crate) fn on_unix_socket(path: &Path, shared: &Arc<Shared>) -> Result<(), TellError> {
-    let failed = |call| move |cause| TellError::Call { place: path.display().to_string(), call, cause };
+    let failed = |what| move |cause| TellError::System { place: path.display().to_string(), what, cause };
     if path.exists() {
         match UnixStream::connect(path) {
             Ok(_) => return Err(TellError::Taken(path.to_owned())),
             // What a relay that was killed has left.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 // Files that are no sockets refuse as well.
-                if !std::fs::symlink_metadata(path).map_err(failed("stat"))?.file_type().is_socket() {
+                if !std::fs::symlink_metadata(path).map_err(failed("cannot be looked at"))?.file_type().is_socket() {
                     return Err(TellError::NoSocket(path.to_owned()));
                 }
-                std::fs::remove_file(path).map_err(failed("unlink"))?;
+                std::fs::remove_file(path).map_err(failed("cannot be removed"))?;
             }
-            Err(cause) => return Err(failed("connect")(cause)),
+            Err(cause) => return Err(failed("cannot be asked whether a relay answers")(cause)),
         }
     }
-    let listener = UnixListener::bind(path).map_err(failed("bind"))?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed("chmod"))?;
+    let listener = UnixListener::bind(path).map_err(failed("cannot be listened at"))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        .map_err(failed("cannot be kept from other users"))?;
     let shared = Arc::clone(shared);
     let answer = move || {
         for stream in accepted(listener.incoming()) {
@@ -70,7 +71,10 @@ pub(crate) fn on_unix_socket(path: &Path, shared: &Arc<Shared>) -> Result<(), Te
             }
         }
     };
-    std::thread::Builder::new().name("relay-status".to_owned()).spawn(answer).map_err(failed("clone"))?;
+    std::thread::Builder::new()
+        .name("relay-status".to_owned())
+        .spawn(answer)
+        .map_err(failed("cannot be given a thread"))?;
     Ok(())
 }
 
@@ -106,9 +110,9 @@ pub fn ask(path: &Path) -> io::Result<String> {
 
 /// Serves the metrics to Prometheus, one request at a time.
 pub(crate) fn metrics(address: SocketAddr, shared: &Arc<Shared>) -> Result<(), TellError> {
-    let failed = |call| move |cause| TellError::Call { place: format!("metrics {address}"), call, cause };
-    let listener = TcpListener::bind(address).map_err(failed("bind"))?;
-    let address = listener.local_addr().map_err(failed("getsockname"))?;
+    let failed = |what| move |cause| TellError::System { place: format!("metrics {address}"), what, cause };
+    let listener = TcpListener::bind(address).map_err(failed("cannot be listened at"))?;
+    let address = listener.local_addr().map_err(failed("does not tell its port"))?;
     tracing::info!(%address, "metrics");
     let shared = Arc::clone(shared);
     let answer = move || {
@@ -118,7 +122,10 @@ pub(crate) fn metrics(address: SocketAddr, shared: &Arc<Shared>) -> Result<(), T
             }
         }
     };
-    std::thread::Builder::new().name("relay-metrics".to_owned()).spawn(answer).map_err(failed("clone"))?;
+    std::thread::Builder::new()
+        .name("relay-metrics".to_owned())
+        .spawn(answer)
+        .map_err(failed("cannot be given a thread"))?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 use icdc_control::Prefix;
+use icdc_trust::PublicKey;
 use icdc_units::{ByteCount, Rate, Span};
 
 #[derive(Args, Debug)]
@@ -87,9 +88,9 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Ways")]
     pub(crate) warm: usize,
 
-    /// Public key of another relay: legs between relays then have TLS, with these keys alone
+    /// Public key of another relay: the legs of --peer and --route then have TLS, with these keys alone
     #[arg(long, value_name = "KEY", help_heading = "Ways")]
-    pub(crate) peer_key: Vec<String>,
+    pub(crate) peer_key: Vec<PublicKey>,
 
     /// This relay's own key [default: ~/.config/icdc/identity]
     #[arg(long, value_name = "FILE", help_heading = "Ways", value_hint = ValueHint::FilePath)]

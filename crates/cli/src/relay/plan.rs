@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail, ensure};
 use icdc_relay::config::{ListenDraft, RouteDraft, RuleDraft};
 use icdc_relay::{Config, Draft};
-use icdc_trust::Paths;
+use icdc_trust::{Paths, PublicKey};
 use icdc_units::{ByteCount, Span};
 
 use crate::arguments::relay::{RunArguments, StatusSocket};
@@ -57,7 +57,7 @@ fn listeners(arguments: &RunArguments, draft: &mut Draft) {
     }));
     draft.listen.extend(peer.iter().map(|address| ListenDraft {
         peer: Some(address.clone()),
-        keys: arguments.peer_key.clone(),
+        keys: arguments.peer_key.iter().map(ToString::to_string).collect(),
         ..ListenDraft::default()
     }));
     draft.listen.extend(
@@ -66,19 +66,11 @@ fn listeners(arguments: &RunArguments, draft: &mut Draft) {
 }
 
 fn ways(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
-    let RunArguments { route, warm, peer_key, .. } = arguments;
-    let key = match (route.is_empty(), peer_key.as_slice()) {
-        (true, _) | (_, []) => None,
-        (false, [key]) => Some(key.clone()),
-        (false, _) => {
-            bail!("with --route give one --peer-key; a file tells by `key` in each [[route]] which relay has which")
-        }
-    };
-    draft.route.extend(route.iter().map(|(to, via)| RouteDraft {
-        to: Some(to.clone()),
-        via: via.split(',').map(str::to_owned).collect(),
-        key: key.clone(),
-        warm: *warm,
+    let key = key_of_routes(arguments)?;
+    draft.route.extend(arguments.route.iter().map(|(to, via)| {
+        let via: Vec<String> = via.split(',').map(str::to_owned).collect();
+        let key = key.filter(|_| via.iter().any(|way| leads_to_relay(way))).map(ToString::to_string);
+        RouteDraft { to: Some(to.clone()), via, key, warm: arguments.warm }
     }));
     let leg = &mut draft.leg;
     leg.congestion = arguments.cc.clone().or_else(|| leg.congestion.take());
@@ -87,6 +79,28 @@ fn ways(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
     draft.exit.proxy_protocol |= arguments.proxy_protocol;
     draft.exit.keep_source |= arguments.keep_source;
     Ok(())
+}
+
+/// The key of the relays that --route names. A key that would protect nothing is refused: whoever gives one does not
+/// expect legs in clear.
+fn key_of_routes(arguments: &RunArguments) -> anyhow::Result<Option<&PublicKey>> {
+    let RunArguments { route, peer, peer_key, .. } = arguments;
+    let has_relay = route.iter().any(|(_, via)| via.split(',').any(leads_to_relay));
+    match peer_key.as_slice() {
+        [] => Ok(None),
+        _ if !has_relay && peer.is_empty() => bail!(
+            "--peer-key is used by nothing: add --peer ADDR:PORT, where the relay with this key may come, or --route PREFIX=HOST:PORT, \
+             by which this one goes on to it; in a file, keys stand as `keys` in [[listen]] and `key` in [[route]]"
+        ),
+        [key] => Ok(Some(key)),
+        _ if !has_relay => Ok(None),
+        _ => bail!("with --route give one --peer-key; a file tells by `key` in each [[route]] which relay has which"),
+    }
+}
+
+/// Of the parts of a route, whether it is not `direct`.
+fn leads_to_relay(way: &str) -> bool {
+    way != "direct"
 }
 
 fn rules(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {

@@ -102,9 +102,72 @@ fn what_is_wrong_is_named() {
         assert_eq!(ended.code, Some(2), "{text}: {ended}");
         assert!(ended.stderr.contains(expected), "{text}: {ended}");
     }
+    let key = format!("icdc-ed25519 {}=", "A".repeat(43));
+    let ended = check_file(&site, &format!("{one}[[route]]\nvia = [\"direct\"]\nkey = \"{key}\"\n"));
+    assert_eq!(ended.code, Some(2), "{ended}");
+    assert!(ended.stderr.contains("key is used by nothing"), "{ended}");
     let ended = check(&site, &["--socks5", "127.0.0.1:0", "--allow", "near=here"]);
     assert_eq!(ended.code, Some(2), "{ended}");
     assert!(ended.stderr.contains("none of listener, from, to and port"), "{ended}");
+}
+
+#[test]
+fn a_key_is_read_and_protects_something_or_the_relay_does_not_start() {
+    let site = Site::new();
+    let key = format!("icdc-ed25519 {}=", "A".repeat(43));
+    let forward = ["--forward", "127.0.0.1:0=127.0.0.1:9"];
+    let direct = [&forward[..], &["--route", "default=direct"]].concat();
+    let file = site.path("relay.toml");
+    std::fs::write(&file, "[[listen]]\npeer = \"127.0.0.1:0\"\n").unwrap();
+    let by_file = ["--config", file.to_str().unwrap()];
+    for words in [&["--socks5", "127.0.0.1:0"][..], &forward, &direct, &by_file] {
+        let ended = check(&site, &[words, &["--peer-key", &key]].concat());
+        assert_eq!(ended.code, Some(2), "{words:?}: {ended}");
+        for part in ["--peer-key is used by nothing", "--peer ADDR:PORT", "--route"] {
+            assert!(ended.stderr.contains(part), "{words:?}, {part}: {ended}");
+        }
+    }
+    let routed = [&forward[..], &["--route", "default=127.0.0.1:9"]].concat();
+    for words in [&["--socks5", "127.0.0.1:0"][..], &forward, &routed, &["--peer", "127.0.0.1:0"]] {
+        let ended = check(&site, &[words, &["--peer-key", "x"]].concat());
+        assert_eq!(ended.code, Some(2), "{words:?}: {ended}");
+        assert!(ended.stderr.contains("--peer-key") && ended.stderr.contains("not a public key"), "{words:?}: {ended}");
+    }
+}
+
+#[test]
+fn the_totals_are_those_of_the_connections() {
+    let site = Site::new();
+    let server = listener();
+    let forward = format!("127.0.0.1:0={}", server.local_addr().unwrap());
+    let relay = Relay::start(&site, &["--forward", &forward]);
+    let mut client = connect(relay.address("forward"));
+    let mut served = accept(&server);
+    let mut sent = 0;
+    for round in 1..=20 {
+        client.write_all(&[7; 1000]).unwrap();
+        served.read_exact(&mut [0; 1000]).unwrap();
+        served.write_all(&[7; 10]).unwrap();
+        client.read_exact(&mut [0; 10]).unwrap();
+        sent += 1000;
+        let status = relay.status();
+        let (totals, connection) = (&status["totals"], &status["connections"][0]);
+        assert_eq!(totals["open"], 1, "{status}");
+        assert_eq!(
+            (&totals["bytes_up"], &connection["up"]["bytes"]),
+            (&sent.into(), &sent.into()),
+            "{round}: {status}"
+        );
+        assert_eq!(totals["bytes_down"], connection["down"]["bytes"], "{round}: {status}");
+    }
+    // What waits because nobody reads it.
+    client.set_nonblocking(true).unwrap();
+    assert!(eventually(|| {
+        while matches!(client.write(&[0; 64 << 10]), Ok(1..)) {}
+        let status = relay.status();
+        assert_eq!(status["totals"]["held"], status["connections"][0]["held"], "{status}");
+        status["totals"]["held"].as_u64() > Some(0)
+    }));
 }
 
 #[test]

@@ -179,6 +179,9 @@ fn route(draft: &RouteDraft, keys: &Keys<'_>) -> Result<Route, Wrong> {
     if draft.warm > MOST_WARM {
         return Err(format!("warm is at most {MOST_WARM}").into());
     }
+    if draft.key.is_some() && draft.via.iter().all(|way| way == "direct") {
+        return Err("key is used by nothing: via names no relay's HOST:PORT".into());
+    }
     let tls = match &draft.key {
         None => None,
         Some(key) => {

@@ -2,20 +2,23 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses that only mean something on this host or in its network: private, shared, link-local, loopback, multicast
-/// and unspecified ones (RFC 6890). Those of translators and of 6to4 (RFC 6052, RFC 3056) are what the
+/// Addresses that only mean something on this host or in its network: private, shared, link-local, loopback, multicast, reserved
+/// and unspecified ones, those of protocols and of benchmarks (RFC 6890, RFC 5180, RFC 6666). Those of translators and of 6to4 (RFC 6052, RFC 3056) are what the
 /// IPv4 address in them is.
 #[must_use]
 pub fn is_private(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
-            let [first, second, ..] = address.octets();
+            let [first, second, third, _] = address.octets();
             address.is_private()
                 || address.is_loopback()
                 || address.is_link_local()
                 || address.is_multicast()
-                || address.is_broadcast()
+                // Reserved, and the broadcast address.
+                || first >= 240
                 || first == 0
+                || [first, second, third] == [192, 0, 0]
+                || (first == 198 && second & 0xfe == 18)
                 || (first == 100 && second & 0xc0 == 64)
         }
         IpAddr::V6(address) => {
@@ -30,6 +33,8 @@ pub fn is_private(address: IpAddr) -> bool {
                 // Translators of the own network (RFC 8215).
                 [0x64, 0xff9b, 1, ..] => true,
                 [0x2002, ..] => embedded(1),
+                // What is discarded, and what benchmarks use.
+                [0x100, 0, 0, 0, ..] | [0x2001, 2, 0, ..] => true,
                 _ => false,
             };
             is_embedded
@@ -56,6 +61,14 @@ mod tests {
             "100.64.0.1",
             "169.254.1.1",
             "0.0.0.0",
+            "192.0.0.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "100::1",
+            "2001:2::1",
+            "64:ff9b::c612:1",
             "224.0.0.1",
             "::1",
             "::",
@@ -71,7 +84,16 @@ mod tests {
         ] {
             assert!(is_private(text.parse().expect(text)), "{text}");
         }
-        for text in ["192.0.2.1", "100.128.0.1", "2001:db8::1", "64:ff9b::192.0.2.1", "2002:c000:201::1"] {
+        for text in [
+            "192.0.2.1",
+            "192.0.1.1",
+            "198.17.0.1",
+            "198.20.0.1",
+            "100.128.0.1",
+            "2001:db8::1",
+            "64:ff9b::192.0.2.1",
+            "2002:c000:201::1",
+        ] {
             assert!(!is_private(text.parse().expect(text)), "{text}");
         }
     }

@@ -67,6 +67,8 @@ pub(crate) struct Connection {
     down: Flow,
     /// What of it stands in the counters.
     counted: (u64, u64),
+    /// What of it had moved when time last looked at it, and when that had changed.
+    watched: (u64, u64),
     moved_at: Time,
     held: ByteCount,
     paused: Paused,
@@ -155,6 +157,7 @@ impl Connection {
             up: Flow::new(now),
             down: Flow::new(now),
             counted: (0, 0),
+            watched: (0, 0),
             moved_at: now,
             held: ByteCount::ZERO,
             paused: Paused::default(),

@@ -28,12 +28,18 @@ impl Connection {
         if tools.now >= self.deadline {
             return self.overdue(tools);
         }
-        if !matches!(self.stage, Stage::Passing) {
-            return Watched::Quiet;
+        match &self.stage {
+            Stage::Passing => {}
+            Stage::Greeting(greeting) if greeting.is_untouched() => return Watched::Quiet,
+            _ => {
+                self.held = self.weigh();
+                return Watched::Quiet;
+            }
         }
-        let has_moved = self.counted != (self.up.moved, self.down.moved);
+        let moved = (self.up.moved, self.down.moved);
+        let has_moved = self.watched != moved;
         if has_moved {
-            self.moved_at = tools.now;
+            (self.watched, self.moved_at) = (moved, tools.now);
             self.settle_counts(tools);
             let most = self.config.limits.memory_per_connection;
             for leg in [Some(&mut self.near), self.far.as_mut()].into_iter().flatten() {
@@ -98,7 +104,10 @@ impl Connection {
         counters.nanos_for_near.fetch_add((up.source + down.sink).as_nanos(), Relaxed);
     }
 
-    pub(crate) fn status(&self, tools: &Tools) -> ConnectionStatus {
+    /// What it does now. The counters and levels of the relay then have what it tells.
+    pub(crate) fn status(&mut self, tools: &Tools) -> ConnectionStatus {
+        self.settle_counts(tools);
+        self.held = self.weigh();
         let stage = match &self.stage {
             Stage::Greeting(_) => "greeting",
             Stage::Resolving(_) => "resolving",
@@ -117,7 +126,7 @@ impl Connection {
             via: wish.map(|wish| wish.via()),
             stage,
             seconds: elapsed.as_secs_f64(),
-            held: self.weigh(),
+            held: self.held,
             paused: self.paused.up || self.paused.down,
             up: flow_status(&self.up, elapsed, ("near", "far")),
             down: flow_status(&self.down, elapsed, ("far", "near")),

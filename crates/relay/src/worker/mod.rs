@@ -176,6 +176,16 @@ impl Worker {
         }
     }
 
+    /// Sums up what the connections held when they were last looked at.
+    fn weigh_all(&self) {
+        let (mut held, mut holders) = (ByteCount::ZERO, 0);
+        for connection in self.connections.values() {
+            held += connection.held();
+            holders += u64::from(!connection.held().is_zero());
+        }
+        self.note_levels(held, holders);
+    }
+
     fn note_levels(&self, held: ByteCount, holders: u64) {
         let counters = &self.tools.house.counters;
         counters.held[self.number].store(held.as_u64(), Relaxed);
@@ -193,7 +203,9 @@ impl Worker {
                 }
             }
             Letter::Tell(asker) => {
-                let told = self.connections.values().map(|connection| connection.status(&self.tools)).collect();
+                let tools = &self.tools;
+                let told = self.connections.values_mut().map(|connection| connection.status(tools)).collect();
+                self.weigh_all();
                 // Whoever asked may have gone.
                 let _ = asker.send(told);
             }
@@ -251,7 +263,6 @@ impl Worker {
         let counters = &self.tools.house.counters;
         let budget = self.config.limits.memory;
         let share = (counters.held() > budget.as_u64()).then(|| budget / counters.holders().max(1));
-        let (mut held, mut holders) = (ByteCount::ZERO, 0);
         let mut to_drive = Vec::new();
         let mut ended = Vec::new();
         for (id, connection) in &mut self.connections {
@@ -260,10 +271,8 @@ impl Worker {
                 Watched::Drive => to_drive.push(*id),
                 Watched::Over(end) => ended.push((*id, end)),
             }
-            held += connection.held();
-            holders += u64::from(!connection.held().is_zero());
         }
-        self.note_levels(held, holders);
+        self.weigh_all();
         for (id, end) in ended {
             if self.connections.get(&id).is_some_and(|connection| connection.is_in_farewell()) {
                 self.remove(id);

@@ -1,0 +1,87 @@
+//! Whether what crossed a lab may be believed.
+
+use std::fmt;
+
+use icdc_units::Span;
+
+use crate::faults::spoilt;
+use crate::settings::Settings;
+use crate::wire::page::Page;
+
+/// How late one packet in a thousand may be where windows of a millisecond are shown: a hundredth of the round trip, or this.
+const LEAST_FOR_MILLISECONDS: Span = Span::from_millis(1);
+/// The same where means of a second and longer are: a twentieth of the round trip, or this.
+const LEAST_FOR_MEANS: Span = Span::from_millis(5);
+
+/// How late one packet in a thousand may be for windows of a millisecond.
+#[must_use]
+pub fn tolerance_of_milliseconds(round_trip: Span) -> Span {
+    LEAST_FOR_MILLISECONDS.max(round_trip / 100)
+}
+
+/// The same for means of a second and longer: they change by less than the share of time in which packets were late.
+#[must_use]
+pub fn tolerance_of_means(round_trip: Span) -> Span {
+    LEAST_FOR_MEANS.max(round_trip / 20)
+}
+
+/// What the emulator's lateness and losses leave of what it shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything may be used.
+    Valid,
+    /// Means of a second and longer may be used.
+    MeansOnly {
+        /// Why not more.
+        because: String,
+    },
+    /// Nothing may be used.
+    Invalid {
+        /// Why not.
+        because: String,
+    },
+}
+
+impl Verdict {
+    /// Of everything that has crossed since the lab was made.
+    #[must_use]
+    pub fn of(page: &Page, settings: &Settings) -> Self {
+        let round_trip = settings.round_trip();
+        if let Some(because) = spoilt(page, settings, tolerance_of_means(round_trip)) {
+            return Self::Invalid { because };
+        }
+        match spoilt(page, settings, tolerance_of_milliseconds(round_trip)) {
+            Some(because) => Self::MeansOnly { because },
+            None => Self::Valid,
+        }
+    }
+
+    /// In a word, for JSON: `valid`, `means_only`, `invalid`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::MeansOnly { .. } => "means_only",
+            Self::Invalid { .. } => "invalid",
+        }
+    }
+
+    /// Why it is not valid.
+    #[must_use]
+    pub fn because(&self) -> Option<&str> {
+        match self {
+            Self::Valid => None,
+            Self::MeansOnly { because } | Self::Invalid { because } => Some(because),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Valid => out.write_str("valid: packets were delivered in time"),
+            Self::MeansOnly { because } => write!(out, "valid for means of a second, not for windows of 1 ms: {because}"),
+            Self::Invalid { because } => write!(out, "invalid: {because}"),
+        }
+    }
+}
