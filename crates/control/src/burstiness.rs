@@ -58,14 +58,29 @@ impl Burstiness {
         window
     }
 
+    /// Ends the window now, whatever its length: T runs from the first to the last arrival, and B lacks the last one, so that evenly spaced
+    /// packets have a burstiness of exactly one packet here as well, and what was silent before and behind them does not count.
+    /// `None`: nothing has arrived, or more than is kept.
+    pub fn cut(&mut self) -> Option<Window> {
+        let &(last, size) = self.arrivals.last()?;
+        let before: u64 = self.arrivals.iter().map(|&(_, size)| size).sum::<u64>() - size;
+        self.judge(last, before)
+    }
+
     /// Ends the window at `end`, the time of the first arrival that no longer belongs to it.
     fn close(&mut self, end: Time) -> Option<Window> {
+        let bytes = self.arrivals.iter().map(|&(_, size)| size).sum();
+        self.judge(end, bytes)
+    }
+
+    /// The window up to `end`, drained at the rate of `passed` bytes in it.
+    fn judge(&mut self, end: Time, passed: u64) -> Option<Window> {
         let overfull = std::mem::take(&mut self.overfull);
         let arrivals = std::mem::take(&mut self.arrivals);
         let &(start, _) = arrivals.first()?;
         let length = end - start;
         let bytes: u64 = arrivals.iter().map(|&(_, size)| size).sum();
-        let burst = longest_queue(&arrivals, bytes, length);
+        let burst = longest_queue(&arrivals, passed, length);
         let largest = arrivals.iter().map(|&(_, size)| size).max()?;
         // Keeps the allocation.
         self.arrivals = arrivals;
@@ -116,6 +131,20 @@ mod tests {
         // Trains of 10 packets at once, 100 trains a second.
         let found = windows((0..=1000).map(|index| (index / 10 * 10_000_000, 1500)));
         assert_eq!(found[0].burst, ByteCount::new(15_000));
+    }
+
+    #[test]
+    fn a_window_that_is_cut_does_not_count_the_silence_around_it() {
+        let mut meter = Burstiness::new(Span::from_secs(3600));
+        assert_eq!(meter.cut(), None);
+        for index in 0..1000 {
+            meter.packet(Time::from_nanos(400_000_000 + index * 12_304), ByteCount::new(1538));
+        }
+        let window = meter.cut().unwrap();
+        assert_eq!((window.burst, window.bytes), (ByteCount::new(1538), ByteCount::new(1_538_000)));
+        meter.packet(Time::from_nanos(2_000_000_000), ByteCount::new(60));
+        assert_eq!(meter.cut().unwrap().burst, ByteCount::new(60), "one packet alone");
+        assert_eq!(meter.cut(), None);
     }
 
     proptest! {

@@ -364,8 +364,62 @@ fn a_full_queue_is_the_affair_of_its_class() {
     assert!(told(&ended, "flood")["dropped_packets"].as_u64().unwrap() > 100, "{ended}");
     let metrics = fs::read_to_string(metrics).unwrap();
     assert!(metrics.contains("# TYPE icdc_pace_dropped_packets_total counter"), "{metrics}");
-    assert!(metrics.contains("icdc_pace_packets_total{device=\"eth0\",class=\"good\"}"), "{metrics}");
+    assert!(metrics.contains("icdc_pace_packets_total{device=\"eth0\",class=\"good\",parent=\"\"}"), "{metrics}");
     assert!(told(&ended, "good")["packets"].as_u64().unwrap() > 50, "{ended}");
+}
+
+#[test]
+fn table_json_and_metrics_tell_the_same_of_every_class() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let (listener, port) = listener(&pair.far);
+    let text = format!(
+        "[[class]]\nname = \"site\"\nrate = \"50mbit\"\n\
+         [[class]]\nname = \"bulk\"\nparent = \"site\"\nrate = \"40mbit\"\nfilter = [{{ ports = {port} }}]\n\
+         [[class]]\nname = \"other\"\nparent = \"site\"\nrate = \"1mbit\"\nfilter = [{{ ports = 9 }}]\n"
+    );
+    let file = write_classes(&site, &text);
+    let metrics = site.path("metrics.prom");
+    let words = ["--prometheus", metrics.to_str().unwrap()];
+    let run = pace(&site, &pair.near, &file, &words);
+    let sender = pair.near.inside(|| UdpSocket::bind((pair.near.address(), 0)).unwrap());
+    let to: SocketAddr = (pair.far.address().parse::<IpAddr>().unwrap(), 9).into();
+    let flow = flow(&pair.near, &listener);
+    let mut moved = 0;
+    while moved < 5 {
+        let _ = sender.send_to(&[0; 900], to);
+        let before = run.events().len();
+        assert!(eventually(|| run.events().len() > before), "{}", run.stderr());
+        moved += u32::from(run.events().last().unwrap()["classes"][1]["achieved_bps"].as_u64() > Some(10_000_000));
+    }
+    drop(flow);
+    let ended = stop(run);
+    let looks: Vec<Value> = ended.all("classes").into_iter().map(|look| look["classes"].clone()).collect();
+    let number = |class: &Value, key: &str| class[key].as_u64().unwrap();
+    for pair in looks.windows(2) {
+        for (before, class) in pair[0].as_array().unwrap().iter().zip(pair[1].as_array().unwrap()) {
+            let moved = number(class, "packets") - number(before, "packets");
+            let burst = number(class, "burst_max_bytes");
+            // What moved since has a burst, and nothing else has: no maximum of old stays.
+            assert_eq!(burst > 0, moved > 0, "{class} after {before}");
+            assert!(burst <= number(class, "wire_bytes") - number(before, "wire_bytes"), "{class} after {before}");
+        }
+        let [site, bulk, other] = [0, 1, 2].map(|index| &pair[1][index]);
+        assert_eq!([&site["name"], &bulk["parent"], &other["parent"]], ["site"; 3], "{ended}");
+        for key in ["packets", "wire_bytes", "dropped_packets", "waiting_bytes"] {
+            assert_eq!(number(site, key), number(bulk, key) + number(other, key), "{key}: {ended}");
+        }
+    }
+    // The last of the file is the last of the lines.
+    let metrics = fs::read_to_string(metrics).unwrap();
+    for class in looks.last().unwrap().as_array().unwrap() {
+        let (name, parent) = (class["name"].as_str().unwrap(), class["parent"].as_str().unwrap_or_default());
+        let labels = format!("{{device=\"eth0\",class=\"{name}\",parent=\"{parent}\"}}");
+        for (metric, key) in [("burst_bytes", "burst_max_bytes"), ("wire_bytes_total", "wire_bytes")] {
+            let line = format!("icdc_pace_{metric}{labels} {}\n", class[key]);
+            assert!(metrics.contains(&line), "{line}: {metrics}");
+        }
+    }
 }
 
 #[test]

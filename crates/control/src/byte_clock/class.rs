@@ -155,10 +155,9 @@ impl Tree {
         self.line
     }
 
-    /// How many classes there are.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.classes.len()
+    /// For each class the number of the one that it is part of.
+    pub fn parents(&self) -> impl Iterator<Item = Option<usize>> {
+        self.classes.iter().map(|class| class.parent)
     }
 
     /// The class of a frame with these headers; `None` stands for one without IP.

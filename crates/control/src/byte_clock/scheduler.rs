@@ -125,10 +125,27 @@ impl<Packet> Scheduler<Packet> {
         &self.tree
     }
 
-    /// Leaves by number and what has happened in them, in the order of the tree: settings, counters, bytes that wait.
-    pub fn leaves(&self) -> impl Iterator<Item = (usize, &ClassSettings, ClassCounters, ByteCount)> {
-        let placed = self.tree.classes.iter().zip(&self.classes).enumerate().filter(|(_, (placed, _))| placed.is_leaf);
-        placed.map(|(number, (placed, class))| (number, &placed.settings, class.counters, class.queue.bytes()))
+    /// Every class and what has happened in it and in the classes within it, in the order of the tree: settings, counters, bytes that wait.
+    pub fn classes(&self) -> impl Iterator<Item = (&ClassSettings, ClassCounters, ByteCount)> {
+        let mut waiting: Vec<ByteCount> = self.classes.iter().map(|class| class.queue.bytes()).collect();
+        // A parent comes before its classes.
+        for (index, class) in self.classes.iter().enumerate().rev() {
+            if let Some(parent) = class.parent {
+                let own = waiting[index];
+                waiting[parent] += own;
+            }
+        }
+        let classes = self.tree.classes.iter().zip(&self.classes).zip(waiting);
+        classes.map(|((placed, class), waiting)| (&placed.settings, class.counters, waiting))
+    }
+
+    /// Adds to the counters of a class and of all that it is part of.
+    fn note(&mut self, class: usize, change: impl Fn(&mut ClassCounters)) {
+        let mut path = Some(class);
+        while let Some(class) = path.map(|index| &mut self.classes[index]) {
+            change(&mut class.counters);
+            path = class.parent;
+        }
     }
 
     /// Bytes that have passed on the line.
@@ -155,7 +172,7 @@ impl<Packet> Scheduler<Packet> {
     pub fn push(&mut self, now: Time, class: usize, waiting: Waiting<Packet>) -> bool {
         let was_empty = self.classes[class].queue.is_empty();
         if !self.classes[class].queue.push(now, waiting) {
-            self.classes[class].counters.dropped += 1;
+            self.note(class, |counters| counters.dropped += 1);
             return false;
         }
         if was_empty {
@@ -191,8 +208,9 @@ impl<Packet> Scheduler<Packet> {
             let is_same = |other: &super::class::Placed| other.settings.name == placed.settings.name && other.is_leaf;
             let same = next.tree.classes.iter().position(is_same).filter(|_| placed.is_leaf);
             let class = &mut self.classes[index];
-            if let Some(same) = same {
-                next.classes[same].counters = class.counters;
+            let namesake = next.tree.classes.iter().position(|other| other.settings.name == placed.settings.name);
+            if let Some(namesake) = namesake {
+                next.classes[namesake].counters = class.counters;
             }
             let target = same.unwrap_or(next.tree.default);
             let was_empty = next.classes[target].queue.is_empty();
@@ -305,16 +323,16 @@ impl<Packet> Scheduler<Packet> {
     fn take(&mut self, now: Time, index: usize, by_rate: bool) -> Option<Step<Packet>> {
         let class = &mut self.classes[index];
         let (taken, dropped) = class.queue.pop(now);
-        class.counters.dropped += dropped;
         let is_empty = class.queue.is_empty();
         if is_empty {
             self.borrowers.retain(|other| *other != index);
         }
+        if dropped > 0 {
+            self.note(index, |counters| counters.dropped += dropped);
+        }
         let taken = taken?;
         let length = taken.length.as_u64();
-        class.counters.packets += 1;
-        class.counters.bytes += taken.length;
-        class.counters.marked += u64::from(taken.mark);
+        let class = &mut self.classes[index];
         match &mut class.clock {
             Some(clock) if by_rate => {
                 clock.charge(length);
@@ -329,6 +347,9 @@ impl<Packet> Scheduler<Packet> {
         let mut path = Some(index);
         while let Some(above) = path {
             let class = &mut self.classes[above];
+            class.counters.packets += 1;
+            class.counters.bytes += taken.length;
+            class.counters.marked += u64::from(taken.mark);
             if let Some(ceiling) = &mut class.ceiling {
                 ceiling.not_before(begins);
                 ceiling.charge(length);

@@ -1,7 +1,8 @@
 //! What other threads may see of a pump, and ask of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use icdc_control::byte_clock::{ClassCounters, Tree};
 use icdc_units::{ByteCount, Rate, Span, Time};
@@ -12,8 +13,13 @@ pub struct Control {
     stop: AtomicBool,
     has_tree: AtomicBool,
     tree: Mutex<Option<Tree>>,
+    asked: AtomicBool,
     status: Mutex<Status>,
+    answered: Condvar,
 }
+
+/// A pump that has not answered by then has ended, or has other worries.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a pump has done so far.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +43,8 @@ pub struct Status {
 pub struct ClassStatus {
     /// Its name.
     pub name: String,
+    /// The class that it is part of, which counts all that its classes do.
+    pub parent: Option<String>,
     /// What it is promised.
     pub rate: Option<Rate>,
     /// What it may have at most, if that is more.
@@ -45,7 +53,7 @@ pub struct ClassStatus {
     pub counters: ClassCounters,
     /// What waits in it, on the wire.
     pub waiting: ByteCount,
-    /// Its largest burst in a second, as it left, since the classes were last changed.
+    /// Its largest burst since the status before, as it left, in a second at a time.
     pub burst: ByteCount,
 }
 
@@ -61,10 +69,23 @@ impl Control {
         self.has_tree.store(true, Ordering::Release);
     }
 
-    /// What it has done so far, at most a tenth of a second ago.
+    /// What it has done so far, as it is now; of a pump that has ended, how it ended.
     #[must_use]
     pub fn status(&self) -> Status {
-        held(&self.status).clone()
+        let mut status = held(&self.status);
+        if !self.is_stopped() {
+            self.asked.store(true, Ordering::Release);
+            let waiting = |_: &mut Status| self.is_asked();
+            status = match self.answered.wait_timeout_while(status, PATIENCE, waiting) {
+                Ok((status, _)) => status,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        status.clone()
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -80,6 +101,8 @@ impl Control {
 
     pub(super) fn publish(&self, status: Status) {
         *held(&self.status) = status;
+        self.asked.store(false, Ordering::Release);
+        self.answered.notify_all();
     }
 }
 

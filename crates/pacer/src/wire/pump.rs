@@ -44,8 +44,6 @@ const ANSWER: usize = 9100;
 const FIRST: i32 = -20;
 /// Real-time priority, below that of whatever moves packets for everybody.
 const PRIORITY: u8 = 30;
-/// How often the status is brought up to date.
-const PUBLISH: Span = Span::from_millis(100);
 
 /// See the module's description.
 pub(super) struct Pump {
@@ -90,7 +88,7 @@ impl Pump {
             mode: line.mode,
             lead,
             clock: LineClock::new(line.rate, clock::now()),
-            bursts: Bursts::new(tree.count()),
+            bursts: Bursts::new(tree.parents(), clock::now()),
             scheduler: Scheduler::new(tree).with_early(early),
             tap,
             neighbours: Neighbours::open(&line.device)?,
@@ -110,7 +108,6 @@ impl Pump {
         if precedence::take(PRIORITY).is_err() {
             let _ = rustix::process::setpriority_process(None, FIRST);
         }
-        let mut publish_at = clock::now();
         while !control.is_stopped() {
             if let Some(tree) = control.new_tree() {
                 self.change(tree);
@@ -119,9 +116,9 @@ impl Pump {
             self.keep_time(now);
             let taken = self.receive(now)?;
             let next = self.send(now)?;
-            if now >= publish_at {
+            self.bursts.go_on(now);
+            if control.is_asked() {
                 control.publish(self.status(now));
-                publish_at = now + PUBLISH;
             }
             if taken < BATCH {
                 self.wait(now, next);
@@ -286,22 +283,23 @@ impl Pump {
     fn change(&mut self, tree: Tree) {
         let fresh = Scheduler::new(tree.clone());
         let old = std::mem::replace(&mut self.scheduler, fresh);
-        self.bursts = Bursts::new(tree.count());
+        self.bursts = Bursts::new(tree.parents(), clock::now());
         self.scheduler = old.with(clock::now(), tree);
         self.status.reloads += 1;
     }
 
     fn status(&mut self, now: Time) -> Status {
         self.status.at = now;
-        let leaves = self.scheduler.leaves();
-        self.status.classes = leaves
-            .map(|(number, settings, counters, waiting)| ClassStatus {
+        let classes = self.scheduler.classes().zip(self.bursts.take(now));
+        self.status.classes = classes
+            .map(|((settings, counters, waiting), burst)| ClassStatus {
                 name: settings.name.clone(),
+                parent: settings.parent.clone(),
                 rate: settings.rate,
                 ceiling: settings.ceiling,
                 counters,
                 waiting,
-                burst: self.bursts.largest(number),
+                burst,
             })
             .collect();
         self.status.clone()

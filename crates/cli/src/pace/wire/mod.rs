@@ -65,13 +65,14 @@ fn pace(arguments: &WireArguments, console: &Console) -> Result<()> {
         let told = look_after(arguments, &line, &control, &stop, &reload, console);
         control.stop();
         let ended = pump.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        tell(arguments, &control.status(), None, console)?;
+        let before = told.as_ref().ok().and_then(Option::as_ref);
+        tell(arguments, &control.status(), before, console)?;
         ended?;
-        told
+        told.map(drop)
     })
 }
 
-/// Tells of the classes and reads them anew until it is time to stop.
+/// Tells of the classes and reads them anew until it is time to stop. Gives what was told last.
 fn look_after(
     arguments: &WireArguments,
     line: &Line,
@@ -79,7 +80,7 @@ fn look_after(
     stop: &StopSignal,
     reload: &AtomicBool,
     console: &Console,
-) -> Result<()> {
+) -> Result<Option<Status>> {
     let (clock, mut looks, mut before) = (Stopwatch::start(), 1, None);
     let mut complained = None;
     while !stop.wait(HEED.min(arguments.interval)) {
@@ -103,12 +104,13 @@ fn look_after(
             (before, looks) = (Some(now), looks + 1);
         }
     }
-    Ok(())
+    Ok(before)
 }
 
 fn tell(arguments: &WireArguments, now: &Status, before: Option<&Status>, console: &Console) -> Result<()> {
     if let Some(path) = &arguments.prometheus {
-        show::write_metrics(path, &arguments.dev, now).with_context(|| format!("{}: write", path.display()))?;
+        show::write_metrics(path, &arguments.dev, now)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
     }
     if arguments.json {
         console.json(&show::object(now, before).to_string());

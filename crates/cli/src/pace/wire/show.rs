@@ -29,6 +29,15 @@ fn achieved(now: &Status, before: Option<&Status>, class: &ClassStatus) -> Optio
     (now.at > before.at).then(|| (class.counters.bytes - then.counters.bytes) / (now.at - before.at))
 }
 
+/// How many classes one is within.
+fn depth(status: &Status, class: &ClassStatus) -> usize {
+    let parent = |class: &&ClassStatus| {
+        let name = class.parent.as_ref()?;
+        status.classes.iter().find(|other| other.name == *name)
+    };
+    std::iter::successors(Some(class), parent).skip(1).count()
+}
+
 pub(super) fn table(console: &Console, now: &Status, before: Option<&Status>) {
     let row = |cells: [&str; 9]| {
         let [name, rate, ceiling, achieved, burst, packets, dropped, marked, waiting] = cells;
@@ -41,8 +50,9 @@ pub(super) fn table(console: &Console, now: &Status, before: Option<&Status>) {
     let shown = |rate: Option<Rate>| rate.map_or_else(|| "-".to_owned(), |rate| rate.to_string());
     for class in &now.classes {
         let counters = &class.counters;
+        let depth = depth(now, class);
         row([
-            &class.name,
+            &format!("{:indent$}{}", "", class.name, indent = depth * 2),
             &shown(class.rate),
             &shown(class.ceiling),
             &shown(achieved(now, before, class)),
@@ -63,6 +73,7 @@ pub(super) fn object(now: &Status, before: Option<&Status>) -> Value {
     let class = |class: &ClassStatus| {
         json!({
             "name": class.name,
+            "parent": class.parent,
             "rate_bps": class.rate.map(Rate::as_bits_per_second),
             "ceiling_bps": class.ceiling.map(Rate::as_bits_per_second),
             "achieved_bps": achieved(now, before, class).map(Rate::as_bits_per_second),
@@ -101,19 +112,19 @@ fn metrics(device: &str, now: &Status) -> String {
         ("dropped_packets_total", "counter", "Frames dropped", |class| class.counters.dropped),
         ("marked_packets_total", "counter", "Packets marked by ECN", |class| class.counters.marked),
         ("waiting_bytes", "gauge", "Bytes that wait", |class| class.waiting.as_u64()),
-        ("burst_bytes", "gauge", "Largest burst in a second", |class| class.burst.as_u64()),
+        ("burst_bytes", "gauge", "Largest burst in a second since the last time this was written", |class| {
+            class.burst.as_u64()
+        }),
     ];
     let mut text = String::new();
     let device = label(device);
     for (name, kind, help, value) in of_classes {
         let _ = writeln!(text, "# HELP icdc_pace_{name} {help}\n# TYPE icdc_pace_{name} {kind}");
         for class in &now.classes {
-            let _ = writeln!(
-                text,
-                "icdc_pace_{name}{{device=\"{device}\",class=\"{}\"}} {}",
-                label(&class.name),
-                value(class)
-            );
+            let (value, parent) = (value(class), label(class.parent.as_deref().unwrap_or_default()));
+            let class = label(&class.name);
+            let _ =
+                writeln!(text, "icdc_pace_{name}{{device=\"{device}\",class=\"{class}\",parent=\"{parent}\"}} {value}");
         }
     }
     for (name, help, value) in [

@@ -224,8 +224,39 @@ fn a_full_queue_drops_in_its_class_only() {
     let waiting = |packet| Waiting { packet, length: ByteCount::new(1538), ecn_capable: false };
     let taken = (0..10).filter(|number| scheduler.push(Time::ORIGIN, 0, waiting(*number))).count();
     assert!((0..1000).all(|number| scheduler.push(Time::ORIGIN, 1, waiting(number))));
-    let dropped: Vec<u64> = scheduler.leaves().map(|(_, _, counters, _)| counters.dropped).collect();
+    let dropped: Vec<u64> = scheduler.classes().map(|(_, counters, _)| counters.dropped).collect();
     assert_eq!((taken, dropped), (3, vec![7, 0]));
+}
+
+#[test]
+fn a_class_counts_what_those_within_it_do() {
+    let short = QueueSettings { limit: ByteCount::new(4 * 1538), ..QueueSettings::default() };
+    let within = |name, rate| ClassSettings { queue: short, ..class(name, Some("site"), Some(rate), None) };
+    let classes = [
+        class("site", None, Some(100_000_000), None),
+        within("a", 60_000_000),
+        within("b", 20_000_000),
+        class("rest", None, None, None),
+    ];
+    let mut scheduler = scheduler(1_000_000_000, &classes);
+    for number in 0..30 {
+        push(&mut scheduler, 1 + number as usize % 3, number, 1538);
+    }
+    let mut left = 0;
+    while left < 5 {
+        match scheduler.next(Time::ORIGIN) {
+            Step::Send { .. } => left += 1,
+            Step::Gap(bytes) => scheduler.advance(bytes),
+            Step::Idle => break,
+        }
+    }
+    let told: Vec<_> = scheduler.classes().map(|(_, counters, waiting)| (counters, waiting)).collect();
+    let sum = |value: fn(&ClassCounters) -> u64| value(&told[1].0) + value(&told[2].0);
+    assert_eq!(told[0].0.packets, sum(|counters| counters.packets));
+    assert_eq!((told[0].0.dropped, sum(|counters| counters.dropped)), (12, 12));
+    assert_eq!(told[0].0.bytes, told[1].0.bytes + told[2].0.bytes);
+    assert_eq!(told[0].1, told[1].1 + told[2].1);
+    assert!(!told[0].1.is_zero() && told[0].0.packets > 0, "{told:?}");
 }
 
 #[test]
@@ -245,7 +276,7 @@ fn other_classes_lose_no_frame_and_keep_counters() {
             scheduler.advance(bytes);
         }
     }
-    let sent: u64 = scheduler.leaves().map(|(_, _, counters, _)| counters.packets).sum();
+    let sent: u64 = scheduler.classes().map(|(_, counters, _)| counters.packets).sum();
     let small = QueueSettings { limit: ByteCount::new(1538), ..QueueSettings::default() };
     let stays = ClassSettings { queue: small, ..class("stays", None, Some(50_000_000), None) };
     let after =
@@ -262,7 +293,7 @@ fn other_classes_lose_no_frame_and_keep_counters() {
     assert_eq!(numbers.len() as u64 + sent, 100);
     let order: Vec<u64> = numbers.iter().copied().filter(|number| number % 3 == 0).collect();
     assert!(order.is_sorted());
-    let counted: u64 = scheduler.leaves().map(|(_, _, counters, _)| counters.packets).sum();
+    let counted: u64 = scheduler.classes().map(|(_, counters, _)| counters.packets).sum();
     assert!(counted >= numbers.len() as u64, "those of a class that is gone are gone");
 }
 
