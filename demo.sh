@@ -232,7 +232,7 @@ show_result() {
 # bottleneck it carried from then until the data ended.
 show_rate() {
     awk -F , -v trip="${round_trip%ms}" '
-        NR == 1 { for (i = 1; i <= NF; i++) if ($i == "throughput_bps") column = i; next }
+        NR == 1 { for (i = 1; i <= NF; i++) if ($i == "a_to_b_throughput_bps") column = i; next }
         $column > 0 { if (!begun && $column + last > 4e7) begun = NR; last = $column }
         { sum[NR] = sum[NR - 1] + $column }
         begun && !full && NR - begun > trip && sum[NR] - sum[NR - trip] >= 0.9 * 1e9 * trip { full = NR }

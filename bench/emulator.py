@@ -80,7 +80,7 @@ class Lab:
         path = Path(directory) / "path.csv"
         self.run("report", str(path))
         with path.open() as file:
-            return [float(row["throughput_bps"] or 0) for row in csv.DictReader(file)]
+            return [float(row["a_to_b_throughput_bps"] or 0) for row in csv.DictReader(file)]
 
 
 def lateness(status):

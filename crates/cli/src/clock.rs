@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use icdc_units::Span;
+use icdc_units::{Span, Time};
 
 /// Date and time in UTC as `2026-11-20 19:30 UTC`.
 pub(crate) fn utc_now() -> String {
@@ -14,6 +14,11 @@ pub(crate) fn seconds_since_1970() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "it is told; nothing is decided by it")]
     let now = SystemTime::now();
     now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Now, on the clock of this host by which other reports tell where they begin (`CLOCK_MONOTONIC`).
+pub(crate) fn monotonic() -> Time {
+    icdc_tcp::clock::now()
 }
 
 /// What `work` gives, and how long it took.

@@ -18,7 +18,7 @@
 //! | papers' tables and figures | [`scenario`] |
 //! | series of what the wire told | [`recording`] |
 //! | what is noted of a lab | [`state`] |
-//! | whether the machine kept up | [`faults`](faults()) |
+//! | whether the machine kept up | [`faults`](faults()), [`verdict`] |
 //!
 //! The wire's decisions follow the kernel's stamps (see [`icdc_path`] and [`icdc_packet`]), so they are those of the
 //! path that was asked for whenever the wire itself gets to run; how late deliveries were is recorded.
@@ -35,6 +35,7 @@ pub mod recording;
 pub mod scenario;
 mod settings;
 pub mod state;
+pub mod verdict;
 pub mod wire;
 
 pub use error::LabError;
@@ -42,4 +43,5 @@ pub use faults::faults;
 pub use lab::{Lab, down};
 pub use namespaces::{DEFAULT_NAME, Host};
 pub use settings::{Buffers, LEAST_BUFFER, Mode, Settings, USUAL_RECEIVE_BUFFER};
+pub use verdict::Verdict;
 pub use wire::page::{Gauge, Global, Page, Way};

@@ -34,13 +34,34 @@ impl Recording {
 
     /// Wire rate of what the path delivered, millisecond by millisecond.
     pub(crate) fn throughput(&self) -> Uniform {
-        Uniform::rates(Span::ZERO, BIN, self.bins.iter().map(|bin| bin.delivered.as_u64() as i64).collect())
+        self.throughput_from(self.begun)
     }
 
-    /// The papers' figure, the queue, the rate at which the host sent, and how bursty that was.
+    fn throughput_from(&self, origin: Time) -> Uniform {
+        Uniform::rates(self.begun - origin, BIN, self.bins.iter().map(|bin| bin.delivered.as_u64() as i64).collect())
+    }
+
+    /// The same without what was before `origin`.
+    #[must_use]
+    pub fn since(mut self, origin: Time) -> Self {
+        let before = (origin - self.begun).as_nanos().div_ceil(BIN.as_nanos()) as usize;
+        let before = before.min(self.bins.len());
+        self.bins.drain(..before);
+        Self { begun: self.begun + BIN * before as u64, ..self }
+    }
+
+    /// The papers' figure, the queue, the rate at which the host sent, and how bursty that was, over the time since the first millisecond. All
+    /// count what frames take on the wire.
     #[must_use]
     pub fn plots(&self, settings: &icdc_path::Settings) -> Vec<Plot> {
-        let series = |value: fn(&Bin) -> i64| Uniform::new(Span::ZERO, BIN, self.bins.iter().map(value).collect());
+        self.plots_from(self.begun, settings)
+    }
+
+    /// The same over the time since `origin`, which is not after the first millisecond.
+    #[must_use]
+    pub fn plots_from(&self, origin: Time, settings: &icdc_path::Settings) -> Vec<Plot> {
+        let start = self.begun - origin;
+        let series = |value: fn(&Bin) -> i64| Uniform::new(start, BIN, self.bins.iter().map(value).collect());
         let mut marks = Vec::new();
         for (name, count) in [
             ("drops, queue full", (|bin| i64::from(bin.queue_drops)) as fn(&Bin) -> i64),
@@ -50,23 +71,23 @@ impl Recording {
                 marks.push(views::marks(name, series(count)));
             }
         }
-        let offered =
-            Uniform::rates(Span::ZERO, BIN, self.bins.iter().map(|bin| bin.offered.as_u64() as i64).collect());
+        let offered = Uniform::rates(start, BIN, self.bins.iter().map(|bin| bin.offered.as_u64() as i64).collect());
         let sent = vec![Series::new("1 ms window", Stroke::Faint, offered).column("sent")];
+        let throughput = views::throughput(self.throughput_from(origin), Some(settings.rate), marks);
         vec![
-            views::throughput(self.throughput(), Some(settings.rate), marks),
+            Plot { title: "Throughput on the wire".to_owned(), ..throughput },
             views::queue(series(|bin| bin.queue.as_u64() as i64), Some(settings.queue)),
-            Plot::new("Sent by the host", Unit::BitsPerSecond, sent),
-            self.burstiness(settings),
+            Plot::new("Sent by the host, on the wire", Unit::BitsPerSecond, sent),
+            self.burstiness(start, settings),
         ]
     }
 
     /// Second by second, in frames of full size.
-    fn burstiness(&self, settings: &icdc_path::Settings) -> Plot {
+    fn burstiness(&self, start: Span, settings: &icdc_path::Settings) -> Plot {
         let frame = settings.largest_frame().as_u64() as f64;
         let seconds = self.bins.iter().enumerate().filter(|(_, bin)| !bin.burst.is_zero());
         let points =
-            seconds.map(|(index, bin)| ((BIN * index as u64).as_secs_f64(), bin.burst.as_u64() as f64 / frame));
+            seconds.map(|(index, bin)| ((start + BIN * index as u64).as_secs_f64(), bin.burst.as_u64() as f64 / frame));
         let series = Series::new("longest queue at the mean rate", Stroke::Strong, points.collect::<Vec<_>>());
         Plot::new("Burstiness of each second", Unit::Mtu, vec![series.column("burst")])
     }
@@ -83,6 +104,21 @@ impl Recording {
     /// Frames that the full queue refused in the milliseconds from `from` on.
     pub(crate) fn queue_drops_from(&self, from: usize) -> u64 {
         self.bins.iter().skip(from).map(|bin| u64::from(bin.queue_drops)).sum()
+    }
+
+    /// The largest burst of a second that began in the milliseconds `from..to`.
+    pub(crate) fn largest_burst(&self, from: usize, to: usize) -> ByteCount {
+        let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
+        bins.iter().map(|bin| bin.burst).max().unwrap_or_default()
+    }
+
+    /// The largest burst of any second, start-up included, and the median of all seconds.
+    #[must_use]
+    pub fn bursts(&self) -> Option<(ByteCount, ByteCount)> {
+        let mut bursts: Vec<ByteCount> =
+            self.bins.iter().map(|bin| bin.burst).filter(|burst| !burst.is_zero()).collect();
+        bursts.sort_unstable();
+        Some((*bursts.last()?, bursts[bursts.len() / 2]))
     }
 
     /// Mean over everything.

@@ -80,7 +80,9 @@ impl fmt::Display for Verdict {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Valid => out.write_str("valid: packets were delivered in time"),
-            Self::MeansOnly { because } => write!(out, "valid for means of a second, not for windows of 1 ms: {because}"),
+            Self::MeansOnly { because } => {
+                write!(out, "valid for means of a second, not for windows of 1 ms: {because}")
+            }
             Self::Invalid { because } => write!(out, "invalid: {because}"),
         }
     }

@@ -7,6 +7,9 @@ use icdc_units::Span;
 
 use crate::{Axis, HeatMap, Plot, Report, Series, Stroke, Table, Uniform, Unit, Values};
 
+/// The longest name of a file or column, but for its unit and number.
+const LONGEST: usize = 40;
+
 pub(crate) fn files(report: &Report) -> Vec<(String, String)> {
     let mut files = Files::default();
     let over_time = || report.plots.iter().filter(|plot| plot.axis == Axis::Time);
@@ -85,23 +88,36 @@ impl Names {
 fn column(plot: &Plot, series: &Series) -> String {
     let name = match series.column.as_str() {
         "" if plot.series.len() == 1 => plot.title.clone(),
+        // Where a plot has a file of its own, that says what plot it is.
+        "" if plot.axis != Axis::Time => series.name.clone(),
         "" => format!("{} {}", plot.title, series.name),
         column => column.to_owned(),
     };
     let suffix = if series.stroke == Stroke::Marks { "count" } else { plot.unit.suffix() };
-    with_suffix(&slug(&name), suffix)
+    let name = if plot.group.is_empty() { slug(&name) } else { slug(&format!("{} {name}", plot.group)) };
+    with_suffix(&name, suffix)
 }
 
 fn with_suffix(name: &str, suffix: &str) -> String {
     if suffix.is_empty() { name.to_owned() } else { format!("{name}_{suffix}") }
 }
 
-/// Small letters, digits and underscores.
+/// Small letters, digits and underscores; of a long text the words of its beginning.
 fn slug(name: &str) -> String {
     let letters =
         name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { ' ' });
     let words: Vec<String> = letters.collect::<String>().split_whitespace().map(str::to_owned).collect();
-    if words.is_empty() { "unnamed".into() } else { words.join("_") }
+    let mut name = String::new();
+    for word in words {
+        let room = LONGEST.saturating_sub(name.len() + usize::from(!name.is_empty()));
+        if word.len() > room && !name.is_empty() {
+            break;
+        }
+        let separator = if name.is_empty() { "" } else { "_" };
+        // Letters are ASCII here.
+        name = format!("{name}{separator}{}", &word[..word.len().min(room)]);
+    }
+    if name.is_empty() { "unnamed".into() } else { name }
 }
 
 /// Series of the same step, one row per step from the earliest to the latest.
@@ -274,9 +290,26 @@ mod tests {
         let files = report.to_csv();
         let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["rate_by_window.csv", "table.csv", "rate_by_window_2.csv", "unnamed.csv"]);
-        let header = "window_bdp,rate_by_window_cubic_bps,rate_by_window_cubic_bps_2";
+        let header = "window_bdp,cubic_bps,cubic_bps_2";
         assert_eq!(files[0].1, format!("{header}\n1,5,\n2,6,7\n"));
         assert_eq!(files[1].1, "a,\"say \"\"b\"\"\"\n\"1,5\",\n\"x\ny\",\" z\"\n");
+    }
+
+    #[test]
+    fn names_are_short_and_say_what_they_are_of() {
+        let plot = |group: &str| {
+            let long = "Least of all the means that were seen while somebody else was on the path as well";
+            let line = Series::new("x", Stroke::Line, vec![(0.0, 1.0)]);
+            let queue = line.clone().column("queue");
+            Plot::new(long, Unit::Bytes, vec![queue, line]).of(group)
+        };
+        let report = Report { plots: vec![plot("a to b"), plot("b to a")], ..Report::default() };
+        let files = report.to_csv();
+        let header = files[0].1.lines().next().unwrap();
+        let expected = "time_seconds,a_to_b_queue_bytes,a_to_b_least_of_all_the_means_that_were_bytes,\
+            b_to_a_queue_bytes,b_to_a_least_of_all_the_means_that_were_bytes";
+        assert_eq!(header, expected);
+        assert!(header.split(',').all(|name| name.len() <= LONGEST + "_bytes".len()), "{header}");
     }
 
     #[test]

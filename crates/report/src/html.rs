@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use icdc_units::Time;
+
 use crate::{Axis, Report, heat_map, json, plot};
 
 /// As many stages as have a colour of their own in the style sheet.
@@ -50,11 +52,15 @@ pub(crate) fn page(report: &Report) -> String {
 }
 
 fn facts(page: &mut String, report: &Report) {
-    if report.summary.is_empty() {
+    let origin = report.origin.map(|origin| {
+        let seconds = (origin - Time::ORIGIN).as_secs_f64();
+        ("Time axis begins at".to_owned(), format!("{seconds:.6} s of this host's monotonic clock"))
+    });
+    if report.summary.is_empty() && origin.is_none() {
         return;
     }
     page.push_str("<dl>\n");
-    for (name, value) in &report.summary {
+    for (name, value) in report.summary.iter().chain(&origin) {
         let class = if value.chars().count() > LONG_FACT { " class=long" } else { "" };
         let _ = writeln!(page, "<div{class}><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value));
     }

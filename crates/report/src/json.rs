@@ -1,5 +1,6 @@
 //! The model as JSON: packed in the page, written out for other tools.
 
+use icdc_units::Time;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -30,6 +31,7 @@ pub(crate) fn expanded(report: &Report) -> String {
         "tables": report.tables,
         "heat_maps": report.heat_maps,
         "failures": report.failures,
+        "origin_monotonic_seconds": report.origin.map(|origin| (origin - Time::ORIGIN).as_secs_f64()),
     });
     let plots = report.plots.iter().map(|plot| {
         let series = plot.series.iter().map(|series| {

@@ -46,6 +46,7 @@ pub use table::Table;
 pub use uniform::Uniform;
 pub use unit::Unit;
 
+use icdc_units::Time;
 use serde::Serialize;
 
 /// Everything that one page shows.
@@ -69,6 +70,9 @@ pub struct Report {
     pub heat_maps: Vec<HeatMap>,
     /// Plots, from top to bottom; those over time share one time axis.
     pub plots: Vec<Plot>,
+    /// Where that axis begins on the clock of the host that made the report (`CLOCK_MONOTONIC`), so that reports of one host can be laid
+    /// beside each other.
+    pub origin: Option<Time>,
     /// What failed, one line each.
     pub failures: Vec<String>,
 }
@@ -86,6 +90,7 @@ impl Report {
     /// `points: [[x, value], …]` or `start_seconds`, `step_seconds` and `values: […]`, where value `k` stands
     /// for the `step_seconds` that begin at `start_seconds + k * step_seconds`. Heat maps have `values` row by row. What is
     /// not finite or not there is null.
+    /// `origin_monotonic_seconds` says where the time axis begins on the host's clock, if that is known.
     #[must_use]
     pub fn to_json(&self) -> String {
         json::expanded(self)
@@ -101,7 +106,8 @@ impl Report {
     /// | one per table, named by its caption | the table | as in the table |
     /// | one per heat map, named by its title | a line per cell: row, column, value | the row's category |
     ///
-    /// Columns of values end in their unit: `_bps`, `_bytes`, `_seconds`, …; see [`Series::column`].
+    /// Columns of values end in their unit: `_bps`, `_bytes`, `_seconds`, …; see [`Series::column`]. They begin with their plot's group
+    /// ([`Plot::of`]): `a_to_b_throughput_bps`. Names are shortened to 40 characters and the unit; what then has the same name is numbered.
     /// A cell without a value is empty.
     #[must_use]
     pub fn to_csv(&self) -> Vec<(String, String)> {
@@ -114,6 +120,9 @@ impl Report {
 pub struct Plot {
     /// What is shown.
     pub title: String,
+    /// What it is shown of, where a report shows the same of several: the CSV columns begin with it. See [`Self::of`].
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
     /// Unit of the values of all series but marks, which are counts.
     pub unit: Unit,
     /// Where the value axis begins.
@@ -128,7 +137,13 @@ impl Plot {
     /// A plot over time whose values begin at zero.
     #[must_use]
     pub fn new(title: &str, unit: Unit, series: Vec<Series>) -> Self {
-        Self { title: title.into(), unit, baseline: Baseline::Zero, axis: Axis::Time, series }
+        Self { title: title.into(), group: String::new(), unit, baseline: Baseline::Zero, axis: Axis::Time, series }
+    }
+
+    /// The same of one of several, such as one direction: its name ends the title and begins the names of the CSV columns.
+    #[must_use]
+    pub fn of(self, group: &str) -> Self {
+        Self { title: format!("{}, {group}", self.title), group: group.into(), ..self }
     }
 
     /// The same over another axis.

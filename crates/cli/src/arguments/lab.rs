@@ -271,8 +271,9 @@ pub(crate) struct RunArguments {
 #[command(
     about = "Write a report of what crossed a lab's path",
     long_about = "Write a report of what crossed a lab's path in the last minutes, ten at most: throughput in windows of 1 ms and 1000 ms, \
-        queue, drops, for both directions. FILE ends in .html, .json or .csv; the last has the directions in one table.",
-    after_long_help = "Examples:\n  icdc lab report path.html\n  icdc lab report --name jumbo --last 30s path.csv\n"
+        queue, drops, for both directions, and whether the emulator was on time. FILE ends in .html, .json or .csv; the last has the directions in one table.",
+    after_long_help = "Examples:\n  icdc lab report path.html\n  icdc lab report --name jumbo --last 30s path.csv\n  \
+        icdc lab report --origin 5012.25s path.html       on the time axis of another report\n"
 )]
 pub(crate) struct ReportArguments {
     #[command(flatten)]
@@ -281,6 +282,10 @@ pub(crate) struct ReportArguments {
     /// Only the last so much
     #[arg(long, value_name = "TIME", default_value = "10min")]
     pub(crate) last: Span,
+
+    /// Begin the time axis here on the host's monotonic clock, as the report of a copy or a measurement tells it ("Time axis begins at")
+    #[arg(long, value_name = "TIME")]
+    pub(crate) origin: Option<Span>,
 
     /// Where to
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -64,6 +64,7 @@ impl Recording {
             summary: facts,
             stages: stages(summary),
             plots,
+            origin: self.begun,
             failures: self.failures,
             ..Report::default()
         }
@@ -92,7 +93,7 @@ impl Recording {
             let pacing: Vec<_> = pacing.into_iter().map(|(at, rate)| (at, rate.min(greatest * 3.0))).collect();
             rate.push(Series::new("pacing rate", Stroke::Limit, pacing));
         }
-        let mut plots = vec![Plot::new("Rate", Unit::BitsPerSecond, rate)];
+        let mut plots = vec![Plot::new("Rate of the payload", Unit::BitsPerSecond, rate)];
         if self.ring_blocks > 0 {
             let size = f64::from(self.ring_blocks) * BLOCK;
             let end = self.intervals.last().map_or(0.0, |interval| interval.end);
@@ -173,7 +174,7 @@ mod tests {
         let titles = |recorder: Recorder| -> Vec<String> {
             recorder.finish().into_report(&ending()).plots.into_iter().map(|plot| plot.title).collect()
         };
-        assert_eq!(titles(Recorder::default()), ["Rate"]);
+        assert_eq!(titles(Recorder::default()), ["Rate of the payload"]);
         assert_eq!(titles(record(30)).len(), 5);
         let report = record(30).finish().into_report(&ending());
         let means = &report.plots[0].series[1];

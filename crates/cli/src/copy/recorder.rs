@@ -4,8 +4,9 @@
 //! twice as many samples go into one interval.
 
 use icdc_transfer::{Event, Outcome, Sample};
+use icdc_units::{Span, Time};
 
-use crate::clock::utc_now;
+use crate::clock::{monotonic, utc_now};
 
 /// Most intervals that are kept.
 const MOST: usize = 16_384;
@@ -27,6 +28,8 @@ pub(crate) struct Recording {
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) reconnections: u64,
     pub(crate) failures: Vec<String>,
+    /// When the run began, by this host's clock.
+    pub(crate) begun: Option<Time>,
 }
 
 /// Samples in a row: sums over them where there are any, else the last value.
@@ -53,6 +56,7 @@ impl Default for Recorder {
             facts: vec![("Started".into(), utc_now())],
             reconnections: 0,
             failures: Vec::new(),
+            begun: None,
         };
         Self { kept, open: None, samples_per_interval: 1 }
     }
@@ -80,6 +84,11 @@ impl Recorder {
     }
 
     fn sample(&mut self, sample: &Sample) {
+        if sample.seconds > 0.0 {
+            let begun = Time::ORIGIN + ((monotonic() - Time::ORIGIN) - Span::from_nanos((sample.seconds * 1e9) as u64));
+            // Events that were least held up tell best.
+            self.kept.begun = Some(self.kept.begun.map_or(begun, |known| known.min(begun)));
+        }
         self.kept.ring_blocks = self.kept.ring_blocks.max(sample.ring_blocks);
         let start = self.open.or(self.kept.intervals.last().copied()).map_or(0.0, |before| before.end);
         if sample.seconds <= start {

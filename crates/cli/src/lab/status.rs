@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use icdc_lab::state::State;
-use icdc_lab::{Gauge, Global, Lab, Mode, Page, Way};
+use icdc_lab::{Gauge, Global, Lab, Mode, Page, Verdict, Way, verdict};
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Span};
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ pub(super) fn run(arguments: &StatusArguments) -> Result<()> {
         println!("{}", json(&lab.state, &page));
     } else {
         println!("{}\n{}", describe(&lab.state), table(&page));
+        println!("emulator: {}", Verdict::of(&page, &lab.state.settings));
     }
     Ok(())
 }
@@ -72,10 +73,11 @@ fn table(page: &Page) -> String {
     for (name, gauge) in [
         ("bytes on the wire", Gauge::DeliveredBytes),
         ("longest queue", Gauge::QueueMax),
-        ("largest burst", Gauge::BurstMax),
+        ("largest burst in 1 s", Gauge::BurstMax),
     ] {
         row(name, each(&|way| ByteCount::new(page.gauge(way, gauge)).to_string()));
     }
+    row("mean burst in 1 s", each(&|way| ByteCount::new(mean_burst(page, way) as u64).to_string()));
     for (name, gauge) in [
         ("late by, median", Gauge::LatenessMedian),
         ("late by, 99.9 %", Gauge::Lateness999),
@@ -89,8 +91,15 @@ fn table(page: &Page) -> String {
     text.trim_end().to_owned()
 }
 
+/// Mean over the seconds of the longest queue at each one's mean rate, in bytes.
+fn mean_burst(page: &Page, way: Way) -> f64 {
+    page.gauge(way, Gauge::BurstSum) as f64 / page.gauge(way, Gauge::BurstWindows).max(1) as f64
+}
+
 fn json(state: &State, page: &Page) -> Value {
     let [forward, backward] = Way::BOTH.map(|way| direction(way, state.settings.direction(way), page));
+    let verdict = Verdict::of(page, &state.settings);
+    let round_trip = state.settings.round_trip();
     json!({
         "name": state.name,
         "mode": state.settings.mode,
@@ -101,6 +110,12 @@ fn json(state: &State, page: &Page) -> Value {
         "realtime": page.global(Global::Realtime) == 1,
         "wire_pid": state.wire.id,
         "device_drops_packets": page.global(Global::DeviceDrops),
+        "verdict": {
+            "result": verdict.word(),
+            "because": verdict.because(),
+            "tolerance_1ms_seconds": verdict::tolerance_of_milliseconds(round_trip).as_secs_f64(),
+            "tolerance_means_seconds": verdict::tolerance_of_means(round_trip).as_secs_f64(),
+        },
         "a_to_b": forward,
         "b_to_a": backward,
     })
@@ -111,7 +126,6 @@ fn direction(way: Way, settings: &icdc_path::Settings, page: &Page) -> Value {
     let seconds = |gauge| page.gauge(way, gauge) as f64 / 1e9;
     // In frames of full size, as the papers count.
     let frame = settings.largest_frame().as_u64() as f64;
-    let windows = gauge(Gauge::BurstWindows).max(1) as f64;
     json!({
         "rate_bps": settings.rate.as_bits_per_second(),
         "delay_seconds": settings.delay.as_secs_f64(),
@@ -128,7 +142,7 @@ fn direction(way: Way, settings: &icdc_path::Settings, page: &Page) -> Value {
         "held_packets": gauge(Gauge::HeldPackets),
         "held_bytes": gauge(Gauge::HeldBytes),
         "burst_max_mtu": gauge(Gauge::BurstMax) as f64 / frame,
-        "burst_mean_mtu": gauge(Gauge::BurstSum) as f64 / frame / windows,
+        "burst_mean_mtu": mean_burst(page, way) / frame,
         "superpackets": gauge(Gauge::Superpackets),
         "ring_overflow_packets": gauge(Gauge::RingOverflow),
         "send_failure_packets": gauge(Gauge::SendFailures),

@@ -4,8 +4,9 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 use icdc_lab::recording::Recording;
-use icdc_lab::{Lab, Way};
+use icdc_lab::{Lab, Verdict, Way};
 use icdc_report::Report;
+use icdc_units::Time;
 
 use super::status;
 use crate::arguments::lab::ReportArguments;
@@ -19,18 +20,28 @@ pub(super) fn write(arguments: &ReportArguments) -> Result<()> {
         outcome: status::describe(&lab.state).replace('\n', ";"),
         ..Report::default()
     };
-    for way in Way::BOTH {
-        let name = way.name();
+    let recordings = Way::BOTH.map(|way| {
         let recording = Recording::of(&page, way, arguments.last);
-        if recording.bins.is_empty() {
-            continue;
-        }
+        (way, arguments.origin.map_or(recording.clone(), |origin| recording.since(Time::ORIGIN + origin)))
+    });
+    let recordings = recordings.into_iter().filter(|(_, recording)| !recording.bins.is_empty()).collect::<Vec<_>>();
+    // One time axis for both directions.
+    let first = recordings.iter().map(|(_, recording)| recording.begun).min();
+    report.origin = arguments.origin.map(|origin| Time::ORIGIN + origin).or(first);
+    for (way, recording) in &recordings {
+        let (name, direction) = (way.name(), settings.direction(*way));
         report.summary.push((format!("{name}, mean rate on the wire"), recording.mean_rate().to_string()));
-        report.plots.extend(recording.plots(settings.direction(way)).into_iter().map(|mut plot| {
-            plot.title = format!("{}, {name}", plot.title);
-            plot
-        }));
+        if let Some((largest, median)) = recording.bursts() {
+            let [largest, median] = [largest, median].map(|burst| burst.ratio(direction.largest_frame()));
+            let bursts = format!("largest {largest:.1} MTU, start-up included; median of all seconds {median:.1} MTU");
+            report.summary.push((format!("{name}, bursts"), bursts));
+        }
+        let plots = recording.plots_from(report.origin.unwrap_or(recording.begun), direction);
+        report.plots.extend(plots.into_iter().map(|plot| plot.of(name)));
     }
+    let verdict = Verdict::of(&page, settings);
+    report.summary.push(("Emulator".to_owned(), verdict.to_string()));
+    report.failed = matches!(verdict, Verdict::Invalid { .. });
     let file = &arguments.file;
     let text = match file.extension().and_then(|extension| extension.to_str()) {
         Some("html") => report.to_html(),

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use icdc_transfer::{MeasureEvent, MeasureSink, StopSignal};
 
 use crate::arguments::MeasureArguments;
+use crate::clock::monotonic;
 use crate::console::Console;
 use crate::measure::figures::Figures;
 use crate::measure::plan::MeasurePlan;
@@ -51,7 +52,7 @@ fn carry_out(plan: MeasurePlan, console: &Console) -> u8 {
                     samples.iter().for_each(|sample| console.json(&show::sample(sample)));
                     console.flush();
                 }
-                record.lock().unwrap_or_else(PoisonError::into_inner).add(samples);
+                record.lock().unwrap_or_else(PoisonError::into_inner).add(monotonic(), samples);
             }
         })
     };

@@ -47,6 +47,7 @@ pub(crate) fn report(figures: &Figures) -> Report {
         summary: facts,
         stages: figures.limited_by.iter().map(|(name, share)| (name.replace('_', " "), *share)).collect(),
         plots: plots(figures),
+        origin: figures.record.begun(),
         failures: figures.errors.clone(),
         ..Report::default()
     }
@@ -76,8 +77,9 @@ fn plots(figures: &Figures) -> Vec<Plot> {
     let arrivals = figures.arrivals.iter().map(|&bytes| i64::from(bytes)).collect();
     let arrivals = Uniform::rates(Span::ZERO, Span::from_millis(1), arrivals);
     let marks = if retransmitted.is_empty() { Vec::new() } else { vec![views::marks("sent again", retransmitted)] };
+    let throughput = views::throughput(arrivals, None, marks);
     vec![
-        views::throughput(arrivals, None, marks),
+        Plot { title: "Throughput, payload".to_owned(), ..throughput },
         views::congestion_window(cwnd),
         views::pacing_rate(pacing),
         views::round_trip_time(rtt),

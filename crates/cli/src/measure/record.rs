@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::measure::Sample;
+use icdc_units::{Span, Time};
 
 /// Most samples that are kept.
 const MOST: usize = 65_536;
@@ -16,17 +17,23 @@ pub(crate) struct Record {
     seen: u64,
     stride: u64,
     last: Option<u64>,
+    begun: Option<Time>,
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Self { looks: BTreeMap::new(), kept: 0, seen: 0, stride: 1, last: None }
+        Self { looks: BTreeMap::new(), kept: 0, seen: 0, stride: 1, last: None, begun: None }
     }
 }
 
 impl Record {
-    /// Takes samples; those of one look at all connections have the same time.
-    pub(crate) fn add(&mut self, samples: Vec<Sample>) {
+    /// Takes samples that come at `now`; those of one look at all connections have the same time.
+    pub(crate) fn add(&mut self, now: Time, samples: Vec<Sample>) {
+        if let Some(first) = samples.first() {
+            // Those that were least held up on their way tell best when the sender began.
+            let begun = Time::ORIGIN + ((now - Time::ORIGIN) - Span::from_nanos(first.at_nanos));
+            self.begun = Some(self.begun.map_or(begun, |known| known.min(begun)));
+        }
         for sample in samples {
             if self.last != Some(sample.at_nanos) {
                 self.last = Some(sample.at_nanos);
@@ -44,6 +51,11 @@ impl Record {
                 self.thin();
             }
         }
+    }
+
+    /// When the sender began, by this host's clock; later by the way of the samples if it is the far end.
+    pub(crate) fn begun(&self) -> Option<Time> {
+        self.begun
     }
 
     /// The looks that were kept, as (seconds, samples).
@@ -79,10 +91,10 @@ mod tests {
         let mut record = Record::default();
         for look in 0..300_000_u64 {
             let sample = |stream| Sample { stream, at_nanos: look * 10_000_000, rtt_nanos: look, ..Sample::default() };
-            record.add(vec![sample(0), sample(1)]);
+            record.add(Time::ORIGIN + Span::from_secs(3600), vec![sample(0), sample(1)]);
         }
         let sample = Sample { at_nanos: u64::MAX, ..Sample::default() };
-        record.add(vec![sample; 2 * MOST]);
+        record.add(Time::ORIGIN, vec![sample; 2 * MOST]);
         assert!(record.kept <= MOST && record.kept > MOST / 4, "{}", record.kept);
         let times: Vec<f64> = record.looks().map(|(at, _)| at).collect();
         let steps: Vec<f64> = times[..times.len() - 1].windows(2).map(|pair| pair[1] - pair[0]).collect();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use icdc_protocol::measure::Sample;
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Time};
 use serde_json::json;
 
 use crate::copy::summary::{counted, megabits, seconds};
@@ -45,6 +45,7 @@ pub(crate) fn summary(figures: &Figures, with_series: bool) -> String {
         "start_up_seconds": figures.start_up_seconds,
         "limited_by": figures.limited_by,
         "interrupted": figures.interrupted,
+        "begun_monotonic_seconds": figures.record.begun().map(|begun| (begun - Time::ORIGIN).as_secs_f64()),
         "errors": figures.errors,
     });
     if with_series {

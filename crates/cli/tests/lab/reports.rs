@@ -28,14 +28,121 @@ fn a_report_has_every_byte_that_crossed() {
     let csv = write("path.csv");
     let mut lines = csv.lines();
     let header: Vec<&str> = lines.next().unwrap().split(',').collect();
-    let column = header.iter().position(|name| *name == "throughput_bps").unwrap();
+    let column = header.iter().position(|name| *name == "a_to_b_throughput_bps").unwrap();
     let bits: f64 = lines.filter_map(|line| line.split(',').nth(column)?.parse::<f64>().ok()).sum::<f64>() / 1000.0;
     assert!((bits / 8.0 - crossed as f64).abs() < 1.0, "{bits}");
     let json: serde_json::Value = serde_json::from_str(&write("path.json")).unwrap();
-    assert_eq!(json["plots"][0]["title"], "Throughput, a to b");
-    assert!(write("path.html").contains("Throughput, a to b"));
+    assert_eq!(json["plots"][0]["title"], "Throughput on the wire, a to b");
+    assert!(write("path.html").contains("Throughput on the wire, a to b"));
     let refused = lab.icdc("report", &[site.path("path.png").to_str().unwrap()]);
     assert_eq!(refused.status.code(), Some(1));
+}
+
+#[test]
+fn reports_of_the_lab_and_of_the_sender_have_one_clock() {
+    let Some(lab) = Lab::up(&["--rate", "200mbit", "--rtt", "100ms"]) else { return };
+    let site = Site::new();
+    // Something crosses long before the sender begins.
+    let (a, b) = lab.udp();
+    a.send(&datagram(0, 100)).unwrap();
+    assert_eq!(numbers(&b), [0]);
+    let page = site.path("sender.html");
+    let output = lab.on_a(&site, "measure").args(["--json", "--seconds", "3", "--report"]).arg(&page).arg(B).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8(output.stdout).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    let begun = summary["begun_monotonic_seconds"].as_f64().unwrap();
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains(&format!("{begun:.6} s of this host")), "{begun}");
+
+    let path = site.path("path.json");
+    let report = |words: &[&str]| -> serde_json::Value {
+        let output = lab.icdc("report", &[words, &[path.to_str().unwrap()]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap()
+    };
+    // When the flow's first hundred kilobytes have crossed, by the lab's clock.
+    let data_begins = |report: &serde_json::Value| {
+        let throughput = &report["plots"][0]["series"][0];
+        let mut sum = 0.0;
+        let rates = throughput["values"].as_array().unwrap().iter().map(|rate| rate.as_f64().unwrap());
+        let index = rates.into_iter().position(|rate| {
+            sum += rate / 8000.0;
+            sum > 100_000.0
+        });
+        throughput["start_seconds"].as_f64().unwrap() + index.unwrap() as f64 / 1000.0
+    };
+    let whole = report(&[]);
+    let (origin, at) = (whole["origin_monotonic_seconds"].as_f64().unwrap(), data_begins(&whole));
+    // A few round trips of slow start, and what a busy machine adds; the two clocks were further apart by the wait before.
+    assert!((0.0..1.0).contains(&(origin + at - begun)), "{origin} {at} {begun}");
+    let laid_beside = report(&["--origin", &format!("{begun}s")]);
+    assert_eq!(laid_beside["origin_monotonic_seconds"].as_f64(), Some(begun));
+    assert!((data_begins(&laid_beside) - (origin + at - begun)).abs() < 0.1, "{begun}");
+    let columns = site.path("path.csv");
+    assert!(lab.icdc("report", &[columns.to_str().unwrap()]).status.success());
+    let csv = fs::read_to_string(columns).unwrap();
+    let header = csv.lines().next().unwrap();
+    for name in ["time_ms", "a_to_b_throughput_bps", "b_to_a_throughput_bps", "a_to_b_queue_bytes", "b_to_a_sent_bps"] {
+        assert!(header.split(',').any(|column| column == name), "{name}: {header}");
+    }
+    assert!(!header.contains("_2"), "{header}");
+}
+
+#[test]
+fn what_the_machine_spoilt_is_told_with_a_verdict() {
+    let Some(lab) = Lab::up(&["--rate", "100mbit", "--rtt", "20ms"]) else { return };
+    let site = Site::new();
+    let verdict = |lab: &Lab| {
+        let status = lab.status();
+        let verdict = &status["verdict"];
+        let late = status["a_to_b"]["lateness_seconds"]["p99_9"].as_f64().unwrap();
+        let late = late.max(status["b_to_a"]["lateness_seconds"]["p99_9"].as_f64().unwrap());
+        let limits = ["tolerance_1ms_seconds", "tolerance_means_seconds"].map(|key| verdict[key].as_f64().unwrap());
+        assert_eq!(limits, [0.001, 0.005]);
+        (verdict["result"].as_str().unwrap().to_owned(), late)
+    };
+    let expected = |late: f64| {
+        if late > 0.005 {
+            "invalid"
+        } else if late > 0.001 {
+            "means_only"
+        } else {
+            "valid"
+        }
+    };
+    let cross = || {
+        let (a, b) = lab.udp();
+        for number in 0..50 {
+            a.send(&datagram(number, 1000)).unwrap();
+        }
+        numbers(&b);
+        lab.settled_status();
+        let (result, late) = verdict(&lab);
+        assert_eq!(result, expected(late), "{late}");
+        result
+    };
+    cross();
+    // The wire stands still while packets are due.
+    let wire = lab.status()["wire_pid"].as_i64().unwrap();
+    let signal =
+        |name: &str| crate::support::succeed(std::process::Command::new("kill").args([name, &wire.to_string()]));
+    let (a, b) = lab.udp();
+    signal("-STOP");
+    for number in 0..50 {
+        a.send(&datagram(number, 1000)).unwrap();
+    }
+    thread::sleep(std::time::Duration::from_millis(500));
+    signal("-CONT");
+    numbers(&b);
+    assert_eq!(cross(), "invalid");
+    let path = site.path("path.html");
+    assert!(lab.icdc("report", &[path.to_str().unwrap()]).status.success());
+    let page = fs::read_to_string(path).unwrap();
+    assert!(page.contains("invalid: one packet in a thousand was more than"), "no verdict");
+    let shown = String::from_utf8(lab.icdc("status", &[]).stdout).unwrap();
+    assert!(shown.contains("emulator: invalid"), "{shown}");
 }
 
 #[test]
@@ -125,7 +232,7 @@ fn a_named_algorithm_sends_its_windows_unpaced_where_bbr_is_the_default() {
     assert!(lab.icdc("report", &[path.to_str().unwrap()]).status.success());
     let csv = fs::read_to_string(path).unwrap();
     let mut lines = csv.lines();
-    let column = lines.next().unwrap().split(',').position(|name| name == "throughput_bps").unwrap();
+    let column = lines.next().unwrap().split(',').position(|name| name == "a_to_b_throughput_bps").unwrap();
     let rates: Vec<f64> = lines.map(|line| line.split(',').nth(column).unwrap().parse().unwrap_or(0.0)).collect();
     // The largest flight of the slow start, of 40 packets or more: paced, it would take half a round trip, 400 ms.
     let full: Vec<usize> = (0..rates.len()).filter(|&at| rates[at] > 0.0).collect();

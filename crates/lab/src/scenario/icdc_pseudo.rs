@@ -7,6 +7,7 @@
 use icdc_report::{Report, Table, views};
 use icdc_units::{ByteCount, Rate, Span};
 
+use super::arrivals::Arrivals;
 use super::trial::{self, Figure, Measured, Trial};
 use super::{Bench, Scenario, failures, marked, mbit, path};
 use crate::LabError;
@@ -37,28 +38,27 @@ fn run(bench: &Bench<'_>) -> Result<Report, LabError> {
         let [throughput, queue, _, burstiness] =
             measured.recording.plots(&settings.forward).try_into().expect("four plots");
         let samples = |value: fn(&trial::Sample) -> f64| {
-            measured.samples.iter().map(|sample| (sample.at_seconds, value(sample))).collect::<Vec<_>>()
+            measured.samples.iter().map(|sample| (measured.seconds_of(sample), value(sample))).collect::<Vec<_>>()
         };
-        for mut plot in [
+        for plot in [
             throughput,
             queue,
             burstiness,
             views::congestion_window(samples(|sample| sample.cwnd_bytes as f64)),
             views::round_trip_time(samples(|sample| sample.rtt_seconds.unwrap_or(f64::NAN))),
         ] {
-            plot.title = format!("{}, {name}", plot.title);
-            plots.push(plot);
+            plots.push(plot.of(name));
         }
     }
     Ok(Report {
-        tables: vec![table(&unpaced, &paced)],
+        tables: vec![table(&unpaced, &paced, settings.forward.largest_frame())],
         plots,
         failures: failures([("unpaced".to_owned(), &unpaced), ("paced".to_owned(), &paced)]),
         ..Report::default()
     })
 }
 
-fn table(unpaced: &Measured, paced: &Measured) -> Table {
+fn table(unpaced: &Measured, paced: &Measured, frame: ByteCount) -> Table {
     let row = |name: &str, paper: &str, value: &dyn Fn(&Measured) -> String| {
         vec![name.to_owned(), paper.to_owned(), marked(value(unpaced), unpaced), marked(value(paced), paced)]
     };
@@ -69,7 +69,12 @@ fn table(unpaced: &Measured, paced: &Measured) -> Table {
         caption: "1 Gbit/s, 302 ms, queue 2.5 MB, one stream".to_owned(),
         header: ["", "paper, paced", "ours, unpaced", "ours, paced at 860 Mbit/s"].map(str::to_owned).to_vec(),
         rows: vec![
-            row("1000 ms mean, second half, Mbit/s on the wire", "860", &|measured| {
+            // What is paced is payload, headers are not counted.
+            row("mean of the second half, Mbit/s of payload", "860", &|measured| {
+                let arrivals = Arrivals::new(&measured.summary.series_ms);
+                mbit(arrivals.mean(arrivals.length() / 2, arrivals.length()))
+            }),
+            row("the same on the wire, headers and frames included, Mbit/s", "", &|measured| {
                 let (from, to) = half(measured);
                 mbit(measured.recording.mean_rate_between(from, to))
             }),
@@ -77,12 +82,18 @@ fn table(unpaced: &Measured, paced: &Measured) -> Table {
                 let (from, to) = half(measured);
                 format!("{:.1}", measured.recording.variation(from, to) * 100.0)
             }),
-            row("goodput of the whole run, Mbit/s", "", &|measured| {
+            row("mean of the whole run, Mbit/s of payload", "", &|measured| {
                 format!("{:.0}", measured.summary.goodput_bps / 1e6)
             }),
             row("segments sent again", "", &|measured| measured.summary.retransmitted_segments.to_string()),
             row("packets dropped at the queue", "", &|measured| measured.queue_drops.to_string()),
-            row("largest burst, MTU", "", &|measured| format!("{:.0}", measured.burst_mtu)),
+            row("largest burst in a second, second half, MTU", "", &|measured| {
+                let (from, to) = half(measured);
+                format!("{:.0}", measured.recording.largest_burst(from, to).ratio(frame))
+            }),
+            row("largest burst in a second, first half with start-up, MTU", "", &|measured| {
+                format!("{:.0}", measured.recording.largest_burst(0, half(measured).0).ratio(frame))
+            }),
             row("99.9 % of deliveries late by at most", "", &|measured| measured.lateness.to_string()),
         ],
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use icdc_units::{Rate, Span};
+use icdc_units::{Rate, Span, Time};
 use serde::Deserialize;
 
 use super::calm::Figures;
@@ -19,7 +19,7 @@ use crate::faults::spoilt;
 use crate::recording::Recording;
 use crate::settings::Settings;
 use crate::wire::page::{Gauge, Way};
-use crate::{Lab, LabError, lab};
+use crate::{Lab, LabError, lab, verdict};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -55,8 +55,8 @@ pub(super) enum Figure {
 impl Figure {
     pub(super) fn tolerance(self, round_trip: Span) -> Span {
         match self {
-            Self::Milliseconds => Span::from_millis(1).max(round_trip / 100),
-            Self::Means => Span::from_millis(5).max(round_trip / 20),
+            Self::Milliseconds => verdict::tolerance_of_milliseconds(round_trip),
+            Self::Means => verdict::tolerance_of_means(round_trip),
         }
     }
 }
@@ -86,8 +86,6 @@ pub(super) struct Measured {
     pub(super) known: Option<String>,
     /// What the wire saw from sender to receiver.
     pub(super) recording: Recording,
-    /// Largest burst in frames of full size.
-    pub(super) burst_mtu: f64,
     /// One packet in a thousand was later than this.
     pub(super) lateness: Span,
     /// Frames that the full queue dropped.
@@ -103,6 +101,8 @@ pub(super) struct Summary {
     pub(super) cc: String,
     pub(super) goodput_bps: f64,
     pub(super) retransmitted_segments: u64,
+    /// Where the samples' time begins on this host's monotonic clock.
+    pub(super) begun_monotonic_seconds: Option<f64>,
     /// Bytes of payload that arrived in each millisecond since the first.
     pub(super) series_ms: Vec<u32>,
 }
@@ -116,6 +116,12 @@ impl Figures for Measured {
 }
 
 impl Measured {
+    /// When a sample was taken, in seconds since the recording's first millisecond.
+    pub(super) fn seconds_of(&self, sample: &Sample) -> f64 {
+        let recording = (self.recording.begun - Time::ORIGIN).as_secs_f64();
+        self.summary.begun_monotonic_seconds.map_or(0.0, |begun| begun - recording) + sample.at_seconds
+    }
+
     /// The sender's congestion window, (seconds, bytes).
     pub(super) fn windows(&self) -> Vec<(f64, f64)> {
         self.samples.iter().map(|sample| (sample.at_seconds, sample.cwnd_bytes as f64)).collect()
@@ -216,13 +222,11 @@ fn attempt_once<T: Send>(
     let ((summary, samples), other) = (measured?, other?);
     let page = lab.0.page()?;
     let recording = Recording::of(&page, Way::Forward, Span::MAX);
-    let frame = trial.settings.forward.largest_frame().as_u64() as f64;
     let used = &summary.cc;
     let unlike = (!trial.cc.admits(used)).then(|| format!("{used} was used in place of {}", trial.cc));
     let measured = Measured {
         known: state.known(),
         recording,
-        burst_mtu: page.gauge(Way::Forward, Gauge::BurstMax) as f64 / frame,
         lateness: Span::from_nanos(page.gauge(Way::Forward, Gauge::Lateness999)),
         queue_drops: page.gauge(Way::Forward, Gauge::QueueDrops),
         spoilt: unlike.or_else(|| spoilt(&page, &trial.settings, tolerance)),
