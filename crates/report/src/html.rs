@@ -183,6 +183,7 @@ mod tests {
                 vec![vec![Some(0.5), None]],
             )],
             plots: vec![plot.clone(), plot.over(&name, Unit::Number)],
+            origin: None,
             failures: vec![name],
         }
     }

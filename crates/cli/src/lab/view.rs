@@ -17,7 +17,7 @@ pub(super) fn write(arguments: &ReportArguments) -> Result<()> {
     let settings = &lab.state.settings;
     let mut report = Report {
         title: format!("icdc lab {}", lab.state.name),
-        outcome: status::describe(&lab.state).replace('\n', ";"),
+        summary: vec![("Lab".to_owned(), status::describe(&lab.state).replace('\n', ";"))],
         ..Report::default()
     };
     let recordings = Way::BOTH.map(|way| {
@@ -40,7 +40,7 @@ pub(super) fn write(arguments: &ReportArguments) -> Result<()> {
         report.plots.extend(plots.into_iter().map(|plot| plot.of(name)));
     }
     let verdict = Verdict::of(&page, settings);
-    report.summary.push(("Emulator".to_owned(), verdict.to_string()));
+    report.outcome = format!("The emulator's run is {verdict}");
     report.failed = matches!(verdict, Verdict::Invalid { .. });
     let file = &arguments.file;
     let text = match file.extension().and_then(|extension| extension.to_str()) {
