@@ -21,7 +21,8 @@
  *
  * In SEARCH bursts leave as fast as the host sends, so that they arrive at the rate C, and the last packets of one have
  * waited longer than the first. Where they have not, the burst left spread: by a device of just that rate, and then
- * the burst before was spread as much; or by an application that had no more, and then it tells nothing.
+ * the burst before was spread as much; or by an application that had no more, and then it tells nothing. As soon as a few
+ * packets look spread the window stays, so that the burst is no longer than it must be.
  *
  * COMPETE holds a share beside algorithms that fill every queue: an increase and a decrease per round trip, the larger and
  * the smaller the further our share is below half of C, and a quarter more where for three round trips no queue stands. Every
@@ -289,9 +290,14 @@ INLINE void icdc_follow_train(struct icdc *ca, const struct tcp_sock *tp, const 
 
 	switch (ca->train) {
 	case NO_TRAIN:
-		/* Until what the last one left in the queue has gone. */
+		/*
+		 * Until what the last one left in the queue has gone. In FILL until acknowledgements are there that can end it: with
+		 * a capacity that was found too high it would fill any queue.
+		 */
 		pause = icdc_base(ca) / 2 > 48U * ca->excess_us ? icdc_base(ca) / 2 : 48U * ca->excess_us;
-		if (ca->mode == FILL || now - ca->train_us >= pause)
+		if (ca->mode == FILL)
+			pause = icdc_base(ca);
+		if (now - ca->train_us >= pause)
 			icdc_start_train(ca, tp);
 		break;
 	case LEAVING:
@@ -329,6 +335,19 @@ INLINE u32 icdc_left(const struct icdc *ca, u32 packets, u32 us, u32 growth)
 	return free ? free : least;
 }
 
+/* Where a queue has cost more than half of the rate, what trains found before it stood is not true any more. */
+INLINE void icdc_doubt(struct icdc *ca)
+{
+	u32 most = ca->rate < RATE_MAX / 2 ? 2 * ca->rate : RATE_MAX;
+
+	if (ca->free[0] > most)
+		ca->free[0] = most;
+	if (ca->free[1] > most)
+		ca->free[1] = most;
+	if (ca->free[2] > most)
+		ca->free[2] = most;
+}
+
 /* A quarter of a round trip: a train's queue is gone before the tick is. */
 INLINE void icdc_tick(struct icdc *ca, const struct tcp_sock *tp)
 {
@@ -364,6 +383,8 @@ INLINE void icdc_tick(struct icdc *ca, const struct tcp_sock *tp)
 	if (target > (u64)ca->rate * 2)
 		target = (u64)ca->rate * 2;
 	ca->rate = target < RATE_MAX ? target : RATE_MAX;
+	if (ca->queue_us > icdc_standing(ca))
+		icdc_doubt(ca);
 }
 
 /* A quarter of a round trip is over, or an eighth in which a queue has grown more than our trains make it grow. */
@@ -504,6 +525,7 @@ INLINE bool icdc_is_spread(const struct icdc *ca, const struct rate_sample *rs, 
 INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_sample *rs)
 {
 	u32 now = tp->tcp_mstamp, us, packets, silence, rate, base = icdc_base(ca);
+	bool spread = false;
 	u64 window;
 
 	if ((s32)(tp->delivered - ca->train_first) > 0) {
@@ -529,7 +551,8 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_
 		us = now - ca->early.left_us - ca->silence_us;
 		packets = tp->delivered - ca->early.number - ca->silence_packets;
 		rate = icdc_rate(packets, us);
-		if (((packets >= 32 && us >= 1000) || (packets >= 8 && us >= base / 2)) && icdc_is_spread(ca, rs, us, rate))
+		spread = packets >= 8 && us >= 200 && icdc_is_spread(ca, rs, us, rate);
+		if (spread && ((packets >= 32 && us >= 1000) || us >= base / 2))
 			ca->capacity = rate;
 		if (ca->capacity && (us >= 4000 || us >= base / 2 || tp->delivered == ca->train_first)) {
 			icdc_fill(ca, now);
@@ -538,7 +561,7 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_
 	}
 	ca->last_us = now;
 	/* A window that is not used does not grow. */
-	if (ca->capacity || rs->prior_in_flight < tp->snd_cwnd / 2)
+	if (spread || ca->capacity || rs->prior_in_flight < tp->snd_cwnd / 2)
 		return;
 	window = tp->snd_cwnd + 3ULL * rs->acked_sacked;
 	if (window > 1U << 20)
@@ -559,7 +582,7 @@ OPERATION_CONTROL(sk, rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct icdc *ca = inet_csk_ca(sk);
-	u32 lost, window;
+	u32 lost, window, left;
 
 	if (rs->rtt_us > 0) {
 		if (rs->rtt_us < ca->period_us)
@@ -589,6 +612,16 @@ OPERATION_CONTROL(sk, rs)
 	icdc_follow_train(ca, tp, rs);
 	icdc_pace(sk, tp, ca->train == LEAVING ? icdc_train_rate(ca) : ca->rate);
 	window = icdc_window(ca);
+	/*
+	 * Where acknowledgements fail to come the train ends nevertheless, before the queue is as long as the train may make it
+	 * once more. While less is under way than fills the path they have gaps by themselves.
+	 */
+	left = ca->train_first + ca->train_packets - tp->delivered;
+	if (ca->mode == HOLD && ca->train == LEAVING && left >= icdc_packets(ca->rate, icdc_base(ca))) {
+		left += icdc_packets(ca->capacity, ca->excess_us);
+		if (window > left)
+			window = left;
+	}
 	tp->snd_cwnd = window < tp->snd_cwnd_clamp ? window : tp->snd_cwnd_clamp;
 }
 

@@ -11,6 +11,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::observer::Observer;
 use crate::outcome::{FlowOutcome, Outcome};
+use crate::pauses::Pauses;
 use crate::receiver::{Acknowledgement, Receiver, Reports};
 use crate::scenario::{Flow, Scenario, ScenarioError};
 use crate::sender::{Sender, Setup};
@@ -65,6 +66,7 @@ struct Lane {
     data: DelayLine<u64>,
     acknowledgements: DelayLine<Acknowledgement>,
     extra_delay: Span,
+    pauses: Pauses,
     start: Time,
     phase: Phase,
     steering: Option<Steering>,
@@ -123,6 +125,7 @@ impl Lane {
             data: DelayLine::default(),
             acknowledgements: DelayLine::default(),
             extra_delay: flow.extra_delay,
+            pauses: Pauses::new(&flow.pauses),
             start: Time::ORIGIN + flow.start,
             phase: Phase::Waiting,
             steering: flow.steered.then(Steering::default),
@@ -150,12 +153,13 @@ impl Lane {
                 next = (at, what);
             }
         };
-        consider(self.data.next_due().unwrap_or(Time::MAX), Arrival);
-        consider(self.receiver.deadline(), ReceiverTimer);
-        consider(self.acknowledgements.next_due().unwrap_or(Time::MAX), Acknowledgement);
+        let pauses = &self.pauses;
+        consider(pauses.receiver(self.data.next_due().unwrap_or(Time::MAX)), Arrival);
+        consider(pauses.receiver(self.receiver.deadline()), ReceiverTimer);
+        consider(pauses.acknowledgement(self.acknowledgements.next_due().unwrap_or(Time::MAX)), Acknowledgement);
         if self.phase == Phase::Running {
-            consider(self.sender.wake().min(self.line), SenderTimer);
-            consider(self.look, Look);
+            consider(pauses.sender(self.sender.wake().min(self.line)), SenderTimer);
+            consider(pauses.sender(self.look), Look);
         }
         next
     }

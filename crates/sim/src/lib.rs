@@ -13,6 +13,7 @@
 //! | the loop over events | [`simulate`] |
 //! | scoreboard, loss detection, recovery, timers, pacing | `sender/` |
 //! | acknowledgements, receive window | `receiver.rs`, `held.rs` |
+//! | hosts that do not run for a while | `pauses.rs` |
 //! | who watches | [`Observer`]; [`Recorder`] keeps series |
 //! | totals | [`Outcome`] |
 //!
@@ -63,6 +64,7 @@ mod engine;
 mod held;
 mod observer;
 mod outcome;
+mod pauses;
 mod receiver;
 mod recorder;
 mod scenario;
@@ -72,5 +74,5 @@ pub use engine::simulate;
 pub use observer::Observer;
 pub use outcome::{FlowOutcome, Outcome, jain_index};
 pub use recorder::{FlowRecord, Recorder};
-pub use scenario::{Acknowledgements, Flow, ReceiveWindow, Scenario, ScenarioError, payload_rate};
+pub use scenario::{Acknowledgements, Flow, Pause, Pausing, ReceiveWindow, Scenario, ScenarioError, payload_rate};
 pub use sender::{SenderCounters, SenderState};

@@ -53,6 +53,31 @@ pub struct Flow {
     pub steered: bool,
     /// What its receiver takes.
     pub window: ReceiveWindow,
+    /// When its hosts do not run.
+    pub pauses: Vec<Pause>,
+}
+
+/// A time in which one part of a flow stands still, as a virtual machine does whose host has other work. What falls due
+/// meanwhile happens at its end, all at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// What stands still.
+    pub of: Pausing,
+    /// When it begins, from the start of the simulation.
+    pub after: Span,
+    /// How long it lasts.
+    pub length: Span,
+}
+
+/// What may stand still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pausing {
+    /// The sending host: nothing leaves, and no acknowledgement is looked at.
+    Sender,
+    /// The receiving host: nothing is acknowledged.
+    Receiver,
+    /// The way back: acknowledgements wait, while the sender goes on with what it may send.
+    Acknowledgements,
 }
 
 impl Flow {
@@ -69,6 +94,7 @@ impl Flow {
             rate: None,
             steered: false,
             window,
+            pauses: Vec::new(),
         }
     }
 }
