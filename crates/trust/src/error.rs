@@ -36,7 +36,7 @@ pub enum TrustError {
         /// Its permission bits.
         mode: u32,
     },
-    /// Somebody else could have changed a list of trusted keys.
+    /// Somebody else could have changed a list of trusted keys, or owns a private key.
     #[error("{path} is not trusted: {what}; {remedy}", path = path.display())]
     Unsafe {
         /// The file or one of the directories above it.

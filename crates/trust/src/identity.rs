@@ -34,7 +34,7 @@ impl Identity {
     /// Reads a PKCS#8 PEM file as [`Identity::save`] or `openssl genpkey -algorithm ed25519` writes it.
     ///
     /// # Errors
-    /// A file that other users can read, or that is not such a key.
+    /// A file that other users can read or own, or that is not such a key.
     pub fn load(path: &Path) -> Result<Self, TrustError> {
         let file = safe_file::open_private(path)?;
         let mut text = Vec::new();
@@ -118,6 +118,22 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let error = Identity::load(&path).unwrap_err().to_string();
         assert!(error.contains("chmod 600"), "{error}");
+    }
+
+    #[test]
+    fn refuses_a_key_that_belongs_to_somebody_else() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: giving a file away needs root");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("identity");
+        Identity::generate().save(&path).unwrap();
+        std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
+        let error = Identity::load(&path).unwrap_err().to_string();
+        assert!(error.contains("12345") && error.contains("keygen"), "{error}");
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        Identity::load(&path).unwrap();
     }
 
     #[test]

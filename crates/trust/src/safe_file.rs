@@ -26,12 +26,23 @@ pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<(), TrustErr
     })
 }
 
-/// Opens a private key for reading, unless others could read it too.
+/// Opens a private key for reading, unless others could read it too: by its mode, or because it is theirs.
 pub(crate) fn open_private(path: &Path) -> Result<File, TrustError> {
     let file = File::open(path).map_err(|error| TrustError::io(path, "open", error))?;
     let metadata = file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?;
     if metadata.mode() & 0o077 != 0 {
         return Err(TrustError::Exposed { path: path.to_owned(), mode: metadata.mode() & 0o7777 });
+    }
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.uid() != 0 && metadata.uid() != user {
+        return Err(TrustError::Unsafe {
+            path: path.to_owned(),
+            what: format!("it belongs to user {}, who can read and exchange it", metadata.uid()),
+            remedy: format!(
+                "name another file with --identity, make one with `icdc keygen --identity FILE`, or run `chown {user} {}` if the key may still be trusted",
+                path.display()
+            ),
+        });
     }
     Ok(file)
 }

@@ -1,6 +1,7 @@
 //! Users of a SOCKS listener.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::Path;
 
 use icdc_protocol::relay::socks5::Login;
@@ -10,14 +11,15 @@ use icdc_protocol::relay::socks5::Login;
 pub struct Users(HashMap<Vec<u8>, Vec<u8>>);
 
 impl Users {
-    /// Reads a file that nobody but its owner can read.
+    /// Reads a file that nobody but this process's user and root can read.
     ///
     /// # Errors
     /// What is wrong with the file, its mode or a line.
     pub fn load(path: &Path) -> Result<Self, String> {
         use std::os::unix::fs::MetadataExt as _;
         let told = |what: String| format!("{}: {what}", path.display());
-        let metadata = path.metadata().map_err(|error| told(error.to_string()))?;
+        let file = File::open(path).map_err(|error| told(error.to_string()))?;
+        let metadata = file.metadata().map_err(|error| told(error.to_string()))?;
         if metadata.mode() & 0o077 != 0 {
             return Err(told(format!(
                 "other users can read the passwords (mode {:04o}); run `chmod 600 {}`",
@@ -25,7 +27,15 @@ impl Users {
                 path.display()
             )));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| told(error.to_string()))?;
+        let user = rustix::process::geteuid().as_raw();
+        if metadata.uid() != 0 && metadata.uid() != user {
+            return Err(told(format!(
+                "it belongs to user {}, who can read and exchange the passwords; run `chown {user} {}`",
+                metadata.uid(),
+                path.display()
+            )));
+        }
+        let text = std::io::read_to_string(file).map_err(|error| told(error.to_string()))?;
         Self::parse(&text).map_err(told)
     }
 
