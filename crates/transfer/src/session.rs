@@ -93,8 +93,17 @@ pub(crate) struct Sessions {
 
 #[derive(Default)]
 struct Shared {
-    running: Mutex<HashMap<TransferId, Running>>,
+    running: Mutex<HashMap<(TransferId, Part), Running>>,
     changed: Condvar,
+}
+
+/// A session's part in its transfer. A copy from a daemon to itself has one of each there, for different keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Part {
+    /// Connects to another far end on behalf of a client.
+    Drive,
+    /// Sends or receives over the connection that asked for it.
+    Move,
 }
 
 struct Running {
@@ -107,7 +116,7 @@ struct Running {
 /// A session in the registry; leaves it when dropped.
 pub(crate) struct Registered<'a> {
     sessions: &'a Sessions,
-    transfer: TransferId,
+    entry: (TransferId, Part),
     pub(crate) stop: StopSignal,
     pub(crate) joined: Queue<Link>,
 }
@@ -129,18 +138,20 @@ impl Sessions {
         running.values().for_each(|session| session.stop.request());
     }
 
-    /// Enters a session. A session of the same transfer is a connection that broke without this end
-    /// having noticed: it is ended first, if the same key held it. A request of `stop` ends the session.
+    /// Enters a session. A session of the same part in the same transfer is a connection that broke without
+    /// this end having noticed: it is ended first, if the same key held it. A request of `stop` ends the session.
     pub(crate) fn enter(
         &self,
         transfer: TransferId,
+        part: Part,
         control: &LinkControl,
         stop: &StopSignal,
     ) -> Result<Registered<'_>, Refusal> {
+        let entry = (transfer, part);
         let peer = control.peer_key();
         let deadline = clock::now() + HANDOVER.into();
         let mut running = self.shared.running.lock().expect("no panic in the registry");
-        while let Some(session) = running.get(&transfer) {
+        while let Some(session) = running.get(&entry) {
             if session.peer != peer {
                 return Err(refusal(RefusalKind::NotAllowed, "the transfer belongs to another key"));
             }
@@ -156,18 +167,18 @@ impl Sessions {
         }
         let (join, joined) = unbounded();
         let stop = stop.clone();
-        running.insert(transfer, Running { peer, control: control.clone(), stop: stop.clone(), join });
+        running.insert(entry, Running { peer, control: control.clone(), stop: stop.clone(), join });
         self.shared.changed.notify_all();
-        Ok(Registered { sessions: self, transfer, stop, joined })
+        Ok(Registered { sessions: self, entry, stop, joined })
     }
 
     /// Hands a further connection to the session that it belongs to; else gives it back, to be refused.
-    fn join(&self, transfer: &TransferId, link: Link) -> Result<(), (Link, Refusal)> {
+    fn join(&self, transfer: TransferId, link: Link) -> Result<(), (Link, Refusal)> {
         let peer = link.control.peer_key();
         let deadline = clock::now() + HANDOVER.into();
         let mut running = self.shared.running.lock().expect("no panic in the registry");
         loop {
-            match running.get(transfer) {
+            match running.get(&(transfer, Part::Move)) {
                 Some(session) if session.peer == peer => {
                     let ending = |SendError(link)| (link, refusal(RefusalKind::Busy, "the session is ending"));
                     return session.join.send(link).map_err(ending);
@@ -190,7 +201,7 @@ impl Sessions {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.sessions.shared.running.lock().expect("no panic in the registry").remove(&self.transfer);
+        self.sessions.shared.running.lock().expect("no panic in the registry").remove(&self.entry);
         self.sessions.shared.changed.notify_all();
     }
 }
@@ -278,17 +289,17 @@ fn carry_out(
     work: &Work,
 ) -> Ended {
     match request.job {
-        Job::Join { .. } => match sessions.join(&request.transfer, link) {
+        Job::Join { .. } => match sessions.join(request.transfer, link) {
             Ok(()) => Ended::Finished,
             Err((link, refusal)) => refuse(link, refusal),
         },
         Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => drive::answer(request, link, rights, sessions, stop, work),
-        Job::Measure(order) => match sessions.enter(request.transfer, &link.control, stop) {
+        Job::Measure(order) => match sessions.enter(request.transfer, Part::Move, &link.control, stop) {
             Ok(registered) => measure::answer(link, &order, &registered.stop),
             Err(refusal) => refuse(link, refusal),
         },
         Job::Receive { .. } | Job::Send { .. } => {
-            let registered = match sessions.enter(request.transfer, &link.control, stop) {
+            let registered = match sessions.enter(request.transfer, Part::Move, &link.control, stop) {
                 Ok(registered) => registered,
                 Err(refusal) => return refuse(link, refusal),
             };

@@ -91,6 +91,21 @@ fn data_goes_straight_from_one_to_the_other() {
 }
 
 #[test]
+fn a_daemon_copies_to_itself() {
+    let site = Site::new();
+    let root = site.directory("root");
+    let daemon = Daemon::start(&site, &root, "rw");
+    let tree = data::tree(&root.join("tree"), 1, &Shape { large: vec![5 * MIB], ..Shape::default() });
+    for streams in ["1", "3"] {
+        let mut command = site.copy(&["--streams", streams]);
+        command.args([daemon.location("tree"), daemon.location("copy")]).run().expect_code(0);
+        assert_same(&tree, &root.join("copy"));
+        fs::remove_dir_all(root.join("copy")).unwrap();
+    }
+    assert_no_leftovers(&root);
+}
+
+#[test]
 fn rights_and_roots_hold_between_daemons() {
     let Some(scene) = Scene::new("w", "r") else { return };
     fs::write(scene.site.path("from-root/file"), "file").unwrap();

@@ -21,7 +21,7 @@ use crate::copy::{PushOrder, push_over};
 use crate::error::CopyError;
 use crate::event::{Event, EventSink, Summary};
 use crate::link::{Inlet, Link, LinkControl, LinkError, Outlet};
-use crate::session::{Ended, Rights, Sessions, Work};
+use crate::session::{Ended, Part, Rights, Sessions, Work};
 use crate::stop::StopSignal;
 
 /// For how long a broken connection between the two far ends is tried again.
@@ -47,7 +47,7 @@ pub(crate) fn answer(
             };
             conclude(link, admitted)
         }
-        Job::DriveKey => match sessions.enter(transfer, &link.control, stop) {
+        Job::DriveKey => match sessions.enter(transfer, Part::Drive, &link.control, stop) {
             Ok(session) => {
                 let identity = Identity::generate();
                 let key = *identity.public().as_bytes();
