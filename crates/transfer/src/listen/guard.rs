@@ -1,25 +1,27 @@
-//! The door of a listening end: lets connections in whose key is welcome, and is not hurt by others.
+//! Accepts the connections of a listening end, lets in whose key is welcome, and is not hurt by others.
 //!
 //! ```text
-//! accept → silent ──first byte──► handshake ──► welcomed ──first message──► known
-//!            │ deadline, or the      │ deadline     │ deadline
-//!            │ cap and the oldest    │              │
-//!            ▼                       ▼              ▼
-//!          closed                  closed         closed
+//! accept → silent ──whole hello──► waiting ──turn──► handshake ──► welcomed ──first message──► known
+//!            │ deadline, or no room   │                 │ deadline, or its place is another's
+//!            ▼                        ▼                 ▼
+//!          closed                   closed            closed
 //! ```
 //!
-//! * A silent connection costs a descriptor and an entry: no thread, no buffer.
-//! * A handshake runs on a thread with a small stack at low priority, so that running transfers
-//!   keep the processor.
+//! * A connection that is silent or waits costs a descriptor and an entry: no thread, no buffer, no key exchange. That
+//!   its address is real, TCP's own handshake has shown; a cookie of TLS (HelloRetryRequest) would show no more.
+//! * A handshake begins when the whole ClientHello has arrived. It runs on a thread with a small stack at low priority,
+//!   so that running transfers keep the processor.
 //! * One deadline, counted from the accept, covers everything up to the first message.
-//! * At most [`Limits::strangers`] connections are on this way. One more evicts the oldest silent one, so
-//!   that a crowd that says nothing cannot keep out somebody who speaks at once.
+//! * [`strangers`] shares room, places and turns by address and prefix.
 //!
 //! Everything that strangers do is logged at debug level only.
 
-use std::collections::BTreeMap;
+mod origin;
+mod strangers;
+
+use std::collections::HashMap;
 use std::io;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,9 +29,12 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use icdc_disk::pool::BlockPool;
 use icdc_units::{Span, Time};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::net::RecvFlags;
+use rustix::process::{Resource, getrlimit};
 
+pub(crate) use self::strangers::Limits;
+use self::strangers::{Step, Strangers};
 use crate::clock;
 use crate::link::{Inlet, Link, LinkError, Parcel, secure_server};
 
@@ -39,24 +44,17 @@ const HANDSHAKE_STACK: usize = 512 << 10;
 const HANDSHAKE_NICE: i32 = 10;
 /// Pause when the process has no descriptor left for an accept.
 const EXHAUSTED_PAUSE: Span = Span::from_millis(100);
-
-/// A silent connection is not closed to make room before it has had so long to speak; others wait at the door.
-const GRACE: Span = Span::from_millis(100);
-
-/// What strangers are granted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Time from the accept to the first message.
-    pub(crate) patience: Span,
-    /// Connections that may be on their way to the first message at a time.
-    pub(crate) strangers: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { patience: Span::from_secs(10), strangers: 128 }
-    }
-}
+/// Connections that are accepted before others are looked after.
+const ACCEPTED_AT_ONCE: usize = 256;
+/// Events that are taken at once.
+const EVENTS: usize = 256;
+/// Token of the descriptor that wakes the guard; connections count from zero.
+const WAKE: u64 = u64::MAX;
+/// Token of the first listener; further ones count down.
+const LISTENER: u64 = u64::MAX - 1;
+/// Length of a record's header, and of the longest record (RFC 8446 section 5).
+const HEADER: usize = 5;
+const MAX_RECORD: usize = HEADER + (1 << 14);
 
 /// What the guard guards.
 pub(crate) trait House: Send + Sync + 'static {
@@ -77,24 +75,29 @@ pub(crate) struct Guard {
 /// What the door, the handshakes and the guests share.
 struct Shared {
     wake: OwnedFd,
-    limits: Limits,
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Default)]
 struct State {
     closing: bool,
-    /// Connections that have spoken and not yet sent their first message, by number.
-    talking: BTreeMap<u64, Talking>,
+    /// Who has not sent the first message.
+    strangers: Strangers,
+    /// Those of them in or behind a handshake. Each shares its socket with whoever reads from it; shutting it down ends
+    /// that.
+    talking: HashMap<u64, TcpStream>,
     /// Connections that are being served.
     guests: usize,
 }
 
-struct Talking {
-    /// Shares the socket with whoever reads from it; shutting it down ends that.
-    stream: TcpStream,
-    deadline: Time,
+impl State {
+    /// Ends what a handshake or a session does on a connection that is no longer a stranger in order.
+    fn break_off(&mut self, number: u64) {
+        if let Some(stream) = self.talking.remove(&number) {
+            // It fails if the peer was faster.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
 }
 
 impl Guard {
@@ -103,23 +106,14 @@ impl Guard {
         for listener in &listeners {
             listener.set_nonblocking(true)?;
         }
+        let strangers = Strangers::new(within_descriptors(limits));
+        let state = State { closing: false, strangers, talking: HashMap::new(), guests: 0 };
         let shared = Arc::new(Shared {
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            limits,
-            state: Mutex::default(),
+            state: Mutex::new(state),
             changed: Condvar::new(),
         });
-        let (links, ready) = unbounded();
-        let door = Door {
-            listeners,
-            house,
-            shared: Arc::clone(&shared),
-            silent: BTreeMap::new(),
-            links,
-            ready,
-            next: 0,
-            exhausted: false,
-        };
+        let door = Door::open(listeners, house, Arc::clone(&shared))?;
         let thread = std::thread::Builder::new().name("guard".into()).spawn(move || door.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -162,84 +156,92 @@ impl Shared {
 
     /// Forgets a connection that has become known, or is gone.
     fn forget(&self, number: u64) {
-        self.state().talking.remove(&number);
+        {
+            let mut state = self.state();
+            state.strangers.forget(number);
+            state.talking.remove(&number);
+        }
         self.wake();
     }
 }
 
-/// The accept loop. It owns the silent connections.
+/// Strangers get a quarter of the descriptors; the rest is for transfers.
+fn within_descriptors(limits: Limits) -> Limits {
+    let most = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize / 4);
+    Limits { connections: limits.connections.min(most.max(1)), ..limits }
+}
+
+/// The accept loop. It owns the connections that are silent or wait.
 struct Door {
     listeners: Vec<TcpListener>,
     house: Arc<dyn House>,
     shared: Arc<Shared>,
-    /// By number; the smallest is the oldest.
-    silent: BTreeMap<u64, (TcpStream, Time)>,
+    epoll: OwnedFd,
+    quiet: HashMap<u64, TcpStream>,
     links: Sender<(u64, Link)>,
     ready: Receiver<(u64, Link)>,
-    next: u64,
-    /// Nobody is accepted for a moment: the last accept failed for want of descriptors or memory, or too many newcomers are
-    /// here.
-    exhausted: bool,
+    /// Until when nobody is accepted: the last accept failed for want of descriptors or memory.
+    paused: Option<Time>,
 }
 
 impl Door {
+    fn open(listeners: Vec<TcpListener>, house: Arc<dyn House>, shared: Arc<Shared>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &shared.wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
+        for (token, listener) in listening(&listeners) {
+            epoll::add(&epoll, listener, token, epoll::EventFlags::IN)?;
+        }
+        let (links, ready) = unbounded();
+        Ok(Self { listeners, house, shared, epoll, quiet: HashMap::new(), links, ready, paused: None })
+    }
+
     fn run(mut self) {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         while !self.shared.state().closing {
-            for number in self.wait() {
-                self.begin_handshake(number);
+            events.clear();
+            // An interrupted wait has no events, and the round does no harm.
+            let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), self.timeout().as_ref());
+            for event in &events {
+                match event.data.u64() {
+                    WAKE => {
+                        // Nothing to read means that another round has taken it.
+                        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+                    }
+                    number if self.quiet.contains_key(&number) => self.look_at(number, event.flags),
+                    _ => {}
+                }
             }
             self.accept();
             while let Ok((number, link)) = self.ready.try_recv() {
                 self.welcome(number, link);
             }
-            self.close_late();
+            self.advance();
         }
-        for talking in self.shared.state().talking.values() {
-            let _ = talking.stream.shutdown(Shutdown::Both);
+        for stream in self.shared.state().talking.values() {
+            let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Sleeps until something happens; answers the silent connections that have sent something, or left.
-    fn wait(&self) -> Vec<u64> {
-        let mut polled = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
-        polled.extend(self.silent.values().map(|(stream, _)| PollFd::new(stream, PollFlags::IN)));
-        if !self.exhausted {
-            polled.extend(self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
-        }
-        let _ = poll(&mut polled, self.timeout().as_ref());
-        let spoke = polled[1..].iter().zip(self.silent.keys());
-        let spoke = spoke.filter(|(polled, _)| !polled.revents().is_empty()).map(|(_, number)| *number).collect();
-        let mut counter = [0; 8];
-        // Nothing to read means that something else woke us.
-        let _ = rustix::io::read(&self.shared.wake, &mut counter);
-        spoke
-    }
-
-    /// Time to the next deadline.
+    /// Time to the next thing that has to be done by itself.
     fn timeout(&self) -> Option<Timespec> {
-        let talking = self.shared.state().talking.values().map(|talking| talking.deadline).min();
-        let silent = self.silent.values().map(|(_, deadline)| *deadline).min();
-        let deadline = talking.into_iter().chain(silent).min();
-        let mut left = deadline.map(|deadline| deadline - clock::now());
-        if self.exhausted {
-            left = Some(left.map_or(EXHAUSTED_PAUSE, |left| left.min(EXHAUSTED_PAUSE)));
-        }
-        // Rounded up, so that the deadline has really passed afterwards.
-        left.and_then(|left| Timespec::try_from(Duration::from_nanos(left.as_nanos()) + Duration::from_millis(1)).ok())
+        let next = self.shared.state().strangers.next_event();
+        let left = next.into_iter().chain(self.paused).min()? - clock::now();
+        // Rounded up, so that the time has really come afterwards.
+        Timespec::try_from(Duration::from_nanos(left.as_nanos()) + Duration::from_micros(1)).ok()
     }
 
     fn accept(&mut self) {
-        self.exhausted = false;
+        match self.paused {
+            Some(until) if clock::now() < until => return,
+            Some(_) => self.pause(false),
+            None => {}
+        }
         for index in 0..self.listeners.len() {
-            loop {
-                if self.is_full_of_newcomers() {
-                    self.exhausted = true;
-                    break;
-                }
+            for _ in 0..ACCEPTED_AT_ONCE {
                 match self.listeners[index].accept() {
                     Ok((stream, peer)) => {
                         tracing::debug!(%peer, "connected");
-                        self.admit_stranger(stream);
+                        self.admit_stranger(stream, peer.ip());
                     }
                     Err(error) => match error.kind() {
                         io::ErrorKind::WouldBlock => break,
@@ -247,9 +249,10 @@ impl Door {
                         io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
                         _ => {
                             tracing::debug!("accept: {error}");
-                            self.exhausted = true;
-                            self.silent.pop_first();
-                            break;
+                            let evicted = self.shared.state().strangers.evict();
+                            evicted.into_iter().for_each(|number| self.close(number));
+                            self.pause(true);
+                            return;
                         }
                     },
                 }
@@ -257,49 +260,91 @@ impl Door {
         }
     }
 
-    /// Whether the next connection would cost one that has hardly had the time to say anything.
-    fn is_full_of_newcomers(&self) -> bool {
-        let Some((_, deadline)) = self.silent.values().next() else { return false };
-        let talking = self.shared.state().talking.len();
-        self.silent.len() + talking >= self.shared.limits.strangers
-            && clock::now() + self.shared.limits.patience < *deadline + GRACE
+    /// Stops listening for a moment, or listens again.
+    fn pause(&mut self, pause: bool) {
+        self.paused = pause.then(|| clock::now() + EXHAUSTED_PAUSE);
+        let interest = if pause { epoll::EventFlags::empty() } else { epoll::EventFlags::IN };
+        for (token, listener) in listening(&self.listeners) {
+            if let Err(error) = epoll::modify(&self.epoll, listener, token, interest) {
+                tracing::debug!("epoll: {error}");
+            }
+        }
     }
 
-    fn admit_stranger(&mut self, stream: TcpStream) {
-        let talking = self.shared.state().talking.len();
-        if self.silent.len() + talking >= self.shared.limits.strangers {
-            self.evict();
-        }
+    fn admit_stranger(&mut self, stream: TcpStream, address: IpAddr) {
+        let (number, evicted) = self.shared.state().strangers.arrive(address.into(), clock::now());
+        let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         // The handshake and the link expect a blocking socket, whatever the listener is.
-        if stream.set_nonblocking(false).is_ok() {
-            self.silent.insert(self.next, (stream, clock::now() + self.shared.limits.patience));
-            self.next += 1;
+        let prepared = stream.set_nonblocking(false).and_then(|()| {
+            epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(number), interest).map_err(io::Error::from)
+        });
+        match prepared {
+            Ok(()) => {
+                self.quiet.insert(number, stream);
+            }
+            Err(error) => {
+                tracing::debug!("accept: {error}");
+                self.shared.state().strangers.forget(number);
+            }
+        }
+        if let Some(evicted) = evicted {
+            tracing::debug!("too many strangers: closed one of those who hold most");
+            self.close(evicted);
         }
     }
 
-    /// Makes room: the oldest silent connection goes, else the oldest that has not come to its first message.
-    fn evict(&mut self) {
-        tracing::debug!("too many strangers: closed the oldest");
-        if self.silent.pop_first().is_none()
-            && let Some((_, talking)) = self.shared.state().talking.pop_first()
-        {
-            let _ = talking.stream.shutdown(Shutdown::Both);
+    /// Something has come from a connection that was silent, or it has gone.
+    fn look_at(&mut self, number: u64, flags: epoll::EventFlags) {
+        let Some(stream) = self.quiet.get(&number) else { return };
+        let gone = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+        match hello(stream) {
+            // A port scan ends here: it has left, or reset the connection.
+            _ if flags.intersects(gone) => self.turn_away(number, "closed before a handshake"),
+            Hello::Foreign => self.turn_away(number, "it does not speak TLS"),
+            Hello::Partial => {}
+            Hello::Whole => self.shared.state().strangers.spoke(number),
+        }
+    }
+
+    fn turn_away(&mut self, number: u64, why: &str) {
+        tracing::debug!("{why}");
+        self.shared.state().strangers.forget(number);
+        self.quiet.remove(&number);
+    }
+
+    /// Closes a connection that the book has struck out.
+    fn close(&mut self, number: u64) {
+        if self.quiet.remove(&number).is_none() {
+            self.shared.state().break_off(number);
+        }
+    }
+
+    fn advance(&mut self) {
+        let steps = self.shared.state().strangers.advance(clock::now());
+        for step in steps {
+            match step {
+                Step::Begin(number) => self.begin_handshake(number),
+                Step::Close(number) => {
+                    tracing::debug!("closed: no request in time, or others were waiting");
+                    self.close(number);
+                }
+            }
         }
     }
 
     fn begin_handshake(&mut self, number: u64) {
-        let Some((stream, deadline)) = self.silent.remove(&number) else {
+        let stream = self.quiet.remove(&number);
+        let Some((stream, twin)) = stream.and_then(|stream| stream.try_clone().ok().map(|twin| (stream, twin))) else {
+            self.shared.state().strangers.forget(number);
             return;
         };
-        // A port scan ends here: it has left, or reset the connection.
-        let mut first = [0];
-        let said = rustix::net::recv(&stream, &mut first[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-        if !matches!(said, Ok((1, _))) {
-            tracing::debug!("closed without a word");
-            return;
-        }
-        let Ok(twin) = stream.try_clone() else { return };
-        self.shared.state().talking.insert(number, Talking { stream: twin, deadline });
+        // From here on the thread waits for it.
+        let _ = epoll::delete(&self.epoll, &stream);
+        let deadline = {
+            let mut state = self.shared.state();
+            state.talking.insert(number, twin);
+            state.strangers.deadline(number).unwrap_or_else(clock::now)
+        };
         let (shared, tls, links) = (Arc::clone(&self.shared), self.house.tls(), self.links.clone());
         let handshake = move || {
             let _ = rustix::process::setpriority_process(None, HANDSHAKE_NICE);
@@ -326,7 +371,7 @@ impl Door {
     fn welcome(&mut self, number: u64, link: Link) {
         {
             let mut state = self.shared.state();
-            if !state.talking.contains_key(&number) {
+            if !state.strangers.contains(number) {
                 return;
             }
             state.guests += 1;
@@ -344,18 +389,39 @@ impl Door {
             tracing::warn!("cannot start a thread for a connection: {error}");
         }
     }
+}
 
-    fn close_late(&mut self) {
-        let now = clock::now();
-        self.silent.retain(|_, (_, deadline)| *deadline > now);
-        self.shared.state().talking.retain(|_, talking| {
-            let late = talking.deadline <= now;
-            if late {
-                tracing::debug!("closed: no request in time");
-                let _ = talking.stream.shutdown(Shutdown::Both);
+/// The listeners with their tokens.
+fn listening(listeners: &[TcpListener]) -> impl Iterator<Item = (epoll::EventData, &TcpListener)> {
+    listeners.iter().enumerate().map(|(index, listener)| (epoll::EventData::new_u64(LISTENER - index as u64), listener))
+}
+
+/// How much of a ClientHello has arrived.
+enum Hello {
+    Partial,
+    /// All of the first record.
+    Whole,
+    /// Something else.
+    Foreign,
+}
+
+/// Looks at what has arrived, and leaves it there.
+fn hello(stream: &TcpStream) -> Hello {
+    let mut header = [0; HEADER];
+    match rustix::net::recv(stream, &mut header[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((count, _)) if count < HEADER => Hello::Partial,
+        // A record of the handshake, of any version that begins with 3.
+        Ok(_) if header[0] == 22 && header[1] == 3 => {
+            let length = HEADER + usize::from(u16::from_be_bytes([header[3], header[4]]));
+            let arrived = rustix::io::ioctl_fionread(stream).unwrap_or(0);
+            match arrived >= length as u64 {
+                _ if length > MAX_RECORD => Hello::Foreign,
+                true => Hello::Whole,
+                false => Hello::Partial,
             }
-            !late
-        });
+        }
+        Err(rustix::io::Errno::AGAIN) => Hello::Partial,
+        Ok(_) | Err(_) => Hello::Foreign,
     }
 }
 

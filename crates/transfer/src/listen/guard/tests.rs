@@ -76,7 +76,7 @@ fn is_closed(stream: &mut TcpStream, patience: Duration) -> bool {
 fn a_thousand_silent_connections_do_not_keep_anybody_out() {
     let limit = Rlimit { current: Some(4096), ..getrlimit(Resource::Nofile) };
     setrlimit(Resource::Nofile, limit).unwrap();
-    let scene = Scene::new(Limits { patience: Span::from_secs(60), strangers: 128 });
+    let scene = Scene::new(Limits { patience: Span::from_secs(60), connections: 128, ..Limits::default() });
     let mut before = scene.link(&scene.client).unwrap();
     assert_eq!(ping(&mut before).unwrap(), Message::Ping);
 
@@ -93,7 +93,7 @@ fn a_thousand_silent_connections_do_not_keep_anybody_out() {
 
 #[test]
 fn silence_garbage_and_slow_handshakes_end_at_the_deadline() {
-    let scene = Scene::new(Limits { patience: Span::from_millis(700), strangers: 8 });
+    let scene = Scene::new(Limits { patience: Span::from_millis(700), connections: 8, ..Limits::default() });
     let mut silent = TcpStream::connect(scene.address).unwrap();
     let mut garbage = TcpStream::connect(scene.address).unwrap();
     garbage.write_all(&[b'x'; 4096]).unwrap();
@@ -114,7 +114,7 @@ fn silence_garbage_and_slow_handshakes_end_at_the_deadline() {
 
 #[test]
 fn who_has_spoken_is_not_hurried() {
-    let scene = Scene::new(Limits { patience: Span::from_millis(500), strangers: 8 });
+    let scene = Scene::new(Limits { patience: Span::from_millis(500), connections: 8, ..Limits::default() });
     let mut link = scene.link(&scene.client).unwrap();
     ping(&mut link).unwrap();
     assert!(!crate::stop::StopSignal::new().wait(Span::from_millis(1000)));
@@ -132,7 +132,7 @@ fn other_keys_are_turned_away() {
 
 #[test]
 fn half_handshakes_make_room_for_newer_ones() {
-    let scene = Scene::new(Limits { patience: Span::from_secs(60), strangers: 4 });
+    let scene = Scene::new(Limits { patience: Span::from_secs(60), connections: 4, ..Limits::default() });
     let mut slow: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(scene.address).unwrap()).collect();
     for stream in &mut slow {
         // An evicted one may be gone by now.
