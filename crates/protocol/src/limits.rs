@@ -21,8 +21,10 @@ pub const MAX_PENDING_BYTES: usize = 256 << 20;
 pub const MAX_NAME: usize = 255;
 /// Longest target of a symbolic link and longest path (`PATH_MAX` less the NUL).
 pub const MAX_PATH: usize = 4095;
-/// Deepest nesting of directories.
-pub const MAX_DEPTH: usize = 1024;
+/// Deepest nesting of directories. Each level down to the deepest keeps a descriptor and its path.
+pub const MAX_DEPTH: usize = 4096;
+/// Most bytes of the paths of all directories from a source down to the deepest one.
+pub const MAX_LEVEL_PATHS: usize = 160 << 20;
 /// Most bytes of extended attributes of one entry.
 pub const MAX_XATTR_BYTES: usize = 128 << 10;
 /// Most data ranges in one block; closer ones are joined.
@@ -53,8 +55,8 @@ pub const MAX_STAGES: usize = 64;
 pub const MAX_REMEMBERED: usize = 1_000_000;
 /// Most bytes of directory paths that a run's journal gives back.
 pub const MAX_REMEMBERED_PATHS: usize = 16 << 20;
-/// Longest path of an item as it is shown: a source and the deepest nesting beneath it.
-pub const MAX_SHOWN_PATH: usize = MAX_PATH + MAX_DEPTH * (1 + MAX_NAME);
+/// Longest path of an item: a source and a thousand of the longest names beneath it. Messages tell it whole.
+pub const MAX_SHOWN_PATH: usize = MAX_PATH + 1024 * (1 + MAX_NAME);
 /// Longest measurement, in nanoseconds: a day.
 pub const MAX_MEASURE_NANOS: u64 = 86_400 * 1_000_000_000;
 /// Largest socket buffer that a measurement may ask for.

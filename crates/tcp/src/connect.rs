@@ -3,13 +3,15 @@
 use std::cmp::Reverse;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
 use std::thread;
 
 use icdc_units::{ByteCount, Span};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use thiserror::Error;
 
-use crate::race::{Failure, race};
+use crate::race::{Failure, Lost, race};
 use crate::{Family, clock};
 
 /// No connection could be made.
@@ -76,6 +78,12 @@ pub enum ConnectError {
         /// What the kernel said.
         cause: io::Error,
     },
+    /// The caller gave up.
+    #[error("the connection to {host} was given up")]
+    Cancelled {
+        /// The name as given.
+        host: String,
+    },
     /// Another system call failed.
     #[error("cannot connect to {address} ({host}): {cause}")]
     Socket {
@@ -102,6 +110,21 @@ pub fn connect(host: &str, port: u16, family: Family, timeout: Span) -> Result<T
     connect_with(host, port, family, timeout, &Beginning::default())
 }
 
+/// How long making a connection may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience<'a> {
+    /// For the name and all addresses together.
+    pub timeout: Span,
+    /// Becomes readable when the caller gives up before.
+    pub cancel: Option<BorrowedFd<'a>>,
+}
+
+impl From<Span> for Patience<'_> {
+    fn from(timeout: Span) -> Self {
+        Self { timeout, cancel: None }
+    }
+}
+
 /// What a socket has before its handshake.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beginning<'a> {
@@ -114,46 +137,72 @@ pub struct Beginning<'a> {
 }
 
 /// As [`connect`], with a beginning of its own.
-pub fn connect_with(
+pub fn connect_with<'a>(
     host: &str,
     port: u16,
     family: Family,
-    timeout: Span,
+    patience: impl Into<Patience<'a>>,
     beginning: &Beginning<'_>,
 ) -> Result<TcpStream, ConnectError> {
+    let patience = patience.into();
+    let timeout = patience.timeout;
     let deadline = clock::now() + timeout;
-    let resolved = resolve(host, port, timeout)?;
+    let resolved = resolve(host, port, patience)?;
     let (admitted, others): (Vec<_>, Vec<_>) = resolved.into_iter().partition(|address| family.admits(address.ip()));
     if admitted.is_empty() {
         let addresses = others.iter().map(SocketAddr::ip).collect();
         return Err(ConnectError::NoAddress { host: host.to_owned(), family, addresses });
     }
     let last = admitted[admitted.len() - 1];
-    race(families_in_turn(admitted), deadline, beginning)
-        .map_err(|failures| most_telling(host, last, timeout, failures))
+    race(families_in_turn(admitted), deadline, patience.cancel, beginning).map_err(|lost| match lost {
+        Lost::Failed(failures) => most_telling(host, last, timeout, failures),
+        Lost::Cancelled => ConnectError::Cancelled { host: host.to_owned() },
+    })
 }
 
 /// Asks the resolver of the system; the call cannot be interrupted, so a thread makes it.
-fn resolve(host: &str, port: u16, timeout: Span) -> Result<Vec<SocketAddr>, ConnectError> {
+fn resolve(host: &str, port: u16, patience: Patience<'_>) -> Result<Vec<SocketAddr>, ConnectError> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
     let failed = |cause| ConnectError::Resolve { host: host.to_owned(), cause };
     let (sender, receiver) = mpsc::sync_channel(1);
+    let answered = eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+    let tell = answered.try_clone().map_err(failed)?;
     let name = host.to_owned();
     let ask = move || {
         let answer = (name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
         // Nobody listens any more when the deadline has passed.
         let _ = sender.send(answer);
+        let _ = rustix::io::write(&tell, &1_u64.to_ne_bytes());
     };
     thread::Builder::new().name("resolve".to_owned()).spawn(ask).map_err(failed)?;
-    match receiver.recv_timeout(timeout.into()) {
-        Ok(Ok(addresses)) if addresses.is_empty() => {
-            Err(failed(io::Error::new(io::ErrorKind::NotFound, "the name has no address")))
+    let deadline = clock::now() + patience.timeout;
+    loop {
+        match receiver.try_recv() {
+            Ok(Ok(addresses)) if addresses.is_empty() => {
+                return Err(failed(io::Error::new(io::ErrorKind::NotFound, "the name has no address")));
+            }
+            Ok(answer) => return answer.map_err(failed),
+            Err(_) if is_cancelled(patience.cancel) => return Err(ConnectError::Cancelled { host: host.to_owned() }),
+            Err(_) if clock::now() >= deadline => {
+                return Err(ConnectError::ResolveTimedOut { host: host.to_owned(), timeout: patience.timeout });
+            }
+            Err(_) => {
+                let mut polled = vec![PollFd::new(&answered, PollFlags::IN)];
+                polled.extend(patience.cancel.as_ref().map(|cancel| PollFd::new(cancel, PollFlags::IN)));
+                // Whatever ended the wait, the next round looks.
+                let _ = poll(&mut polled, Some(&clock::timespec(deadline - clock::now())));
+            }
         }
-        Ok(answer) => answer.map_err(failed),
-        Err(_) => Err(ConnectError::ResolveTimedOut { host: host.to_owned(), timeout }),
     }
+}
+
+/// Whether the caller has given up.
+pub(crate) fn is_cancelled(cancel: Option<BorrowedFd<'_>>) -> bool {
+    cancel.is_some_and(|cancel| {
+        poll(&mut [PollFd::new(&cancel, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    })
 }
 
 /// Alternates between the families, beginning with the one that the resolver prefers, and keeps the

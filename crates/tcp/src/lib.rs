@@ -39,7 +39,7 @@ mod passed;
 mod race;
 
 pub use congestion::{CongestionError, allowed_congestion, available_congestion, congestion, set_congestion};
-pub use connect::{Beginning, ConnectError, connect, connect_with};
+pub use connect::{Beginning, ConnectError, Patience, connect, connect_with};
 pub use descriptors::raise_descriptor_limit;
 pub use info::{State, TcpInfo, info};
 pub use listen::{ListenError, listen};

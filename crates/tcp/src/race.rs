@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::BorrowedFd;
 
 use icdc_units::{ByteCount, Span, Time};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock;
-use crate::connect::Beginning;
+use crate::connect::{Beginning, is_cancelled};
 use crate::options::set_buffers;
 use crate::set_congestion;
 
@@ -28,13 +29,22 @@ pub(crate) struct Failure {
     pub(crate) cause: io::Error,
 }
 
-/// Connects to the first of `addresses` that answers before `deadline`. Gives all failures, in order, when there is no
-/// connection.
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    /// All failures, in order.
+    Failed(Vec<Failure>),
+    /// The caller gave up.
+    Cancelled,
+}
+
+/// Connects to the first of `addresses` that answers before `deadline` and before `cancel` becomes readable.
 pub(crate) fn race(
     addresses: impl IntoIterator<Item = SocketAddr>,
     deadline: Time,
+    cancel: Option<BorrowedFd<'_>>,
     beginning: &Beginning<'_>,
-) -> Result<TcpStream, Vec<Failure>> {
+) -> Result<TcpStream, Lost> {
     let mut waiting: VecDeque<SocketAddr> = addresses.into_iter().collect();
     let mut running: Vec<Attempt> = Vec::new();
     let mut failures = Vec::new();
@@ -47,7 +57,10 @@ pub(crate) fn race(
                 call: "connect",
                 cause: Errno::TIMEDOUT.into(),
             }));
-            return Err(failures);
+            return Err(Lost::Failed(failures));
+        }
+        if is_cancelled(cancel) {
+            return Err(Lost::Cancelled);
         }
         if running.is_empty() || now >= next_start {
             match waiting.pop_front() {
@@ -61,12 +74,12 @@ pub(crate) fn race(
                     }
                     continue;
                 }
-                None if running.is_empty() => return Err(failures),
+                None if running.is_empty() => return Err(Lost::Failed(failures)),
                 None => {}
             }
         }
         let until = if waiting.is_empty() { deadline } else { deadline.min(next_start) };
-        for index in settled(&running, until - now).into_iter().rev() {
+        for index in settled(&running, cancel, until - now).into_iter().rev() {
             match running.swap_remove(index).finish() {
                 Ok(stream) => return Ok(stream),
                 Err(failure) => {
@@ -78,14 +91,16 @@ pub(crate) fn race(
     }
 }
 
-/// Waits for a result of one of the attempts; gives the indices of those that have one, ascending.
-fn settled(running: &[Attempt], span: Span) -> Vec<usize> {
+/// Waits for a result of one of the attempts; gives the indices of those that have one, ascending: none if the time is
+/// over or the caller has given up.
+fn settled(running: &[Attempt], cancel: Option<BorrowedFd<'_>>, span: Span) -> Vec<usize> {
     let mut polled: Vec<PollFd<'_>> =
         running.iter().map(|attempt| PollFd::new(&attempt.socket, PollFlags::OUT)).collect();
+    polled.extend(cancel.as_ref().map(|cancel| PollFd::new(cancel, PollFlags::IN)));
     // A poll that a signal interrupts, or that the kernel cannot serve, has no result: the caller looks
     // at the clock and asks again.
     match poll(&mut polled, Some(&clock::timespec(span))) {
-        Ok(_) => (0..polled.len()).filter(|&index| !polled[index].revents().is_empty()).collect(),
+        Ok(_) => (0..running.len()).filter(|&index| !polled[index].revents().is_empty()).collect(),
         Err(_) => Vec::new(),
     }
 }
@@ -168,7 +183,8 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
         let answering = listener.local_addr().expect("bound");
         let start = clock::now();
-        let stream = race([silent, answering], start + Span::from_secs(20), &Beginning::default()).expect("connects");
+        let stream =
+            race([silent, answering], start + Span::from_secs(20), None, &Beginning::default()).expect("connects");
         let took = clock::now() - start;
         assert_eq!(stream.peer_addr().expect("connected"), answering);
         assert!(took >= STAGGER && took < Span::from_secs(10), "{took}");
@@ -180,7 +196,7 @@ mod tests {
         let refusing: Vec<_> = (0..8).map(|_| refusing()).collect();
         let addresses = refusing.into_iter().chain([listener.local_addr().expect("bound")]);
         let start = clock::now();
-        race(addresses, start + Span::from_secs(20), &Beginning::default()).expect("connects");
+        race(addresses, start + Span::from_secs(20), None, &Beginning::default()).expect("connects");
         let took = clock::now() - start;
         assert!(took < STAGGER * 8, "eight refusals cost no stagger: {took}");
     }
@@ -189,7 +205,7 @@ mod tests {
     fn the_deadline_covers_all_attempts() {
         let (silent, _held) = black_hole();
         let start = clock::now();
-        let failures = race([silent, refusing(), silent], start + Span::from_millis(600), &Beginning::default())
+        let failures = race([silent, refusing(), silent], start + Span::from_millis(600), None, &Beginning::default())
             .expect_err("nobody answers");
         let took = clock::now() - start;
         assert!(took >= Span::from_millis(600) && took < Span::from_secs(10), "{took}");

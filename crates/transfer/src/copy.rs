@@ -52,7 +52,7 @@ pub fn copy(
         }
         (Some(paths), far) => {
             let tree = here()?;
-            let mut far = Far::open(far, options, events)?;
+            let mut far = Far::open(far, options, events, stop).map_err(|error| not_reached(error, stop))?;
             let order = PushOrder {
                 transfer: new_transfer()?,
                 tree: &tree,
@@ -68,11 +68,19 @@ pub fn copy(
         (None, Location::Local(destination)) => {
             let Some(first) = sources.first() else { return Err(CopyError::Usage("no source is given".into())) };
             let paths = paths_on_one_host(sources, first)?;
-            let mut far = Far::open(first, options, events)?;
+            let mut far = Far::open(first, options, events, stop).map_err(|error| not_reached(error, stop))?;
             pull_over(&mut || far.link(), paths, destination, options, events, stop)
         }
-        (None, _) => drive::copy_between(sources, destination, options, events, stop),
+        (None, _) => drive::copy_between(sources, destination, options, events, stop).map_err(|error| match error {
+            CopyError::Connect(error) => not_reached(error, stop),
+            other => other,
+        }),
     }
+}
+
+/// What ssh says of a Ctrl-C that reached it as well is not the reason.
+fn not_reached(error: ConnectError, stop: &StopSignal) -> CopyError {
+    if stop.is_requested() { CopyError::Interrupted } else { error.into() }
 }
 
 /// Paths of sources that must all be on the host of `first`.

@@ -78,6 +78,7 @@ impl CopyError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
+            Self::Connect(ConnectError::Interrupted) => 4,
             Self::Connect(_) => 3,
             Self::Refused(refusal) => match refusal.kind {
                 RefusalKind::NotAllowed | RefusalKind::Busy => 3,

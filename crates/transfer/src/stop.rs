@@ -1,9 +1,13 @@
-//! The wish to stop, shared by everyone who may utter it or must heed it.
+//! The request to stop, shared by everyone who may make it or must heed it.
 
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use icdc_units::Span;
+use rustix::event::{EventfdFlags, eventfd};
 
 /// A switch that goes from "run" to "stop" once. Clones share the switch.
 #[derive(Clone, Default)]
@@ -20,7 +24,43 @@ struct Shared {
 #[derive(Default)]
 struct State {
     requested: bool,
-    listeners: Vec<Box<dyn FnOnce() + Send>>,
+    /// By number, so that one can be taken back.
+    listeners: BTreeMap<u64, Listener>,
+    next: u64,
+}
+
+type Listener = Box<dyn FnOnce() + Send>;
+
+/// Keeps a listener registered until it is dropped.
+#[must_use = "dropping it takes the listener back"]
+pub struct Listening {
+    signal: StopSignal,
+    number: Option<u64>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let listener = {
+                let mut state = self.signal.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.listeners.remove(&number)
+            };
+            // What it holds may itself have to do with the signal: it goes without the lock.
+            drop(listener);
+        }
+    }
+}
+
+/// Readable once someone has asked to stop: for waits that poll descriptors.
+pub struct StopDescriptor {
+    descriptor: Arc<OwnedFd>,
+    _listening: Listening,
+}
+
+impl AsFd for StopDescriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
 }
 
 impl StopSignal {
@@ -38,7 +78,7 @@ impl StopSignal {
             std::mem::take(&mut state.listeners)
         };
         self.shared.changed.notify_all();
-        for listener in listeners {
+        for listener in listeners.into_values() {
             listener();
         }
     }
@@ -65,14 +105,37 @@ impl StopSignal {
     ///
     /// For what sleeps in the kernel and has to be woken. The listener must not block.
     pub fn on_request(&self, listener: impl FnOnce() + Send + 'static) {
+        let mut listening = self.while_waiting(listener);
+        listening.number = None;
+    }
+
+    /// As [`StopSignal::on_request`], until the result is dropped: for one wait among many.
+    pub fn while_waiting(&self, listener: impl FnOnce() + Send + 'static) -> Listening {
         {
             let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
             if !state.requested {
-                state.listeners.push(Box::new(listener));
-                return;
+                let number = state.next;
+                state.next += 1;
+                state.listeners.insert(number, Box::new(listener));
+                return Listening { signal: self.clone(), number: Some(number) };
             }
         }
         listener();
+        Listening { signal: self.clone(), number: None }
+    }
+
+    /// A descriptor that becomes readable when someone asks to stop.
+    ///
+    /// # Errors
+    /// If the process may have no further descriptor.
+    pub fn descriptor(&self) -> io::Result<StopDescriptor> {
+        let descriptor = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let raised = Arc::clone(&descriptor);
+        let listening = self.while_waiting(move || {
+            // It is never read: the first write is all it takes.
+            let _ = rustix::io::write(&*raised, &1_u64.to_ne_bytes());
+        });
+        Ok(StopDescriptor { descriptor, _listening: listening })
     }
 }
 
@@ -128,5 +191,31 @@ mod tests {
         assert_eq!(calls.load(Ordering::SeqCst), 1);
         signal.on_request(count());
         assert_eq!(calls.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn a_listener_that_was_taken_back_is_not_called() {
+        let signal = StopSignal::new();
+        let called = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&called);
+        drop(signal.while_waiting(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        }));
+        assert_eq!(Arc::strong_count(&called), 1, "nothing is kept of it");
+        signal.request();
+        assert_eq!(called.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_descriptor_becomes_readable() {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let signal = StopSignal::new();
+        let early = signal.descriptor().unwrap();
+        let readable = |descriptor: &StopDescriptor| {
+            poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&Timespec::default())).unwrap() == 1
+        };
+        assert!(!readable(&early));
+        signal.request();
+        assert!(readable(&early) && readable(&signal.descriptor().unwrap()));
     }
 }

@@ -15,3 +15,4 @@ mod network;
 mod progress;
 #[path = "../support/mod.rs"]
 mod support;
+mod waits;

@@ -9,5 +9,6 @@ mod keys;
 #[path = "../support/peer.rs"]
 mod peer;
 mod server;
+mod strangers;
 #[path = "../support/mod.rs"]
 mod support;

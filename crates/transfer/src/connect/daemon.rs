@@ -11,12 +11,13 @@ use icdc_tcp::Family;
 use icdc_trust::{DEFAULT_PORT, HostKey, Identity, KnownHosts, PublicKey, ServerPin, client_config};
 use icdc_units::{Span, Time};
 
-use super::{CONNECT_PATIENCE, ConnectError, HANDSHAKE_PATIENCE, connecting, pinned};
+use super::{ConnectError, connecting, pinned, reach, shake_hands};
 use crate::buffers::beginning;
 use crate::clock;
 use crate::event::EventSink;
-use crate::link::{Link, secure_client};
+use crate::link::Link;
 use crate::options::CopyOptions;
+use crate::stop::StopSignal;
 
 /// How long the connection that proved the daemon's key is good for a first request.
 const FRESH: Span = Span::from_secs(5);
@@ -26,6 +27,7 @@ pub(crate) struct DaemonFar {
     address: Address,
     identity: Identity,
     key: PublicKey,
+    stop: StopSignal,
     first: Option<(Link, Time)>,
 }
 
@@ -38,11 +40,11 @@ struct Address {
 
 impl DaemonFar {
     /// Connects, and makes sure that the daemon is the known one, or asks the user.
-    pub(crate) fn open(host: &str, port: u16, options: &CopyOptions) -> Result<Self, ConnectError> {
+    pub(crate) fn open(host: &str, port: u16, options: &CopyOptions, stop: &StopSignal) -> Result<Self, ConnectError> {
         let address = Address { host: host.to_owned(), port, family: options.family };
         let identity = load_identity(&options.identity)?;
         let mut known = KnownHosts::load(&options.known_hosts)?;
-        let (link, key) = match address.meet(&identity, &known)? {
+        let (link, key) = match address.meet(&identity, &known, stop)? {
             Meeting::Known(link, key) => (link, key),
             Meeting::Changed(key, line) => {
                 return Err(ConnectError::HostChanged {
@@ -57,15 +59,18 @@ impl DaemonFar {
                 let fingerprint = key.fingerprint();
                 let confirmed =
                     options.confirm_host.as_ref().is_some_and(|confirm| confirm(&address.place(), &fingerprint));
+                if stop.is_requested() {
+                    return Err(ConnectError::Interrupted);
+                }
                 if !confirmed {
                     let (place, remedy) = (address.place(), address.remedy(&key));
                     return Err(ConnectError::HostUnknown { place, fingerprint, remedy });
                 }
                 known.append(&address.host, address.port, &key)?;
-                (address.connect(&identity, key)?, key)
+                (address.connect(&identity, key, stop)?, key)
             }
         };
-        Ok(Self { address, identity, key, first: Some((link, clock::now())) })
+        Ok(Self { address, identity, key, stop: stop.clone(), first: Some((link, clock::now())) })
     }
 
     pub(crate) fn link(&mut self, events: &EventSink) -> Result<Link, ConnectError> {
@@ -73,7 +78,7 @@ impl DaemonFar {
             Some((link, since)) if clock::now() - since < FRESH => Ok(link),
             _ => {
                 events(connecting(&self.address.host, self.address.port));
-                self.address.connect(&self.identity, self.key)
+                self.address.connect(&self.identity, self.key, &self.stop)
             }
         }
     }
@@ -92,7 +97,7 @@ enum Meeting {
 }
 
 impl Address {
-    fn meet(&self, identity: &Identity, known: &KnownHosts) -> Result<Meeting, ConnectError> {
+    fn meet(&self, identity: &Identity, known: &KnownHosts, stop: &StopSignal) -> Result<Meeting, ConnectError> {
         let shown = Arc::new(Mutex::new(None));
         let verify = {
             let (shown, known, address) = (Arc::clone(&shown), known.clone(), self.clone());
@@ -103,10 +108,11 @@ impl Address {
             }
         };
         let config = client_config(identity, ServerPin::Verify(Box::new(verify)));
-        let outcome = secure_client(self.stream()?, config, HANDSHAKE_PATIENCE);
+        let outcome = shake_hands(self.stream(stop)?, config, stop);
         let shown = *shown.lock().unwrap_or_else(PoisonError::into_inner);
         match (outcome, shown) {
             (Ok(link), Some((key, _))) => Ok(Meeting::Known(link, key)),
+            (Err(_), _) if stop.is_requested() => Err(ConnectError::Interrupted),
             (Err(_), Some((key, HostKey::Unknown))) => Ok(Meeting::Unknown(key)),
             (Err(_), Some((key, HostKey::Changed { line }))) => Ok(Meeting::Changed(key, line)),
             (Err(error), _) => {
@@ -116,15 +122,14 @@ impl Address {
         }
     }
 
-    fn connect(&self, identity: &Identity, key: PublicKey) -> Result<Link, ConnectError> {
-        pinned(self.stream()?, &self.host, self.port, identity, key)
+    fn connect(&self, identity: &Identity, key: PublicKey, stop: &StopSignal) -> Result<Link, ConnectError> {
+        pinned(self.stream(stop)?, (&self.host, self.port), identity, key, stop)
     }
 
-    fn stream(&self) -> Result<TcpStream, ConnectError> {
+    fn stream(&self, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         let (host, port) = (&self.host, self.port);
-        icdc_tcp::connect_with(host, port, self.family, CONNECT_PATIENCE, &beginning()).map_err(|error| {
-            ConnectError::no_answer(error, |reason| ConnectError::DaemonPort { host: host.clone(), port, reason })
-        })
+        let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
+        reach((host, port), self.family, &beginning(), stop, unanswered)
     }
 
     /// As `known_hosts` writes it.

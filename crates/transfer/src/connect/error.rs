@@ -3,6 +3,7 @@
 use std::io;
 
 use icdc_trust::TrustError;
+use icdc_units::Span;
 use thiserror::Error;
 
 use crate::link::LinkError;
@@ -10,6 +11,23 @@ use crate::link::LinkError;
 /// Why there is no link to a far end. Each text says what, where and what to do.
 #[derive(Debug, Error)]
 pub enum ConnectError {
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The far side has started something, and nothing of it is to be seen.
+    #[error(
+        "{host} did not get to `{program}` within {patience}: a start-up file of the shell there may wait for something; see what `{command} {host} true` does"
+    )]
+    NoGreeting {
+        /// `[USER@]HOST`.
+        host: String,
+        /// What was called there.
+        program: String,
+        /// The command of `--ssh`.
+        command: String,
+        /// The time it had.
+        patience: Span,
+    },
     /// The host could be taken for an option, or is none.
     #[error("{host:?} is not a host name; write [USER@]HOST:PATH")]
     BadHost {
@@ -238,6 +256,7 @@ impl ConnectError {
             Tcp::Refused { address, .. } => unanswered(format!("{address} refused the connection")),
             Tcp::TimedOut { address, timeout, .. } => unanswered(format!("no answer from {address} within {timeout}")),
             Tcp::Unreachable { address, cause, .. } => unanswered(format!("{address}: {cause}")),
+            Tcp::Cancelled { .. } => Self::Interrupted,
             other => Self::Resolve(other),
         }
     }

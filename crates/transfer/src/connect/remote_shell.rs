@@ -11,9 +11,12 @@ use std::time::Duration;
 
 use icdc_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::ConnectError;
+use super::patient::PatientReader;
+use crate::clock;
+use crate::stop::StopSignal;
 
 /// How much of the far side's standard error is kept for messages.
 const KEPT_LINES: usize = 4;
@@ -26,6 +29,12 @@ const KEPT_BACK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Takes a line that the far side said on standard error.
 pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
+/// How long a command may take to end by itself when its input has ended.
+const EXIT_PATIENCE: Span = Span::from_secs(2);
+/// How long it may take once it is asked.
+const TERM_PATIENCE: Span = Span::from_millis(500);
+/// How long ssh may take to tell its configuration.
+const CONFIGURATION_PATIENCE: Span = Span::from_secs(20);
 
 /// The way to a shell on a host.
 #[derive(Clone)]
@@ -95,20 +104,31 @@ impl RemoteShell {
 
     /// The host's name for connections beside ssh: what OpenSSH's own configuration maps it to
     /// (`ssh -G`), else the host as the user wrote it.
-    pub(crate) fn host_name(&self) -> String {
+    pub(crate) fn host_name(&self, stop: &StopSignal) -> Result<String, ConnectError> {
+        let mapped = self.mapped_name(stop);
+        if stop.is_requested() {
+            return Err(ConnectError::Interrupted);
+        }
         let written = self.host.rsplit_once('@').map_or(self.host.as_str(), |(_, name)| name);
-        self.mapped_name().unwrap_or_else(|| written.to_owned())
+        Ok(mapped.unwrap_or_else(|| written.to_owned()))
     }
 
-    fn mapped_name(&self) -> Option<String> {
+    fn mapped_name(&self, stop: &StopSignal) -> Option<String> {
         let program = self.program()?;
         if program.rsplit('/').next() != Some("ssh") {
             return None;
         }
-        let output = self.local(&["-G", &self.host]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
+        let mut command = self.local(&["-G", &self.host]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let ended = pidfd(&child);
+        let stdout = child.stdout.take().expect("standard output is piped");
+        let mut process = RemoteProcess { stdin: None, stdout: None, child, ended, words: LastWords::default() };
+        let mut text = String::new();
+        let deadline = clock::now() + CONFIGURATION_PATIENCE;
+        PatientReader::new(&stdout, stop, deadline).ok()?.read_to_string(&mut text).ok()?;
+        let status = process.wait(EXIT_PATIENCE)?;
         let name = text.lines().find_map(|line| line.strip_prefix("hostname "))?.trim();
-        (output.status.success() && !name.is_empty() && !name.starts_with('-')).then(|| name.to_owned())
+        (status.success() && !name.is_empty() && !name.starts_with('-')).then(|| name.to_owned())
     }
 
     fn local(&self, arguments: &[&str]) -> Command {
@@ -184,7 +204,13 @@ impl Drop for RemoteProcess {
     fn drop(&mut self) {
         drop(self.stdin.take());
         drop(self.stdout.take());
-        if self.wait(Span::from_secs(2)).is_none() {
+        if self.wait(EXIT_PATIENCE).is_some() {
+            return;
+        }
+        // Asked first, so that a wrapper can end what it has started.
+        let asked = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let asked = asked.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
+        if !asked || self.wait(TERM_PATIENCE).is_none() {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

@@ -22,26 +22,35 @@ use aws_lc_rs::digest::{Context, SHA256};
 use icdc_units::Span;
 
 use super::ConnectError;
+use super::patient::{PatientReader, PatientWriter};
 use super::remote_shell::RemoteShell;
+use crate::clock;
+use crate::stop::StopSignal;
 
 /// Begins every line of the script's answers.
 const MARK: &str = "ICDC-SEND-SELF ";
 /// Output of shell start-up files that is skipped.
 const MAX_NOISE: u64 = 64 << 10;
+/// How long it may take: 100 MB at 1 Mbit/s.
+const PATIENCE: Span = Span::from_secs(900);
 
 /// Where the program came to lie on the far side, as an absolute path.
-pub(super) fn put(shell: &RemoteShell) -> Result<String, ConnectError> {
-    put_program(shell, Path::new("/proc/self/exe"))
+pub(super) fn put(shell: &RemoteShell, stop: &StopSignal) -> Result<String, ConnectError> {
+    let put = put_program(shell, Path::new("/proc/self/exe"), stop);
+    if stop.is_requested() { Err(ConnectError::Interrupted) } else { put }
 }
 
-fn put_program(shell: &RemoteShell, program: &Path) -> Result<String, ConnectError> {
+fn put_program(shell: &RemoteShell, program: &Path, stop: &StopSignal) -> Result<String, ConnectError> {
     let fail = |reason: String| ConnectError::SendSelf { host: shell.host().to_owned(), reason };
     let mut file = File::open(program).map_err(|error| fail(format!("open {}: {error}", program.display())))?;
     let digest = sha256(&mut file).map_err(|error| fail(format!("read {}: {error}", program.display())))?;
     let machine = local_machine();
     let mut process = shell.run(&script(&machine, &digest))?;
     let stdout = process.stdout.take().expect("standard output is piped");
-    let mut answers = BufReader::new(stdout.take(MAX_NOISE));
+    let cannot_wait = |error| fail(format!("poll: {error}"));
+    let deadline = clock::now() + PATIENCE;
+    let patient = PatientReader::new(&stdout, stop, deadline).map_err(cannot_wait)?;
+    let mut answers = BufReader::new(patient.take(MAX_NOISE));
     let mut ask = || next_answer(&mut answers);
 
     let outcome = match ask() {
@@ -54,9 +63,9 @@ fn put_program(shell: &RemoteShell, program: &Path) -> Result<String, ConnectErr
     };
     let outcome = match outcome {
         Some(Answer::Want) => {
-            let mut stdin = process.stdin.take().expect("standard input is piped");
+            let stdin = process.stdin.take().expect("standard input is piped");
             // If the far side breaks off, its own words say more than the broken pipe.
-            let sent = send(&mut file, &mut stdin);
+            let sent = PatientWriter::new(&stdin, stop, deadline).and_then(|mut patient| send(&mut file, &mut patient));
             drop(stdin);
             match (ask(), sent) {
                 (None, Err(error)) => {
@@ -204,7 +213,8 @@ mod tests {
                 r#"env -u XDG_CACHE_HOME HOME="{}" sh -c 'shift; echo hello; {extra} eval "$1"' sh"#,
                 home.display()
             );
-            put_program(&RemoteShell::new(&command, "host", std::sync::Arc::new(|_| {})).unwrap(), &self.program())
+            let shell = RemoteShell::new(&command, "host", std::sync::Arc::new(|_| {})).unwrap();
+            put_program(&shell, &self.program(), &StopSignal::new())
         }
     }
 

@@ -21,17 +21,22 @@ use icdc_tcp::Family;
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
+use super::patient::{self, PatientReader};
 use super::remote_shell::{RemoteProcess, RemoteShell, quote};
 use super::speaker::{Speaker, SpeakerEnd};
-use super::{CONNECT_PATIENCE, ConnectError, connecting, pinned, send_self};
+use super::{ConnectError, connecting, pinned, reach, send_self};
 use crate::buffers::beginning;
+use crate::clock;
 use crate::event::{Event, EventSink};
 use crate::far_end::{MARKER, MARKER_VERSION};
-use crate::link::{Inlet, Link, LinkError, stdio_link};
+use crate::link::{DEAD_AFTER, Inlet, Link, LinkControl, LinkError, stdio_link};
 use crate::options::CopyOptions;
+use crate::stop::StopSignal;
 
 /// Output of shell start-up files that is skipped before the marker.
 const MAX_NOISE: usize = 64 << 10;
+/// Time from the start of ssh to the far end's first words: a login, perhaps by hand and by way of other hosts.
+const GREETING_PATIENCE: Span = Span::from_secs(300);
 /// Time for an ended ssh to report its exit status.
 const EXIT_PATIENCE: Span = Span::from_secs(5);
 
@@ -44,6 +49,7 @@ pub(crate) struct Starter {
     family: Family,
     events: EventSink,
     host_name: Option<String>,
+    stop: StopSignal,
 }
 
 /// A far end that was started and has said where it listens.
@@ -52,6 +58,8 @@ pub(crate) struct Started {
     pub(crate) speaker: Speaker,
     /// Reads its standard output.
     pub(crate) inlet: Box<dyn Inlet>,
+    /// Ends what reads there.
+    pub(crate) control: LinkControl,
     /// Ends its standard input: the far end takes that for the end of this one. Dropped before the process,
     /// which then ends by itself.
     pub(crate) end: SpeakerEnd,
@@ -74,7 +82,12 @@ impl Running {
 
 impl Starter {
     /// `host` is `[USER@]HOST`.
-    pub(crate) fn new(host: &str, options: &CopyOptions, events: &EventSink) -> Result<Self, ConnectError> {
+    pub(crate) fn new(
+        host: &str,
+        options: &CopyOptions,
+        events: &EventSink,
+        stop: &StopSignal,
+    ) -> Result<Self, ConnectError> {
         let told = (Arc::clone(events), host.to_owned());
         let heard = move |line: &str| (told.0)(Event::Notice { text: format!("{}: {line}", told.1) });
         Ok(Self {
@@ -85,12 +98,17 @@ impl Starter {
             family: options.family,
             events: Arc::clone(events),
             host_name: None,
+            stop: stop.clone(),
         })
     }
 
     /// Name of the host for the data connection.
-    pub(crate) fn host_name(&mut self) -> String {
-        self.host_name.get_or_insert_with(|| self.shell.host_name()).clone()
+    pub(crate) fn host_name(&mut self) -> Result<String, ConnectError> {
+        if let Some(name) = &self.host_name {
+            return Ok(name.clone());
+        }
+        let name = self.shell.host_name(&self.stop)?;
+        Ok(self.host_name.insert(name).clone())
     }
 
     /// Starts the far end; `peer` is the key that may connect to it, `None` if it shall only drive.
@@ -104,7 +122,7 @@ impl Starter {
                 let text =
                     format!("{}: no icdc there that fits; using this one, from its cache directory", self.shell.host());
                 (self.events)(Event::Notice { text });
-                self.program = send_self::put(&self.shell)?;
+                self.program = send_self::put(&self.shell, &self.stop)?;
                 self.start_program(peer)
             }
             other => other,
@@ -113,24 +131,38 @@ impl Starter {
 
     fn start_program(&self, peer: Option<PublicKey>) -> Result<Started, ConnectError> {
         let mut process = self.shell.run(&format!("{} far-end", quote(&self.program)))?;
-        let mut stdout = process.stdout.take().expect("standard output is piped");
+        let stdout = process.stdout.take().expect("standard output is piped");
         let stdin = process.stdin.take().expect("standard input is piped");
         let sent = (&stdin).write_all(&self.bootstrap(peer));
-        match find_marker(&mut stdout) {
+        let cannot_start = |cause| ConnectError::Start { command: self.shell.command().to_owned(), cause };
+        let deadline = clock::now() + GREETING_PATIENCE;
+        match find_marker(&mut PatientReader::new(&stdout, &self.stop, deadline).map_err(cannot_start)?) {
             Ok(MARKER_VERSION) => {}
             Ok(theirs) => return Err(self.other_version(format!("icdc/{theirs}"))),
+            Err(NoMarker::Failed(error)) if patient::is_stopped(&error) => return Err(ConnectError::Interrupted),
+            Err(NoMarker::Failed(error)) if error.kind() == io::ErrorKind::TimedOut => {
+                return Err(self.no_greeting());
+            }
             Err(missing) => return Err(self.explain(&missing, &mut process)),
         }
-        let cannot_start = |cause| ConnectError::Start { command: self.shell.command().to_owned(), cause };
-        let link = stdio_link(stdout, stdin, self.shell.host(), None).map_err(cannot_start)?;
-        let Link { outlet, mut inlet, .. } = link;
+        // One that drives gives signs of life; one that listens has nothing more to say than where.
+        let link = stdio_link(stdout, stdin, self.shell.host(), Some(DEAD_AFTER)).map_err(cannot_start)?;
+        let Link { outlet, mut inlet, control } = link;
+        let greeting = {
+            let control = control.clone();
+            let _given_up = self.stop.while_waiting(move || control.shutdown());
+            receive(inlet.as_mut())
+        };
         // A far end that cannot serve says why and ends; its words are worth more than a broken pipe.
-        match (receive(inlet.as_mut()), sent) {
+        match (greeting, sent) {
+            (Err(_), _) if self.stop.is_requested() => Err(ConnectError::Interrupted),
+            (Err(LinkError::Silent { .. }), _) => Err(self.no_greeting()),
             (Ok(Message::Listening(Listening { key, port, version })), _) if peer.is_none() || port != 0 => {
                 tracing::debug!(host = self.shell.host(), version, port, "far end started");
                 process.is_well();
                 let (speaker, end) = Speaker::start(outlet).map_err(cannot_start)?;
-                Ok(Started { speaker, inlet, end, key: PublicKey::from_bytes(key), port, running: Running(process) })
+                let (key, running) = (PublicKey::from_bytes(key), Running(process));
+                Ok(Started { speaker, inlet, control, end, key, port, running })
             }
             (Ok(Message::Refused(refusal)), _) => {
                 Err(ConnectError::FarEndRefused { host: self.shell.host().to_owned(), reason: refusal.reason })
@@ -174,6 +206,15 @@ impl Starter {
         }
     }
 
+    fn no_greeting(&self) -> ConnectError {
+        ConnectError::NoGreeting {
+            host: self.shell.host().to_owned(),
+            program: self.program.clone(),
+            command: self.shell.command().to_owned(),
+            patience: GREETING_PATIENCE,
+        }
+    }
+
     fn failed(&self, how: String, process: &RemoteProcess) -> ConnectError {
         ConnectError::FarEndFailed {
             host: self.shell.host().to_owned(),
@@ -201,8 +242,13 @@ pub(crate) struct SshFar {
 }
 
 impl SshFar {
-    pub(crate) fn open(host: &str, options: &CopyOptions, events: &EventSink) -> Result<Self, ConnectError> {
-        let mut far = Self { starter: Starter::new(host, options, events)?, current: None };
+    pub(crate) fn open(
+        host: &str,
+        options: &CopyOptions,
+        events: &EventSink,
+        stop: &StopSignal,
+    ) -> Result<Self, ConnectError> {
+        let mut far = Self { starter: Starter::new(host, options, events, stop)?, current: None };
         far.start()?;
         Ok(far)
     }
@@ -214,10 +260,10 @@ impl SshFar {
             if self.current.as_mut().is_none_or(|(started, _)| started.running.has_ended(patience)) {
                 self.start()?;
             }
-            let host = self.starter.host_name();
+            let host = self.starter.host_name()?;
             let (started, identity) = self.current.as_mut().expect("it was started above");
             (self.starter.events)(connecting(&host, started.port));
-            match connect(&host, started, identity, self.starter.family) {
+            match connect(&host, started, identity, &self.starter) {
                 Err(ConnectError::DataPort { .. } | ConnectError::Handshake { .. })
                     if patience == Span::ZERO && started.running.has_ended(Span::from_secs(1)) => {}
                 done => return done,
@@ -234,12 +280,11 @@ impl SshFar {
     }
 }
 
-fn connect(host: &str, far: &Started, identity: &Identity, family: Family) -> Result<Link, ConnectError> {
-    let port = far.port;
-    let stream = icdc_tcp::connect_with(host, port, family, CONNECT_PATIENCE, &beginning()).map_err(|error| {
-        ConnectError::no_answer(error, |reason| ConnectError::DataPort { host: host.to_owned(), port, reason })
-    })?;
-    pinned(stream, host, port, identity, far.key)
+fn connect(host: &str, far: &Started, identity: &Identity, starter: &Starter) -> Result<Link, ConnectError> {
+    let (port, stop) = (far.port, &starter.stop);
+    let unanswered = |reason| ConnectError::DataPort { host: host.to_owned(), port, reason };
+    let stream = reach((host, port), starter.family, &beginning(), stop, unanswered)?;
+    pinned(stream, (host, port), identity, far.key, stop)
 }
 
 /// Receives a message that carries no payload.

@@ -3,6 +3,7 @@
 use icdc_protocol::message::{Drive, Job, Listening, Request};
 use icdc_protocol::{Message, TransferId};
 use icdc_trust::PublicKey;
+use icdc_units::Span;
 
 use super::outcome;
 use crate::connect::ConnectError;
@@ -12,10 +13,13 @@ use crate::connect::ssh::{Running, Started, Starter, kind, receive};
 use crate::copy::{new_transfer, paths_on_one_host};
 use crate::error::CopyError;
 use crate::event::{Event, EventSink, Summary};
-use crate::link::{Inlet, Link, LinkError};
+use crate::link::{Inlet, Link, LinkControl, LinkError};
 use crate::location::Location;
 use crate::options::CopyOptions;
-use crate::stop::StopSignal;
+use crate::stop::{Listening as StopListening, StopSignal};
+
+/// How long the far ends of an interrupted transfer may take to end it.
+const INTERRUPT_PATIENCE: Span = Span::from_secs(10);
 
 /// Copies `sources`, all on one far end, to `destination` on another, straight between the two.
 ///
@@ -33,9 +37,9 @@ pub(crate) fn copy_between(
     };
     let paths = paths_on_one_host(sources, first)?;
     let transfer = new_transfer()?;
-    let mut source = SourceEnd::open(first, transfer, options, events)?;
+    let mut source = SourceEnd::open(first, transfer, options, events, stop)?;
     let job = Job::Receive { destination: destination.path().to_vec(), options: options.receive.clone() };
-    let target = TargetEnd::open(destination, source.key, transfer, job, options, events)?;
+    let target = TargetEnd::open(destination, source.key, Request { transfer, job }, options, events, stop)?;
     let job = Job::Drive(Drive {
         host: target.host.clone(),
         port: target.port,
@@ -48,8 +52,7 @@ pub(crate) fn copy_between(
     icdc_protocol::validate::job(&job)
         .map_err(|rule| CopyError::Usage(format!("this cannot be asked of a far end: {rule}")))?;
     source.speaker.say(Message::Request(Request { transfer, job }));
-    let speaker = source.speaker.clone();
-    stop.on_request(move || speaker.say(Message::Interrupt));
+    let _interrupt = source.interrupt_on(stop);
     let names = Names { from: source.name.clone(), to: target.host.clone() };
     follow(source.inlet.as_mut(), &names, events, stop)
 }
@@ -97,6 +100,7 @@ struct SourceEnd {
     key: PublicKey,
     inlet: Box<dyn Inlet>,
     speaker: Speaker,
+    control: LinkControl,
     /// Declared before the process: ends the speaker, and with it the input of a far end that ssh started.
     _end: SpeakerEnd,
     _running: Option<Running>,
@@ -108,25 +112,59 @@ impl SourceEnd {
         transfer: TransferId,
         options: &CopyOptions,
         events: &EventSink,
+        stop: &StopSignal,
     ) -> Result<Self, CopyError> {
         let name = location.host_name().unwrap_or_default().to_owned();
         match location {
             Location::Ssh { host, .. } => {
-                let Started { speaker, inlet, end, key, running, .. } =
-                    Starter::new(host, options, events)?.start(None)?;
-                Ok(Self { name, key, inlet, speaker, _end: end, _running: Some(running) })
+                let Started { speaker, inlet, control, end, key, running, .. } =
+                    Starter::new(host, options, events, stop)?.start(None)?;
+                Ok(Self { name, key, inlet, speaker, control, _end: end, _running: Some(running) })
             }
             Location::Daemon { host, port, .. } => {
-                let Link { outlet, mut inlet, .. } = DaemonFar::open(host, *port, options)?.link(events)?;
+                let Link { outlet, mut inlet, control } = DaemonFar::open(host, *port, options, stop)?.link(events)?;
                 let (speaker, end) = Speaker::start(outlet)
                     .map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
                 speaker.say(Message::Request(Request { transfer, job: Job::DriveKey }));
-                let key = drive_key(inlet.as_mut(), &name)?;
-                Ok(Self { name, key, inlet, speaker, _end: end, _running: None })
+                let key = {
+                    let _given_up = give_up_on(stop, &control);
+                    drive_key(inlet.as_mut(), &name).map_err(|error| unless_stopped(error, stop))?
+                };
+                Ok(Self { name, key, inlet, speaker, control, _end: end, _running: None })
             }
             Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
         }
     }
+}
+
+impl SourceEnd {
+    /// Tells the driving end when the user asks to stop, and gives it some time to put away what has arrived.
+    fn interrupt_on(&self, stop: &StopSignal) -> StopListening {
+        let (speaker, control) = (self.speaker.clone(), self.control.clone());
+        stop.while_waiting(move || {
+            speaker.say(Message::Interrupt);
+            let patience = std::thread::Builder::new().name("interrupt".into());
+            let waiting = patience.spawn(move || {
+                // Nobody asks this signal to stop: it is the clock.
+                let _ = StopSignal::new().wait(INTERRUPT_PATIENCE);
+                control.shutdown();
+            });
+            if let Err(error) = waiting {
+                tracing::debug!("no limit to the wait for the far ends: {error}");
+            }
+        })
+    }
+}
+
+/// Ends a link when the user asks to stop.
+fn give_up_on(stop: &StopSignal, control: &LinkControl) -> StopListening {
+    let control = control.clone();
+    stop.while_waiting(move || control.shutdown())
+}
+
+/// What a user who asked to stop is told.
+fn unless_stopped(error: CopyError, stop: &StopSignal) -> CopyError {
+    if stop.is_requested() { CopyError::Interrupted } else { error }
 }
 
 /// The key that a daemon makes for the transfer.
@@ -152,22 +190,24 @@ impl TargetEnd {
     fn open(
         location: &Location,
         peer: PublicKey,
-        transfer: TransferId,
-        job: Job,
+        Request { transfer, job }: Request,
         options: &CopyOptions,
         events: &EventSink,
+        stop: &StopSignal,
     ) -> Result<Self, CopyError> {
         match location {
             Location::Ssh { host, .. } => {
-                let mut starter = Starter::new(host, options, events)?;
+                let mut starter = Starter::new(host, options, events, stop)?;
                 let started = starter.start(Some(peer))?;
-                let (host, port, key) = (starter.host_name(), started.port, started.key);
+                let (host, port, key) = (starter.host_name()?, started.port, started.key);
                 Ok(Self { host, port, key, _started: Some(started) })
             }
             Location::Daemon { host, port, .. } => {
-                let mut far = DaemonFar::open(host, *port, options)?;
+                let mut far = DaemonFar::open(host, *port, options, stop)?;
                 let job = Job::Admit { key: *peer.as_bytes(), job: Box::new(job) };
-                admit(far.link(events)?, Request { transfer, job }, host)?;
+                let link = far.link(events)?;
+                let _given_up = give_up_on(stop, &link.control);
+                admit(link, Request { transfer, job }, host).map_err(|error| unless_stopped(error, stop))?;
                 Ok(Self { host: host.clone(), port: *port, key: far.key(), _started: None })
             }
             Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use icdc_protocol::message::{Drive, Job, Listening, Refusal, RefusalKind, Request};
 use icdc_protocol::{Message, TransferId};
-use icdc_tcp::Family;
+use icdc_tcp::{Beginning, Family};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
@@ -16,7 +16,7 @@ use crate::account::Account;
 use crate::clock;
 use crate::connect::speaker::{Speaker, SpeakerEnd};
 use crate::connect::ssh::{kind, receive};
-use crate::connect::{CONNECT_PATIENCE, ConnectError, pinned};
+use crate::connect::{ConnectError, pinned, reach};
 use crate::copy::{PushOrder, push_over};
 use crate::error::CopyError;
 use crate::event::{Event, EventSink, Summary};
@@ -182,7 +182,7 @@ impl Desk {
                 speaker.say(message);
             }
         });
-        push_over(&mut || connect(drive, identity), &order, &events, &self.stop)
+        push_over(&mut || connect(drive, identity, &self.stop), &order, &events, &self.stop)
     }
 }
 
@@ -205,12 +205,11 @@ fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Heard>, stop: &StopSignal) {
     stop.request();
 }
 
-fn connect(drive: &Drive, identity: &Identity) -> Result<Link, ConnectError> {
+fn connect(drive: &Drive, identity: &Identity, stop: &StopSignal) -> Result<Link, ConnectError> {
     let (host, port) = (&drive.host, drive.port);
-    let stream = icdc_tcp::connect(host, port, Family::Any, CONNECT_PATIENCE).map_err(|error| {
-        ConnectError::no_answer(error, |reason| ConnectError::Unreachable { host: host.clone(), port, reason })
-    })?;
-    pinned(stream, host, port, identity, PublicKey::from_bytes(drive.key))
+    let unanswered = |reason| ConnectError::Unreachable { host: host.clone(), port, reason };
+    let stream = reach((host, port), Family::Any, &Beginning::default(), stop, unanswered)?;
+    pinned(stream, (host, port), identity, PublicKey::from_bytes(drive.key), stop)
 }
 
 /// An event for the client; `None` for one that JSON cannot carry.

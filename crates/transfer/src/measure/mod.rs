@@ -114,6 +114,7 @@ impl MeasureError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
+            Self::Connect(ConnectError::Interrupted) => 4,
             Self::Connect(_) => 3,
             Self::Refused(refusal) if matches!(refusal.kind, RefusalKind::NotAllowed | RefusalKind::Busy) => 3,
             Self::Interrupted => 4,

@@ -3,13 +3,14 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use icdc_protocol::Message;
 use icdc_protocol::measure::{Order, Token, Word};
 use icdc_protocol::message::{Job, Request};
 use icdc_tcp::algorithm::choose_in_advance;
-use icdc_tcp::{Beginning, Family};
+use icdc_tcp::{Beginning, Family, Patience};
 use icdc_units::{ByteCount, Span};
 
 use super::desk::{Desk, Heard};
@@ -64,7 +65,9 @@ pub fn measure(
         })
     };
     // It must not end before the measurement: ssh holds the far end.
-    let mut far = Far::open(target, connection, &notices)?;
+    let mut far = Far::open(target, connection, &notices, stop)
+        // What ssh says of a Ctrl-C that reached it as well is not the reason.
+        .map_err(|error| if stop.is_requested() { ConnectError::Interrupted } else { error })?;
     let link = far.link()?;
     let host = data_host(&link.control.peer()).unwrap_or_else(|| far.name());
     let desk =
@@ -72,7 +75,7 @@ pub fn measure(
     let transfer = new_transfer().map_err(|error| MeasureError::Failed(error.to_string()))?;
     desk.tell(Message::Request(Request { transfer, job: Job::Measure(order.clone()) }));
     let (port, tokens) = ready(&order, &desk)?;
-    let (sockets, prepared) = connect(&order, &host, port, &tokens)?;
+    let (sockets, prepared) = connect(&order, &host, port, &tokens, stop)?;
     if let Some(text) = prepared.iter().find_map(|prepared| prepared.chosen.instead.clone()) {
         events(MeasureEvent::Notice(text));
     }
@@ -108,6 +111,7 @@ fn connect(
     host: &str,
     port: u16,
     tokens: &[Token],
+    stop: &StopSignal,
 ) -> Result<(Vec<TcpStream>, Vec<Prepared>), MeasureError> {
     let named = (!order.reverse && !order.congestion.is_empty()).then_some(order.congestion.as_str());
     let first = named.map(choose_in_advance).transpose().map_err(|error| MeasureError::Usage(error.to_string()))?;
@@ -115,10 +119,12 @@ fn connect(
         receive_buffer: if order.reverse { receive_buffer(order) } else { ByteCount::ZERO },
         congestion: first.as_ref().map(|chosen| chosen.name.as_str()),
     };
+    let cancel = stop.descriptor().map_err(|error| MeasureError::Failed(error.to_string()))?;
+    let patience = Patience { timeout: CONNECT_PATIENCE, cancel: Some(cancel.as_fd()) };
     let (mut sockets, mut all) = (Vec::new(), Vec::new());
     for token in tokens {
         let unreachable = |reason| ConnectError::Unreachable { host: host.to_owned(), port, reason };
-        let mut socket = icdc_tcp::connect_with(host, port, Family::Any, CONNECT_PATIENCE, &beginning)
+        let mut socket = icdc_tcp::connect_with(host, port, Family::Any, patience, &beginning)
             .map_err(|error| ConnectError::no_answer(error, unreachable))?;
         let prepared = match order.reverse {
             true => None,

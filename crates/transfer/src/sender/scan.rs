@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use icdc_disk::tree::{CAPABILITY, Directory, Kind, Listing, Name, Stat, is_staging};
 use icdc_protocol::frame::{ENTRIES_OVERHEAD, entry_length};
-use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_HEAD, MAX_XATTR_BYTES};
+use icdc_protocol::limits::{
+    MAX_DEPTH, MAX_FILE_SIZE, MAX_HEAD, MAX_LEVEL_PATHS, MAX_NAME, MAX_SHOWN_PATH, MAX_XATTR_BYTES,
+};
 use icdc_protocol::message::{Entry, EntryId, EntryKind, Message, Parent, Preserve, Problem, SendOptions, Source};
 
 use super::exclude::Exclude;
@@ -47,6 +49,8 @@ struct Level {
     directory: Arc<OpenDirectory>,
     id: EntryId,
     path: Vec<u8>,
+    /// Bytes of the paths from the source down to this one.
+    paths: usize,
     names: Listing,
     next: usize,
 }
@@ -204,8 +208,8 @@ impl<'a> Scan<'a> {
             };
             if stat.kind != Kind::Directory {
                 self.visit(&directory, name, parent, path, &stat)?;
-            } else if levels.len() >= MAX_DEPTH {
-                self.fail(path, format!("nested deeper than {MAX_DEPTH} directories"))?;
+            } else if let Some(reason) = too_deep(&levels, &path) {
+                self.fail(path, reason)?;
             } else {
                 match directory.open_directory(&name) {
                     Ok(inner) => self.push_level(&mut levels, inner, parent, raw, path, &stat)?,
@@ -242,7 +246,8 @@ impl<'a> Scan<'a> {
         let directory = self.ledger.hold_open(directory);
         self.ledger.announce_directory(&path, &entry);
         self.push(entry);
-        levels.push(Level { directory, id, path, names, next: 0 });
+        let paths = levels.last().map_or(0, |above| above.paths) + path.len();
+        levels.push(Level { directory, id, path, paths, names, next: 0 });
         Some(())
     }
 
@@ -328,6 +333,18 @@ impl<'a> Scan<'a> {
             return Vec::new();
         }
         found
+    }
+}
+
+/// Why the directory at `path` is not descended into. Every level keeps its path, here and at the receiver.
+fn too_deep(levels: &[Level], path: &[u8]) -> Option<String> {
+    let paths = levels.last().map_or(0, |level| level.paths) + path.len();
+    if levels.len() >= MAX_DEPTH {
+        Some(format!("nested deeper than {MAX_DEPTH} directories"))
+    } else if paths > MAX_LEVEL_PATHS || path.len() + 1 + MAX_NAME > MAX_SHOWN_PATH {
+        Some(format!("its path of {} bytes is longer than icdc can follow", path.len()))
+    } else {
+        None
     }
 }
 

@@ -124,7 +124,7 @@ fn an_unknown_daemon_becomes_known_by_the_users_word_only() {
     let scene = Scene::new();
     let daemon = Daemon::start(&scene, "daemon");
     let place = daemon.at(Path::new("/"));
-    let open = |options| Far::open(&place, &options, &silent()).map(|_| ());
+    let open = |options| Far::open(&place, &options, &silent(), &icdc_transfer::StopSignal::new()).map(|_| ());
     let error = open(scene.options()).unwrap_err().to_string();
     assert!(error.contains("icdc keygen"), "without an identity: {error}");
 
@@ -156,7 +156,8 @@ fn a_daemon_that_is_not_there_is_named() {
     let _ = identity(&scene);
     let port = TcpListener::bind((HOST, 0)).unwrap().local_addr().unwrap().port();
     let place = Location::Daemon { host: HOST.to_owned(), port, path: b"/".to_vec() };
-    let error = Far::open(&place, &scene.options(), &silent()).map(|_| ()).unwrap_err();
+    let error =
+        Far::open(&place, &scene.options(), &silent(), &icdc_transfer::StopSignal::new()).map(|_| ()).unwrap_err();
     assert!(matches!(error, ConnectError::DaemonPort { .. }), "{error}");
     assert!(error.to_string().contains("icdc serve"), "{error}");
 }

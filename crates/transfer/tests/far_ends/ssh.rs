@@ -8,7 +8,10 @@ use icdc_transfer::{ConnectError, CopyOptions, Far};
 use crate::{HERE, Scene, assert_same, by_ssh, copy, eventually, local, silent};
 
 fn error_of(options: &CopyOptions) -> ConnectError {
-    Far::open(&by_ssh(Path::new("/tmp")), options, &silent()).and_then(|mut far| far.link()).map(|_| ()).unwrap_err()
+    Far::open(&by_ssh(Path::new("/tmp")), options, &silent(), &icdc_transfer::StopSignal::new())
+        .and_then(|mut far| far.link())
+        .map(|_| ())
+        .unwrap_err()
 }
 
 #[test]
@@ -100,7 +103,8 @@ fn a_port_that_is_taken_or_blocked_is_named() {
 #[test]
 fn the_far_end_ends_with_the_near_one() {
     let scene = Scene::new();
-    let mut far = Far::open(&by_ssh(Path::new("/tmp")), &scene.options(), &silent()).unwrap();
+    let mut far =
+        Far::open(&by_ssh(Path::new("/tmp")), &scene.options(), &silent(), &icdc_transfer::StopSignal::new()).unwrap();
     let link = far.link().unwrap();
     let process = Path::new("/proc").join(&scene.pids()[0]);
     assert!(process.exists());
@@ -112,7 +116,8 @@ fn the_far_end_ends_with_the_near_one() {
 #[test]
 fn a_far_end_that_died_is_started_again() {
     let scene = Scene::new();
-    let mut far = Far::open(&by_ssh(Path::new("/tmp")), &scene.options(), &silent()).unwrap();
+    let mut far =
+        Far::open(&by_ssh(Path::new("/tmp")), &scene.options(), &silent(), &icdc_transfer::StopSignal::new()).unwrap();
     drop(far.link().unwrap());
     drop(far.link().unwrap());
     assert_eq!(scene.pids().len(), 1, "a further connection needs no further far end");
@@ -126,7 +131,8 @@ fn a_far_end_that_died_is_started_again() {
 fn strangers_on_the_data_port_get_nothing() {
     use std::io::Read;
     let scene = Scene::new();
-    let mut far = Far::open(&by_ssh(Path::new("/tmp")), &scene.options(), &silent()).unwrap();
+    let mut far =
+        Far::open(&by_ssh(Path::new("/tmp")), &scene.options(), &silent(), &icdc_transfer::StopSignal::new()).unwrap();
     let link = far.link().unwrap();
     let address: std::net::SocketAddr = link.control.peer().parse().unwrap();
     let config = icdc_trust::client_config(

@@ -2,7 +2,7 @@
 //! earlier one of the same name.
 
 use icdc_disk::tree::{CAPABILITY, Metadata, Name, StagingKind};
-use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
+use icdc_protocol::limits::{MAX_DEPTH, MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message, Parent, Preserve, Want, Wants};
 
 use super::super::batch::{Made, Publication};
@@ -19,7 +19,7 @@ use crate::event::Event;
 use crate::path_text;
 
 /// Directories that may be open at once: more than a sender keeps open.
-const MAX_OPEN: usize = 4096;
+const MAX_OPEN: usize = MAX_DEPTH + 1024;
 
 /// What becomes of an entry at once.
 enum Admitted {
