@@ -411,7 +411,7 @@ fn serve(
     link.outlet.flush()?;
     match job {
         Job::Receive { destination, options } => {
-            let transfer = registered.transfer;
+            let transfer = registered.entry.0;
             let order =
                 receiver::Order { transfer, tree: &tree, destination: &destination, asked: None, options: &options };
             receiver::run(link, &registered.joined, &order, account, &silent, &registered.stop).map(|_| ())

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -28,11 +29,22 @@ fn ends_by(signal: Signal, command: &mut Command, mut reached: impl FnMut() -> b
     assert!(asked.elapsed() < SOON, "{:?}: {ended}", asked.elapsed());
 }
 
+/// As [`ends_by`], and what the command for `--ssh` has become has ended as well.
+#[track_caller]
+fn ends_with_ssh_by(signal: Signal, command: &mut Command, mark: &Path) {
+    let hanging = || std::fs::read_to_string(mark).ok().filter(|text| text.ends_with('\n'));
+    ends_by(signal, command, || hanging().is_some());
+    let process = hanging().unwrap();
+    // One that has ended and that nobody has asked about has no words.
+    let words = || std::fs::read(format!("/proc/{}/cmdline", process.trim())).unwrap_or_default();
+    assert!(eventually(|| words().is_empty()), "{process} is left");
+}
+
 /// A program for `--ssh` that does as `body` says, then leaves a mark and hangs.
-fn hanging_ssh(site: &Site, body: &str) -> (String, std::path::PathBuf) {
+fn hanging_ssh(site: &Site, body: &str) -> (String, PathBuf) {
     let mark = site.path("hangs");
     let _ = std::fs::remove_file(&mark);
-    let program = site.program("ssh-hangs", &format!("{body}\n: >'{}'\nexec sleep 600", mark.display()));
+    let program = site.program("ssh-hangs", &format!("{body}\necho $$ >'{}'\nexec sleep 600", mark.display()));
     (program, mark)
 }
 
@@ -43,10 +55,10 @@ fn signals_end_the_wait_for_a_greeting() {
     for body in ["", "printf 'Welcome'", "printf '\\nICDC-FAR-END 1\\n'", "exec 2>&-"] {
         for signal in [Signal::TERM, Signal::INT] {
             let (ssh, mark) = hanging_ssh(&site, body);
-            ends_by(signal, site.copy(&["--ssh", &ssh, "file"]).arg(site.by_ssh("copy")), || mark.exists());
+            ends_with_ssh_by(signal, site.copy(&["--ssh", &ssh, "file"]).arg(site.by_ssh("copy")), &mark);
         }
         let (ssh, mark) = hanging_ssh(&site, body);
-        ends_by(Signal::TERM, site.copy(&["--ssh", &ssh]).arg(site.by_ssh("file")).arg("copy"), || mark.exists());
+        ends_with_ssh_by(Signal::TERM, site.copy(&["--ssh", &ssh]).arg(site.by_ssh("file")).arg("copy"), &mark);
     }
 }
 
@@ -59,8 +71,8 @@ fn signals_end_the_wait_for_the_program_to_be_sent() {
     for answer in ["", machine] {
         let body = format!("case \"$*\" in *far-end) exit 127;; esac\n{answer}");
         let (ssh, mark) = hanging_ssh(&site, &body);
-        let mut command = site.copy(&["--send-self", "--ssh", &ssh, "file"]);
-        ends_by(Signal::TERM, command.arg(site.by_ssh("copy")), || mark.exists());
+        let mut command = site.icdc(&["copy", "--send-self", "--ssh", &ssh, "file"]);
+        ends_with_ssh_by(Signal::TERM, command.arg(site.by_ssh("copy")), &mark);
     }
 }
 
@@ -69,19 +81,19 @@ fn signals_end_the_wait_between_two_far_ends() {
     let site = Site::new();
     let (ssh, mark) = hanging_ssh(&site, "");
     let mut command = site.copy(&["--ssh", &ssh]);
-    ends_by(Signal::TERM, command.args([site.by_ssh("file"), site.by_ssh("copy")]), || mark.exists());
+    ends_with_ssh_by(Signal::TERM, command.args([site.by_ssh("file"), site.by_ssh("copy")]), &mark);
     // The first gets through, the second hangs.
     let once = format!("if mkdir '{}' 2>/dev/null; then shift; exec sh -c \"$*\"; fi", site.path("first").display());
     let (ssh, mark) = hanging_ssh(&site, &once);
     let mut command = site.copy(&["--ssh", &ssh]);
-    ends_by(Signal::INT, command.args([site.by_ssh("file"), site.by_ssh("copy")]), || mark.exists());
+    ends_with_ssh_by(Signal::INT, command.args([site.by_ssh("file"), site.by_ssh("copy")]), &mark);
 }
 
 #[test]
 fn signals_end_a_measurement_that_hangs() {
     let site = Site::new();
     let (ssh, mark) = hanging_ssh(&site, "");
-    ends_by(Signal::TERM, &mut site.icdc(&["measure", "--ssh", &ssh, HERE]), || mark.exists());
+    ends_with_ssh_by(Signal::TERM, &mut site.icdc(&["measure", "--ssh", &ssh, HERE]), &mark);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use icdc_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::ConnectError;
 use super::patient::PatientReader;
@@ -33,6 +33,8 @@ pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
 const EXIT_PATIENCE: Span = Span::from_secs(2);
 /// How long it may take once it is asked.
 const TERM_PATIENCE: Span = Span::from_millis(500);
+/// Most processes of a command that are looked for.
+const MAX_DESCENDANTS: usize = 64;
 /// How long ssh may take to tell its configuration.
 const CONFIGURATION_PATIENCE: Span = Span::from_secs(20);
 
@@ -76,7 +78,7 @@ impl RemoteShell {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(failed)?;
-        let ended = pidfd(&child);
+        let ended = pidfd(child.id());
         let words = LastWords::new(Arc::clone(&self.heard));
         let stderr = child.stderr.take().expect("standard error is piped");
         let copier = words.clone();
@@ -120,9 +122,10 @@ impl RemoteShell {
         }
         let mut command = self.local(&["-G", &self.host]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
-        let ended = pidfd(&child);
+        let ended = pidfd(child.id());
         let stdout = child.stdout.take().expect("standard output is piped");
-        let mut process = RemoteProcess { stdin: None, stdout: None, child, ended, words: LastWords::default() };
+        let mut process =
+            RemoteProcess { stdin: None, stdout: None, child, ended, words: LastWords::new(Arc::clone(&self.heard)) };
         let mut text = String::new();
         let deadline = clock::now() + CONFIGURATION_PATIENCE;
         PatientReader::new(&stdout, stop, deadline).ok()?.read_to_string(&mut text).ok()?;
@@ -200,27 +203,53 @@ impl RemoteProcess {
 }
 
 impl Drop for RemoteProcess {
-    /// Ends the input, which ends an orderly command, and does not wait long for another.
+    /// Ends the input, which ends an orderly command, and does not wait long for another and what it has started.
     fn drop(&mut self) {
         drop(self.stdin.take());
         drop(self.stdout.take());
-        if self.wait(EXIT_PATIENCE).is_some() {
-            return;
-        }
-        // Asked first, so that a wrapper can end what it has started.
-        let asked = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let asked = asked.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
-        if !asked || self.wait(TERM_PATIENCE).is_none() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+        if self.wait(EXIT_PATIENCE).is_none() {
+            self.end();
         }
         self.words.pass_on();
     }
 }
 
-fn pidfd(child: &Child) -> Option<OwnedFd> {
-    let pid = Pid::from_raw(i32::try_from(child.id()).ok()?)?;
+impl RemoteProcess {
+    /// Ends the command and what it has started: the shell that runs it may have started ssh, and not become it.
+    fn end(&mut self) {
+        let processes = with_descendants(self.child.id());
+        let send = |signal| {
+            for process in &processes {
+                // It fails for those that have ended.
+                let _ = pidfd_send_signal(process, signal);
+            }
+        };
+        send(Signal::TERM);
+        let _ = self.wait(TERM_PATIENCE);
+        send(Signal::KILL);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn pidfd(process: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(process).ok()?)?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// A process and those beneath it.
+fn with_descendants(process: u32) -> Vec<OwnedFd> {
+    let mut all = vec![process];
+    let mut next = 0;
+    while let Some(parent) = all.get(next)
+        && all.len() < MAX_DESCENDANTS
+    {
+        let path = format!("/proc/{parent}/task/{parent}/children");
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        all.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        next += 1;
+    }
+    all.into_iter().filter_map(pidfd).collect()
 }
 
 /// Tells the lines of standard error, and keeps the last ones back for a while: they may be the reason for an end.
