@@ -385,6 +385,8 @@ fn json_lines_are_as_the_guide_says() {
             "errors",
             "skipped",
             "resumed_bytes",
+            "taken_over_files",
+            "taken_over_bytes",
         ] {
             assert!(summary[key].is_u64(), "{way:?} {key}: {ended}");
         }

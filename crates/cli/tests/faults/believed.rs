@@ -1,16 +1,19 @@
 //! Nothing that an interrupted copy has left is believed: not what lies in the holes of an unfinished file, not a
 //! file that has its name already, and nothing is said to be verified that was not read.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use icdc_protocol::block_journal::{BlockJournal, HEADER_LENGTH, Header};
 use icdc_protocol::block_map::{block_count, block_length, block_offset};
 use icdc_protocol::digest::block_value;
+use rustix::process::kill_process;
 
 use crate::interrupted::{BLOCK, Interrupted};
-use crate::support::{KIB, MIB, Noise, Site, Start, assert_same, compare::same_contents, data, leftovers};
+use crate::support::{
+    KIB, MIB, Noise, Shape, Signal, Site, Start, assert_same, compare::same_contents, data, leftovers,
+};
 
 /// Overwrites a part of a file; its modification time stays.
 fn alter(path: &Path, offset: u64, bytes: &[u8]) {
@@ -18,16 +21,6 @@ fn alter(path: &Path, offset: u64, bytes: &[u8]) {
     let file = OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(bytes, offset).unwrap();
     file.set_times(fs::FileTimes::new().set_modified(modified)).unwrap();
-}
-
-/// Writes noise to some stretches of a file of `size` bytes; the rest are holes.
-fn sparse(path: &Path, size: u64, stretches: &[(u64, u64)]) {
-    let mut noise = Noise::new(60);
-    let file = File::create(path).unwrap();
-    file.set_len(size).unwrap();
-    for (offset, length) in stretches {
-        file.write_all_at(&noise.bytes(*length as usize), *offset).unwrap();
-    }
 }
 
 #[test]
@@ -40,7 +33,7 @@ fn garbage_in_the_holes_of_an_unfinished_file() {
         (6 * BLOCK, 14 * BLOCK),
         (22 * BLOCK, 7),
     ];
-    let state = Interrupted::of_file(|path| sparse(path, size, &stretches));
+    let state = Interrupted::of_file(|path| data::sparse(path, size, 60, &stretches));
     let mut noise = Noise::logged("garbage in holes");
     for options in [&[][..], &["--verify"]] {
         for (what, offset) in [
@@ -70,9 +63,9 @@ fn files_of_one_block_that_are_holes_are_read_back() {
     let site = Site::new();
     let source = site.directory("source");
     for (name, size) in [("small", 100), ("packed", 200 * KIB), ("one", MIB), ("block", BLOCK), ("two", BLOCK + 1)] {
-        sparse(&source.join(name), size, &[]);
+        data::sparse(&source.join(name), size, 60, &[]);
     }
-    sparse(&source.join("some"), 2 * MIB, &[(MIB, 10)]);
+    data::sparse(&source.join("some"), 2 * MIB, 60, &[(MIB, 10)]);
     let ended = site.copy(&["--verify", "source/"]).arg(site.path("copy")).run().expect_code(0);
     assert_eq!(ended.summary()["read_back"], true, "{ended}");
     assert_same(&source, &site.path("copy"));
@@ -163,5 +156,25 @@ fn a_file_beside_a_journal_of_all_its_blocks_is_compared() {
             assert_eq!(ended.summary()["verified"], true, "{ended}");
             assert_eq!(ended.resumed(), if damaged { 0 } else { size }, "{ended}");
         }
+    }
+}
+
+#[test]
+fn a_connection_made_anew_within_one_run_does_not_make_it_two() {
+    for options in [&[][..], &["--verify"]] {
+        let site = Site::new();
+        let shape = Shape { small: 300, largest_small: 8 * KIB, large: vec![6 * MIB, 24 * MIB], oddities: true };
+        let source = data::tree(&site.path("source"), 61, &shape);
+        let words = [site.path("source/").into(), site.by_ssh("copy")];
+        let command = ["--rate", "160mbit", "--ssh", &site.ssh()];
+        let run = site.copy(&command).args(options).args(&words).start();
+        assert!(run.wait_for_bytes(14 * MIB), "{}", run.finish());
+        let published = run.events().iter().map(|event| event["files_done"].as_u64().unwrap_or(0)).max().unwrap_or(0);
+        kill_process(run.far_end().unwrap(), Signal::KILL).unwrap();
+        let ended = run.finish().expect_code(0);
+        assert!(published > 0 && ended.all("reconnecting").count() > 0, "{published}: {ended}");
+        assert_eq!(ended.summary()["verified"], true, "{ended}");
+        assert_eq!((ended.number("taken_over_files"), ended.number("taken_over_bytes")), (0, 0), "{ended}");
+        assert_same(&source, &site.path("copy"));
     }
 }

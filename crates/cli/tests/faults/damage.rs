@@ -5,7 +5,7 @@
 //! `ICDC_TEST_DAMAGES` is the number of interrupted copies of each test, `ICDC_TEST_SEED` the seed of the first.
 
 use std::fmt::Write as _;
-use std::fs::{self, File, FileTimes, OpenOptions};
+use std::fs::{self, FileTimes, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -37,19 +37,12 @@ fn make_source(root: &Path, noise: &mut Noise) {
     data::file(&root.join("one block"), 700 * KIB, noise.next());
     fs::hard_link(root.join(LINKED[0]), root.join(LINKED[1])).unwrap();
     std::os::unix::fs::symlink("dense", root.join("link")).unwrap();
-    let files: [(&str, u64, &[(u64, u64)]); 4] = [
-        ("sparse", 9 * BLOCK + 100, &[(0, BLOCK), (2 * BLOCK, 50 * KIB), (5 * BLOCK - KIB, 2 * KIB), (7 * BLOCK, 9)]),
-        ("more sparse", 6 * BLOCK, &[(BLOCK + MIB, MIB), (4 * BLOCK, BLOCK)]),
-        ("holes", 3 * BLOCK + 5, &[]),
-        ("sparse block", 2 * MIB, &[(MIB, 100 * KIB)]),
-    ];
-    for (name, size, stretches) in files {
-        let file = File::create(root.join(name)).unwrap();
-        file.set_len(size).unwrap();
-        for (offset, length) in stretches {
-            file.write_all_at(&noise.bytes(*length as usize), *offset).unwrap();
-        }
-    }
+    let stretches = [(0, BLOCK), (2 * BLOCK, 50 * KIB), (5 * BLOCK - KIB, 2 * KIB), (7 * BLOCK, 9)];
+    data::sparse(&root.join("sparse"), 9 * BLOCK + 100, noise.next(), &stretches);
+    let stretches = [(BLOCK + MIB, MIB), (4 * BLOCK, BLOCK)];
+    data::sparse(&root.join("more sparse"), 6 * BLOCK, noise.next(), &stretches);
+    data::sparse(&root.join("holes"), 3 * BLOCK + 5, noise.next(), &[]);
+    data::sparse(&root.join("sparse block"), 2 * MIB, noise.next(), &[(MIB, 100 * KIB)]);
 }
 
 /// A copy, interrupted at some moment once or twice.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -57,6 +57,16 @@ impl Noise {
         let mut bytes = vec![0; length];
         self.fill(&mut bytes);
         bytes
+    }
+}
+
+/// Writes noise to some stretches (offset, length) of a file of `size` bytes; the rest are holes.
+pub fn sparse(path: &Path, size: u64, seed: u64, stretches: &[(u64, u64)]) {
+    let mut noise = Noise::new(seed);
+    let file = File::create(path).unwrap();
+    file.set_len(size).unwrap();
+    for (offset, length) in stretches {
+        file.write_all_at(&noise.bytes(*length as usize), *offset).unwrap();
     }
 }
 
