@@ -38,7 +38,10 @@ impl Road {
     pub fn new(way: Way) -> Self {
         let site = Site::new();
         let daemon = match way {
-            Way::ToDaemon | Way::FromDaemon => Some(Daemon::start(&site, site.root(), "rw")),
+            Way::ToDaemon | Way::FromDaemon => {
+                let grant = format!("root=\"{}\",rights=rw,owner=keep", site.root().display());
+                Some(Daemon::named(&site, "daemon", &grant))
+            }
             _ => None,
         };
         let ssh = site.ssh();
