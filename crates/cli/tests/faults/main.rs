@@ -5,6 +5,7 @@
 
 mod believed;
 mod damage;
+mod cycles;
 mod directories;
 mod interrupt;
 mod interrupted;
