@@ -2,7 +2,8 @@
 
 /// Numeric user by whom the kernel judges file access of this thread, and to whom the files belong that it makes.
 /// It need not be the user of the process: a daemon acts as many.
-pub(crate) fn file_user() -> u32 {
+#[must_use]
+pub fn file_user() -> u32 {
     // No user has this id, so the call changes nothing; what it gives is the present one.
     const NONE: libc::uid_t = libc::uid_t::MAX;
     // SAFETY: takes and gives plain integers, and with an id that cannot be assumed it only asks.

@@ -4,8 +4,8 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 mod believed;
-mod damage;
 mod cycles;
+mod damage;
 mod directories;
 mod interrupt;
 mod interrupted;

@@ -51,6 +51,8 @@ pub use metadata::{CAPABILITY, FileTime, Kind, Metadata, Stat, Xattrs};
 pub use names::{MAX_NAME, Name, NameError, StagingKind, StagingName, is_staging, printable};
 pub use opening::Followed;
 
+pub use crate::user::file_user;
+
 /// Where paths are resolved: beneath a root, or as in a shell.
 #[derive(Clone, Debug)]
 pub struct Tree {

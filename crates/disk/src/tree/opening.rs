@@ -63,11 +63,19 @@ impl Directory {
             .and_then(|descriptor| settled(descriptor, OFlags::empty()))
             .map_err(|errno| self.unopened(name, errno))?;
         self.require_regular(name, &stat)?;
-        let foreign = stat.uid != file_user();
-        if stat.nlink > 1 || (foreign && self.own_stat()?.mode & 0o022 != 0) {
+        if stat.nlink > 1 || self.is_anothers(&stat)? {
             return Err(TreeError::NotOurs { path: self.path_of(name), call: "openat" });
         }
         Ok((file, stat))
+    }
+
+    /// Whether what `stat` is about, in this directory, may have been made by somebody else: it belongs to another user,
+    /// and others may make files here.
+    ///
+    /// # Errors
+    /// Those of `fstat`.
+    pub fn is_anothers(&self, stat: &Stat) -> Result<bool> {
+        Ok(stat.uid != file_user() && self.own_stat()?.mode & 0o022 != 0)
     }
 
     /// Opens what `name` stands for after following symbolic links, for reading. In a confined

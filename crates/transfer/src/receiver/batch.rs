@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use icdc_disk::DiskFile;
-use icdc_disk::tree::{Directory, Name, StagingKind, Stat};
+use icdc_disk::tree::{Directory, Name, Stat};
 use icdc_protocol::message::{EntryId, EntryKind, FileDigest, Preserve};
 use icdc_protocol::run_journal::{Record, item_key};
 
@@ -18,6 +18,7 @@ use super::Shared;
 use super::failure::Failure;
 use super::pending::{Pending, metadata};
 use super::resume::{self, RunLog};
+use super::staging::Staging;
 
 /// Items that make a batch full.
 const ITEMS: usize = 4096;
@@ -26,12 +27,18 @@ const BYTES: u64 = 256 << 20;
 /// Directories that are flushed one by one; more are flushed by one `syncfs`.
 const DIRECTORIES: usize = 4;
 
+/// A large file that needs nothing more but its name.
+struct Durable {
+    _file: Arc<DiskFile>,
+    journal: Name,
+}
+
 /// An item that is complete under a staging name.
 pub(super) struct Made {
     staging: Name,
     /// The file, if its contents and metadata are durable already; it has a journal of blocks then. It stays open
     /// until it is renamed, because its lock keeps others away from the name.
-    durable: Option<Arc<DiskFile>>,
+    durable: Option<Durable>,
     bytes: u64,
     /// Device and inode, for what must not be mixed up with the work of another copy to the same place.
     inode: Option<(u64, u64)>,
@@ -50,9 +57,9 @@ impl Made {
     }
 
     /// `file`, which is durable and has a journal of blocks.
-    pub(super) fn durable(staging: Name, file: Arc<DiskFile>) -> Result<Self, String> {
-        let made = Self::file(staging, file.as_file(), 0)?;
-        Ok(Self { durable: Some(file), ..made })
+    pub(super) fn durable(staging: Staging, file: Arc<DiskFile>) -> Result<Self, String> {
+        let made = Self::file(staging.part(), file.as_file(), 0)?;
+        Ok(Self { durable: Some(Durable { _file: file, journal: staging.blocks() }), ..made })
     }
 
     /// Whether it need not be flushed.
@@ -118,10 +125,9 @@ impl Batch {
     /// Writes a small file under its staging name.
     pub(super) fn stage(&self, pending: &Pending, contents: &[u8], preserve: Preserve) -> Result<Made, Failure> {
         let Pending { entry, directory, name, .. } = pending;
-        let staging = resume::staging(StagingKind::Part, name);
         let wanted = metadata(entry, preserve);
         let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
-        let file = resume::make_part(directory, name, |part| directory.create_file(part, mode))?;
+        let (file, staging) = resume::make_part(directory, name, |part| directory.create_file(part, mode))?;
         let written =
             file.write_all_at(contents, 0).map_err(|error| Failure::of_disk(&directory.path_of(name), "write", &error));
         let written = written.and_then(|()| directory.set_metadata(&staging, &file, &wanted).map_err(Failure::from));
@@ -156,22 +162,20 @@ impl Batch {
             return outcome;
         }
         let mut directories: Vec<&Pending> = Vec::new();
-        let mut journals: Vec<&Pending> = Vec::new();
-        for item in items {
+        let mut journals: Vec<(&Pending, &Name)> = Vec::new();
+        for item in &items {
             let Some(at) = pending.get(&item.id) else { continue };
             if let Err(reason) = is_ours(at, &item.made) {
                 outcome.failed.push((item.id, reason.into()));
                 continue;
             }
-            match publish_one(shared, at, &item) {
+            match publish_one(shared, at, item) {
                 Ok(()) => {
                     if directories.last().is_none_or(|last| last.entry.parent != at.entry.parent) {
                         directories.push(at);
                     }
                     shared.durable(item.made.bytes);
-                    if item.made.is_durable() {
-                        journals.push(at);
-                    }
+                    journals.extend(item.made.durable.as_ref().map(|durable| (at, &durable.journal)));
                     outcome.published.push((item.id, item.digest));
                 }
                 Err(failure) => {
@@ -189,7 +193,9 @@ impl Batch {
             tracing::warn!(%reason, "an interrupted run will not be continued from here");
         }
         // Up to here a file's journal tells whoever comes after a kill that the file is complete.
-        journals.iter().for_each(|at| resume::remove_blocks(&at.directory, &at.name));
+        for (at, journal) in journals {
+            let _ = at.directory.remove_file(journal);
+        }
         outcome
     }
 }

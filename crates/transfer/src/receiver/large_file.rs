@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 
-use icdc_disk::tree::{Directory, Name, StagingKind};
+use icdc_disk::tree::{Directory, Name};
 use icdc_disk::{DiskFile, Job, sparse};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::{BlockMap, block_length, block_offset};
@@ -18,9 +18,18 @@ use super::compare::digest_like;
 use super::failure::Failure;
 use super::pending::{Pending, metadata};
 use super::resume::{self, FileJournal};
+use super::staging::Staging;
 
 /// Bytes written between two checkpoints: what a power cut may cost besides the ring.
 pub(super) const CHECKPOINT: u64 = 64 << 20;
+
+/// What an earlier run has left of a file.
+pub(super) struct Continued {
+    pub(super) staging: Staging,
+    pub(super) file: File,
+    pub(super) journal: FileJournal,
+    pub(super) held: BlockMap,
+}
 
 /// A file that will come, before anything of it is opened.
 pub(super) struct Plan {
@@ -29,7 +38,7 @@ pub(super) struct Plan {
     directory: Directory,
     name: Name,
     header: Header,
-    continued: Option<(File, FileJournal, BlockMap)>,
+    continued: Option<Continued>,
 }
 
 impl Plan {
@@ -45,8 +54,8 @@ impl Plan {
     }
 
     /// Uses what an earlier run left.
-    pub(super) fn continue_with(&mut self, file: File, journal: FileJournal, held: BlockMap) {
-        self.continued = Some((file, journal, held));
+    pub(super) fn continue_with(&mut self, continued: Continued) {
+        self.continued = Some(continued);
     }
 
     pub(super) fn is_continued(&self) -> bool {
@@ -107,6 +116,7 @@ pub(super) struct LargeFile {
     entry: Entry,
     directory: Directory,
     name: Name,
+    staging: Staging,
     size: u64,
     /// It may have holes.
     sparse: bool,
@@ -135,18 +145,18 @@ impl LargeFile {
         let EntryKind::File { size, sparse, .. } = entry.kind else {
             return Err(format!("{} is not a file", directory.path_of(&name)).into());
         };
-        let part = resume::staging(StagingKind::Part, &name);
-        let (file, journal, blocks) = match continued {
-            Some((file, journal, held)) => (file, Some(journal), held),
+        let (file, journal, staging, blocks) = match continued {
+            Some(Continued { staging, file, journal, held }) => (file, Some(journal), staging, held),
             None => {
                 let shown = directory.path_of(&name);
                 // One that another process is writing must not be taken away from it.
-                let _left = resume::claim(&directory, &part, &shown)?;
-                let file = resume::make_part(&directory, &name, |part| directory.create_file(part, 0o600))?;
+                let _left = resume::find_part(&directory, &name, &shown)?;
+                let journaled = size > BLOCK_SIZE as u64;
+                let (file, journal, staging) = resume::make_files(&directory, &name, journaled)?;
                 resume::lock(&file, &shown).map_err(|error| error.to_string())?;
-                let journal = (size > BLOCK_SIZE as u64).then(|| FileJournal::create(&directory, &name, &header));
-                let journal = journal.transpose().inspect_err(|_| resume::discard(&directory, &name))?;
-                (file, journal, BlockMap::new(size))
+                let journal = journal.map(|file| FileJournal::begin(file, &header, &shown)).transpose();
+                let journal = journal.inspect_err(|_| resume::discard(&directory, staging))?;
+                (file, journal, staging, BlockMap::new(size))
             }
         };
         let held = blocks.iter().collect();
@@ -155,6 +165,7 @@ impl LargeFile {
             entry,
             directory,
             name,
+            staging,
             size,
             sparse,
             disk: Arc::new(disk),
@@ -348,8 +359,7 @@ impl LargeFile {
     fn restore(&self, wanted: &icdc_disk::tree::Metadata<'_>) -> Result<(), Failure> {
         let mut wanted = wanted.clone();
         wanted.mode = wanted.mode.or(Some(0o666 & !super::umask()));
-        let part = resume::staging(StagingKind::Part, &self.name);
-        self.directory.set_metadata(&part, self.disk.as_file(), &wanted).map_err(|error| {
+        self.directory.set_metadata(&self.staging.part(), self.disk.as_file(), &wanted).map_err(|error| {
             let failure = Failure::from(error);
             // All data is there: a run that asks for less need only give it its name.
             if self.journal.is_some() { failure.passing() } else { failure }
@@ -374,11 +384,10 @@ impl LargeFile {
 
     fn publish(&mut self) -> Result<Next, Failure> {
         let Some((_, digest)) = self.ended else { return Ok(Next::Wait) };
-        let part = resume::staging(StagingKind::Part, &self.name);
         let made = if self.size > BLOCK_SIZE as u64 {
-            Made::durable(part, self.disk.clone())?
+            Made::durable(self.staging, self.disk.clone())?
         } else {
-            Made::file(part, self.disk.as_file(), self.unsynced_bytes)?
+            Made::file(self.staging.part(), self.disk.as_file(), self.unsynced_bytes)?
         };
         Ok(Next::Publish { made, digest })
     }
@@ -411,6 +420,6 @@ impl LargeFile {
 
     /// Removes what is there of the file.
     pub(super) fn discard(&self) {
-        resume::discard(&self.directory, &self.name);
+        resume::discard(&self.directory, self.staging);
     }
 }

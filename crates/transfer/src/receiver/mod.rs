@@ -22,6 +22,7 @@ mod large_file;
 mod pending;
 mod placement;
 mod resume;
+mod staging;
 mod store;
 mod tree;
 

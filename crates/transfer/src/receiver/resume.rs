@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use icdc_disk::sparse;
-use icdc_disk::tree::{Directory, Name, StagingKind, StagingName, Stat, TreeError, try_lock};
+use icdc_disk::tree::{Directory, Name, StagingKind, Stat, TreeError, try_lock};
 use icdc_protocol::block_journal::{self, BlockJournal, Header};
 use icdc_protocol::block_map::{BlockMap, block_offset};
 use icdc_protocol::message::{Digest, FileDigest, TransferId};
@@ -23,31 +23,15 @@ use icdc_protocol::run_journal::{Published, Record, RunJournal};
 use icdc_units::Span;
 
 use super::failure::Failure;
+use super::staging::{Purpose, Staging, make_under, short};
 use crate::clock;
 
 /// How long a lock of an earlier session that is coming to its end is waited for.
 const LOCK_PATIENCE: Span = Span::from_secs(30);
 /// How often a file may be replaced while its lock is waited for.
 const CLAIMS: u32 = 3;
-
-/// How often a staging name is cleared before it is given up.
-const MAKE_ATTEMPTS: u32 = 8;
-
-/// Names of the files beside the item with the final name `name`.
-pub(super) fn staging(kind: StagingKind, name: &Name) -> Name {
-    StagingName::new(kind, staging_id(name)).name()
-}
-
-/// The part of the staging names that follows from the final name.
-pub(super) fn staging_id(name: &Name) -> [u8; 8] {
-    short(&blake3::Hasher::new_derive_key("icdc staging name 1").update(name.as_bytes()).finalize())
-}
-
-fn short(hash: &blake3::Hash) -> [u8; 8] {
-    let mut id = [0; 8];
-    id.copy_from_slice(&hash.as_bytes()[..8]);
-    id
-}
+/// What lies beside an unfinished item.
+const BESIDE: [StagingKind; 2] = [StagingKind::Part, StagingKind::Blocks];
 
 /// Takes the lock of a file that an earlier session may still hold for a moment.
 pub(super) fn lock(file: &File, what: &str) -> io::Result<()> {
@@ -87,9 +71,9 @@ pub(super) struct FileJournal {
 }
 
 impl FileJournal {
-    /// What the journal of `name` has, if it is about this version of the source.
-    pub(super) fn find(directory: &Directory, name: &Name, header: &Header) -> Option<(Self, BlockMap)> {
-        let (file, stat) = directory.reopen_file(&staging(StagingKind::Blocks, name)).ok()?;
+    /// What the journal beside an item has, if it is about this version of the source.
+    pub(super) fn find(directory: &Directory, staging: Staging, header: &Header) -> Option<(Self, BlockMap)> {
+        let (file, stat) = directory.reopen_file(&staging.blocks()).ok()?;
         let codec = BlockJournal::new(header);
         let mut reader = codec.reader();
         feed(&file, stat.size.min(codec.longest()), |bytes| reader.feed(bytes)).ok()?;
@@ -103,13 +87,10 @@ impl FileJournal {
         Some((Self { codec, file, length: parsed.valid_length }, parsed.blocks))
     }
 
-    /// A new journal in place of whatever is there.
-    pub(super) fn create(directory: &Directory, name: &Name, header: &Header) -> Result<Self, Failure> {
-        let journal = staging(StagingKind::Blocks, name);
-        let file = create_anew(directory, &journal)?;
+    /// Begins a new journal in an empty file; `path` is that of the item.
+    pub(super) fn begin(file: File, header: &Header, path: &str) -> Result<Self, Failure> {
         let codec = BlockJournal::new(header);
-        let written = file.write_all_at(codec.header(), 0);
-        written.map_err(|error| Failure::of_disk(&directory.path_of(&journal), "write", &error))?;
+        file.write_all_at(codec.header(), 0).map_err(|error| Failure::of_disk(path, "write", &error))?;
         Ok(Self { codec, file, length: block_journal::HEADER_LENGTH as u64 })
     }
 
@@ -153,52 +134,61 @@ fn feed(mut file: &File, limit: u64, mut take: impl FnMut(&[u8])) -> io::Result<
     Ok(())
 }
 
-/// A fresh file under a staging name, whatever an earlier run left there.
-fn create_anew(directory: &Directory, name: &Name) -> Result<File, Failure> {
-    make_anew(|| directory.create_file(name, 0o600), || directory.remove_file(name))
-}
-
-/// Makes something under the staging name of the item with the final name `name`, in place of what an earlier run
-/// left of that item, its journal included.
+/// Makes something in place of what an earlier run of this user left of the item with the final name `name`, its journal
+/// included. Gives the name under which it lies.
 pub(super) fn make_part<T>(
     directory: &Directory,
     name: &Name,
     make: impl Fn(&Name) -> Result<T, TreeError>,
-) -> Result<T, Failure> {
-    let part = staging(StagingKind::Part, name);
-    let remove = || {
-        remove_blocks(directory, name);
-        directory.remove_file(&part)
-    };
-    make_anew(|| make(&part), remove)
+) -> Result<(T, Name), Failure> {
+    let (made, staging) = make_under(directory, &Purpose::item(name), &BESIDE, |staging| make(&staging.part()))?;
+    Ok((made, staging.part()))
 }
 
-fn make_anew<T>(
-    make: impl Fn() -> Result<T, TreeError>,
-    remove: impl Fn() -> Result<(), TreeError>,
-) -> Result<T, Failure> {
-    for _ in 0..MAKE_ATTEMPTS {
-        match make() {
-            // Another copy to the same place may remove and make its own just as fast.
-            Err(error) if error.is_existing() => match remove() {
-                Err(error) if !error.is_missing() => return Err(error.into()),
-                _ => {}
-            },
-            outcome => return outcome.map_err(Failure::from),
+/// Makes the files of the large item with the final name `name`: for its data, and for its journal where it has one.
+pub(super) fn make_files(
+    directory: &Directory,
+    name: &Name,
+    journaled: bool,
+) -> Result<(File, Option<File>, Staging), Failure> {
+    let make = |staging: Staging| {
+        let file = directory.create_file(&staging.part(), 0o600)?;
+        let journal = journaled.then(|| directory.create_file(&staging.blocks(), 0o600)).transpose();
+        let journal = journal.inspect_err(|_| {
+            let _ = directory.remove_file(&staging.part());
+        })?;
+        Ok((file, journal))
+    };
+    let ((file, journal), staging) = make_under(directory, &Purpose::item(name), &BESIDE, make)?;
+    Ok((file, journal, staging))
+}
+
+/// The unfinished file that an earlier run of this user has left of the item with the final name `name`, locked.
+pub(super) fn find_part(directory: &Directory, name: &Name, what: &str) -> Result<Option<(Staging, File)>, String> {
+    for staging in own(directory, name) {
+        if let Some(file) = claim(directory, &staging.part(), what)? {
+            return Ok(Some((staging, file)));
         }
     }
-    make().map_err(Failure::from)
+    Ok(None)
 }
 
-/// Removes what is there of the unfinished item with the final name `name`.
-pub(super) fn discard(directory: &Directory, name: &Name) {
-    let _ = directory.remove_file(&staging(StagingKind::Part, name));
-    remove_blocks(directory, name);
+/// Removes what is there of an unfinished item.
+pub(super) fn discard(directory: &Directory, staging: Staging) {
+    let _ = directory.remove_file(&staging.part());
+    let _ = directory.remove_file(&staging.blocks());
 }
 
-/// Removes the journal of the item with the final name `name`, if there is one.
-pub(super) fn remove_blocks(directory: &Directory, name: &Name) {
-    let _ = directory.remove_file(&staging(StagingKind::Blocks, name));
+/// Removes the journals of the published item with the final name `name`.
+pub(super) fn remove_journals(directory: &Directory, name: &Name) {
+    for staging in own(directory, name) {
+        let _ = directory.remove_file(&staging.blocks());
+    }
+}
+
+/// Under which names this user may have left something of the item with the final name `name`.
+fn own(directory: &Directory, name: &Name) -> impl Iterator<Item = Staging> {
+    Purpose::item(name).found_again().into_iter().filter(|staging| staging.is_free(directory, &BESIDE))
 }
 
 /// Which run has published an item.
@@ -240,24 +230,27 @@ pub(super) struct RunLog {
 impl RunLog {
     /// Whether an interrupted run of `job` whose first target is `target` in `directory` has left its journal.
     pub(super) fn is_there(directory: &Directory, job: &Digest, target: Option<&Name>) -> bool {
-        directory.stat(&run_name(job, target)).is_ok()
+        let choices = Purpose::run(job, target).found_again().map(|staging| (staging, staging.name(StagingKind::Run)));
+        choices
+            .into_iter()
+            .any(|(staging, name)| directory.stat(&name).is_ok() && staging.is_free(directory, &[StagingKind::Run]))
     }
 
     /// Looks in `directory` for the journal of an earlier run like `id`, and begins one if there is none.
     pub(super) fn open(directory: &Directory, id: RunId<'_>, resume: bool) -> Result<Self, String> {
-        let mut log = Self::find(directory, id, resume)?;
-        log.begin()?;
+        let purpose = Purpose::run(id.job, id.target);
+        let mut log = Self::find(directory, id, &purpose, resume)?;
+        log.begin(&purpose)?;
         log.note(&Record::Session { transfer: *id.transfer });
         log.write()?;
         Ok(log)
     }
 
-    fn find(directory: &Directory, id: RunId<'_>, resume: bool) -> Result<Self, String> {
-        let name = run_name(id.job, id.target);
+    fn find(directory: &Directory, id: RunId<'_>, purpose: &Purpose, resume: bool) -> Result<Self, String> {
         let codec = RunJournal::new(id.job);
         let mut log = Self {
             directory: directory.clone(),
-            name,
+            name: purpose.found_again()[0].name(StagingKind::Run),
             file: None,
             published: codec.parse(&[]).published,
             codec,
@@ -266,7 +259,7 @@ impl RunLog {
             pending: Vec::new(),
             resuming: false,
         };
-        let Some(mut file) = claim(directory, &log.name, &directory.path_of(&log.name))? else { return Ok(log) };
+        let Some(mut file) = log.claim(purpose)? else { return Ok(log) };
         if resume {
             let mut reader = log.codec.reader();
             feed(&file, u64::MAX, |bytes| reader.feed(bytes)).map_err(|error| log.failed(&error))?;
@@ -282,6 +275,20 @@ impl RunLog {
             }
         }
         Ok(log)
+    }
+
+    /// The journal that an earlier run of this user has left, locked.
+    fn claim(&mut self, purpose: &Purpose) -> Result<Option<File>, String> {
+        for staging in purpose.found_again() {
+            let name = staging.name(StagingKind::Run);
+            if staging.is_free(&self.directory, &[StagingKind::Run])
+                && let Some(file) = claim(&self.directory, &name, &self.directory.path_of(&name))?
+            {
+                self.name = name;
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
     }
 
     /// Digest under which this item was published before this session, and by which run.
@@ -317,9 +324,12 @@ impl RunLog {
         Ok(())
     }
 
-    fn begin(&mut self) -> Result<(), String> {
+    fn begin(&mut self, purpose: &Purpose) -> Result<(), String> {
         if self.file.is_none() {
-            let mut file = create_anew(&self.directory, &self.name).map_err(Failure::into_reason)?;
+            let create = |staging: Staging| self.directory.create_file(&staging.name(StagingKind::Run), 0o600);
+            let made = make_under(&self.directory, purpose, &[StagingKind::Run], create);
+            let (mut file, staging) = made.map_err(Failure::into_reason)?;
+            self.name = staging.name(StagingKind::Run);
             lock(&file, &self.directory.path_of(&self.name)).map_err(|error| error.to_string())?;
             file.write_all(self.codec.header()).map_err(|error| self.failed(&error))?;
             self.file = Some(file);
@@ -342,18 +352,12 @@ impl RunLog {
     }
 }
 
-fn run_name(job: &Digest, target: Option<&Name>) -> Name {
-    let mut hasher = blake3::Hasher::new_derive_key("icdc run name 1");
-    hasher.update(job).update(target.map_or(b"", Name::as_bytes));
-    StagingName::new(StagingKind::Run, short(&hasher.finalize())).name()
-}
-
 fn remove_left_behind(base: &Directory, path: &[u8]) {
     let mut components = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty());
     let Some(Ok(name)) = components.next_back().map(Name::new) else { return };
     let directory = components
         .try_fold(base.clone(), |directory, component| directory.open_directory(&Name::new(component).ok()?).ok());
     if let Some(directory) = directory {
-        discard(&directory, &name);
+        own(&directory, &name).for_each(|staging| discard(&directory, staging));
     }
 }

@@ -1,7 +1,7 @@
 //! What becomes of entries that are announced: each is placed and answered with what is wanted of it, or waits for an
 //! earlier one of the same name.
 
-use icdc_disk::tree::{CAPABILITY, Metadata, Name, StagingKind};
+use icdc_disk::tree::{CAPABILITY, Metadata, Name};
 use icdc_protocol::limits::{MAX_DEPTH, MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message, Parent, Preserve, Want, Wants};
 
@@ -204,11 +204,10 @@ impl Keeper<'_> {
         let id = pending.entry.id;
         match &pending.entry.kind {
             EntryKind::Symlink { target } => {
-                let staging = resume::staging(StagingKind::Part, &pending.name);
-                let made = make_symlink(&pending, target, &staging, self.shared.options.preserve);
+                let made = make_symlink(&pending, target, self.shared.options.preserve);
                 self.pending.insert(id, pending);
                 match made {
-                    Ok(()) => self.batch.add(Publication { id, made: Made::unsynced(staging), digest: None }),
+                    Ok(staging) => self.batch.add(Publication { id, made: Made::unsynced(staging), digest: None }),
                     Err(failure) => self.fail_item(id, failure),
                 }
             }
@@ -235,10 +234,15 @@ impl Keeper<'_> {
     }
 }
 
-fn make_symlink(pending: &Pending, target: &[u8], staging: &Name, preserve: Preserve) -> Result<(), Failure> {
+fn make_symlink(pending: &Pending, target: &[u8], preserve: Preserve) -> Result<Name, Failure> {
     let Pending { directory, name, entry, .. } = pending;
-    resume::make_part(directory, name, |part| directory.make_symlink(target, part))?;
+    let ((), staging) = resume::make_part(directory, name, |part| directory.make_symlink(target, part))?;
     let wanted = Metadata { mode: None, ..metadata(entry, preserve) };
-    let restored = directory.set_link_metadata(staging, &wanted).map_err(Failure::from);
-    restored.inspect_err(|_| resume::discard(directory, name))
+    match directory.set_link_metadata(&staging, &wanted) {
+        Ok(()) => Ok(staging),
+        Err(error) => {
+            let _ = directory.remove_file(&staging);
+            Err(error.into())
+        }
+    }
 }

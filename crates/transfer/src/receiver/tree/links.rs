@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use icdc_disk::tree::{Directory, Name, StagingKind, Whereabouts};
+use icdc_disk::tree::{Directory, Name, Whereabouts};
 use icdc_protocol::message::{EntryId, EntryKind};
 
 use super::super::batch::Made;
@@ -89,8 +89,9 @@ impl LinkedFile {
     fn link(&self, pending: &Pending, placement: Option<&Placement>) -> Result<Made, Failure> {
         let Pending { directory, name, .. } = pending;
         let first = self.directory(pending, placement)?;
-        resume::make_part(directory, name, |part| directory.hard_link(&first, &self.name, part))?;
-        Ok(Made::unsynced(resume::staging(StagingKind::Part, name)))
+        let link = |part: &Name| directory.hard_link(&first, &self.name, part);
+        let ((), staging) = resume::make_part(directory, name, link)?;
+        Ok(Made::unsynced(staging))
     }
 
     /// The directory that it is in, for `pending`, which may be in the same.

@@ -1,6 +1,6 @@
 //! What is wanted of a file: all of it, what an earlier run has not left, or nothing.
 
-use icdc_disk::tree::{FileTime, Kind, StagingKind, Stat};
+use icdc_disk::tree::{FileTime, Kind, Stat};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::RootHasher;
@@ -10,8 +10,10 @@ use icdc_protocol::run_journal::item_key;
 
 use super::super::compare::CompareJob;
 use super::super::failure::Failure;
+use super::super::large_file::Continued;
 use super::super::pending::{Pending, metadata};
 use super::super::resume::{self, FileJournal, PublishedBy};
+use super::super::staging::Purpose;
 use super::super::store::{Plan, StoreJob};
 use super::Keeper;
 use super::links::State;
@@ -65,7 +67,7 @@ impl Keeper<'_> {
     pub(super) fn have(&mut self, pending: &Pending, digest: FileDigest) -> Want {
         if let EntryKind::File { size, .. } = pending.entry.kind {
             if size > BLOCK_SIZE as u64 {
-                resume::remove_blocks(&pending.directory, &pending.name);
+                resume::remove_journals(&pending.directory, &pending.name);
             }
             self.links.remember(pending, State::Published);
             self.shared.resumed(size);
@@ -91,9 +93,8 @@ impl Keeper<'_> {
         let mut plan = Plan::new(pending, header);
         let mut want = Want::All;
         if options.resume && *size > BLOCK_SIZE as u64 {
-            let part = resume::staging(StagingKind::Part, name);
-            if let Some(file) = resume::claim(directory, &part, &directory.path_of(name))?
-                && let Some((journal, held)) = FileJournal::find(directory, name, &header)
+            if let Some((staging, file)) = resume::find_part(directory, name, &directory.path_of(name))?
+                && let Some((journal, held)) = FileJournal::find(directory, staging, &header)
                 // The blocks of a file without holes all arrive; they need no cleared place.
                 && (!*sparse || resume::clear_beside(&file, &held).is_ok_and(|cleared| cleared))
             {
@@ -102,7 +103,7 @@ impl Keeper<'_> {
                 }
                 want = Want::Rest;
                 self.shared.resumed(held.bytes());
-                plan.continue_with(file, journal, held);
+                plan.continue_with(Continued { staging, file, journal, held });
             }
         }
         if let Some(run) = &mut self.run
@@ -128,12 +129,11 @@ impl Keeper<'_> {
         if !options.resume || options.dry_run || size <= BLOCK_SIZE as u64 || !self.is_as_published(pending, size) {
             return None;
         }
-        if directory.stat(&resume::staging(StagingKind::Part, name)).is_ok() {
-            return None;
-        }
         let header = Header { version, size, path: *blake3::hash(name.as_bytes()).as_bytes() };
-        let (_, held) = FileJournal::find(directory, name, &header)?;
-        whole_digest(&held, size)
+        let left = Purpose::item(name).found_again();
+        let renamed = left.into_iter().filter(|staging| directory.stat(&staging.part()).is_err());
+        let mut journals = renamed.filter_map(|staging| FileJournal::find(directory, staging, &header));
+        journals.find_map(|(_, held)| whole_digest(&held, size))
     }
 
     /// Whether the name has a file with the size, time, mode and owner that this item is to have.

@@ -1,0 +1,152 @@
+//! Under which names the files of an unfinished item or run lie.
+//!
+//! The first choice follows from what they are for alone, so that a later run of any kind finds it. Where others may make
+//! files, too, somebody else may hold that name. The next choice follows from the user as well; the last ones can be
+//! foreseen by nobody, and are not found again. Only files of this user are believed or removed.
+
+use icdc_disk::tree::{Directory, Kind, Name, StagingKind, StagingName, Stat, TreeError, file_user, try_lock};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::failure::Failure;
+
+/// How many choices that nobody can foresee are tried.
+const UNFORESEEN: usize = 6;
+/// How often a name is cleared before another one is tried.
+const ATTEMPTS: u32 = 8;
+
+/// What files are for, as far as it decides their names.
+#[derive(Clone)]
+pub(super) struct Purpose(blake3::Hasher);
+
+impl Purpose {
+    /// The item with this final name.
+    pub(super) fn item(name: &Name) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("icdc staging name 1");
+        hasher.update(name.as_bytes());
+        Self(hasher)
+    }
+
+    /// A run of `job` whose only target, where it is not inside of the destination, is `target`.
+    pub(super) fn run(job: &[u8], target: Option<&Name>) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("icdc run name 1");
+        hasher.update(job).update(target.map_or(b"", Name::as_bytes));
+        Self(hasher)
+    }
+
+    /// The choices that a later run makes as well.
+    pub(super) fn found_again(&self) -> [Staging; 2] {
+        let mut own = self.0.clone();
+        own.update(&[0]).update(&file_user().to_le_bytes());
+        [Staging(short(&self.0.finalize())), Staging(short(&own.finalize()))]
+    }
+
+    /// All choices, in order.
+    fn choices(&self) -> impl Iterator<Item = Staging> {
+        let unforeseen = std::iter::repeat_with(|| {
+            let mut id = [0; 8];
+            getrandom(&mut id, GetRandomFlags::empty()).ok().map(|_| Staging(id))
+        });
+        self.found_again().into_iter().chain(unforeseen.take(UNFORESEEN).flatten())
+    }
+}
+
+/// What the names of the files for one purpose have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Staging([u8; 8]);
+
+impl Staging {
+    pub(super) fn name(self, kind: StagingKind) -> Name {
+        StagingName::new(kind, self.0).name()
+    }
+
+    /// Data of an unfinished item.
+    pub(super) fn part(self) -> Name {
+        self.name(StagingKind::Part)
+    }
+
+    /// Journal of the durable blocks of an unfinished file.
+    pub(super) fn blocks(self) -> Name {
+        self.name(StagingKind::Blocks)
+    }
+
+    /// Whether nobody else holds the names of these kinds.
+    pub(super) fn is_free(self, directory: &Directory, kinds: &[StagingKind]) -> bool {
+        kinds.iter().all(|kind| Holder::of(directory, self.name(*kind)).is_none())
+    }
+
+    /// Removes what this user has under the names of these kinds.
+    fn clear(self, directory: &Directory, kinds: &[StagingKind]) -> Result<(), Holder> {
+        for kind in kinds {
+            let name = self.name(*kind);
+            if let Some(holder) = Holder::of(directory, name.clone()) {
+                return Err(holder);
+            }
+            let _ = directory.remove_file(&name);
+        }
+        Ok(())
+    }
+}
+
+/// Makes something by `make` under the first choice for `purpose` that nobody else holds, in place of what this user has
+/// left there under the names of these kinds.
+pub(super) fn make_under<T>(
+    directory: &Directory,
+    purpose: &Purpose,
+    kinds: &[StagingKind],
+    make: impl Fn(Staging) -> Result<T, TreeError>,
+) -> Result<(T, Staging), Failure> {
+    let mut failure = None;
+    for staging in purpose.choices() {
+        // Another copy to the same place may remove and make its own just as fast.
+        for _ in 0..ATTEMPTS {
+            match make(staging) {
+                Ok(made) => return Ok((made, staging)),
+                Err(error) if !error.is_existing() => return Err(error.into()),
+                Err(error) => failure = Some(error.into()),
+            }
+            if let Err(holder) = staging.clear(directory, kinds) {
+                failure = Some(holder.failure(directory));
+                break;
+            }
+        }
+    }
+    Err(failure.unwrap_or_else(|| Failure::from("no name is free beside it")))
+}
+
+/// What keeps this user from a name.
+struct Holder {
+    name: Name,
+    stat: Stat,
+}
+
+impl Holder {
+    /// What is in the way of `name`: something of somebody else, or a directory.
+    fn of(directory: &Directory, name: Name) -> Option<Self> {
+        let stat = directory.stat(&name).ok()?;
+        let is_anothers = || directory.is_anothers(&stat).unwrap_or(true);
+        let holds = stat.kind == Kind::Directory || (is_anothers() && !cleared_by_root(directory, &name));
+        holds.then_some(Self { name, stat })
+    }
+
+    fn failure(&self, directory: &Directory) -> Failure {
+        let (path, found, user) = (directory.path_of(&self.name), self.stat.kind.described(), self.stat.uid);
+        Failure::Final(format!(
+            "{path}: {found} of user {user} has this name, which is needed for an unfinished file; have it removed, or \
+             choose a directory in which others cannot make files"
+        ))
+    }
+}
+
+/// Removes a file that root may have given away itself, as `--preserve owner` has it, unless somebody writes to it.
+fn cleared_by_root(directory: &Directory, name: &Name) -> bool {
+    file_user() == 0
+        && directory.open_file(name).is_ok_and(|(file, _)| try_lock(&file).unwrap_or(false))
+        && directory.remove_file(name).is_ok()
+}
+
+/// The first 8 bytes of a digest.
+pub(super) fn short(hash: &blake3::Hash) -> [u8; 8] {
+    let mut id = [0; 8];
+    id.copy_from_slice(&hash.as_bytes()[..8]);
+    id
+}
