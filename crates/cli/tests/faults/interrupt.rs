@@ -1,5 +1,7 @@
 //! SIGINT and SIGTERM: exit code 4, a word on how to go on, and nothing that has arrived travels again.
 
+use std::fs;
+
 use rustix::process::kill_process;
 
 use crate::support::{Ended, MIB, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data};
@@ -102,6 +104,23 @@ fn a_tree_goes_on_with_what_is_missing() {
     let (arrived, resumed) = (first.bytes_done(), second.resumed());
     assert!(resumed >= arrived, "{arrived} bytes had arrived, {resumed} were left\n{first}\n{second}");
     assert!(second.number("bytes_sent") + resumed <= data::size(&source), "{second}");
+}
+
+#[test]
+fn what_an_earlier_run_left_goes_without_a_trace() {
+    let site = Site::new();
+    let inner = site.directory("source/inner");
+    let large = data::file(&inner.join("large"), SIZE, 34);
+    data::file(&inner.join("small"), 100, 35);
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Way::Push)).start();
+    assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
+    run.signal(Signal::INT);
+    run.finish().expect_code(4);
+    fs::remove_file(large).unwrap();
+    data::age(&inner, 1_000_000_000, 1);
+    site.copy(&["--ssh", &site.ssh()]).args(words(&site, Way::Push)).run().expect_code(0);
+    assert_same(&site.path("source"), &site.path("copy"));
+    assert_no_leftovers(site.root());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use icdc_disk::sparse;
-use icdc_disk::tree::{Directory, Name, StagingKind, Stat, TreeError, try_lock};
+use icdc_disk::tree::{Directory, Metadata, Name, StagingKind, Stat, TreeError, try_lock};
 use icdc_protocol::block_journal::{self, BlockJournal, Header};
 use icdc_protocol::block_map::{BlockMap, block_offset};
 use icdc_protocol::message::{Digest, FileDigest, TransferId};
@@ -357,7 +357,13 @@ fn remove_left_behind(base: &Directory, path: &[u8]) {
     let Some(Ok(name)) = components.next_back().map(Name::new) else { return };
     let directory = components
         .try_fold(base.clone(), |directory, component| directory.open_directory(&Name::new(component).ok()?).ok());
-    if let Some(directory) = directory {
-        own(&directory, &name).for_each(|staging| discard(&directory, staging));
+    let Some(directory) = directory else { return };
+    let before = directory.own_stat();
+    own(&directory, &name).for_each(|staging| discard(&directory, staging));
+    // The directory was finished, its time included, when this was still in it.
+    if let (Ok(before), Ok(after)) = (before, directory.own_stat())
+        && before.mtime != after.mtime
+    {
+        let _ = directory.set_own_metadata(&Metadata { mtime: Some(before.mtime), ..Metadata::default() });
     }
 }
