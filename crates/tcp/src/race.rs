@@ -152,6 +152,7 @@ impl Attempt {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, TcpListener};
+    use std::os::fd::AsFd as _;
 
     use super::*;
 
@@ -205,11 +206,27 @@ mod tests {
     fn the_deadline_covers_all_attempts() {
         let (silent, _held) = black_hole();
         let start = clock::now();
-        let failures = race([silent, refusing(), silent], start + Span::from_millis(600), None, &Beginning::default())
-            .expect_err("nobody answers");
+        let lost = race([silent, refusing(), silent], start + Span::from_millis(600), None, &Beginning::default());
+        let Err(Lost::Failed(failures)) = lost else { panic!("nobody answers: {lost:?}") };
         let took = clock::now() - start;
         assert!(took >= Span::from_millis(600) && took < Span::from_secs(10), "{took}");
         let kinds: Vec<_> = failures.iter().map(|failure| failure.cause.kind()).collect();
         assert_eq!(kinds, [io::ErrorKind::ConnectionRefused, io::ErrorKind::TimedOut, io::ErrorKind::TimedOut]);
+    }
+
+    #[test]
+    fn who_gives_up_does_not_wait() {
+        let (silent, _held) = black_hole();
+        let (cancel, give_up) = rustix::pipe::pipe().expect("pipe");
+        let start = clock::now();
+        let lost = std::thread::scope(|scope| {
+            let racing = scope
+                .spawn(|| race([silent], start + Span::from_secs(60), Some(cancel.as_fd()), &Beginning::default()));
+            // The end of a pipe is readable.
+            drop(give_up);
+            racing.join().expect("no panic")
+        });
+        assert!(matches!(lost, Err(Lost::Cancelled)), "{lost:?}");
+        assert!(clock::now() - start < Span::from_secs(20));
     }
 }

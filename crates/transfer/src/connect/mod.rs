@@ -112,7 +112,7 @@ pub struct Far {
 }
 
 enum Way {
-    Ssh(ssh::SshFar),
+    Ssh(Box<ssh::SshFar>),
     Daemon(daemon::DaemonFar),
 }
 
@@ -132,7 +132,7 @@ impl Far {
         stop: &StopSignal,
     ) -> Result<Self, ConnectError> {
         let way = match location {
-            Location::Ssh { host, .. } => Way::Ssh(ssh::SshFar::open(host, options, events, stop)?),
+            Location::Ssh { host, .. } => Way::Ssh(Box::new(ssh::SshFar::open(host, options, events, stop)?)),
             Location::Daemon { host, port, .. } => {
                 events(connecting(host, *port));
                 Way::Daemon(daemon::DaemonFar::open(host, *port, options, stop)?)

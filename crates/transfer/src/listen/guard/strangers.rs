@@ -360,7 +360,7 @@ mod tests {
         fn flood(&mut self, span: Span, speak: bool, crowd: &mut impl FnMut() -> Origin) {
             let end = self.now + span;
             while self.now < end {
-                self.now = self.now + Span::from_micros(667);
+                self.now += Span::from_micros(667);
                 let from = crowd();
                 self.arrive(from, speak);
             }
@@ -435,7 +435,7 @@ mod tests {
     fn the_pace_of_handshakes_is_bounded_though_all_leave_at_once() {
         let mut scene = Scene::new(Limits::default());
         for _ in 0..4000 {
-            scene.now = scene.now + Span::from_millis(1);
+            scene.now += Span::from_millis(1);
             scene.arrive(origin("198.51.100.1"), true);
             scene.begun.keys().for_each(|number| scene.strangers.forget(*number));
         }
@@ -443,7 +443,7 @@ mod tests {
         assert!((2000..=2400).contains(&begun), "{begun} in 4 s");
         // Their queue is not everybody's.
         let client = scene.arrive(origin("203.0.113.9"), true);
-        scene.now = scene.now + Span::from_millis(3);
+        scene.now += Span::from_millis(3);
         scene.advance();
         assert!(scene.is_begun(client));
     }
