@@ -394,7 +394,7 @@ fn table_json_and_metrics_tell_the_same_of_every_class() {
     }
     drop(flow);
     let ended = stop(run);
-    let looks: Vec<Value> = ended.all("classes").into_iter().map(|look| look["classes"].clone()).collect();
+    let looks: Vec<Value> = ended.all("classes").map(|look| look["classes"].clone()).collect();
     let number = |class: &Value, key: &str| class[key].as_u64().unwrap();
     for pair in looks.windows(2) {
         for (before, class) in pair[0].as_array().unwrap().iter().zip(pair[1].as_array().unwrap()) {
