@@ -4,11 +4,13 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use icdc_protocol::Message;
 use icdc_protocol::message::{
-    Done, Entry, EntryKind, FileDigest, FileEnd, Goodbye, Held, PackItem, Parent, Ready, SourceKind, Want, Wants,
+    Done, Entry, EntryKind, FileDigest, FileEnd, Goodbye, Held, PackItem, Parent, Ready, Refusal, RefusalKind,
+    SourceKind, Want, Wants,
 };
 
 use crate::peer::{Peer, Server, begin, digest, entry, evil_names, file, sparse_file, symlink};
@@ -264,4 +266,52 @@ fn a_receiver_cannot_ask_for_what_is_not_there() {
         assert_failed(&ended, "broke the protocol");
         assert!(!ended.to_string().contains("panicked"), "{ended}");
     }
+}
+
+/// Pulls from a server that cuts the first `cuts` connections and refuses the others, each by the next of `kinds`; answers
+/// how many came.
+fn pull_refused(cuts: usize, kinds: &[RefusalKind]) -> (Ended, usize) {
+    let site = scene();
+    let server = Server::new(&site);
+    let came = AtomicUsize::new(0);
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..cuts + kinds.len() {
+                let mut peer = server.accept_request();
+                came.fetch_add(1, Ordering::SeqCst);
+                if let Some(kind) = number.checked_sub(cuts).and_then(|number| kinds.get(number)) {
+                    let reason = format!("refusal number {number}");
+                    peer.say(Message::Refused(Refusal { kind: *kind, reason }));
+                    peer.hear_end();
+                }
+            }
+        });
+        let ended = site.copy(&["--retry-for", "60s"]).arg(location(server.port(), "x")).arg("in/").run();
+        // Those whom the server still expects.
+        for _ in came.load(Ordering::SeqCst)..cuts + kinds.len() {
+            let mut late = site.copy(&["--retry-for", "1ms"]);
+            late.arg(location(server.port(), "x")).arg("in/").run();
+        }
+        ended
+    });
+    let words = ended.stderr.matches("refusal number").count();
+    (ended, words)
+}
+
+#[test]
+fn a_refusal_ends_the_run_at_once_in_its_words() {
+    for kind in
+        [RefusalKind::NotAllowed, RefusalKind::Path, RefusalKind::Protocol, RefusalKind::Internal, RefusalKind::Busy]
+    {
+        let (ended, words) = pull_refused(0, &[kind]);
+        assert!(ended.code != Some(0) && words == 1 && ended.all("reconnecting").count() == 0, "{kind:?}: {ended}");
+    }
+}
+
+#[test]
+fn a_far_end_that_is_busy_with_an_earlier_connection_is_waited_for() {
+    let (ended, words) = pull_refused(1, &[RefusalKind::Busy, RefusalKind::NotAllowed]);
+    assert_eq!(ended.code, Some(3), "{ended}");
+    assert_eq!(ended.all("reconnecting").count(), 2, "{ended}");
+    assert_eq!(words, 2, "each is told: {ended}");
 }

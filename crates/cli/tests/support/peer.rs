@@ -172,11 +172,17 @@ impl Server {
 
     /// The next connection that comes as far as a request.
     pub fn accept(&self) -> Peer {
+        let mut peer = self.accept_request();
+        peer.say(Message::Accepted);
+        peer
+    }
+
+    /// The next connection that comes as far as a request, which is not answered yet.
+    pub fn accept_request(&self) -> Peer {
         let stream = self.accept_silently();
         let link = secure_server(stream, server_config(&self.identity, |_| true), PATIENCE).unwrap();
         let mut peer = Peer::new(link);
         peer.hear_of(|message| matches!(message, Message::Request(_)).then_some(()));
-        peer.say(Message::Accepted);
         peer
     }
 }
