@@ -240,7 +240,8 @@ fn a_class_counts_what_those_within_it_do() {
     ];
     let mut scheduler = scheduler(1_000_000_000, &classes);
     for number in 0..30 {
-        push(&mut scheduler, 1 + number as usize % 3, number, 1538);
+        let waiting = Waiting { packet: number, length: ByteCount::new(1538), ecn_capable: false };
+        scheduler.push(Time::ORIGIN, 1 + number as usize % 3, waiting);
     }
     let mut left = 0;
     while left < 5 {
