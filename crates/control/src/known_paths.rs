@@ -1,8 +1,10 @@
 //! What is remembered of paths, so that a later connection need not search.
 //!
 //! A path is a destination prefix (/24 of IPv4, /48 of IPv6, as address registries and routing tables go) together with
-//! the local address, which stands for the interface. Remembered are the best rate that the last connection
-//! held without a loss that mattered, and the least round-trip time. The model is the IETF's "Convergence of congestion control from retained
+//! the local address, which stands for the interface. Remembered are the rate that the path has shown to the
+//! last connection, and the least round-trip time. Where the rate is found by itself, by trains or below a ceiling, that is the highest
+//! one that stood for four round trips, though a busy host may have sent less; else it is the best rate that was held without a loss
+//! that mattered. The model is the IETF's "Convergence of congestion control from retained
 //! state" (careful resume): what is remembered is used only if the round-trip time of the new connection is about the same;
 //! the first flight goes at half of the rate; the whole is used once that has been confirmed. What a later
 //! connection holds takes its place; one that holds nothing leaves it until it is too old.
@@ -114,12 +116,26 @@ const GROWTH: (u64, u64) = (6, 5);
 /// and loses no more than one packet in so many.
 const PACKETS_PER_LOSS: u64 = 1000;
 
+/// A rate that was found counts if at least this share of it was carried meanwhile: one in so many.
+const USED: u64 = 2;
+
 /// Watches a connection for the rate that is worth remembering.
 #[derive(Debug, Default)]
 pub struct PathWatch {
     seen: VecDeque<Seen>,
     rate: Option<Rate>,
     round_trip: Span,
+    standing: Option<Standing>,
+    /// The highest rate that was found and stood for a while.
+    shown: Option<Rate>,
+}
+
+/// A rate that was found and has not been less since.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    since: Time,
+    acknowledged: ByteCount,
+    least: Rate,
 }
 
 /// What `TCP_INFO` said at a time.
@@ -160,6 +176,26 @@ impl PathWatch {
         self.seen.push_back(last);
     }
 
+    /// Takes note of the rate that congestion control, or what keeps a ceiling over it, has found the path to have free; `None` while it has found
+    /// none. What sends less than that need not be the path.
+    pub fn found_free(&mut self, now: Time, free: Option<Rate>, acknowledged: ByteCount, round_trip: Span) {
+        let Some(free) = free else {
+            self.standing = None;
+            return;
+        };
+        self.round_trip = round_trip;
+        let standing = self.standing.get_or_insert(Standing { since: now, acknowledged, least: free });
+        standing.least = standing.least.min(free);
+        let span = now - standing.since;
+        if span < (round_trip * ROUND_TRIPS).max(LEAST) {
+            return;
+        }
+        if (acknowledged - standing.acknowledged) / span >= standing.least / USED {
+            self.shown = self.shown.max(Some(standing.least));
+        }
+        self.standing = Some(Standing { since: now, acknowledged, least: free });
+    }
+
     /// Something else limits for now: what was seen before does not go together with what comes.
     pub fn pause(&mut self) {
         self.seen.clear();
@@ -168,7 +204,7 @@ impl PathWatch {
     /// What is worth remembering, if anything is.
     #[must_use]
     pub fn found(&self) -> Option<Resumption> {
-        let rate = self.rate.filter(|rate| !rate.is_zero())?;
+        let rate = self.shown.or(self.rate).filter(|rate| !rate.is_zero())?;
         (!self.round_trip.is_zero()).then_some(Resumption { rate, round_trip: self.round_trip })
     }
 }
@@ -233,6 +269,28 @@ mod tests {
         assert_eq!(paths.forget(|path| path.to.overlaps(&block)).len(), 256);
         assert_eq!(paths.forget(|_| true).len(), MOST - 256);
         assert_eq!(paths, KnownPaths::default());
+    }
+
+    #[test]
+    fn what_the_path_has_shown_is_remembered_and_not_what_a_busy_host_made_of_it() {
+        let mut watch = PathWatch::default();
+        let (mut now, mut bytes, mut again) = (Time::ORIGIN, ByteCount::ZERO, 0);
+        let mbit = |rate: u64| Rate::from_bits_per_second(rate * 1_000_000);
+        // (seconds, found free, carried, lost)
+        for (seconds, free, carried, lost) in
+            [(2, 450, 450, 300), (10, 912, 785, 2), (4, 1800, 300, 0), (5, 600, 600, 0)]
+        {
+            for step in 0..seconds * 50_u64 {
+                // Trains leave faster than what is free.
+                let free = if step % 20 == 0 { free * 2 } else { free };
+                watch.found_free(now, Some(mbit(free)), bytes, FOUND.round_trip);
+                watch.update(now, bytes, again, FOUND.round_trip, ByteCount::new(1448));
+                now += Span::from_millis(20);
+                bytes += mbit(carried) * Span::from_millis(20);
+                again += lost;
+            }
+        }
+        assert_eq!(watch.found(), Some(Resumption { rate: mbit(912), ..FOUND }));
     }
 
     #[test]

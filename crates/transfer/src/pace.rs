@@ -62,6 +62,12 @@ impl Pace {
         self.moving.lock().expect("no panic while a limit is noted").limit
     }
 
+    /// What the path has free, where that is found here and known.
+    pub(crate) fn free(&self) -> Option<Rate> {
+        let moving = self.moving.lock().expect("no panic while a limit is noted");
+        moving.path.filter(|_| moving.steering.as_ref().is_some_and(|steering| steering.state() != State::Climb))
+    }
+
     /// Takes note of what the receiver said last, and of what the kernel says of the first of `connections`.
     pub(crate) fn look(&self, now: Time, feedback: &Feedback, tcp: Option<&TcpInfo>, connections: u64) -> Change {
         let mut moving = self.moving.lock().expect("no panic while a limit is noted");
@@ -123,6 +129,11 @@ pub(crate) fn observation(at: Time, info: &TcpInfo) -> Option<Observation> {
         window: info.window(),
         idle: info.application_limited,
     })
+}
+
+/// The rate that the congestion control of a connection has found; `None` while it has none or something else keeps it lower.
+pub(crate) fn found(info: &TcpInfo) -> Option<Rate> {
+    Some(info.pacing_rate).filter(|rate| *rate < info.max_pacing_rate)
 }
 
 fn event(decision: &Decision) -> Event {

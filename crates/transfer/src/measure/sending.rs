@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 use icdc_control::known_paths::{PathWatch, Resumption};
-use icdc_control::steering::Steering;
+use icdc_control::steering::{self, Steering};
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_MEASURE_ERRORS;
 use icdc_protocol::measure::{Order, Received, Sample, Sent, Word};
@@ -161,7 +161,7 @@ fn watch(
                         pacer.steer(now, info);
                     }
                 }
-                watch_path(&mut path, order, &infos, now);
+                watch_path(&mut path, order, &infos, now, |info| free(sockets, &pacers, info));
                 tick = (tick + TICK).max(now);
             }
             Next::Worker(reason) => errors.extend(reason),
@@ -189,11 +189,31 @@ fn watch(
 }
 
 /// What the path carries shows only where nothing else limits, on one connection.
-fn watch_path(path: &mut PathWatch, order: &Order, infos: &[Option<TcpInfo>], now: Time) {
+fn watch_path(
+    path: &mut PathWatch,
+    order: &Order,
+    infos: &[Option<TcpInfo>],
+    now: Time,
+    free: impl Fn(&TcpInfo) -> Option<Rate>,
+) {
     let ([info], 0, 0) = (infos, order.rate_bps, order.window) else { return };
     match info {
-        Some(info) => path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss),
+        Some(info) => {
+            path.found_free(now, free(info), info.bytes_acked, info.min_rtt);
+            path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss);
+        }
         None => path.pause(),
+    }
+}
+
+/// What was found that the path has free for the first connection, which `info` is of.
+fn free(sockets: &[TcpStream], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<Rate> {
+    match pacers.first() {
+        Some(pacer) => (pacer.steering.state() != steering::State::Climb).then(|| pacer.steering.ceiling()),
+        None => {
+            let name = icdc_tcp::congestion(sockets.first()?).ok()?;
+            algorithm::finds_the_rate(&name).then(|| pace::found(info)).flatten()
+        }
     }
 }
 

@@ -364,10 +364,14 @@ fn is_silent(shared: &Shared<'_>) -> bool {
     shared.link.tcp_info().is_some_and(|info| info.is_silent())
 }
 
-/// What the path carries shows only where nothing else limits, on one connection.
+/// What the path carries shows only where nothing else limits, on one connection, unless the rate that it has free was found.
 fn watch_path(path: &mut PathWatch, now: Time, shared: &Shared<'_>, outlets: &outlets::Outlets<'_>) {
+    let info = shared.link.tcp_info();
+    if let Some(info) = &info {
+        path.found_free(now, outlets.free(info), info.bytes_acked, info.min_rtt);
+    }
     let limits = shared.stages.current() == Stage::Network && outlets.connections() == 1;
-    match shared.link.tcp_info().filter(|_| limits) {
+    match info.filter(|_| limits) {
         Some(info) => path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss),
         None => path.pause(),
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, never, select_biased};
 use icdc_protocol::message::Message;
+use icdc_tcp::TcpInfo;
 use icdc_tcp::algorithm::finds_the_rate;
 use icdc_units::{ByteCount, Rate, Time};
 
@@ -33,6 +34,8 @@ pub(crate) struct Outlets<'a> {
     /// The connections after the first.
     further: Mutex<Vec<LinkControl>>,
     pace: Pace,
+    /// The first connection's congestion control finds the rate of the path.
+    finds_the_rate: bool,
     /// Kernel name of the congestion control; empty for the best that can be had.
     congestion: &'a str,
 }
@@ -46,7 +49,8 @@ impl<'a> Outlets<'a> {
         congestion: &'a str,
     ) -> Self {
         // A named algorithm is what the user wants to see at work.
-        let is_steered = congestion.is_empty() && !shared.link.congestion().is_some_and(|name| finds_the_rate(&name));
+        let finds_the_rate = shared.link.congestion().is_some_and(|name| finds_the_rate(&name));
+        let is_steered = congestion.is_empty() && !finds_the_rate;
         let outlets = Self {
             shared,
             control,
@@ -55,6 +59,7 @@ impl<'a> Outlets<'a> {
             data_stopped: AtomicBool::new(false),
             further: Mutex::default(),
             pace: Pace::new(ceiling, is_steered.then(|| pace::steering(shared.link.known_path()))),
+            finds_the_rate,
             congestion,
         };
         if outlets.pace.limit().is_some() {
@@ -88,6 +93,14 @@ impl<'a> Outlets<'a> {
     /// What each connection may send of what the user and the receiver's disk allow, and which of the two it is.
     pub(crate) fn limit(&self) -> Option<Limit> {
         self.pace.limit().map(|limit| Limit { rate: limit.rate / self.connections(), ..limit })
+    }
+
+    /// What was found that the path has free; of several connections that find it by themselves each knows only a part.
+    pub(crate) fn free(&self, info: &TcpInfo) -> Option<Rate> {
+        match self.finds_the_rate {
+            true => pace::found(info).filter(|_| self.connections() == 1),
+            false => self.pace.free(),
+        }
     }
 
     /// Number of connections in use.
