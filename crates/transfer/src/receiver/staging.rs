@@ -74,16 +74,16 @@ impl Staging {
         kinds.iter().all(|kind| Holder::of(directory, self.name(*kind)).is_none())
     }
 
-    /// Removes what this user has under the names of these kinds.
-    fn clear(self, directory: &Directory, kinds: &[StagingKind]) -> Result<(), Holder> {
+    /// Removes what this user has under the names of these kinds. Gives what stands in the way, if something does.
+    fn clear(self, directory: &Directory, kinds: &[StagingKind]) -> Option<Holder> {
         for kind in kinds {
             let name = self.name(*kind);
             if let Some(holder) = Holder::of(directory, name.clone()) {
-                return Err(holder);
+                return Some(holder);
             }
             let _ = directory.remove_file(&name);
         }
-        Ok(())
+        None
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) fn make_under<T>(
                 Err(error) if !error.is_existing() => return Err(error.into()),
                 Err(error) => failure = Some(error.into()),
             }
-            if let Err(holder) = staging.clear(directory, kinds) {
+            if let Some(holder) = staging.clear(directory, kinds) {
                 failure = Some(holder.failure(directory));
                 break;
             }

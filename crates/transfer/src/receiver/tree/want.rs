@@ -92,19 +92,19 @@ impl Keeper<'_> {
         let header = Header { version: *version, size: *size, path: *blake3::hash(name.as_bytes()).as_bytes() };
         let mut plan = Plan::new(pending, header);
         let mut want = Want::All;
-        if options.resume && *size > BLOCK_SIZE as u64 {
-            if let Some((staging, file)) = resume::find_part(directory, name, &directory.path_of(name))?
-                && let Some((journal, held)) = FileJournal::find(directory, staging, &header)
-                // The blocks of a file without holes all arrive; they need no cleared place.
-                && (!*sparse || resume::clear_beside(&file, &held).is_ok_and(|cleared| cleared))
-            {
-                for held in held.held(entry.id) {
-                    self.shared.reply(Message::Held(held));
-                }
-                want = Want::Rest;
-                self.shared.resumed(held.bytes());
-                plan.continue_with(Continued { staging, file, journal, held });
+        if options.resume
+            && *size > BLOCK_SIZE as u64
+            && let Some((staging, file)) = resume::find_part(directory, name, &directory.path_of(name))?
+            && let Some((journal, held)) = FileJournal::find(directory, staging, &header)
+            // The blocks of a file without holes all arrive; they need no cleared place.
+            && (!*sparse || resume::clear_beside(&file, &held).is_ok_and(|cleared| cleared))
+        {
+            for held in held.held(entry.id) {
+                self.shared.reply(Message::Held(held));
             }
+            want = Want::Rest;
+            self.shared.resumed(held.bytes());
+            plan.continue_with(Continued { staging, file, journal, held });
         }
         if let Some(run) = &mut self.run
             && *size > BLOCK_SIZE as u64
