@@ -273,7 +273,7 @@ pub(crate) struct RunArguments {
     long_about = "Write a report of what crossed a lab's path in the last minutes, ten at most: throughput in windows of 1 ms and 1000 ms, \
         queue, drops, for both directions, and whether the emulator was on time. FILE ends in .html, .json or .csv; the last has the directions in one table.",
     after_long_help = "Examples:\n  icdc lab report path.html\n  icdc lab report --name jumbo --last 30s path.csv\n  \
-        icdc lab report --origin 5012.25s path.html       on the time axis of another report\n"
+        icdc lab report --origin 5012.25s path.html\n"
 )]
 pub(crate) struct ReportArguments {
     #[command(flatten)]
