@@ -6,5 +6,6 @@
 mod auto;
 mod relayed;
 mod round_trips;
+mod streams;
 #[path = "../support/mod.rs"]
 mod support;

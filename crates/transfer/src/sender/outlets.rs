@@ -1,14 +1,16 @@
 //! The sending halves of a session's connections.
 //!
 //! All connections take blocks from one queue, so that a fast one carries more; the first one also
-//! carries everything else, ahead of the blocks.
+//! carries everything else, ahead of the blocks. Where the first one's congestion control finds the rate of the path, the others take
+//! blocks only once that one does not carry all of it ([`icdc_control::sharing`]).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Scope;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver as Queue, never, select_biased};
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, never, select, select_biased};
+use icdc_control::sharing::{Look, Share, Sharing};
 use icdc_protocol::message::Message;
 use icdc_tcp::TcpInfo;
 use icdc_tcp::algorithm::finds_the_rate;
@@ -34,11 +36,22 @@ pub(crate) struct Outlets<'a> {
     /// The connections after the first.
     further: Mutex<Vec<LinkControl>>,
     pace: Pace,
-    /// The first connection's congestion control finds the rate of the path.
-    finds_the_rate: bool,
+    /// What the connections after the first may send, where that one finds the rate of the path.
+    others: Option<Mutex<Others>>,
+    /// Disconnected when the connections after the first may take blocks; nothing is ever sent on it.
+    open: Queue<()>,
     /// Kernel name of the congestion control; empty for the best that can be had.
     congestion: &'a str,
 }
+
+struct Others {
+    sharing: Sharing,
+    share: Share,
+    /// Until they may take blocks.
+    opener: Option<Channel<()>>,
+}
+
+const NO_PANIC: &str = "no panic while rates are shared";
 
 impl<'a> Outlets<'a> {
     pub(crate) fn new(
@@ -51,6 +64,8 @@ impl<'a> Outlets<'a> {
         // A named algorithm is what the user wants to see at work.
         let finds_the_rate = shared.link.congestion().is_some_and(|name| finds_the_rate(&name));
         let is_steered = congestion.is_empty() && !finds_the_rate;
+        let (opener, open) = bounded(0);
+        let others = Others { sharing: Sharing::default(), share: Share::Nothing, opener: Some(opener) };
         let outlets = Self {
             shared,
             control,
@@ -59,7 +74,8 @@ impl<'a> Outlets<'a> {
             data_stopped: AtomicBool::new(false),
             further: Mutex::default(),
             pace: Pace::new(ceiling, is_steered.then(|| pace::steering(shared.link.known_path()))),
-            finds_the_rate,
+            others: (congestion.is_empty() && finds_the_rate).then(|| Mutex::new(others)),
+            open,
             congestion,
         };
         if outlets.pace.limit().is_some() {
@@ -90,16 +106,33 @@ impl<'a> Outlets<'a> {
             .sum()
     }
 
-    /// What each connection may send of what the user and the receiver's disk allow, and which of the two it is.
+    /// What the first connection may send of what the user and the receiver's disk allow, and which of the two it is.
     pub(crate) fn limit(&self) -> Option<Limit> {
-        self.pace.limit().map(|limit| Limit { rate: limit.rate / self.connections(), ..limit })
+        let (first, _) = self.rates();
+        self.pace.limit().map(|limit| Limit { rate: first, ..limit })
     }
 
-    /// What was found that the path has free; of several connections that find it by themselves each knows only a part.
+    /// What the first connection may send, and each of the others.
+    fn rates(&self) -> (Rate, Rate) {
+        let connections = self.connections();
+        let limit = self.pace.limit().map_or(Rate::MAX, |limit| limit.rate);
+        let equal = if limit == Rate::MAX { limit } else { limit / connections };
+        let share = self.others.as_ref().map(|others| others.lock().expect(NO_PANIC).share);
+        let each = match share {
+            None | Some(Share::Anything) => equal,
+            Some(Share::Nothing) => Rate::ZERO,
+            Some(Share::Rate(rate)) => equal.min(rate / (connections - 1).max(1)),
+        };
+        let first = if limit == Rate::MAX { limit } else { limit - each * (connections - 1) };
+        (first, each)
+    }
+
+    /// What the path has free, as far as the first connection knows.
     pub(crate) fn free(&self, info: &TcpInfo) -> Option<Rate> {
-        match self.finds_the_rate {
-            true => pace::found(info).filter(|_| self.connections() == 1),
-            false => self.pace.free(),
+        match &self.others {
+            // What the others carry is not free for the first one.
+            Some(others) => pace::found(info).filter(|_| others.lock().expect(NO_PANIC).share == Share::Nothing),
+            None => self.pace.free(),
         }
     }
 
@@ -113,8 +146,12 @@ impl<'a> Outlets<'a> {
         let feedback = *self.shared.feedback.lock().expect("no panic while feedback is stored");
         let info = self.shared.link.tcp_info();
         let change = self.pace.look(now, &feedback, info.as_ref(), self.connections());
-        if change.limit {
+        let shared_out = info.as_ref().is_some_and(|info| self.share_out(now, info));
+        if change.limit || shared_out {
             self.set_rates();
+        }
+        if shared_out {
+            self.open();
         }
         if let (Some(state), Some(info)) = (change.state, &info) {
             self.shared.link.look(now, info, state);
@@ -123,9 +160,47 @@ impl<'a> Outlets<'a> {
     }
 
     fn set_rates(&self) {
-        let rate = self.limit().map_or(Rate::MAX, |limit| limit.rate);
-        let further = self.further.lock().expect("no panic while connections are listed");
-        further.iter().chain([&self.shared.link]).for_each(|connection| connection.set_rate(rate));
+        let (first, each) = self.rates();
+        self.shared.link.set_rate(first);
+        // Those that take no blocks yet need no rate.
+        if !each.is_zero() {
+            let further = self.further.lock().expect("no panic while connections are listed");
+            further.iter().for_each(|connection| connection.set_rate(each));
+        }
+    }
+
+    /// What the connections after the first may send together; true if that is another rate than before.
+    fn share_out(&self, now: Time, info: &TcpInfo) -> bool {
+        let Some(others) = &self.others else { return false };
+        let further: Vec<TcpInfo> = {
+            let further = self.further.lock().expect("no panic while connections are listed");
+            further.iter().filter_map(LinkControl::tcp_info).collect()
+        };
+        if further.is_empty() {
+            return false;
+        }
+        let look = Look {
+            at: now,
+            round_trip: info.rtt,
+            pacing: pace::found(info),
+            first: info.bytes_acked,
+            others: further.iter().fold(ByteCount::ZERO, |sum, info| sum + info.bytes_acked),
+            held_up: info.receive_window_limited,
+            blocks_wait: !self.data.is_empty(),
+        };
+        let mut others = others.lock().expect(NO_PANIC);
+        let share = others.sharing.look(&look);
+        std::mem::replace(&mut others.share, share) != share
+    }
+
+    /// Lets the connections after the first take blocks, whose rates have been set.
+    fn open(&self) {
+        if let Some(others) = &self.others {
+            let mut others = others.lock().expect(NO_PANIC);
+            if others.share != Share::Nothing {
+                others.opener = None;
+            }
+        }
     }
 
     /// Nothing of what waits shall be sent any more: the user stops the run.
@@ -145,24 +220,41 @@ impl<'a> Outlets<'a> {
             tracing::debug!("a further connection keeps its congestion control: {error}");
         }
         self.further.lock().expect("no panic while connections are listed").push(control);
-        if self.pace.limit().is_some() {
+        if self.pace.limit().is_some() || self.others.is_some() {
             self.set_rates();
         }
         scope.spawn(move || {
             // Nothing comes back on a further connection; its receiving half only has to stay open.
             let _open = inlet;
-            self.run(outlet, &never());
+            self.run(outlet, &never(), self.others.is_some());
         });
     }
 
     /// Serves the first connection until the session is over; what is queued for control by then is
     /// still sent.
     pub(crate) fn run_first(&self, outlet: Box<dyn Outlet>) {
-        self.run(outlet, &self.control);
+        self.run(outlet, &self.control, false);
     }
 
-    fn run(&self, mut outlet: Box<dyn Outlet>, control: &Queue<Parcel>) {
-        if let Err(error) = self.serve(&mut *outlet, control) {
+    /// Waits until the connections after the first may take blocks; false if the session ends before.
+    fn await_share(&self, outlet: &mut dyn Outlet) -> Result<bool, SessionError> {
+        loop {
+            select! {
+                recv(self.open) -> _ => return Ok(true),
+                recv(self.shared.over) -> _ => return Ok(false),
+                default(PING) => {
+                    outlet.send(Message::Ping.into())?;
+                    outlet.flush()?;
+                }
+            }
+        }
+    }
+
+    /// `waits`: for the share of the connections after the first.
+    fn run(&self, mut outlet: Box<dyn Outlet>, control: &Queue<Parcel>, waits: bool) {
+        let may_serve = if waits { self.await_share(&mut *outlet) } else { Ok(true) };
+        let served = may_serve.and_then(|may| if may { self.serve(&mut *outlet, control) } else { Ok(()) });
+        if let Err(error) = served {
             // The receiver's reason for closing may still be on its way in.
             self.shared.wait_for_reason(REASON);
             self.shared.fail(error);

@@ -1,0 +1,80 @@
+//! Several connections beside one, over the same path: one rate, and as little dropped.
+
+use std::fs;
+
+use crate::support;
+use crate::support::calm::{holds, in_a_calm_moment, machine};
+use crate::support::lab::{B, Lab};
+use crate::support::{ICDC, MIB, Site, Start, assert_same, data, has_program};
+
+/// Without these root is as good as anybody.
+const PLAIN: [&str; 5] =
+    ["setpriv", "--bounding-set", "-net_admin,-bpf,-perfmon", "--inh-caps", "-net_admin,-bpf,-perfmon"];
+
+/// What a copy took, and packets that the queue dropped meanwhile.
+#[derive(Debug)]
+struct Copied {
+    seconds: f64,
+    dropped: u64,
+}
+
+/// Copies `data` from host a to host b, over a path that nobody knows. `before` is what the near end is started by.
+fn copy(lab: &Lab, site: &Site, before: &[&str], options: &[&str]) -> Copied {
+    let (copied, paths) = (site.path("copied"), site.path("home/.local/state/icdc/paths.json"));
+    for old in [&copied, &paths] {
+        let _ = fs::remove_file(old);
+    }
+    let dropped = || lab.settled_status()["a_to_b"]["queue_drops_packets"].as_u64().unwrap();
+    let shell = format!("{ICDC} lab exec --name {} --shell", lab.name);
+    let exec = ["lab", "exec", "--name", &lab.name, "a", "--"];
+    let words = [ICDC, "copy", "--json", "--ssh", &shell, "--remote-icdc", ICDC];
+    let earlier = dropped();
+    let mut command = site.icdc(&[&exec[..], before, &words, options].concat());
+    let ended = command.arg(site.path("data")).arg(site.on_host(B, "copied")).start().finish().expect_code(0);
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    assert_same(&site.path("data"), &copied);
+    Copied { seconds: ended.summary()["seconds"].as_f64().unwrap(), dropped: dropped() - earlier }
+}
+
+#[test]
+fn connections_of_root_share_the_rate_that_one_finds() {
+    let _machine = machine();
+    let Some(lab) = Lab::up(&["--rate", "200mbit", "--rtt", "100ms", "--queue", "400KB"]) else { return };
+    let site = Site::new();
+    if !crate::auto::is_loadable(&site) {
+        support::skip("icdc cannot be loaded here");
+        return;
+    }
+    data::file(&site.path("data"), 80 * MIB, 1);
+    in_a_calm_moment(|| {
+        let one = copy(&lab, &site, &[], &["--streams", "1"]);
+        for streams in ["4", "16"] {
+            let many = copy(&lab, &site, &[], &["--streams", streams]);
+            // 80 MiB are 58,000 packets.
+            let as_good = many.seconds < 1.6 * one.seconds && many.dropped <= 2 * one.dropped + 300;
+            holds(as_good, (streams, &many, &one))?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn connections_that_fill_their_blocks_are_not_taken_for_a_slow_disk() {
+    let _machine = machine();
+    let Some(lab) = Lab::up(&["--rate", "200mbit", "--rtt", "40ms", "--queue", "1MB"]) else { return };
+    if !has_program("setpriv") {
+        support::skip("there is no setpriv");
+        return;
+    }
+    let site = Site::new();
+    data::file(&site.path("data"), 80 * MIB, 1);
+    in_a_calm_moment(|| {
+        let one = copy(&lab, &site, &PLAIN, &["--streams", "1"]);
+        // More connections than the ring has blocks, too.
+        for options in [["--streams", "16", "--ring", "256MiB"], ["--streams", "64", "--ring", "64MiB"]] {
+            let many = copy(&lab, &site, &PLAIN, &options);
+            holds(many.seconds < 3.0 * one.seconds, (options, &many, &one))?;
+        }
+        Ok(())
+    });
+}
