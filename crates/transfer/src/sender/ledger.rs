@@ -13,15 +13,18 @@ use std::time::Duration;
 use icdc_disk::tree::{Directory, Name};
 use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::{self, TreeHasher};
-use icdc_protocol::limits::{MAX_DEPTH, MAX_PENDING, MAX_PENDING_BYTES};
+use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest, Totals};
 
 use crate::entry_weight;
 
 /// Announced items that may be unsettled at once; below what the receiver allows.
 const WINDOW: usize = MAX_PENDING * 3 / 4;
-/// Directories of announced items that may be open at once: the deepest way down, and some.
-const OPEN_DIRECTORIES: usize = MAX_DEPTH + 512;
+/// Directories that may be open at once beside those from the source down to where the walk stands: these are open until
+/// everything beneath them is done.
+const OPEN_BESIDE: usize = 512;
+/// Levels for which there is room in every tree, so that wide ones are not walked with fewer.
+const USUAL_DEPTH: usize = 1024;
 /// Bytes of paths and attributes of pending items; well below what the receiver allows.
 const MAX_WEIGHT: usize = MAX_PENDING_BYTES / 4;
 /// How soon a waiter looks again for a released directory.
@@ -152,28 +155,29 @@ impl Ledger {
         self.book.lock().expect("no panic while the book is open")
     }
 
-    /// Waits until another item may be announced. `blocked` is called once before waiting, so that
-    /// what was announced so far can be handed on. False if the session is over.
-    pub(crate) fn wait_for_room(&self, blocked: impl FnOnce()) -> bool {
+    /// Waits until another item may be announced, `depth` levels below its source. `blocked` is called once before waiting,
+    /// so that what was announced so far can be handed on. False if the session is over.
+    pub(crate) fn wait_for_room(&self, depth: usize, blocked: impl FnOnce()) -> bool {
         let book = self.lock();
-        if book.closed || !self.is_full(&book) {
+        if book.closed || !self.is_full(&book, depth) {
             return !book.closed;
         }
         drop(book);
         blocked();
         let mut book = self.lock();
-        while self.is_full(&book) && !book.closed {
+        while self.is_full(&book, depth) && !book.closed {
             // A directory is released without the lock, so the wait looks again by itself.
             (book, _) = self.changed.wait_timeout(book, LOOK_AGAIN).expect("no panic while the book is open");
         }
         !book.closed
     }
 
-    fn is_full(&self, book: &Book) -> bool {
+    fn is_full(&self, book: &Book, depth: usize) -> bool {
+        let open = depth.max(USUAL_DEPTH) + OPEN_BESIDE;
         book.slots.len() >= WINDOW
             || book.weight >= MAX_WEIGHT
-            || book.directories.len() >= OPEN_DIRECTORIES
-            || self.open_directories.load(Ordering::Relaxed) >= OPEN_DIRECTORIES
+            || book.directories.len() >= open
+            || self.open_directories.load(Ordering::Relaxed) >= open
     }
 
     /// Id that the next announced item gets.

@@ -42,6 +42,8 @@ pub(crate) struct Scan<'a> {
     /// First announced name of each file with several names: (device, inode) → id.
     linked: HashMap<(u64, u64), EntryId>,
     merging: Merging,
+    /// Directories from the source down to where the walk stands.
+    depth: usize,
 }
 
 /// A directory being walked.
@@ -73,6 +75,7 @@ impl<'a> Scan<'a> {
             batch_bytes: 0,
             linked: HashMap::new(),
             merging: Merging::default(),
+            depth: 0,
         })
     }
 
@@ -168,7 +171,9 @@ impl<'a> Scan<'a> {
     fn enter(&mut self, directory: Directory, parent: Parent, path: Vec<u8>, stat: &Stat) -> Option<()> {
         let mut levels = Vec::new();
         self.push_level(&mut levels, directory, parent, Vec::new(), path, stat)?;
-        while let Some(level) = levels.last_mut() {
+        loop {
+            self.depth = levels.len();
+            let Some(level) = levels.last_mut() else { break };
             let Some(raw) = level.names.get(level.next).map(|entry| entry.name.to_vec()) else {
                 let level = levels.pop().expect("a level was just seen");
                 self.flush();
@@ -260,7 +265,7 @@ impl<'a> Scan<'a> {
         xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     ) -> Option<Entry> {
         let ledger = self.ledger;
-        if !ledger.wait_for_room(|| self.flush()) {
+        if !ledger.wait_for_room(self.depth, || self.flush()) {
             return None;
         }
         Some(Entry {

@@ -22,8 +22,12 @@ impl Scene {
     }
 
     fn has_room(&self) -> bool {
+        self.has_room_at(0)
+    }
+
+    fn has_room_at(&self, depth: usize) -> bool {
         let book = self.ledger.lock();
-        !self.ledger.is_full(&book)
+        !self.ledger.is_full(&book, depth)
     }
 
     /// Announces a file with a path and attributes of this many bytes.
@@ -89,18 +93,19 @@ fn a_full_window_waits_for_a_settled_item() {
     let scene = Scene::new();
     scene.fill(0, MAX_XATTR_BYTES);
     let mut handed_on = false;
-    assert!(scene.ledger.wait_for_room(|| {
+    assert!(scene.ledger.wait_for_room(0, || {
         handed_on = true;
         scene.ledger.settle(5, Settlement::Published(None));
     }));
     assert!(handed_on, "what was announced so far is handed on before the wait");
-    assert!(scene.ledger.wait_for_room(|| panic!("there is room")));
+    assert!(scene.ledger.wait_for_room(0, || panic!("there is room")));
     scene.fill(0, MAX_XATTR_BYTES);
-    assert!(!scene.ledger.wait_for_room(|| scene.ledger.close()), "the session is over");
+    assert!(!scene.ledger.wait_for_room(0, || scene.ledger.close()), "the session is over");
 }
 
 #[test]
 fn open_directories_are_bounded() {
+    const OPEN: usize = USUAL_DEPTH + OPEN_BESIDE;
     let scene = Scene::new();
     let mut announced = 0;
     while scene.has_room() {
@@ -108,11 +113,14 @@ fn open_directories_are_bounded() {
         scene.ledger.announce_directory(b"d", &entry(id, EntryKind::Directory));
         announced += 1;
     }
-    assert_eq!(announced, OPEN_DIRECTORIES);
+    assert_eq!(announced, OPEN);
+    assert!(
+        !scene.has_room_at(USUAL_DEPTH) && scene.has_room_at(USUAL_DEPTH + 1),
+        "a deep tree has its way down besides"
+    );
     scene.ledger.directory_done(7, false).unwrap();
     assert!(scene.has_room());
-    let held: Vec<_> =
-        (1..OPEN_DIRECTORIES).map(|_| scene.ledger.hold_open(scene.directory.directory.clone())).collect();
+    let held: Vec<_> = (1..OPEN).map(|_| scene.ledger.hold_open(scene.directory.directory.clone())).collect();
     assert!(!scene.has_room());
     drop(held);
     assert!(scene.has_room());
