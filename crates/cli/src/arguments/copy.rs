@@ -32,7 +32,7 @@ use crate::values::{Ceiling, Congestion, ceiling, congestion, preserve, ring};
         "  1  items failed, each is named on standard error, and the others arrived; or the run failed, with the reason\n",
         "  2  nothing was copied: the command line makes no sense, no source is there, or the destination cannot be one\n",
         "  3  could not connect, or was not let in\n",
-        "  4  interrupted; run the same command again to go on from there\n\n",
+        "  4  interrupted, or the connection was lost for good; run the same command again to go on from there\n\n",
         "Examples:\n",
         "  icdc copy data.bin user@far.example.org:/srv/in/\n",
         "  icdc copy --rate 900mbit --report run7.html far.example.org:run7/ run7\n",
@@ -74,7 +74,7 @@ pub(crate) struct CopyArguments {
     #[arg(long, help_heading = "Speed")]
     pub(crate) buffered: bool,
 
-    /// Read every file back from the medium before it is published
+    /// Read every file back from the medium before it is published, and what an interrupted run has published before it counts
     #[arg(long, help_heading = "What to copy and how")]
     pub(crate) verify: bool,
 
@@ -82,7 +82,7 @@ pub(crate) struct CopyArguments {
     #[arg(long, help_heading = "What to copy and how")]
     pub(crate) no_resume: bool,
 
-    /// Skip files of equal size and modification time
+    /// Skip files of equal size and modification time, and equal symbolic links
     #[arg(long, help_heading = "What to copy and how")]
     pub(crate) update: bool,
 
