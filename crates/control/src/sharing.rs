@@ -4,9 +4,12 @@
 //!  free     rate that the first connection's congestion control has found: the least of a round trip
 //!  total    free + what the others carried, the least of the last four round trips: what they carry now the first one does not know yet
 //!
-//!  others ≤ total − what the first one carried         up by half of what is missing while windows hold the first one up,
-//!                                                      by total/40 while it falls behind the blocks that wait for it
+//!  others ≤ total − what the first one carried         up by half of what is missing while windows hold the first one up, or
+//!                                                      when nothing waits any more and they send their last blocks;
+//!                                                      by total/40 once it has fallen behind what waits for PATIENCE
 //! ```
+//!
+//! A connection that its window holds up sends no trains and does not see what the others take: its `free` is then not added to.
 //!
 //! The first connection sees what the others send as it sees everybody's traffic, and leaves it alone. So the sum of all is what one
 //! connection alone would take: a start costs one burst, and one of them tries whether there is more. As long as the first one
@@ -16,7 +19,8 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 /// Shortest time over which anything is judged.
 const SHORTEST_ROUND: Span = Span::from_millis(20);
-/// Round trips after which the others do their part though the first one has not found a limit.
+/// Round trips for which data has waited after which the others do their part though the first one has not found a limit, or
+/// for which it has fallen behind one that it has found: a start is over by then, and a pause of the host.
 const PATIENCE: u64 = 32;
 /// The same, on short paths.
 const LEAST_PATIENCE: Span = Span::from_secs(3);
@@ -64,9 +68,12 @@ pub struct Sharing {
     others: Option<Rate>,
     /// What the others carried in the last round trips.
     carried: [Rate; LAG],
+    /// Since when data has waited, with a limit or without.
     begun: Option<Time>,
-    /// The round trip before was one in which the first one fell behind.
-    behind: bool,
+    /// Since when the first one has fallen behind, without a round trip in which it did not.
+    behind: Option<Time>,
+    /// What was free when the others carried nothing.
+    alone: Rate,
     /// The others have blocks.
     opened: bool,
 }
@@ -82,7 +89,10 @@ struct Round {
 impl Sharing {
     /// Takes note of a look. Several in a round trip are good.
     pub fn look(&mut self, now: &Look) -> Share {
-        let begun = *self.begun.get_or_insert(now.at);
+        if now.blocks_wait {
+            self.begun.get_or_insert(now.at);
+        }
+        let patience = patience(now.round_trip);
         let round = self.round.get_or_insert(Round { begin: *now, free: now.pacing, blocks_wait: true });
         round.free = round.free.zip(now.pacing).map(|(least, pacing)| least.min(pacing));
         round.blocks_wait &= now.blocks_wait;
@@ -94,10 +104,11 @@ impl Sharing {
                 self.judge(&round, now, span, free);
             }
         }
-        let patience = (now.round_trip * PATIENCE).max(LEAST_PATIENCE);
         let share = match (self.others, now.pacing) {
             (Some(rate), _) if !rate.is_zero() => Share::Rate(rate),
-            (None, None) if now.at - begun >= patience => Share::Anything,
+            (None, None) if self.begun.is_some_and(|begun| now.at - begun >= patience) => Share::Anything,
+            // Those that have blocks go on; what they may send is known a round trip after the limit.
+            _ if self.opened => Share::Anything,
             _ => Share::Nothing,
         };
         self.opened |= share != Share::Nothing;
@@ -110,11 +121,18 @@ impl Sharing {
         self.carried[0] = (now.others - round.begin.others) / span;
         let known = self.carried.into_iter().min().unwrap_or_default();
         let allowed = self.others.unwrap_or(Rate::ZERO);
-        let (total, most) = (free + known, free + self.carried[0] - first);
         let held_up = (now.held_up - round.begin.held_up) * 2 >= span;
-        let was_behind = std::mem::replace(&mut self.behind, round.blocks_wait && first < free - free / 8);
+        if self.carried.iter().all(|rate| rate.is_zero()) {
+            self.alone = free;
+        }
+        let bound = if held_up { self.alone.max(free) } else { Rate::MAX };
+        let (total, most) = ((free + known).min(bound), (free + self.carried[0]).min(bound) - first);
+        let is_behind = round.blocks_wait && first < free - free / 8;
+        self.behind = is_behind.then(|| self.behind.unwrap_or(round.begin.at));
+        let has_fallen_behind = self.behind.is_some_and(|since| now.at - since >= patience(now.round_trip));
+        let ends = self.opened && !round.blocks_wait;
         let missing = total - first - allowed;
-        let more = match (held_up, self.behind && was_behind) {
+        let more = match (held_up || ends, has_fallen_behind) {
             (true, _) => missing / 2,
             (false, true) => missing.min(total / STEP),
             (false, false) => Rate::ZERO,
@@ -122,6 +140,10 @@ impl Sharing {
         let rest = if self.opened { total / REST } else { Rate::ZERO };
         self.others = Some((allowed + more).min(most).max(rest));
     }
+}
+
+fn patience(round_trip: Span) -> Span {
+    (round_trip * PATIENCE).max(LEAST_PATIENCE)
 }
 
 #[cfg(test)]
@@ -218,6 +240,90 @@ mod tests {
         let seen = path.run(130);
         let (first, others) = seen[107];
         assert!((first + others).ratio(CAPACITY) < 0.55, "{first} {others}");
+    }
+
+    /// Looks at the first connection of a path of which it cannot see what the others take.
+    struct Blind {
+        sharing: Sharing,
+        at: Time,
+        first: ByteCount,
+        others: ByteCount,
+        held_up: Span,
+    }
+
+    impl Blind {
+        fn round(&mut self, first: Rate, others: Rate, is_held_up: bool, blocks_wait: bool) -> Share {
+            for _ in 0..10 {
+                self.at += RTT / 10;
+                self.first += first * (RTT / 10);
+                self.others += others * (RTT / 10);
+                self.held_up += if is_held_up { RTT / 10 } else { Span::ZERO };
+                let Self { at, first, others, held_up, .. } = *self;
+                let pacing = Some(CAPACITY);
+                self.sharing.look(&Look { at, round_trip: RTT, pacing, first, others, held_up, blocks_wait });
+            }
+            self.sharing.others.map_or(Share::Nothing, Share::Rate)
+        }
+
+        fn new() -> Self {
+            let (first, others) = (ByteCount::ZERO, ByteCount::ZERO);
+            Self { sharing: Sharing::default(), at: Time::ORIGIN, first, others, held_up: Span::ZERO }
+        }
+    }
+
+    fn rate(share: Share) -> Rate {
+        match share {
+            Share::Rate(rate) => rate,
+            Share::Nothing | Share::Anything => Rate::ZERO,
+        }
+    }
+
+    #[test]
+    fn one_that_is_held_up_and_sees_nothing_does_not_let_the_others_run_away() {
+        let (mut path, mut allowed) = (Blind::new(), Rate::ZERO);
+        for _ in 0..200 {
+            allowed = rate(path.round(CAPACITY / 10, allowed, true, true));
+            assert!(allowed + CAPACITY / 10 <= CAPACITY, "{allowed}");
+        }
+        assert!(allowed > CAPACITY / 10 * 8, "{allowed}");
+    }
+
+    #[test]
+    fn the_last_blocks_of_the_others_are_not_kept_waiting() {
+        let (mut path, mut allowed) = (Blind::new(), Rate::ZERO);
+        // Opened by a window that closed for a moment, and carried by the first one alone again.
+        for _ in 0..5 {
+            allowed = rate(path.round(CAPACITY / 2, allowed, true, true));
+        }
+        for _ in 0..50 {
+            allowed = rate(path.round(CAPACITY - allowed, allowed, false, true));
+        }
+        for _ in 0..20 {
+            allowed = rate(path.round(Rate::ZERO, allowed, false, false));
+        }
+        assert!(allowed > CAPACITY / 2, "{allowed}");
+    }
+
+    #[test]
+    fn a_pause_of_the_host_and_a_source_that_is_slow_to_begin_open_nothing() {
+        let mut path = Blind::new();
+        for round in 0..200 {
+            let carried = if round % 10 == 9 { Rate::ZERO } else { CAPACITY };
+            assert_eq!(rate(path.round(carried, Rate::ZERO, false, true)), Rate::ZERO);
+        }
+        let mut sharing = Sharing::default();
+        for second in 0..100 {
+            let look = Look {
+                at: Time::ORIGIN + Span::from_secs(second),
+                round_trip: RTT,
+                pacing: None,
+                first: ByteCount::ZERO,
+                others: ByteCount::ZERO,
+                held_up: Span::ZERO,
+                blocks_wait: second > 98,
+            };
+            assert_eq!(sharing.look(&look), Share::Nothing);
+        }
     }
 
     #[test]

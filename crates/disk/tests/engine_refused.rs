@@ -46,18 +46,14 @@ fn read_this_file(engine: &mut dyn Engine, pool: &BlockPool) -> Result<usize, En
 
 #[test]
 fn without_a_ring_there_are_threads() {
-    for (call, name, errno) in [
-        (SETUP, "io_uring_setup", libc::ENOSYS),
-        (SETUP, "io_uring_setup", libc::EPERM),
-        (ENTER, "io_uring_enter", libc::EPERM),
-    ] {
+    for (call, errno) in [(SETUP, libc::ENOSYS), (SETUP, libc::EPERM), (ENTER, libc::EPERM)] {
         apart(move || {
             if call == ENTER && open_engine(4, EngineKind::Uring).is_err() {
                 return; // There is no ring to take away.
             }
             forbid(call, errno);
             let error = open_engine(4, EngineKind::Uring).map(|_| ()).unwrap_err().to_string();
-            assert!(error.contains(name), "{error}");
+            assert!(error.starts_with("io_uring is not available"), "{error}");
             assert!(error.ends_with("choose the threads engine"), "{error}");
             let mut engine = open_engine(4, EngineKind::Auto).unwrap();
             assert_eq!(engine.name(), "threads");

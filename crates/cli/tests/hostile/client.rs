@@ -4,7 +4,8 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_name};
 use crate::peer::{Peer, begin, digest, entry, evil_names, file, sparse_file, symlink, transfer};
 use crate::support::daemon::Daemon;
 use crate::support::process::eventually;
-use crate::support::{HERE, KIB, MIB, Site, Start, assert_same, data};
+use crate::support::{HERE, KIB, MIB, Site, Start, assert_same, data, succeed};
 
 /// A daemon with a directory to receive into, and things beside it that must stay as they are.
 struct Scene {
@@ -90,7 +91,7 @@ impl Scene {
         }
         assert_eq!(names(&self.site.path("root")), ["beside", "in"]);
         assert_eq!(names(self.site.root()), ["daemon", "home", "outside", "root"]);
-        assert_eq!(published(&self.site.path("root/in")), Vec::<PathBuf>::new());
+        assert_eq!(published(&self.site.path("root/in")), Vec::<String>::new());
     }
 
     /// The daemon lives, has stayed small, and serves a good client.
@@ -124,17 +125,11 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 /// Everything below `directory` that is neither a directory nor kept for a resumed run.
-fn published(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_dir() {
-            found.extend(published(&entry.path()));
-        } else if !entry.file_name().to_string_lossy().starts_with(".icdc-") {
-            found.push(entry.path());
-        }
-    }
-    found
+fn published(directory: &Path) -> Vec<String> {
+    // Deeper than paths can tell.
+    let mut find = Command::new("find");
+    let found = succeed(find.arg(directory).args(["!", "-type", "d", "!", "-name", ".icdc-*", "-printf", "%f\\n"]));
+    found.lines().map(str::to_owned).collect()
 }
 
 /// The most memory that the daemon ever had, in bytes.

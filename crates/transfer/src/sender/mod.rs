@@ -66,7 +66,8 @@ fn unopened(error: &TreeError) -> GivenUp {
     let gone = matches!(error, TreeError::Missing { .. } | TreeError::NotAFile { .. });
     GivenUp { reason: error.to_string(), same_version: !gone }
 }
-/// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for the socket.
+/// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for the socket. Each connection after
+/// the first sends one more, however slowly.
 const POOL_BLOCKS: usize = 20;
 /// Frames that wait for the socket.
 const DATA_QUEUE: usize = 4;
@@ -214,8 +215,8 @@ pub(crate) fn run(
     let (large, large_queue) = unbounded();
     let (steps, steps_queue) = bounded(2);
     let (ender, over) = bounded(0);
-    let pool =
-        BlockPool::new(POOL_BLOCKS).map_err(|error| SessionError::Local(format!("memory for blocks: {error}")))?;
+    let blocks = POOL_BLOCKS + usize::from(options.streams.saturating_sub(1));
+    let pool = BlockPool::new(blocks).map_err(|error| SessionError::Local(format!("memory for blocks: {error}")))?;
     let shared = Shared {
         ledger: &ledger,
         stages: &stages,
@@ -368,7 +369,7 @@ fn is_silent(shared: &Shared<'_>) -> bool {
 fn watch_path(path: &mut PathWatch, now: Time, shared: &Shared<'_>, outlets: &outlets::Outlets<'_>) {
     let info = shared.link.tcp_info();
     if let Some(info) = &info {
-        path.found_free(now, outlets.free(info), info.bytes_acked, info.min_rtt);
+        path.found_free(now, outlets.free(info), outlets.acknowledged(), info.min_rtt);
     }
     let limits = shared.stages.current() == Stage::Network && outlets.connections() == 1;
     match info.filter(|_| limits) {

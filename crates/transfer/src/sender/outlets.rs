@@ -74,7 +74,7 @@ impl<'a> Outlets<'a> {
             data_stopped: AtomicBool::new(false),
             further: Mutex::default(),
             pace: Pace::new(ceiling, is_steered.then(|| pace::steering(shared.link.known_path()))),
-            others: (congestion.is_empty() && finds_the_rate).then(|| Mutex::new(others)),
+            others: finds_the_rate.then(|| Mutex::new(others)),
             open,
             congestion,
         };
@@ -95,15 +95,19 @@ impl<'a> Outlets<'a> {
         further.iter().chain([&self.shared.link]).map(LinkControl::delivered).sum()
     }
 
-    /// Segments sent again on all connections.
+    /// Segments retransmitted on all connections.
     pub(crate) fn retransmitted_segments(&self) -> u64 {
+        self.tcp_infos().iter().map(|info| info.segments_retransmitted).sum()
+    }
+
+    /// Bytes that were acknowledged on all connections.
+    pub(crate) fn acknowledged(&self) -> ByteCount {
+        self.tcp_infos().iter().map(|info| info.bytes_acked).sum()
+    }
+
+    fn tcp_infos(&self) -> Vec<TcpInfo> {
         let further = self.further.lock().expect("no panic while connections are listed");
-        further
-            .iter()
-            .chain(std::iter::once(&self.shared.link))
-            .filter_map(LinkControl::tcp_info)
-            .map(|info| info.segments_retransmitted)
-            .sum()
+        further.iter().chain([&self.shared.link]).filter_map(LinkControl::tcp_info).collect()
     }
 
     /// What the first connection may send of what the user and the receiver's disk allow, and which of the two it is.
@@ -182,7 +186,8 @@ impl<'a> Outlets<'a> {
         let look = Look {
             at: now,
             round_trip: info.rtt,
-            pacing: pace::found(info),
+            // A ceiling that holds the first one down is a rate that it has found, too.
+            pacing: Some(info.pacing_rate).filter(|rate| *rate < Rate::MAX),
             first: info.bytes_acked,
             others: further.iter().fold(ByteCount::ZERO, |sum, info| sum + info.bytes_acked),
             held_up: info.receive_window_limited,

@@ -272,14 +272,27 @@ fn clear_records_after_the_handshake_are_not_believed() {
 #[test]
 fn a_link_that_fails_lets_the_peer_know_at_once() {
     let mut rogue = Rogue::new();
-    rogue.record(Kind::Handshake, b"");
+    // A record that nobody has sealed.
+    rogue.stream.write_all(&[&[23, 3, 3, 0, 64][..], &[0; 64]].concat()).unwrap();
     let mut inlet = rogue.link.inlet;
-    assert!(inlet.receive(&BlockPool::new(1).unwrap()).is_err());
+    let error = inlet.receive(&BlockPool::new(1).unwrap()).map(|_| ()).unwrap_err();
+    assert!(matches!(error, LinkError::Corrupt { .. }), "{error}");
     // The halves are still there; only the socket is shut.
     rogue.stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
     assert!(matches!(rogue.stream.read(&mut [0; 16]), Ok(0) | Err(_)));
     let error = rogue.stream.read(&mut [0; 16]).err().map(|error| error.kind());
     assert_ne!(error, Some(std::io::ErrorKind::WouldBlock), "the peer still waits");
+}
+
+#[test]
+fn a_peer_that_breaks_a_rule_can_be_told_which() {
+    let mut rogue = Rogue::new();
+    rogue.record(Kind::Handshake, b"");
+    let error = rogue.link.inlet.receive(&BlockPool::new(1).unwrap()).map(|_| ()).unwrap_err();
+    assert!(matches!(error, LinkError::Protocol(_)), "{error}");
+    rogue.link.outlet.send(Message::Ping.into()).unwrap();
+    rogue.link.outlet.flush().unwrap();
+    assert_eq!(rogue.receive().0, Kind::Data);
 }
 
 #[test]
