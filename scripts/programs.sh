@@ -37,6 +37,13 @@ started_by_rust() {
 
 # Of the scripts, less comments and what is quoted, the words at the start of a line or after what a command follows.
 started_by_scripts() {
+    # shellcheck disable=SC2046 # names without blanks
+    sed -e 's/^[[:space:]]*#.*//' -e "s/'[^']*'//g" $(scripts) |
+        grep -oE '(^|[|&;!]|\$\(|\b(then|do|else|if|while|exec|env|setup_root|await|command -v)) *[a-z][a-z0-9.+-]*( |$)' |
+        sed 's/ *$//; s/.*[^a-z0-9.+-]//' | only_programs
+}
+
+scripts() {
     ls ./*.sh .ci/run scripts/*.sh bench/*.sh
 }
 
