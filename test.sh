@@ -53,6 +53,9 @@ tests() {
     # mawk reads a pipe by blocks unless it is told not to, and what hangs would not be seen.
     tests_awk='awk'
     case $(awk -W version 2>&1 </dev/null) in mawk*) tests_awk='awk -W interactive' ;; esac
+    # Most tests wait, for a path, a timer or a process: twice as many as processors at once.
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))}
+    export RUST_TEST_THREADS
     {
         cargo test --workspace --locked --no-fail-fast -- --show-output
         echo $? >"$tests_found/status"

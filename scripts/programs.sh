@@ -32,7 +32,9 @@ main() {
 # A literal name handed to what starts programs: Command::new("ip"), has_program("ss"), lab.run("a", &["ping", …]).
 started_by_rust() {
     grep -rhoE '(Command::new|has_program|run|program|command)\("[a-z][a-z0-9.+-]*"|(exec|run|on|inside|succeed|host)\([^["|.]*("[ab]", )?&?\["[a-z][a-z0-9.+-]*"' \
-        --include='*.rs' crates | sed 's/.*"\(.*\)"/\1/' | only_programs
+        --include='*.rs' crates | sed 's/.*"\(.*\)"/\1/' | sort -u | while read -r name; do
+        [ -z "$(path_of "$name")" ] || echo "$name"
+    done
 }
 
 # Of the scripts, less comments and what is quoted, the words at the start of a line or after what a command follows.
@@ -40,18 +42,24 @@ started_by_scripts() {
     # shellcheck disable=SC2046 # names without blanks
     sed -e 's/^[[:space:]]*#.*//' -e "s/'[^']*'//g" $(scripts) |
         grep -oE '(^|[|&;!]|\$\(|\b(then|do|else|if|while|exec|env|setup_root|await|command -v)) *[a-z][a-z0-9.+-]*( |$)' |
-        sed 's/ *$//; s/.*[^a-z0-9.+-]//' | only_programs
+        sed 's/ *$//; s/.*[^a-z0-9.+-]//' | sort -u | while read -r name; do
+            # What the shell does by itself is no program.
+            case $(command -v "$name") in /*) echo "$name" ;; esac
+        done
 }
 
 scripts() {
     ls ./*.sh .ci/run scripts/*.sh bench/*.sh
 }
 
-# Keeps what is a program here: what is none was no program's name, or its test says that it is missing.
-only_programs() {
-    sort -u | while read -r name; do
-        case $(command -v "$name") in /*) echo "$name" ;; esac
-    done
+# Where a program is that is started without a shell; nothing if it is not here.
+path_of() {
+    (
+        IFS=:
+        for directory in $PATH; do
+            [ ! -f "$directory/$1" ] || [ ! -x "$directory/$1" ] || { echo "$directory/$1" && return; }
+        done
+    )
 }
 
 known() {
@@ -72,7 +80,7 @@ known() {
 }
 
 package_of() {
-    file=$(command -v "$1")
+    file=$(path_of "$1")
     for path in "$file" "$(readlink -f "$file")" "${file#/usr}"; do
         grep -lxF -e "$path" /var/lib/dpkg/info/*.list | sed 's|.*/||; s/\.list$//; s/:.*//' | head -n 1 | grep . && return
     done
@@ -80,7 +88,7 @@ package_of() {
 
 where_from() {
     package=$(package_of "$1")
-    echo "$(command -v "$1")${package:+, of package $package}"
+    echo "$(path_of "$1")${package:+, of package $package}"
 }
 
 main "$@"
