@@ -338,7 +338,7 @@ INLINE u32 icdc_left(const struct icdc *ca, u32 packets, u32 us, u32 growth)
 /* Where a queue has cost more than half of the rate, what trains found before it stood is not true any more. */
 INLINE void icdc_doubt(struct icdc *ca)
 {
-	u32 most = ca->rate < RATE_MAX / 2 ? 2 * ca->rate : RATE_MAX;
+	u32 most = ca->rate < RATE_MAX / 4 ? 4 * ca->rate : RATE_MAX;
 
 	if (ca->free[0] > most)
 		ca->free[0] = most;
