@@ -36,7 +36,7 @@
  * After a timeout the path begins anew with FILL, at half of the capacity that it had.
  *
  * A path that is known begins with FILL, at half of the rate that is known, if its round-trip time is about the same: the
- * first train confirms it or not.
+ * first train, an eighth faster, confirms it or not, and shows whether there is more.
  */
 #define ALGORITHM icdc
 #include "kernel.h"
@@ -640,7 +640,8 @@ INLINE void icdc_resume(struct sock *sk, struct tcp_sock *tp, struct icdc *ca, u
 	rate = ((u64)hint.rate << RATE_BITS) / 1000 / tp->mss_cache;
 	if (!rate || rate >= RATE_MAX)
 		return;
-	ca->capacity = rate;
+	/* A train of what is known would show no more than that. */
+	ca->capacity = rate + rate / 8 < RATE_MAX ? rate + rate / 8 : rate;
 	ca->rate = rate / 2;
 	ca->free[0] = ca->free[1] = ca->free[2] = rate;
 	ca->mode = FILL;
@@ -701,6 +702,7 @@ OPERATION_2(void, set_state, struct sock *, sk, u8, new_state)
 	ca->ceiling = 0;
 	ca->rounds = 0;
 	ca->train = NO_TRAIN;
+	ca->train_us = tcp_sk(sk)->tcp_mstamp;
 	icdc_pace(sk, tcp_sk(sk), ca->rate);
 }
 

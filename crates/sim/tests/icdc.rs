@@ -229,6 +229,20 @@ fn a_known_path_is_full_after_three_round_trips() {
 }
 
 #[test]
+fn a_known_rate_that_was_too_low_is_exceeded_by_the_first_train() {
+    for known in [98_000, 75_000] {
+        let parameters = [("known_rate", known), ("known_rtt", 300_000)];
+        let parameters = parameters.map(|(name, value)| (name.to_owned(), value)).to_vec();
+        let seen = Path::new(1000, 300, 2_500_000).run(vec![Flow { parameters, ..flow("icdc") }]);
+        // What is known counts payload in packets of 1,448 bytes; the third round trip is the first after the train's.
+        let of_known = seen.rounds.arrived[0][2] as f64 / (known as f64 * 300.0 / 1448.0);
+        assert!(of_known > 1.08, "{known} kB/s: {of_known}, {:?}", &seen.rounds.arrived[0][..12]);
+        assert!(seen.share(0, 8) > 0.95, "{known} kB/s: {:?}", &seen.rounds.arrived[0][..12]);
+        assert_eq!(seen.outcome.forward.queue_full, 0);
+    }
+}
+
+#[test]
 fn random_losses_cost_what_they_take() {
     for loss in [1e-6, 1e-4, 1e-3] {
         let seen = Path { loss, ..Path::new(1000, 300, 2_500_000) }.run(vec![flow("icdc")]);
