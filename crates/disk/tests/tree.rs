@@ -189,6 +189,9 @@ fn planted_files_are_not_continued() {
     let path = temporary.path().join(std::ffi::OsStr::from_bytes(staging.as_bytes()));
     if std::os::unix::fs::chown(&path, Some(12345), None).is_ok() {
         root.reopen_file(&staging).expect("nobody else could have made it in a private directory");
+        std::os::unix::fs::chown(temporary.path(), Some(12345), None).unwrap();
+        assert!(matches!(root.reopen_file(&staging), Err(TreeError::NotOurs { .. })), "its owner could have made it");
+        std::os::unix::fs::chown(temporary.path(), Some(0), None).unwrap();
         let open = std::fs::Permissions::from_mode(0o1777);
         std::fs::set_permissions(temporary.path(), open).unwrap();
         assert!(matches!(root.reopen_file(&staging), Err(TreeError::NotOurs { .. })));

@@ -70,12 +70,17 @@ impl Directory {
     }
 
     /// Whether what `stat` is about, in this directory, may have been made by somebody else: it belongs to another user,
-    /// and others may make files here.
+    /// and others may make files here, be it only the directory's owner. Root could have made it in any case.
     ///
     /// # Errors
     /// Those of `fstat`.
     pub fn is_anothers(&self, stat: &Stat) -> Result<bool> {
-        Ok(stat.uid != file_user() && self.own_stat()?.mode & 0o022 != 0)
+        let user = file_user();
+        if stat.uid == user {
+            return Ok(false);
+        }
+        let directory = self.own_stat()?;
+        Ok(directory.mode & 0o022 != 0 || (directory.uid != user && directory.uid != 0))
     }
 
     /// Opens what `name` stands for after following symbolic links, for reading. In a confined
