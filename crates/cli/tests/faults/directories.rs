@@ -230,3 +230,29 @@ fn the_journal_of_somebody_else_does_not_say_where_a_tree_goes() {
     guarded.push_from("tree", "10gbit", "place").finish().expect_code(0);
     assert_same(&guarded.site.path("tree"), &place.join("tree"));
 }
+
+#[test]
+fn root_believes_and_removes_no_journal_of_somebody_else() {
+    if !is_root() {
+        return skip("only root may read what others have planted");
+    }
+    let site = Site::new();
+    let shared = site.directory("shared");
+    fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+    items(&site.path("tree"));
+    let copy =
+        |words: &[&str]| site.copy(words).args(["--ssh", &site.ssh(), "tree"]).arg(site.by_ssh("shared/place")).start();
+    interrupt(copy(&["--rate", "160mbit"]));
+    let journal =
+        leftovers(&shared).into_iter().find(|path| path.extension().is_some_and(|kind| kind == "run")).unwrap();
+    chown(&journal, Some(STRANGER), Some(STRANGER)).unwrap();
+    remove(&shared.join("place"));
+    let place = site.directory("shared/place");
+    let before = fs::read(&journal).unwrap();
+
+    copy(&["--dry-run"]).finish().expect_code(0);
+    assert_eq!(fs::read(&journal).unwrap(), before);
+    copy(&[]).finish().expect_code(0);
+    assert_same(&site.path("tree"), &place.join("tree"));
+    assert_eq!(fs::read(&journal).unwrap(), before);
+}

@@ -19,7 +19,7 @@ use icdc_disk::tree::{Directory, Metadata, Name, StagingKind, Stat, TreeError, t
 use icdc_protocol::block_journal::{self, BlockJournal, Header};
 use icdc_protocol::block_map::{BlockMap, block_offset};
 use icdc_protocol::message::{Digest, FileDigest, TransferId};
-use icdc_protocol::run_journal::{Published, Record, RunJournal};
+use icdc_protocol::run_journal::{Published, Record, RunJournal, SLOT_LENGTH};
 use icdc_units::Span;
 
 use super::failure::Failure;
@@ -165,7 +165,7 @@ pub(super) fn make_files(
 
 /// The unfinished file that an earlier run of this user has left of the item with the final name `name`, locked.
 pub(super) fn find_part(directory: &Directory, name: &Name, what: &str) -> Result<Option<(Staging, File)>, String> {
-    for staging in own(directory, name) {
+    for staging in own(directory, name, &BESIDE) {
         if let Some(file) = claim(directory, &staging.part(), what)? {
             return Ok(Some((staging, file)));
         }
@@ -181,14 +181,14 @@ pub(super) fn discard(directory: &Directory, staging: Staging) {
 
 /// Removes the journals of the published item with the final name `name`.
 pub(super) fn remove_journals(directory: &Directory, name: &Name) {
-    for staging in own(directory, name) {
+    for staging in own(directory, name, &[StagingKind::Blocks]) {
         let _ = directory.remove_file(&staging.blocks());
     }
 }
 
 /// Under which names this user may have left something of the item with the final name `name`.
-fn own(directory: &Directory, name: &Name) -> impl Iterator<Item = Staging> {
-    Purpose::item(name).found_again().into_iter().filter(|staging| staging.is_free(directory, &BESIDE))
+fn own(directory: &Directory, name: &Name, kinds: &[StagingKind]) -> impl Iterator<Item = Staging> {
+    Purpose::item(name).found_again().into_iter().filter(move |staging| staging.is_free(directory, kinds))
 }
 
 /// Which run has published an item.
@@ -228,12 +228,15 @@ pub(super) struct RunLog {
 }
 
 impl RunLog {
-    /// Whether an interrupted run of `job` whose first target is `target` in `directory` has left its journal.
+    /// Whether an interrupted run of `job` by this user, whose first target is `target` in `directory`, has left its
+    /// journal. Changes nothing.
     pub(super) fn is_there(directory: &Directory, job: &Digest, target: Option<&Name>) -> bool {
-        let choices = Purpose::run(job, target).found_again().map(|staging| (staging, staging.name(StagingKind::Run)));
-        choices
-            .into_iter()
-            .any(|(staging, name)| directory.stat(&name).is_ok() && staging.is_free(directory, &[StagingKind::Run]))
+        let codec = RunJournal::new(job);
+        Purpose::run(job, target).found_again().into_iter().any(|staging| {
+            let mut header = [0; SLOT_LENGTH];
+            let found = directory.reopen_file(&staging.name(StagingKind::Run));
+            found.is_ok_and(|(file, _)| file.read_exact_at(&mut header, 0).is_ok() && header == *codec.header())
+        })
     }
 
     /// Looks in `directory` for the journal of an earlier run like `id`, and begins one if there is none.
@@ -331,7 +334,9 @@ impl RunLog {
             let (mut file, staging) = made.map_err(Failure::into_reason)?;
             self.name = staging.name(StagingKind::Run);
             lock(&file, &self.directory.path_of(&self.name)).map_err(|error| error.to_string())?;
-            file.write_all(self.codec.header()).map_err(|error| self.failed(&error))?;
+            // By it alone the next run knows that what this one makes is its own, even after a power cut.
+            let begun = file.write_all(self.codec.header()).and_then(|()| file.sync_data());
+            begun.map_err(|error| self.failed(&error))?;
             self.file = Some(file);
         }
         Ok(())
@@ -359,7 +364,7 @@ fn remove_left_behind(base: &Directory, path: &[u8]) {
         .try_fold(base.clone(), |directory, component| directory.open_directory(&Name::new(component).ok()?).ok());
     let Some(directory) = directory else { return };
     let before = directory.own_stat();
-    own(&directory, &name).for_each(|staging| discard(&directory, staging));
+    Purpose::item(&name).found_again().into_iter().for_each(|staging| staging.remove(&directory, &BESIDE));
     // The directory was finished, its time included, when this was still in it.
     if let (Ok(before), Ok(after)) = (before, directory.own_stat())
         && before.mtime != after.mtime

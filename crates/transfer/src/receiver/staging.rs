@@ -69,19 +69,28 @@ impl Staging {
         self.name(StagingKind::Blocks)
     }
 
-    /// Whether nobody else holds the names of these kinds.
+    /// Whether nobody else holds the names of these kinds. Changes nothing.
     pub(super) fn is_free(self, directory: &Directory, kinds: &[StagingKind]) -> bool {
         kinds.iter().all(|kind| Holder::of(directory, self.name(*kind)).is_none())
+    }
+
+    /// Removes what this user has under the names of these kinds, as far as nothing stands in the way.
+    pub(super) fn remove(self, directory: &Directory, kinds: &[StagingKind]) {
+        let _ = self.clear(directory, kinds);
     }
 
     /// Removes what this user has under the names of these kinds. Gives what stands in the way, if something does.
     fn clear(self, directory: &Directory, kinds: &[StagingKind]) -> Option<Holder> {
         for kind in kinds {
             let name = self.name(*kind);
-            if let Some(holder) = Holder::of(directory, name.clone()) {
-                return Some(holder);
+            match Holder::of(directory, name.clone()) {
+                None => {
+                    let _ = directory.remove_file(&name);
+                }
+                // Only data gets an owner; journals stay with the user who writes them.
+                Some(_) if *kind == StagingKind::Part && cleared_by_root(directory, &name) => {}
+                Some(holder) => return Some(holder),
             }
-            let _ = directory.remove_file(&name);
         }
         None
     }
@@ -123,8 +132,7 @@ impl Holder {
     /// What is in the way of `name`: something of somebody else, or a directory.
     fn of(directory: &Directory, name: Name) -> Option<Self> {
         let stat = directory.stat(&name).ok()?;
-        let is_anothers = || directory.is_anothers(&stat).unwrap_or(true);
-        let holds = stat.kind == Kind::Directory || (is_anothers() && !cleared_by_root(directory, &name));
+        let holds = stat.kind == Kind::Directory || directory.is_anothers(&stat).unwrap_or(true);
         holds.then_some(Self { name, stat })
     }
 
