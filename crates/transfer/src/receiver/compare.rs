@@ -101,7 +101,9 @@ impl Reader {
 
     /// Waits for a block and notes its value.
     fn take(&mut self, blocks: &mut BlockMap) -> Result<(), String> {
-        let Some(Completion { tag, block, result, .. }) = self.engine.wait() else { return Ok(()) };
+        let Some(Completion { tag, block, result, .. }) = self.engine.wait() else {
+            return Err("no memory is left to read it: earlier reads of the disk were never answered".into());
+        };
         let read = result.map_err(|error| error.to_string())?;
         let (index, size) = (tag as u32, blocks.size());
         match block {

@@ -135,6 +135,8 @@ pub(super) struct LargeFile {
     checking: u32,
     to_read_back: VecDeque<(u32, Contents)>,
     reading_back: u32,
+    /// A sync has failed. The system tells of data that it has lost but once: a later sync proves nothing.
+    sync_failed: bool,
     phase: Phase,
 }
 
@@ -182,8 +184,13 @@ impl LargeFile {
             checking: 0,
             to_read_back: VecDeque::new(),
             reading_back: 0,
+            sync_failed: false,
             phase: Phase::Receiving,
         };
+        // What an earlier run has left counts only as far as the medium has it.
+        if !file.held.is_empty() {
+            file.disk.forget_cache();
+        }
         file.reserve().inspect_err(|_| file.leave())?;
         Ok(file)
     }
@@ -242,6 +249,11 @@ impl LargeFile {
         let Some((blocks, bytes)) = self.syncing.take() else { return Ok(0) };
         self.note_durable(&blocks)?;
         Ok(bytes)
+    }
+
+    /// A sync has failed: what no earlier one has made durable may be lost, and is not noted any more.
+    pub(super) fn sync_failed(&mut self) {
+        self.sync_failed = true;
     }
 
     /// The last sync is through. Gives the bytes that no checkpoint had made durable.
@@ -369,9 +381,9 @@ impl LargeFile {
     /// Digest of what is there, in the way in which `announced` was made.
     fn digest(&self, announced: &FileDigest) -> Option<FileDigest> {
         let hashed = matches!(announced, FileDigest::Blake3(_));
-        // A sender names a file of so many zeros by its map; to hash them would keep the store for hours. And a hole
-        // where none was announced would show what is beneath.
-        if hashed && (self.hole_bytes() > MAX_HASHED_HOLES || (!self.sparse && !self.blocks.is_complete())) {
+        // A hole where none was announced would show what is beneath. And a sender names a file of so many zeros by its
+        // map; to hash them would keep the store for hours.
+        if (!self.sparse && !self.blocks.is_complete()) || (hashed && self.hole_bytes() > MAX_HASHED_HOLES) {
             return None;
         }
         digest_like(announced, &self.blocks)
@@ -394,7 +406,7 @@ impl LargeFile {
 
     /// A sync for everything that is written, at the end of a session.
     pub(super) fn force_checkpoint(&mut self) -> Option<Job> {
-        if self.unsynced.is_empty() || self.journal.is_none() || self.syncing.is_some() {
+        if self.unsynced.is_empty() || self.journal.is_none() || self.syncing.is_some() || self.sync_failed {
             return None;
         }
         self.syncing = Some((std::mem::take(&mut self.unsynced), std::mem::take(&mut self.unsynced_bytes)));

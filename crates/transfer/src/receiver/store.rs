@@ -223,7 +223,10 @@ impl Store<'_> {
             }
             (Purpose::Checkpoint, Ok(_)) => file.checkpointed().map(|bytes| self.shared.durable(bytes)),
             (Purpose::LastSync, Ok(_)) => file.synced().map(|bytes| self.shared.durable(bytes)),
-            (Purpose::Checkpoint | Purpose::LastSync, Err(failure)) => Err(failure),
+            (Purpose::Checkpoint | Purpose::LastSync, Err(failure)) => {
+                file.sync_failed();
+                Err(failure)
+            }
             (Purpose::CheckHeld { index, contents }, result) => {
                 let good = is_right(&result, completion.block.as_ref(), index, size, &contents);
                 if !file.held_checked(index, good) {
