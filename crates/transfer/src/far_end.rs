@@ -247,6 +247,8 @@ impl Once {
                         Ended::Finished | Ended::Interrupted => (FAREWELL, "the transfer is over"),
                         Ended::Refused(_) => (UNUSED, "refused"),
                         Ended::Cut(_) => (CUT, "the transfer was not resumed"),
+                        // It says nothing about the transfer.
+                        Ended::Joined | Ended::TurnedAway(_) => idle,
                     };
                 }
                 Ok(Happening::Over(why)) => return why,

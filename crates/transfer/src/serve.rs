@@ -187,10 +187,10 @@ impl Daemon {
 fn log_session(who: &str, peer: &str, answered: &Answered) {
     let Answered { job, work, ended } = answered;
     let result = match ended {
-        Ended::Finished => "done".to_owned(),
+        Ended::Finished | Ended::Joined => "done".to_owned(),
         Ended::Interrupted => "interrupted".to_owned(),
         Ended::Cut(reason) => format!("cut: {reason}"),
-        Ended::Refused(reason) => format!("refused: {reason}"),
+        Ended::Refused(reason) | Ended::TurnedAway(reason) => format!("refused: {reason}"),
     };
     let job = job.unwrap_or("nothing asked");
     match work.paths() {
@@ -199,7 +199,7 @@ fn log_session(who: &str, peer: &str, answered: &Answered) {
             let seconds = format!("{:.3}", (clock::now() - work.account.start).as_secs_f64());
             tracing::info!(?who, peer, path, bytes, seconds, ?result, "{job}");
         }
-        None if *ended == Ended::Finished => tracing::debug!(?who, peer, ?result, "{job}"),
+        None if matches!(ended, Ended::Finished | Ended::Joined) => tracing::debug!(?who, peer, ?result, "{job}"),
         None => tracing::info!(?who, peer, ?result, "{job}"),
     }
 }

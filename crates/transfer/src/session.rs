@@ -73,14 +73,18 @@ impl Root {
 /// How the work on one connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Done, or handed to the session that it belongs to.
+    /// Done.
     Finished,
+    /// Handed to the session that it belongs to.
+    Joined,
     /// A user or an operator stopped it.
     Interrupted,
     /// The connection broke; the client may come again.
     Cut(String),
-    /// Refused, or the other end misbehaved.
+    /// The session could not be served, or the other end misbehaved.
     Refused(String),
+    /// No session began on it.
+    TurnedAway(String),
 }
 
 /// The running sessions of a process, by transfer.
@@ -185,7 +189,7 @@ impl Sessions {
                 }
                 Some(_) => return Err((link, refusal(RefusalKind::NotAllowed, "the transfer belongs to another key"))),
                 None if clock::now() >= deadline => {
-                    return Err((link, refusal(RefusalKind::Path, "no such transfer is running")));
+                    return Err((link, refusal(RefusalKind::Busy, "no such transfer is running")));
                 }
                 None => {
                     (running, _) = self
@@ -290,7 +294,7 @@ fn carry_out(
 ) -> Ended {
     match request.job {
         Job::Join { .. } => match sessions.join(request.transfer, link) {
-            Ok(()) => Ended::Finished,
+            Ok(()) => Ended::Joined,
             Err((link, refusal)) => refuse(link, refusal),
         },
         Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => drive::answer(request, link, rights, sessions, stop, work),
@@ -451,7 +455,7 @@ fn refuse(mut link: Link, refusal: Refusal) -> Ended {
     // Dropping the outlet sends this and ends its direction in order.
     let _ = link.outlet.send(Message::Refused(refusal).into());
     let _ = link.outlet.flush();
-    Ended::Refused(reason)
+    Ended::TurnedAway(reason)
 }
 
 fn refusal(kind: RefusalKind, reason: &str) -> Refusal {

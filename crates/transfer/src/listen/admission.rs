@@ -6,7 +6,7 @@
 //! temporary keys that hang on it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_protocol::TransferId;
 use icdc_protocol::message::{Job, Refusal, RefusalKind};
@@ -16,6 +16,7 @@ use icdc_units::Time;
 use super::Credentials;
 use super::connections::Connections;
 use super::keys_file::{KeysFile, unserved};
+use super::refused::RefusedLines;
 use super::temporary::{Temporary, TemporaryKey};
 use crate::clock;
 use crate::link::LinkControl;
@@ -28,6 +29,8 @@ pub(crate) struct Admission {
     confined: Option<PathBuf>,
     temporary: Temporary,
     connections: Connections,
+    /// Lines about what the daemon cannot do for those who come.
+    failures: Mutex<RefusedLines>,
 }
 
 /// A connection that was let in. Its end is to be told by [`leave`](Self::leave); dropped without, it counts as cut.
@@ -49,7 +52,7 @@ impl Admission {
     /// `confined` narrows every key's root.
     pub(crate) fn open(keys: &Path, confined: Option<PathBuf>) -> Result<Self, TrustError> {
         let (temporary, connections) = (Temporary::default(), Connections::default());
-        Ok(Self { file: KeysFile::open(keys)?, confined, temporary, connections })
+        Ok(Self { file: KeysFile::open(keys)?, confined, temporary, connections, failures: Mutex::default() })
     }
 
     /// Number of standing keys.
@@ -115,10 +118,21 @@ impl Admission {
     /// A file that cannot be read now may be in a moment: somebody may be writing it.
     fn keys(&self) -> Result<Arc<AuthorizedKeys>, Refusal> {
         self.file.latest().map_err(|error| {
-            tracing::error!("nobody is let in: {error}");
+            if self.may_log() {
+                tracing::error!("nobody is let in: {error}");
+            }
             let reason = "the daemon cannot read its authorized keys; its log says why".to_owned();
             Refusal { kind: RefusalKind::Busy, reason }
         })
+    }
+
+    /// Whether there may be one more line about a failure: those who come cannot fill the log by it.
+    fn may_log(&self) -> bool {
+        let line = self.failures.lock().unwrap_or_else(PoisonError::into_inner).next(clock::now());
+        if let Some(left_out @ 1..) = line {
+            tracing::error!("{left_out} clients more were not let in for such a reason");
+        }
+        line.is_some()
     }
 
     /// What the grant of `owner` gives to its holder, or to a temporary key that hangs on it.
@@ -129,7 +143,9 @@ impl Admission {
         temporary: Option<(&PublicKey, &TemporaryKey)>,
     ) -> Result<Rights, Refusal> {
         let rights = self.granted(owner, grant).map_err(|reason| {
-            tracing::error!(key = owner.fingerprint(), "not let in: {reason}");
+            if self.may_log() {
+                tracing::error!(key = owner.fingerprint(), "not let in: {reason}");
+            }
             not_allowed(format!("the daemon cannot grant what its authorized keys say for this key: {reason}"))
         })?;
         Ok(match temporary {
@@ -224,6 +240,8 @@ fn acting(user: Option<&str>) -> Result<Option<Arc<Credentials>>, String> {
 
 #[cfg(test)]
 mod tests {
+    use icdc_protocol::message::{Message, Request};
+
     use super::*;
 
     fn key(number: u8) -> PublicKey {
@@ -328,6 +346,42 @@ mod tests {
         admission.look(clock::now());
         assert_eq!(asked(), [true; 3]);
         one.leave(Ended::Finished);
+    }
+
+    #[test]
+    fn a_change_that_cannot_be_read_at_first_counts_as_soon_as_it_can() {
+        use std::os::unix::fs::PermissionsExt;
+        let (directory, path) = file(&format!("root=/ {}\nroot=/ {}\n", key(1), key(2)));
+        let admission = Admission::open(&path, None).unwrap();
+        let (link, _far) = crate::link::memory_pair();
+        let removed = admission.enter(&key(1), &link.control).unwrap();
+        let look = || (0..3).for_each(|_| admission.look(clock::now()));
+        // Others could exchange the file, so that it is not read. Its own stamp does not tell when that is mended.
+        let mode = |mode| std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o777);
+        std::fs::write(&path, format!("root=/ {}\n", key(2))).unwrap();
+        look();
+        assert!(!removed.stop.is_requested() && admission.reload(clock::now()).is_err());
+        mode(0o700);
+        look();
+        assert!(removed.stop.is_requested());
+    }
+
+    #[test]
+    fn a_temporary_key_outlives_a_connection_that_was_turned_away() {
+        let (_directory, path) = file(&format!("root=/ {}\n", key(1)));
+        let admission = Admission::open(&path, None).unwrap();
+        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        admission.admit(key(1), key(9), [7; 16], job).unwrap();
+        for first in [Message::Ping, Message::Request(Request { transfer: [8; 16], job: Job::Join { stream: 1 } })] {
+            let (link, mut far) = crate::link::memory_pair();
+            let admitted = admission.enter(&key(9), &link.control).unwrap();
+            far.outlet.send(first.into()).unwrap();
+            far.outlet.flush().unwrap();
+            let answered = crate::session::answer(link, &admitted.rights, &Default::default(), &admitted.stop);
+            admitted.leave(answered.ended);
+        }
+        assert!(rights(&admission, 9).is_ok());
     }
 
     #[test]

@@ -21,14 +21,16 @@ type Stamp = (u64, u64, u64, i64, i64);
 /// What regular looks at the file have found. `None` stands for a file that is not there.
 struct Looks {
     last: Option<Stamp>,
-    /// What was last acted upon.
+    /// What was last read, or found to be gone, and so acted upon.
     settled: Option<Stamp>,
+    /// What could not be read and why, as it was told last.
+    told: Option<(Option<Stamp>, String)>,
 }
 
 impl KeysFile {
     pub(super) fn open(path: &Path) -> Result<Self, TrustError> {
         let stamp = stamp(path)?;
-        let looks = Mutex::new(Looks { last: Some(stamp), settled: Some(stamp) });
+        let looks = Mutex::new(Looks { last: Some(stamp), settled: Some(stamp), told: None });
         Ok(Self { path: path.to_owned(), cached: Mutex::new((stamp, read(path)?)), looks })
     }
 
@@ -53,8 +55,8 @@ impl KeysFile {
     /// Reads the file whether it looks changed or not.
     pub(super) fn read_again(&self) -> Result<Arc<AuthorizedKeys>, TrustError> {
         let stamp = stamp(&self.path)?;
-        *self.looks() = Looks { last: Some(stamp), settled: Some(stamp) };
         let keys = read(&self.path)?;
+        *self.looks() = Looks { last: Some(stamp), settled: Some(stamp), told: None };
         *self.cached() = (stamp, Arc::clone(&keys));
         tracing::info!(file = %self.path.display(), keys = keys.len(), "authorized keys read again");
         Ok(keys)
@@ -62,21 +64,24 @@ impl KeysFile {
 
     /// To be called a few times a second: gives the keys once after each change, as soon as two looks have found the file
     /// the same. One that is half written is thereby not taken for one from which keys have been removed; one
-    /// that is gone holds none; one that cannot be read changes nothing for those who are in.
+    /// that is gone holds none; one that cannot be read changes nothing for those who are in, until a later look can read it.
     pub(super) fn changed(&self) -> Option<Arc<AuthorizedKeys>> {
         let found = match stamp(&self.path) {
             Ok(stamp) => Some(stamp),
             Err(TrustError::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => None,
-            Err(_) => return None,
+            Err(error) => {
+                self.tell_unread(None, &error);
+                return None;
+            }
         };
         {
             let mut looks = self.looks();
             if std::mem::replace(&mut looks.last, found) != found || looks.settled == found {
                 return None;
             }
-            looks.settled = found;
         }
         if found.is_none() {
+            *self.looks() = Looks { last: None, settled: None, told: None };
             tracing::error!(file = %self.path.display(), "the authorized keys are gone: nobody is let in, and sessions end");
             return Some(Arc::default());
         }
@@ -84,9 +89,17 @@ impl KeysFile {
         match self.read_again() {
             Ok(keys) => Some(keys),
             Err(error) => {
-                tracing::error!("nobody new is let in until this is mended, and running sessions go on: {error}");
+                self.tell_unread(found, &error);
                 None
             }
+        }
+    }
+
+    /// Once for each state of the file and each reason, however often it is tried.
+    fn tell_unread(&self, found: Option<Stamp>, error: &TrustError) {
+        let now = Some((found, error.to_string()));
+        if std::mem::replace(&mut self.looks().told, now.clone()) != now {
+            tracing::error!("nobody new is let in until this is mended, and running sessions go on: {error}");
         }
     }
 

@@ -80,9 +80,13 @@ impl Temporary {
             return;
         };
         entry.connections = entry.connections.saturating_sub(1);
-        entry.expires = now + CUT;
-        if entry.connections == 0 && !matches!(how, Ended::Cut(_)) {
-            keys.remove(key);
+        match how {
+            // No part of the job: it neither ends it nor adds to the time that it has.
+            Ended::Joined | Ended::TurnedAway(_) => {}
+            Ended::Finished | Ended::Interrupted | Ended::Refused(_) if entry.connections == 0 => {
+                keys.remove(key);
+            }
+            _ => entry.expires = now + CUT,
         }
     }
 
@@ -123,6 +127,21 @@ mod tests {
         temporary.began(&key(9), now);
         temporary.ended(&key(9), &Ended::Finished, now);
         assert!(temporary.find(&key(9), now).is_none());
+    }
+
+    #[test]
+    fn what_is_not_the_end_of_the_job_leaves_its_key_the_time_that_it_had() {
+        let temporary = Temporary::default();
+        let now = clock::now();
+        temporary.admit(key(9), by(1), now).unwrap();
+        (0..3).for_each(|_| temporary.began(&key(9), now));
+        temporary.ended(&key(9), &Ended::Cut("gone".into()), now);
+        let later = now + Span::from_secs(10);
+        temporary.ended(&key(9), &Ended::Joined, later);
+        temporary.ended(&key(9), &Ended::TurnedAway("no such transfer".into()), later);
+        let last = now + CUT;
+        assert!(temporary.find(&key(9), last - Span::from_secs(1)).is_some());
+        assert!(temporary.find(&key(9), last).is_none());
     }
 
     #[test]
