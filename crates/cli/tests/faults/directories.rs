@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use icdc_disk::tree::{StagingKind, StagingName};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -180,6 +182,13 @@ fn names_that_others_hold_for_this_user_stop_no_file() {
     let Some(guarded) = Guarded::new(0o1777) else { return };
     let mut plants = guarded.plant_beside(Plant::File, &["copy"]);
     plants.extend(beside("copy", Some(NOBODY)).map(|name| guarded.plant(Plant::Pipe, &name)));
+    guarded.interrupted();
+    // The daemon comes to its end on its own.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while leftovers(&guarded.shared).len() > plants.len() && Instant::now() < deadline {
+        sleep(Duration::from_millis(20));
+    }
+    guarded.assert_only_plants(&plants);
     guarded.push("10gbit").finish().expect_code(0);
     assert_same(&guarded.source, &guarded.shared.join("copy"));
     guarded.assert_only_plants(&plants);
@@ -216,6 +225,21 @@ fn names_that_others_hold_stop_no_tree() {
         }
         plants.iter().for_each(|path| remove(path));
     }
+}
+
+#[test]
+fn a_journal_that_no_later_run_finds_does_not_stay() {
+    let Some(guarded) = Guarded::new(0o1777) else { return };
+    items(&guarded.site.path("tree"));
+    let first = guarded.journal_of("tree/", "");
+    let first = guarded.plant(Plant::File, &first);
+    interrupt(guarded.push_from("tree/", "160mbit", ""));
+    let runs =
+        || leftovers(&guarded.shared).into_iter().filter(|path| path.extension().is_some_and(|kind| kind == "run"));
+    let second = runs().find(|path| *path != first).unwrap();
+    lchown(&second, Some(STRANGER), Some(STRANGER)).unwrap();
+    interrupt(guarded.push_from("tree/", "160mbit", ""));
+    assert_eq!(runs().collect::<BTreeSet<_>>(), BTreeSet::from([first, second]));
 }
 
 #[test]

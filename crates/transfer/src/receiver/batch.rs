@@ -30,13 +30,14 @@ const DIRECTORIES: usize = 4;
 /// A large file that needs nothing more but its name.
 struct Durable {
     _file: Arc<DiskFile>,
-    journal: Name,
+    /// `None` where no later run would find it.
+    journal: Option<Name>,
 }
 
 /// An item that is complete under a staging name.
 pub(super) struct Made {
     staging: Name,
-    /// The file, if its contents and metadata are durable already; it has a journal of blocks then. It stays open
+    /// The file, if its contents and metadata are durable already. It stays open
     /// until it is renamed, because its lock keeps others away from the name.
     durable: Option<Durable>,
     bytes: u64,
@@ -56,10 +57,11 @@ impl Made {
         Ok(Self { staging, durable: None, bytes, inode: Some((stat.dev, stat.ino)) })
     }
 
-    /// `file`, which is durable and has a journal of blocks.
+    /// `file`, which is durable and has a journal of blocks where a later run finds one.
     pub(super) fn durable(staging: Staging, file: Arc<DiskFile>) -> Result<Self, String> {
         let made = Self::file(staging.part(), file.as_file(), 0)?;
-        Ok(Self { durable: Some(Durable { _file: file, journal: staging.blocks() }), ..made })
+        let journal = staging.is_found_again().then(|| staging.blocks());
+        Ok(Self { durable: Some(Durable { _file: file, journal }), ..made })
     }
 
     /// Whether it need not be flushed.
@@ -69,7 +71,7 @@ impl Made {
 
     /// Removes it, unless a later run can publish it as it is.
     fn discard(&self, at: &Pending) {
-        if !self.is_durable() {
+        if self.durable.as_ref().is_none_or(|durable| durable.journal.is_none()) {
             let _ = at.directory.remove_file(&self.staging);
         }
     }
@@ -175,7 +177,8 @@ impl Batch {
                         directories.push(at);
                     }
                     shared.durable(item.made.bytes);
-                    journals.extend(item.made.durable.as_ref().map(|durable| (at, &durable.journal)));
+                    journals
+                        .extend(item.made.durable.iter().filter_map(|durable| Some((at, durable.journal.as_ref()?))));
                     outcome.published.push((item.id, item.digest));
                 }
                 Err(failure) => {

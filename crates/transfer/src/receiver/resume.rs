@@ -145,7 +145,8 @@ pub(super) fn make_part<T>(
     Ok((made, staging.part()))
 }
 
-/// Makes the files of the large item with the final name `name`: for its data, and for its journal where it has one.
+/// Makes the files of the large item with the final name `name`: for its data, and for its journal where it is to have
+/// one and a later run can find it.
 pub(super) fn make_files(
     directory: &Directory,
     name: &Name,
@@ -153,7 +154,8 @@ pub(super) fn make_files(
 ) -> Result<(File, Option<File>, Staging), Failure> {
     let make = |staging: Staging| {
         let file = directory.create_file(&staging.part(), 0o600)?;
-        let journal = journaled.then(|| directory.create_file(&staging.blocks(), 0o600)).transpose();
+        let found_again = journaled && staging.is_found_again();
+        let journal = found_again.then(|| directory.create_file(&staging.blocks(), 0o600)).transpose();
         let journal = journal.inspect_err(|_| {
             let _ = directory.remove_file(&staging.part());
         })?;
@@ -333,6 +335,11 @@ impl RunLog {
             let made = make_under(&self.directory, purpose, &[StagingKind::Run], create);
             let (mut file, staging) = made.map_err(Failure::into_reason)?;
             self.name = staging.name(StagingKind::Run);
+            if !staging.is_found_again() {
+                // No later run could go on with it.
+                let _ = self.directory.remove_file(&self.name);
+                return Ok(());
+            }
             lock(&file, &self.directory.path_of(&self.name)).map_err(|error| error.to_string())?;
             // By it alone the next run knows that what this one makes is its own, even after a power cut.
             let begun = file.write_all(self.codec.header()).and_then(|()| file.sync_data());

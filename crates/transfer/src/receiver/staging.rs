@@ -37,14 +37,14 @@ impl Purpose {
     pub(super) fn found_again(&self) -> [Staging; 2] {
         let mut own = self.0.clone();
         own.update(&[0]).update(&file_user().to_le_bytes());
-        [Staging(short(&self.0.finalize())), Staging(short(&own.finalize()))]
+        [&self.0, &own].map(|hasher| Staging { id: short(&hasher.finalize()), is_found_again: true })
     }
 
     /// All choices, in order.
     fn choices(&self) -> impl Iterator<Item = Staging> {
         let unforeseen = std::iter::repeat_with(|| {
             let mut id = [0; 8];
-            getrandom(&mut id, GetRandomFlags::empty()).ok().map(|_| Staging(id))
+            getrandom(&mut id, GetRandomFlags::empty()).ok().map(|_| Staging { id, is_found_again: false })
         });
         self.found_again().into_iter().chain(unforeseen.take(UNFORESEEN).flatten())
     }
@@ -52,11 +52,20 @@ impl Purpose {
 
 /// What the names of the files for one purpose have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Staging([u8; 8]);
+pub(super) struct Staging {
+    id: [u8; 8],
+    /// A later run finds what lies under these names.
+    is_found_again: bool,
+}
 
 impl Staging {
     pub(super) fn name(self, kind: StagingKind) -> Name {
-        StagingName::new(kind, self.0).name()
+        StagingName::new(kind, self.id).name()
+    }
+
+    /// Whether a later run finds what lies under these names: nothing else is worth keeping.
+    pub(super) fn is_found_again(self) -> bool {
+        self.is_found_again
     }
 
     /// Data of an unfinished item.

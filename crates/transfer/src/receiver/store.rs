@@ -319,7 +319,7 @@ impl Store<'_> {
         }
     }
 
-    /// The session is over: what has arrived becomes durable and is noted.
+    /// The session is over: what has arrived becomes durable and is noted. Nothing stays that no later run can go on from.
     fn settle(&mut self) {
         while self.engine.in_flight() > 0 {
             self.wait();
@@ -332,6 +332,9 @@ impl Store<'_> {
                 while self.engine.in_flight() > 0 {
                     self.wait();
                 }
+            }
+            if let Some(file) = self.files.remove(&id) {
+                file.leave();
             }
         }
     }
