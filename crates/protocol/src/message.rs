@@ -198,11 +198,11 @@ pub struct SendOptions {
 /// Options of the receiving end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiveOptions {
-    /// Read every file back from the medium before it is published.
+    /// Read every file back from the medium before it is published, and those that an earlier run has published.
     pub verify: bool,
     /// Use what earlier runs left behind.
     pub resume: bool,
-    /// Skip files of equal size and modification time.
+    /// Skip files of equal size and modification time, and symbolic links of equal target.
     pub update: bool,
     /// What to restore besides the data.
     pub preserve: Preserve,

@@ -181,7 +181,7 @@ pub struct Sample {
     pub rate_bps: u64,
     /// The stage that the others waited for since the sample before.
     pub limited_by: Stage,
-    /// Blocks of the receiver's ring in use.
+    /// Blocks of the receiver's ring that are complete and wait for its disk.
     pub ring_used: u32,
     /// Blocks of the receiver's ring.
     pub ring_blocks: u32,

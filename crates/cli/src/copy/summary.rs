@@ -23,7 +23,7 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
         parts.push(format!(
             "{}, {}, taken over from an earlier run by size and time, NOT READ (--verify reads them)",
             counted(summary.taken_over_files, "file"),
-            ByteCount::new(summary.taken_over_bytes)
+            size(summary.taken_over_bytes)
         ));
     }
     if summary.skipped > 0 {

@@ -1,8 +1,8 @@
 //! What an interrupted run leaves behind, and how the next one finds it.
 //!
 //! Beside a large file: `.icdc-ID.part` (its data so far) and `.icdc-ID.blocks` (which blocks of it
-//! are durable); `ID` follows from the final name alone, so a later run of any kind finds it. In the
-//! directory where the first source lands: `.icdc-ID.run`, what the run has published so far.
+//! are durable); `ID` follows from the final name, and from the user where somebody else holds that one (`staging.rs`), so
+//! a later run of any kind finds it. In the directory where the first source lands: `.icdc-ID.run`, what the run has published so far.
 //!
 //! Who writes a part file of more than one block or a run's journal holds its lock until the file has its last
 //! name. A session that ends slowly and the one that goes on after it may be two processes: whoever comes later
