@@ -10,9 +10,9 @@ set -u
 setup_top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 . "$setup_top/scripts/setup.sh"
 
-rustup_address=https://static.rust-lang.org/rustup/release-stable.toml
+rustup_installer=https://sh.rustup.rs # as scripts/setup.sh
 toolchain=/opt/rust
-certificates=/etc/ssl/certs
+certificates=/opt/certificates.crt # not where packages put theirs
 
 main() {
     [ $# -gt 0 ] || set -- demo test
@@ -90,7 +90,7 @@ inside() {
         mount -t tmpfs -o mode=755 tmpfs "$root/run" && mount -t tmpfs tmpfs "$root/tmp" || return 1
     cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null
     cp -L /etc/hosts "$root/etc/hosts" 2>/dev/null
-    mkdir -p "$root$certificates" && cp -L "$certificates/ca-certificates.crt" "$root$certificates/" || return 1
+    [ ! -s /etc/ssl/certs/ca-certificates.crt ] || cp -L /etc/ssl/certs/ca-certificates.crt "$root$certificates" || return 1
     lend_toolchain || return 1
     failed=''
     for part in "$@"; do
@@ -107,7 +107,7 @@ inside() {
 
 lend_toolchain() {
     rust=''
-    if command -v curl >/dev/null 2>&1 && curl -fsS -m 20 -o /dev/null "$rustup_address" 2>/dev/null; then
+    if command -v curl >/dev/null 2>&1 && curl -fsS -m 20 -o /dev/null "$rustup_installer" 2>/dev/null; then
         return
     fi
     sysroot=$(rustc --print sysroot) || return 1
@@ -131,7 +131,7 @@ run() {
 enter() {
     chroot "$1" /usr/bin/env -i HOME=/root TERM="${TERM:-dumb}" LANG=C.UTF-8 \
         PATH="$rust/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
-        CARGO_HTTP_CAINFO="$certificates/ca-certificates.crt" \
+        CARGO_HTTP_CAINFO="$certificates" CURL_CA_BUNDLE="$certificates" SSL_CERT_FILE="$certificates" \
         sh -c 'cd /root/icdc && exec "$@"' sh "$2"
 }
 
