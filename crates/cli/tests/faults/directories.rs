@@ -152,6 +152,18 @@ fn a_daemon_that_acts_as_a_user_goes_on_in_shared_directories() {
 }
 
 #[test]
+fn an_unfinished_file_that_has_its_last_mode_goes_on() {
+    let Some(guarded) = Guarded::new(0o775) else { return };
+    let first = guarded.interrupted();
+    for path in leftovers(&guarded.shared).iter().filter(|path| path.extension().is_some_and(|kind| kind == "part")) {
+        fs::set_permissions(path, Permissions::from_mode(0o444)).unwrap();
+    }
+    let second = guarded.push("10gbit").finish().expect_code(0);
+    guarded.assert_arrived();
+    assert!(second.resumed() >= first.bytes_done(), "{first}\n{second}");
+}
+
+#[test]
 fn a_second_copy_of_a_user_waits_for_the_first_in_a_shared_directory() {
     let Some(guarded) = Guarded::new(0o1777) else { return };
     let first = guarded.push("160mbit");

@@ -51,7 +51,8 @@ impl Directory {
             .map_err(|errno| self.failed("openat", name, errno))
     }
 
-    /// Opens the regular file `name`, left by an earlier run, for reading and writing.
+    /// Opens the regular file `name`, left by an earlier run, for reading and writing. One of this user that may only be
+    /// read is made writable: the earlier run may have given it its last mode already.
     ///
     /// # Errors
     /// [`TreeError::NotAFile`] for anything but a regular file; [`TreeError::NotOurs`] when it has
@@ -59,14 +60,29 @@ impl Directory {
     /// a file may be planted so that what is written goes elsewhere or stays in their hands.
     pub fn reopen_file(&self, name: &Name) -> Result<(File, Stat)> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OPENING;
-        let (file, stat) = rustix::fs::openat(self, name.as_c_str(), flags, Mode::empty())
-            .and_then(|descriptor| settled(descriptor, OFlags::empty()))
-            .map_err(|errno| self.unopened(name, errno))?;
+        let open = || {
+            rustix::fs::openat(self, name.as_c_str(), flags, Mode::empty())
+                .and_then(|descriptor| settled(descriptor, OFlags::empty()))
+        };
+        let opened = match open() {
+            Err(Errno::ACCESS) if self.make_writable(name) => open(),
+            opened => opened,
+        };
+        let (file, stat) = opened.map_err(|errno| self.unopened(name, errno))?;
         self.require_regular(name, &stat)?;
         if stat.nlink > 1 || self.is_anothers(&stat)? {
             return Err(TreeError::NotOurs { path: self.path_of(name), call: "openat" });
         }
         Ok((file, stat))
+    }
+
+    /// Lets this user write to a file of its own with no further names.
+    fn make_writable(&self, name: &Name) -> bool {
+        self.open_file(name).is_ok_and(|(file, stat)| {
+            stat.uid == file_user()
+                && stat.nlink == 1
+                && rustix::fs::fchmod(file, permissions(stat.mode | 0o600)).is_ok()
+        })
     }
 
     /// Whether what `stat` is about, in this directory, may have been made by somebody else: it belongs to another user,

@@ -236,8 +236,10 @@ impl RunLog {
         let codec = RunJournal::new(job);
         Purpose::run(job, target).found_again().into_iter().any(|staging| {
             let mut header = [0; SLOT_LENGTH];
-            let found = directory.reopen_file(&staging.name(StagingKind::Run));
-            found.is_ok_and(|(file, _)| file.read_exact_at(&mut header, 0).is_ok() && header == *codec.header())
+            directory.open_file(&staging.name(StagingKind::Run)).is_ok_and(|(file, stat)| {
+                let is_ours = stat.nlink == 1 && directory.is_anothers(&stat).is_ok_and(|anothers| !anothers);
+                is_ours && file.read_exact_at(&mut header, 0).is_ok() && header == *codec.header()
+            })
         })
     }
 
@@ -342,8 +344,11 @@ impl RunLog {
             }
             lock(&file, &self.directory.path_of(&self.name)).map_err(|error| error.to_string())?;
             // By it alone the next run knows that what this one makes is its own, even after a power cut.
-            let begun = file.write_all(self.codec.header()).and_then(|()| file.sync_data());
-            begun.map_err(|error| self.failed(&error))?;
+            file.write_all(self.codec.header()).map_err(|error| self.failed(&error))?;
+            if let Err(error) = file.sync_data() {
+                let reason = self.failed(&error);
+                tracing::warn!(%reason, "an interrupted run may not be continued after a power cut");
+            }
             self.file = Some(file);
         }
         Ok(())
