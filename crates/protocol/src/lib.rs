@@ -15,8 +15,8 @@
 //! | [`relay`] | what relays say before the data, to each other and to others |
 //! | [`limits`] | the bounds of all of these |
 //!
-//! Neighbours: `icdc-transfer` above moves the frames and acts upon them; nothing of this workspace lies
-//! below.
+//! Neighbours: `icdc-transfer` above moves the frames and acts upon them, `icdc-trust` names the protocol in its handshakes;
+//! nothing of this workspace lies below.
 //!
 //! A file travels as blocks in any order, and its digest is still the one that `b3sum` prints:
 //!
@@ -49,6 +49,19 @@ pub mod relay;
 pub mod run_journal;
 mod seal;
 pub mod validate;
+
+/// The number as a literal, for both forms of it.
+macro_rules! number {
+    () => {
+        2
+    };
+}
+
+/// Number of the protocol, the same at both ends. Whatever changes the bytes of a message or what they mean takes a new one.
+pub const VERSION: u32 = number!();
+
+/// Name of the protocol in a handshake.
+pub const NAME: &str = concat!("icdc/", number!());
 
 pub use limits::BLOCK_SIZE;
 pub use message::{Digest, EntryId, Message, TransferId};

@@ -1,7 +1,7 @@
 //! What ssh starts on the far side: the same as a daemon, for one transfer and one key.
 //!
 //! ```text
-//! stdin: Bootstrap, sent before anything is seen          stdout: ICDC-FAR-END 1, Listening
+//! stdin: Bootstrap, sent before anything is seen          stdout: ICDC-FAR-END 2, Listening
 //! then    with a peer: listens for that key, and serves it
 //!         without one: waits for the work order to drive a transfer to another far end, over the same streams
 //! ```
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use icdc_protocol::Message;
 use icdc_protocol::message::{Bootstrap, Listening, Refusal, RefusalKind};
+use icdc_protocol::{Message, VERSION};
 use icdc_tcp::Family;
 use icdc_trust::{Identity, PublicKey, server_config};
 use icdc_units::Span;
@@ -35,10 +35,8 @@ use crate::listen::guard::{Guard, House, Limits};
 use crate::session::{self, Ended, Rights, Root, Sessions};
 use crate::stop::StopSignal;
 
-/// Begins the line by which a started far end tells itself from other output.
+/// Begins the line by which a started far end tells itself from other output. The number of the protocol follows.
 pub(crate) const MARKER: &str = "ICDC-FAR-END";
-/// Stands behind it: the number of the protocol, as in the ALPN name `icdc/1`.
-pub(crate) const MARKER_VERSION: u32 = 1;
 
 /// How long nobody may connect.
 const UNUSED: Span = Span::from_secs(60);
@@ -76,7 +74,7 @@ pub fn far_end() -> Result<(), FarEndError> {
     stop_on_sigterm(&stop).map_err(process("sigaction"))?;
     let (stdin, mut stdout) = own_streams().map_err(process("dup"))?;
     // The empty line ends an unfinished one of a shell's start-up files.
-    write!(stdout, "\n{MARKER} {MARKER_VERSION}\n").map_err(process("write"))?;
+    write!(stdout, "\n{MARKER} {VERSION}\n").map_err(process("write"))?;
     let link = stdio_link(stdin, OwnedFd::from(stdout), "the starting end", None).map_err(process("eventfd"))?;
     let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
     serve(link, home, &stop)

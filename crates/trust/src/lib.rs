@@ -5,7 +5,8 @@
 //! exact key (ssh mode, where ssh carried it), what `known_hosts` holds (client of a daemon), or what
 //! `authorized_keys` holds (daemon). There is no anonymous mode, no resumption and no early data.
 //!
-//! Neighbours: `transfer` runs the handshakes and the daemon, `cli` makes identities.
+//! Neighbours: `transfer` runs the handshakes and the daemon, `cli` makes identities; `protocol` below says which protocol a
+//! handshake is for.
 //!
 //! ```
 //! use icdc_trust::{Identity, ServerPin, client_config, server_config};

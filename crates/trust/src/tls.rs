@@ -25,7 +25,7 @@ use rustls_pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, Unix
 use crate::{Identity, PublicKey};
 
 /// Protocol name that both sides must agree on.
-pub const ALPN: &[u8] = b"icdc/1";
+pub const ALPN: &[u8] = icdc_protocol::NAME.as_bytes();
 
 /// Which key the client takes for the server's.
 pub enum ServerPin {
@@ -120,7 +120,8 @@ pub fn explain(error: &Error) -> String {
             "the other end does not accept this key: have its public key added to the authorized_keys there".into()
         }
         Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => {
-            "the other end does not speak icdc/1: is it another service, or another release of icdc?".into()
+            let name = icdc_protocol::NAME;
+            format!("the other end does not speak {name}: is it another service, or another release of icdc?")
         }
         Error::PeerIncompatible(PeerIncompatible::IncorrectCertificateTypeExtension)
         | Error::NoCertificatesPresented => "the other end showed no raw public key: it is not icdc".into(),

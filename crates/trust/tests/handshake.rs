@@ -151,7 +151,7 @@ fn another_protocol_is_refused() {
     let client = foreign_client(bob.public(), |config| config.alpn_protocols = vec![b"h2".to_vec()]);
     let (who, error) = shake(&client, &server_config(&bob, |_| true)).unwrap_err();
     assert_eq!((who, &error), ("server", &Error::NoApplicationProtocol));
-    assert!(explain(&error).contains("icdc/1"));
+    assert!(explain(&error).contains("icdc/2"));
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn hanging_ssh(site: &Site, body: &str) -> (String, PathBuf) {
 fn signals_end_the_wait_for_a_greeting() {
     let site = Site::new();
     std::fs::write(site.path("file"), "data").unwrap();
-    for body in ["", "printf 'Welcome'", "printf '\\nICDC-FAR-END 1\\n'", "exec 2>&-"] {
+    for body in ["", "printf 'Welcome'", "printf '\\nICDC-FAR-END 2\\n'", "exec 2>&-"] {
         for signal in [Signal::TERM, Signal::INT] {
             let (ssh, mark) = hanging_ssh(&site, body);
             ends_with_ssh_by(signal, site.copy(&["--ssh", &ssh, "file"]).arg(site.by_ssh("copy")), &mark);

@@ -71,15 +71,18 @@ fn a_far_side_without_icdc_or_with_another_is_told_with_what_to_do() {
     let ssh = site.ssh();
     attempts(&site, &ssh, &["--remote-icdc", "/no/such/icdc"], &["/no/such/icdc", "--remote-icdc", "--send-self"]);
     attempts(&site, &ssh, &["--remote-icdc", "no-such-icdc"], &["no-such-icdc", "--send-self"]);
-    let newer = site.program("newer", "echo ICDC-FAR-END 2\ncat");
-    attempts(&site, &ssh, &["--remote-icdc", &newer], &["another protocol", "icdc/2", "icdc/1", "--send-self"]);
+    for (name, theirs) in [("newer", "3"), ("of an earlier protocol", "1")] {
+        let program = site.program(name, &format!("echo ICDC-FAR-END {theirs}\ncat"));
+        let words = ["another protocol", &format!("icdc/{theirs}"), "icdc/2", "--send-self"];
+        attempts(&site, &ssh, &["--remote-icdc", &program], &words);
+    }
     let older = site.program("older", "echo \"error: unrecognized subcommand 'far-end'\" >&2\nexit 2");
     attempts(&site, &ssh, &["--remote-icdc", &older], &["another protocol", "--send-self"]);
     let other = site.program("other", "echo this is something else");
     attempts(&site, &ssh, &["--remote-icdc", &other], &["did not start as expected", "--version"]);
-    let garbled = site.program("garbled", "echo ICDC-FAR-END 1\nhead -c 100000 /dev/urandom\ncat >/dev/null");
+    let garbled = site.program("garbled", "echo ICDC-FAR-END 2\nhead -c 100000 /dev/urandom\ncat >/dev/null");
     attempts(&site, &ssh, &["--remote-icdc", &garbled], &[&garbled]);
-    let deserting = site.program("deserting", "echo ICDC-FAR-END 1");
+    let deserting = site.program("deserting", "echo ICDC-FAR-END 2");
     attempts(&site, &ssh, &["--remote-icdc", &deserting], &[&deserting]);
 }
 
@@ -211,7 +214,7 @@ fn send_self_brings_the_program_along_once_and_never_overwrites() {
     fs::remove_file(program).unwrap();
 
     // Another release is replaced by this one for the run, not in its place.
-    let other = site.program("far/other", "echo ICDC-FAR-END 99\ncat");
+    let other = site.program("far/other", "echo ICDC-FAR-END 1\ncat");
     let beside = site.directory("far/bin");
     fs::copy(other, beside.join("icdc")).unwrap();
     let with_other = site.program(
@@ -225,7 +228,7 @@ fn send_self_brings_the_program_along_once_and_never_overwrites() {
     let mut command = site.icdc(&["copy", "--ssh", &with_other, "--send-self", "tree"]);
     command.arg(site.by_ssh("five")).run().expect_code(0);
     assert_same(&tree, &site.path("five"));
-    assert!(fs::read_to_string(beside.join("icdc")).unwrap().contains("FAR-END 99"));
+    assert!(fs::read_to_string(beside.join("icdc")).unwrap().contains("FAR-END 1"));
     assert_no_leftovers(site.root());
 }
 

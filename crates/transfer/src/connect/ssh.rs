@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ssh HOST 'icdc far-end'          near end → Bootstrap { key that may connect, ports }, at once
-//!                                  far end → marker line ICDC-FAR-END 1, Listening { its key, port }
+//!                                  far end → marker line ICDC-FAR-END 2, Listening { its key, port }
 //! TCP + TLS 1.3 to HOST:port       both keys pinned; both made for this run only
 //! ```
 //!
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use icdc_disk::pool::BlockPool;
 use icdc_protocol::message::{Bootstrap, Listening};
-use icdc_protocol::{Message, frame};
+use icdc_protocol::{Message, NAME, VERSION, frame};
 use icdc_tcp::Family;
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
@@ -28,7 +28,7 @@ use super::{ConnectError, connecting, pinned, reach, send_self};
 use crate::buffers::beginning;
 use crate::clock;
 use crate::event::{Event, EventSink};
-use crate::far_end::{MARKER, MARKER_VERSION};
+use crate::far_end::MARKER;
 use crate::link::{DEAD_AFTER, Inlet, Link, LinkControl, LinkError, stdio_link};
 use crate::options::CopyOptions;
 use crate::stop::StopSignal;
@@ -137,7 +137,7 @@ impl Starter {
         let cannot_start = |cause| ConnectError::Start { command: self.shell.command().to_owned(), cause };
         let deadline = clock::now() + GREETING_PATIENCE;
         match find_marker(&mut PatientReader::new(&stdout, &self.stop, deadline).map_err(cannot_start)?) {
-            Ok(MARKER_VERSION) => {}
+            Ok(VERSION) => {}
             Ok(theirs) => return Err(self.other_version(format!("icdc/{theirs}"))),
             Err(NoMarker::Failed(error)) if patient::is_stopped(&error) => return Err(ConnectError::Interrupted),
             Err(NoMarker::Failed(error)) if error.kind() == io::ErrorKind::TimedOut => {
@@ -230,7 +230,7 @@ impl Starter {
             host: self.shell.host().to_owned(),
             program: self.program.clone(),
             theirs,
-            ours: format!("icdc/{MARKER_VERSION}"),
+            ours: NAME.to_owned(),
         }
     }
 }

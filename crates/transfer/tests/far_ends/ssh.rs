@@ -71,7 +71,7 @@ fn other_releases_and_other_programs_are_recognised() {
     options.remote_icdc = scene.program("endless", "exec yes");
     let error = error_of(&options);
     assert!(error.to_string().contains("start-up files"), "{error}");
-    options.remote_icdc = scene.program("garbled", "echo ICDC-FAR-END 1; echo this is no frame of the protocol; cat");
+    options.remote_icdc = scene.program("garbled", "echo ICDC-FAR-END 2; echo this is no frame of the protocol; cat");
     let error = error_of(&options);
     assert!(matches!(error, ConnectError::OtherVersion { .. } | ConnectError::FarEndFailed { .. }), "{error}");
 }

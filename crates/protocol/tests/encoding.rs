@@ -1,0 +1,328 @@
+//! What messages look like in bytes belongs to the number of the protocol: ends with the same number understand each other.
+
+use std::path::Path;
+
+use icdc_protocol::frame::{PREFIX_LENGTH, Prefix, decode_head, encode};
+use icdc_protocol::measure::{Order, Received, Sample, Sent, Word};
+use icdc_protocol::message::*;
+use icdc_protocol::{NAME, VERSION};
+
+/// The number, and BLAKE3 digests (their first 4 bytes) of the frames of the [`examples`], by kind.
+const ENCODING: (u32, &[(&str, &str)]) = (
+    2,
+    &[
+        ("Request", "97f2b63d"),
+        ("Accepted", "fa1fd278"),
+        ("Begin", "bf54b3e4"),
+        ("Entries", "4a59898d"),
+        ("Block", "5d599d8e"),
+        ("Pack", "5acc7aac"),
+        ("FileEnd", "1b4b3a62"),
+        ("DirEnd", "bb4eb28f"),
+        ("Problem", "0e14541a"),
+        ("Totals", "997468ec"),
+        ("End", "53f4dc09"),
+        ("Goodbye", "a02bf348"),
+        ("Congestion", "8143b032"),
+        ("Ready", "3c49ac2c"),
+        ("Held", "c64b532c"),
+        ("Wants", "f2099fb8"),
+        ("Resend", "e9276093"),
+        ("Done", "ea407dac"),
+        ("Feedback", "6faecbcf"),
+        ("Refused", "73ff7261"),
+        ("Ping", "f6e2645d"),
+        ("Interrupt", "1b2cb006"),
+        ("Abort", "295675a6"),
+        ("Bootstrap", "e6bb8a75"),
+        ("Listening", "68a3c7ca"),
+        ("Relay", "b595ba48"),
+        ("Measure", "e0f4bae2"),
+    ],
+);
+
+#[test]
+fn the_encoding_is_that_of_the_protocols_number() {
+    let mut seen: Vec<(&str, blake3::Hasher)> = Vec::new();
+    for message in examples() {
+        let frame = framed(&message);
+        assert_eq!(decode_head(&frame[PREFIX_LENGTH..], payload(&message)), Ok(message.clone()));
+        let kind = kind(&message);
+        if seen.last().is_none_or(|(last, _)| *last != kind) {
+            seen.push((kind, blake3::Hasher::new()));
+        }
+        let (_, hasher) = seen.last_mut().unwrap();
+        hasher.update(&frame);
+    }
+    let digest = |hasher: &blake3::Hasher| hasher.finalize().to_hex()[..8].to_owned();
+    let found: Vec<(&str, String)> = seen.iter().map(|(kind, hasher)| (*kind, digest(hasher))).collect();
+    let expected: Vec<(&str, String)> = ENCODING.1.iter().map(|(kind, digest)| (*kind, (*digest).to_owned())).collect();
+    assert!(
+        ENCODING.0 == VERSION && found == expected,
+        "the encoding has changed: give the protocol the next number (icdc_protocol::VERSION) unless the last release \
+         has an earlier one than it has now, and write down here: {VERSION}, {found:#?}"
+    );
+    assert_eq!(NAME, format!("icdc/{VERSION}"));
+}
+
+#[test]
+fn every_seed_of_a_frame_is_one() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/frame");
+    let mut count = 0;
+    for seed in std::fs::read_dir(&seeds).unwrap() {
+        let seed = seed.unwrap();
+        let name = seed.file_name().into_string().unwrap();
+        let bytes = std::fs::read(seed.path()).unwrap();
+        let (prefix, head) = bytes.split_first_chunk().unwrap();
+        let prefix = Prefix::parse(prefix).unwrap();
+        let message = decode_head(head, prefix.payload).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let kind = kind(&message).to_lowercase();
+        assert_eq!(name.split('_').next(), Some(kind.as_str()), "{name} is another message");
+        count += 1;
+    }
+    assert!(count > 0);
+}
+
+fn payload(message: &Message) -> usize {
+    match message {
+        Message::Block(header) => header.ranges.iter().map(|(_, length)| *length as usize).sum(),
+        Message::Pack(items) => items.iter().map(|item| item.length as usize).sum(),
+        _ => 0,
+    }
+}
+
+fn framed(message: &Message) -> Vec<u8> {
+    let mut frame = Vec::new();
+    encode(message, payload(message), &mut frame).unwrap();
+    frame
+}
+
+/// A new kind does not compile here until it has a name; then it needs an example.
+fn kind(message: &Message) -> &'static str {
+    match message {
+        Message::Request(_) => "Request",
+        Message::Accepted => "Accepted",
+        Message::Refused(_) => "Refused",
+        Message::Begin(_) => "Begin",
+        Message::Entries(_) => "Entries",
+        Message::Block(_) => "Block",
+        Message::Pack(_) => "Pack",
+        Message::FileEnd(_) => "FileEnd",
+        Message::DirEnd { .. } => "DirEnd",
+        Message::Problem(_) => "Problem",
+        Message::Totals(_) => "Totals",
+        Message::End => "End",
+        Message::Goodbye(_) => "Goodbye",
+        Message::Ready(_) => "Ready",
+        Message::Held(_) => "Held",
+        Message::Wants(_) => "Wants",
+        Message::Resend { .. } => "Resend",
+        Message::Done(_) => "Done",
+        Message::Feedback(_) => "Feedback",
+        Message::Ping => "Ping",
+        Message::Interrupt => "Interrupt",
+        Message::Abort(_) => "Abort",
+        Message::Bootstrap(_) => "Bootstrap",
+        Message::Listening(_) => "Listening",
+        Message::Relay(_) => "Relay",
+        Message::Measure(_) => "Measure",
+        Message::Congestion(_) => "Congestion",
+    }
+}
+
+/// Every kind, with every variant within it; one kind after the other.
+fn examples() -> Vec<Message> {
+    [requests(), from_sender(), from_receiver(), either_way(), of_measurements()].concat()
+}
+
+fn requests() -> Vec<Message> {
+    let preserve = Preserve { mode: true, times: false, links: true, owner: false, xattr: true, sparse: false };
+    let send = SendOptions {
+        exclude: vec!["*.o".into()],
+        preserve,
+        rate_bps: 10_000_000_000,
+        congestion: "bbr".into(),
+        streams: 4,
+        dry_run: true,
+        buffered: false,
+    };
+    let receive = ReceiveOptions {
+        verify: true,
+        resume: false,
+        update: true,
+        preserve,
+        ring_bytes: 1 << 30,
+        dry_run: false,
+        buffered: true,
+    };
+    let drive = Drive {
+        host: "far".into(),
+        port: 5001,
+        key: [3; 32],
+        sources: vec![b"a".to_vec()],
+        send: send.clone(),
+        destination: b"b".to_vec(),
+        receive: receive.clone(),
+    };
+    let order = Order {
+        reverse: true,
+        nanos: 10_000_000_000,
+        bytes: 300,
+        streams: 2,
+        rate_bps: 400,
+        congestion: "cubic".into(),
+        window: 500,
+        ports: (5000, 5010),
+    };
+    let jobs = vec![
+        Job::Receive { destination: b"there".to_vec(), options: receive },
+        Job::Send { sources: vec![b"one".to_vec(), b"two".to_vec()], options: send },
+        Job::Join { stream: 3 },
+        Job::Admit { key: [4; 32], job: Box::new(Job::Join { stream: 1 }) },
+        Job::Drive(drive),
+        Job::DriveKey,
+        Job::Measure(order),
+    ];
+    jobs.into_iter().map(|job| Message::Request(Request { transfer: [9; 16], job })).collect()
+}
+
+fn from_sender() -> Vec<Message> {
+    let source = |name: &[u8], kind| Source { name: name.to_vec(), kind };
+    let sources = vec![
+        source(b"item", SourceKind::Item),
+        source(b"directory", SourceKind::Directory),
+        source(b"contents", SourceKind::Contents),
+    ];
+    let end = |outcome| Message::FileEnd(FileEnd { id: 1000, blocks: 20, outcome });
+    let given_up = GivenUp { reason: "it cannot be read".into(), same_version: true };
+    let goodbye = Goodbye {
+        tree: [5; 32],
+        bytes_sent: 1 << 40,
+        retransmitted_segments: 7,
+        failed: 2,
+        limited_by: vec![("disk".into(), 300)],
+    };
+    vec![
+        Message::Accepted,
+        Message::Begin(Begin { job: [6; 32], sources }),
+        Message::Entries(entries()),
+        Message::Block(BlockHeader { id: 300, index: 2, value: [7; 32], ranges: vec![(0, 4096), (8192, 512)] }),
+        Message::Pack(vec![PackItem { id: 301, length: 10, digest: [8; 32] }]),
+        end(Ok(FileDigest::Blake3([1; 32]))),
+        end(Ok(FileDigest::SparseMap([2; 32]))),
+        end(Err(given_up)),
+        Message::DirEnd { id: 200 },
+        Message::Problem(Problem { path: b"a/b".to_vec(), reason: "a device".into(), error: true }),
+        Message::Totals(Totals { entries: 300, files: 200, bytes: 1 << 33, complete: true }),
+        Message::End,
+        Message::Goodbye(goodbye),
+        Message::Congestion(Congestion { name: "icdc".into(), instead: "none".into() }),
+    ]
+}
+
+fn entries() -> Vec<Entry> {
+    let entry = |id, name: &[u8], parent, kind| Entry {
+        id,
+        parent,
+        name: name.to_vec(),
+        kind,
+        mode: 0o644,
+        mtime_seconds: -2,
+        mtime_nanos: 999_999_999,
+        owner: Some((1000, 100)),
+        xattrs: vec![(b"user.a".to_vec(), b"value".to_vec())],
+    };
+    let file = EntryKind::File { size: 1 << 20, version: [9; 16], sparse: true, linked: false };
+    vec![
+        Entry { owner: None, xattrs: vec![], ..entry(10, b"", Parent::Source(1), EntryKind::Directory) },
+        entry(11, b"file", Parent::Directory(10), file),
+        entry(12, b"link", Parent::Directory(10), EntryKind::Symlink { target: b"file".to_vec() }),
+        entry(13, b"name", Parent::Directory(10), EntryKind::HardLink { to: 11 }),
+    ]
+}
+
+fn from_receiver() -> Vec<Message> {
+    let digest = FileDigest::Blake3([1; 32]);
+    let answers = vec![Want::All, Want::Rest, Want::Have(digest), Want::TakenOver(digest), Want::Skip, Want::Failed];
+    let done = |outcome| Done { id: 400, outcome };
+    let feedback = |write_rate| {
+        Message::Feedback(Feedback { received: 500, durable: 400, ring_used: 3, ring_blocks: 64, write_rate })
+    };
+    vec![
+        Message::Ready(Ready { resuming: true, ring_blocks: 64 }),
+        Message::Held(Held { id: 300, first: 2, values: vec![[4; 32]] }),
+        Message::Wants(Wants { first: 1000, answers }),
+        Message::Resend { id: 300, index: 2 },
+        Message::Done(vec![done(Ok(None)), done(Ok(Some(digest))), done(Err("full".into()))]),
+        feedback(None),
+        feedback(Some(1 << 30)),
+    ]
+}
+
+fn either_way() -> Vec<Message> {
+    let kinds = [
+        RefusalKind::NotAllowed,
+        RefusalKind::Path,
+        RefusalKind::Protocol,
+        RefusalKind::Busy,
+        RefusalKind::Interrupted,
+        RefusalKind::Internal,
+    ];
+    let refused = kinds.map(|kind| Message::Refused(Refusal { kind, reason: "why".into() }));
+    let bootstrap = |peer| Bootstrap { version: "1.2.3".into(), peer, ports: (5000, 5010), family: 6 };
+    let rest = vec![
+        Message::Ping,
+        Message::Interrupt,
+        Message::Abort(Refusal { kind: RefusalKind::Internal, reason: "why".into() }),
+        Message::Bootstrap(bootstrap(None)),
+        Message::Bootstrap(bootstrap(Some([2; 32]))),
+        Message::Listening(Listening { version: "1.2.3".into(), key: [3; 32], port: 5001 }),
+        Message::Relay(b"{}".to_vec()),
+    ];
+    refused.into_iter().chain(rest).collect()
+}
+
+fn of_measurements() -> Vec<Message> {
+    let sample = Sample {
+        stream: 1,
+        at_nanos: 200,
+        rtt_nanos: 300,
+        min_rtt_nanos: 400,
+        cwnd_bytes: 500,
+        pacing_rate_bps: 600,
+        delivery_rate_bps: 700,
+        retransmitted_segments: 800,
+        bytes_acked: 900,
+    };
+    let received = Received {
+        bytes: 100,
+        nanos: 200,
+        packets: true,
+        bins: 3,
+        window: 400,
+        errors: vec!["error".into()],
+        notices: vec!["notice".into()],
+    };
+    let sent = Sent {
+        congestion: "bbr".into(),
+        mss: 1448,
+        window: 200,
+        retransmitted_segments: 300,
+        min_rtt_nanos: 400,
+        open_nanos: 500,
+        busy_nanos: 600,
+        receive_window_nanos: 700,
+        send_buffer_nanos: 800,
+        errors: vec!["error".into()],
+        notices: vec!["notice".into()],
+    };
+    let words = vec![
+        Word::Ready { port: 5001, tokens: vec![[1; 32]] },
+        Word::Go,
+        Word::Samples(vec![sample]),
+        Word::Received(received),
+        Word::Arrivals(vec![1, 200, 3]),
+        Word::Sent(sent),
+    ];
+    words.into_iter().map(Message::Measure).collect()
+}
