@@ -129,9 +129,12 @@ run() {
 
 # An environment as after a login, in the clone.
 enter() {
-    chroot "$1" /usr/bin/env -i HOME=/root TERM="${TERM:-dumb}" LANG=C.UTF-8 \
+    trusted=''
+    [ ! -s "$1$certificates" ] ||
+        trusted="CARGO_HTTP_CAINFO=$certificates CURL_CA_BUNDLE=$certificates SSL_CERT_FILE=$certificates"
+    # shellcheck disable=SC2086 # assignments without blanks
+    chroot "$1" /usr/bin/env -i HOME=/root TERM="${TERM:-dumb}" LANG=C.UTF-8 $trusted \
         PATH="$rust/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
-        CARGO_HTTP_CAINFO="$certificates" CURL_CA_BUNDLE="$certificates" SSL_CERT_FILE="$certificates" \
         sh -c 'cd /root/icdc && exec "$@"' sh "$2"
 }
 
