@@ -435,3 +435,61 @@ impl LargeFile {
         resume::discard(&self.directory, self.staging);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use icdc_disk::tree::Tree;
+    use icdc_protocol::message::Parent;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_noted_after_a_sync_that_failed() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = Tree::open(temporary.path()).unwrap().root().clone();
+        let size = 4 * BLOCK_SIZE as u64;
+        let kind = EntryKind::File { size, version: [1; 16], sparse: true, linked: false };
+        let (parent, name) = (Parent::Source(0), b"file".to_vec());
+        let entry = Entry {
+            id: 0,
+            parent,
+            name,
+            kind,
+            mode: 0o600,
+            mtime_seconds: 0,
+            mtime_nanos: 0,
+            owner: None,
+            xattrs: vec![],
+        };
+        let name = Name::new(b"file").unwrap();
+        let header = Header { version: [1; 16], size, path: [2; 32] };
+        let plan = || Plan {
+            id: 0,
+            entry: entry.clone(),
+            directory: directory.clone(),
+            name: name.clone(),
+            header,
+            continued: None,
+        };
+        let write = |file: &mut LargeFile, index| {
+            assert!(file.arrived(index, [3; 32]));
+            file.writing += 1;
+            file.written(index, [3; 32], BLOCK_SIZE as u64);
+        };
+        for fails in [false, true] {
+            let mut file = LargeFile::open(plan(), false).unwrap();
+            write(&mut file, 0);
+            if fails {
+                // The last one, which leaves what it was for where it is.
+                file.sync_failed();
+            } else {
+                assert!(file.force_checkpoint().is_some());
+                file.checkpointed().unwrap();
+            }
+            write(&mut file, 1);
+            assert_eq!(file.force_checkpoint().is_none(), fails);
+            assert_eq!(file.is_resumable(), !fails);
+            file.discard();
+        }
+    }
+}
