@@ -239,17 +239,33 @@ fn pidfd(process: u32) -> Option<OwnedFd> {
 
 /// A process and those beneath it.
 fn with_descendants(process: u32) -> Vec<OwnedFd> {
-    let mut all = vec![process];
+    let mut all: Vec<(u32, OwnedFd)> = pidfd(process).map(|handle| (process, handle)).into_iter().collect();
     let mut next = 0;
-    while let Some(parent) = all.get(next)
+    while let Some((parent, parent_handle)) = all.get(next)
         && all.len() < MAX_DESCENDANTS
     {
-        let path = format!("/proc/{parent}/task/{parent}/children");
-        let children = std::fs::read_to_string(path).unwrap_or_default();
-        all.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        let found = children(*parent).into_iter().filter_map(|child| Some((child, pidfd(child)?)));
+        let found: Vec<_> = found.collect();
+        // A number may have gone to another process before it was opened: what counts stands beneath its parent afterwards,
+        // and the parent's own number is its own as long as it runs.
+        let still = children(*parent);
+        if is_running(parent_handle) {
+            all.extend(found.into_iter().filter(|(child, _)| still.contains(child)));
+        }
         next += 1;
     }
-    all.into_iter().filter_map(pidfd).collect()
+    all.into_iter().map(|(_, handle)| handle).collect()
+}
+
+fn children(process: u32) -> Vec<u32> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let children = std::fs::read_to_string(path).unwrap_or_default();
+    children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+fn is_running(process: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)), Ok(0))
 }
 
 /// Tells the lines of standard error, and keeps the last ones back for a while: they may be the reason for an end.
@@ -361,6 +377,19 @@ mod tests {
     fn the_command_keeps_its_quotes_and_assignments() {
         let shell = shell(r#"GREETING='a  b' sh -c 'echo "$GREETING|$1|$2"' sh"#, "me@there").unwrap();
         assert_eq!(output(&mut shell.run("icdc far-end").unwrap()), "a  b|me@there|icdc far-end\n");
+    }
+
+    #[test]
+    fn the_processes_beneath_one_are_found_with_it() {
+        let mut shell = Command::new("sh").args(["-c", "sh -c 'sleep 60; :' & wait"]).spawn().unwrap();
+        let found = (0..2000).map(|_| with_descendants(shell.id())).find(|found| {
+            std::thread::sleep(Duration::from_millis(5));
+            found.len() == 3
+        });
+        let all = found.unwrap_or_else(|| with_descendants(shell.id()));
+        all.iter().for_each(|process| pidfd_send_signal(process, Signal::KILL).unwrap());
+        shell.wait().unwrap();
+        assert_eq!(all.len(), 3);
     }
 
     #[test]
