@@ -93,7 +93,7 @@ fn payload(message: &Message) -> usize {
 
 fn framed(message: &Message) -> Vec<u8> {
     let mut frame = Vec::new();
-    encode(message, payload(message), &mut frame).unwrap();
+    encode(message, payload(message), &mut frame).expect("an example keeps to the limits");
     frame
 }
 

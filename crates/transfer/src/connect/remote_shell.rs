@@ -381,12 +381,10 @@ mod tests {
 
     #[test]
     fn the_processes_beneath_one_are_found_with_it() {
-        let mut shell = Command::new("sh").args(["-c", "sh -c 'sleep 60; :' & wait"]).spawn().unwrap();
-        let found = (0..2000).map(|_| with_descendants(shell.id())).find(|found| {
-            std::thread::sleep(Duration::from_millis(5));
-            found.len() == 3
-        });
-        let all = found.unwrap_or_else(|| with_descendants(shell.id()));
+        let script = "sh -c 'sleep 60 & echo; wait' & wait";
+        let mut shell = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let all = with_descendants(shell.id());
         all.iter().for_each(|process| pidfd_send_signal(process, Signal::KILL).unwrap());
         shell.wait().unwrap();
         assert_eq!(all.len(), 3);
