@@ -64,8 +64,8 @@ path_of() {
 
 known() {
     case $1 in
-    # What setup_rust brings, and by what.
-    cargo | rustc | rustup | curl) return 0 ;;
+    # What setup.sh brings Rust by, and everything else.
+    cargo | rustc | rustup | curl | apt-get) return 0 ;;
     esac
     ! echo "$listed" | grep -qxF -e "$1" || return 0
     package=$(package_of "$1")
