@@ -74,6 +74,8 @@ pub const HERE: &str = "127.0.0.1";
 
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
+/// A block. Progress counts what has arrived of the one under way, and a run that ends keeps nothing of it.
+pub const BLOCK: u64 = 4 * MIB;
 
 /// A directory of its own for one test, with a home in it. Gone when dropped.
 pub struct Site {
