@@ -363,8 +363,10 @@ impl RunLog {
         for path in std::mem::take(&mut self.left_behind).into_values() {
             remove_left_behind(&self.directory, &path);
         }
-        if self.file.take().is_some() {
+        if let Some(locked) = self.file.take() {
             let _ = self.directory.remove_file(&self.name);
+            // Not before: whoever waits for it finds that it is gone, and begins one of its own.
+            drop(locked);
         }
     }
 }
