@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 built = $(CARGO_TARGET_DIR)/release/icdc
 share = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: all build check test demo bench fmt fuzz install uninstall clean
+.PHONY: all build check test demo bench docs fmt fuzz install uninstall clean
 
 all: build
 
@@ -24,8 +24,21 @@ test:
 demo:
 	./demo.sh
 
-bench:
-	bench/run.sh
+# Records under bench/runs; as root, or by sudo.
+bench: build
+	scripts/setup.sh bench
+	set -e; for scenario in copy-file copy-files; do \
+	    $(if $(filter 0,$(shell id -u)),,sudo) $(built) lab run \
+	        --out "bench/runs/$$(date +%F)-$$(git rev-parse --short=10 HEAD)-lab-$$scenario" "$$scenario"; \
+	done
+
+# The pages as a book with search, under target/book; needs mdbook (cargo install mdbook).
+docs:
+	set -e; pages="$(abspath $(CARGO_TARGET_DIR))/book-pages"; rm -rf "$$pages"; mkdir -p "$$pages"; \
+	git ls-files '*.md' LICENSE-APACHE LICENSE-MIT crates/cc/c/icdc.c crates/rate/src/steering.rs ':!bench/runs' ':!.github' \
+	    | xargs cp --parents --target-directory "$$pages"; \
+	cp docs/book/book.toml "$$pages"; cp docs/book/SUMMARY.md.in "$$pages/SUMMARY.md"; \
+	mdbook build "$$pages" --dest-dir "$(abspath $(CARGO_TARGET_DIR))/book"
 
 fmt:
 	$(CARGO) fmt --all

@@ -17,6 +17,7 @@ main() {
     step 'shell scripts' shell_scripts
     step 'programs' scripts/programs.sh
     step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
+    step 'without experiments' without_experiments
     step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
     step 'tests' tests
     step 'dependencies' dependencies
@@ -44,7 +45,23 @@ shell_scripts() {
         skip 'shell scripts' 'shellcheck is not installed'
         return
     fi
-    shellcheck -x -S warning ./*.sh .ci/run scripts/*.sh bench/*.sh
+    shellcheck -x -S warning ./*.sh .ci/run scripts/*.sh
+}
+
+# Packages may leave the experiments out: the binary builds without them, and says so.
+without_experiments() {
+    cargo rustc --quiet --locked --package icdc --bin icdc --no-default-features --features ebpf -- -D warnings || return 1
+    if without_said=$("${CARGO_TARGET_DIR:-target}/debug/icdc" lab run startup 2>&1); then
+        echo 'icdc lab run succeeds without experiments'
+        return 1
+    fi
+    case $without_said in
+    *'this build of icdc has no experiments'*) ;;
+    *)
+        echo "icdc lab run says: $without_said"
+        return 1
+        ;;
+    esac
 }
 
 # A test that cannot run here prints `skipped: WHY`; the output of tests that pass is read for that and not shown.

@@ -33,10 +33,8 @@ fresh unshare  util-linux      needed
 fresh git      git             needed
 bench ip       iproute2        needed
 bench git      git             needed
-bench python3  python3         needed
-bench fio      fio             needed
-bench openssl  openssl         needed
-bench b3sum    b3sum           needed
+bench setpriv  util-linux      needed
+bench fio      fio             optional
 bench rsync    rsync           optional
 bench scp      openssh-client  optional
 bench sshd     openssh-server  optional

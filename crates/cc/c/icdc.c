@@ -157,6 +157,12 @@ INLINE void icdc_pace(struct sock *sk, const struct tcp_sock *tp, u32 rate)
 	sk->sk_pacing_rate = pacing ? pacing : 1;
 }
 
+/* The states in which `free`, `early` and `late` mean what they say: in the others their room has another use. */
+INLINE bool icdc_has_trains(const struct icdc *ca)
+{
+	return ca->mode == FILL || ca->mode == HOLD;
+}
+
 INLINE u32 icdc_median(u32 a, u32 b, u32 c)
 {
 	u32 low = a < b ? a : b, high = a < b ? b : a;
@@ -185,6 +191,7 @@ INLINE void icdc_start_train(struct icdc *ca, const struct tcp_sock *tp)
 	u32 free = icdc_median(ca->free[0], ca->free[1], ca->free[2]), longest = icdc_base(ca) / 4, rate, above = 0;
 	u64 us = 8 * ca->excess_us, packets;
 
+	INVARIANT(icdc_has_trains(ca));
 	ca->trains++;
 	rate = icdc_train_rate(ca);
 	if (ca->mode == FILL)
@@ -208,6 +215,7 @@ INLINE void icdc_start_train(struct icdc *ca, const struct tcp_sock *tp)
 
 INLINE void icdc_keep(struct icdc *ca, u32 free)
 {
+	INVARIANT(icdc_has_trains(ca));
 	if (ca->mode == FILL) {
 		ca->free[0] = ca->free[1] = ca->free[2] = free;
 		ca->mode = HOLD;
@@ -238,6 +246,7 @@ INLINE void icdc_take_train(struct icdc *ca)
 	u32 growth = ca->late_us > ca->early_us ? ca->late_us - ca->early_us : 0;
 	u32 sent, arrived, free;
 
+	INVARIANT(icdc_has_trains(ca));
 	if (ca->early_us == NONE || ca->late_us == NONE || (s32)us <= 0 || (s32)packets <= 0)
 		return;
 	sent = icdc_rate(packets, us);
@@ -271,6 +280,7 @@ INLINE void icdc_note(struct icdc *ca, const struct tcp_sock *tp, u32 rtt_us)
 {
 	u32 number = tp->delivered - ca->train_first, queue = rtt_us > icdc_base(ca) ? rtt_us - icdc_base(ca) : 0;
 
+	INVARIANT(icdc_has_trains(ca));
 	if (queue >= NONE)
 		queue = NONE - 1;
 	if (number <= ca->train_packets / 4 && queue < ca->early_us) {
@@ -340,6 +350,7 @@ INLINE void icdc_doubt(struct icdc *ca)
 {
 	u32 most = ca->rate < RATE_MAX / 4 ? 4 * ca->rate : RATE_MAX;
 
+	INVARIANT(icdc_has_trains(ca));
 	if (ca->free[0] > most)
 		ca->free[0] = most;
 	if (ca->free[1] > most)
@@ -402,6 +413,7 @@ INLINE void icdc_compete(struct icdc *ca, u32 delivered)
 	u32 base = icdc_base(ca), share = ((u64)delivered << 8) / (ca->capacity ? ca->capacity : 1);
 	u32 gain = share < 128 ? 128 - share : 0;
 
+	INVARIANT(ca->mode == COMPETE);
 	if (ca->lost)
 		ca->window -= (u64)ca->window * (128 - gain) / 256;
 	else if (ca->rounds >= 3 && ca->queue_us < icdc_standing(ca))
@@ -503,6 +515,7 @@ INLINE u32 icdc_burst_rate(const struct icdc *ca)
 	u32 us = ca->last_us - ca->early.left_us - ca->silence_us;
 	u32 packets = ca->train_first - ca->early.number - ca->silence_packets;
 
+	INVARIANT(ca->mode == SEARCH);
 	return packets < 8 || (s32)us <= 0 ? 0 : icdc_rate(packets, us);
 }
 
@@ -528,6 +541,7 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_
 	bool spread = false;
 	u64 window;
 
+	INVARIANT(ca->mode == SEARCH);
 	if ((s32)(tp->delivered - ca->train_first) > 0) {
 		/* The first acknowledgement of a burst. */
 		if (ca->capacity) {

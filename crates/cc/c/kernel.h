@@ -155,6 +155,13 @@ static inline __attribute__((always_inline)) bool tcp_in_slow_start(const struct
 
 #define CHECK_PRIVATE(type) _Static_assert(sizeof(type) <= CA_PRIV_BYTES, "private state exceeds icsk_ca_priv")
 
+/* What always holds, if the algorithm has no error: native debug builds end where it does not. */
+#ifdef ICDC_CHECKED
+#define INVARIANT(condition) do { if (!(condition)) __builtin_trap(); } while (0)
+#else
+#define INVARIANT(condition) ((void)0)
+#endif
+
 #ifdef __bpf__
 #include "build_bpf.h"
 #else

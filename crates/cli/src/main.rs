@@ -16,7 +16,7 @@
 //! | `keygen` | identities and known hosts |
 //! | `generate` | man pages and completions |
 //! | `habits` | options that other programs have, and what does it here |
-//! | `console`, `logs`, `signals`, `clock`, `command_line` | what they share: terminal, log lines, stop signals, the date |
+//! | `console`, `exit`, `logs`, `signals`, `clock`, `command_line` | what they share: terminal, exit codes, log lines, stop signals, the date |
 //!
 //! Everything that moves data is in `icdc-transfer` below.
 
@@ -29,6 +29,7 @@ mod command_line;
 mod console;
 mod copy;
 mod doctor;
+mod exit;
 mod far_end;
 mod generate;
 mod habits;
@@ -50,18 +51,6 @@ use clap::Parser;
 use crate::arguments::{Arguments, Command};
 use crate::console::Console;
 
-/// Exit codes as documented in the help.
-pub(crate) mod exit {
-    /// Something went wrong that none of the others names.
-    pub(crate) const FAILED: u8 = 1;
-    /// The command line is not understood or makes no sense.
-    pub(crate) const USAGE: u8 = 2;
-    /// Could not connect, or was not let in.
-    pub(crate) const NOT_LET_IN: u8 = 3;
-    /// Stopped by the user.
-    pub(crate) const INTERRUPTED: u8 = 4;
-}
-
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -70,16 +59,16 @@ fn main() -> ExitCode {
     let console = Console::new();
     let code = match arguments.command {
         Command::Copy(arguments) => copy::run(*arguments, &console),
-        Command::Serve(arguments) => finish(serve::run(arguments, &console), &console),
-        Command::Keygen(arguments) => finish(keygen::run(arguments, &console), &console),
+        Command::Serve(arguments) => exit::finish(serve::run(arguments, &console), &console),
+        Command::Keygen(arguments) => exit::finish(keygen::run(arguments, &console), &console),
         Command::Lab(arguments) => lab::run(*arguments, &console),
         Command::Measure(arguments) => measure::run(*arguments, &console),
         Command::Doctor(arguments) => doctor::run(*arguments, &console),
         Command::Cc(arguments) => cc::run(arguments, &console),
         Command::Relay(arguments) => relay::run(arguments, &console),
         Command::Pace(arguments) => pace::run(*arguments, &console),
-        Command::FarEnd => finish(far_end::run(&console), &console),
-        Command::Generate(arguments) => finish(generate::run(&arguments), &console),
+        Command::FarEnd => exit::finish(far_end::run(&console), &console),
+        Command::Generate(arguments) => exit::finish(generate::run(&arguments), &console),
     };
     ExitCode::from(code)
 }
@@ -95,12 +84,4 @@ fn help_or_usage_error(message: clap::Error) -> ExitCode {
     // Nobody is left to be told if standard output is closed.
     let _ = message.print();
     ExitCode::SUCCESS
-}
-
-/// The exit code of what is done or has failed, which is told.
-fn finish(result: anyhow::Result<()>, console: &Console) -> u8 {
-    match result {
-        Ok(()) => 0,
-        Err(error) => console.give_up(&error, exit::FAILED),
-    }
 }

@@ -77,8 +77,8 @@ impl CopyPlan {
         options.send = SendOptions {
             exclude: arguments.exclude,
             preserve: arguments.preserve,
-            rate_bps: arguments.rate.0.map_or(0, |rate| rate.as_bits_per_second()),
-            congestion: arguments.cc.0.unwrap_or_default(),
+            rate: arguments.rate.0,
+            congestion: arguments.cc.0,
             streams: arguments.streams,
             dry_run: arguments.dry_run,
             buffered: arguments.buffered,
@@ -88,7 +88,7 @@ impl CopyPlan {
             resume: !arguments.no_resume,
             update: arguments.update,
             preserve: arguments.preserve,
-            ring_bytes: arguments.ring.as_u64(),
+            ring: Some(arguments.ring),
             dry_run: arguments.dry_run,
             buffered: arguments.buffered,
         };
@@ -192,6 +192,8 @@ impl ResultFile {
 mod tests {
     use clap::Parser;
 
+    use icdc_units::{ByteCount, Rate};
+
     use super::*;
     use crate::arguments::{Arguments, Command};
 
@@ -207,11 +209,14 @@ mod tests {
                      --preserve mode -6 --port 7-9 --retry-for 5s --ssh x --remote-icdc y a:b c";
         let plan = plan(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let CopyOptions { send, receive, ports, family, ssh, remote_icdc, retry_for, .. } = plan.options;
-        assert_eq!((send.rate_bps, send.congestion.as_str(), send.streams), (8000, "cubic", 3));
+        assert_eq!(
+            (send.rate, send.congestion.as_deref(), send.streams),
+            (Some(Rate::from_bits_per_second(8000)), Some("cubic"), 3)
+        );
         assert_eq!(send.exclude, ["*.o", "b/"]);
         assert!(receive.verify && !receive.resume && receive.update);
         assert!(send.buffered && receive.buffered);
-        assert_eq!((receive.ring_bytes, send.preserve), (64 << 20, receive.preserve));
+        assert_eq!((receive.ring, send.preserve), (Some(ByteCount::from_mib(64)), receive.preserve));
         assert!(send.preserve.mode && !send.preserve.times);
         assert_eq!((ports, ssh.as_str(), remote_icdc.as_str(), retry_for.as_secs()), ((7, 9), "x", "y", 5));
         assert!(matches!(family, Family::V6));
@@ -221,11 +226,11 @@ mod tests {
     fn defaults_are_those_of_the_help() {
         let plan = plan(&["a:b", "c"]).unwrap();
         assert_eq!(
-            (plan.options.send.rate_bps, plan.options.send.congestion.as_str(), plan.options.send.streams),
-            (0, "", 1)
+            (plan.options.send.rate, plan.options.send.congestion.as_deref(), plan.options.send.streams),
+            (None, None, 1)
         );
         assert!(plan.options.receive.resume && !plan.options.receive.verify);
-        assert_eq!(plan.options.receive.ring_bytes, 256 << 20);
+        assert_eq!(plan.options.receive.ring, Some(ByteCount::from_mib(256)));
         assert_eq!((plan.options.ports, plan.options.ssh.as_str()), ((0, 0), CopyOptions::SSH));
         assert_eq!(plan.options.remote_icdc, CopyOptions::REMOTE_ICDC);
     }

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | a few packets | round-trip time: the least |
 //! | as fast as TCP goes | capacity: the best 100 ms of arrivals |
-//! | paced at 80 % of that | loss that is not of the sender's making: segments sent again, of those sent |
+//! | paced at 80 % of that | loss that is not of the sender's making: segments retransmitted, of those sent |
 //! | slow starts into a window of N | burst tolerance: the largest N that lost nothing, the least that did |
 //!
 //! **Bursts.** In slow start each acknowledgement lets two segments go, so the data of one round trip comes at twice the rate of
@@ -61,9 +61,9 @@ pub struct Capacity {
 /// Loss of a run paced well below the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Segments sent, with those sent again.
+    /// Segments sent, with those retransmitted.
     pub segments: u64,
-    /// Those sent again.
+    /// Those retransmitted.
     pub retransmitted: u64,
 }
 
@@ -115,12 +115,12 @@ pub struct Run {
     pub step: Step,
     /// End so long after the first byte has arrived.
     pub time: Span,
-    /// End after so many bytes; zero for no such end.
-    pub bytes: ByteCount,
+    /// End after so many bytes.
+    pub bytes: Option<ByteCount>,
     /// Ceiling of the rate, kept by pacing.
     pub rate: Option<Rate>,
-    /// Buffers of both ends; zero leaves them to the kernel.
-    pub window: ByteCount,
+    /// Buffers of both ends; `None` leaves them to the kernel.
+    pub window: Option<ByteCount>,
     /// Congestion control.
     pub congestion: Option<&'static str>,
     /// How long it will probably take from the first byte.
@@ -138,7 +138,7 @@ pub struct Outcome {
     pub lasted: Span,
     /// Bytes by the millisecond.
     pub arrivals: Vec<u32>,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted: u64,
     /// Largest segment.
     pub segment: ByteCount,
@@ -174,7 +174,7 @@ const ENOUGH: u64 = 2;
 const MOST_BURSTS: usize = 6;
 /// So many windows are sent: slow start takes two, and one may be lost and sent again.
 const WINDOWS_SENT: u64 = 4;
-/// Segments that are sent again for other reasons than loss, such as a probe of the tail (RFC 8985).
+/// Segments that are retransmitted for other reasons than loss, such as a probe of the tail (RFC 8985).
 const NEEDLESS: u64 = 2;
 /// Linux sends ten segments at once.
 const INITIAL_WINDOW: ByteCount = ByteCount::new(14_480);
@@ -240,7 +240,7 @@ impl Probe {
     fn wanted(&self) -> Option<Run> {
         let Some(round_trip) = self.measured.round_trip else {
             return (!self.has_begun)
-                .then(|| Run { bytes: FEW_PACKETS, ..Run::plain(Step::RoundTrip, FEW_PACKETS_TIME) });
+                .then(|| Run { bytes: Some(FEW_PACKETS), ..Run::plain(Step::RoundTrip, FEW_PACKETS_TIME) });
         };
         let Some(capacity) = self.measured.capacity else {
             let time = (round_trip * CAPACITY_ROUND_TRIPS).clamp(CAPACITY_LEAST, CAPACITY_MOST);
@@ -255,7 +255,13 @@ impl Probe {
         let rounds = u64::from((window.as_u64() / INITIAL_WINDOW.as_u64()).max(1).ilog2()) + WINDOWS_SENT;
         let expected = round_trip * rounds + bytes / capacity.rate;
         let time = expected * 2 + Span::from_secs(1);
-        Some(Run { bytes, window, congestion: Some("reno"), expected, ..Run::plain(Step::Burst(window), time) })
+        Some(Run {
+            bytes: Some(bytes),
+            window: Some(window),
+            congestion: Some("reno"),
+            expected,
+            ..Run::plain(Step::Burst(window), time)
+        })
     }
 
     /// Twice the largest that lost nothing, or half of the least that did, until the two meet.
@@ -305,8 +311,7 @@ fn best_rate(arrivals: &[u32]) -> Rate {
 
 impl Run {
     fn plain(step: Step, time: Span) -> Self {
-        let nothing = ByteCount::ZERO;
-        Self { step, time, bytes: nothing, rate: None, window: nothing, congestion: None, expected: time }
+        Self { step, time, bytes: None, rate: None, window: None, congestion: None, expected: time }
     }
 }
 
@@ -345,9 +350,9 @@ mod tests {
 
         fn run(&self, run: &Run) -> Outcome {
             let rate = run.rate.unwrap_or(self.rate).min(self.rate);
-            let lasted = if run.bytes.is_zero() { run.time } else { run.bytes / rate + self.round_trip };
-            let received = if run.bytes.is_zero() { rate * lasted } else { run.bytes };
-            let window = run.window.min(self.granted);
+            let lasted = run.bytes.map_or(run.time, |bytes| bytes / rate + self.round_trip);
+            let received = run.bytes.unwrap_or(rate * lasted);
+            let window = run.window.unwrap_or_default().min(self.granted);
             let segment = ByteCount::new(1448);
             let overflow = buffered(window, self.rate * self.round_trip) - self.buffer;
             let by_itself = (received.as_u64() / 1448) as f64 * self.loss;

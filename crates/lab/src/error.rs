@@ -1,7 +1,6 @@
-//! Why there is no lab.
+//! Errors of labs.
 
 use std::io;
-use std::path::PathBuf;
 
 use icdc_packet::PacketError;
 use icdc_path::SettingsError;
@@ -15,9 +14,6 @@ pub enum LabError {
     /// The path cannot be like that.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// Nothing can be simulated so.
-    #[error(transparent)]
-    Simulation(#[from] icdc_sim::ScenarioError),
     /// More packets on their way than there is memory for.
     #[error(
         "the path needs {needed} of memory for its packets, and {available} are free: lower --rate, --rtt or --queue"
@@ -45,7 +41,9 @@ pub enum LabError {
         others: Vec<String>,
     },
     /// Its wire has died.
-    #[error("the wire of the lab {0} has died: `icdc lab down --name {0}` clears what is left; its last words: {1}")]
+    #[error(
+        "the wire of the lab {0} has died: `icdc lab down --name {0}` clears what is left; the last line of its log: {1}"
+    )]
     Dead(String, String),
     /// A namespace of that name is there and belongs to no lab.
     #[error(
@@ -61,12 +59,12 @@ pub enum LabError {
         package: &'static str,
     },
     /// A program failed.
-    #[error("{program} failed: {words}")]
+    #[error("{program} failed: {output}")]
     Program {
         /// The program and its arguments.
         program: String,
-        /// What it said.
-        words: String,
+        /// What it wrote to its standard error.
+        output: String,
     },
     /// Neither root nor allowed to make a user namespace.
     #[error(
@@ -76,7 +74,7 @@ pub enum LabError {
     /// Raw frames.
     #[error(transparent)]
     Packet(#[from] PacketError),
-    /// The wire said so while the lab was built.
+    /// The wire process could not build the lab; the text is its error.
     #[error("{0}")]
     Wire(String),
     /// A file.
@@ -84,16 +82,8 @@ pub enum LabError {
     Io {
         /// What was tried.
         what: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         cause: io::Error,
-    },
-    /// No place for a scenario's files.
-    #[error("{place} {why}: set TMPDIR to a directory on a disk with room for the scenario's files", place = .place.display())]
-    Scratch {
-        /// The directory.
-        place: PathBuf,
-        /// What is wrong with it.
-        why: String,
     },
     /// A place for the state.
     #[error("there is no place for the state of a lab: set XDG_RUNTIME_DIR or HOME")]
@@ -105,7 +95,8 @@ fn standing(names: &[String]) -> String {
 }
 
 impl LabError {
-    pub(crate) fn io(what: impl Into<String>, cause: io::Error) -> Self {
+    /// An operation that the kernel refused: `what` completes "cannot …".
+    pub fn io(what: impl Into<String>, cause: io::Error) -> Self {
         Self::Io { what: what.into(), cause }
     }
 }

@@ -7,9 +7,10 @@ use icdc_packet::clock;
 use icdc_packet::offloads::{self, Feature};
 use icdc_units::{ByteCount, Span};
 
+use crate::error::LabError;
 use crate::namespaces::{Host, Namespaces};
 use crate::settings::{LEAST_BUFFER, Mode, Settings};
-use crate::{LabError, placement, program};
+use crate::{placement, program};
 
 /// The hosts' device.
 pub(crate) const DEVICE: &str = "eth0";
@@ -21,7 +22,7 @@ pub(crate) const PORT_B: &str = "port-b";
 /// A buffer of TCP is at most this (`int` in the kernel).
 const MAX_BUFFER: ByteCount = ByteCount::new(i32::MAX as u64);
 
-/// By then the hosts have said to nobody what their devices say of themselves when they come up.
+/// By then the hosts have sent what their devices send by themselves when they come up.
 const SETTLING: Span = Span::from_millis(60);
 
 struct Address {
@@ -53,7 +54,7 @@ pub(crate) fn configure(
 }
 
 fn plug(namespaces: &Namespaces, settings: &Settings) -> Result<(), LabError> {
-    // The wire has no addresses and says nothing of its own.
+    // The wire has no addresses and sends nothing of its own.
     if has_ipv6() {
         write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
     }
@@ -82,7 +83,7 @@ fn configure_host(
         // Addresses are usable at once, and nobody asks for routers.
         write(&format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0")?;
         write(&format!("/proc/sys/net/ipv6/conf/{name}/router_solicitations"), "0")?;
-        // The groups that IPv6 joins are told at once instead of within a second.
+        // The groups that IPv6 joins are announced at once instead of within a second.
         write(&format!("/proc/sys/net/ipv6/conf/{name}/mldv2_unsolicited_report_interval"), "1")?;
     }
     let link = format!(
@@ -104,7 +105,7 @@ fn configure_host(
     for feature in [Feature::TcpSegmentation, Feature::GenericSegmentation, Feature::GenericReceive] {
         offloads::set(DEVICE, feature, fast)?;
     }
-    // What one run learned of the path is not told to the next.
+    // What one run learned of the path is not passed on to the next.
     write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1")?;
     tune(settings)?;
     steer(wire_processors);
@@ -134,8 +135,8 @@ fn tune(settings: &Settings) -> Result<(), LabError> {
     write("/proc/sys/net/ipv4/tcp_wmem", &sizes(16_384, send))
 }
 
-/// Lets other processors than the wire's do the hosts' work on what arrives: otherwise the wire would do it, in the
-/// midst of sending. It also keeps each flow on one processor, and so in order.
+/// Lets other processors than the wire's do the hosts' work on what arrives: otherwise the wire
+/// would do it, in the midst of sending. It also keeps each flow on one processor, and so in order.
 fn steer(wire_processors: &[usize]) {
     let others = placement::processors().into_iter().filter(|cpu| *cpu < 128 && !wire_processors.contains(cpu));
     let others = others.fold(0_u128, |mask, cpu| mask | 1 << cpu);
@@ -150,7 +151,8 @@ fn steer(wire_processors: &[usize]) {
     }
 }
 
-/// A mask of processors as /sys takes it: groups of 32 bits, and no more of them than the machine has.
+/// A mask of processors as /sys takes it: groups of 32 bits, and no more of them than the machine
+/// has.
 fn in_words(mask: u128) -> String {
     let words: Vec<String> = (0..4).rev().map(|word| format!("{:08x}", (mask >> (32 * word)) as u32)).collect();
     let leading = words.iter().take(3).take_while(|word| *word == "00000000").count();

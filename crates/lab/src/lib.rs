@@ -1,4 +1,5 @@
-//! A long fat network on one machine: two hosts as network namespaces, and a process that is the path between them.
+//! A long fat network on one machine: two hosts as network namespaces, and a process that is the
+//! path between them.
 //!
 //! ```text
 //!   icdc-a                     icdc-wire                        icdc-b
@@ -10,38 +11,47 @@
 //!
 //! | part | file |
 //! |---|---|
-//! | up, down, inside: [`Lab`] | `lab.rs` |
+//! | up, exec, signal: [`Lab`] | `lab.rs` |
+//! | down | `teardown.rs` |
 //! | the wire process | [`wire`] |
-//! | what it tells | [`wire::page`] |
+//! | its counters and series: [`Page`] | `wire/page.rs` |
 //! | the hosts' devices, addresses, buffers | `hosts.rs` |
-//! | network and user namespaces | `namespaces.rs` |
-//! | papers' tables and figures | [`scenario`] |
-//! | series of what the wire told | [`recording`] |
-//! | what is noted of a lab | [`state`] |
+//! | network and user namespaces | [`namespaces`] |
+//! | series of what crossed, for reports | [`recording`] |
+//! | which labs there are, where their files are | [`registry`] |
+//! | what is noted of a lab: [`LabRecord`] | `record.rs` |
 //! | whether the machine kept up | [`faults`](faults()), [`verdict`] |
 //!
-//! The wire's decisions follow the kernel's stamps (see [`icdc_path`] and [`icdc_packet`]), so they are those of the
-//! path that was asked for whenever the wire itself gets to run; how late deliveries were is recorded.
+//! The wire's decisions follow the kernel's stamps (see [`icdc_path`] and [`icdc_packet`]), so they
+//! are those of the path that was asked for whenever the wire itself gets to run; how late
+//! deliveries were is recorded.
 
 mod backlog;
 mod error;
 mod faults;
+mod heading;
 mod hosts;
 mod lab;
-mod namespaces;
-mod placement;
-mod program;
+pub mod namespaces;
+pub mod placement;
+mod process;
+pub mod program;
+mod record;
 pub mod recording;
-pub mod scenario;
+pub mod registry;
 mod settings;
-pub mod state;
+mod teardown;
 pub mod verdict;
 pub mod wire;
 
 pub use error::LabError;
-pub use faults::faults;
-pub use lab::{Lab, down};
+pub use faults::{faults, spoilt, spoilt_but_for_bursts};
+pub use heading::Heading;
+pub use lab::Lab;
 pub use namespaces::{DEFAULT_NAME, Host};
+pub use process::{Process, ended_by};
+pub use record::LabRecord;
 pub use settings::{Buffers, LEAST_BUFFER, Mode, Settings, USUAL_RECEIVE_BUFFER};
+pub use teardown::down;
 pub use verdict::Verdict;
-pub use wire::page::{Gauge, Global, Page, Way};
+pub use wire::page::{Bin, Gauge, Global, Page};

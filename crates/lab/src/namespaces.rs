@@ -7,8 +7,9 @@
 //! └──────┘      └─────────┘       └──────┘
 //! ```
 //!
-//! Root makes named ones (`ip netns`), so that any tool finds them. Anybody else gets a user namespace with unnamed
-//! ones in it, which live as long as a process in them or the wire, which keeps them open.
+//! Root makes named ones (`ip netns`), so that any tool finds them. Anybody else gets a user
+//! namespace with unnamed ones in it, which live as long as a process in them or the wire, which
+//! keeps them open.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,7 +20,8 @@ use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-use crate::{LabError, program};
+use crate::error::LabError;
+use crate::program;
 
 /// File in which the named ones are noted.
 const MADE: &str = "namespaces";
@@ -72,8 +74,8 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes them, noting the named ones in `directory`. With `user_namespace` the calling process, which must have no other thread, moves into a new user
-    /// namespace first, as its root.
+    /// Makes them, noting the named ones in `directory`. With `user_namespace` the calling process,
+    /// which must have no other thread, moves into a new user namespace first, as its root.
     pub(crate) fn create(lab: &str, directory: &Path, user_namespace: bool) -> Result<Self, LabError> {
         let mut namespaces = Self { lab: lab.to_owned(), named: !user_namespace, files: Vec::new() };
         if user_namespace {
@@ -119,7 +121,7 @@ impl Drop for Namespaces {
 }
 
 /// Runs `work` on a thread of its own in a network namespace.
-pub(crate) fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+pub fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
     let outcome = thread::scope(|scope| {
         let inside = scope.spawn(move || {
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -131,7 +133,8 @@ pub(crate) fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> T + Send)
 }
 
 /// Path by which other processes may open what this one keeps open.
-pub(crate) fn path_of(namespace: &File) -> PathBuf {
+#[must_use]
+pub fn path_of(namespace: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd()))
 }
 
@@ -164,7 +167,7 @@ pub(crate) fn delete(name: &str) -> Result<(), LabError> {
 }
 
 /// A new network namespace without a name: it lives as long as it is open or in use.
-pub(crate) fn unnamed() -> Result<File, LabError> {
+pub fn unnamed() -> Result<File, LabError> {
     let made = thread::scope(|scope| {
         let maker = scope.spawn(|| {
             // SAFETY: only this thread, which does nothing else, gets the new namespace.

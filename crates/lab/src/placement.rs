@@ -20,9 +20,9 @@ pub(crate) fn stay_on(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &only)?)
 }
 
-/// Keeps the calling thread, and what it starts, off the wire's processors: a sender there could hold the wire up for
-/// as long as it is in the kernel.
-pub(crate) fn keep_off(wire: &[usize]) {
+/// Keeps the calling thread, and what it starts, off the wire's processors: a sender there could
+/// hold the wire up for as long as it is in the kernel.
+pub fn keep_off(wire: &[usize]) {
     let others: Vec<usize> = processors().into_iter().filter(|cpu| !wire.contains(cpu)).collect();
     if others.is_empty() {
         return;

@@ -1,22 +1,17 @@
-//! Programs of the system that do a part of the work.
+//! Runs programs of the system: `ip`, `tc`, `unshare`, `ssh-keygen`.
 
 use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
-use crate::LabError;
+use crate::error::LabError;
 
 /// Runs `ip` in the namespace of the calling thread, with `input` as its standard input.
-pub(crate) fn ip(arguments: &[&str], input: &str) -> Result<(), LabError> {
+pub fn ip(arguments: &[&str], input: &str) -> Result<(), LabError> {
     run("ip", "iproute2", arguments, input)
 }
 
-/// Runs a program to its end; its words are told if it fails.
-pub(crate) fn run(
-    program: &'static str,
-    package: &'static str,
-    arguments: &[&str],
-    input: &str,
-) -> Result<(), LabError> {
+/// Runs a program to its end; its standard error is part of the error if it fails.
+pub fn run(program: &'static str, package: &'static str, arguments: &[&str], input: &str) -> Result<(), LabError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => LabError::Missing { program, package },
         _ => LabError::io(format!("run {program}"), error),
@@ -31,10 +26,10 @@ pub(crate) fn run(
         // A program that ends without reading says why on its standard error.
         let _ = stdin.write_all(input.as_bytes());
     }
-    let output = child.wait_with_output().map_err(failed)?;
-    if output.status.success() {
+    let ended = child.wait_with_output().map_err(failed)?;
+    if ended.status.success() {
         return Ok(());
     }
-    let words = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-    Err(LabError::Program { program: format!("{program} {}", arguments.join(" ")), words })
+    let output = String::from_utf8_lossy(&ended.stderr).trim().replace('\n', "; ");
+    Err(LabError::Program { program: format!("{program} {}", arguments.join(" ")), output })
 }

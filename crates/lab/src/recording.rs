@@ -1,9 +1,10 @@
-//! What a wire told of a stretch of time, as series for reports.
+//! What crossed one direction of a lab's path, millisecond by millisecond, as series for reports.
 
 use icdc_report::{Plot, Series, Stroke, Uniform, Unit, reduce, views};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use crate::wire::page::{AHEAD, BIN, Bin, Global, HISTORY, Page, Way};
+use crate::heading::Heading;
+use crate::wire::page::{AHEAD, BIN, Bin, Global, HISTORY, Page};
 
 /// One direction, a millisecond at a time.
 #[derive(Clone, Debug, Default)]
@@ -17,13 +18,14 @@ pub struct Recording {
 impl Recording {
     /// What the page still has of one direction, or of its last `most`.
     #[must_use]
-    pub fn of(page: &Page, way: Way, most: Span) -> Self {
+    pub fn of(page: &Page, heading: Heading, most: Span) -> Self {
         let number = |nanos: u64| nanos / BIN.as_nanos();
         let now = number(page.global(Global::Heartbeat));
         let ahead = AHEAD.as_millis();
         let kept = (most.as_millis()).min(HISTORY - ahead);
         let first = number(page.global(Global::Started)).max(now.saturating_sub(kept));
-        let mut bins: Vec<Bin> = (first..now + ahead).map(|number| page.bin(way, number).unwrap_or_default()).collect();
+        let mut bins: Vec<Bin> =
+            (first..now + ahead).map(|number| page.bin(heading, number).unwrap_or_default()).collect();
         let is_empty = |bin: &Bin| *bin == Bin::default();
         let end = bins.iter().rposition(|bin| !is_empty(bin)).map_or(0, |last| last + 1);
         bins.truncate(end);
@@ -33,7 +35,7 @@ impl Recording {
     }
 
     /// Wire rate of what the path delivered, millisecond by millisecond.
-    pub(crate) fn throughput(&self) -> Uniform {
+    pub fn throughput(&self) -> Uniform {
         self.throughput_from(self.begun)
     }
 
@@ -50,8 +52,8 @@ impl Recording {
         Self { begun: self.begun + BIN * before as u64, ..self }
     }
 
-    /// The papers' figure, the queue, the rate at which the host sent, and how bursty that was, over the time since the first millisecond. All
-    /// count what frames take on the wire.
+    /// The papers' figure, the queue, the rate at which the host sent, and how bursty that was,
+    /// over the time since the first millisecond. All count what frames take on the wire.
     #[must_use]
     pub fn plots(&self, settings: &icdc_path::Settings) -> Vec<Plot> {
         self.plots_from(self.begun, settings)
@@ -92,8 +94,9 @@ impl Recording {
         Plot::new("Burstiness of each second", Unit::Mtu, vec![series.column("burst")])
     }
 
-    /// The first millisecond in which a flow of data arrives: in two that follow each other, more than ever comes of a handshake.
-    pub(crate) fn data_begins(&self, largest_frame: ByteCount) -> usize {
+    /// The first millisecond in which a flow of data arrives: in two that follow each other, more
+    /// than ever comes of a handshake.
+    pub fn data_begins(&self, largest_frame: ByteCount) -> usize {
         let several = largest_frame * 3;
         self.bins.windows(2).position(|two| two[0].delivered + two[1].delivered >= several).map_or(0, |index| {
             // The second one alone may be it.
@@ -102,12 +105,12 @@ impl Recording {
     }
 
     /// Frames that the full queue refused in the milliseconds from `from` on.
-    pub(crate) fn queue_drops_from(&self, from: usize) -> u64 {
+    pub fn queue_drops_from(&self, from: usize) -> u64 {
         self.bins.iter().skip(from).map(|bin| u64::from(bin.queue_drops)).sum()
     }
 
     /// The largest burst of a second that began in the milliseconds `from..to`.
-    pub(crate) fn largest_burst(&self, from: usize, to: usize) -> ByteCount {
+    pub fn largest_burst(&self, from: usize, to: usize) -> ByteCount {
         let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
         bins.iter().map(|bin| bin.burst).max().unwrap_or_default()
     }
@@ -128,7 +131,7 @@ impl Recording {
     }
 
     /// Mean over the milliseconds `from..to`.
-    pub(crate) fn mean_rate_between(&self, from: usize, to: usize) -> Rate {
+    pub fn mean_rate_between(&self, from: usize, to: usize) -> Rate {
         let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
         if bins.is_empty() {
             return Rate::ZERO;
@@ -137,7 +140,7 @@ impl Recording {
     }
 
     /// Greatest mean over a second.
-    pub(crate) fn peak_rate(&self) -> Rate {
+    pub fn peak_rate(&self) -> Rate {
         let second = self.bins.len().clamp(1, 1000);
         let whole = self.moving_sums(second).into_iter().skip(second - 1).step_by(10);
         whole.max().map_or(Rate::ZERO, |bytes| bytes / (BIN * second as u64))
@@ -151,9 +154,9 @@ impl Recording {
         most.map_or(Rate::ZERO, |sum| ByteCount::new(sum as u64) / window)
     }
 
-    /// Standard deviation of the 1 ms rates between two milliseconds, as a share of their mean: how far the two views
-    /// of the papers differ.
-    pub(crate) fn variation(&self, from: usize, to: usize) -> f64 {
+    /// Standard deviation of the 1 ms rates between two milliseconds, as a share of their mean: how
+    /// far the two views of the papers differ.
+    pub fn variation(&self, from: usize, to: usize) -> f64 {
         let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
         let count = bins.len().max(1) as f64;
         let mean = bins.iter().map(|bin| bin.delivered.as_u64() as f64).sum::<f64>() / count;
@@ -161,9 +164,9 @@ impl Recording {
         if mean > 0.0 { square.sqrt() / mean } else { 0.0 }
     }
 
-    /// First millisecond at whose end the mean over the last `window` reaches `rate`; before the start there was
-    /// nothing.
-    pub(crate) fn reaches(&self, rate: Rate, window: Span) -> Option<Span> {
+    /// First millisecond at whose end the mean over the last `window` reaches `rate`; before the
+    /// start there was nothing.
+    pub fn reaches(&self, rate: Rate, window: Span) -> Option<Span> {
         let length = window.as_millis().max(1);
         let sums = self.moving_sums(length as usize);
         sums.into_iter().position(|bytes| bytes / (BIN * length) >= rate).map(|index| BIN * (index as u64 + 1))
@@ -191,7 +194,8 @@ mod tests {
         assert_eq!(recording([100; 5000]).peak_rate(), kilobits(800));
         assert_eq!(recording([100; 10]).peak_rate(), kilobits(800), "less than a second is taken whole");
         assert_eq!(recording([]).peak_rate(), Rate::ZERO);
-        // One second of traffic from 1235 ms: the seconds that begin 5 ms earlier and later miss 5 ms of it.
+        // One second of traffic from 1235 ms: the seconds that begin 5 ms earlier and later miss 5
+        // ms of it.
         let second = |at: u64| if (1235..2235).contains(&at) { 1000 } else { 0 };
         assert_eq!(recording((0..4000).map(second)).peak_rate(), kilobits(8000 - 5 * 8));
     }

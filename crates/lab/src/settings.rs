@@ -4,10 +4,10 @@ use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::wire::page::Way;
+use crate::heading::Heading;
 
-/// Linux advertises half of a receive buffer as window, and overhead takes of the other half: three times what
-/// fills the path lets a connection fill it (Tamatsukuri et al., figures 3 and 6).
+/// Linux advertises half of a receive buffer as window, and overhead takes of the other half: three
+/// times what fills the path lets a connection fill it (Tamatsukuri et al., figures 3 and 6).
 const BUFFER_PER_BANDWIDTH_DELAY: u64 = 3;
 /// Least TCP buffer that the hosts may have (`SOCK_MIN_RCVBUF`, rounded up).
 pub const LEAST_BUFFER: ByteCount = ByteCount::new(4096);
@@ -26,7 +26,7 @@ pub struct Settings {
     pub mode: Mode,
     /// How large the hosts' TCP buffers may grow.
     pub buffers: Buffers,
-    /// Processors may sleep while packets are on their way: saves power, costs punctuality.
+    /// Processors may sleep while packets are in flight: saves power, costs punctuality.
     #[serde(default)]
     pub let_sleep: bool,
     /// So many frames that host a sends are listed one by one, for scenarios that look at each.
@@ -66,7 +66,8 @@ impl Settings {
         Self { forward, backward, ..Self::default() }
     }
 
-    /// Largest TCP buffers of the hosts, for receiving and for sending; `None`: what the system has.
+    /// Largest TCP buffers of the hosts, for receiving and for sending; `None`: what the system
+    /// has.
     #[must_use]
     pub fn largest_buffers(&self) -> Option<(ByteCount, ByteCount)> {
         let fitting = self.bandwidth_delay() * BUFFER_PER_BANDWIDTH_DELAY;
@@ -79,10 +80,10 @@ impl Settings {
 
     /// What one direction is like.
     #[must_use]
-    pub fn direction(&self, way: Way) -> &icdc_path::Settings {
-        match way {
-            Way::Forward => &self.forward,
-            Way::Backward => &self.backward,
+    pub fn direction(&self, heading: Heading) -> &icdc_path::Settings {
+        match heading {
+            Heading::Forward => &self.forward,
+            Heading::Backward => &self.backward,
         }
     }
 

@@ -8,7 +8,8 @@ use crate::faults::spoilt;
 use crate::settings::Settings;
 use crate::wire::page::Page;
 
-/// How late one packet in a thousand may be where windows of a millisecond are shown: a hundredth of the round trip, or this.
+/// How late one packet in a thousand may be where windows of a millisecond are shown: a hundredth
+/// of the round trip, or this.
 const LEAST_FOR_MILLISECONDS: Span = Span::from_millis(1);
 /// The same where means of a second and longer are: a twentieth of the round trip, or this.
 const LEAST_FOR_MEANS: Span = Span::from_millis(5);
@@ -19,7 +20,8 @@ pub fn tolerance_of_milliseconds(round_trip: Span) -> Span {
     LEAST_FOR_MILLISECONDS.max(round_trip / 100)
 }
 
-/// The same for means of a second and longer: they change by less than the share of time in which packets were late.
+/// The same for means of a second and longer: they change by less than the share of time in which
+/// packets were late.
 #[must_use]
 pub fn tolerance_of_means(round_trip: Span) -> Span {
     LEAST_FOR_MEANS.max(round_trip / 20)

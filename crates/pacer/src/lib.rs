@@ -3,9 +3,9 @@
 //! | part | what it paces | where |
 //! |---|---|---|
 //! | [`policy`] | the TCP sockets of a cgroup, by the address of the other end, as the kernel paces | `c/policy.c`, eBPF |
-//! | [`wire`] | all that a host sends through a device, in classes, by byte clocks | `icdc-control`'s `byte_clock`, driven by a pump |
+//! | [`wire`] | all that a host sends through a device, in classes, by byte clocks | `icdc-scheduler`, driven by a pump |
 //!
-//! Below are `icdc-control` (byte clocks, prefixes), `icdc-packet` (raw frames), `icdc-tcp` (algorithms, pins) and `icdc-units`;
+//! Below are `icdc-scheduler` (byte clocks), `icdc-packet` (raw frames), `icdc-tcp` (algorithms, pins) and `icdc-units`;
 //! above, the binary.
 
 #![forbid(unsafe_code)]
@@ -14,5 +14,5 @@ mod ip;
 pub mod policy;
 pub mod wire;
 
-pub use icdc_control::Prefix;
+pub use icdc_units::Prefix;
 pub use ip::IpError;

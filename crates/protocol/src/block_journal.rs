@@ -17,7 +17,8 @@
 //! one is skipped and those after it still count. Of several records of one block the last one counts.
 //! What a journal says is a hint that saves work: the file's digest is checked over it in any case.
 
-use crate::block_map::{BlockMap, block_count};
+use crate::block_map::BlockMap;
+use crate::blocks::block_count;
 use crate::message::Digest;
 use crate::seal::{CHECK_LENGTH, Seal};
 

@@ -11,31 +11,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+pub use crate::blocks::{block_count, block_length, block_offset};
+
 use crate::digest::RootHasher;
 use crate::limits::{BLOCK_SIZE, MAX_HELD};
 use crate::message::{Digest, EntryId, Held};
 
 const PAGE_BLOCKS: u32 = u64::BITS;
-
-/// Number of blocks of a file of `size` bytes, which may be up to
-/// [`MAX_FILE_SIZE`](crate::limits::MAX_FILE_SIZE).
-#[must_use]
-pub fn block_count(size: u64) -> u32 {
-    u32::try_from(size.div_ceil(BLOCK_SIZE as u64)).unwrap_or(u32::MAX)
-}
-
-/// Where block `index` starts, in bytes.
-#[must_use]
-pub fn block_offset(index: u32) -> u64 {
-    u64::from(index) * BLOCK_SIZE as u64
-}
-
-/// Length in bytes of block `index` of a file of `size` bytes: [`BLOCK_SIZE`], less for the last
-/// block, 0 beyond it.
-#[must_use]
-pub fn block_length(size: u64, index: u32) -> usize {
-    size.saturating_sub(block_offset(index)).min(BLOCK_SIZE as u64) as usize
-}
 
 /// A block number beyond the end of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -24,7 +24,7 @@ use blake3::hazmat::{
     ContextKey, HasherExt, Mode, hash_derive_key_context, merge_subtrees_non_root, merge_subtrees_root,
 };
 
-use crate::block_map::block_count;
+use crate::blocks::block_count;
 use crate::limits::BLOCK_SIZE;
 use crate::message::{Digest, Entry, EntryKind, FileDigest};
 

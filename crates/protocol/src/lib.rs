@@ -11,12 +11,12 @@
 //! | [`data_ranges`] | which parts of a block are data |
 //! | [`block_journal`] | the durable blocks of one unfinished file, as kept beside it |
 //! | [`run_journal`] | what a whole unfinished run has published and staged |
-//! | [`measure`] | the order and the words of a measurement |
+//! | [`measure`] | the order of a measurement, and what is sent over its control link |
 //! | [`relay`] | what relays say before the data, to each other and to others |
 //! | [`limits`] | the bounds of all of these |
 //!
-//! Neighbours: `icdc-transfer` above moves the frames and acts upon them, `icdc-trust` names the protocol in its handshakes;
-//! nothing of this workspace lies below.
+//! Neighbours: `icdc-transfer` above decides what to do about messages and moves the frames, `icdc-trust` names the
+//! protocol in its handshakes; `icdc-units` lies below.
 //!
 //! A file travels as blocks in any order, and its digest is still the one that `b3sum` prints:
 //!
@@ -38,6 +38,7 @@
 
 pub mod block_journal;
 pub mod block_map;
+mod blocks;
 pub mod data_ranges;
 pub mod digest;
 pub mod frame;

@@ -1,4 +1,4 @@
-//! What the two ends of a measurement say to each other: the order, and the words over the control link.
+//! The messages between the two ends of a measurement: the order, and what is sent over the control link.
 //!
 //! ```text
 //! near → far        Request(Job::Measure(order)) ──────► Accepted, Ready { port, tokens }
@@ -13,6 +13,7 @@
 //! The data connections carry zeros in clear; everything that is believed travels over the control link. The zeros before
 //! `Go` are a near sender's run-up and do not count: where the kernel's slow start must do, it gains a round trip by them.
 
+use icdc_units::{ByteCount, Rate};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
@@ -30,23 +31,23 @@ pub struct Order {
     pub reverse: bool,
     /// End this long after the first byte has arrived, in nanoseconds.
     pub nanos: u64,
-    /// End after so many bytes, those of all connections together; 0 for no such end.
-    pub bytes: u64,
+    /// End after so many bytes, those of all connections together.
+    pub bytes: Option<ByteCount>,
     /// Number of data connections.
     pub streams: u8,
-    /// Ceiling of the pacing rates of all connections together, in bits per second; 0 leaves it to the kernel.
-    pub rate_bps: u64,
-    /// Congestion control by its kernel name; empty leaves it to the kernel.
-    pub congestion: String,
-    /// Send buffers of the sender and receive buffers of the receiver in bytes; 0 for the kernel's autotuning.
-    pub window: u64,
+    /// Ceiling of the pacing rates of all connections together.
+    pub rate: Option<Rate>,
+    /// Congestion control by its kernel name; `None` for the best that the sending end can have.
+    pub congestion: Option<String>,
+    /// Send buffers of the sender and receive buffers of the receiver; `None` for the kernel's autotuning.
+    pub window: Option<ByteCount>,
     /// Ports for the far end to listen on, inclusive; (0, 0) lets the system choose.
     pub ports: (u16, u16),
 }
 
 /// What is said over the control link of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Word {
+pub enum ControlMessage {
     /// The far end listens for the data connections.
     Ready {
         /// Where.
@@ -83,7 +84,7 @@ pub struct Sample {
     pub pacing_rate_bps: u64,
     /// Rate at which data was last delivered.
     pub delivery_rate_bps: u64,
-    /// Segments sent again since the start.
+    /// Segments retransmitted since the start.
     pub retransmitted_segments: u64,
     /// Bytes that the receiver has acknowledged.
     pub bytes_acked: u64,
@@ -117,7 +118,7 @@ pub struct Sent {
     pub mss: u64,
     /// Send buffers that the kernel granted, where they were asked for.
     pub window: u64,
-    /// Segments sent again, by all connections.
+    /// Segments retransmitted, by all connections.
     pub retransmitted_segments: u64,
     /// Smallest round-trip time of any connection; 0 if there was none.
     pub min_rtt_nanos: u64,
@@ -140,35 +141,48 @@ type Checked = Result<(), &'static str>;
 pub(crate) fn check_order(order: &Order) -> Checked {
     require((1..=MAX_STREAMS).contains(&order.streams), "no connection, or too many")?;
     require((1..=MAX_MEASURE_NANOS).contains(&order.nanos), "a time out of bounds")?;
-    require(order.window <= MAX_WINDOW, "a window too large")?;
+    let window = order.window.map_or(1, ByteCount::as_u64);
+    require((1..=MAX_WINDOW).contains(&window), "a window out of bounds")?;
+    require(order.bytes != Some(ByteCount::ZERO), "no bytes")?;
+    ceiling(order.rate)?;
     let (low, high) = order.ports;
     require((low, high) == (0, 0) || (low > 0 && low <= high), "a port range that is none")?;
-    congestion(&order.congestion)
+    asked_congestion(order.congestion.as_deref())
 }
 
-pub(crate) fn check_word(word: &Word) -> Checked {
-    match word {
-        Word::Ready { port, tokens } => {
+pub(crate) fn check_control(message: &ControlMessage) -> Checked {
+    match message {
+        ControlMessage::Ready { port, tokens } => {
             require(*port != 0, "port 0")?;
             require((1..=usize::from(MAX_STREAMS)).contains(&tokens.len()), "no connection, or too many")
         }
-        Word::Go => Ok(()),
-        Word::Samples(samples) => {
+        ControlMessage::Go => Ok(()),
+        ControlMessage::Samples(samples) => {
             require(samples.len() <= MAX_SAMPLES, "too many samples")?;
             require(samples.iter().all(|sample| sample.stream < MAX_STREAMS), "a connection number out of bounds")
         }
-        Word::Received(received) => {
+        ControlMessage::Received(received) => {
             require(received.bins as usize <= MAX_BINS, "too many arrivals")?;
             texts(&received.errors)?;
             texts(&received.notices)
         }
-        Word::Arrivals(bins) => require((1..=MAX_ARRIVALS).contains(&bins.len()), "no arrivals, or too many"),
-        Word::Sent(sent) => {
+        ControlMessage::Arrivals(bins) => require((1..=MAX_ARRIVALS).contains(&bins.len()), "no arrivals, or too many"),
+        ControlMessage::Sent(sent) => {
             congestion(&sent.congestion)?;
             texts(&sent.errors)?;
             texts(&sent.notices)
         }
     }
+}
+
+/// A ceiling below which nothing can be sent.
+pub(crate) fn ceiling(rate: Option<Rate>) -> Checked {
+    require(rate != Some(Rate::ZERO), "a rate of nothing")
+}
+
+pub(crate) fn asked_congestion(name: Option<&str>) -> Checked {
+    require(name != Some(""), "a congestion control without a name")?;
+    congestion(name.unwrap_or_default())
 }
 
 pub(crate) fn congestion(name: &str) -> Checked {

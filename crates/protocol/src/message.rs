@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
-//! sender → receiver Congestion, Begin, Entries*, (Block | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
+//! sender → receiver Congestion, Begin, Confirmed, Entries*, (Block | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
 //! receiver → sender Ready, Held*, Wants*, Resend*, Done*, Feedback*
 //! either way        Ping, Interrupt, Abort
 //! of a measurement  Measure (see [`crate::measure`])
@@ -10,6 +10,7 @@
 //!
 //! Only `Block` and `Pack` carry a payload. What arrives is bounded by [`crate::limits`] before anything is allocated.
 
+use icdc_units::{ByteCount, Rate};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::measure;
@@ -90,9 +91,12 @@ pub enum Message {
     /// An event of a transfer that this end drives for another: a JSON object.
     Relay(Vec<u8>),
     /// Said between the two ends of a measurement.
-    Measure(measure::Word),
+    Measure(measure::ControlMessage),
     /// What the sender's TCP goes by, before its `Begin`.
     Congestion(Congestion),
+
+    /// The sender's answer to `Ready`: it is still there.
+    Confirmed,
 }
 
 /// What the connecting end wants.
@@ -177,22 +181,36 @@ pub struct Drive {
 }
 
 /// Options of the sending end.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendOptions {
     /// Shell patterns of names and paths to leave out.
     pub exclude: Vec<String>,
     /// What to carry besides the data.
     pub preserve: Preserve,
-    /// Ceiling of the rate in bits per second; 0 for none.
-    pub rate_bps: u64,
-    /// Congestion control by its kernel name; empty for the best that the sending end can have.
-    pub congestion: String,
-    /// Number of TCP connections; 0 means 1.
+    /// Ceiling of the rate.
+    pub rate: Option<Rate>,
+    /// Congestion control by its kernel name; `None` for the best that the sending end can have.
+    pub congestion: Option<String>,
+    /// Number of TCP connections, from 1.
     pub streams: u8,
     /// Only tell what would be sent.
     pub dry_run: bool,
     /// Read through the page cache instead of by Direct I/O.
     pub buffered: bool,
+}
+
+impl Default for SendOptions {
+    fn default() -> Self {
+        Self {
+            exclude: Vec::new(),
+            preserve: Preserve::default(),
+            rate: None,
+            congestion: None,
+            streams: 1,
+            dry_run: false,
+            buffered: false,
+        }
+    }
 }
 
 /// Options of the receiving end.
@@ -206,8 +224,8 @@ pub struct ReceiveOptions {
     pub update: bool,
     /// What to restore besides the data.
     pub preserve: Preserve,
-    /// Size of the ring of blocks between socket and disk in bytes; 0 for the default.
-    pub ring_bytes: u64,
+    /// Size of the ring of blocks between socket and disk; `None` for the default.
+    pub ring: Option<ByteCount>,
     /// Only tell what would be received.
     pub dry_run: bool,
     /// Write through the page cache instead of by Direct I/O.
@@ -391,7 +409,7 @@ pub struct Goodbye {
     pub tree: Digest,
     /// Payload bytes sent in this session.
     pub bytes_sent: u64,
-    /// TCP segments sent again in this session.
+    /// TCP segments retransmitted in this session.
     pub retransmitted_segments: u64,
     /// Items that failed at the sender.
     pub failed: u64,

@@ -5,9 +5,10 @@
 //! open, sizes that match what was announced) is checked where that state is kept.
 
 mod job;
+mod rules;
 
 use crate::limits::{
-    BLOCK_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NAME, MAX_PACK_ITEMS, MAX_PATH, MAX_RANGES, MAX_SHOWN_PATH,
+    BLOCK_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NAME, MAX_PACK_ITEMS, MAX_RANGES, MAX_SHOWN_PATH,
     MAX_SOURCES, MAX_STAGES, MAX_TEXT, MAX_XATTR_BYTES, PACK_FILE_LIMIT,
 };
 use crate::measure;
@@ -15,6 +16,7 @@ use crate::message::{
     Begin, BlockHeader, Bootstrap, Congestion, Entry, EntryKind, Goodbye, Held, Job, Message, PackItem, Parent,
     Problem, Refusal, Source, SourceKind, Wants,
 };
+use rules::{Checked, path, require, text};
 
 /// A rule that a message breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,9 +78,10 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::End => ("End", Ok(())),
         Message::Feedback(_) => ("Feedback", Ok(())),
         Message::Ping => ("Ping", Ok(())),
+        Message::Confirmed => ("Confirmed", Ok(())),
         Message::Interrupt => ("Interrupt", Ok(())),
         Message::Relay(_) => ("Relay", Ok(())),
-        Message::Measure(word) => ("Measure", measure::check_word(word)),
+        Message::Measure(message) => ("Measure", measure::check_control(message)),
     };
     in_message(name, None, outcome.and_then(|()| require_no_payload(payload_length)))
 }
@@ -112,18 +115,12 @@ pub fn clip(mut text: String) -> String {
     text
 }
 
-type Checked = Result<(), &'static str>;
-
 fn violation(message: &'static str, entry: Option<u32>, rule: &'static str) -> Violation {
     Violation { message, rule, entry }
 }
 
 fn in_message(message: &'static str, entry: Option<u32>, checked: Checked) -> Result<(), Violation> {
     checked.map_err(|rule| violation(message, entry, rule))
-}
-
-fn require(holds: bool, rule: &'static str) -> Checked {
-    if holds { Ok(()) } else { Err(rule) }
 }
 
 fn require_no_payload(payload_length: usize) -> Checked {
@@ -202,11 +199,6 @@ fn entry(entry: &Entry) -> Checked {
     xattrs(&entry.xattrs)
 }
 
-fn path(path: &[u8]) -> Checked {
-    require(path.len() <= MAX_PATH, "a path too long")?;
-    require(!path.contains(&0), "a path with a NUL")
-}
-
 fn xattrs(xattrs: &[(Vec<u8>, Vec<u8>)]) -> Checked {
     let bytes: usize = xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
     require(bytes <= MAX_XATTR_BYTES, "too many bytes of extended attributes")?;
@@ -267,8 +259,4 @@ fn refusal(refusal: &Refusal) -> Checked {
 
 fn outcome_text<T>(outcome: &Result<T, String>) -> Checked {
     outcome.as_ref().map_or_else(|reason| text(reason), |_| Ok(()))
-}
-
-fn text(text: &str) -> Checked {
-    require(text.len() <= MAX_TEXT, "a text too long")
 }

@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use icdc_protocol::frame::{PREFIX_LENGTH, Prefix, decode_head, encode};
-use icdc_protocol::measure::{Order, Received, Sample, Sent, Word};
+use icdc_protocol::measure::{ControlMessage, Order, Received, Sample, Sent};
 use icdc_protocol::message::*;
 use icdc_protocol::{NAME, VERSION};
+use icdc_units::{ByteCount, Rate};
 
 /// The number, and BLAKE3 digests (their first 4 bytes) of the frames of the [`examples`], by kind.
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "97f2b63d"),
+        ("Request", "fe6a34e5"),
         ("Accepted", "fa1fd278"),
         ("Begin", "bf54b3e4"),
         ("Entries", "4a59898d"),
@@ -24,6 +25,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("End", "53f4dc09"),
         ("Goodbye", "a02bf348"),
         ("Congestion", "8143b032"),
+        ("Confirmed", "936bb664"),
         ("Ready", "3c49ac2c"),
         ("Held", "c64b532c"),
         ("Wants", "f2099fb8"),
@@ -127,6 +129,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Relay(_) => "Relay",
         Message::Measure(_) => "Measure",
         Message::Congestion(_) => "Congestion",
+        Message::Confirmed => "Confirmed",
     }
 }
 
@@ -140,8 +143,8 @@ fn requests() -> Vec<Message> {
     let send = SendOptions {
         exclude: vec!["*.o".into()],
         preserve,
-        rate_bps: 10_000_000_000,
-        congestion: "bbr".into(),
+        rate: Some(Rate::from_bits_per_second(10_000_000_000)),
+        congestion: Some("bbr".into()),
         streams: 4,
         dry_run: true,
         buffered: false,
@@ -151,7 +154,7 @@ fn requests() -> Vec<Message> {
         resume: false,
         update: true,
         preserve,
-        ring_bytes: 1 << 30,
+        ring: Some(ByteCount::new(1 << 30)),
         dry_run: false,
         buffered: true,
     };
@@ -167,11 +170,11 @@ fn requests() -> Vec<Message> {
     let order = Order {
         reverse: true,
         nanos: 10_000_000_000,
-        bytes: 300,
+        bytes: Some(ByteCount::new(300)),
         streams: 2,
-        rate_bps: 400,
-        congestion: "cubic".into(),
-        window: 500,
+        rate: Some(Rate::from_bits_per_second(400)),
+        congestion: Some("cubic".into()),
+        window: Some(ByteCount::new(500)),
         ports: (5000, 5010),
     };
     let jobs = vec![
@@ -217,6 +220,7 @@ fn from_sender() -> Vec<Message> {
         Message::End,
         Message::Goodbye(goodbye),
         Message::Congestion(Congestion { name: "icdc".into(), instead: "none".into() }),
+        Message::Confirmed,
     ]
 }
 
@@ -317,12 +321,12 @@ fn of_measurements() -> Vec<Message> {
         notices: vec!["notice".into()],
     };
     let words = vec![
-        Word::Ready { port: 5001, tokens: vec![[1; 32]] },
-        Word::Go,
-        Word::Samples(vec![sample]),
-        Word::Received(received),
-        Word::Arrivals(vec![1, 200, 3]),
-        Word::Sent(sent),
+        ControlMessage::Ready { port: 5001, tokens: vec![[1; 32]] },
+        ControlMessage::Go,
+        ControlMessage::Samples(vec![sample]),
+        ControlMessage::Received(received),
+        ControlMessage::Arrivals(vec![1, 200, 3]),
+        ControlMessage::Sent(sent),
     ];
     words.into_iter().map(Message::Measure).collect()
 }

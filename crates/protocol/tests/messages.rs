@@ -6,6 +6,7 @@ use icdc_protocol::frame::{ENTRIES_OVERHEAD, FrameError, PREFIX_LENGTH, Prefix, 
 use icdc_protocol::limits::*;
 use icdc_protocol::message::*;
 use icdc_protocol::validate;
+use icdc_units::ByteCount;
 use proptest::prelude::*;
 
 fn decode(frame: &[u8]) -> Result<(Message, usize), FrameError> {
@@ -225,7 +226,7 @@ fn work_orders_that_could_be_taken_for_something_else_are_refused() {
     assert!(!drive(|drive| drive.sources = Vec::new()));
     assert!(!drive(|drive| drive.sources = vec![b"a\0b".to_vec()]));
     assert!(!drive(|drive| drive.destination = vec![b'a'; 4096]));
-    assert!(!drive(|drive| drive.send.congestion = "../cubic".to_owned()));
+    assert!(!drive(|drive| drive.send.congestion = Some("../cubic".to_owned())));
     assert!(!drive(|drive| drive.send.streams = MAX_STREAMS + 1));
-    assert!(!drive(|drive| drive.receive.ring_bytes = u64::MAX));
+    assert!(!drive(|drive| drive.receive.ring = Some(ByteCount::new(u64::MAX))));
 }

@@ -1,7 +1,8 @@
-//! The door: accepts connections, turns away whom the rules and limits do not admit, and gives each to a thread.
+//! Accepts connections, rejects those that rules and limits do not admit, and gives each of the
+//! others to a worker.
 
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_tcp::clock;
@@ -11,156 +12,170 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
+use crate::address::canonical;
 use crate::config::{Config, Listener};
-use crate::house::{House, count};
-use crate::leg::canonical;
-use crate::mailbox::{Guest, Letter, Mailbox};
+use crate::context::RelayContext;
+use crate::counters::count;
+use crate::mailbox::{Accepted, Mailbox, WorkerMessage};
 
-/// Connections that are taken from one listener before the others have their turn.
+/// Connections that are accepted from one listener before the others have their turn.
 const TURN: usize = 64;
-/// Those who have to show a key or a password, and have not yet, may take this part of all places.
-const STRANGERS: usize = 4;
-/// Rest when descriptors have run out: those who wait are accepted later.
-const EXHAUSTED: Span = Span::from_millis(100);
+/// Clients that have to show a key or a password, and have not yet, may take this part of all
+/// connections.
+const UNAUTHENTICATED_PART: usize = 4;
+/// Pause when descriptors have run out.
+const EXHAUSTED_PAUSE: Span = Span::from_millis(100);
 
 /// A listener and its socket.
 #[derive(Clone)]
-pub(crate) struct Open {
+pub(crate) struct OpenListener {
     pub(crate) listener: Arc<Listener>,
     pub(crate) socket: Arc<TcpListener>,
 }
 
-/// What is open; changed from outside at any time.
-pub(crate) struct Door {
-    orders: Mutex<Orders>,
-    bell: OwnedFd,
+impl OpenListener {
+    /// Where it listens: with a configured port of 0, at the one that the kernel chose.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.socket.local_addr().unwrap_or(self.listener.address)
+    }
 }
 
+/// The thread that accepts, as others see it.
+pub(crate) struct Acceptor {
+    state: Mutex<State>,
+    wakeup: OwnedFd,
+}
+
+/// What is open; replaced at any time.
 #[derive(Clone)]
-struct Orders {
-    open: Vec<Open>,
+struct State {
+    listeners: Vec<OpenListener>,
     config: Arc<Config>,
 }
 
-impl Door {
-    /// Opens it, with a thread of its own.
-    pub(crate) fn open(
-        open: Vec<Open>,
+impl Acceptor {
+    /// Starts the thread.
+    pub(crate) fn start(
+        listeners: Vec<OpenListener>,
         config: Arc<Config>,
-        house: Arc<House>,
+        context: Arc<RelayContext>,
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> io::Result<Arc<Self>> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let door = Arc::new(Self { orders: Mutex::new(Orders { open, config }), bell });
-        let acceptor = Acceptor { door: Arc::clone(&door), house, mailboxes, next: 0 };
-        std::thread::Builder::new().name("relay-door".to_owned()).spawn(move || acceptor.run())?;
-        Ok(door)
+        let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let acceptor = Arc::new(Self { state: Mutex::new(State { listeners, config }), wakeup });
+        let accepting = AcceptLoop { acceptor: Arc::clone(&acceptor), context, mailboxes, next: 0 };
+        std::thread::Builder::new().name("relay-accept".to_owned()).spawn(move || accepting.run())?;
+        Ok(acceptor)
     }
 
-    /// From now on these are open. Others are closed.
-    pub(crate) fn change(&self, open: Vec<Open>, config: Arc<Config>) {
-        *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = Orders { open, config };
-        self.ring();
+    /// Accepts from these listeners from now on. Others are closed.
+    pub(crate) fn replace(&self, listeners: Vec<OpenListener>, config: Arc<Config>) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State { listeners, config };
+        self.wake();
     }
 
-    /// From now on nothing is open.
+    /// Closes all listeners.
     pub(crate) fn close(&self) {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner).open.clear();
-        self.ring();
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).listeners.clear();
+        self.wake();
     }
 
-    fn ring(&self) {
-        // It can only fail when it has been rung 2^64 times.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    fn wake(&self) {
+        // It fails only when the counter is full, and then the thread wakes up anyway.
+        let _ = rustix::io::write(&self.wakeup, &1_u64.to_ne_bytes());
+    }
+
+    fn state(&self) -> State {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The listener with this socket, as it is now: a connection that is accepted after a change
+    /// keeps to the new configuration.
+    fn current(&self, socket: &Arc<TcpListener>) -> Option<(OpenListener, Arc<Config>)> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = state.listeners.iter().find(|open| Arc::ptr_eq(&open.socket, socket))?;
+        Some((open.clone(), Arc::clone(&state.config)))
     }
 }
 
-struct Acceptor {
-    door: Arc<Door>,
-    house: Arc<House>,
+struct AcceptLoop {
+    acceptor: Arc<Acceptor>,
+    context: Arc<RelayContext>,
     mailboxes: Vec<Arc<Mailbox>>,
     next: usize,
 }
 
-impl Acceptor {
+impl AcceptLoop {
     fn run(mut self) {
-        let mut orders = self.orders();
-        let mut exhausted = false;
+        let mut state = self.acceptor.state();
+        let mut is_exhausted = false;
         loop {
-            let mut polled = vec![PollFd::new(&self.door.bell, PollFlags::IN)];
-            if !exhausted {
-                polled.extend(orders.open.iter().map(|open| PollFd::new(&*open.socket, PollFlags::IN)));
+            let mut polled = vec![PollFd::new(&self.acceptor.wakeup, PollFlags::IN)];
+            if !is_exhausted {
+                polled.extend(state.listeners.iter().map(|open| PollFd::new(&*open.socket, PollFlags::IN)));
             }
-            let rest = exhausted.then(|| clock::timespec(EXHAUSTED));
-            if poll(&mut polled, rest.as_ref()).is_err() {
+            let pause = is_exhausted.then(|| clock::timespec(EXHAUSTED_PAUSE));
+            if poll(&mut polled, pause.as_ref()).is_err() {
                 continue;
             }
-            exhausted = false;
+            is_exhausted = false;
             let ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
             drop(polled);
-            for (open, _) in orders.open.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
-                exhausted |= !self.accept(&open.socket);
+            for (open, _) in state.listeners.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+                is_exhausted |= !self.accept(&open.socket);
             }
             if ready[0] {
-                let _ = rustix::io::read(&self.door.bell, &mut [0; 8]);
-                orders = self.orders();
+                let _ = rustix::io::read(&self.acceptor.wakeup, &mut [0; 8]);
+                state = self.acceptor.state();
             }
         }
     }
 
-    fn orders(&self) -> Orders {
-        self.door.orders.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The listener that this is the socket of, as it is now: whoever comes after a change has been announced keeps to that.
-    fn order_for(&self, socket: &Arc<TcpListener>) -> Option<(Open, Arc<Config>)> {
-        let orders = self.door.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = orders.open.iter().find(|open| Arc::ptr_eq(&open.socket, socket))?;
-        Some((open.clone(), Arc::clone(&orders.config)))
-    }
-
-    /// Accepts who waits; false if there are no descriptors for them.
+    /// Accepts what waits at a listener; false if descriptors have run out.
     fn accept(&mut self, listener: &Arc<TcpListener>) -> bool {
         for _ in 0..TURN {
             match accept_with(&**listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => {
-                    // It is closed in this moment, and so is who came to it.
-                    let Some((open, config)) = self.order_for(listener) else { return true };
-                    count(&self.house.counters.accepted);
+                    // The listener has just been closed: so is the connection.
+                    let Some((open, config)) = self.acceptor.current(listener) else { return true };
+                    count(&self.context.counters.accepted);
                     if let Err(why) = self.admit(socket.into(), &open, &config) {
-                        count(&self.house.counters.turned_away);
-                        tracing::info!(listener = open.listener.kind.word(), "turned away: {why}");
+                        count(&self.context.counters.rejected);
+                        tracing::info!(listener = open.listener.kind.name(), "rejected: {why}");
                     }
                 }
                 Err(Errno::AGAIN) => return true,
                 Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                    tracing::warn!("accept: {errno}; connections wait until others end");
+                    tracing::warn!("cannot accept: {errno}; new connections wait until others end");
                     return false;
                 }
-                // It went away before it was accepted.
+                // The client was gone before its connection was accepted.
                 Err(_) => {}
             }
         }
         true
     }
 
-    fn admit(&mut self, socket: TcpStream, open: &Open, config: &Arc<Config>) -> Result<(), String> {
+    fn admit(&mut self, socket: TcpStream, open: &OpenListener, config: &Arc<Config>) -> Result<(), String> {
         let client = canonical(socket.peer_addr().map_err(|error| error.to_string())?);
         if !config.rules.admits(&open.listener, client.ip()) {
-            return Err(format!("{client}: no rule lets it in"));
+            return Err(format!("{client}: no rule admits it"));
         }
-        let full = || format!("{client}: {} connections are the most", config.limits.connections);
-        let mut place = self.house.clients.enter(config.limits.connections).ok_or_else(full)?;
-        // A relay is a client until it has shown who it is; then its own clients are counted in its place.
-        if !place.belongs_to(client.ip(), config.limits.per_client) {
-            return Err(format!("{client}: {} connections are the most for one client", config.limits.per_client));
+        let limits = &config.limits;
+        let full = || format!("{client}: the limit of {} connections is reached", limits.connections);
+        let mut slot = self.context.clients.take_slot(limits.connections).ok_or_else(full)?;
+        // A relay is counted as a client until it has shown who it is; then its own clients are.
+        if !slot.assign_to(client.ip(), limits.per_client) {
+            return Err(format!("{client}: the limit of {} connections of one client is reached", limits.per_client));
         }
-        if open.listener.kind.wants_proof() && !place.is_of_a_stranger(config.limits.connections.div_ceil(STRANGERS)) {
-            return Err(format!("{client}: too many have not shown a key or a password yet"));
+        let most = limits.connections.div_ceil(UNAUTHENTICATED_PART);
+        if open.listener.kind.requires_authentication() && !slot.mark_unauthenticated(most) {
+            return Err(format!("{client}: the limit of {most} clients without a key or password shown is reached"));
         }
-        let guest = Guest { socket, client, listener: Arc::clone(&open.listener), config: Arc::clone(config), place };
+        let listener = Arc::clone(&open.listener);
+        let accepted = Accepted { socket, client, listener, config: Arc::clone(config), slot };
         self.next = (self.next + 1) % self.mailboxes.len();
-        self.mailboxes[self.next].post(Letter::Guest(Box::new(guest)));
+        self.mailboxes[self.next].post(WorkerMessage::Accepted(Box::new(accepted)));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! How many connections there are, in all and of each client.
+//! Limits on connections: in all, per client, and of clients that have not authenticated.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,58 +6,58 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use icdc_units::Span;
 
-/// The book of them.
+/// Counts the connections of a relay.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
-    book: Mutex<Book>,
-    left: Condvar,
+    counts: Mutex<Counts>,
+    emptied: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct Counts {
     all: usize,
     by_client: HashMap<IpAddr, usize>,
-    /// Of those who have to show a key or a password, and have not yet.
-    strangers: usize,
+    /// Connections that have to show a key or a password, and have not yet.
+    unauthenticated: usize,
 }
 
-/// A connection's place; given back when dropped.
+/// A connection's slot among those that are allowed; released when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Slot {
     clients: Arc<Clients>,
     client: Option<IpAddr>,
-    is_stranger: bool,
+    is_unauthenticated: bool,
 }
 
 impl Clients {
-    /// A place among at most `most`; `None` if all are taken.
-    pub(crate) fn enter(self: &Arc<Self>, most: usize) -> Option<Place> {
-        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-        if book.all >= most {
+    /// A slot among at most `most`; `None` if all are taken.
+    pub(crate) fn take_slot(self: &Arc<Self>, most: usize) -> Option<Slot> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.all >= most {
             return None;
         }
-        book.all += 1;
-        Some(Place { clients: Arc::clone(self), client: None, is_stranger: false })
+        counts.all += 1;
+        Some(Slot { clients: Arc::clone(self), client: None, is_unauthenticated: false })
     }
 
-    /// Waits until nobody is left, or for `span`; how many are there then.
+    /// Waits until no connection is left, or for `span`; returns how many there are then.
     pub(crate) fn wait_until_empty(&self, span: Span) -> usize {
-        let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.left.wait_timeout_while(book, span.into(), |book| book.all > 0);
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.emptied.wait_timeout_while(counts, span.into(), |counts| counts.all > 0);
         waited.unwrap_or_else(PoisonError::into_inner).0.all
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner).all
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).all
     }
 }
 
-impl Place {
-    /// Says whose it is; false if that client has `most` already.
-    pub(crate) fn belongs_to(&mut self, client: IpAddr, most: usize) -> bool {
-        let client = household(client);
-        let mut book = self.clients.book.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = book.by_client.entry(client).or_default();
+impl Slot {
+    /// Counts it for a client; false if that client has `most` already.
+    pub(crate) fn assign_to(&mut self, client: IpAddr, most: usize) -> bool {
+        let client = network_of(client);
+        let mut counts = self.clients.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.by_client.entry(client).or_default();
         if *count >= most {
             return false;
         }
@@ -66,41 +66,43 @@ impl Place {
         true
     }
 
-    /// Says that it is of somebody who has to show a key or a password; false if `most` of these have not done so.
-    pub(crate) fn is_of_a_stranger(&mut self, most: usize) -> bool {
-        let mut book = self.clients.book.lock().unwrap_or_else(PoisonError::into_inner);
-        if book.strangers >= most {
+    /// Counts it as one whose client has to show a key or a password; false if `most` of these are
+    /// open already.
+    pub(crate) fn mark_unauthenticated(&mut self, most: usize) -> bool {
+        let mut counts = self.clients.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.unauthenticated >= most {
             return false;
         }
-        book.strangers += 1;
-        self.is_stranger = true;
+        counts.unauthenticated += 1;
+        self.is_unauthenticated = true;
         true
     }
 
-    /// It has been shown.
-    pub(crate) fn is_known(&mut self) {
-        if std::mem::take(&mut self.is_stranger) {
-            self.clients.book.lock().unwrap_or_else(PoisonError::into_inner).strangers -= 1;
+    /// The client has shown its key or password.
+    pub(crate) fn mark_authenticated(&mut self) {
+        if std::mem::take(&mut self.is_unauthenticated) {
+            self.clients.counts.lock().unwrap_or_else(PoisonError::into_inner).unauthenticated -= 1;
         }
     }
 
-    /// Says that it is nobody's, for now.
+    /// Counts it for no client from now on.
     pub(crate) fn release(&mut self) {
-        let mut book = self.clients.book.lock().unwrap_or_else(PoisonError::into_inner);
-        book.forget(self.client.take());
+        let mut counts = self.clients.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.forget(self.client.take());
     }
 }
 
-/// Who has one address of IPv6 has all of its /64.
-fn household(client: IpAddr) -> IpAddr {
+/// What counts as one client: an IPv4 address, or the /64 of an IPv6 address, all of which one host
+/// may use.
+fn network_of(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
         address => address,
     }
 }
 
-impl Book {
-    /// One connection less of this client.
+impl Counts {
+    /// Subtracts one connection of this client.
     fn forget(&mut self, client: Option<IpAddr>) {
         if let Some(client) = client
             && let Some(count) = self.by_client.get_mut(&client)
@@ -113,15 +115,15 @@ impl Book {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        let mut book = self.clients.book.lock().unwrap_or_else(PoisonError::into_inner);
-        book.all -= 1;
-        if book.all == 0 {
-            self.clients.left.notify_all();
+        let mut counts = self.clients.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.all -= 1;
+        if counts.all == 0 {
+            self.clients.emptied.notify_all();
         }
-        book.forget(self.client);
-        book.strangers -= usize::from(self.is_stranger);
+        counts.forget(self.client);
+        counts.unauthenticated -= usize::from(self.is_unauthenticated);
     }
 }
 
@@ -130,41 +132,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_come_back() {
+    fn slots_are_released() {
         let clients = Arc::new(Clients::default());
         let one: IpAddr = [192, 0, 2, 1].into();
-        let mut first = clients.enter(2).expect("room");
-        assert!(first.belongs_to(one, 1));
-        let mut second = clients.enter(2).expect("room");
-        assert!(!second.belongs_to(one, 1) && clients.enter(2).is_none());
+        let mut first = clients.take_slot(2).expect("a slot");
+        assert!(first.assign_to(one, 1));
+        let mut second = clients.take_slot(2).expect("a slot");
+        assert!(!second.assign_to(one, 1) && clients.take_slot(2).is_none());
         drop(first);
-        assert!(second.belongs_to(one, 1));
+        assert!(second.assign_to(one, 1));
         second.release();
-        assert!(second.belongs_to(one, 1), "what was released is free again");
+        assert!(second.assign_to(one, 1), "what was released is free again");
         drop(second);
         assert_eq!(clients.count(), 0);
-        assert!(clients.book.lock().expect("lock").by_client.is_empty());
+        assert!(clients.counts.lock().expect("lock").by_client.is_empty());
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_client() {
+    fn an_ipv6_network_is_one_client() {
         let clients = Arc::new(Clients::default());
-        let belongs = |place: &mut Place, text: &str| place.belongs_to(text.parse().expect(text), 1);
-        let [mut one, mut two, mut three] = [(); 3].map(|()| clients.enter(3).expect("room"));
-        assert!(belongs(&mut one, "2001:db8::1"));
-        assert!(!belongs(&mut two, "2001:db8::ffff:2") && belongs(&mut two, "2001:db8:0:1::1"));
-        assert!(belongs(&mut three, "::ffff:192.0.2.1"), "IPv4 is counted by the address");
+        let assign = |slot: &mut Slot, text: &str| slot.assign_to(text.parse().expect(text), 1);
+        let [mut one, mut two, mut three] = [(); 3].map(|()| clients.take_slot(3).expect("a slot"));
+        assert!(assign(&mut one, "2001:db8::1"));
+        assert!(!assign(&mut two, "2001:db8::ffff:2") && assign(&mut two, "2001:db8:0:1::1"));
+        assert!(assign(&mut three, "::ffff:192.0.2.1"), "IPv4 is counted by the address");
     }
 
     #[test]
-    fn strangers_leave_room_for_those_who_are_known() {
+    fn unauthenticated_clients_leave_slots_to_others() {
         let clients = Arc::new(Clients::default());
-        let [mut one, mut two] = [(); 2].map(|()| clients.enter(9).expect("room"));
-        assert!(one.is_of_a_stranger(1) && !two.is_of_a_stranger(1));
-        one.is_known();
-        one.is_known();
-        assert!(two.is_of_a_stranger(1));
+        let [mut one, mut two] = [(); 2].map(|()| clients.take_slot(9).expect("a slot"));
+        assert!(one.mark_unauthenticated(1) && !two.mark_unauthenticated(1));
+        one.mark_authenticated();
+        one.mark_authenticated();
+        assert!(two.mark_unauthenticated(1));
         drop(two);
-        assert!(one.is_of_a_stranger(1));
+        assert!(one.mark_unauthenticated(1));
     }
 }

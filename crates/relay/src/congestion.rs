@@ -1,4 +1,4 @@
-//! The congestion control of legs to other relays, loaded as long as legs may need it.
+//! The congestion control of legs to other relays, kept loaded while legs may need it.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,19 +10,20 @@ use icdc_tcp::set_congestion;
 /// Shared by all threads.
 #[derive(Debug, Default)]
 pub(crate) struct LegCongestion {
-    /// What this relay has loaded itself.
+    /// Keeps the algorithm loaded, if this relay has loaded it.
     hold: Mutex<Option<Hold>>,
-    has_complained: AtomicBool,
+    has_warned: AtomicBool,
 }
 
 impl LegCongestion {
-    /// Keeps what was loaded when the relay started, or read its configuration anew.
+    /// Keeps what was loaded when the relay started or reloaded its configuration.
     pub(crate) fn keep(&self, hold: Option<Hold>) {
         *self.hold.lock().unwrap_or_else(PoisonError::into_inner) = hold;
     }
 
-    /// Lets a leg take the algorithm of this name. One that another process had loaded, and has taken away, is loaded.
-    pub(crate) fn take(&self, leg: &impl AsFd, name: &str) {
+    /// Sets the algorithm of a leg. One that another process had loaded and has unloaded is loaded
+    /// again.
+    pub(crate) fn set_on(&self, leg: &impl AsFd, name: &str) {
         if set_congestion(leg, name).is_ok() {
             return;
         }
@@ -36,9 +37,9 @@ impl LegCongestion {
             Err(error) => Some(error.to_string()),
         };
         match missing {
-            Some(why) if !self.has_complained.swap(true, Relaxed) => tracing::warn!("legs to other relays: {why}"),
+            Some(why) if !self.has_warned.swap(true, Relaxed) => tracing::warn!("legs to other relays: {why}"),
             Some(_) => {}
-            None => self.has_complained.store(false, Relaxed),
+            None => self.has_warned.store(false, Relaxed),
         }
     }
 }

@@ -1,34 +1,36 @@
-//! One direction of a relayed connection: what arrives at one leg leaves by the other.
+//! One direction of a relayed connection: bytes from one leg (the source) to the other (the sink).
 //!
-//! At most one pipe, or one piece in user space, lies between the two: nothing more is read before that is written.
-//! So a sink that is slow stops the source by TCP's own window, and nothing else has to.
+//! At most one pipe, or one buffer in user space, lies between the two, and nothing more is read
+//! before that is written. A slow sink therefore stops the source by TCP's own window.
 
 use std::io;
 
 use icdc_units::{Span, Time};
 
-use crate::leg::{Arrived, Leg};
+use crate::leg::{Leg, Received};
 use crate::pipe::{PIPE_SIZE, Pipe, Pipes};
 
-/// What one turn may move before others have theirs.
+/// Bytes that one connection may move before others are served.
 const TURN: usize = 4 << 20;
 
 /// One direction.
 #[derive(Debug)]
 pub(crate) struct Flow {
     /// Read and not yet written, in user space.
-    piece: Vec<u8>,
-    /// The same in the kernel.
+    buffer: Vec<u8>,
+    /// Pipe for bytes that stay in the kernel.
     pipe: Option<Pipe>,
     in_pipe: usize,
     source_ended: bool,
     pub(crate) finished: bool,
-    /// Bytes that have left.
+    /// Bytes written to the sink.
     pub(crate) moved: u64,
+    /// Of these, reported by [`Flow::take_uncounted`].
+    counted: u64,
     pub(crate) waits: Waits,
 }
 
-/// Which leg a direction has waited for.
+/// How long a direction has waited for each of its legs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
     pub(crate) source: Span,
@@ -37,21 +39,21 @@ pub(crate) struct Waits {
     now_for_sink: bool,
 }
 
-/// How a turn ended.
+/// Why a flow stopped moving bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// An event will tell when there is more to do.
-    Waiting,
-    /// There is more to do.
+pub(crate) enum Progress {
+    /// A leg has to become readable or writable.
+    Blocked,
+    /// Its turn is over; there is more to move.
     More,
-    /// Everything has been passed on, the end included.
+    /// Everything has been relayed, the end of the stream included.
     Finished,
 }
 
-/// What ends both directions.
+/// An error of one leg, which ends both directions.
 #[derive(Debug)]
-pub(crate) struct Broken {
-    /// At the source, or at the sink.
+pub(crate) struct FlowError {
+    /// Whether it is the source's; else it is the sink's.
     pub(crate) at_source: bool,
     pub(crate) cause: io::Error,
 }
@@ -59,17 +61,31 @@ pub(crate) struct Broken {
 impl Flow {
     pub(crate) fn new(now: Time) -> Self {
         let waits = Waits { source: Span::ZERO, sink: Span::ZERO, since: now, now_for_sink: false };
-        Self { piece: Vec::new(), pipe: None, in_pipe: 0, source_ended: false, finished: false, moved: 0, waits }
+        Self {
+            buffer: Vec::new(),
+            pipe: None,
+            in_pipe: 0,
+            source_ended: false,
+            finished: false,
+            moved: 0,
+            counted: 0,
+            waits,
+        }
     }
 
-    /// Bytes that have been read ahead of the data's turn.
+    /// Takes bytes that were read behind the client's request.
     pub(crate) fn begin_with(&mut self, bytes: &[u8]) {
-        self.piece.extend_from_slice(bytes);
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Bytes moved since the last call, for the relay's counters.
+    pub(crate) fn take_uncounted(&mut self) -> u64 {
+        self.moved - std::mem::replace(&mut self.counted, self.moved)
     }
 
     /// Bytes between the two legs.
-    pub(crate) fn held(&self) -> usize {
-        self.piece.len() + self.in_pipe
+    pub(crate) fn buffered(&self) -> usize {
+        self.buffer.len() + self.in_pipe
     }
 
     /// Moves what can be moved. Without `may_read`, only what has been read already.
@@ -79,9 +95,9 @@ impl Flow {
         (pipes, scratch): (&mut Pipes, &mut [u8]),
         now: Time,
         may_read: bool,
-    ) -> Result<Turn, Broken> {
+    ) -> Result<Progress, FlowError> {
         if self.finished {
-            return Ok(Turn::Finished);
+            return Ok(Progress::Finished);
         }
         let turn = self.turn((source, sink), (&mut *pipes, scratch), may_read);
         if self.in_pipe == 0
@@ -89,9 +105,9 @@ impl Flow {
         {
             pipes.give_back(pipe);
         }
-        let for_sink = self.held() > 0 || self.source_ended;
+        let for_sink = self.buffered() > 0 || self.source_ended;
         self.waits.note(now, for_sink);
-        self.finished = matches!(turn, Ok(Turn::Finished));
+        self.finished = matches!(turn, Ok(Progress::Finished));
         turn
     }
 
@@ -100,74 +116,74 @@ impl Flow {
         (source, sink): (&mut Leg, &mut Leg),
         (pipes, scratch): (&mut Pipes, &mut [u8]),
         may_read: bool,
-    ) -> Result<Turn, Broken> {
-        let at_sink = |cause| Broken { at_source: false, cause };
-        let at_source = |cause| Broken { at_source: true, cause };
+    ) -> Result<Progress, FlowError> {
+        let at_sink = |cause| FlowError { at_source: false, cause };
+        let at_source = |cause| FlowError { at_source: true, cause };
         let mut moved = 0;
         loop {
-            if !self.write_held(sink).map_err(at_sink)? {
-                return Ok(Turn::Waiting);
+            if !self.write_buffered(sink).map_err(at_sink)? {
+                return Ok(Progress::Blocked);
             }
             if self.source_ended {
-                let ended = sink.end_writing().map_err(at_sink)?;
-                return Ok(if ended { Turn::Finished } else { Turn::Waiting });
+                let is_shut = sink.shut_down_writing().map_err(at_sink)?;
+                return Ok(if is_shut { Progress::Finished } else { Progress::Blocked });
             }
             if !may_read {
-                return Ok(Turn::Waiting);
+                return Ok(Progress::Blocked);
             }
             if moved >= TURN {
-                return Ok(Turn::More);
+                return Ok(Progress::More);
             }
             if self.pipe.is_none() && source.can_be_spliced() && sink.is_clear() && source.readable {
-                // Where descriptors have run out, bytes take the way through this process.
+                // Without a free descriptor, bytes are copied through this process.
                 self.pipe = pipes.take().ok();
             }
             let spliced = match self.pipe.as_ref().filter(|_| source.can_be_spliced()) {
                 Some(pipe) => source.splice_in(pipe, PIPE_SIZE).map_err(at_source)?,
-                None => Arrived::End,
+                None => Received::End,
             };
-            let arrived = match spliced {
-                Arrived::Bytes(count) => {
+            let received = match spliced {
+                Received::Bytes(count) => {
                     self.in_pipe = count;
                     spliced
                 }
-                Arrived::Later => spliced,
-                // Urgent data, which splice cannot pass, looks like an end to it: a read knows.
-                Arrived::End => {
-                    let arrived = source.read(scratch).map_err(at_source)?;
-                    if let Arrived::Bytes(count) = arrived {
+                Received::WouldBlock => spliced,
+                // splice takes urgent data for the end of the stream; a read tells them apart.
+                Received::End => {
+                    let received = source.read(scratch).map_err(at_source)?;
+                    if let Received::Bytes(count) = received {
                         let written = sink.write(&scratch[..count]);
                         let taken = *written.as_ref().unwrap_or(&0);
-                        // Also after an error: another leg may take it.
-                        self.piece.extend_from_slice(&scratch[taken..count]);
+                        // Also after an error: it may go to another far leg.
+                        self.buffer.extend_from_slice(&scratch[taken..count]);
                         self.moved += written.map_err(at_sink)? as u64;
                     }
-                    arrived
+                    received
                 }
             };
-            match arrived {
-                Arrived::Bytes(count) => moved += count,
-                Arrived::End => self.source_ended = true,
-                Arrived::Later => return Ok(Turn::Waiting),
+            match received {
+                Received::Bytes(count) => moved += count,
+                Received::End => self.source_ended = true,
+                Received::WouldBlock => return Ok(Progress::Blocked),
             }
         }
     }
 
-    /// Writes what has been read; false if some of it still waits.
-    fn write_held(&mut self, sink: &mut Leg) -> io::Result<bool> {
+    /// Writes what has been read; false if the sink did not take all of it.
+    fn write_buffered(&mut self, sink: &mut Leg) -> io::Result<bool> {
         if !sink.flush()? {
             return Ok(false);
         }
-        if !self.piece.is_empty() {
-            let written = sink.write(&self.piece)?;
+        if !self.buffer.is_empty() {
+            let written = sink.write(&self.buffer)?;
             self.moved += written as u64;
-            if written < self.piece.len() {
-                self.piece.drain(..written);
+            if written < self.buffer.len() {
+                self.buffer.drain(..written);
                 return Ok(false);
             }
-            self.piece = Vec::new();
-            // What TLS has taken may still be in its hands.
-            return self.write_held(sink);
+            self.buffer = Vec::new();
+            // TLS may hold what it has taken.
+            return self.write_buffered(sink);
         }
         while let Some(pipe) = self.pipe.as_ref().filter(|_| self.in_pipe > 0) {
             match sink.splice_out(pipe, self.in_pipe)? {

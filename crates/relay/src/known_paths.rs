@@ -1,69 +1,135 @@
-//! What legs have found out about the paths to other relays: the next leg begins there, where its congestion control can.
+//! What legs have found out about the paths to other relays: the next leg starts from there, if its
+//! congestion control can.
 //!
-//! Kept as long as the relay runs. Of several legs to one relay each knows its own share.
+//! * With congestion control that finds the rate which the path has free (`icdc`), that rate is
+//!   remembered: a leg that had less to carry does not lower it.
+//! * With any other, the rate that a leg carried while nothing but the path limited it.
+//!
+//! It is kept while the relay runs. Of several legs to one relay each finds its own share.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpStream};
 use std::sync::{Mutex, PoisonError};
 
-use icdc_control::known_paths::{KnownPaths, PathWatch, Resumption};
-use icdc_tcp::algorithm::begin_anew;
+use icdc_rate::known_paths::{KnownPaths, PathWatch, Resumption};
+use icdc_tcp::TcpInfo;
+use icdc_tcp::algorithm::{begin_anew, finds_the_rate};
 use icdc_units::{Span, Time};
 
-use crate::leg::Leg;
+use crate::address::canonical;
 
-/// Shared by all threads.
+/// The known paths of a relay, shared by its threads.
 #[derive(Debug, Default)]
-pub(crate) struct Paths(Mutex<KnownPaths>);
+pub(crate) struct PathCache(Mutex<KnownPaths>);
 
-/// What is watched of one leg.
+/// What one leg has shown of its path.
 #[derive(Debug, Default)]
-pub(crate) struct LegWatch {
+pub(crate) struct PathObserver {
     path: PathWatch,
-    /// For how long the other end's window has held it up.
-    held_up: Span,
-    noted: Option<Resumption>,
+    /// Whether its congestion control finds the path's free rate; `None` before the first sample.
+    finds_rate: Option<bool>,
+    /// For how long the other end's receive window has limited it.
+    window_limited: Span,
+    remembered: Option<Resumption>,
 }
 
-impl Paths {
-    /// A leg to another relay is about to carry a client's data.
-    pub(crate) fn begin(&self, leg: &Leg, now: Time) {
-        let Some((from, to)) = ends(leg) else { return };
-        let Ok(info) = icdc_tcp::info(leg.socket()) else { return };
+impl PathCache {
+    /// Lets a leg to another relay, which is about to carry a client's data, start from what is
+    /// known of its path.
+    pub(crate) fn resume(&self, leg: &TcpStream, now: Time) {
+        let Some((from, to)) = path_of(leg) else { return };
+        let Ok(info) = icdc_tcp::info(leg) else { return };
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).resume(from, to, info.rtt, seconds(now));
         if let Some(known) = known
-            && begin_anew(leg.socket(), known)
+            && begin_anew(leg, known)
         {
-            tracing::debug!(%to, rate = %known.rate, round_trip = %known.round_trip, "the leg begins from what is known");
+            tracing::debug!(%to, rate = %known.rate, round_trip = %known.round_trip, "the leg starts from a known path");
         }
     }
 
-    /// Looks at a leg to another relay that carries data.
-    pub(crate) fn look(&self, leg: &Leg, watch: &mut LegWatch, now: Time) {
-        let Ok(info) = icdc_tcp::info(leg.socket()) else { return };
-        // What somebody else limits is no rate of the path.
-        if info.application_limited || info.receive_window_limited != watch.held_up {
-            watch.held_up = info.receive_window_limited;
-            watch.path.pause();
-            return;
-        }
-        watch.path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss);
-        let found = watch.path.found();
-        if let Some(path) = found.filter(|_| found != watch.noted)
-            && let Some((from, to)) = ends(leg)
+    /// Takes a sample of a leg to another relay that carries data.
+    pub(crate) fn observe(&self, leg: &TcpStream, observer: &mut PathObserver, now: Time) {
+        let Ok(info) = icdc_tcp::info(leg) else { return };
+        let finds_rate = *observer
+            .finds_rate
+            .get_or_insert_with(|| icdc_tcp::congestion(leg).is_ok_and(|name| finds_the_rate(&name)));
+        if let Some(found) = observer.sample(now, &info, finds_rate)
+            && let Some((from, to)) = path_of(leg)
         {
-            watch.noted = found;
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).remember(from, to, path, seconds(now));
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).remember(from, to, found, seconds(now));
         }
     }
 }
 
-fn ends(leg: &Leg) -> Option<(IpAddr, IpAddr)> {
-    let (from, to) = (leg.local()?.ip(), leg.peer()?.ip());
+impl PathObserver {
+    /// Returns what is to be remembered, if that has changed.
+    fn sample(&mut self, now: Time, info: &TcpInfo, finds_rate: bool) -> Option<Resumption> {
+        // Below a configured ceiling, congestion control has found the rate; at the ceiling it has
+        // not.
+        let free = Some(info.pacing_rate).filter(|rate| finds_rate && *rate < info.max_pacing_rate);
+        self.path.found_free(now, free, info.bytes_acked, info.min_rtt);
+        let is_limited = info.application_limited || info.receive_window_limited != self.window_limited;
+        self.window_limited = info.receive_window_limited;
+        if is_limited {
+            self.path.pause();
+        } else {
+            self.path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss);
+        }
+        let found = self.path.found();
+        if found == self.remembered {
+            return None;
+        }
+        self.remembered = found;
+        found
+    }
+}
+
+fn path_of(leg: &TcpStream) -> Option<(IpAddr, IpAddr)> {
+    let (from, to) = (canonical(leg.local_addr().ok()?).ip(), canonical(leg.peer_addr().ok()?).ip());
     // Within a host there is no path.
     (!to.is_loopback()).then_some((from, to))
 }
 
-/// Ages are all that counts.
+/// Seconds of a monotonic clock: only ages count.
 fn seconds(now: Time) -> u64 {
     (now - Time::ORIGIN).as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use icdc_units::{ByteCount, Rate};
+
+    use super::*;
+
+    const ROUND_TRIP: Span = Span::from_millis(100);
+
+    /// Mbit/s that are remembered of a leg, for phases of (seconds, Mbit/s that are free, Mbit/s that
+    /// its client sends). Congestion control `finds_rate` that is free, or does not.
+    fn remembered(phases: &[(u64, u64, u64)], finds_rate: bool) -> Option<u64> {
+        let mbit = |rate: u64| Rate::from_bits_per_second(rate * 1_000_000);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let leg = TcpStream::connect(listener.local_addr().expect("address")).expect("loopback");
+        let mut info = icdc_tcp::info(&leg).expect("TCP_INFO");
+        (info.min_rtt, info.mss, info.bytes_acked) = (ROUND_TRIP, ByteCount::new(1448), ByteCount::ZERO);
+        let (mut observer, mut now, mut last) = (PathObserver::default(), Time::ORIGIN, None);
+        for (seconds, free, carried) in phases {
+            (info.pacing_rate, info.max_pacing_rate) = (mbit(*free), Rate::MAX);
+            info.application_limited = carried < free;
+            for _ in 0..seconds * 4 {
+                last = observer.sample(now, &info, finds_rate).or(last);
+                now += Span::from_millis(250);
+                info.bytes_acked += mbit(*carried) * Span::from_millis(250);
+            }
+        }
+        last.map(|found| found.rate.as_bits_per_second() / 1_000_000)
+    }
+
+    #[test]
+    fn a_leg_that_has_little_to_carry_does_not_lower_what_its_path_has_free() {
+        assert_eq!(remembered(&[(10, 900, 600)], true), Some(900));
+        assert_eq!(remembered(&[(10, 900, 880), (10, 900, 20)], true), Some(900));
+        assert_eq!(remembered(&[(10, 600, 600)], false), Some(600), "the leg carried all of it");
+        assert_eq!(remembered(&[(10, 900, 600)], false), None, "what the path has free is not known");
+    }
 }

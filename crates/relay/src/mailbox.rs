@@ -1,4 +1,4 @@
-//! Letters to a thread that waits for events.
+//! Messages to a worker thread, and the descriptor that wakes it up.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -8,56 +8,66 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::clients::Place;
+use crate::clients::Slot;
 use crate::config::{Config, Listener};
 use crate::status::ConnectionStatus;
 
-/// What may be in a letter.
-pub(crate) enum Letter {
-    /// A connection has been accepted.
-    Guest(Box<Guest>),
-    /// A name has been resolved: for which connection, and which of its questions it was.
-    Resolved((u64, u64), io::Result<Vec<SocketAddr>>),
-    /// What do the connections do?
-    Tell(Sender<Vec<ConnectionStatus>>),
-    /// Another configuration is in force: connections that nobody uses yet are closed.
+/// A message to a worker.
+pub(crate) enum WorkerMessage {
+    /// A connection has been accepted and is the worker's from now on.
+    Accepted(Box<Accepted>),
+    /// A name has been resolved, for a query of a connection.
+    Resolved(QueryId, io::Result<Vec<SocketAddr>>),
+    /// Sends the status of the worker's connections.
+    Status(Sender<Vec<ConnectionStatus>>),
+    /// Another configuration is in force: idle connections between relays are closed.
     Configured(Arc<Config>),
-    /// Close what nobody uses; the relay is going to stop.
+    /// The relay is about to stop: idle connections between relays are closed.
     Drain,
-    /// Break off everything and end.
-    End,
+    /// Reset all connections and end the thread.
+    Stop,
+}
+
+/// A query of a name by a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueryId {
+    /// The connection's id at its worker.
+    pub(crate) connection: u64,
+    /// Counts the queries of the connection: answers to earlier ones may come late.
+    pub(crate) number: u64,
 }
 
 /// An accepted connection.
-pub(crate) struct Guest {
+pub(crate) struct Accepted {
     pub(crate) socket: TcpStream,
     pub(crate) client: SocketAddr,
     pub(crate) listener: Arc<Listener>,
     pub(crate) config: Arc<Config>,
-    pub(crate) place: Place,
+    pub(crate) slot: Slot,
 }
 
-/// The letters of one thread, and what wakes it.
+/// The messages of one worker.
 pub(crate) struct Mailbox {
-    letters: Mutex<Vec<Letter>>,
-    pub(crate) bell: OwnedFd,
+    messages: Mutex<Vec<WorkerMessage>>,
+    /// Readable while there are messages.
+    pub(crate) wakeup: OwnedFd,
 }
 
 impl Mailbox {
     pub(crate) fn new() -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { letters: Mutex::default(), bell })
+        let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { messages: Mutex::default(), wakeup })
     }
 
-    pub(crate) fn post(&self, letter: Letter) {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
-        // It can only fail when it has been rung 2^64 times.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    pub(crate) fn post(&self, message: WorkerMessage) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+        // It fails only when the counter is full, and then the worker wakes up anyway.
+        let _ = rustix::io::write(&self.wakeup, &1_u64.to_ne_bytes());
     }
 
-    pub(crate) fn take(&self) -> Vec<Letter> {
-        let mut rung = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut rung);
-        std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn take(&self) -> Vec<WorkerMessage> {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.wakeup, &mut count);
+        std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,14 +1,15 @@
-//! Pipes: where bytes are between two sockets that `splice` joins. They exist while bytes are under way, so that an
-//! idle connection has none.
+//! Pipes that hold bytes between two sockets joined by `splice`. A connection has one only while it
+//! holds bytes, so an idle one has none.
 
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-/// What a pipe shall hold. Each segment takes a page's place, however small it is: 256 of them.
+/// Requested capacity of a pipe, in bytes. Each segment takes a page, however small it is: 256 of
+/// them.
 pub(crate) const PIPE_SIZE: usize = 1 << 20;
-/// Empty pipes that are kept for the next bytes.
+/// Empty pipes that are kept for reuse.
 const KEPT: usize = 32;
 
 /// A pipe that never blocks.
@@ -31,7 +32,8 @@ impl Pipes {
             return Ok(pipe);
         }
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Without privileges a user has so much for all pipes (pipe(7)); one of the usual size does as well, with more calls.
+        // Without privileges a user has so much for all pipes (pipe(7)); one of the usual size does
+        // as well, with more calls.
         let _ = fcntl_setpipe_size(&writer, PIPE_SIZE);
         Ok(Pipe { reader, writer })
     }

@@ -1,7 +1,8 @@
-//! Names to addresses, on threads of their own: the system's resolver blocks.
+//! Name resolution on threads of its own: the system's resolver blocks.
 //!
-//! A zone whose servers do not answer holds a thread for many seconds. So the names that clients choose have a part of the threads, and
-//! one client a part of that: neither other clients nor the names of the configuration wait for it.
+//! A zone whose servers do not answer holds a thread for many seconds. Names that clients choose
+//! therefore get a part of the threads, and each client a part of that: neither other clients nor
+//! the names of the configuration wait for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -13,51 +14,51 @@ use icdc_protocol::relay::HostName;
 use icdc_tcp::clock;
 use icdc_units::Time;
 
-use crate::leg::canonical;
-use crate::mailbox::{Letter, Mailbox};
+use crate::address::canonical;
+use crate::mailbox::{Mailbox, QueryId, WorkerMessage};
 
-/// Names that are resolved at once,
+/// Names that are resolved at the same time.
 const THREADS: usize = 16;
-/// of these, such that clients have chosen,
+/// Of these, names that clients have chosen.
 const OF_CLIENTS: usize = 12;
-/// and such that one client has chosen.
+/// Of these, names that one client has chosen.
 const OF_ONE: usize = 4;
-/// Names that may wait for that.
+/// Names that may wait for a thread.
 const QUEUE: usize = 1024;
 
-/// Takes questions; its threads end when it is dropped.
+/// Takes queries; its threads end when it is dropped.
 pub(crate) struct Resolver {
-    desk: Arc<Desk>,
+    queue: Arc<Queue>,
 }
 
-/// How a name becomes addresses.
+/// The function that resolves a name.
 type Lookup = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
-/// Who has chosen a name: a client, or the configuration.
-pub(crate) type Asker = Option<IpAddr>;
+/// The client that has chosen a name; `None` for names of the configuration.
+pub(crate) type Requester = Option<IpAddr>;
 
-pub(crate) struct Question {
+/// A name to be resolved.
+pub(crate) struct Query {
     pub(crate) name: HostName,
     pub(crate) port: u16,
-    pub(crate) asker: Asker,
-    /// The connection, and which of its questions this is.
-    pub(crate) number: (u64, u64),
+    pub(crate) requester: Requester,
+    pub(crate) id: QueryId,
     pub(crate) answer_to: Arc<Mailbox>,
-    /// From then on nobody waits for the answer.
-    pub(crate) until: Time,
+    /// The query is not begun after this time.
+    pub(crate) deadline: Time,
 }
 
-/// Where questions wait.
+/// Queries that wait for a thread.
 #[derive(Default)]
-struct Desk {
-    book: Mutex<Book>,
+struct Queue {
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Book {
-    waiting: VecDeque<Question>,
-    /// Threads that answer questions of clients, in all and of each.
+struct QueueState {
+    waiting: VecDeque<Query>,
+    /// Threads that resolve names of clients, in all and for each.
     busy: usize,
     busy_for: HashMap<IpAddr, usize>,
     is_closed: bool,
@@ -69,85 +70,85 @@ impl Resolver {
     }
 
     fn with(lookup: Lookup) -> io::Result<Self> {
-        let desk = Arc::new(Desk::default());
+        let queue = Arc::new(Queue::default());
         for _ in 0..THREADS {
-            let desk = Arc::clone(&desk);
-            thread::Builder::new().name("resolve".to_owned()).spawn(move || desk.serve(lookup))?;
+            let queue = Arc::clone(&queue);
+            thread::Builder::new().name("resolve".to_owned()).spawn(move || queue.serve(lookup))?;
         }
-        Ok(Self { desk })
+        Ok(Self { queue })
     }
 
-    /// Asks for the addresses of a name; the answer comes by letter, or not at all if it is not begun in time. False if
-    /// too many wait already.
-    pub(crate) fn ask(&self, question: Question) -> bool {
-        let mut book = self.desk.book();
-        // One client cannot fill the desk for all others.
-        let own = book.waiting.iter().filter(|other| other.asker == question.asker).count();
-        if own >= QUEUE / 4 || book.waiting.len() >= QUEUE {
+    /// Queues a query; the answer is posted as a message, unless the query could not be begun by
+    /// its deadline. False if too many wait already.
+    pub(crate) fn resolve(&self, query: Query) -> bool {
+        let mut state = self.queue.state();
+        // One client cannot fill the queue for all others.
+        let own = state.waiting.iter().filter(|other| other.requester == query.requester).count();
+        if own >= QUEUE / 4 || state.waiting.len() >= QUEUE {
             return false;
         }
-        book.waiting.push_back(question);
-        self.desk.changed.notify_one();
+        state.waiting.push_back(query);
+        self.queue.changed.notify_one();
         true
     }
 }
 
 impl Drop for Resolver {
     fn drop(&mut self) {
-        self.desk.book().is_closed = true;
-        self.desk.changed.notify_all();
+        self.queue.state().is_closed = true;
+        self.queue.changed.notify_all();
     }
 }
 
-impl Desk {
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn serve(&self, lookup: Lookup) {
-        while let Some(Question { name, port, asker, number, answer_to, until }) = self.next() {
-            if clock::now() < until {
-                answer_to.post(Letter::Resolved(number, lookup(name.as_str(), port)));
+        while let Some(Query { name, port, requester, id, answer_to, deadline }) = self.next() {
+            if clock::now() < deadline {
+                answer_to.post(WorkerMessage::Resolved(id, lookup(name.as_str(), port)));
             }
-            self.book().is_done(asker);
-            // Whoever waited for this part of the threads may go on.
+            self.state().is_done(requester);
+            // A query that waited for this part of the threads may begin.
             self.changed.notify_one();
         }
     }
 
-    /// The next question whose turn it is; `None` when all is over.
-    fn next(&self) -> Option<Question> {
-        let mut book = self.book();
+    /// Waits for the next query that may begin; `None` once the resolver is dropped.
+    fn next(&self) -> Option<Query> {
+        let mut state = self.state();
         loop {
-            if book.is_closed {
+            if state.is_closed {
                 return None;
             }
-            if let Some(question) = book.take() {
-                return Some(question);
+            if let Some(query) = state.take() {
+                return Some(query);
             }
-            book = self.changed.wait(book).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
-impl Book {
-    fn take(&mut self) -> Option<Question> {
-        let place = self.waiting.iter().position(|question| self.has_turn(question.asker))?;
-        let question = self.waiting.remove(place)?;
-        if let Some(client) = question.asker {
+impl QueueState {
+    fn take(&mut self) -> Option<Query> {
+        let place = self.waiting.iter().position(|query| self.may_begin(query.requester))?;
+        let query = self.waiting.remove(place)?;
+        if let Some(client) = query.requester {
             self.busy += 1;
             *self.busy_for.entry(client).or_default() += 1;
         }
-        Some(question)
+        Some(query)
     }
 
-    fn has_turn(&self, asker: Asker) -> bool {
-        let Some(client) = asker else { return true };
+    fn may_begin(&self, requester: Requester) -> bool {
+        let Some(client) = requester else { return true };
         self.busy < OF_CLIENTS && self.busy_for.get(&client).is_none_or(|busy| *busy < OF_ONE)
     }
 
-    fn is_done(&mut self, asker: Asker) {
-        let Some(client) = asker else { return };
+    fn is_done(&mut self, requester: Requester) {
+        let Some(client) = requester else { return };
         self.busy -= 1;
         if let Some(busy) = self.busy_for.get_mut(&client) {
             *busy -= 1;
@@ -167,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// A name of which no server tells anything for as long as a test lasts.
+    /// No server answers for names that begin with `slow` while a test lasts.
     fn lookup(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if name.starts_with("slow") {
             thread::park_timeout(Duration::from_secs(60));
@@ -176,38 +177,38 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_answers_hold_up_only_who_asks_for_them() {
+    fn names_that_no_server_answers_delay_only_their_client() {
         let resolver = Resolver::with(lookup).expect("threads");
         let mailbox = Arc::new(Mailbox::new().expect("eventfd"));
-        let ask = |name: &str, asker: Asker, number: u64| {
-            let answered = resolver.ask(Question {
+        let resolve = |name: &str, requester: Requester, connection: u64| {
+            let is_queued = resolver.resolve(Query {
                 name: HostName::new(name).expect(name),
                 port: 80,
-                asker,
-                number: (number, 0),
+                requester,
+                id: QueryId { connection, number: 0 },
                 answer_to: Arc::clone(&mailbox),
-                until: clock::now() + Span::from_secs(60),
+                deadline: clock::now() + Span::from_secs(60),
             });
-            assert!(answered, "{name} of {asker:?}");
+            assert!(is_queued, "{name} of {requester:?}");
         };
         let client = |last: u8| Some(IpAddr::from([198, 51, 100, last]));
         let is_answered = |number: u64| {
             let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
-            let rung = poll(&mut [PollFd::new(&mailbox.bell, PollFlags::IN)], Some(&patience));
-            assert_eq!(rung, Ok(1), "no answer to {number}");
-            let numbers = mailbox.take().into_iter().filter_map(|letter| match letter {
-                Letter::Resolved((number, _), Ok(_)) => Some(number),
+            let woken = poll(&mut [PollFd::new(&mailbox.wakeup, PollFlags::IN)], Some(&patience));
+            assert_eq!(woken, Ok(1), "no answer to {number}");
+            let numbers = mailbox.take().into_iter().filter_map(|message| match message {
+                WorkerMessage::Resolved(id, Ok(_)) => Some(id.connection),
                 _ => None,
             });
             assert_eq!(numbers.collect::<Vec<_>>(), [number]);
         };
-        let flood = |attacker: u8| (0..50).for_each(|_| ask("slow.example", client(attacker), 1000));
+        let flood = |attacker: u8| (0..50).for_each(|_| resolve("slow.example", client(attacker), 1000));
         flood(1);
         flood(2);
-        ask("www.example", client(9), 1);
+        resolve("www.example", client(9), 1);
         is_answered(1);
         flood(3);
-        ask("db.example", None, 2);
+        resolve("db.example", None, 2);
         is_answered(2);
     }
 }

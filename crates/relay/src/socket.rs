@@ -1,8 +1,7 @@
-//! Sockets before they are connected: what has to be set by then.
+//! Opens listeners and begins connections, with the options that must be set before the handshake.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::OnceLock;
 
 use icdc_tcp::{Family, ListenError, OptionError};
 use icdc_units::{ByteCount, Rate};
@@ -10,41 +9,42 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use thiserror::Error;
 
+use crate::address::canonical;
+use crate::buffers::receive_before_handshake;
 use crate::config::{Config, Listener, ListenerKind};
-use crate::house::House;
-use crate::leg::canonical;
-use crate::rooms;
+use crate::congestion::LegCongestion;
 
-/// What may wait on a leg between relays to be sent for the first time.
+/// Unsent bytes that the send buffer of a leg between relays may hold (`TCP_NOTSENT_LOWAT`).
 const NOT_SENT: ByteCount = ByteCount::from_mib(4);
 
-/// A listener cannot be had.
+/// A listener could not be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// No socket listens.
+    /// Binding or listening failed.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// Transparency is a privilege.
+    /// Transparent listeners need a privilege.
     #[error(
         "cannot listen transparently on {address}: {cause}; it needs CAP_NET_ADMIN: run the relay as root, or give it the capability"
     )]
     Transparent {
-        /// Where.
+        /// Address of the listener.
         address: SocketAddr,
-        /// What the kernel said.
+        /// Error of the kernel.
         cause: io::Error,
     },
     /// Another option could not be set.
     #[error("cannot listen on {address}: {cause}")]
     Option {
-        /// Where.
+        /// Address of the listener.
         address: SocketAddr,
-        /// What failed.
+        /// Error of the option.
         cause: io::Error,
     },
 }
 
-/// Listens, with everything in place that accepted sockets inherit; on one of the sockets that were `passed` to this process if it has that address.
+/// Opens a listener, with the options that accepted sockets inherit. A socket that was `passed` to
+/// this process is used if it has the address.
 pub(crate) fn open(
     listener: &Listener,
     config: &Config,
@@ -52,16 +52,16 @@ pub(crate) fn open(
 ) -> Result<TcpListener, OpenError> {
     let address = listener.address;
     let failed = |cause| OpenError::Option { address, cause };
-    let buffer = if listener.is_between_relays() { receive_buffer(config) } else { ByteCount::ZERO };
+    let buffer = if listener.is_between_relays() { receive_before_handshake(config) } else { ByteCount::ZERO };
     // Without an address, a host that has no IPv6 falls back to IPv4.
     let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
-    let there = passed.iter().position(|socket| socket.local_addr().is_ok_and(|own| own == address));
-    let socket = match there.map(|place| passed.swap_remove(place)) {
+    let position = passed.iter().position(|socket| socket.local_addr().is_ok_and(|own| own == address));
+    let socket = match position.map(|position| passed.swap_remove(position)) {
         Some(socket) => socket,
         None => icdc_tcp::listen(host, (address.port(), address.port()), Family::Any, buffer)?,
     };
     socket.set_nonblocking(true).map_err(failed)?;
-    settle(&socket, listener, config)?;
+    apply(&socket, listener, config)?;
     if matches!(listener.kind, ListenerKind::Transparent) {
         // The option of IPv6 holds for the IPv4 connections of such a socket as well.
         let options = SockRef::from(&socket);
@@ -72,12 +72,13 @@ pub(crate) fn open(
     Ok(socket)
 }
 
-/// Puts a configuration in force for those who are accepted from now on. A buffer of a fixed size stays until it gets another one.
-pub(crate) fn settle(socket: &TcpListener, listener: &Listener, config: &Config) -> Result<(), OpenError> {
+/// Applies a configuration to connections that are accepted from now on. A buffer of a configured
+/// size keeps it until it gets another one.
+pub(crate) fn apply(socket: &TcpListener, listener: &Listener, config: &Config) -> Result<(), OpenError> {
     if !listener.is_between_relays() {
         return Ok(());
     }
-    let settled = || -> Result<(), OptionError> {
+    let applied = || -> Result<(), OptionError> {
         if let Some(name) = &config.leg.congestion
             && let Err(error) = icdc_tcp::set_congestion(socket, name)
         {
@@ -85,20 +86,24 @@ pub(crate) fn settle(socket: &TcpListener, listener: &Listener, config: &Config)
         }
         prepare(socket, config)
     };
-    settled().map_err(|error| OpenError::Option { address: listener.address, cause: error.into() })
+    applied().map_err(|error| OpenError::Option { address: listener.address, cause: error.into() })
 }
 
 /// Begins to connect to another relay.
-pub(crate) fn connect_to_relay(address: SocketAddr, config: &Config, house: &House) -> io::Result<TcpStream> {
+pub(crate) fn connect_to_relay(
+    address: SocketAddr,
+    config: &Config,
+    congestion: &LegCongestion,
+) -> io::Result<TcpStream> {
     let socket = new(address)?;
     if let Some(name) = &config.leg.congestion {
-        house.congestion.take(&socket, name);
+        congestion.set_on(&socket, name);
     }
     prepare(&socket, config)?;
     begin(socket, address)
 }
 
-/// Begins to connect to a destination; `source` is the address that it shall see.
+/// Begins to connect to a destination, from the address `source` if it is given.
 pub(crate) fn connect_to_destination(address: SocketAddr, source: Option<SocketAddr>) -> io::Result<TcpStream> {
     let socket = new(address)?;
     if let Some(source) = source.map(canonical).filter(|source| source.is_ipv4() == address.is_ipv4()) {
@@ -125,22 +130,10 @@ fn begin(socket: Socket, address: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// What both ends of a leg between relays have.
+/// Options of both ends of a leg between relays.
 fn prepare(socket: &impl std::os::fd::AsFd, config: &Config) -> Result<(), OptionError> {
-    icdc_tcp::set_buffers(socket, config.leg.buffer.unwrap_or(ByteCount::ZERO), receive_buffer(config))?;
-    // Also takes away what an earlier configuration has set.
+    icdc_tcp::set_buffers(socket, config.leg.buffer.unwrap_or(ByteCount::ZERO), receive_before_handshake(config))?;
+    // Also removes what an earlier configuration has set.
     icdc_tcp::set_pacing_rate(socket, config.leg.pacing.unwrap_or(Rate::MAX))?;
     icdc_tcp::set_not_sent_limit(socket, NOT_SENT)
-}
-
-/// It has to be there before the handshake, which agrees on the window's scale; how much of it a leg may fill is settled later.
-/// Zero leaves it to the kernel.
-fn receive_buffer(config: &Config) -> ByteCount {
-    config.leg.buffer.or(rooms::largest(config)).unwrap_or(ByteCount::ZERO)
-}
-
-/// Whether buffers may be larger than the system's limits for everybody.
-pub(crate) fn may_have_large_buffers() -> bool {
-    static MAY: OnceLock<bool> = OnceLock::new();
-    *MAY.get_or_init(icdc_tcp::may_exceed_buffer_limits)
 }

@@ -1,4 +1,4 @@
-//! What a relay tells about itself.
+//! The status of a relay: its listeners, totals and connections.
 
 use std::net::SocketAddr;
 
@@ -7,79 +7,80 @@ use serde::Serialize;
 
 use crate::leg::Leg;
 
-/// A whole relay at one moment.
+/// The status of a whole relay.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
-    /// This process's number among relays, as it stands in headers.
+    /// Id of this relay's process, as in the headers between relays.
     pub id: String,
-    /// Since its start.
+    /// Since the start.
     pub seconds: f64,
-    /// Where it listens.
+    /// Open listeners.
     pub listeners: Vec<ListenerStatus>,
     /// Sums since the start.
     pub totals: Totals,
-    /// Every connection, those who hold most first.
+    /// Every connection, those with the most buffered bytes first.
     pub connections: Vec<ConnectionStatus>,
 }
 
 /// A listener.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListenerStatus {
-    /// Its kind.
+    /// `forward`, `socks5`, `peer` or `transparent`.
     pub kind: &'static str,
     /// Address and port.
     pub address: SocketAddr,
-    /// Where all of its clients go, if they have no choice.
+    /// Destination of all of its clients, for `forward`.
     pub destination: Option<String>,
 }
 
-/// Counts since the start, and levels.
+/// Counters since the start, and present levels.
 #[derive(Clone, Debug, Serialize)]
 pub struct Totals {
-    /// Connections now.
+    /// Open connections.
     pub open: usize,
     /// Accepted connections.
     pub accepted: u64,
-    /// Of these: not let in, or gone before they said where to go.
-    pub turned_away: u64,
-    /// Their destination could not be had.
-    pub not_reached: u64,
-    /// Ended in order.
+    /// Of these: not admitted, or closed before their request.
+    pub rejected: u64,
+    /// Their destination could not be reached.
+    pub unreachable: u64,
+    /// Closed in order by both ends.
     pub finished: u64,
     /// Ended by a reset or an error.
-    pub broken: u64,
-    /// Ended for want of life.
+    pub aborted: u64,
+    /// Closed because nothing was received or sent for too long.
     pub timed_out: u64,
     /// Bytes from clients to destinations.
     pub bytes_up: u64,
     /// Bytes from destinations to clients.
     pub bytes_down: u64,
-    /// Bytes that wait in the relay, sockets included.
-    pub held: ByteCount,
-    /// Time that ended connections' directions have waited for near legs.
+    /// Bytes buffered in the relay and its sockets.
+    pub buffered: ByteCount,
+    /// Time for which the directions of ended connections have waited for near legs.
     pub waited_for_near: Span,
-    /// The same for far legs.
+    /// Time for which they have waited for far legs.
     pub waited_for_far: Span,
 }
 
 /// One connection.
 #[derive(Clone, Debug, Serialize)]
 pub struct ConnectionStatus {
-    /// Kind of the listener that it came to.
+    /// Kind of the listener that accepted it.
     pub listener: &'static str,
-    /// Who opened it.
+    /// The client.
     pub client: SocketAddr,
-    /// Where it leads, once that is known.
+    /// The destination, once it is known.
     pub destination: Option<String>,
-    /// The way there: `direct`, or the next relay.
+    /// The next hop: `direct` for the destination itself, or the next relay.
     pub via: Option<String>,
-    /// Where in its life it is.
+    /// `greeting`, `routing`, `resolving`, `connecting`, `securing`, `requesting`, `relaying` or
+    /// `closing`.
     pub stage: &'static str,
     /// Its age.
     pub seconds: f64,
-    /// Bytes of it that wait in the relay.
-    pub held: ByteCount,
-    /// It reads no more until less of it waits.
+    /// Bytes of it that are buffered in the relay and its sockets.
+    pub buffered: ByteCount,
+    /// It reads no more until less is buffered.
     pub paused: bool,
     /// From the client.
     pub up: FlowStatus,
@@ -94,21 +95,21 @@ pub struct ConnectionStatus {
 /// One direction.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowStatus {
-    /// Bytes that have left.
+    /// Bytes relayed.
     pub bytes: u64,
     /// Their mean rate.
     pub rate: Rate,
-    /// Time in which there was nothing to pass on.
+    /// Time for which there was nothing to relay.
     pub waited_for_source: Span,
-    /// Time in which it could not be passed on.
+    /// Time for which the sink took nothing.
     pub waited_for_sink: Span,
-    /// The leg that it has waited for more, once something has moved.
+    /// The leg that it has waited for longer, `near` or `far`, once something was relayed.
     pub limited_by: Option<&'static str>,
-    /// Nothing more comes.
+    /// Its source has ended it.
     pub ended: bool,
 }
 
-/// One leg, as its TCP socket tells.
+/// One leg, by its TCP_INFO.
 #[derive(Clone, Debug, Serialize)]
 pub struct LegStatus {
     /// The neighbour.
@@ -119,9 +120,9 @@ pub struct LegStatus {
     pub key: Option<String>,
     /// Congestion control.
     pub congestion: String,
-    /// Rate at which the neighbour last acknowledged.
+    /// Delivery rate as last measured.
     pub rate: Rate,
-    /// Ceiling, where there is one.
+    /// Configured ceiling of the rate, if there is one.
     pub pacing_rate: Rate,
     /// Round-trip time.
     pub rtt: Span,
@@ -131,10 +132,25 @@ pub struct LegStatus {
     pub queue: ByteCount,
     /// Bytes that wait to be read.
     pub unread: ByteCount,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmissions: u64,
-    /// What holds the sending up most: `receive window`, `send buffer`, `congestion window`; none while it does not send.
+    /// What limits sending most: `receive window`, `send buffer`, `congestion window`; none while
+    /// nothing is sent.
     pub limited_by: Option<&'static str>,
+}
+
+impl FlowStatus {
+    /// The status of a direction before anything can be relayed.
+    pub(crate) fn idle() -> Self {
+        Self {
+            bytes: 0,
+            rate: Rate::ZERO,
+            waited_for_source: Span::ZERO,
+            waited_for_sink: Span::ZERO,
+            limited_by: None,
+            ended: false,
+        }
+    }
 }
 
 impl LegStatus {
@@ -162,7 +178,7 @@ impl LegStatus {
             pacing_rate: info.max_pacing_rate,
             rtt: info.rtt,
             cwnd: info.window(),
-            queue: leg.queue(),
+            queue: leg.unacknowledged(),
             unread: leg.unread(),
             retransmissions: info.segments_retransmitted,
             limited_by,

@@ -1,22 +1,23 @@
-//! The rules by which packets that only pass through this host come to a transparent listener: nftables marks them
-//! and hands them to the socket (TPROXY), and a routing table takes marked packets for local ones.
+//! The rules by which packets that only pass through this host come to a transparent listener:
+//! nftables marks them and hands them to the socket (TPROXY), and a routing table takes marked
+//! packets for local ones.
 
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
-use icdc_control::Prefix;
+use icdc_units::Prefix;
 use thiserror::Error;
 
-/// What is steered where.
+/// Which connections are redirected to which listener.
 #[derive(Clone, Debug)]
 pub struct Steering {
     /// Port of the transparent listener.
     pub listener: u16,
-    /// Ports of destinations; none are all.
+    /// Ports of destinations; all if empty.
     pub ports: Vec<u16>,
-    /// Where clients are; none are everywhere.
+    /// Prefixes of clients; all if empty.
     pub from: Vec<Prefix>,
-    /// The device by which they come; none is any.
+    /// The device by which their packets arrive; any if `None`.
     pub interface: Option<String>,
     /// Mark of the packets.
     pub mark: u32,
@@ -24,7 +25,7 @@ pub struct Steering {
     pub table: u32,
 }
 
-/// Names the rules in nftables.
+/// Name of the nftables table.
 const NAME: &str = "icdc_relay";
 
 /// Rules could not be changed.
@@ -37,15 +38,15 @@ pub enum SteeringError {
     Missing {
         /// The program.
         program: &'static str,
-        /// What the kernel said.
+        /// Error of starting it.
         cause: io::Error,
     },
-    /// A program has refused.
+    /// A program has failed.
     #[error("`{command}` failed: {said}; changing rules needs root")]
     Refused {
         /// The command.
         command: String,
-        /// What it said.
+        /// Its output on standard error.
         said: String,
     },
 }
@@ -64,7 +65,7 @@ impl Steering {
     /// Puts the rules in place of earlier ones.
     ///
     /// # Errors
-    /// The program that failed; what was done before is taken back.
+    /// The program that failed; what was done before is undone.
     pub fn apply(&self) -> Result<(), SteeringError> {
         self.remove_routing();
         run("nft", &["-f", "-"], &self.nftables())?;
@@ -78,7 +79,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Removes the rules; those that are not there are no error.
+    /// Removes the rules, if they exist.
     ///
     /// # Errors
     /// The program that failed.
@@ -91,7 +92,7 @@ impl Steering {
     fn remove_routing(&self) {
         for words in self.routing("del") {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            // They may not be there.
+            // They may not exist.
             let _ = run("ip", &words, "");
         }
     }
@@ -154,7 +155,7 @@ fn run(program: &'static str, words: &[&str], input: &str) -> Result<(), Steerin
         .spawn()
         .map_err(missing)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not want it says why by its exit code.
+        // A program that does not read it fails by its exit code.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(missing)?;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use icdc_units::Time;
 
+use crate::escape::escaped;
 use crate::{Axis, Report, heat_map, json, plot};
 
 /// As many stages as have a colour of their own in the style sheet.
@@ -129,23 +130,6 @@ fn data(page: &mut String, report: &Report) {
     if !report.plots.is_empty() {
         let _ = writeln!(page, "<script>\n{}</script>", plot::ZOOM);
     }
-}
-
-/// Text that is safe in elements and in quoted attributes; control characters become visible.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            letter if letter.is_control() => out.extend(letter.escape_default()),
-            letter => out.push(letter),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

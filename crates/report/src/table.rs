@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::html::escaped;
+use crate::escape::escaped;
 
 /// Rows of text below a header. Columns that hold only numbers (with or without units) stand to the right.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

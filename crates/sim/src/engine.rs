@@ -1,20 +1,21 @@
 //! The loop over events, in virtual time.
 //!
-//! A flow's packets and acknowledgements are each on their way in order, so the next event of a flow is the first of two
-//! queues or of a few timers, and the next event of all is the least over the flows. Nothing else is sorted. Events
-//! of one instant happen in the order of the flows and, within a flow, in the order of [`Happening`].
+//! A flow's packets and acknowledgements are each on their way in order, so the next event of a
+//! flow is the first of two queues or of a few timers, and the next event of all is the least over
+//! the flows. Nothing else is sorted. Events of one instant happen in the order of the flows and,
+//! within a flow, in the order of [`Happening`].
 
 use icdc_cc::native::Connection;
-use icdc_control::steering::Steering;
 use icdc_path::{DelayLine, Direction, Fate, Frame};
+use icdc_rate::steering::Steering;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::observer::Observer;
 use crate::outcome::{FlowOutcome, Outcome};
 use crate::pauses::Pauses;
 use crate::receiver::{Acknowledgement, Receiver, Reports};
-use crate::scenario::{Flow, Scenario, ScenarioError};
 use crate::sender::{Sender, Setup};
+use crate::simulation::{Flow, Simulation, SimulationError};
 
 const ETHERNET_HEADER: ByteCount = ByteCount::new(14);
 /// Ethernet, IPv4 and TCP headers, time stamps.
@@ -27,24 +28,24 @@ const BELOW_TCP: Span = Span::from_millis(1);
 /// How often an application looks at its connection.
 const LOOK: Span = Span::from_millis(10);
 
-/// Simulates `scenario`, watched by `observer`.
+/// Runs `simulation`, watched by `observer`.
 ///
 /// # Errors
-/// A scenario that cannot be.
-pub fn simulate<O: Observer>(scenario: &Scenario, observer: &mut O) -> Result<Outcome, ScenarioError> {
-    scenario.check()?;
-    let lanes = scenario.flows.iter().map(|flow| Lane::new(scenario, flow)).collect::<Result<Vec<_>, _>>()?;
+/// A simulation that cannot be.
+pub fn simulate<O: Observer>(simulation: &Simulation, observer: &mut O) -> Result<Outcome, SimulationError> {
+    simulation.check()?;
+    let lanes = simulation.flows.iter().map(|flow| Lane::new(simulation, flow)).collect::<Result<Vec<_>, _>>()?;
     let mut engine = Engine {
         due: lanes.iter().map(Lane::next).collect(),
         lanes,
-        forward: Direction::new(&scenario.forward)?,
-        backward: Direction::new(&scenario.backward)?,
-        frame: Frame::data(scenario.forward.mtu + ETHERNET_HEADER),
-        has_line: scenario.forward.line_rate.is_some(),
+        forward: Direction::new(&simulation.forward)?,
+        backward: Direction::new(&simulation.backward)?,
+        frame: Frame::data(simulation.forward.mtu + ETHERNET_HEADER),
+        has_line: simulation.forward.line_rate.is_some(),
         observer,
     };
-    let end = engine.run(Time::ORIGIN + scenario.duration);
-    Ok(engine.outcome(scenario, end))
+    let end = engine.run(Time::ORIGIN + simulation.duration);
+    Ok(engine.outcome(simulation, end))
 }
 
 struct Engine<'o, O> {
@@ -104,17 +105,17 @@ enum Happening {
 }
 
 impl Lane {
-    fn new(scenario: &Scenario, flow: &Flow) -> Result<Self, ScenarioError> {
+    fn new(simulation: &Simulation, flow: &Flow) -> Result<Self, SimulationError> {
         let parameters: Vec<(&str, i64)> =
             flow.parameters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         let algorithm = Connection::new(flow.algorithm, &parameters)?;
-        let mss = scenario.segment().as_u64();
-        let round_trip = scenario.round_trip(flow);
-        let receiver = Receiver::new(flow.window, scenario.acknowledgements, mss, round_trip);
+        let mss = simulation.segment().as_u64();
+        let round_trip = simulation.round_trip(flow);
+        let receiver = Receiver::new(flow.window, simulation.acknowledgements, mss, round_trip);
         let setup = Setup {
             packets: flow.bytes.map_or(u64::MAX, |bytes| bytes.as_u64().div_ceil(mss)),
             rate: flow.rate,
-            segmentation: scenario.segmentation,
+            segmentation: simulation.segmentation,
             window: receiver.edge(),
             handshake: round_trip,
         };
@@ -199,7 +200,8 @@ impl<O: Observer> Engine<'_, O> {
     }
 
     fn look(&mut self, at: Time) {
-        // When the last of what the line has taken will have arrived: the queue knows of it already.
+        // When the last of what the line has taken will have arrived: the queue knows of it
+        // already.
         self.observer.queue(at, self.forward.queued(at + self.forward.line_backlog(at)));
         if self.observer.wants_states(at) {
             for (index, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.phase != Phase::Waiting) {
@@ -298,8 +300,8 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
-    fn outcome(&self, scenario: &Scenario, end: Time) -> Outcome {
-        let mss = scenario.segment();
+    fn outcome(&self, simulation: &Simulation, end: Time) -> Outcome {
+        let mss = simulation.segment();
         let flow = |lane: &Lane| {
             let bytes = mss * lane.receiver.next();
             let until = if lane.finished.is_some() { lane.last_read } else { end };

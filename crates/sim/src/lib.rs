@@ -1,4 +1,5 @@
-//! TCP flows over a long fat path in virtual time: deterministic, and far past the machine that it runs on.
+//! TCP flows over a long fat path in virtual time: deterministic, and far past the machine that it
+//! runs on.
 //!
 //! ```text
 //!  sender ─ poll ─► line ─► path::Direction ─► delay line ─► receiver
@@ -9,7 +10,7 @@
 //!
 //! | part | file |
 //! |---|---|
-//! | what is simulated | [`Scenario`], [`Flow`] |
+//! | what is simulated | [`Simulation`], [`Flow`] |
 //! | the loop over events | [`simulate`] |
 //! | scoreboard, loss detection, recovery, timers, pacing | `sender/` |
 //! | acknowledgements, receive window | `receiver.rs`, `held.rs` |
@@ -17,7 +18,8 @@
 //! | who watches | [`Observer`]; [`Recorder`] keeps series |
 //! | totals | [`Outcome`] |
 //!
-//! The model is Linux 6's TCP by packets of one size, driven by the algorithms of `icdc-cc` as the kernel drives them.
+//! The model is Linux 6's TCP by packets of one size, driven by the algorithms of `icdc-cc` as the
+//! kernel drives them.
 //!
 //! | as Linux | simplified |
 //! |---|---|
@@ -31,19 +33,19 @@
 //! | receive window: fixed, or tuned by what is read in a round trip | the round trip is the idle path's; no buffer memory; applications read at once |
 //! | small queues below TCP: 1 ms of the host's line | the send buffer never limits; no ECN, no CWR |
 //!
-//! Each packet costs the same however many are in flight, and nothing is allocated for it once the flight has reached its
-//! length. Memory is bounded by the flight: [`Scenario::memory`].
+//! Each packet costs the same however many are in flight, and nothing is allocated for it once the
+//! flight has reached its length. Memory is bounded by the flight: [`Simulation::memory`].
 //!
 //! ```
 //! use icdc_path::Settings;
-//! use icdc_sim::{Acknowledgements, Flow, ReceiveWindow, Scenario, simulate};
+//! use icdc_sim::{Acknowledgements, Flow, ReceiveWindow, Simulation, simulate};
 //! use icdc_units::{ByteCount, Span};
 //!
 //! let direction = Settings { delay: Span::from_millis(50), ..Settings::default() };
 //! let reno = icdc_cc::find("reno").ok_or("no such algorithm")?;
 //! let window = ReceiveWindow::Tuned { most: ByteCount::from_mib(64) };
 //! let flow = Flow { bytes: Some(ByteCount::new(1_448_000)), ..Flow::bulk(reno, window) };
-//! let scenario = Scenario {
+//! let simulation = Simulation {
 //!     forward: direction.clone(),
 //!     backward: direction,
 //!     flows: vec![flow],
@@ -51,7 +53,7 @@
 //!     acknowledgements: Acknowledgements::EverySecond,
 //!     segmentation: false,
 //! };
-//! let outcome = simulate(&scenario, &mut ())?;
+//! let outcome = simulate(&simulation, &mut ())?;
 //! // 1000 packets in slow start: 10, 20, …, 640 in seven round trips.
 //! assert_eq!(outcome.flows[0].delivered, 1000);
 //! assert_eq!(outcome.simulated.as_millis(), 704);
@@ -67,12 +69,14 @@ mod outcome;
 mod pauses;
 mod receiver;
 mod recorder;
-mod scenario;
 mod sender;
+mod simulation;
 
 pub use engine::simulate;
 pub use observer::Observer;
 pub use outcome::{FlowOutcome, Outcome, jain_index};
 pub use recorder::{FlowRecord, Recorder};
-pub use scenario::{Acknowledgements, Flow, Pause, Pausing, ReceiveWindow, Scenario, ScenarioError, payload_rate};
 pub use sender::{SenderCounters, SenderState};
+pub use simulation::{
+    Acknowledgements, Flow, Pause, Pausing, ReceiveWindow, Simulation, SimulationError, payload_rate,
+};

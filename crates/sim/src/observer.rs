@@ -5,8 +5,8 @@ use icdc_units::{ByteCount, Span, Time};
 
 use crate::sender::SenderState;
 
-/// Is told what happens, in the order of time. Every method does nothing unless it is implemented. Flows are numbered
-/// from 0.
+/// Is told what happens, in the order of time. Every method does nothing unless it is implemented.
+/// Flows are numbered from 0.
 pub trait Observer {
     /// How often [`Self::queue`] and [`Self::state`] are called.
     fn interval(&self) -> Span {
@@ -16,7 +16,8 @@ pub trait Observer {
     /// A flow sends packet `number`, `again` or for the first time, and what becomes of it.
     fn sent(&mut self, _at: Time, _flow: usize, _number: u64, _again: bool, _fate: Fate) {}
 
-    /// A packet arrives at the receiver of a flow, for the first time or not, and so many packets become the application's.
+    /// A packet arrives at the receiver of a flow, for the first time or not, and so many packets
+    /// become the application's.
     fn arrived(&mut self, _at: Time, _flow: usize, _is_new: bool, _read: u64) {}
 
     /// Bytes on the wire that wait at the bottleneck.

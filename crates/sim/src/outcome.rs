@@ -14,7 +14,7 @@ pub struct Outcome {
     pub forward: Counters,
     /// What the path did to acknowledgements.
     pub backward: Counters,
-    /// In the order of the scenario.
+    /// In the order of the simulation.
     pub flows: Vec<FlowOutcome>,
 }
 
@@ -41,7 +41,8 @@ pub struct FlowOutcome {
     pub start: Time,
     /// When its last acknowledgement arrived, if it came to its end.
     pub finished: Option<Time>,
-    /// Payload that the application got, by the time from the start until it had all of it, or until the end.
+    /// Payload that the application got, by the time from the start until it had all of it, or
+    /// until the end.
     pub goodput: Rate,
     /// Least round-trip time that its sender saw.
     pub least_rtt: Span,

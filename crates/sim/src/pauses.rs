@@ -2,7 +2,7 @@
 
 use icdc_units::Time;
 
-use crate::scenario::{Pause, Pausing};
+use crate::simulation::{Pause, Pausing};
 
 /// The pauses of a flow, by what stands still.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,8 @@ impl Pauses {
     }
 }
 
-/// The end of the pause that `at` falls into, if it does. A pause may begin before the one before it has ended.
+/// The end of the pause that `at` falls into, if it does. A pause may begin before the one before
+/// it has ended.
 fn deferred(pauses: &[(Time, Time)], at: Time) -> Time {
     pauses.iter().fold(at, |at, (begin, end)| if (*begin..*end).contains(&at) { *end } else { at })
 }

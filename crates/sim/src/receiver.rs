@@ -8,15 +8,16 @@
 //! a duplicate                 at once
 //! ```
 //!
-//! The application reads at once. Selective acknowledgements are modelled by [`Reports`]: an acknowledgement tells all
-//! that arrived until it left, where a real one has room for three blocks.
+//! The application reads at once. Selective acknowledgements are modelled by [`Reports`]: an
+//! acknowledgement tells all that arrived until it left, where a real one has room for three
+//! blocks.
 
 use std::collections::VecDeque;
 
 use icdc_units::{ByteCount, Span, Time};
 
 use crate::held::Held;
-use crate::scenario::{Acknowledgements, ReceiveWindow};
+use crate::simulation::{Acknowledgements, ReceiveWindow};
 
 /// `TCP_MAX_QUICKACKS`.
 const QUICK: u32 = 16;
@@ -43,7 +44,8 @@ pub(crate) struct Acknowledgement {
     pub(crate) duplicate: bool,
 }
 
-/// Packets that arrived behind a gap, as runs, in the order of arrival, until an acknowledgement brings them.
+/// Packets that arrived behind a gap, as runs, in the order of arrival, until an acknowledgement
+/// brings them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reports {
     runs: VecDeque<(u64, u64)>,
@@ -242,7 +244,8 @@ impl Receiver {
     }
 }
 
-/// The receive window: fixed, or grown by what the application reads in a round trip (`tcp_rcv_space_adjust`).
+/// The receive window: fixed, or grown by what the application reads in a round trip
+/// (`tcp_rcv_space_adjust`).
 ///
 /// ```text
 /// copied > space:  window ← 2 · copied + 16 · mss, and twice the share by which copied exceeds space;  space ← copied

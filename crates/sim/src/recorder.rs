@@ -1,14 +1,14 @@
 //! Keeps a simulation as series of bounded length.
 //!
-//! What is counted is kept by the millisecond, states of senders each 10 ms; where that would be more than
-//! 2.4 million steps or 240 thousand states over all flows, in steps of 2, 5, 10, … ms.
+//! What is counted is kept by the millisecond, states of senders each 10 ms; where that would be
+//! more than 2.4 million steps or 240 thousand states over all flows, in steps of 2, 5, 10, … ms.
 
 use icdc_path::Fate;
 use icdc_units::{ByteCount, Span, Time};
 
 use crate::observer::Observer;
-use crate::scenario::Scenario;
 use crate::sender::SenderState;
+use crate::simulation::Simulation;
 
 const SHORTEST: Span = Span::from_millis(1);
 const SHORTEST_STATES: Span = Span::from_millis(10);
@@ -26,7 +26,7 @@ pub struct Recorder {
     pub queue_full: Vec<i64>,
     /// Packets that the path lost in each step.
     pub lost: Vec<i64>,
-    /// In the order of the scenario.
+    /// In the order of the simulation.
     pub flows: Vec<FlowRecord>,
     payload: i64,
     states_every: Span,
@@ -39,30 +39,30 @@ pub struct Recorder {
 pub struct FlowRecord {
     /// Bytes of payload that arrived, each for the first time, in each step.
     pub arrived: Vec<i64>,
-    /// Packets sent again in each step; as long as the last of them requires.
+    /// Packets retransmitted in each step; as long as the last of them requires.
     pub retransmitted: Vec<i64>,
     /// Its sender's states.
     pub states: Vec<(Time, SenderState)>,
 }
 
 impl Recorder {
-    /// A recorder for this scenario.
+    /// A recorder for this simulation.
     #[must_use]
-    pub fn new(scenario: &Scenario) -> Self {
-        let flows = scenario.flows.len() as u64;
-        let step = round(SHORTEST, scenario.duration, MOST_STEPS / flows.max(1));
+    pub fn new(simulation: &Simulation) -> Self {
+        let flows = simulation.flows.len() as u64;
+        let step = round(SHORTEST, simulation.duration, MOST_STEPS / flows.max(1));
         // A whole number of steps.
-        let states = round(SHORTEST_STATES, scenario.duration, MOST_STATES / flows.max(1)).max(step);
+        let states = round(SHORTEST_STATES, simulation.duration, MOST_STATES / flows.max(1)).max(step);
         Self {
             step,
             queue: Vec::new(),
             queue_full: Vec::new(),
             lost: Vec::new(),
-            flows: vec![FlowRecord::default(); scenario.flows.len()],
-            payload: scenario.segment().as_u64() as i64,
+            flows: vec![FlowRecord::default(); simulation.flows.len()],
+            payload: simulation.segment().as_u64() as i64,
             states_every: step * states.as_nanos().div_ceil(step.as_nanos()),
             next_states: Time::ORIGIN,
-            end: Time::ORIGIN + scenario.duration,
+            end: Time::ORIGIN + simulation.duration,
         }
     }
 

@@ -6,7 +6,7 @@
 use icdc_path::loss::Model;
 use icdc_path::{Change, Fate, Settings};
 use icdc_sim::{
-    Acknowledgements, Flow, Observer, Outcome, Pause, Pausing, ReceiveWindow, Scenario, payload_rate, simulate,
+    Acknowledgements, Flow, Observer, Outcome, Pause, Pausing, ReceiveWindow, Simulation, payload_rate, simulate,
 };
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -73,7 +73,7 @@ impl Path {
         };
         let forward = Settings { loss: Model::Random(self.loss), seed: 7, ..way.clone() };
         let mut rounds = Rounds::new(self.rtt, flows.len());
-        let scenario = Scenario {
+        let simulation = Simulation {
             forward,
             backward: way,
             flows,
@@ -81,9 +81,9 @@ impl Path {
             acknowledgements: Acknowledgements::EverySecond,
             segmentation: false,
         };
-        let outcome = simulate(&scenario, &mut rounds).unwrap();
-        let packets = payload_rate(&scenario.forward) * self.rtt;
-        Seen { rounds, outcome, full: packets.ratio(scenario.segment()) }
+        let outcome = simulate(&simulation, &mut rounds).unwrap();
+        let packets = payload_rate(&simulation.forward) * self.rtt;
+        Seen { rounds, outcome, full: packets.ratio(simulation.segment()) }
     }
 }
 

@@ -73,10 +73,10 @@ fn every_second_packet_of_a_window_needs_no_timeout() {
 
 #[test]
 fn a_lost_retransmission_is_found_by_its_time() {
-    let scenario = |numbers: &[u64]| packets(losing(path(1000, RTT, 5000, 60), numbers), 20_000);
-    let (_, diary) = watched(&scenario(&[400]));
+    let simulation = |numbers: &[u64]| packets(losing(path(1000, RTT, 5000, 60), numbers), 20_000);
+    let (_, diary) = watched(&simulation(&[400]));
     let again = diary.sent.iter().position(|sent| sent.again).unwrap() as u64 + 1;
-    let (outcome, diary) = watched(&scenario(&[400, again]));
+    let (outcome, diary) = watched(&simulation(&[400, again]));
     let sender = outcome.flows[0].sender;
     assert_eq!((sender.retransmitted, sender.recoveries, sender.timeouts), (2, 1, 0));
     let times: Vec<Time> = diary.sent.iter().filter(|sent| sent.again).map(|sent| sent.at).collect();

@@ -3,14 +3,15 @@
 use std::cmp::Reverse;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
 use std::thread;
 
-use icdc_units::{ByteCount, Span};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use icdc_units::Span;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use thiserror::Error;
 
+use crate::beginning::Beginning;
+use crate::patience::{Patience, is_cancelled};
 use crate::race::{Failure, Lost, race};
 use crate::{Family, clock};
 
@@ -110,32 +111,6 @@ pub fn connect(host: &str, port: u16, family: Family, timeout: Span) -> Result<T
     connect_with(host, port, family, timeout, &Beginning::default())
 }
 
-/// How long making a connection may take.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience<'a> {
-    /// For the name and all addresses together.
-    pub timeout: Span,
-    /// Becomes readable when the caller gives up before.
-    pub cancel: Option<BorrowedFd<'a>>,
-}
-
-impl From<Span> for Patience<'_> {
-    fn from(timeout: Span) -> Self {
-        Self { timeout, cancel: None }
-    }
-}
-
-/// What a socket has before its handshake.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Beginning<'a> {
-    /// Receive buffer, so that the window scale fits it: for a connection that will receive across a long fat network.
-    /// [`ByteCount::ZERO`] leaves the buffer to the kernel.
-    pub receive_buffer: ByteCount,
-    /// The kernel's name of its congestion control. Chosen later, it would inherit the pacing that BBR, where that is
-    /// the system's default, has begun.
-    pub congestion: Option<&'a str>,
-}
-
 /// As [`connect`], with a beginning of its own.
 pub fn connect_with<'a>(
     host: &str,
@@ -196,13 +171,6 @@ fn resolve(host: &str, port: u16, patience: Patience<'_>) -> Result<Vec<SocketAd
             }
         }
     }
-}
-
-/// Whether the caller has given up.
-pub(crate) fn is_cancelled(cancel: Option<BorrowedFd<'_>>) -> bool {
-    cancel.is_some_and(|cancel| {
-        poll(&mut [PollFd::new(&cancel, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-    })
 }
 
 /// Alternates between the families, beginning with the one that the resolver prefers, and keeps the

@@ -10,7 +10,7 @@
 //! | [`info`] | `TCP_INFO` as a typed snapshot |
 //! | [`algorithm`] | icdc's own congestion control, loaded into the kernel as eBPF |
 //!
-//! Options take anything with a descriptor (`&TcpStream`, `&OwnedFd`). Below are `icdc-units`, `icdc-cc` and `icdc-control`; above,
+//! Options take anything with a descriptor (`&TcpStream`, `&OwnedFd`). Below are `icdc-units`, `icdc-cc` and `icdc-rate`; above,
 //! `icdc-transfer` builds its links on it. Only `kernel.rs` has unsafe code.
 //!
 //! ```
@@ -27,6 +27,7 @@
 //! ```
 
 pub mod algorithm;
+mod beginning;
 pub mod clock;
 mod congestion;
 mod connect;
@@ -36,10 +37,12 @@ mod kernel;
 mod listen;
 mod options;
 mod passed;
+mod patience;
 mod race;
 
+pub use beginning::Beginning;
 pub use congestion::{CongestionError, allowed_congestion, available_congestion, congestion, set_congestion};
-pub use connect::{Beginning, ConnectError, Patience, connect, connect_with};
+pub use connect::{ConnectError, connect, connect_with};
 pub use descriptors::raise_descriptor_limit;
 pub use info::{State, TcpInfo, info};
 pub use listen::{ListenError, listen};
@@ -48,6 +51,7 @@ pub use options::{
     set_buffers, set_dead_after, set_not_sent_limit, set_pacing_rate, set_receive_room, shutdown,
 };
 pub use passed::passed_listeners;
+pub use patience::Patience;
 
 /// Which versions of IP may be used (`-4`, `-6`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

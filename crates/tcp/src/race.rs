@@ -13,9 +13,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::beginning::Beginning;
 use crate::clock;
-use crate::connect::{Beginning, is_cancelled};
 use crate::options::set_buffers;
+use crate::patience::is_cancelled;
 use crate::set_congestion;
 
 /// Time between the starts of two attempts (RFC 8305 section 8: "Connection Attempt Delay", 250 ms).

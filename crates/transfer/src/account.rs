@@ -32,7 +32,7 @@ impl Account {
         self.sums.lock().expect("no panic while sums are kept").bytes += bytes;
     }
 
-    /// Adds what the sending end counted: segments sent again, and nanoseconds by stage.
+    /// Adds what the sending end counted: segments retransmitted, and nanoseconds by stage.
     pub(crate) fn add_sender(&self, retransmitted_segments: u64, stages: &[(String, u64)]) {
         let mut sums = self.sums.lock().expect("no panic while sums are kept");
         sums.retransmitted_segments += retransmitted_segments;

@@ -266,7 +266,7 @@ fn open(
         .map_err(|rule| Attempt::Usage(format!("this cannot be asked of a far end: {rule}")))?;
     let mut link = connect().map_err(Attempt::Connect)?;
     if let Some(send) = send
-        && let Some(text) = link.control.set_congestion(&send.congestion).map_err(Attempt::Usage)?
+        && let Some(text) = link.control.set_congestion(send.congestion.as_deref()).map_err(Attempt::Usage)?
     {
         events(Event::Notice { text });
     }

@@ -1,42 +1,10 @@
 //! Why a session ends early, and what a whole copy can fail of.
 
 use icdc_protocol::message::{Refusal, RefusalKind};
+pub(crate) use icdc_session::SessionError;
 
 use crate::connect::ConnectError;
 use crate::link::LinkError;
-
-/// Why a session ended before its work was done.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum SessionError {
-    /// The connection is gone; what is durable stays, a new session goes on from there.
-    #[error("connection lost: {0}")]
-    Cut(String),
-    /// The user asked to stop.
-    #[error("interrupted")]
-    Interrupted,
-    /// The other end refused, or broke off with a reason.
-    #[error("{}", .0.reason)]
-    Refused(Refusal),
-    /// The other end broke the protocol.
-    #[error("the other end broke the protocol: {0}")]
-    Protocol(String),
-    /// Something failed at this end that leaves nothing to go on with.
-    #[error("{0}")]
-    Local(String),
-}
-
-impl SessionError {
-    /// What to tell the other end before the connection closes, where it makes sense to.
-    pub(crate) fn refusal(&self) -> Option<Refusal> {
-        let kind = match self {
-            Self::Cut(_) | Self::Refused(_) => return None,
-            Self::Interrupted => RefusalKind::Interrupted,
-            Self::Protocol(_) => RefusalKind::Protocol,
-            Self::Local(_) => RefusalKind::Internal,
-        };
-        Some(Refusal { kind, reason: self.to_string() })
-    }
-}
 
 impl From<LinkError> for SessionError {
     fn from(error: LinkError) -> Self {

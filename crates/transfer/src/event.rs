@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use icdc_control::steering::Reason;
+use icdc_rate::steering::Reason;
 use serde::{Deserialize, Serialize};
 
 /// Takes the events of a run, from any thread, in the order in which they happen on that thread.
@@ -127,13 +127,13 @@ pub enum PaceReason {
     /// What stood in the queue has gone.
     QueueGone,
     /// It is time to try a higher rate.
-    TryMore,
+    ProbeStarted,
     /// The higher rate was carried.
-    MoreCarried,
+    ProbeSucceeded,
     /// It was not.
-    NoMore,
+    ProbeFailed,
     /// The path carries what it is known to carry.
-    KnownCarried,
+    CachedRateConfirmed,
     /// What was taken for a queue was none.
     NoQueue,
 }
@@ -145,10 +145,10 @@ impl From<Reason> for PaceReason {
             Reason::Losses => Self::Losses,
             Reason::NoGrowth => Self::NoGrowth,
             Reason::QueueGone => Self::QueueGone,
-            Reason::TryMore => Self::TryMore,
-            Reason::MoreCarried => Self::MoreCarried,
-            Reason::NoMore => Self::NoMore,
-            Reason::KnownCarried => Self::KnownCarried,
+            Reason::ProbeStarted => Self::ProbeStarted,
+            Reason::ProbeSucceeded => Self::ProbeSucceeded,
+            Reason::ProbeFailed => Self::ProbeFailed,
+            Reason::CachedRateConfirmed => Self::CachedRateConfirmed,
             Reason::NoQueue => Self::NoQueue,
         }
     }
@@ -189,7 +189,7 @@ pub struct Sample {
     pub rtt_us: u64,
     /// Congestion window in segments; 0 if unknown.
     pub cwnd: u64,
-    /// Segments sent again so far.
+    /// Segments retransmitted so far.
     pub retransmitted_segments: u64,
     /// Pacing rate of the sending socket; 0 if unknown or without limit.
     pub pacing_bps: u64,
@@ -279,7 +279,7 @@ pub struct Summary {
     pub seconds: f64,
     /// `bytes_sent` in bits over `seconds`.
     pub goodput_bps: u64,
-    /// TCP segments sent again.
+    /// TCP segments retransmitted.
     pub retransmitted_segments: u64,
     /// Congestion control that the sending end really used, by its kernel name; empty within one host.
     #[serde(default)]

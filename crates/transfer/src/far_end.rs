@@ -31,7 +31,7 @@ use crate::buffers::receive_buffer;
 use crate::connect::ssh::{kind, receive};
 use crate::drive;
 use crate::link::{Inlet, Link, LinkError, Outlet, stdio_link};
-use crate::listen::guard::{Guard, House, Limits};
+use crate::listen::guard::{Guard, Limits, Service};
 use crate::session::{self, Ended, Rights, Root, Sessions};
 use crate::stop::StopSignal;
 
@@ -176,7 +176,7 @@ enum Happening {
     Over(&'static str),
 }
 
-/// The house of one key.
+/// Serves the holder of one key.
 struct Once {
     tls: Arc<rustls::ServerConfig>,
     rights: Rights,
@@ -185,12 +185,12 @@ struct Once {
     happenings: Receiver<Happening>,
 }
 
-impl House for Once {
+impl Service for Once {
     fn tls(&self) -> Arc<rustls::ServerConfig> {
         Arc::clone(&self.tls)
     }
 
-    fn welcome(&self, link: Link) {
+    fn serve(&self, link: Link) {
         // Nobody listens any more only when the far end is about to end.
         let _ = self.tell.send(Happening::Came);
         let ended = session::answer(link, &self.rights, &self.sessions, &StopSignal::new()).ended;
@@ -216,13 +216,13 @@ impl Once {
         let watch = std::thread::Builder::new().name("starting-end".into());
         watch.spawn(move || watch_starting_end(inlet, &tell)).map_err(process("clone"))?;
 
-        let house = Arc::new(self);
-        let mut guard = Guard::start(vec![listener], house.clone(), Limits::default()).map_err(process("eventfd"))?;
-        let why = house.until_over();
+        let once = Arc::new(self);
+        let mut guard = Guard::start(vec![listener], once.clone(), Limits::default()).map_err(process("eventfd"))?;
+        let why = once.until_over();
         tracing::debug!("far end ends: {why}");
         guard.close();
-        house.sessions.interrupt_all();
-        if !guard.wait_for_guests(SETTLE) {
+        once.sessions.interrupt_all();
+        if !guard.wait_until_served(SETTLE) {
             tracing::warn!("gave up waiting for the disk");
         }
         Ok(())

@@ -13,12 +13,12 @@ use std::net::{IpAddr, TcpStream};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use icdc_control::known_paths::{KnownPaths, Resumption};
+use icdc_rate::known_paths::{KnownPaths, Resumption};
 use rustix::fs::FlockOperation;
 
 use crate::{clock, own_rights};
 
-/// Longest file that is read: [`icdc_control::known_paths::MOST`] paths take less.
+/// Longest file that is read: [`icdc_rate::known_paths::MOST`] paths take less.
 const MAX_LENGTH: u64 = 1 << 20;
 
 /// Where the paths of this user are remembered; `None` without a home.

@@ -6,6 +6,7 @@ mod clock;
 mod connect;
 mod copy;
 mod drive;
+mod ending;
 mod error;
 pub mod event;
 mod far_end;
@@ -27,9 +28,10 @@ mod stop;
 
 pub use connect::{ConnectError, Far};
 pub use copy::copy;
-pub use error::{CopyError, SessionError};
+pub use error::CopyError;
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary};
 pub use far_end::{FarEndError, far_end};
+pub use icdc_session::SessionError;
 pub use location::{Location, LocationError};
 pub use measure::{MeasureError, MeasureEvent, MeasureOptions, MeasureSink, Measurement, measure};
 pub use options::{ConfirmHost, CopyOptions};
@@ -39,11 +41,6 @@ pub use stop::StopSignal;
 /// A path for people: bytes that are not printable are escaped.
 pub(crate) fn path_text(path: &[u8]) -> String {
     icdc_disk::tree::printable(path)
-}
-
-/// Bytes that a pending entry keeps in memory beside its fixed size.
-pub(crate) fn entry_weight(entry: &icdc_protocol::message::Entry, path: &[u8]) -> usize {
-    path.len() + entry.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
 }
 
 /// A digest in hex, as `b3sum` prints it.

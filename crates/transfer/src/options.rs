@@ -45,7 +45,7 @@ impl CopyOptions {
     #[must_use]
     pub fn new(identity: PathBuf, known_hosts: PathBuf) -> Self {
         Self {
-            send: SendOptions { streams: 1, ..SendOptions::default() },
+            send: SendOptions::default(),
             receive: ReceiveOptions { resume: true, ..ReceiveOptions::default() },
             ssh: Self::SSH.to_owned(),
             remote_icdc: Self::REMOTE_ICDC.to_owned(),

@@ -1,9 +1,9 @@
-//! What a process may do itself, for threads that act as another user.
+//! A thread that keeps the process's own rights, for threads that act as another user.
 //!
 //! A session of a daemon that acts as a user has that user's access to files and no capability
-//! ([`credentials`](crate::listen::credentials)). A few things are the daemon's own all the same: what is remembered of
-//! paths, and how large a socket's buffers may be. They are done by a thread that keeps the daemon's rights, and no name or content
-//! that a user could choose has a part in them.
+//! ([`credentials`](crate::listen::credentials)). A few tasks need the daemon's rights all the
+//! same: known paths are remembered, and socket buffers enlarged. This thread does them; nothing
+//! that a user can choose, no name and no content, is an input of these tasks.
 
 use std::io;
 use std::sync::OnceLock;
@@ -11,34 +11,34 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded, unbounded};
 
-type Errand = Box<dyn FnOnce() + Send>;
+type Task = Box<dyn FnOnce() + Send>;
 
-static KEEPER: OnceLock<Sender<Errand>> = OnceLock::new();
+static TASKS: OnceLock<Sender<Task>> = OnceLock::new();
 
 /// A file server that does not answer must not hold up sessions for long.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Starts that thread, with the rights of the calling one, for as long as the process lives.
+/// Starts the thread, with the rights of the calling one, for as long as the process lives.
 pub(crate) fn keep() -> io::Result<()> {
-    let (sender, errands) = unbounded::<Errand>();
-    if KEEPER.set(sender).is_err() {
+    let (sender, tasks) = unbounded::<Task>();
+    if TASKS.set(sender).is_err() {
         return Ok(());
     }
-    let serve = move || errands.iter().for_each(|errand| errand());
+    let serve = move || tasks.iter().for_each(|task| task());
     std::thread::Builder::new().name("own-rights".to_owned()).spawn(serve).map(drop)
 }
 
-/// What `work` gives, done by that thread; in a process without it no thread acts as anybody else. `None` if it takes too
-/// long; it is done later then.
+/// Returns what `work` returns, run by that thread, or by the calling one in a process without it,
+/// where no thread acts as another user. `None` if it takes too long; it is run later then.
 pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let Some(keeper) = KEEPER.get() else { return Some(work()) };
+    let Some(tasks) = TASKS.get() else { return Some(work()) };
     let (answer, answered) = bounded(1);
-    let errand = move || {
-        // Whoever asked may have given up.
+    let task = move || {
+        // The caller may have given up.
         let _ = answer.send(work());
     };
-    keeper.send(Box::new(errand)).ok()?;
-    answered.recv_timeout(PATIENCE).ok()
+    tasks.send(Box::new(task)).ok()?;
+    answered.recv_timeout(TIMEOUT).ok()
 }
 
 #[cfg(test)]

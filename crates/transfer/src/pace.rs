@@ -3,11 +3,11 @@
 
 use std::sync::Mutex;
 
-use icdc_control::known_paths::Resumption;
-use icdc_control::ring::{self, RingState};
-use icdc_control::steering::{Decision, Observation, State, Steering};
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::Feedback;
+use icdc_rate::known_paths::Resumption;
+use icdc_rate::ring::{self, RingState};
+use icdc_rate::steering::{Decision, Observation, State, Steering};
 use icdc_tcp::TcpInfo;
 use icdc_units::{ByteCount, Rate, Span, Time};
 

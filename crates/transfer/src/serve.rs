@@ -1,7 +1,7 @@
-//! The daemon: lets in whom `authorized_keys` names, each within its own root.
+//! The daemon: serves clients whose keys are in `authorized_keys`, each within its own root.
 //!
-//! A stranger whose handshake succeeds but whose key is not authorized is told so in one sentence, with the
-//! line that its operator would have to add, and nothing else.
+//! A client with another key completes the handshake, and is then told in one sentence which line
+//! the daemon's operator would have to add, and nothing else.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -21,7 +21,7 @@ use crate::clock;
 use crate::connect::ssh::receive;
 use crate::link::{Link, LinkError};
 use crate::listen::admission::Admission;
-use crate::listen::guard::{Guard, House, Limits};
+use crate::listen::guard::{Guard, Limits, Service};
 use crate::listen::refused::RefusedLines;
 use crate::own_rights;
 use crate::session::{self, Answered, Ended, Sessions};
@@ -29,34 +29,35 @@ use crate::stop::StopSignal;
 
 /// How long sessions may take to make durable what they have when the daemon stops.
 const SETTLE: Span = Span::from_secs(60);
-/// How often the daemon looks whether its authorized keys have changed. Two looks and a parting are well within a second.
-const LOOK: Span = Span::from_millis(150);
+/// How often the daemon checks whether its authorized keys have changed: a revoked key's sessions
+/// end within a second.
+const CHECK: Span = Span::from_millis(150);
 
-/// What a daemon needs to know.
+/// Configuration of a daemon.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     /// Address and port to listen on; `[::]` serves IPv4 as well.
     pub listen: SocketAddr,
-    /// Confines everybody to this directory, on top of the root of each key.
+    /// Confines all clients to this directory, on top of the root of each key.
     pub root: Option<PathBuf>,
-    /// Who is let in.
+    /// The file of authorized keys.
     pub authorized_keys: PathBuf,
     /// The daemon's own key.
     pub identity: PathBuf,
 }
 
-/// Why a daemon does not run.
+/// Why a daemon could not start.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// It has no key.
+    /// Its own key cannot be loaded.
     #[error("{0}; make a key for this daemon with `icdc keygen`")]
     Identity(TrustError),
-    /// It cannot know whom to let in.
+    /// The authorized keys cannot be loaded.
     #[error(
         "{0}; a line of it reads `root=/DIR,rights=rw,user=NAME icdc-ed25519 BASE64 comment`, where the key is what `icdc keygen` prints on the client"
     )]
     AuthorizedKeys(TrustError),
-    /// The directory that confines everybody.
+    /// The directory of `--root` cannot be used.
     #[error("--root {root}: {cause}")]
     Root {
         /// The directory.
@@ -64,16 +65,17 @@ pub enum ServeError {
         /// Its error.
         cause: io::Error,
     },
-    /// No socket.
+    /// No listener could be opened.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// No thread or descriptor.
+    /// A thread or descriptor could not be created.
     #[error("cannot start accepting connections: {0}")]
     Start(io::Error),
 }
 
-/// Serves until `stop` is requested. Then nobody new comes in, running sessions make durable what they have,
-/// and it returns. Where `reload` is set, it is cleared, and identity and authorized keys are read again.
+/// Serves until `stop` is requested. Then no connection is accepted any more, running sessions make
+/// durable what they have, and it returns. When `reload` is set, it is cleared, and identity and
+/// authorized keys are read again.
 ///
 /// # Errors
 /// See [`ServeError`].
@@ -99,25 +101,25 @@ pub fn serve(config: &ServeConfig, stop: &StopSignal, reload: &AtomicBool) -> Re
     let tls = Mutex::new(tls_of(&identity));
 
     let sessions = Sessions::admitting_by(Arc::clone(&admission));
-    let house = Arc::new(Daemon { tls, admission, sessions, refused: Mutex::default() });
-    let mut guard = Guard::start(vec![listener], house.clone(), Limits::default()).map_err(ServeError::Start)?;
-    while !stop.wait(LOOK) {
+    let daemon = Arc::new(Daemon { tls, admission, sessions, refused: Mutex::default() });
+    let mut guard = Guard::start(vec![listener], daemon.clone(), Limits::default()).map_err(ServeError::Start)?;
+    while !stop.wait(CHECK) {
         let now = clock::now();
         if reload.swap(false, Ordering::Relaxed) {
-            house.reload(config, now);
+            daemon.reload(config, now);
         }
-        house.admission.look(now);
+        daemon.admission.look(now);
     }
-    tracing::info!(sessions = house.sessions.count(), "stopping");
+    tracing::info!(sessions = daemon.sessions.count(), "stopping");
     guard.close();
-    house.sessions.interrupt_all();
-    if !guard.wait_for_guests(SETTLE) {
+    daemon.sessions.interrupt_all();
+    if !guard.wait_until_served(SETTLE) {
         tracing::warn!("sessions that did not end in time are broken off; they can be resumed");
     }
     Ok(())
 }
 
-/// TLS with this identity, which the log tells.
+/// TLS with this identity, which is logged.
 fn tls_of(identity: &Identity) -> Arc<rustls::ServerConfig> {
     let public = identity.public();
     tracing::info!("public key of this daemon: {public}");
@@ -125,7 +127,7 @@ fn tls_of(identity: &Identity) -> Arc<rustls::ServerConfig> {
     server_config(identity, |_| true)
 }
 
-/// The house of the authorized keys.
+/// Serves clients with authorized keys.
 struct Daemon {
     tls: Mutex<Arc<rustls::ServerConfig>>,
     admission: Arc<Admission>,
@@ -133,13 +135,14 @@ struct Daemon {
     refused: Mutex<RefusedLines>,
 }
 
-impl House for Daemon {
-    /// Lets every key finish the handshake: only then can the holder of an unknown one be told what to do.
+impl Service for Daemon {
+    /// Every key may complete the handshake: only then can the client be told that its key is
+    /// unknown.
     fn tls(&self) -> Arc<rustls::ServerConfig> {
         Arc::clone(&self.tls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn welcome(&self, link: Link) {
+    fn serve(&self, link: Link) {
         let Some(key) = link.control.peer_key() else {
             return;
         };
@@ -161,7 +164,7 @@ impl House for Daemon {
 }
 
 impl Daemon {
-    /// Reads again what can be: what cannot stays as it was.
+    /// Reads identity and authorized keys again; one that cannot be read stays as it was.
     fn reload(&self, config: &ServeConfig, now: Time) {
         match Identity::load(&config.identity) {
             Ok(identity) => *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls_of(&identity),
@@ -172,7 +175,7 @@ impl Daemon {
         }
     }
 
-    /// Tells the operator who was turned away, as long as strangers cannot fill the log by it.
+    /// Logs a client that was refused; a limit keeps clients from filling the log.
     fn log_refused(&self, key: &PublicKey, peer: &str, reason: &str) {
         let line = self.refused.lock().unwrap_or_else(PoisonError::into_inner).next(clock::now());
         let Some(left_out) = line else { return };
@@ -204,8 +207,8 @@ fn log_session(who: &str, peer: &str, answered: &Answered) {
     }
 }
 
-/// Answers the first message, whatever it is: the connection is then closed with nothing unread, so that the
-/// answer arrives.
+/// Answers the first message, whatever it is: the connection is then closed with nothing unread, so
+/// that the answer arrives.
 fn refuse(mut link: Link, refusal: Refusal) -> Result<(), LinkError> {
     match receive(link.inlet.as_mut()) {
         Ok(_) | Err(LinkError::Protocol(_)) => {}

@@ -421,7 +421,7 @@ fn serve(
             receiver::run(link, &registered.joined, &order, account, &silent, &registered.stop).map(|_| ())
         }
         Job::Send { sources, options } => {
-            match choose_congestion(&link.control, &options.congestion) {
+            match choose_congestion(&link.control, options.congestion.as_deref()) {
                 Ok(congestion) => {
                     link.outlet.send(Message::Congestion(congestion).into())?;
                     // The tree is known to the other end one round trip later.
@@ -441,7 +441,7 @@ fn serve(
 }
 
 /// Sets what was asked for, or else the best there is, and answers what the other end shall know of it.
-fn choose_congestion(control: &LinkControl, name: &str) -> Result<Congestion, String> {
+fn choose_congestion(control: &LinkControl, name: Option<&str>) -> Result<Congestion, String> {
     let instead = control.set_congestion(name)?;
     if let Some(text) = &instead {
         tracing::info!(peer = %control.peer(), "{text}");

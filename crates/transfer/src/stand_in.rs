@@ -4,14 +4,14 @@
 //!              the window is large                  nothing was lost for sixteen round trips at a ceiling
 //!   PLAIN ──────────────────────► the system's own ────────────────────────────────────────────────────► PLAIN
 //!   on a long path that is known,                  ◄────────────────────────────────────────────────────
-//!   from the first byte on                           a packet was sent again, or the window is
+//!   from the first byte on                           a packet was retransmitted, or the window is
 //!                                                    too small for a ceiling that is tried
 //! ```
 //!
 //! BBR believes in a window that has grown before there was data only after several round trips, in which a plain one
 //! doubles with each. Later it closes its window every ten seconds to look for the least round-trip time, which on a path
 //! of 300 ms costs half a second, and it sends a quarter less in one round trip of eight; below the ceiling that
-//! [`icdc_control::steering`] keeps there is no queue to look behind. But a plain algorithm halves its window by any loss: the first
+//! [`icdc_rate::steering`] keeps there is no queue to look behind. But a plain algorithm halves its window by any loss: the first
 //! one hardly shows, because the window that it takes over is twice as large as it needs, and then the system's own is back.
 //!
 //! Where a higher ceiling is tried, BBR does not go there by itself for eight round trips, and then by a quarter. So it is begun
@@ -21,8 +21,8 @@
 
 use std::net::TcpStream;
 
-use icdc_control::known_paths::Resumption;
-use icdc_control::steering::State;
+use icdc_rate::known_paths::Resumption;
+use icdc_rate::steering::State;
 use icdc_tcp::TcpInfo;
 use icdc_tcp::algorithm::finds_the_rate;
 use icdc_units::{ByteCount, Rate, Time};
@@ -54,7 +54,7 @@ fn is_below_its_ceiling(info: &TcpInfo) -> bool {
 pub(crate) struct StandIn {
     /// What it stands in for, while it does.
     own: Option<String>,
-    /// Packets sent again, and since when it is as many.
+    /// Packets retransmitted, and since when it is as many.
     quiet: Option<(u64, Time)>,
     /// The highest ceiling that was tried since the last one that was kept.
     tried: Option<Rate>,

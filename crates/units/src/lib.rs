@@ -34,10 +34,12 @@
 mod arithmetic;
 mod byte_count;
 mod notation;
+mod prefix;
 mod rate;
 mod time;
 
 pub use byte_count::{ByteCount, Counted};
 pub use notation::ParseQuantityError;
+pub use prefix::{ParsePrefixError, Prefix};
 pub use rate::Rate;
 pub use time::{Span, Time};

@@ -131,23 +131,25 @@ impl Scale {
     /// Prints `value` in one of `scales` (ascending): exactly if the formatter is alternate, else with
     /// four significant digits.
     pub(crate) fn write(value: u64, scales: &[Self], out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let finest = &scales[0];
-        let text = if out.alternate() {
-            let scale = scales.iter().rev().find(|scale| value != 0 && value.is_multiple_of(scale.units));
-            let scale = scale.unwrap_or(finest);
-            format!("{}{}", value / scale.units, scale.name)
-        } else {
-            let fitting = scales.iter().rposition(|scale| scale.units <= value).unwrap_or(0);
-            let next = scales.get(fitting + 1);
-            match next {
-                // 999.96 in this unit is 1 in the next.
-                Some(next) if rounds_up_to(value, &scales[fitting], next) => {
-                    format!("1{}", next.name)
-                }
-                _ => format!("{}{}", four_digits(value, scales[fitting].units), scales[fitting].name),
-            }
-        };
+        let text = if out.alternate() { Self::exact(value, scales) } else { Self::rounded(value, scales) };
         out.pad(&text)
+    }
+
+    /// `value` in the largest of `scales` (ascending) of which it is a whole multiple.
+    fn exact(value: u64, scales: &[Self]) -> String {
+        let scale = scales.iter().rev().find(|scale| value != 0 && value.is_multiple_of(scale.units));
+        let scale = scale.unwrap_or(&scales[0]);
+        format!("{}{}", value / scale.units, scale.name)
+    }
+
+    /// `value` in the largest of `scales` (ascending) that it reaches, with four significant digits.
+    pub(crate) fn rounded(value: u64, scales: &[Self]) -> String {
+        let fitting = scales.iter().rposition(|scale| scale.units <= value).unwrap_or(0);
+        match scales.get(fitting + 1) {
+            // 999.96 in this unit is 1 in the next.
+            Some(next) if rounds_up_to(value, &scales[fitting], next) => format!("1{}", next.name),
+            _ => format!("{}{}", four_digits(value, scales[fitting].units), scales[fitting].name),
+        }
     }
 }
 

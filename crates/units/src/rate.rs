@@ -11,7 +11,8 @@ use crate::notation::{Notation, ParseQuantityError, Scale};
 ///
 /// Text is bits with an SI prefix, in any case (`8kbit`, `930mbit`, `10Gbit/s`), or bytes per second
 /// with a capital B (`125MB/s`, `1.2GB/s`, `100MiB/s`). A number without a unit is refused: it would be
-/// guesswork whether bits or bytes are meant. It is serialised as an integer of bits per second.
+/// guesswork whether bits or bytes are meant. It is printed as `934.2 Mbit/s`, which is accepted as well, and
+/// serialised as an integer of bits per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rate(pub(crate) u64);
@@ -41,6 +42,12 @@ impl Rate {
     pub const fn as_bytes_per_second(self) -> u64 {
         self.0 / 8
     }
+
+    /// The rate as one word of a command line, to four significant digits: `934.2mbit`.
+    #[must_use]
+    pub fn to_argument(self) -> String {
+        Scale::rounded(self.0, &BIT_SCALES)
+    }
 }
 
 const NOTATION: Notation = Notation {
@@ -56,6 +63,15 @@ const BIT_SCALES: [Scale; 5] = [
     Scale::new("mbit", 1_000_000),
     Scale::new("gbit", 1_000_000_000),
     Scale::new("tbit", 1_000_000_000_000),
+];
+
+/// Units of rates that are printed.
+const PRINTED_SCALES: [Scale; 5] = [
+    Scale::new(" bit/s", 1),
+    Scale::new(" kbit/s", 1_000),
+    Scale::new(" Mbit/s", 1_000_000),
+    Scale::new(" Gbit/s", 1_000_000_000),
+    Scale::new(" Tbit/s", 1_000_000_000_000),
 ];
 
 /// Prefixes of `B/s`, after lower-casing, in bits.
@@ -89,8 +105,8 @@ impl FromStr for Rate {
 }
 
 impl fmt::Display for Rate {
-    /// `{}`: four significant digits (`934.2mbit`); `{:#}`: exact (`934217000bit`).
+    /// `{}`: for people, four significant digits (`934.2 Mbit/s`); `{:#}`: for programs, one exact word (`934217kbit`).
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Scale::write(self.0, &BIT_SCALES, out)
+        Scale::write(self.0, if out.alternate() { &BIT_SCALES } else { &PRINTED_SCALES }, out)
     }
 }

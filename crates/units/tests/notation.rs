@@ -82,12 +82,14 @@ fn errors_name_the_text_and_the_units() {
 #[test]
 fn printing_for_people_keeps_four_digits() {
     let rate = |bits| Rate::from_bits_per_second(bits).to_string();
-    assert_eq!(rate(0), "0bit");
-    assert_eq!(rate(999), "999bit");
-    assert_eq!(rate(934_217_000), "934.2mbit");
-    assert_eq!(rate(999_949_999), "999.9mbit");
-    assert_eq!(rate(999_950_000), "1gbit");
-    assert_eq!(rate(1_234_567_890_123_456), "1235tbit");
+    assert_eq!(rate(0), "0 bit/s");
+    assert_eq!(rate(999), "999 bit/s");
+    assert_eq!(rate(934_217_000), "934.2 Mbit/s");
+    assert_eq!(rate(999_949_999), "999.9 Mbit/s");
+    assert_eq!(rate(999_950_000), "1 Gbit/s");
+    assert_eq!(rate(1_234_567_890_123_456), "1235 Tbit/s");
+    assert_eq!(Rate::from_bits_per_second(934_217_000).to_argument(), "934.2mbit");
+    assert_eq!(format!("{:#}", Rate::from_bits_per_second(934_217_000)), "934217kbit");
     let size = |bytes| ByteCount::new(bytes).to_string();
     assert_eq!(size(4 << 20), "4MiB");
     assert_eq!(size(4_000_000), "4MB");

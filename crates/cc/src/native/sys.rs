@@ -38,7 +38,7 @@ pub struct RateSample {
     pub prior_in_flight: u32,
     /// The sample began while the application had nothing to send.
     pub is_app_limited: bool,
-    /// The sample is of a packet that was sent again.
+    /// The sample is of a packet that was retransmitted.
     pub is_retrans: bool,
     /// The acknowledgement was likely delayed.
     pub is_ack_delayed: bool,

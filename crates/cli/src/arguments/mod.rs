@@ -10,7 +10,10 @@ mod keygen;
 pub(crate) mod lab;
 mod measure;
 pub(crate) mod pace;
+mod path;
 pub(crate) mod relay;
+#[cfg_attr(not(feature = "experiments"), path = "run_missing.rs")]
+pub(crate) mod run;
 mod serve;
 pub(crate) mod sim;
 

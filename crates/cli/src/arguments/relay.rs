@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
-use icdc_control::Prefix;
 use icdc_trust::PublicKey;
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Prefix, Rate, Span};
 
 #[derive(Args, Debug)]
 #[command(
@@ -14,18 +13,18 @@ use icdc_units::{ByteCount, Rate, Span};
         a connection that is tuned for that path. Both ends keep their algorithm and their small buffers, because their own round trip \
         is short.\n\n\
         Clients come by a forwarded port (--forward), by SOCKS 5 (--socks5), without knowing of it (--transparent), or from another relay \
-        (--peer). Where a connection goes on is a matter of its destination (--route), the longest prefix first: to another \
-        relay's --peer, or directly.\n\n\
-        Everything can stand in a file (--config), to which the command line adds. SIGHUP reads it again, SIGTERM stops: nobody \
-        new comes in, and who is there has the time of --drain. Listeners take the sockets of their addresses that systemd has opened \
+        (--peer). Routes (--route) choose the next hop by the destination, the longest prefix first: another \
+        relay's --peer, or the destination itself.\n\n\
+        Everything can be in a file (--config); options add to it. SIGHUP reads it again, SIGTERM stops: no \
+        connection is accepted any more, and open ones have the time of --drain to end. Listeners take the sockets of their addresses that systemd has opened \
         (LISTEN_FDS).\n\n\
         Without rules, a forwarded port serves everybody; SOCKS without users and peers without keys serve this host only, and SOCKS \
-        leads to public addresses only. `--allow from=10.0.0.0/8` lets those clients in, and nobody else but this host; \
-        `--allow to=10.0.0.0/8` lets SOCKS lead there.",
+        leads to public addresses only. `--allow from=10.0.0.0/8` admits those clients, and no others but this host; \
+        `--allow to=10.0.0.0/8` lets SOCKS reach these addresses.",
     after_long_help = concat!(
         "Exit codes:\n",
         "  0  stopped by a signal, or --check found nothing wrong\n",
-        "  1  it could not start, or nobody answered\n",
+        "  1  it could not start\n",
         "  2  the command line or the configuration is not understood\n\n",
         "Examples:\n",
         "  icdc relay --peer :2634 --allow from=192.0.2.1                              # near the destination\n",
@@ -56,51 +55,51 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
 
-    /// Only say what is wrong with the configuration
+    /// Only check the configuration
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Take connections here to one destination; may be given several times
+    /// Relay connections from here to one destination; may be given several times
     #[arg(long, value_name = "ADDR:PORT=HOST:PORT", value_parser = pair, help_heading = "Listeners")]
     pub(crate) forward: Vec<(String, String)>,
 
-    /// Take SOCKS 5 clients here
+    /// Serve SOCKS 5 clients here
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Listeners")]
     pub(crate) socks5: Vec<String>,
 
-    /// Let SOCKS clients in by the users and passwords of this file, one USER:PASSWORD a line
+    /// Require a login of SOCKS clients; the file has one USER:PASSWORD a line
     #[arg(long, value_name = "FILE", requires = "socks5", help_heading = "Listeners", value_hint = ValueHint::FilePath)]
     pub(crate) socks5_users: Option<String>,
 
-    /// Take connections from other relays here
+    /// Serve other relays here
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Listeners")]
     pub(crate) peer: Vec<String>,
 
-    /// Take connections here that were steered by `icdc relay rules`
+    /// Serve connections here that `icdc relay rules` redirects (TPROXY)
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Listeners")]
     pub(crate) transparent: Vec<String>,
 
-    /// Where destinations of a prefix are reached: by other relays, or directly; the next where one cannot be had
-    #[arg(long, value_name = "PREFIX|default=HOST:PORT|direct[,…]", value_parser = pair, help_heading = "Ways")]
+    /// Next hops for destinations of a prefix: other relays, or direct; when one fails, the next is tried
+    #[arg(long, value_name = "PREFIX|default=HOST:PORT|direct[,…]", value_parser = pair, help_heading = "Routes")]
     pub(crate) route: Vec<(String, String)>,
 
     /// Connections to keep open to each next relay, so that a client need not wait for one
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Ways")]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Routes")]
     pub(crate) warm: usize,
 
-    /// Public key of another relay: the legs of --peer and --route then have TLS, with these keys alone
-    #[arg(long, value_name = "KEY", help_heading = "Ways")]
+    /// Public key of another relay: the legs of --peer and --route then have TLS, and other keys are refused
+    #[arg(long, value_name = "KEY", help_heading = "Routes")]
     pub(crate) peer_key: Vec<PublicKey>,
 
     /// This relay's own key [default: ~/.config/icdc/identity]
-    #[arg(long, value_name = "FILE", help_heading = "Ways", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", help_heading = "Routes", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
 
     /// Congestion control of the legs between relays, as for copy
     #[arg(long, value_name = "NAME", help_heading = "Legs")]
     pub(crate) cc: Option<String>,
 
-    /// Ceiling of each connection's rate between relays
+    /// Rate limit of each connection between relays
     #[arg(long, value_name = "RATE", help_heading = "Legs")]
     pub(crate) rate: Option<Rate>,
 
@@ -112,15 +111,15 @@ pub(crate) struct RunArguments {
     #[arg(long, help_heading = "Legs")]
     pub(crate) proxy_protocol: bool,
 
-    /// Let destinations see the client's address in place of the relay's
+    /// Connect to destinations from the client's address in place of the relay's
     #[arg(long, help_heading = "Legs")]
     pub(crate) keep_source: bool,
 
-    /// Let pass; conditions are listener=KIND, from=PREFIX, to=PREFIX, port=LO-HI. In order, the first that fits decides
+    /// Allow; conditions are listener=KIND, from=PREFIX, to=PREFIX, port=LO-HI. The first rule that matches decides
     #[arg(long, value_name = "CONDITION[,…]", help_heading = "Rules")]
     pub(crate) allow: Vec<String>,
 
-    /// Turn away; all of these come before those of --allow
+    /// Deny; all of these come before those of --allow
     #[arg(long, value_name = "CONDITION[,…]", help_heading = "Rules")]
     pub(crate) deny: Vec<String>,
 
@@ -132,15 +131,15 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) per_client: Option<usize>,
 
-    /// Most bytes that wait in the relay, sockets included [default: 4GiB]
+    /// Most bytes buffered in the relay and its sockets [default: 4GiB]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(crate) memory: Option<ByteCount>,
 
-    /// The same of one connection; also the largest buffer [default: 256MiB]
+    /// Most bytes buffered of one connection, and largest socket buffer [default: 256MiB]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(crate) memory_per_connection: Option<ByteCount>,
 
-    /// Time for a client to say where it wants to go [default: 10s]
+    /// Time for a client to make its request [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) greeting: Option<Span>,
 
@@ -148,11 +147,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) connect: Option<Span>,
 
-    /// Silence in both directions until a connection is given up [default: 1h]
+    /// Time without data in either direction until a connection is closed [default: 1h]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) idle: Option<Span>,
 
-    /// Time that open connections have when the relay stops [default: 30s]
+    /// Time for open connections to end when the relay stops [default: 30s]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) drain: Option<Span>,
 
@@ -160,8 +159,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) threads: Option<usize>,
 
-    /// Answer Prometheus here
-    #[arg(long, value_name = "ADDR:PORT", help_heading = "Watching")]
+    /// Serve metrics for Prometheus here
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Monitoring")]
     pub(crate) metrics: Option<String>,
 
     #[command(flatten)]
@@ -170,19 +169,19 @@ pub(crate) struct RunArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct StatusSocket {
-    /// The socket by which `icdc relay status` asks [default: /run/icdc-relay.sock, or in $XDG_RUNTIME_DIR]
-    #[arg(long, value_name = "PATH", help_heading = "Watching", value_hint = ValueHint::FilePath)]
+    /// Socket of `icdc relay status` [default: /run/icdc-relay.sock, or in $XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "PATH", help_heading = "Monitoring", value_hint = ValueHint::FilePath)]
     pub(crate) status_socket: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Tell what a running relay does",
-    long_about = "Tell what the relay on this host does: its listeners, sums since its start, and every connection with both legs: rate, \
-        round-trip time, congestion window, queue, retransmissions, and which leg limits.",
+    about = "Print the status of a running relay",
+    long_about = "Print the status of the relay on this host: its listeners, sums since its start, and every connection with both legs: rate, \
+        round-trip time, congestion window, queue, retransmissions, and the leg that limits.",
     after_long_help = concat!(
         "Exit codes:\n",
-        "  0  told\n",
+        "  0  printed\n",
         "  1  no relay answers\n",
         "  2  the command line is not understood\n\n",
         "Examples:\n",

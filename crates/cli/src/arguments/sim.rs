@@ -7,10 +7,10 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueHint};
 use icdc_cc::Algorithm;
 use icdc_lab::{Buffers, Mode, USUAL_RECEIVE_BUFFER};
-use icdc_sim::{Acknowledgements, Flow, ReceiveWindow, Scenario};
+use icdc_sim::{Acknowledgements, Flow, ReceiveWindow, Simulation};
 use icdc_units::{ByteCount, Span};
 
-use super::lab::{MAX_MEMORY, PathArguments};
+use super::path::{MAX_MEMORY, PathArguments};
 use crate::values::{amount, ceiling, seconds, window};
 
 /// Most bytes that a device puts together for the stack (`gso_max_size`, GRO).
@@ -32,7 +32,7 @@ const BATCH_TIME: Span = Span::from_micros(50);
         rate=RATE    a ceiling of its rate, at which it is paced\n  \
         window=SIZE  a fixed receive window\n  \
         NAME=NUMBER  a parameter of the algorithm",
-    after_long_help = "What is modelled and what is simplified is told in docs/simulator.md.\n\n\
+    after_long_help = "docs/simulator.md says what is modelled and what is simplified.\n\n\
         Exit codes:\n  \
         0  simulated\n  \
         1  something could not be written\n  \
@@ -46,7 +46,8 @@ pub(crate) struct SimArguments {
     #[command(flatten)]
     path: PathArguments,
 
-    /// Congestion control of a flow from beginning to end, and what else it is given [default: reno]
+    /// Congestion control of a flow from beginning to end, and what else it is given [default:
+    /// reno]
     #[arg(long, value_name = "FLOW", conflicts_with = "flow", help_heading = "Flows")]
     cc: Option<FlowArgument>,
 
@@ -136,8 +137,8 @@ fn algorithm(name: &str) -> Result<&'static Algorithm, String> {
 }
 
 impl SimArguments {
-    /// The scenario that is meant.
-    pub(crate) fn scenario(&self) -> anyhow::Result<Scenario> {
+    /// The simulation that is meant.
+    pub(crate) fn simulation(&self) -> anyhow::Result<Simulation> {
         let lab = self.path.lab()?;
         let path_round_trip = lab.round_trip();
         let given = match &self.cc {
@@ -155,7 +156,8 @@ impl SimArguments {
             );
             flow.extra_delay = round_trip - path_round_trip;
             if !window {
-                // Linux announces half of it: four times what fills the path and its queue is more than slow start overshoots to.
+                // Linux announces half of it: four times what fills the path and its queue is more
+                // than slow start overshoots to.
                 let fitting = (lab.forward.rate * round_trip + lab.forward.queue) * 8;
                 let buffer = match lab.buffers {
                     Buffers::Untouched => USUAL_RECEIVE_BUFFER,
@@ -169,7 +171,7 @@ impl SimArguments {
         let segment = lab.forward.mtu.as_u64();
         let batches =
             Acknowledgements::Batches { packets: (LARGEST_BATCH / segment).max(2) as u32, within: BATCH_TIME };
-        let scenario = Scenario {
+        let simulation = Simulation {
             forward: lab.forward,
             backward: lab.backward,
             flows,
@@ -177,18 +179,18 @@ impl SimArguments {
             acknowledgements: if lab.mode == Mode::Fast { batches } else { Acknowledgements::EverySecond },
             segmentation: lab.mode == Mode::Fast,
         };
-        scenario.check().context("this cannot be simulated")?;
-        let memory = scenario.memory();
+        simulation.check().context("this cannot be simulated")?;
+        let memory = simulation.memory();
         if memory > MAX_MEMORY {
             bail!(
                 "this path needs up to {memory} of memory for what is on its way; {MAX_MEMORY} are the limit: lower --rate, --rtt or --queue"
             );
         }
-        Ok(scenario)
+        Ok(simulation)
     }
 }
 
-/// What a flow was given, in words.
+/// A flow as one line of text: algorithm, parameters, ceiling.
 pub(crate) fn describe(flow: &Flow) -> String {
     let mut words = vec![flow.algorithm.name.to_owned()];
     words.extend(flow.parameters.iter().map(|(name, value)| format!("{name}={value}")));

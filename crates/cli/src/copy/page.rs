@@ -39,7 +39,7 @@ impl Recording {
             ("Data".into(), format!("{} in {}", size(summary.bytes), counted(summary.files, "file"))),
             ("Time".into(), seconds(summary.seconds)),
             ("Sent".into(), size(summary.bytes_sent)),
-            ("Segments sent again".into(), summary.retransmitted_segments.to_string()),
+            ("Segments retransmitted".into(), summary.retransmitted_segments.to_string()),
         ];
         let optional = [
             ("Peak over 1 s", self.peak()),
@@ -111,7 +111,7 @@ impl Recording {
             let cwnd = Series::new("sender", Stroke::Strong, self.points(|interval| interval.cwnd as f64));
             plots.push(Plot::new("Congestion window", Unit::Segments, vec![cwnd]));
             let again = Series::new("1 s mean", Stroke::Area, reduce::window_means(&self.retransmissions(), 1.0));
-            plots.push(Plot::new("Segments sent again", Unit::SegmentsPerSecond, vec![again]));
+            plots.push(Plot::new("Segments retransmitted", Unit::SegmentsPerSecond, vec![again]));
         }
         plots
     }

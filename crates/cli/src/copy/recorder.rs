@@ -40,7 +40,7 @@ pub(crate) struct Interval {
     pub(crate) end: f64,
     /// Payload that flowed.
     pub(crate) bits: f64,
-    /// Segments sent again since the connection began.
+    /// Segments retransmitted since the connection began.
     pub(crate) retransmitted: u64,
     pub(crate) ring_used: u32,
     pub(crate) rtt_us: u64,

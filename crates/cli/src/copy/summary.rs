@@ -33,7 +33,7 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
         parts.push(format!("limited by {limits}"));
     }
     if summary.retransmitted_segments > 0 {
-        parts.push(format!("{} sent again", counted(summary.retransmitted_segments, "segment")));
+        parts.push(format!("{} retransmitted", counted(summary.retransmitted_segments, "segment")));
     }
     if summary.read_back {
         parts.push("read back and compared".into());
@@ -145,7 +145,7 @@ mod tests {
             "1GB were there from an earlier run",
             "3 files, 5MB, taken over from an earlier run by size and time, NOT READ",
             "2 files skipped",
-            "12 segments sent again",
+            "12 segments retransmitted",
             "read back and compared",
             "1 item FAILED",
         ] {

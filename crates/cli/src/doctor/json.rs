@@ -6,7 +6,8 @@ use icdc_doctor::{Finding, Group, HostFacts, PathFacts, Reading};
 use icdc_units::{ByteCount, Rate, Span};
 use serde_json::{Map, Value, json};
 
-use super::{Examination, show};
+use super::examination::Examination;
+use super::show;
 
 pub(super) fn examination(examination: &Examination) -> Value {
     let aim = examination.aim;

@@ -1,8 +1,9 @@
-//! `icdc doctor`: looks, measures, judges, applies, and tells.
+//! `icdc doctor`: gathers facts, measures, judges, applies, and shows what was found.
 //!
 //! | file | what |
 //! |---|---|
 //! | `plan` | what the command line means |
+//! | `examination` | what was found and done |
 //! | `path` | the runs over the path |
 //! | `paths` | what is remembered of paths |
 //! | `show` | lines for people |
@@ -10,6 +11,7 @@
 //!
 //! What is looked for and how it is judged is in `icdc-doctor`.
 
+mod examination;
 mod json;
 mod path;
 mod paths;
@@ -19,45 +21,17 @@ mod show;
 use std::path::Path;
 
 use icdc_doctor::remedy::{self, RemedyError, Set};
-use icdc_doctor::{Aim, Finding, HostFacts, PathFacts, System, facts, judge};
+use icdc_doctor::{Aim, Finding, HostFacts, System, facts, judge};
 use icdc_transfer::StopSignal;
 
 use crate::arguments::DoctorArguments;
 use crate::command_line::command_line;
 use crate::console::Console;
+use crate::doctor::examination::{Examination, INTERRUPTED, Troubles};
 use crate::doctor::plan::{DoctorPlan, Task, Wish};
 use crate::{exit, logs, signals};
 
 const STOPPING: &str = "stopping; what was found until now is told (again: stop at once)";
-
-const INTERRUPTED: &str = "interrupted";
-
-/// What was found and done.
-struct Examination {
-    host: HostFacts,
-    path: Option<PathFacts>,
-    aim: Aim,
-    findings: Vec<Finding>,
-    applied: Vec<Set>,
-    troubles: Troubles,
-}
-
-/// What went wrong on the way, and the exit code that follows.
-#[derive(Default)]
-struct Troubles {
-    texts: Vec<String>,
-    code: u8,
-}
-
-impl Troubles {
-    /// The first one decides on the exit code.
-    fn add(&mut self, text: String, code: u8) {
-        self.texts.push(text);
-        if self.code == 0 {
-            self.code = code;
-        }
-    }
-}
 
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: DoctorArguments, console: &Console) -> u8 {

@@ -12,7 +12,7 @@ use icdc_transfer::{
 };
 use icdc_units::{ByteCount, Span};
 
-use super::{INTERRUPTED, Troubles};
+use super::examination::{INTERRUPTED, Troubles};
 use crate::clock::timed;
 use crate::console::Console;
 use crate::exit;

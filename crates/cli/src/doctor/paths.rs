@@ -6,10 +6,10 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
-use icdc_control::Prefix;
-use icdc_control::known_paths::{KnownPath, OLDEST};
 use icdc_doctor::facts;
+use icdc_rate::known_paths::{KnownPath, OLDEST};
 use icdc_transfer::known_paths;
+use icdc_units::Prefix;
 use serde_json::{Value, json};
 
 use super::plan::PathsTask;
@@ -235,9 +235,9 @@ mod tests {
             lines,
             [
                 "2 paths known in /s/paths.json",
-                "  to               from       interface  rate     round trip  age        used again",
-                "  198.51.100.0/24  192.0.2.1  eth0       915mbit  300ms       2 hours    yes, if the handshake takes 260.5ms to 339.5ms",
-                "  198.51.100.0/24  192.0.2.9  -          915mbit  300ms       0 seconds  no: no interface here has 192.0.2.9",
+                "  to               from       interface  rate        round trip  age        used again",
+                "  198.51.100.0/24  192.0.2.1  eth0       915 Mbit/s  300ms       2 hours    yes, if the handshake takes 260.5ms to 339.5ms",
+                "  198.51.100.0/24  192.0.2.9  -          915 Mbit/s  300ms       0 seconds  no: no interface here has 192.0.2.9",
             ]
         );
     }

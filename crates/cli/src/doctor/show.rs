@@ -3,7 +3,7 @@
 use icdc_doctor::remedy::Undone;
 use icdc_doctor::{Finding, Group, Severity};
 
-use super::Examination;
+use super::examination::Examination;
 use crate::copy::summary::counted;
 
 /// Width of the severities.
@@ -86,7 +86,8 @@ fn conclusion(examination: &Examination, is_root: bool) -> String {
     if open == 0 {
         return counts;
     }
-    let apply = as_user(&format!("icdc doctor --rate {} --rtt {} --apply", aim.rate, aim.round_trip), is_root);
+    let settings = format!("icdc doctor --rate {} --rtt {} --apply", aim.rate.to_argument(), aim.round_trip);
+    let apply = as_user(&settings, is_root);
     format!("{counts}; `{apply}` settles {open} of them")
 }
 
@@ -105,7 +106,7 @@ mod tests {
     use icdc_doctor::remedy::{Change, Set, Setting};
     use icdc_doctor::{Aim, HostFacts, PathFacts};
 
-    use super::super::Troubles;
+    use super::super::examination::Troubles;
     use super::*;
 
     fn finding(group: Group, severity: Severity, fix: &[&str], change: bool) -> Finding {
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn findings_come_with_commands_to_paste() {
         let expected = "\
-host, for 1gbit over 300ms: 37.5MB in flight, buffers of 112.5MB
+host, for 1 Gbit/s over 300ms: 37.5MB in flight, buffers of 112.5MB
   PROBLEM  what is
            why it matters
            sudo sysctl -w net.ipv4.tcp_sack=1

@@ -1,5 +1,6 @@
 //! `icdc lab`: the emulated and the simulated path from the command line.
 
+#[cfg_attr(not(feature = "experiments"), path = "scenario_missing.rs")]
 mod scenario;
 mod sim;
 mod status;
@@ -8,11 +9,11 @@ mod view;
 use std::ffi::{OsStr, OsString};
 
 use anyhow::{Context, Result};
-use icdc_lab::{Lab, LabError, state};
+use icdc_lab::{Lab, LabError, registry};
 
 use crate::arguments::lab::{DownArguments, ExecArguments, LabArguments, LabCommand, UpArguments};
 use crate::console::Console;
-use crate::{exit, finish, logs};
+use crate::{exit, logs};
 
 pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
     let result = match arguments.command {
@@ -21,10 +22,7 @@ pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
         LabCommand::Status(arguments) => status::run(&arguments),
         LabCommand::Exec(arguments) => exec(&arguments),
         LabCommand::Run(arguments) => return scenario::run(&arguments, console),
-        LabCommand::List => {
-            scenario::list();
-            Ok(())
-        }
+        LabCommand::List => return scenario::list(console),
         LabCommand::Report(arguments) => view::write(&arguments),
         LabCommand::Sim(arguments) => return sim::run(*arguments, console),
         LabCommand::Wire => {
@@ -32,7 +30,7 @@ pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
             icdc_lab::wire::main().map_err(Into::into)
         }
     };
-    finish(result, console)
+    exit::finish(result, console)
 }
 
 fn up(arguments: &UpArguments, console: &Console) -> u8 {
@@ -46,7 +44,7 @@ fn up(arguments: &UpArguments, console: &Console) -> u8 {
         .and_then(|program| Ok(Lab::up(name, &settings, &program)?));
     match made {
         Ok(lab) => {
-            println!("{}", status::describe(&lab.state));
+            println!("{}", status::describe(&lab.record));
             0
         }
         Err(error) => {
@@ -64,7 +62,7 @@ fn down(arguments: &DownArguments) -> Result<()> {
         return Ok(icdc_lab::down(&arguments.name.name)?);
     }
     // One that resists does not keep the others standing.
-    state::names()?.iter().map(|name| icdc_lab::down(name)).fold(Ok(()), Result::and)?;
+    registry::names()?.iter().map(|name| icdc_lab::down(name)).fold(Ok(()), Result::and)?;
     Ok(())
 }
 
@@ -77,7 +75,7 @@ fn exec(arguments: &ExecArguments) -> Result<()> {
     Err(lab.exec(arguments.host, &command).into())
 }
 
-/// The words with a space between, as ssh sends them.
-fn joined(words: &[OsString]) -> OsString {
-    words.join(OsStr::new(" "))
+/// The arguments with a space between, as ssh sends them.
+fn joined(arguments: &[OsString]) -> OsString {
+    arguments.join(OsStr::new(" "))
 }

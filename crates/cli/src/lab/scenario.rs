@@ -4,17 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use icdc_lab::scenario::{ALL, Bench, Scenario};
+use icdc_experiments::{ALL, Bench, Scenario};
 use icdc_report::{Report, Table};
 
-use crate::arguments::lab::RunArguments;
+use crate::arguments::run::RunArguments;
 use crate::console::Console;
 use crate::exit;
 
-pub(super) fn list() {
+pub(super) fn list(_console: &Console) -> u8 {
     for Scenario { name, about, .. } in &ALL {
         println!("{name:<17}{about}");
     }
+    0
 }
 
 pub(super) fn run(arguments: &RunArguments, console: &Console) -> u8 {

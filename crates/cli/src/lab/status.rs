@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use icdc_lab::state::State;
-use icdc_lab::{Gauge, Global, Lab, Mode, Page, Verdict, Way, verdict};
+use icdc_lab::{Gauge, Global, Heading, Lab, LabRecord, Mode, Page, Verdict, verdict};
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Span};
 use serde_json::{Value, json};
@@ -15,26 +14,26 @@ pub(super) fn run(arguments: &StatusArguments) -> Result<()> {
     let lab = Lab::find(&arguments.name.name)?;
     let page = lab.page()?;
     if arguments.json {
-        println!("{}", json(&lab.state, &page));
+        println!("{}", json(&lab.record, &page));
     } else {
-        println!("{}\n{}", describe(&lab.state), table(&page));
-        println!("emulator: {}", Verdict::of(&page, &lab.state.settings));
+        println!("{}\n{}", describe(&lab.record), table(&page));
+        println!("emulator: {}", Verdict::of(&page, &lab.record.settings));
     }
     Ok(())
 }
 
 /// What a lab is like, in a few lines.
-pub(super) fn describe(state: &State) -> String {
-    let settings = &state.settings;
+pub(super) fn describe(record: &LabRecord) -> String {
+    let settings = &record.settings;
     let mut text = format!(
         "lab {}: a 10.26.33.1 fd26:33::1, b 10.26.33.2 fd26:33::2, MTU {}",
-        state.name,
+        record.name,
         settings.forward.mtu.as_u64()
     );
     let _ = write!(text, ", {} mode", if settings.mode == Mode::Fast { "fast" } else { "exact" });
-    for way in Way::BOTH {
-        let direction = settings.direction(way);
-        let _ = write!(text, "\n  {}: {}, {} delay", way.name(), direction.rate, direction.delay);
+    for heading in Heading::BOTH {
+        let direction = settings.direction(heading);
+        let _ = write!(text, "\n  {}: {}, {} delay", heading.name(), direction.rate, direction.delay);
         if !direction.jitter.is_zero() {
             let _ = write!(text, " + up to {}", direction.jitter);
         }
@@ -58,8 +57,8 @@ fn table(page: &Page) -> String {
         let [forward, backward] = values;
         let _ = writeln!(text, "{name:<22}{forward:>16}{backward:>16}");
     };
-    let each = |show: &dyn Fn(Way) -> String| Way::BOTH.map(show);
-    row("", each(&|way| way.name().to_owned()));
+    let each = |show: &dyn Fn(Heading) -> String| Heading::BOTH.map(show);
+    row("", each(&|heading| heading.name().to_owned()));
     for (name, gauge) in [
         ("packets offered", Gauge::Offered),
         ("packets delivered", Gauge::Delivered),
@@ -68,22 +67,22 @@ fn table(page: &Page) -> String {
         ("gap frames", Gauge::GapFrames),
         ("beyond the line rate", Gauge::Overruns),
     ] {
-        row(name, each(&|way| page.gauge(way, gauge).to_string()));
+        row(name, each(&|heading| page.gauge(heading, gauge).to_string()));
     }
     for (name, gauge) in [
         ("bytes on the wire", Gauge::DeliveredBytes),
         ("longest queue", Gauge::QueueMax),
         ("largest burst in 1 s", Gauge::BurstMax),
     ] {
-        row(name, each(&|way| ByteCount::new(page.gauge(way, gauge)).to_string()));
+        row(name, each(&|heading| ByteCount::new(page.gauge(heading, gauge)).to_string()));
     }
-    row("mean burst in 1 s", each(&|way| ByteCount::new(mean_burst(page, way) as u64).to_string()));
+    row("mean burst in 1 s", each(&|heading| ByteCount::new(mean_burst(page, heading) as u64).to_string()));
     for (name, gauge) in [
         ("late by, median", Gauge::LatenessMedian),
         ("late by, 99.9 %", Gauge::Lateness999),
         ("late by, most", Gauge::LatenessMax),
     ] {
-        row(name, each(&|way| Span::from_nanos(page.gauge(way, gauge)).to_string()));
+        row(name, each(&|heading| Span::from_nanos(page.gauge(heading, gauge)).to_string()));
     }
     for fault in icdc_lab::faults(page) {
         let _ = writeln!(text, "{fault}");
@@ -92,23 +91,23 @@ fn table(page: &Page) -> String {
 }
 
 /// Mean over the seconds of the longest queue at each one's mean rate, in bytes.
-fn mean_burst(page: &Page, way: Way) -> f64 {
-    page.gauge(way, Gauge::BurstSum) as f64 / page.gauge(way, Gauge::BurstWindows).max(1) as f64
+fn mean_burst(page: &Page, heading: Heading) -> f64 {
+    page.gauge(heading, Gauge::BurstSum) as f64 / page.gauge(heading, Gauge::BurstWindows).max(1) as f64
 }
 
-fn json(state: &State, page: &Page) -> Value {
-    let [forward, backward] = Way::BOTH.map(|way| direction(way, state.settings.direction(way), page));
-    let verdict = Verdict::of(page, &state.settings);
-    let round_trip = state.settings.round_trip();
+fn json(record: &LabRecord, page: &Page) -> Value {
+    let [forward, backward] = Heading::BOTH.map(|heading| direction(heading, record.settings.direction(heading), page));
+    let verdict = Verdict::of(page, &record.settings);
+    let round_trip = record.settings.round_trip();
     json!({
-        "name": state.name,
-        "mode": state.settings.mode,
-        "buffers": state.settings.buffers,
-        "mtu_bytes": state.settings.forward.mtu.as_u64(),
-        "ring_memory_bytes": icdc_lab::wire::memory(&state.settings).as_u64(),
-        "user_namespace": state.user_namespace,
+        "name": record.name,
+        "mode": record.settings.mode,
+        "buffers": record.settings.buffers,
+        "mtu_bytes": record.settings.forward.mtu.as_u64(),
+        "ring_memory_bytes": icdc_lab::wire::memory(&record.settings).as_u64(),
+        "user_namespace": record.user_namespace,
         "realtime": page.global(Global::Realtime) == 1,
-        "wire_pid": state.wire.id,
+        "wire_pid": record.wire.id,
         "device_drops_packets": page.global(Global::DeviceDrops),
         "verdict": {
             "result": verdict.word(),
@@ -121,9 +120,9 @@ fn json(state: &State, page: &Page) -> Value {
     })
 }
 
-fn direction(way: Way, settings: &icdc_path::Settings, page: &Page) -> Value {
-    let gauge = |gauge| page.gauge(way, gauge);
-    let seconds = |gauge| page.gauge(way, gauge) as f64 / 1e9;
+fn direction(heading: Heading, settings: &icdc_path::Settings, page: &Page) -> Value {
+    let gauge = |gauge| page.gauge(heading, gauge);
+    let seconds = |gauge| page.gauge(heading, gauge) as f64 / 1e9;
     // In frames of full size, as the papers count.
     let frame = settings.largest_frame().as_u64() as f64;
     json!({
@@ -142,7 +141,7 @@ fn direction(way: Way, settings: &icdc_path::Settings, page: &Page) -> Value {
         "held_packets": gauge(Gauge::HeldPackets),
         "held_bytes": gauge(Gauge::HeldBytes),
         "burst_max_mtu": gauge(Gauge::BurstMax) as f64 / frame,
-        "burst_mean_mtu": mean_burst(page, way) / frame,
+        "burst_mean_mtu": mean_burst(page, heading) / frame,
         "superpackets": gauge(Gauge::Superpackets),
         "ring_overflow_packets": gauge(Gauge::RingOverflow),
         "send_failure_packets": gauge(Gauge::SendFailures),

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 use icdc_lab::recording::Recording;
-use icdc_lab::{Lab, Verdict, Way};
+use icdc_lab::{Heading, Lab, Verdict};
 use icdc_report::Report;
 use icdc_units::Time;
 
@@ -14,22 +14,22 @@ use crate::arguments::lab::ReportArguments;
 pub(super) fn write(arguments: &ReportArguments) -> Result<()> {
     let lab = Lab::find(&arguments.name.name)?;
     let page = lab.page()?;
-    let settings = &lab.state.settings;
+    let settings = &lab.record.settings;
     let mut report = Report {
-        title: format!("icdc lab {}", lab.state.name),
-        summary: vec![("Lab".to_owned(), status::describe(&lab.state).replace('\n', ";"))],
+        title: format!("icdc lab {}", lab.record.name),
+        summary: vec![("Lab".to_owned(), status::describe(&lab.record).replace('\n', ";"))],
         ..Report::default()
     };
-    let recordings = Way::BOTH.map(|way| {
-        let recording = Recording::of(&page, way, arguments.last);
-        (way, arguments.origin.map_or(recording.clone(), |origin| recording.since(Time::ORIGIN + origin)))
+    let recordings = Heading::BOTH.map(|heading| {
+        let recording = Recording::of(&page, heading, arguments.last);
+        (heading, arguments.origin.map_or(recording.clone(), |origin| recording.since(Time::ORIGIN + origin)))
     });
     let recordings = recordings.into_iter().filter(|(_, recording)| !recording.bins.is_empty()).collect::<Vec<_>>();
     // One time axis for both directions.
     let first = recordings.iter().map(|(_, recording)| recording.begun).min();
     report.origin = arguments.origin.map(|origin| Time::ORIGIN + origin).or(first);
-    for (way, recording) in &recordings {
-        let (name, direction) = (way.name(), settings.direction(*way));
+    for (heading, recording) in &recordings {
+        let (name, direction) = (heading.name(), settings.direction(*heading));
         report.summary.push((format!("{name}, mean rate on the wire"), recording.mean_rate().to_string()));
         if let Some((largest, median)) = recording.bursts() {
             let [largest, median] = [largest, median].map(|burst| burst.ratio(direction.largest_frame()));

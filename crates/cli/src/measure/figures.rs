@@ -47,10 +47,12 @@ impl Figures {
         };
         let window = sent.window.min(received.window);
         let mut notices: Vec<String> = received.notices.into_iter().chain(sent.notices.iter().cloned()).collect();
-        if window < options.window.as_u64() {
+        if let Some(wanted) = options.window
+            && window < wanted.as_u64()
+        {
             notices.push(format!(
                 "--window {}: the send buffer is {}, the receive buffer {}; as root, or with larger net.core.wmem_max and net.core.rmem_max, it is granted",
-                options.window,
+                wanted,
                 ByteCount::new(sent.window),
                 ByteCount::new(received.window),
             ));

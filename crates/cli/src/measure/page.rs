@@ -27,7 +27,7 @@ pub(crate) fn report(figures: &Figures) -> Report {
         ("Goodput".into(), megabits(figures.goodput_bps)),
         ("Data".into(), ByteCount::new(figures.bytes).to_string()),
         ("Time".into(), seconds(figures.seconds)),
-        ("Segments sent again".into(), figures.retransmitted_segments.to_string()),
+        ("Segments retransmitted".into(), figures.retransmitted_segments.to_string()),
         ("Congestion control".into(), figures.congestion.clone()),
         ("Connections".into(), figures.streams.to_string()),
         ("Window".into(), window),
@@ -76,7 +76,7 @@ fn plots(figures: &Figures) -> Vec<Plot> {
     });
     let arrivals = figures.arrivals.iter().map(|&bytes| i64::from(bytes)).collect();
     let arrivals = Uniform::rates(Span::ZERO, Span::from_millis(1), arrivals);
-    let marks = if retransmitted.is_empty() { Vec::new() } else { vec![views::marks("sent again", retransmitted)] };
+    let marks = if retransmitted.is_empty() { Vec::new() } else { vec![views::marks("retransmitted", retransmitted)] };
     let throughput = views::throughput(arrivals, None, marks);
     vec![
         Plot { title: "Throughput, payload".to_owned(), ..throughput },

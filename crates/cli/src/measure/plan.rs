@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{bail, ensure};
 use icdc_protocol::limits::MAX_MEASURE_NANOS;
 use icdc_transfer::{CopyOptions, Location, MeasureOptions};
-use icdc_units::{ByteCount, Span};
+use icdc_units::Span;
 
 use crate::arguments::{ConnectionArguments, MeasureArguments};
 use crate::plan::{ResultFile, connection, result_file};
@@ -39,11 +39,11 @@ impl MeasurePlan {
         let options = MeasureOptions {
             reverse: arguments.reverse,
             time: arguments.seconds.unwrap_or(if arguments.bytes.is_some() { longest } else { USUAL_TIME }),
-            bytes: arguments.bytes.unwrap_or(ByteCount::ZERO),
+            bytes: arguments.bytes,
             streams: arguments.streams,
             rate: arguments.rate.0,
             congestion: arguments.cc.0,
-            window: arguments.window.unwrap_or(ByteCount::ZERO),
+            window: arguments.window,
         };
         let output = Output {
             json: arguments.json,
@@ -97,6 +97,8 @@ fn target(text: &OsStr) -> anyhow::Result<Location> {
 mod tests {
     use clap::Parser;
 
+    use icdc_units::ByteCount;
+
     use super::*;
     use crate::arguments::{Arguments, Command};
 
@@ -129,8 +131,8 @@ mod tests {
             "--seconds 2min --bytes 1GB --rate 1gbit --cc cubic --streams 3 --window 1MiB --reverse --port 5-9 far";
         let plan = plan(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let options = plan.options;
-        assert_eq!((options.time, options.bytes), (Span::from_secs(120), ByteCount::new(1_000_000_000)));
-        assert_eq!((options.streams, options.window), (3, ByteCount::from_mib(1)));
+        assert_eq!((options.time, options.bytes), (Span::from_secs(120), Some(ByteCount::new(1_000_000_000))));
+        assert_eq!((options.streams, options.window), (3, Some(ByteCount::from_mib(1))));
         assert!(options.reverse && options.rate.is_some() && options.congestion.as_deref() == Some("cubic"));
         assert_eq!(plan.connection.ports, (5, 9));
     }

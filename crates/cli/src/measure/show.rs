@@ -65,7 +65,7 @@ pub(crate) fn lines(figures: &Figures) -> Vec<String> {
     if figures.streams > 1 {
         first.push(counted(figures.streams.into(), "connection"));
     }
-    first.push(format!("{} sent again", counted(figures.retransmitted_segments, "segment")));
+    first.push(format!("{} retransmitted", counted(figures.retransmitted_segments, "segment")));
     if figures.interrupted {
         first.push("interrupted".into());
     }

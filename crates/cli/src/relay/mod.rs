@@ -17,14 +17,14 @@ use signal_hook::iterator::Signals;
 use crate::arguments::RelayArguments;
 use crate::arguments::relay::{MarkArguments, RelayCommand, RulesCommand, RunArguments, SteeringArguments};
 use crate::console::Console;
-use crate::{exit, finish, logs};
+use crate::{exit, logs};
 
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: RelayArguments, console: &Console) -> u8 {
     match arguments.command {
         None => relay(&arguments.run, console),
-        Some(RelayCommand::Status(arguments)) => finish(status::run(&arguments, console), console),
-        Some(RelayCommand::Rules(arguments)) => finish(rules(arguments.command, console), console),
+        Some(RelayCommand::Status(arguments)) => exit::finish(status::run(&arguments, console), console),
+        Some(RelayCommand::Rules(arguments)) => exit::finish(rules(arguments.command, console), console),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a relay is to do: its file, and what the command line adds.
+//! The configuration of a relay: its file, with the options of the command line added.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub(super) fn config(arguments: &RunArguments) -> anyhow::Result<Config> {
         }
     };
     listeners(arguments, &mut draft);
-    ways(arguments, &mut draft)?;
+    routes(arguments, &mut draft)?;
     rules(arguments, &mut draft)?;
     limits(arguments, &mut draft);
     let identity = arguments.identity.clone().or_else(|| Paths::from_environment().map(|paths| paths.identity));
@@ -34,7 +34,7 @@ pub(super) fn config(arguments: &RunArguments) -> anyhow::Result<Config> {
     Ok(Config::new(&draft, identity.as_deref(), status_socket(&arguments.socket))?)
 }
 
-/// Where a relay answers; `None` if this user has no such place.
+/// The status socket; `None` if this user has no directory for it.
 pub(super) fn status_socket(given: &StatusSocket) -> Option<PathBuf> {
     let directory = || match rustix::process::geteuid().is_root() {
         true => Some(PathBuf::from("/run")),
@@ -65,11 +65,11 @@ fn listeners(arguments: &RunArguments, draft: &mut Draft) {
     );
 }
 
-fn ways(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
+fn routes(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
     let key = key_of_routes(arguments)?;
     draft.route.extend(arguments.route.iter().map(|(to, via)| {
         let via: Vec<String> = via.split(',').map(str::to_owned).collect();
-        let key = key.filter(|_| via.iter().any(|way| leads_to_relay(way))).map(ToString::to_string);
+        let key = key.filter(|_| via.iter().any(|hop| leads_to_relay(hop))).map(ToString::to_string);
         RouteDraft { to: Some(to.clone()), via, key, warm: arguments.warm }
     }));
     let leg = &mut draft.leg;
@@ -81,26 +81,26 @@ fn ways(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The key of the relays that --route names. A key that would protect nothing is refused: whoever gives one does not
-/// expect legs in clear.
+/// The key of the relays that --route names. A key that would protect nothing is an error: its user
+/// does not expect legs without TLS.
 fn key_of_routes(arguments: &RunArguments) -> anyhow::Result<Option<&PublicKey>> {
     let RunArguments { route, peer, peer_key, .. } = arguments;
     let has_relay = route.iter().any(|(_, via)| via.split(',').any(leads_to_relay));
     match peer_key.as_slice() {
         [] => Ok(None),
         _ if !has_relay && peer.is_empty() => bail!(
-            "--peer-key is used by nothing: add --peer ADDR:PORT, where the relay with this key may come, or --route PREFIX=HOST:PORT, \
-             by which this one goes on to it; in a file, keys stand as `keys` in [[listen]] and `key` in [[route]]"
+            "--peer-key has no use: add --peer ADDR:PORT, to which the relay with this key may connect, or --route \
+             PREFIX=HOST:PORT, by which this one connects to it; in a file, keys stand as `keys` in [[listen]] and `key` in [[route]]"
         ),
         [key] => Ok(Some(key)),
         _ if !has_relay => Ok(None),
-        _ => bail!("with --route give one --peer-key; a file tells by `key` in each [[route]] which relay has which"),
+        _ => bail!("with --route give one --peer-key; a file can give each [[route]] its `key`"),
     }
 }
 
-/// Of the parts of a route, whether it is not `direct`.
-fn leads_to_relay(way: &str) -> bool {
-    way != "direct"
+/// Whether a next hop of a route is a relay, not `direct`.
+fn leads_to_relay(hop: &str) -> bool {
+    hop != "direct"
 }
 
 fn rules(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
@@ -109,7 +109,7 @@ fn rules(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
     };
     let mut rules = given("deny", &arguments.deny)?;
     rules.extend(given("allow", &arguments.allow)?);
-    // What is typed goes before what is written.
+    // Rules of the command line go before those of the file.
     rules.append(&mut draft.rule);
     draft.rule = rules;
     Ok(())
@@ -117,17 +117,17 @@ fn rules(arguments: &RunArguments, draft: &mut Draft) -> anyhow::Result<()> {
 
 fn rule(action: &str, text: &str) -> anyhow::Result<RuleDraft> {
     let mut rule = RuleDraft { action: action.to_owned(), ..RuleDraft::default() };
-    for condition in text.split(',') {
-        let (name, value) = condition.split_once('=').context("a condition is NAME=VALUE")?;
-        let place = match name {
+    for part in text.split(',') {
+        let (name, value) = part.split_once('=').context("a condition is NAME=VALUE")?;
+        let condition = match name {
             "listener" => &mut rule.listener,
             "from" => &mut rule.from,
             "to" => &mut rule.to,
             "port" => &mut rule.ports,
             _ => bail!("{name:?} is none of listener, from, to and port"),
         };
-        ensure!(place.is_none(), "{name} is given twice");
-        *place = Some(value.to_owned());
+        ensure!(condition.is_none(), "{name} is given twice");
+        *condition = Some(value.to_owned());
     }
     Ok(rule)
 }
@@ -147,7 +147,7 @@ fn limits(arguments: &RunArguments, draft: &mut Draft) {
     draft.metrics = arguments.metrics.clone().or_else(|| draft.metrics.take());
 }
 
-/// As a file has it: exactly.
+/// As a file would have it, without rounding.
 fn size(given: Option<ByteCount>) -> Option<String> {
     given.map(|size| format!("{size:#}"))
 }

@@ -1,4 +1,4 @@
-//! `icdc relay status`: what a running relay tells, for people or as it came.
+//! `icdc relay status`: prints the status of a running relay, as text or JSON.
 
 use std::fmt::Write as _;
 
@@ -10,13 +10,13 @@ use super::plan::status_socket;
 use crate::arguments::relay::StatusArguments;
 use crate::console::Console;
 
-/// Most connections that are shown to people.
-const SHOWN: usize = 50;
+/// Connections in the text, at most.
+const MAX_SHOWN: usize = 50;
 
 pub(super) fn run(arguments: &StatusArguments, console: &Console) -> Result<()> {
     let path = status_socket(&arguments.socket)
         .context("XDG_RUNTIME_DIR is not set; name the relay's socket with --status-socket PATH")?;
-    let text = icdc_relay::ask(&path).with_context(|| {
+    let text = icdc_relay::query_status(&path).with_context(|| {
         format!("{}: no relay answers; does it run, as the same user, with this --status-socket?", path.display())
     })?;
     if arguments.json {
@@ -32,36 +32,36 @@ pub(super) fn run(arguments: &StatusArguments, console: &Console) -> Result<()> 
 fn describe(status: &Value) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "relay {}, up {}", word(&status["id"]), seconds(&status["seconds"]));
+    let _ = writeln!(text, "relay {}, up {}", text_of(&status["id"]), seconds(&status["seconds"]));
     for listener in list(&status["listeners"]) {
         let to = listener["destination"].as_str().map(|to| format!(" to {to}")).unwrap_or_default();
-        let _ = writeln!(text, "  {} {}{to}", word(&listener["kind"]), word(&listener["address"]));
+        let _ = writeln!(text, "  {} {}{to}", text_of(&listener["kind"]), text_of(&listener["address"]));
     }
     let totals = &status["totals"];
     let _ = writeln!(
         text,
-        "connections: {} open, {} accepted, {} turned away, {} not reached, {} finished, {} broken, {} timed out",
+        "connections: {} open, {} accepted, {} rejected, {} unreachable, {} finished, {} aborted, {} timed out",
         totals["open"],
         totals["accepted"],
-        totals["turned_away"],
-        totals["not_reached"],
+        totals["rejected"],
+        totals["unreachable"],
         totals["finished"],
-        totals["broken"],
+        totals["aborted"],
         totals["timed_out"]
     );
     let _ = writeln!(
         text,
-        "passed on: {} up, {} down; {} wait",
+        "relayed: {} up, {} down; {} buffered",
         bytes(&totals["bytes_up"]),
         bytes(&totals["bytes_down"]),
-        bytes(&totals["held"])
+        bytes(&totals["buffered"])
     );
     let connections = list(&status["connections"]);
-    for connection in connections.iter().take(SHOWN) {
+    for connection in connections.iter().take(MAX_SHOWN) {
         describe_connection(connection, &mut text);
     }
-    if connections.len() > SHOWN {
-        let _ = writeln!(text, "… and {} more; --json has all", connections.len() - SHOWN);
+    if connections.len() > MAX_SHOWN {
+        let _ = writeln!(text, "… and {} more; --json has all", connections.len() - MAX_SHOWN);
     }
     text
 }
@@ -74,30 +74,30 @@ fn describe_connection(connection: &Value, text: &mut String) {
     };
     let _ = writeln!(
         text,
-        "\n{} {} → {to}{via}: {}, {}, {} wait",
-        word(&connection["listener"]),
-        word(&connection["client"]),
-        word(&connection["stage"]),
+        "\n{} {} → {to}{via}: {}, {}, {} buffered",
+        text_of(&connection["listener"]),
+        text_of(&connection["client"]),
+        text_of(&connection["stage"]),
         seconds(&connection["seconds"]),
-        bytes(&connection["held"])
+        bytes(&connection["buffered"])
     );
-    for way in ["up", "down"] {
-        let flow = &connection[way];
+    for direction in ["up", "down"] {
+        let flow = &connection[direction];
         let limit = flow["limited_by"].as_str().map(|leg| format!(", limited by the {leg} leg")).unwrap_or_default();
-        let _ = writeln!(text, "  {way:<5}{}, {}{limit}", bytes(&flow["bytes"]), rate(&flow["rate"]));
+        let _ = writeln!(text, "  {direction:<5}{}, {}{limit}", bytes(&flow["bytes"]), rate(&flow["rate"]));
     }
     for side in ["near", "far"] {
         let leg = &connection[side];
         if leg.is_null() {
             continue;
         }
-        let limit = leg["limited_by"].as_str().map(|what| format!(", held by its {what}")).unwrap_or_default();
+        let limit = leg["limited_by"].as_str().map(|what| format!(", limited by the {what}")).unwrap_or_default();
         let _ = writeln!(
             text,
             "  {side:<5}{}{}, {}: {}, RTT {}, window {}, queue {}, {} retransmitted{limit}",
-            word(&leg["peer"]),
+            text_of(&leg["peer"]),
             if leg["tls"] == true { ", TLS" } else { "" },
-            word(&leg["congestion"]),
+            text_of(&leg["congestion"]),
             rate(&leg["rate"]),
             span(&leg["rtt"]),
             bytes(&leg["cwnd"]),
@@ -111,7 +111,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn word(value: &Value) -> &str {
+fn text_of(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 

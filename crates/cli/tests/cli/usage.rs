@@ -68,7 +68,7 @@ fn values_that_are_none() {
     for (option, value, expected) in [
         ("--rate", "fast", "mbit"),
         ("--rate", "900", "mbit"),
-        ("--rate", "0bit", "8kbit"),
+        ("--rate", "0bit", "8 kbit/s"),
         ("--rate", "-1mbit", "mbit"),
         ("--ring", "1KiB", "16MiB"),
         ("--ring", "big", "MiB"),

@@ -106,7 +106,7 @@ fn people_get_a_table_and_commands_to_paste() {
     let ended = doctor(&site, &system, &[]).expect_code(0);
     assert_eq!(ended.stderr, "", "{ended}");
     let lines: Vec<&str> = ended.text.lines().collect();
-    assert_eq!(lines[0], "host, for 1gbit over 300ms: 37.5MB in flight, buffers of 112.5MB");
+    assert_eq!(lines[0], "host, for 1 Gbit/s over 300ms: 37.5MB in flight, buffers of 112.5MB");
     assert!(lines[1].starts_with("  PROBLEM  "), "{ended}");
     let sudo = if support::is_root() { "" } else { "sudo " };
     let command = format!("{:11}{sudo}sysctl -w net.core.rmem_max=112500000", "");

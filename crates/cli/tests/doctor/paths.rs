@@ -75,7 +75,9 @@ fn what_is_known_is_shown_with_what_becomes_of_it() {
     let lines: Vec<&str> = ended.text.lines().collect();
     assert_eq!(lines.len(), 6, "{ended}");
     assert_eq!(lines[0], format!("4 paths known in {}", file(&site).display()));
-    for words in ["198.51.100.0/24", HERE, "lo", "915mbit", "300ms", "2 hours", "yes, if the handshake takes 260.5ms"] {
+    for words in
+        ["198.51.100.0/24", HERE, "lo", "915 Mbit/s", "300ms", "2 hours", "yes, if the handshake takes 260.5ms"]
+    {
         assert!(lines[2].contains(words), "{words}: {ended}");
     }
     assert!(lines[3].contains("31 days") && lines[3].contains("no: "), "{ended}");

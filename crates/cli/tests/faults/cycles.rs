@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 /// Cycles where the environment does not say how many.
-const CYCLES: u64 = 4;
+const CYCLES: u64 = 10;
 /// How often one copy is troubled at most.
 const MOST_TROUBLES: u64 = 3;
 /// A copy that is still not complete after so many commands makes no progress.

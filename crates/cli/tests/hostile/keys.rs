@@ -8,6 +8,7 @@ use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_RING_BYTES;
 use icdc_protocol::message::{EntryKind, Job, Parent, Preserve, ReceiveOptions, RefusalKind, SendOptions, SourceKind};
 use icdc_trust::{Identity, PublicKey};
+use icdc_units::ByteCount;
 
 use crate::peer::{Peer, begin, entry, file, transfer};
 use crate::support::daemon::{Daemon, with_user};
@@ -202,7 +203,7 @@ fn owners_are_not_set_by_a_key_whose_line_does_not_say_so() {
 #[test]
 fn a_request_beyond_the_limits_is_answered_with_words() {
     let scene = Scene::new();
-    let options = ReceiveOptions { ring_bytes: MAX_RING_BYTES + 1, ..ReceiveOptions::default() };
+    let options = ReceiveOptions { ring: Some(ByteCount::new(MAX_RING_BYTES + 1)), ..ReceiveOptions::default() };
     let too_large = Job::Receive { destination: b"in".to_vec(), options };
     for job in [too_large.clone(), Job::Admit { key: [1; 32], job: Box::new(too_large) }, Job::Join { stream: 255 }] {
         let mut peer = Peer::connect(&scene.site, &scene.daemon);

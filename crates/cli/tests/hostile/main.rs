@@ -6,6 +6,7 @@
 mod client;
 mod floods;
 mod keys;
+mod late;
 #[path = "../support/peer.rs"]
 mod peer;
 mod server;

@@ -160,9 +160,9 @@ fn processors_are_kept_awake_as_long_as_packets_are_on_their_way() {
 #[test]
 fn what_no_path_can_be_is_refused_in_one_sentence() {
     let refused: &[(&[&str], &str)] = &[
-        (&["--rate", "0bit"], "a bottleneck of 0bit"),
+        (&["--rate", "0bit"], "a bottleneck of 0 bit/s"),
         (&["--rate", "-1gbit"], "rate"),
-        (&["--rate", "100tbit"], "a bottleneck of 100tbit"),
+        (&["--rate", "100tbit"], "a bottleneck of 100 Tbit/s"),
         (&["--rtt", "-5ms"], "--rtt"),
         (&["--rtt", "5h"], "too long"),
         (&["--rtt", "fast"], "fast"),

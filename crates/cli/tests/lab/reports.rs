@@ -130,6 +130,9 @@ fn what_the_machine_spoilt_is_told_with_a_verdict() {
         |name: &str| crate::support::succeed(std::process::Command::new("kill").args([name, &wire.to_string()]));
     let (a, b) = lab.udp();
     signal("-STOP");
+    let stat = format!("/proc/{wire}/stat");
+    let stands = || fs::read_to_string(&stat).is_ok_and(|stat| stat.rsplit(')').next().unwrap().starts_with(" T"));
+    assert!(crate::support::process::eventually(stands));
     for number in 0..50 {
         a.send(&datagram(number, 1000)).unwrap();
     }
@@ -154,10 +157,10 @@ fn a_scenario_prints_its_table_and_keeps_its_record() {
     let site = Site::new();
     let output =
         site.icdc(&["lab", "run", "--quick", "--patience", "1s", "--out", "record", "startup"]).output().unwrap();
-    let (told, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     // On a machine that is busy with other things, a measurement may stay invalid; it must then say so.
-    assert!(output.status.success() || told.contains("invalid: "), "{told}{words}");
-    assert!(told.contains("paper, s") && told.contains("100ms"), "{told}");
+    assert!(output.status.success() || shown.contains("invalid: "), "{shown}{errors}");
+    assert!(shown.contains("paper, s") && shown.contains("100ms"), "{shown}");
     assert!(fs::read_to_string(site.path("record/report.html")).unwrap().contains("about 2"));
     let json: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(site.path("record/report.json")).unwrap()).unwrap();
@@ -171,20 +174,41 @@ fn a_scenario_of_the_pacer_tells_of_each_class() {
         return;
     }
     let site = Site::new();
-    let words = ["lab", "run", "--quick", "--patience", "1s", "--out", "record", "pacing-classes"];
-    let output = site.icdc(&words).output().unwrap();
-    let (told, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let arguments = ["lab", "run", "--quick", "--patience", "1s", "--out", "record", "pacing-classes"];
+    let output = site.icdc(&arguments).output().unwrap();
+    let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     // On a machine that is busy with other things, a measurement may stay invalid; it must then say so.
     let is_valid = output.status.success();
-    assert!(is_valid || told.contains("invalid: "), "{told}{words}");
+    assert!(is_valid || shown.contains("invalid: "), "{shown}{errors}");
     let json: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(site.path("record/report.json")).unwrap()).unwrap();
     let rows = json["tables"][0]["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 5, "{told}");
+    assert_eq!(rows.len(), 5, "{shown}");
     for row in rows {
         let number = |column: usize| row[column].as_str().unwrap().parse::<f64>().unwrap();
         let (error, burst) = (number(1), number(12));
-        assert!(!is_valid || (error.abs() <= 0.5 && burst <= 2.0), "{told}");
+        assert!(!is_valid || (error.abs() <= 0.5 && burst <= 2.0), "{shown}");
+    }
+}
+
+#[test]
+fn copies_between_hosts_without_a_path_are_compared() {
+    if !is_root() {
+        skip("hosts beside a lab need root");
+        return;
+    }
+    let site = Site::new();
+    let output =
+        site.icdc(&["lab", "run", "--quick", "--patience", "0s", "--out", "record", "copy-files"]).output().unwrap();
+    let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{shown}{errors}");
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(site.path("record/report.json")).unwrap()).unwrap();
+    let tables = json["tables"].as_array().unwrap();
+    assert_eq!(tables.len(), 3, "{shown}");
+    for table in tables {
+        let icdc = &table["rows"][0];
+        assert_eq!((icdc[0].as_str(), icdc[6].as_str()), (Some("icdc"), Some("0")), "{shown}");
     }
 }
 
@@ -194,6 +218,8 @@ fn scenarios_are_named() {
     let list = site.icdc(&["lab", "list"]).output().unwrap();
     let names = String::from_utf8(list.stdout).unwrap();
     for name in [
+        "copy-file",
+        "emulator",
         "fifo",
         "icdc-background",
         "icdc-disk",

@@ -78,7 +78,7 @@ fn the_report_has_the_usual_plots() {
     let output = sim(&site, &["--cc", "reno,rate=50mbit", "--report", page.to_str().unwrap()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.contains("reno, at most 50mbit: ") && told.contains("packets per second"), "{told}");
+    assert!(told.contains("reno, at most 50 Mbit/s: ") && told.contains("packets per second"), "{told}");
     let html = fs::read_to_string(page).unwrap();
     for title in ["Throughput", "Queue", "Congestion window", "Round-trip time", "Pacing rate"] {
         assert!(html.contains(title), "{title}");

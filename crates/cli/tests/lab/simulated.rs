@@ -34,9 +34,9 @@ fn column(table: &Value, name: &str) -> usize {
 fn a_sweep_maps_goodput_over_round_trip_and_loss() {
     let site = Site::new();
     let (told, record) = run(&site, "cc-sweep", "record");
-    assert!(told.contains("1gbit: goodput, % of what payload can reach"), "{told}");
+    assert!(told.contains("1 Gbit/s: goodput, % of what payload can reach"), "{told}");
     let maps = record["heat_maps"].as_array().unwrap();
-    let reno = maps.iter().find(|map| map["title"] == "reno, 1gbit").unwrap();
+    let reno = maps.iter().find(|map| map["title"] == "reno, 1 Gbit/s").unwrap();
     assert_eq!((&reno["unit"], &reno["rows"]["name"]), (&"share".into(), &"RTT".into()));
     let share = |row: usize, column: usize| reno["values"][row][column].as_f64().unwrap();
     // Mathis: √(3/2)/√1e-4 packets of 1448 bytes per 10 ms are 15 % of 941 Mbit/s; slow start adds a little.
@@ -49,7 +49,7 @@ fn a_sweep_maps_goodput_over_round_trip_and_loss() {
     for name in ["cubic", "bic", "htcp", "highspeed", "scalable", "ghstcp"] {
         assert!(names.iter().any(|title| title.starts_with(name)), "{names:?}");
     }
-    let csv = fs::read_to_string(site.path("record/reno_1gbit.csv")).unwrap();
+    let csv = fs::read_to_string(site.path("record/reno_1_gbit_s.csv")).unwrap();
     assert!(csv.starts_with("rtt,loss,value_share\n10ms,1e-5,") && csv.lines().count() == 5, "{csv}");
     assert!(fs::read_to_string(site.path("record/report.html")).unwrap().contains("class=maps"));
 }

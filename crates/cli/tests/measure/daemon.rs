@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use icdc_protocol::Message;
-use icdc_protocol::measure::{Order, Received, Token, Word};
+use icdc_protocol::measure::{ControlMessage, Order, Received, Token};
 use icdc_protocol::message::{Job, Request};
+use icdc_units::ByteCount;
 
 use crate::peer::{Peer, transfer};
 use crate::support;
@@ -23,7 +24,7 @@ fn ask(site: &Site, daemon: &Daemon, order: Order) -> (Peer, u16, Vec<Token>) {
     let mut peer = Peer::connect(site, daemon);
     peer.say(Message::Request(Request { transfer: transfer(), job: Job::Measure(order) }));
     let (port, tokens) = peer.hear_of(|message| match message {
-        Message::Measure(Word::Ready { port, tokens }) => Some((*port, tokens.clone())),
+        Message::Measure(ControlMessage::Ready { port, tokens }) => Some((*port, tokens.clone())),
         _ => None,
     });
     (peer, port, tokens)
@@ -41,7 +42,7 @@ fn connect(port: u16, bytes: &[u8]) -> TcpStream {
 
 fn received(peer: &mut Peer) -> Received {
     peer.hear_of(|message| match message {
-        Message::Measure(Word::Received(received)) => Some(received.clone()),
+        Message::Measure(ControlMessage::Received(received)) => Some(received.clone()),
         _ => None,
     })
 }
@@ -89,7 +90,7 @@ fn strangers_at_the_data_port_count_for_nothing() {
     let mut first = begin(&tokens[0]);
     strangers.push(begin(&tokens[0]));
     let mut second = begin(&tokens[1]);
-    peer.hear_of(|message| matches!(message, Message::Measure(Word::Go)).then_some(()));
+    peer.hear_of(|message| matches!(message, Message::Measure(ControlMessage::Go)).then_some(()));
     for stream in &mut strangers {
         assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)), "closed without a word");
     }
@@ -113,8 +114,8 @@ fn a_client_that_goes_away_or_talks_nonsense_leaves_a_daemon_that_serves() {
         Order { streams: 0, ..order(1) },
         Order { streams: 200, ..order(1) },
         Order { nanos: u64::MAX, ..order(1) },
-        Order { window: u64::MAX, ..order(1) },
-        Order { congestion: "../x".into(), ..order(1) },
+        Order { window: Some(ByteCount::new(u64::MAX)), ..order(1) },
+        Order { congestion: Some("../x".into()), ..order(1) },
     ] {
         let mut peer = Peer::connect(&site, &daemon);
         peer.say(Message::Request(Request { transfer: transfer(), job: Job::Measure(broken) }));

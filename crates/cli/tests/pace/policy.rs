@@ -106,7 +106,7 @@ fn a_policy_outlasts_the_command_and_goes_when_removed() {
     let Some(cgroup) = Cgroup::new() else { return };
     let pins = cgroup.pins();
     let added = add(&cgroup, &["--to", "127.81.0.1", "--rate", "80mbit"]);
-    assert!(added.text.contains("127.81.0.1") && added.text.contains("80mbit"), "{added}");
+    assert!(added.text.contains("127.81.0.1") && added.text.contains("80 Mbit/s"), "{added}");
     assert!(pins.join("link").exists());
     let (early, _early_end) = connect(&cgroup, "127.81.0.1");
     assert_eq!(ceiling(&early), rate("80mbit"));
@@ -312,8 +312,8 @@ fn what_cannot_be_is_told() {
         (&["add", "--to", "127.0.0.1", "--cc", "auto"], "a policy sets something"),
         (&["add", "--rate", "80mbit"], "--to"),
         (&["add", "--to", "127.0.0.1/33", "--rate", "80mbit"], "is no prefix"),
-        (&["add", "--to", "127.0.0.1", "--rate", "7kbit"], "8kbit"),
-        (&["add", "--to", "127.0.0.1", "--rate", "100gbit"], "34.36gbit"),
+        (&["add", "--to", "127.0.0.1", "--rate", "7kbit"], "8 kbit/s"),
+        (&["add", "--to", "127.0.0.1", "--rate", "100gbit"], "34.36 Gbit/s"),
         (&["add", "--to", "127.0.0.1", "--init-window", "0"], "init-window"),
         (&["add", "--to", "127.0.0.1", "--cc", "reno", "--burst", "2"], "--rate"),
         (&["add", "--to", "127.0.0.1", "--rate", "80mbit", "--burst", "0"], "burst"),

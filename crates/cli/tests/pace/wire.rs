@@ -173,7 +173,7 @@ fn gap_frames_keep_frames_apart_where_a_line_is_charged_for_them() {
     let pace = ["pace", "wire", "--dev", "eth0", "--classes", &file, "--interval", "100ms", "--json"];
     let run = site.icdc(&[&inside[..], &pace].concat()).start();
     assert!(run.wait_for_words("gap mode"), "{}", run.stderr());
-    assert!(run.stderr().contains("1gbit line"), "{}", run.stderr());
+    assert!(run.stderr().contains("1 Gbit/s line"), "{}", run.stderr());
     let flows = ends.each_ref().map(|(listener, _)| {
         let at = listener.local_addr().unwrap();
         let stream = lab.inside("a", move || TcpStream::connect(at).unwrap());
@@ -436,7 +436,7 @@ fn what_cannot_be_is_told() {
     let line = ["--line-rate", "1gbit"];
     refuse(good, &[], 2, "give --line-rate");
     refuse(good, &[&line[..], &["--mode", "gap"]].concat(), 2, "use --mode timer");
-    refuse(&(good.to_owned() + "[[class]]\nname = \"b\"\nrate = \"500mbit\"\n"), &line, 2, "promised 1.1gbit");
+    refuse(&(good.to_owned() + "[[class]]\nname = \"b\"\nrate = \"500mbit\"\n"), &line, 2, "sum to 1.1 Gbit/s");
     refuse(&good.replace("rate", "speed"), &line, 2, "unknown field");
     refuse("", &line, 2, "[[class]]");
     let words = ["pace", "wire", "--dev", "no-such-device", "--classes", "classes.toml", "--line-rate", "1gbit"];

@@ -112,7 +112,7 @@ fn a_reset_goes_through_in_both_directions() {
         reset(broken);
         assert_eq!(read_error(&mut told), ErrorKind::ConnectionReset, "from the client: {from_client}");
     }
-    assert!(eventually(|| near.total("broken") == 2 && far.total("broken") == 2), "{}", near.status());
+    assert!(eventually(|| near.total("aborted") == 2 && far.total("aborted") == 2), "{}", near.status());
     assert_eq!(near.total("open"), 0);
 }
 
@@ -124,7 +124,7 @@ fn a_destination_that_refuses_resets_the_client() {
     let (two, _far) = chain(&site, nobody.address, &[]);
     for relay in [&one, &two] {
         assert_eq!(refused(relay.address("forward")), ErrorKind::ConnectionReset);
-        assert!(eventually(|| relay.total("not_reached") == 1 && relay.total("open") == 0));
+        assert!(eventually(|| relay.total("unreachable") == 1 && relay.total("open") == 0));
     }
 }
 
@@ -159,7 +159,7 @@ fn who_does_not_read_stops_who_writes() {
     assert_eq!(received.len() as u64, sent);
     assert!(received.chunks(piece.len()).all(|chunk| piece.starts_with(chunk)));
     drop((served, client));
-    assert!(eventually(|| far.total("held") == 0 && near.total("held") == 0));
+    assert!(eventually(|| far.total("buffered") == 0 && near.total("buffered") == 0));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! `icdc relay` with many connections: what idle ones cost, and that short ones leave nothing behind.
+//! `icdc relay` with many connections: what idle ones cost, and that short ones leave nothing
+//! behind.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -24,7 +25,8 @@ fn forward(site: &Site, to: SocketAddr) -> Relay {
     Relay::start(site, &[&["--forward", &format!("127.0.0.1:0={to}")], &room[..]].concat())
 }
 
-/// Lets this process, and what it starts, have `wanted` descriptors, or as many as it may; tells how many that are.
+/// Lets this process, and what it starts, have `wanted` descriptors, or as many as it may; tells
+/// how many that are.
 fn allow_descriptors(wanted: u64) -> u64 {
     let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let set = |to: u64| {

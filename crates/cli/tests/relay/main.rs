@@ -7,8 +7,8 @@ mod data;
 mod load;
 mod operation;
 mod property;
+mod routes;
 mod socks;
 #[path = "../support/mod.rs"]
 mod support;
 mod transparent;
-mod ways;

@@ -90,7 +90,7 @@ fn what_is_wrong_is_named() {
             &format!("{one}[[route]]\nto = \"10.0.0.0/40\"\nvia = [\"direct\"]\n"),
             "route 1: \"10.0.0.0/40\" is no prefix",
         ),
-        (&format!("{one}[[route]]\nvia = []\n"), "via names no way"),
+        (&format!("{one}[[route]]\nvia = []\n"), "via names no next hop"),
         (&format!("{one}[[rule]]\naction = \"perhaps\"\n"), "rule 1: action is allow or deny"),
         (&format!("{one}[[rule]]\naction = \"deny\"\nports = \"9-1\"\n"), "\"9-1\" is not a port"),
         (&format!("{one}[limits]\nidle = \"soon\"\n"), "idle"),
@@ -105,7 +105,7 @@ fn what_is_wrong_is_named() {
     let key = format!("icdc-ed25519 {}=", "A".repeat(43));
     let ended = check_file(&site, &format!("{one}[[route]]\nvia = [\"direct\"]\nkey = \"{key}\"\n"));
     assert_eq!(ended.code, Some(2), "{ended}");
-    assert!(ended.stderr.contains("key is used by nothing"), "{ended}");
+    assert!(ended.stderr.contains("key has no use"), "{ended}");
     let ended = check(&site, &["--socks5", "127.0.0.1:0", "--allow", "near=here"]);
     assert_eq!(ended.code, Some(2), "{ended}");
     assert!(ended.stderr.contains("none of listener, from, to and port"), "{ended}");
@@ -123,7 +123,7 @@ fn a_key_is_read_and_protects_something_or_the_relay_does_not_start() {
     for words in [&["--socks5", "127.0.0.1:0"][..], &forward, &direct, &by_file] {
         let ended = check(&site, &[words, &["--peer-key", &key]].concat());
         assert_eq!(ended.code, Some(2), "{words:?}: {ended}");
-        for part in ["--peer-key is used by nothing", "--peer ADDR:PORT", "--route"] {
+        for part in ["--peer-key has no use", "--peer ADDR:PORT", "--route"] {
             assert!(ended.stderr.contains(part), "{words:?}, {part}: {ended}");
         }
     }
@@ -160,18 +160,18 @@ fn the_totals_are_those_of_the_connections() {
         );
         assert_eq!(totals["bytes_down"], connection["down"]["bytes"], "{round}: {status}");
     }
-    // What waits because nobody reads it.
+    // Buffered, because nobody reads it.
     client.set_nonblocking(true).unwrap();
     assert!(eventually(|| {
         while matches!(client.write(&[0; 64 << 10]), Ok(1..)) {}
         let status = relay.status();
-        assert_eq!(status["totals"]["held"], status["connections"][0]["held"], "{status}");
-        status["totals"]["held"].as_u64() > Some(0)
+        assert_eq!(status["totals"]["buffered"], status["connections"][0]["buffered"], "{status}");
+        status["totals"]["buffered"].as_u64() > Some(0)
     }));
 }
 
 #[test]
-fn what_cannot_be_had_is_told() {
+fn what_cannot_be_opened_is_named() {
     let site = Site::new();
     let taken = listener();
     let address = taken.local_addr().unwrap().to_string();
@@ -190,12 +190,12 @@ fn what_cannot_be_had_is_told() {
     let relay = Relay::start(&site, &["--socks5", "127.0.0.1:0"]);
     let second = site.icdc(&["relay", "--socks5", "127.0.0.1:0", "--status-socket", relay.socket()]).run();
     assert_eq!(second.code, Some(1), "{second}");
-    assert!(second.stderr.contains("belongs to a relay that runs"), "{second}");
+    assert!(second.stderr.contains("is in use by a running relay"), "{second}");
     let path = relay.socket().to_owned();
     relay.kill();
     assert!(Path::new(&path).exists());
     let run = site.icdc(&["relay", "--socks5", "127.0.0.1:0", "--status-socket", &path]).start();
-    assert!(run.wait_for_words("ready"), "what a killed relay has left is no obstacle: {}", run.stderr());
+    assert!(run.wait_for_words("ready"), "the socket of a killed relay is replaced: {}", run.stderr());
     run.signal(Signal::INT);
     assert_eq!(run.finish().code, Some(0));
     assert!(!Path::new(&path).exists());
@@ -205,19 +205,19 @@ fn what_cannot_be_had_is_told() {
     let base = ["relay", "--socks5", "127.0.0.1:0", "--status-socket", precious.to_str().unwrap()];
     let refused = site.icdc(&base).run();
     assert_eq!(refused.code, Some(1), "{refused}");
-    assert!(refused.stderr.contains("is no socket"), "{refused}");
+    assert!(refused.stderr.contains("is not a socket"), "{refused}");
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
 }
 
 #[test]
-fn rules_turn_clients_and_destinations_away() {
+fn rules_deny_clients_and_destinations() {
     let site = Site::new();
     let echo = echo();
     let forward = format!("127.0.0.1:0={echo}");
     let closed = Relay::start(&site, &["--forward", &forward, "--deny", "from=127.0.0.0/8"]);
     let mut client = connect(closed.address("forward"));
-    assert!(!matches!(client.read(&mut [0; 1]), Ok(1..)), "nobody speaks");
-    assert!(eventually(|| closed.total("turned_away") == 1));
+    assert!(!matches!(client.read(&mut [0; 1]), Ok(1..)), "nothing is sent");
+    assert!(eventually(|| closed.total("rejected") == 1));
 
     let port = format!("to=127.0.0.0/8,port={}", echo.port());
     let relay = Relay::start(&site, &["--socks5", "127.0.0.1:0", "--allow", &port]);
@@ -229,21 +229,21 @@ fn rules_turn_clients_and_destinations_away() {
 }
 
 #[test]
-fn a_forwarded_port_with_a_list_is_for_those_on_it() {
+fn a_forwarded_port_with_a_list_of_clients_is_for_these() {
     let Some(pair) = Pair::new() else { return };
     let site = Site::new();
     let there = |command: Command| pair.far.run(&command);
-    for (allow, is_let_in) in [("from=203.0.113.0/24", false), ("from=10.77.0.1", true), ("to=203.0.113.1", true)] {
+    for (allow, is_admitted) in [("from=203.0.113.0/24", false), ("from=10.77.0.1", true), ("to=203.0.113.1", true)] {
         let server = pair.far.inside(listener);
-        let door = format!("10.77.0.2:0={}", server.local_addr().unwrap());
-        let relay = Relay::launch(&site, &["--forward", &door, "--allow", allow], there);
+        let forward = format!("10.77.0.2:0={}", server.local_addr().unwrap());
+        let relay = Relay::launch(&site, &["--forward", &forward, "--allow", allow], there);
         let mut client = pair.near.inside(|| connect(relay.address("forward")));
-        if is_let_in {
+        if is_admitted {
             accept(&server).write_all(b"!").unwrap();
             client.read_exact(&mut [0; 1]).unwrap();
         } else {
             assert!(!matches!(client.read(&mut [0; 1]), Ok(1..)), "{allow}");
-            assert!(eventually(|| relay.total("turned_away") == 1), "{}", relay.status());
+            assert!(eventually(|| relay.total("rejected") == 1), "{}", relay.status());
         }
     }
 }
@@ -263,7 +263,7 @@ fn one_client_does_not_take_everything() {
             .collect();
         let mut third = connect(relay.address("forward"));
         assert!(!matches!(third.read(&mut [0; 1]), Ok(1..)), "{limit}");
-        assert!(eventually(|| relay.total("turned_away") == 1));
+        assert!(eventually(|| relay.total("rejected") == 1));
         drop(held);
         assert!(eventually(|| relay.total("open") == 0));
         let mut again = connect(relay.address("forward"));
@@ -274,7 +274,7 @@ fn one_client_does_not_take_everything() {
 }
 
 #[test]
-fn a_reload_changes_what_is_new_and_leaves_what_is_there() {
+fn a_reload_applies_to_new_connections_and_leaves_open_ones() {
     let site = Site::new();
     let (one, two) = (listener(), listener());
     let port = support::daemon::free_port();
@@ -364,7 +364,7 @@ fn the_status_shows_both_legs() {
     let status = relay.status();
     let connection = &status["connections"][0];
     assert_eq!(connection["listener"], "forward");
-    assert_eq!(connection["stage"], "passing");
+    assert_eq!(connection["stage"], "relaying");
     assert_eq!(connection["via"], "direct");
     assert_eq!((&connection["up"]["bytes"], &connection["down"]["bytes"]), (&1000.into(), &1000.into()));
     for leg in ["near", "far"] {
@@ -392,7 +392,7 @@ fn the_status_shows_both_legs() {
     };
     let text = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
-    assert!(text.contains("\nicdc_relay_ended_total{how=\"finished\"} 1\n"), "{text}");
+    assert!(text.contains("\nicdc_relay_ended_total{outcome=\"finished\"} 1\n"), "{text}");
     assert!(text.contains("\nicdc_relay_bytes_total{direction=\"up\"} 1000\n"), "{text}");
     assert!(ask("POST / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
 }
@@ -412,7 +412,7 @@ fn memory_is_a_budget_of_all() {
         ends.push((client, served));
     }
     assert!(eventually(|| relay.status()["connections"].as_array().unwrap().iter().any(|one| one["paused"] == true)));
-    // Those who read go on.
+    // A connection whose server reads goes on.
     let (client, mut served) = ends.pop().unwrap();
     drop(ends);
     client.set_nonblocking(false).unwrap();
@@ -460,7 +460,7 @@ fn a_socket_that_was_passed_is_taken() {
 }
 
 #[test]
-fn what_waits_between_relays_is_within_the_budget() {
+fn what_is_buffered_between_relays_is_within_the_budget() {
     const CLIENTS: usize = 16;
     const EACH: usize = 48 << 20;
     const BUDGET: u64 = 64 << 20;
@@ -487,15 +487,15 @@ fn what_waits_between_relays_is_within_the_budget() {
     let mut last = 0;
     // Until all that can pile up has.
     assert!(eventually(|| {
-        // It is weighed four times a second.
+        // It is measured four times a second.
         std::thread::sleep(Duration::from_millis(600));
-        let held = far.total("held");
-        most = most.max(held);
-        let is_still = held > BUDGET / 2 && held == last;
-        last = held;
+        let buffered = far.total("buffered");
+        most = most.max(buffered);
+        let is_still = buffered > BUDGET / 2 && buffered == last;
+        last = buffered;
         is_still
     }));
-    assert!(most <= BUDGET * 2, "{most} bytes wait: {}", far.status());
+    assert!(most <= BUDGET * 2, "{most} bytes buffered: {}", far.status());
     // Nothing of it is lost, and those who read get all of it in time.
     let readers = served.into_iter().map(|mut served| {
         let piece = piece.clone();
@@ -512,5 +512,5 @@ fn what_waits_between_relays_is_within_the_budget() {
     for client in clients {
         client.join().unwrap();
     }
-    assert!(eventually(|| far.total("held") == 0), "{}", far.status());
+    assert!(eventually(|| far.total("buffered") == 0), "{}", far.status());
 }

@@ -101,7 +101,8 @@ fn play(mut stream: TcpStream, own: Part, other: Part) -> bool {
         }
     };
     let written = writing.join().unwrap();
-    // A write that fails takes the error of a reset away from the reader, which then sees no more than an end.
+    // A write that fails takes the error of a reset away from the reader, which then sees no more
+    // than an end.
     let in_order = whole || !ended || written == Written::Failed;
     assert!(in_order, "an end in order comes after everything, not after {got} bytes: {other:?}");
     if own.resets_after.is_some() {
@@ -151,6 +152,6 @@ fn random_connections_keep_every_byte() {
     let expected: u64 = players.into_iter().map(|player| player.join().unwrap()).sum();
     assert!(eventually(|| complete.load(Ordering::Relaxed) >= expected), "the other ends saw everything as well");
     assert!(eventually(|| near.total("open") == 0), "{}", near.status());
-    assert!(eventually(|| near.total("held") == 0 && far.total("held") == 0));
+    assert!(eventually(|| near.total("buffered") == 0 && far.total("buffered") == 0));
     assert_eq!(near.total("accepted"), each * AT_ONCE);
 }

@@ -183,5 +183,5 @@ fn who_is_slow_at_any_stage_has_to_go() {
         while matches!(stream.read(&mut [0; 16]), Ok(1..)) {}
     }
     assert!(eventually(|| relay.total("open") == 0), "{}", relay.status());
-    assert_eq!(relay.total("turned_away"), 6, "{}", relay.run().stderr());
+    assert_eq!(relay.total("rejected"), 6, "{}", relay.run().stderr());
 }

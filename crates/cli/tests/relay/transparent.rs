@@ -11,7 +11,8 @@ use crate::support::process::eventually;
 use crate::support::relay::{Relay, accept, connect, exchange, refused};
 use crate::support::{Noise, Site, Start, has_program, is_root, skip};
 
-/// A client and a server with a router between: 10.78.1.1 — 10.78.1.2, 10.78.2.2 — 10.78.2.1, and the same with fd78::.
+/// A client and a server with a router between: 10.78.1.1 — 10.78.1.2, 10.78.2.2 — 10.78.2.1, and
+/// the same with fd78::.
 struct Street {
     names: [String; 3],
 }
@@ -105,7 +106,7 @@ fn clients_that_know_nothing_are_relayed_with_their_address() {
         assert_eq!(inside(client, || refused(to)), ErrorKind::ConnectionReset);
     }
     assert!(eventually(|| relay.total("finished") == 2), "{}", relay.status());
-    assert_eq!(relay.total("not_reached"), 2, "{}", relay.status());
+    assert_eq!(relay.total("unreachable"), 2, "{}", relay.status());
 
     assert_eq!(rules(&["remove"]).code, Some(0));
     assert_eq!(rules(&["remove"]).code, Some(0), "nothing to remove is no error");

@@ -26,11 +26,13 @@ const PATIENCE: Span = Span::from_secs(20);
 pub struct Peer {
     link: Link,
     pool: BlockPool,
+    /// Whether it answers a receiver that asks whether its sender is still there.
+    pub confirms: bool,
 }
 
 impl Peer {
     fn new(link: Link) -> Self {
-        Self { link, pool: BlockPool::new(16).unwrap() }
+        Self { link, pool: BlockPool::new(16).unwrap(), confirms: true }
     }
 
     /// Connects to a daemon as the site's client.
@@ -59,6 +61,8 @@ impl Peer {
     pub fn push_into_directory(site: &Site, daemon: &Daemon, destination: &str) -> Self {
         let mut peer = Self::push(site, daemon, destination);
         peer.say(begin(b"top", SourceKind::Directory));
+        // An earlier session of the same run may still be ending.
+        peer.hear_of(|message| matches!(message, Message::Ready(_)).then_some(()));
         peer.say(Message::Entries(vec![entry(0, Parent::Source(0), b"", EntryKind::Directory)]));
         peer
     }
@@ -76,7 +80,11 @@ impl Peer {
     }
 
     pub fn hear(&mut self) -> Result<Message, LinkError> {
-        self.link.inlet.receive(&self.pool).map(|parcel| parcel.message)
+        let message = self.link.inlet.receive(&self.pool).map(|parcel| parcel.message)?;
+        if self.confirms && matches!(message, Message::Ready(_)) {
+            self.say(Message::Confirmed);
+        }
+        Ok(message)
     }
 
     /// The first message that fits; panics if the other end breaks off before.

@@ -6,8 +6,10 @@ use std::thread::{Builder, JoinHandle};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::io::{Errno, pread, pwrite};
 
+use super::contract::Engine;
+use super::error::EngineUnavailable;
+use super::job::{Completion, Job};
 use super::work::{Step, Work};
-use super::{Completion, Engine, EngineUnavailable, Job};
 
 /// See the module.
 #[derive(Debug)]

@@ -17,8 +17,10 @@ use io_uring::squeue::Entry;
 use io_uring::{IoUring, Probe, opcode, types};
 use rustix::io::Errno;
 
+use super::contract::Engine;
+use super::error::{EngineError, EngineUnavailable};
+use super::job::{Completion, Job};
 use super::work::{Step, Work};
-use super::{Completion, Engine, EngineError, EngineUnavailable, Job};
 
 /// See the module.
 pub(super) struct UringEngine {

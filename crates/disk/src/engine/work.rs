@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Completion, EngineError, Job, JobKind};
+use super::error::EngineError;
+use super::job::{Completion, Job, JobKind};
 use crate::file::DiskFile;
 use crate::pool::{BLOCK_SIZE, Block};
 

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::Scope;
 use super::error::{Result, TreeError};
 use super::listing::Listing;
 use super::metadata::{self, Metadata, Stat, Xattrs, permissions};
 use super::names::{Name, printable};
+use super::scope::Scope;
 use super::trail::Trail;
 
 /// A directory of a [`Tree`](super::Tree). A clone shares the descriptor.

@@ -7,11 +7,12 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::beneath;
 use super::directory::{DIRECTORY, Directory};
 use super::error::{Result, TreeError};
 use super::metadata::{Kind, Stat, permissions};
 use super::names::Name;
-use super::{Scope, beneath};
+use super::scope::Scope;
 use crate::user::file_user;
 
 /// What a name turned out to be after following symbolic links.

@@ -7,7 +7,8 @@ use icdc_packet::offloads::{self, Feature};
 use icdc_units::{ByteCount, Rate};
 
 use super::netlink::{self, Link, Qdisc, ROOT};
-use super::{listed, route};
+use super::processors::listed;
+use super::route;
 use crate::System;
 
 /// Most devices that are looked at where no route says which.

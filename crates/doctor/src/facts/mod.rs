@@ -2,9 +2,11 @@
 //!
 //! | file | from |
 //! |---|---|
+//! | `host` | all of these together |
 //! | `device` | `/sys/class/net`, rtnetlink, ethtool: the devices that the traffic takes |
 //! | `route` | which devices those are, addresses, and the path MTU |
 //! | `netlink` | rtnetlink(7), for what has no file |
+//! | `processors` | lists of processors, as the kernel writes them |
 //! | `clock` | clock source, adjtimex(2) |
 //! | `abilities` | io_uring and eBPF |
 //! | `disk` | rates of a disk, by the engines that copies use |
@@ -13,110 +15,14 @@ mod abilities;
 mod clock;
 mod device;
 mod disk;
+mod host;
 mod netlink;
+mod processors;
 mod route;
-
-use std::net::IpAddr;
-
-use icdc_units::ByteCount;
-
-use crate::{Sysctls, System};
 
 pub use abilities::{Abilities, Ability};
 pub use clock::Clock;
 pub use device::{Device, Interrupt, Offloads};
 pub use disk::{Disk, DiskTestError, measure as measure_disk};
+pub use host::HostFacts;
 pub use route::{addresses, path_mtu};
-
-/// What a host is like. What was not seen is `None` or empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostFacts {
-    /// Settings of the kernel.
-    pub sysctls: Sysctls,
-    /// Devices that the traffic takes.
-    pub devices: Vec<Device>,
-    /// Processors that are on, by number.
-    pub processors: Vec<usize>,
-    /// Memory as a whole.
-    pub memory: Option<ByteCount>,
-    /// The clock.
-    pub clock: Clock,
-    /// What the kernel lets this process do.
-    pub abilities: Option<Abilities>,
-    /// A disk, if one was measured.
-    pub disk: Option<Disk>,
-}
-
-impl HostFacts {
-    /// Looks at everything but disks. The devices are those of the route to `target`, else of the default routes.
-    #[must_use]
-    pub fn gather(system: &System, target: Option<IpAddr>) -> Self {
-        Self {
-            sysctls: Sysctls::read(system),
-            devices: device::gather(system, target),
-            processors: system.text("/sys/devices/system/cpu/online").map_or_else(Vec::new, |text| listed(&text)),
-            memory: memory(system),
-            clock: Clock::read(system),
-            abilities: system.is_running().then(Abilities::find),
-            disk: None,
-        }
-    }
-}
-
-fn memory(system: &System) -> Option<ByteCount> {
-    let text = system.text("/proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok().map(ByteCount::from_kib)
-}
-
-/// More processors than any kernel can have.
-const MOST_PROCESSORS: usize = 1 << 16;
-
-/// Numbers in the form of the kernel's lists: `0-3,8`. What is no number is left out.
-fn listed(text: &str) -> Vec<usize> {
-    let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (first.trim().parse().ok()?, last.trim().parse::<usize>().ok()?);
-        Some(first..=last.min(MOST_PROCESSORS))
-    };
-    text.split(',').filter_map(range).flatten().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_processors_are_read() {
-        assert_eq!(listed("0-3,8"), [0, 1, 2, 3, 8]);
-        assert_eq!(listed("0"), [0]);
-        assert_eq!(listed("nothing, 2-1, 5-"), Vec::<usize>::new());
-        assert_eq!(listed("0-18446744073709551615").len(), MOST_PROCESSORS + 1);
-    }
-
-    #[test]
-    fn a_tree_of_files_is_a_host() {
-        let root = tempfile::tempdir().unwrap();
-        let system = System::at(root.path().to_owned());
-        assert_eq!(HostFacts::gather(&system, None).devices, []);
-        let write = |path: &str, text: &str| {
-            let path = system.path(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        write("/proc/meminfo", "MemTotal:       16384 kB\nMemFree: 1 kB\n");
-        write("/sys/devices/system/cpu/online", "0-1\n");
-        write("/proc/sys/net/core/rmem_max", "212992\n");
-        let host = HostFacts::gather(&system, None);
-        assert_eq!((host.memory, host.processors), (Some(ByteCount::from_mib(16)), vec![0, 1]));
-        assert_eq!(host.sysctls.number("net.core.rmem_max"), Some(212_992));
-        assert_eq!(host.abilities, None);
-    }
-
-    #[test]
-    fn this_host_has_facts() {
-        let host = HostFacts::gather(&System::running(), None);
-        assert!(host.sysctls.number("net.ipv4.tcp_sack").is_some());
-        assert!(host.memory.is_some() && !host.processors.is_empty() && host.abilities.is_some());
-    }
-}

@@ -2,7 +2,7 @@
 
 use icdc_units::ByteCount;
 
-use super::{Finding, Severity};
+use super::finding::{Finding, Severity};
 use crate::remedy::{Change, Setting};
 use crate::sysctl::{self, Numbers};
 use crate::{Aim, HostFacts};

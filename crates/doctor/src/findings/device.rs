@@ -2,7 +2,7 @@
 
 use icdc_units::{ByteCount, Rate};
 
-use super::{Finding, Severity};
+use super::finding::{Finding, Severity};
 use crate::facts::Device;
 use crate::{Aim, HostFacts};
 

@@ -2,7 +2,7 @@
 
 use icdc_units::Rate;
 
-use super::{Finding, Severity};
+use super::finding::{Finding, Severity};
 use crate::facts::Ability;
 use crate::sysctl::URING_DISABLED;
 use crate::{Aim, HostFacts};

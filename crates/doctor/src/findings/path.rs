@@ -2,7 +2,7 @@
 
 use icdc_units::{ByteCount, Rate, Span};
 
-use super::{Finding, Severity};
+use super::finding::{Finding, Severity};
 use crate::probe::{Burst, Capacity, Loss, PathFacts};
 use crate::sysctl;
 use crate::{Aim, HostFacts};
@@ -56,8 +56,11 @@ fn capacity(measured: Capacity, aim: Aim) -> Finding {
     let Capacity { rate, by_windows } = measured;
     if by_windows {
         let found = format!("at least {rate}, as far as the windows let see");
-        return Finding::path(ID, Severity::Warning, found, WHY_WINDOWS)
-            .with_fix(format!("icdc doctor --apply --rate {} --rtt {}", aim.rate, aim.round_trip));
+        return Finding::path(ID, Severity::Warning, found, WHY_WINDOWS).with_fix(format!(
+            "icdc doctor --apply --rate {} --rtt {}",
+            aim.rate.to_argument(),
+            aim.round_trip
+        ));
     }
     if rate < aim.rate.scaled(SAFE.0, SAFE.1) {
         let found = format!("the path carried {rate}; {} is aimed at", aim.rate);
@@ -83,7 +86,8 @@ fn loss(measured: Loss, shape: (Rate, Span), path: &PathFacts, host: &HostFacts)
         let found = format!("nothing of {segments} segments was lost at {paced}");
         return Finding::path(ID, Severity::Ok, found, WHY);
     }
-    let found = format!("{retransmitted} of {segments} segments were sent again at {paced} ({:.1e})", measured.ratio());
+    let found =
+        format!("{retransmitted} of {segments} segments were retransmitted at {paced} ({:.1e})", measured.ratio());
     // Headers of IP and TCP, with time stamps.
     let segment = path.mtu.unwrap_or(ByteCount::new(1500)) - ByteCount::new(52);
     if mathis(segment, round_trip, measured.ratio()) >= paced {
@@ -125,7 +129,7 @@ fn burst(measured: Burst, shape: (Rate, Span), path: &PathFacts, host: &HostFact
         return Finding::path(ID, Severity::Ok, found, WHY);
     }
     let found = format!("{found}; {in_flight} are in flight when the path is full, so an unpaced start loses some");
-    let rate = capacity.scaled(SAFE.0, SAFE.1);
+    let rate = capacity.scaled(SAFE.0, SAFE.1).to_argument();
     Finding::path(ID, Severity::Note, found, WHY).with_fix(format!("icdc copy --rate {rate} SRC {}", path.destination))
 }
 

@@ -1,7 +1,7 @@
 //! Switches of TCP, and its congestion control.
 
 use super::buffers::strange;
-use super::{Finding, Severity};
+use super::finding::{Finding, Severity};
 use crate::remedy::{Change, Setting};
 use crate::sysctl::{self, Numbers};
 use crate::{Aim, HostFacts};

@@ -12,6 +12,7 @@
 mod change;
 mod error;
 mod note;
+mod outcome;
 mod write;
 
 use std::fs;
@@ -22,6 +23,7 @@ use rustix::fs::{Access, access};
 
 pub use change::{Change, Setting};
 pub use error::RemedyError;
+pub use outcome::{Applied, Set, Undone};
 
 use crate::sysctl::{self, numbers};
 use crate::{Reading, System};
@@ -32,35 +34,6 @@ const NOTE: &str = "/var/lib/icdc/doctor-undo.json";
 /// First line of the drop-in: tells it from a file of somebody else.
 const SIGNATURE: &str =
     "# Written by `icdc doctor --apply`; `icdc doctor --undo` removes it and restores what was before.";
-
-/// What was applied.
-#[derive(Debug, Default)]
-pub struct Applied {
-    /// Settings that have changed.
-    pub set: Vec<Set>,
-    /// Settings that could not be changed, and why.
-    pub refused: Vec<RemedyError>,
-}
-
-/// A setting that has changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Set {
-    /// Its name.
-    pub name: &'static str,
-    /// What it was.
-    pub before: String,
-    /// What it is.
-    pub now: String,
-}
-
-/// What was taken back.
-#[derive(Debug, Default)]
-pub struct Undone {
-    /// Settings that are again what they were.
-    pub restored: Vec<Set>,
-    /// Settings that somebody else has changed since; they stay.
-    pub left: Vec<Set>,
-}
 
 /// Whether this process may change settings at all.
 ///

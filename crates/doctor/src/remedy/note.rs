@@ -7,7 +7,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{RemedyError, Set};
+use super::error::RemedyError;
+use super::outcome::Set;
 use crate::sysctl::{CHANGEABLE, numbers};
 
 const VERSION: u32 = 1;

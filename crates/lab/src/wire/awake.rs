@@ -1,8 +1,9 @@
-//! Keeps processors from sleeping while packets are on their way.
+//! Keeps processors from sleeping while packets are in flight.
 //!
-//! A processor that sleeps must be woken for the next packet. A virtual one has then to get a real one back from its
-//! host, and where others want that too it waits for milliseconds; a real one comes out of a deep sleep within a fraction
-//! of one. So a thread on each, behind everything else that wants to run (`SCHED_IDLE`), spins instead.
+//! A processor that sleeps must be woken for the next packet. A virtual one has then to get a real
+//! one back from its host, and where others want that too it waits for milliseconds; a real one
+//! comes out of a deep sleep within a fraction of one. So a thread on each, behind everything else
+//! that wants to run (`SCHED_IDLE`), spins instead.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,27 +15,27 @@ use crate::placement;
 
 /// The threads. They end when the value that they look at is dropped.
 pub(super) struct Awake<'scope> {
-    state: &'scope State,
+    switch: &'scope Switch,
     threads: Vec<ScopedJoinHandle<'scope, ()>>,
 }
 
 /// What the threads look at.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct Switch {
     wanted: AtomicBool,
     over: AtomicBool,
 }
 
 impl<'scope> Awake<'scope> {
     /// One thread on each of these processors, asleep.
-    pub(super) fn new(scope: &'scope Scope<'scope, '_>, processors: &[usize], state: &'scope State) -> Self {
-        let threads = processors.iter().map(|&cpu| scope.spawn(move || state.keep_awake(cpu))).collect();
-        Self { state, threads }
+    pub(super) fn new(scope: &'scope Scope<'scope, '_>, processors: &[usize], switch: &'scope Switch) -> Self {
+        let threads = processors.iter().map(|&cpu| scope.spawn(move || switch.keep_awake(cpu))).collect();
+        Self { switch, threads }
     }
 
     /// Whether the processors are to be kept awake from now on.
     pub(super) fn set(&self, wanted: bool) {
-        if self.state.wanted.swap(wanted, Ordering::Relaxed) != wanted {
+        if self.switch.wanted.swap(wanted, Ordering::Relaxed) != wanted {
             self.wake();
         }
     }
@@ -46,12 +47,12 @@ impl<'scope> Awake<'scope> {
 
 impl Drop for Awake<'_> {
     fn drop(&mut self) {
-        self.state.over.store(true, Ordering::Relaxed);
+        self.switch.over.store(true, Ordering::Relaxed);
         self.wake();
     }
 }
 
-impl State {
+impl Switch {
     fn keep_awake(&self, cpu: usize) {
         if let Err(error) = placement::stay_on(cpu).and_then(|()| precedence::give()) {
             tracing::warn!("processor {cpu} is not kept awake: {error}");

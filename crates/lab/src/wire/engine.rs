@@ -1,8 +1,8 @@
 //! The loop that gives the lanes their turns and sleeps in between.
 //!
-//! What arrives has been stamped and waits in its ring, so it need not be looked at before something could
-//! be due: at the latest after the path's shortest delay. The loop therefore wakes for deliveries, a few packets
-//! at a time, not for arrivals.
+//! What arrives has been stamped and waits in its ring, so it need not be looked at before
+//! something could be due: at the latest after the path's shortest delay. The loop therefore wakes
+//! for deliveries, a few packets at a time, not for arrivals.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,15 +16,18 @@ use crate::settings::Mode;
 /// How often the loop wakes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Wakes are at least this far apart: deliveries are late by half of it on average, and a wake costs about 5 µs.
+    /// Wakes are at least this far apart: deliveries are late by half of it on average, and a wake
+    /// costs about 5 µs.
     turn: Span,
-    /// Arrivals are looked at this often at least: a host may send many times faster than the path takes.
+    /// Arrivals are looked at this often at least: a host may send many times faster than the path
+    /// takes.
     look: Span,
 }
 
 impl Pace {
-    /// For a path whose shortest delay this is. Packets of fast mode are 64 KiB, and what each of them costs the receiving
-    /// processor is mostly the interrupt that announces it: on a long path they go in bunches.
+    /// For a path whose shortest delay this is. Packets of fast mode are 64 KiB, and what each of
+    /// them costs the receiving processor is mostly the interrupt that announces it: on a long path
+    /// they go in bunches.
     pub(super) fn new(mode: Mode, shortest_delay: Span) -> Self {
         let bunch = match mode {
             Mode::Exact => 1,

@@ -1,4 +1,5 @@
-//! One direction of the live path: frames from a ring, through the path's decisions, out when they are due.
+//! One direction of the live path: frames from a ring, through the path's decisions, out when they
+//! are due.
 //!
 //! ```text
 //!  host ─veth─► ring ── stamp ──► path::Direction ── due ──► delay line ── when due ──► outlet ─veth─► host
@@ -6,14 +7,14 @@
 //!                stamps)           analytically)              in the ring)
 //! ```
 //!
-//! Decisions follow the kernel's stamps and nothing else: when this process gets to run changes no drop and
-//! no due time, as long as the ring has slots. What it does change is how late a frame leaves, and that is
-//! recorded for every frame.
+//! Decisions follow the kernel's stamps and nothing else: when this process gets to run changes no
+//! drop and no due time, as long as the ring has slots. What it does change is how late a frame
+//! leaves, and that is recorded for every frame.
 
 use hdrhistogram::Histogram;
-use icdc_control::Burstiness;
 use icdc_packet::{Arrival, Outlet, PacketError, Ring, Slot, Superpacket, clock};
 use icdc_path::{DelayLine, Direction, Fate, Frame};
+use icdc_scheduler::Burstiness;
 use icdc_units::{ByteCount, Span, Time};
 
 use super::listing::{Listed, Listing, destination};
@@ -21,12 +22,12 @@ use super::page::{Gauge, LanePage};
 
 /// Frames that are taken from the ring, or sent, before the other direction gets its turn.
 const TURN: usize = 256;
-/// A packet that fills less than this part of a slot does not keep it: there are only as many slots as full packets
-/// can be on their way.
+/// A packet that fills less than this part of a slot does not keep it: there are only as many slots
+/// as full packets can be in flight.
 const WASTEFUL: usize = 2;
-/// What could not be sent for so long is lost, and told.
+/// What could not be sent for so long is lost, and counted.
 const PATIENCE: Span = Span::from_millis(500);
-/// Latenesses are told apart up to this, with two significant digits.
+/// Latenesses are distinguished up to this, with two significant digits.
 const LONGEST_LATENESS: Span = Span::from_secs(60);
 /// Window of the burstiness.
 const BURST_WINDOW: Span = Span::from_secs(1);
@@ -55,12 +56,12 @@ impl Moved {
     }
 }
 
-/// A packet on its way.
+/// A packet in flight.
 enum Packet {
     /// As it lies in the ring.
     Whole { slot: Slot, length: u32 },
-    /// Copied out of the ring, with the header of its offloads: what would waste a slot, or what losses left of a
-    /// superpacket.
+    /// Copied out of the ring, with the header of its offloads: what would waste a slot, or what
+    /// losses left of a superpacket.
     Copied(Box<[u8]>),
 }
 
@@ -141,7 +142,8 @@ impl Lane {
             Packet::Copied(bytes) => bytes,
         }))?;
         let done = clock::now();
-        // What the device has no room for now is tried again; one that takes nothing for long must not stop everything.
+        // What the device has no room for now is tried again; one that takes nothing for long must
+        // not stop everything.
         let stuck = sent.packets == 0 && self.leaving.first().is_some_and(|&(due, _)| done - due > PATIENCE);
         let refused = usize::from(sent.refused || stuck);
         if refused > 0 {
@@ -216,8 +218,8 @@ impl Passage<'_> {
         self.offer(frame, arrival.length, is_pause(frame)).is_some_and(|due| self.keep(due, ring, arrival))
     }
 
-    /// Every frame of it meets the path by itself; those that survive travel together, and arrive when the last
-    /// of them does.
+    /// Every frame of it meets the path by itself; those that survive travel together, and arrive
+    /// when the last of them does.
     fn take_superpacket(&mut self, superpacket: Superpacket, ring: &Ring, frame: &[u8], arrival: &Arrival) -> bool {
         self.page.add(Gauge::Superpackets, 1);
         let frames = superpacket.frames();
@@ -240,7 +242,7 @@ impl Passage<'_> {
         }
     }
 
-    /// Lets a packet wait for its time; tells whether it does so in its slot.
+    /// Lets a packet wait for its time; returns whether it does so in its slot.
     fn keep(&mut self, due: Time, ring: &Ring, arrival: &Arrival) -> bool {
         if arrival.length * WASTEFUL < ring.geometry().longest() {
             let copy: Box<[u8]> = ring.frame_with_offload(arrival.slot, arrival.length).into();
@@ -266,7 +268,8 @@ impl Passage<'_> {
         let frame = Frame { length: ByteCount::new(length as u64), gap };
         let wire_length = frame.wire_length();
         let fate = self.path.offer(self.at, frame);
-        // Where there is a line, frames are as far apart as it brings them, not as the host hands them over.
+        // Where there is a line, frames are as far apart as it brings them, not as the host hands
+        // them over.
         let received = self.at + self.path.line_backlog(self.at);
         if !gap && let Some(window) = self.burstiness.packet(received, wire_length) {
             self.page.burst(&window);

@@ -1,4 +1,5 @@
-//! The frames that host a sends, one by one: a file beside the page to which the wire appends as it goes.
+//! The frames that host a sends, one by one: a file beside the page to which the wire appends as it
+//! goes.
 //!
 //! ```text
 //! record: 8 bytes   monotonic time in nanoseconds at which the line has brought all of it to the path
@@ -20,13 +21,13 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 
 /// A frame of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub struct Listed {
     /// When the path had received it.
-    pub(crate) at: Time,
-    /// On the wire.
-    pub(crate) length: ByteCount,
-    /// Where it goes, see [`destination`].
-    pub(crate) to: u32,
+    pub at: Time,
+    /// Its length on the wire.
+    pub length: ByteCount,
+    /// Where it goes: the IPv4 address, the last four bytes of an IPv6 address, or zero.
+    pub to: u32,
 }
 
 /// The list while it is written.
@@ -54,7 +55,8 @@ impl Listing {
         self.noted.extend(listed.to.to_le_bytes());
     }
 
-    /// Lets others see what has been noted so far. What cannot be written ends the list: it has no holes.
+    /// Lets others see what has been noted so far. What cannot be written ends the list: it has no
+    /// holes.
     pub(super) fn publish(&mut self) {
         if let Err(error) = self.file.write_all(&self.noted) {
             tracing::warn!("the list of frames ends: {error}");
@@ -65,7 +67,7 @@ impl Listing {
 }
 
 /// What has been published of a list.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<Listed>> {
+pub fn read(path: &Path) -> io::Result<Vec<Listed>> {
     let text = fs::read(path)?;
     let listed = |record: &[u8; RECORD]| {
         let [a, b, c, d, e, f, g, h, length @ .., i, j, k, l] = *record;

@@ -1,15 +1,16 @@
 //! The wire: the process that is the path between the two hosts of a lab.
 //!
-//! `Order` is what it is told to build (as JSON on standard input), `Answer` what it says when that stands or
-//! why it does not (as JSON on standard output). From then on it tells everything in the [`page`].
-//!
-//! The process owns the lab: it makes the namespaces, and when it is told to stop it takes them away.
+//! - It reads an `Order` (JSON) from standard input and builds what that says.
+//! - It writes an `Answer` (JSON) to standard output: the lab stands, or why it does not.
+//! - From then on all that it counts is in the [`Page`].
+//! - It owns the lab: it makes the namespaces, and removes them when it is told to stop.
 
 mod awake;
 mod engine;
 mod lane;
-pub(crate) mod listing;
-pub mod page;
+pub mod listing;
+pub(crate) mod order;
+pub(crate) mod page;
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -23,55 +24,36 @@ use std::time::Duration;
 use icdc_packet::{Geometry, Outlet, PacketError, Ring, clock, precedence};
 use icdc_path::Direction;
 use icdc_units::ByteCount;
-use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::error::LabError;
+use crate::heading::Heading;
 use crate::namespaces::{Host, Namespaces};
+use crate::process::Process;
+use crate::record::LabRecord;
 use crate::settings::{Mode, Settings};
-use crate::state::Process;
-use crate::{LabError, hosts, lab, placement, state};
+use crate::{hosts, placement, registry, teardown};
 use awake::Awake;
 use engine::Pace;
 use lane::Lane;
 use listing::Listing;
-use page::{Gauge, Global, LanePage, Page, Reserve, Way};
+use order::{Answer, Order};
+use page::{Gauge, Global, LanePage, Page, Reserve};
 
 /// Length of an Ethernet header, with room for one VLAN tag.
 const ETHERNET_HEADER: u64 = 18;
-/// Longest superpacket that the kernel makes without being asked for longer ones (`GSO_LEGACY_MAX_SIZE`).
+/// Longest superpacket that the kernel makes without being asked for longer ones
+/// (`GSO_LEGACY_MAX_SIZE`).
 const LONGEST_SUPERPACKET: u64 = 65_536;
-/// Room for what arrives at once beside what is on its way. A host that does not get to run for 20 ms and then does
-/// its work sends so much at 10 Gbit/s; the queue will refuse most of it, but that has to be decided packet by packet.
+/// Room for what arrives at once beside what is in flight. A host that does not get to run for
+/// 20 ms and then does its work sends so much at 10 Gbit/s; the queue will refuse most of it, but
+/// that has to be decided packet by packet.
 const BURST: ByteCount = ByteCount::from_mib(24);
 /// How often the devices' own counters are looked at, and whether there is traffic.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What to build.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Order {
-    /// Name of the lab.
-    pub(crate) name: String,
-    /// Where its state is kept; exists.
-    pub(crate) directory: PathBuf,
-    /// What it is like.
-    pub(crate) settings: Settings,
-    /// Whether to make a user namespace for it, for want of rights.
-    pub(crate) user_namespace: bool,
-    /// The process for which it is: when that ends, however it does, the lab goes. `None`: it stays until it is taken down.
-    pub(crate) owner: Option<Process>,
-}
-
-/// How that went.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
-    /// The lab stands.
-    Ready(Box<state::State>),
-    /// It does not, and nothing is left of it.
-    Failed(String),
-}
-
-/// Builds the lab and runs its path until a signal comes. To be called by a process made for it, before any other
-/// thread is started.
+/// Builds the lab and runs its path until a signal comes. To be called by a process made for it,
+/// before any other thread is started.
 pub fn main() -> Result<(), LabError> {
     let order = read_order()?;
     match build(&order) {
@@ -116,30 +98,30 @@ fn build(order: &Order) -> Result<Wire, LabError> {
     let namespaces = Namespaces::create(&order.name, &order.directory, order.user_namespace)?;
     let processors = placement::processors();
     hosts::configure(&namespaces, settings, &wire_processors(&processors))?;
-    let (page, reserve) = Page::create(&order.directory.join(state::PAGE), clock::now())
+    let (page, reserve) = Page::create(&order.directory.join(registry::PAGE), clock::now())
         .map_err(|error| LabError::io("make the page", error))?;
     let page = Arc::new(page);
     let devices = Devices::open(&namespaces)?;
     let listing = match settings.listed {
         0 => None,
         limit => Some(
-            Listing::create(&order.directory.join(state::FRAMES), limit)
+            Listing::create(&order.directory.join(registry::FRAMES), limit)
                 .map_err(|error| LabError::io("make the list of frames", error))?,
         ),
     };
     let lanes = namespaces.inside(Host::Wire, || -> Result<_, PacketError> {
-        let lane = |way, from, to, direction, listing| -> Result<_, PacketError> {
-            let ring = Ring::open(from, geometry(settings, way))?;
-            Ok(Lane::new(ring, Outlet::open(to)?, direction, LanePage::new(page.clone(), way), listing))
+        let lane = |heading, from, to, direction, listing| -> Result<_, PacketError> {
+            let ring = Ring::open(from, geometry(settings, heading))?;
+            Ok(Lane::new(ring, Outlet::open(to)?, direction, LanePage::new(page.clone(), heading), listing))
         };
         Ok([
-            lane(Way::Forward, hosts::PORT_A, hosts::PORT_B, forward, listing)?,
-            lane(Way::Backward, hosts::PORT_B, hosts::PORT_A, backward, None)?,
+            lane(Heading::Forward, hosts::PORT_A, hosts::PORT_B, forward, listing)?,
+            lane(Heading::Backward, hosts::PORT_B, hosts::PORT_A, backward, None)?,
         ])
     })??;
-    let state = state::State::new(order, &namespaces, wire_processors(&processors))?;
-    state.save(&order.directory)?;
-    answer(&Answer::Ready(Box::new(state)));
+    let record = record(order, &namespaces, wire_processors(&processors))?;
+    record.save(&order.directory)?;
+    answer(&Answer::Ready(Box::new(record)));
     Ok(Wire {
         lanes,
         page,
@@ -153,10 +135,23 @@ fn build(order: &Order) -> Result<Wire, LabError> {
     })
 }
 
-/// The ring of one direction: what can be on its way at once, and a quarter of that or [`BURST`] for the ring's own overhead
-/// and for what arrives during a stall.
-fn geometry(settings: &Settings, way: Way) -> Geometry {
-    let direction = settings.direction(way);
+/// What is noted of the lab for those outside this process.
+fn record(order: &Order, namespaces: &Namespaces, wire_processors: Vec<usize>) -> Result<LabRecord, LabError> {
+    let place = |host| Ok::<_, LabError>((namespaces.path(host), namespaces.inode(host)?));
+    Ok(LabRecord {
+        name: order.name.clone(),
+        settings: order.settings.clone(),
+        wire: Process::this(),
+        user_namespace: order.user_namespace,
+        namespaces: [place(Host::A)?, place(Host::B)?, place(Host::Wire)?],
+        wire_processors,
+    })
+}
+
+/// The ring of one direction: what can be on its way at once, and a quarter of that or [`BURST`]
+/// for the ring's own overhead and for what arrives during a stall.
+fn geometry(settings: &Settings, heading: Heading) -> Geometry {
+    let direction = settings.direction(heading);
     let longest = match settings.mode {
         Mode::Exact => direction.mtu.as_u64(),
         Mode::Fast => direction.mtu.as_u64().max(LONGEST_SUPERPACKET),
@@ -168,10 +163,11 @@ fn geometry(settings: &Settings, way: Way) -> Geometry {
 /// What the rings of a lab take.
 #[must_use]
 pub fn memory(settings: &Settings) -> ByteCount {
-    Way::BOTH.map(|way| geometry(settings, way).memory()).into_iter().sum()
+    Heading::BOTH.map(|heading| geometry(settings, heading).memory()).into_iter().sum()
 }
 
-/// The last processor for the wire, the last two where there are enough; none in particular on a machine with one.
+/// The last processor for the wire, the last two where there are enough; none in particular on a
+/// machine with one.
 fn wire_processors(processors: &[usize]) -> Vec<usize> {
     let count = match processors.len() {
         0 | 1 => 0,
@@ -187,7 +183,7 @@ fn last(processors: &[usize], count: usize) -> &[usize] {
 
 /// Of both directions.
 fn sum(page: &Page, gauge: Gauge) -> u64 {
-    Way::BOTH.map(|way| page.gauge(way, gauge)).iter().sum()
+    Heading::BOTH.map(|heading| page.gauge(heading, gauge)).iter().sum()
 }
 
 impl Wire {
@@ -202,11 +198,11 @@ impl Wire {
         let shortest = self.settings.forward.delay.min(self.settings.backward.delay);
         let pace = Pace::new(self.settings.mode, shortest);
         let (page, stop, mut both) = (&*self.page, &*stop, [forward, backward]);
-        let (state, mut offered) = (awake::State::default(), 0);
+        let (switch, mut offered) = (awake::Switch::default(), 0);
         let owner = self.owner;
         let result = thread::scope(|scope| {
             let kept = if self.settings.let_sleep { 0 } else { 2 };
-            let awake = Awake::new(scope, last(&self.processors, kept), &state);
+            let awake = Awake::new(scope, last(&self.processors, kept), &switch);
             let mut running = Vec::new();
             let groups = if places.len() > 1 { 1 } else { 2 };
             for (index, lanes) in both.chunks_mut(groups).enumerate() {
@@ -235,7 +231,7 @@ impl Wire {
             lanes.map_err(LabError::from)
         });
         if is_orphan(owner) {
-            lab::clear(&self.directory)?;
+            teardown::clear(&self.directory)?;
         }
         result
     }

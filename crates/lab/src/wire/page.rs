@@ -1,5 +1,5 @@
-//! What the wire process tells: a file in memory that it writes as it goes and anyone may read, without a word
-//! between the processes and even after the wire has been killed.
+//! Counters and series of a lab's path: a file in shared memory that the wire process writes as
+//! packets cross. Any process may read it at any time, also after the wire has been killed.
 //!
 //! ```text
 //! offset 0       numbers about the process (Global)          HEADER_WORDS
@@ -7,9 +7,10 @@
 //! SERIES_OFFSET  a→b: HISTORY bins of 1 ms, b→a likewise     BIN_WORDS each
 //! ```
 //!
-//! All words are 64 bits, written and read atomically one by one; those that no number has are zero. A bin belongs to
-//! the millisecond `number = time / 1 ms` if its first word holds that number; the bins are a ring, so the last
-//! [`HISTORY`] are there. The file gets its memory as time goes (`Reserve`).
+//! All words are 64 bits, written and read atomically one by one; those that no number has are
+//! zero. A bin belongs to the millisecond `number = time / 1 ms` if its first word holds that
+//! number; the bins are a ring, so the last [`HISTORY`] are there. The file gets its memory as time
+//! goes (`Reserve`).
 
 use std::fs::File;
 use std::io;
@@ -18,16 +19,18 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use icdc_control::Window;
 use icdc_path::Fate;
+use icdc_scheduler::Window;
 use icdc_units::{ByteCount, Span, Time};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::heading::Heading;
+
 /// Bins that are kept: ten minutes, what is noted ahead, and some.
-pub const HISTORY: u64 = 670_000;
+pub(crate) const HISTORY: u64 = 670_000;
 /// Length of a bin.
-pub const BIN: Span = Span::from_millis(1);
+pub(crate) const BIN: Span = Span::from_millis(1);
 
 const HEADER_WORDS: usize = 64;
 const LANE_WORDS: usize = 64;
@@ -35,45 +38,16 @@ const BIN_WORDS: usize = 5;
 const SERIES_OFFSET: usize = 4096;
 const LENGTH: usize = SERIES_OFFSET + 2 * HISTORY as usize * BIN_WORDS * 8;
 
-/// Which direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// From host a to host b.
-    Forward,
-    /// From host b to host a.
-    Backward,
-}
-
-impl Way {
-    /// Both, in order.
-    pub const BOTH: [Self; 2] = [Self::Forward, Self::Backward];
-
-    /// For people.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "a to b",
-            Self::Backward => "b to a",
-        }
-    }
-
-    const fn index(self) -> usize {
-        match self {
-            Self::Forward => 0,
-            Self::Backward => 1,
-        }
-    }
-}
-
 /// Numbers about the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Global {
-    /// Monotonic time at which the wire last said that it is alive, in nanoseconds.
+    /// Monotonic time of the last sign of life of the wire, in nanoseconds.
     Heartbeat,
     /// Whether the wire has real-time priority (1) or not (0).
     Realtime,
-    /// Frames that the hosts' devices or their backlogs dropped: the machine's doing, not the path's.
+    /// Frames that the hosts' devices or their backlogs dropped: the machine's doing, not the
+    /// path's.
     DeviceDrops,
     /// Monotonic time at which the wire began, in nanoseconds.
     Started,
@@ -82,7 +56,7 @@ pub enum Global {
 /// Numbers about one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-#[allow(missing_docs)] // as in `icdc_path::Counters`, or said by the name
+#[allow(missing_docs)] // as in `icdc_path::Counters`, or evident from the name
 pub enum Gauge {
     Offered,
     OfferedBytes,
@@ -141,7 +115,8 @@ unsafe impl Send for Page {}
 // SAFETY: as above.
 unsafe impl Sync for Page {}
 
-/// Memory of the page's file for what happens soon: where it were missing, noting it would end the wire by a signal.
+/// Memory of the page's file for what happens soon: where it were missing, noting it would end the
+/// wire by a signal.
 pub(super) struct Reserve {
     file: File,
     /// Until when there is some.
@@ -159,10 +134,10 @@ impl Reserve {
         let (first, end) = (number(now.max(self.until)), number(until));
         // In two parts where the series begins again.
         let turn = (end / HISTORY * HISTORY).clamp(first, end);
-        for way in Way::BOTH {
+        for heading in Heading::BOTH {
             for (first, end) in [(first, turn), (turn, end)].into_iter().filter(|(first, end)| first < end) {
                 let length = (end - first) * BIN_WORDS as u64 * 8;
-                fallocate(&self.file, FallocateFlags::empty(), bin_words(way, first) as u64 * 8, length)?;
+                fallocate(&self.file, FallocateFlags::empty(), bin_words(heading, first) as u64 * 8, length)?;
             }
         }
         self.until = until;
@@ -210,14 +185,14 @@ impl Page {
 
     /// Reads a number about one direction.
     #[must_use]
-    pub fn gauge(&self, way: Way, gauge: Gauge) -> u64 {
-        self.lane_word(way, gauge).load(Ordering::Relaxed)
+    pub fn gauge(&self, heading: Heading, gauge: Gauge) -> u64 {
+        self.lane_word(heading, gauge).load(Ordering::Relaxed)
     }
 
     /// One millisecond; `None` if nothing happened in it or it is no longer, or not yet, kept.
     #[must_use]
-    pub fn bin(&self, way: Way, number: u64) -> Option<Bin> {
-        let words = bin_words(way, number);
+    pub fn bin(&self, heading: Heading, number: u64) -> Option<Bin> {
+        let words = bin_words(heading, number);
         if self.word(words).load(Ordering::Acquire) != number {
             return None;
         }
@@ -232,8 +207,8 @@ impl Page {
         })
     }
 
-    fn lane_word(&self, way: Way, gauge: Gauge) -> &AtomicU64 {
-        self.word(HEADER_WORDS + way.index() * LANE_WORDS + gauge as usize)
+    fn lane_word(&self, heading: Heading, gauge: Gauge) -> &AtomicU64 {
+        self.word(HEADER_WORDS + heading.index() * LANE_WORDS + gauge as usize)
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
@@ -244,8 +219,8 @@ impl Page {
 }
 
 /// Where the words of a bin begin.
-fn bin_words(way: Way, number: u64) -> usize {
-    let index = way.index() as u64 * HISTORY + number % HISTORY;
+fn bin_words(heading: Heading, number: u64) -> usize {
+    let index = heading.index() as u64 * HISTORY + number % HISTORY;
     SERIES_OFFSET / 8 + index as usize * BIN_WORDS
 }
 
@@ -260,25 +235,25 @@ impl Drop for Page {
 #[derive(Clone)]
 pub(super) struct LanePage {
     page: Arc<Page>,
-    way: Way,
+    heading: Heading,
 }
 
 impl LanePage {
-    pub(super) fn new(page: Arc<Page>, way: Way) -> Self {
-        Self { page, way }
+    pub(super) fn new(page: Arc<Page>, heading: Heading) -> Self {
+        Self { page, heading }
     }
 
     pub(super) fn set(&self, gauge: Gauge, value: u64) {
-        self.page.lane_word(self.way, gauge).store(value, Ordering::Relaxed);
+        self.page.lane_word(self.heading, gauge).store(value, Ordering::Relaxed);
     }
 
     pub(super) fn add(&self, gauge: Gauge, value: u64) {
-        let word = self.page.lane_word(self.way, gauge);
+        let word = self.page.lane_word(self.heading, gauge);
         word.store(word.load(Ordering::Relaxed) + value, Ordering::Relaxed);
     }
 
     pub(super) fn burst(&self, window: &Window) {
-        let longest = self.page.gauge(self.way, Gauge::BurstMax).max(window.burst.as_u64());
+        let longest = self.page.gauge(self.heading, Gauge::BurstMax).max(window.burst.as_u64());
         self.set(Gauge::BurstMax, longest);
         self.add(Gauge::BurstSum, window.burst.as_u64());
         self.add(Gauge::BurstWindows, 1);
@@ -311,7 +286,7 @@ impl LanePage {
     /// The words of the bin of this time, emptied if they were another millisecond's.
     fn open_bin(&self, at: Time) -> usize {
         let number = at.as_nanos() / BIN.as_nanos();
-        let words = bin_words(self.way, number);
+        let words = bin_words(self.heading, number);
         if self.page.word(words).load(Ordering::Relaxed) != number {
             for word in 1..BIN_WORDS {
                 self.page.word(words + word).store(0, Ordering::Relaxed);

@@ -14,8 +14,8 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use icdc_control::Prefix;
 use icdc_tcp::{OptionError, namespace_cookie};
+use icdc_units::Prefix;
 
 use super::PolicyError;
 use crate::ip::{after, ip};

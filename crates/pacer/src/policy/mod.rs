@@ -33,10 +33,9 @@ mod without;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use icdc_control::Prefix;
-use icdc_control::byte_clock::LEAST_RATE;
+use icdc_scheduler::LEAST_RATE;
 use icdc_tcp::algorithm::{Obstacle, PinError};
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Prefix, Rate, Span};
 use thiserror::Error;
 
 use crate::ip::IpError;
@@ -146,7 +145,7 @@ pub struct Governed {
     pub rtt: Span,
     /// Congestion window in segments.
     pub window: u32,
-    /// Segments sent again so far.
+    /// Segments retransmitted so far.
     pub retransmitted: u32,
     /// Congestion control in use.
     pub congestion: String,

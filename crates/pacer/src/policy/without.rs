@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::path::Path;
 
-use icdc_control::Prefix;
 use icdc_tcp::algorithm::{Obstacle, ebpf_obstacle};
+use icdc_units::Prefix;
 
 use super::{Added, Cgroup, Governed, Listed, Policy, PolicyError};
 

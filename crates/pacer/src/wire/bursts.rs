@@ -1,7 +1,7 @@
 //! How bursty what leaves is, class by class, in the measure of PSPacer's authors ([`Burstiness`]): the largest since it was last told, sought
 //! in a second at a time.
 
-use icdc_control::Burstiness;
+use icdc_scheduler::Burstiness;
 use icdc_units::{ByteCount, Span, Time};
 
 /// What bursts are sought in, unless it is told earlier.

@@ -3,13 +3,12 @@
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use icdc_control::Prefix;
-use icdc_control::byte_clock::{ClassSettings, Discipline, Filter, QueueSettings, Tree};
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_scheduler::{ClassSettings, Discipline, Filter, QueueSettings, Tree};
+use icdc_units::{ByteCount, Prefix, Rate, Span};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
-use super::WireError;
+use super::error::WireError;
 
 /// `CoDel`'s usual target and interval (RFC 8289, section 4).
 const TARGET: Span = Span::from_millis(5);

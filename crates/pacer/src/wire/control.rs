@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use icdc_control::byte_clock::{ClassCounters, Tree};
+use icdc_scheduler::{ClassCounters, Tree};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 /// Shared by a pump and those who look after it.

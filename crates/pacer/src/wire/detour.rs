@@ -8,7 +8,7 @@ use std::fs;
 
 use icdc_packet::Tap;
 
-use super::WireError;
+use super::error::WireError;
 use crate::ip::{IpError, after, ip};
 
 /// Packets that may wait for the pump, each of one frame up to 64 KiB: the kernel does not hold TCP back at a tap, so a whole window may come at once.

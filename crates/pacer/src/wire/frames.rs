@@ -2,8 +2,8 @@
 
 use std::io::IoSliceMut;
 
-use icdc_control::byte_clock::gap_frames;
 use icdc_packet::{Offload, Superpacket, Tap};
+use icdc_scheduler::gap_frames;
 use icdc_units::ByteCount;
 
 /// Length of that header; all zeros mean that nothing is.

@@ -3,7 +3,7 @@
 use icdc_packet::ethtool;
 use icdc_units::{Rate, Span};
 
-use super::WireError;
+use super::error::WireError;
 
 /// What keeps frames apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
-use icdc_control::byte_clock::{Headers, LEAST_GAP, Scheduler, Step, Tree, Waiting, is_of_neighbours, mark_congestion};
 use icdc_packet::{Neighbours, Outlet, Tap, clock, precedence};
+use icdc_scheduler::{Headers, LEAST_GAP, Scheduler, Step, Tree, Waiting, is_of_neighbours, mark_congestion};
 use icdc_units::{ByteCount, Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

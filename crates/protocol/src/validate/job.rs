@@ -1,7 +1,9 @@
 //! Rules of what can be asked of a far end.
 
-use super::{Checked, path, require};
-use crate::limits::{MAX_CONGESTION_NAME, MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS};
+use icdc_units::ByteCount;
+
+use super::rules::{Checked, path, require};
+use crate::limits::{MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS};
 use crate::measure;
 use crate::message::{Drive, Job, ReceiveOptions, SendOptions};
 
@@ -53,17 +55,14 @@ fn source_paths(sources: &[Vec<u8>]) -> Checked {
 fn send_options(options: &SendOptions) -> Checked {
     require(options.exclude.len() <= MAX_EXCLUDES, "too many patterns to exclude")?;
     require(options.exclude.iter().all(|pattern| pattern.len() <= MAX_PATH), "a pattern too long")?;
-    require(options.streams <= MAX_STREAMS, "too many connections")?;
-    let congestion = &options.congestion;
-    let proper = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    require(
-        congestion.len() <= MAX_CONGESTION_NAME && congestion.bytes().all(proper),
-        "a congestion control by a name that no kernel has",
-    )
+    require((1..=MAX_STREAMS).contains(&options.streams), "no connection, or too many")?;
+    measure::ceiling(options.rate)?;
+    measure::asked_congestion(options.congestion.as_deref())
 }
 
 const _: () = assert!(MAX_RING_BYTES == 64 << 30);
 
 fn receive_options(options: &ReceiveOptions) -> Checked {
-    require(options.ring_bytes <= MAX_RING_BYTES, "a ring of more than 64 GiB")
+    let ring = options.ring.map_or(1, ByteCount::as_u64);
+    require((1..=MAX_RING_BYTES).contains(&ring), "a ring of nothing, or of more than 64 GiB")
 }

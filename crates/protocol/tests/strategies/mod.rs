@@ -6,7 +6,9 @@ use icdc_protocol::limits::{
 use icdc_protocol::measure;
 use icdc_protocol::message::*;
 use icdc_protocol::validate::is_component;
+use icdc_units::{ByteCount, Rate};
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 
 /// A message and the length of the payload that belongs to it.
@@ -36,6 +38,7 @@ fn from_sender() -> impl Strategy<Value = Message> {
         totals().prop_map(Message::Totals),
         problem.prop_map(|(path, reason, error)| Message::Problem(Problem { path, reason, error })),
         Just(Message::End),
+        Just(Message::Confirmed),
         goodbye().prop_map(Message::Goodbye),
         ("[a-z_-]{0,15}", text()).prop_map(|(name, instead)| Message::Congestion(Congestion { name, instead })),
     ]
@@ -81,7 +84,7 @@ fn either_way() -> impl Strategy<Value = Message> {
             port
         })),
         vec(any::<u8>(), 0..500).prop_map(Message::Relay),
-        measure_word().prop_map(Message::Measure),
+        measure_control().prop_map(Message::Measure),
     ]
 }
 
@@ -137,23 +140,24 @@ fn job() -> impl Strategy<Value = Job> {
 }
 
 fn measure_order() -> impl Strategy<Value = measure::Order> {
-    let bounds = (1..=MAX_MEASURE_NANOS, 1..=MAX_STREAMS, 0..=MAX_WINDOW);
-    (any::<(bool, u64, u64)>(), bounds, "[a-z0-9_-]{0,15}", 1..=u16::MAX).prop_map(
-        |((reverse, bytes, rate_bps), (nanos, streams, window), congestion, port)| measure::Order {
+    let bounds = (1..=MAX_MEASURE_NANOS, 1..=MAX_STREAMS, option::of(1..=MAX_WINDOW));
+    let ends = (any::<bool>(), option::of(1..=u64::MAX), rate());
+    (ends, bounds, option::of("[a-z0-9_-]{1,15}"), 1..=u16::MAX).prop_map(
+        |((reverse, bytes, rate), (nanos, streams, window), congestion, port)| measure::Order {
             reverse,
             nanos,
-            bytes,
+            bytes: bytes.map(ByteCount::new),
             streams,
-            rate_bps,
+            rate,
             congestion,
-            window,
+            window: window.map(ByteCount::new),
             ports: (port, port),
         },
     )
 }
 
-fn measure_word() -> impl Strategy<Value = measure::Word> {
-    use measure::{Received, Sample, Sent, Word};
+fn measure_control() -> impl Strategy<Value = measure::ControlMessage> {
+    use measure::{ControlMessage, Received, Sample, Sent};
     let sample =
         (0..MAX_STREAMS, any::<[u64; 4]>()).prop_map(|(stream, [at_nanos, rtt_nanos, cwnd_bytes, bytes_acked])| {
             Sample { stream, at_nanos, rtt_nanos, cwnd_bytes, bytes_acked, ..Sample::default() }
@@ -178,12 +182,12 @@ fn measure_word() -> impl Strategy<Value = measure::Word> {
         },
     );
     prop_oneof![
-        (1..=u16::MAX, vec(any::<[u8; 32]>(), 1..64)).prop_map(|(port, tokens)| Word::Ready { port, tokens }),
-        Just(Word::Go),
-        vec(sample, 0..50).prop_map(Word::Samples),
-        received.prop_map(Word::Received),
-        vec(any::<u32>(), 1..500).prop_map(Word::Arrivals),
-        sent.prop_map(Word::Sent),
+        (1..=u16::MAX, vec(any::<[u8; 32]>(), 1..64)).prop_map(|(port, tokens)| ControlMessage::Ready { port, tokens }),
+        Just(ControlMessage::Go),
+        vec(sample, 0..50).prop_map(ControlMessage::Samples),
+        received.prop_map(ControlMessage::Received),
+        vec(any::<u32>(), 1..500).prop_map(ControlMessage::Arrivals),
+        sent.prop_map(ControlMessage::Sent),
     ]
 }
 
@@ -197,14 +201,18 @@ fn own_job() -> impl Strategy<Value = Job> {
     ]
 }
 
+fn rate() -> impl Strategy<Value = Option<Rate>> {
+    option::of((1..=u64::MAX).prop_map(Rate::from_bits_per_second))
+}
+
 fn send_options() -> impl Strategy<Value = SendOptions> {
-    let congestion = prop_oneof![Just(String::new()), Just("icdc_highspeed".to_owned())];
-    let rest = (any::<u64>(), congestion, 0..=MAX_STREAMS, any::<[bool; 2]>());
+    let congestion = option::of(Just("icdc_highspeed".to_owned()));
+    let rest = (rate(), congestion, 1..=MAX_STREAMS, any::<[bool; 2]>());
     (vec(text(), 0..4), preserve(), rest).prop_map(
-        |(exclude, preserve, (rate_bps, congestion, streams, [dry_run, buffered]))| SendOptions {
+        |(exclude, preserve, (rate, congestion, streams, [dry_run, buffered]))| SendOptions {
             exclude,
             preserve,
-            rate_bps,
+            rate,
             congestion,
             streams,
             dry_run,
@@ -214,13 +222,13 @@ fn send_options() -> impl Strategy<Value = SendOptions> {
 }
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
-    (any::<[bool; 5]>(), preserve(), 0_u64..1 << 30).prop_map(
-        |([verify, resume, update, dry_run, buffered], preserve, ring_bytes)| ReceiveOptions {
+    (any::<[bool; 5]>(), preserve(), option::of(1_u64..1 << 30)).prop_map(
+        |([verify, resume, update, dry_run, buffered], preserve, ring)| ReceiveOptions {
             verify,
             resume,
             update,
             preserve,
-            ring_bytes,
+            ring: ring.map(ByteCount::new),
             dry_run,
             buffered,
         },

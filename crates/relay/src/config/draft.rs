@@ -1,4 +1,4 @@
-//! A configuration as typed: the TOML file, to which a command line adds.
+//! A configuration as typed: a TOML file, with the options of the command line added.
 
 use serde::Deserialize;
 
@@ -21,12 +21,12 @@ pub struct Draft {
     /// Legs to destinations.
     #[serde(default)]
     pub exit: ExitDraft,
-    /// Bounds.
+    /// Limits.
     #[serde(default)]
     pub limits: LimitsDraft,
     /// File of this relay's key, for legs with TLS.
     pub identity: Option<String>,
-    /// Threads that move data.
+    /// Worker threads.
     pub threads: Option<usize>,
     /// `ADDR:PORT` for Prometheus.
     pub metrics: Option<String>,
@@ -34,11 +34,11 @@ pub struct Draft {
     pub status: Option<String>,
 }
 
-/// One listener: exactly one of the four kinds, with what belongs to it.
+/// One listener: exactly one of the four kinds, with its settings.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ListenDraft {
-    /// `ADDR:PORT` from which all go to one destination.
+    /// `ADDR:PORT` whose clients all have one destination.
     pub forward: Option<String>,
     /// That destination, `HOST:PORT`.
     pub to: Option<String>,
@@ -48,7 +48,7 @@ pub struct ListenDraft {
     pub users: Option<String>,
     /// `ADDR:PORT` for other relays.
     pub peer: Option<String>,
-    /// Public keys of relays that are let in, which makes the leg TLS.
+    /// Public keys of relays that are admitted; the legs then have TLS.
     #[serde(default)]
     pub keys: Vec<String>,
     /// `ADDR:PORT` for TPROXY.
@@ -59,12 +59,12 @@ pub struct ListenDraft {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RouteDraft {
-    /// Prefix; all destinations without.
+    /// Prefix of destinations; all without.
     pub to: Option<String>,
     /// `HOST:PORT` of relays, or `direct`; best first.
     #[serde(default)]
     pub via: Vec<String>,
-    /// Public key of these relays, which makes the leg TLS.
+    /// Public key of these relays; the legs then have TLS.
     pub key: Option<String>,
     /// Connections to keep open to each relay.
     #[serde(default)]
@@ -106,12 +106,12 @@ pub struct ExitDraft {
     /// Send the PROXY protocol, version 2.
     #[serde(default)]
     pub proxy_protocol: bool,
-    /// Show the client's address.
+    /// Connect from the client's address.
     #[serde(default)]
     pub keep_source: bool,
 }
 
-/// Bounds.
+/// Limits.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LimitsDraft {
@@ -119,17 +119,17 @@ pub struct LimitsDraft {
     pub connections: Option<usize>,
     /// Connections of one client address.
     pub per_client: Option<usize>,
-    /// Bytes that wait in the relay.
+    /// Bytes buffered in the relay.
     pub memory: Option<String>,
-    /// The same of one connection.
+    /// Bytes buffered of one connection.
     pub memory_per_connection: Option<String>,
-    /// Time for a client to say where it wants to go.
+    /// Time for a client to make its request.
     pub greeting: Option<String>,
     /// Time to reach a destination.
     pub connect: Option<String>,
-    /// Silence until a connection is given up.
+    /// Time without data until a connection is closed.
     pub idle: Option<String>,
-    /// Time that connections have when the relay stops.
+    /// Time for connections to end when the relay stops.
     pub drain: Option<String>,
 }
 

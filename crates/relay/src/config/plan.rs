@@ -1,4 +1,4 @@
-//! From a draft to a configuration: everything is parsed and loaded here, or refused by name.
+//! Makes a configuration of a draft: parses and loads every value, or names the one that is wrong.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -7,28 +7,61 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use icdc_control::Prefix;
 use icdc_protocol::relay::Destination;
 use icdc_trust::{Identity, PublicKey, ServerPin, TrustError, client_config, server_config};
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Prefix, Rate, Span};
 use thiserror::Error;
 
 use super::draft::{Draft, LegDraft, LimitsDraft, ListenDraft, RouteDraft, RuleDraft};
-use super::{
-    Config, Exit, Hop, LegSettings, Limits, Listener, ListenerKind, NextRelay, Route, Routes, Rule, Rules, Users,
-};
+use super::limits::Limits;
+use super::listener::{Listener, ListenerKind};
+use super::routes::{Hop, LegSettings, NextRelay, Route, Routes};
+use super::rules::{Rule, Rules};
+use super::users::Users;
 
-/// Protocol name of the TLS between relays.
+/// ALPN name of the TLS between relays.
 const ALPN: &[u8] = b"icdc-relay/1";
-/// More warm connections than this to one relay serve nobody.
-const MOST_WARM: usize = 1024;
-/// Most threads.
-const MOST_THREADS: usize = 256;
+/// Warm connections to one relay, at most.
+const MAX_WARM: usize = 1024;
+/// Worker threads, at most.
+const MAX_THREADS: usize = 256;
+
+/// A whole configuration.
+#[derive(Debug)]
+pub struct Config {
+    /// Listeners.
+    pub listeners: Vec<Listener>,
+    /// Next hops by destination.
+    pub routes: Routes,
+    /// Access rules.
+    pub rules: Rules,
+    /// Settings of legs between relays.
+    pub leg: LegSettings,
+    /// Settings of legs to destinations.
+    pub exit: Exit,
+    /// Limits.
+    pub limits: Limits,
+    /// Worker threads.
+    pub threads: usize,
+    /// Address of the metrics for Prometheus.
+    pub metrics: Option<SocketAddr>,
+    /// The socket of `icdc relay status`; `None` for none.
+    pub status: Option<PathBuf>,
+}
+
+/// Settings of legs to destinations.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exit {
+    /// Send the header of the PROXY protocol, version 2, before the data.
+    pub proxy_protocol: bool,
+    /// Connect from the client's address in place of the relay's.
+    pub keep_source: bool,
+}
 
 /// A configuration that cannot be used.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// One of its values.
+    /// One of its values is wrong.
     #[error("{place}: {what}")]
     Value {
         /// The listener, route, rule or setting.
@@ -36,18 +69,19 @@ pub enum ConfigError {
         /// What is wrong with it.
         what: String,
     },
-    /// Nothing to do.
+    /// It has no listener.
     #[error(
         "there is no listener: give one with --forward, --socks5, --peer or --transparent, or a [[listen]] in a file"
     )]
     NoListener,
-    /// A key is needed for TLS.
+    /// The relay's own key, which TLS needs, cannot be loaded.
     #[error("{0}; legs with keys need this relay's own: make it with `icdc keygen`, or name it with --identity")]
     Identity(TrustError),
 }
 
 impl Config {
-    /// Makes a configuration of a draft. `identity` and `status` are used where the draft names none.
+    /// Makes a configuration of a draft. `identity` and `status` are used where the draft names
+    /// none.
     ///
     /// # Errors
     /// The first value that cannot be used.
@@ -61,8 +95,8 @@ impl Config {
         let routes = Routes(numbered("route", &draft.route, |draft| route(draft, &keys))?);
         let rules = Rules(numbered("rule", &draft.rule, |draft| rule(draft).map_err(Wrong::Value))?);
         let threads = draft.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        if !(1..=MOST_THREADS).contains(&threads) {
-            return Err(value("threads", format!("from 1 to {MOST_THREADS}")));
+        if !(1..=MAX_THREADS).contains(&threads) {
+            return Err(value("threads", format!("from 1 to {MAX_THREADS}")));
         }
         Ok(Self {
             listeners,
@@ -81,7 +115,7 @@ impl Config {
     }
 }
 
-/// What is wrong with one of several.
+/// What is wrong with an entry.
 enum Wrong {
     Value(String),
     Identity(TrustError),
@@ -113,7 +147,7 @@ fn numbered<D, T>(what: &str, drafts: &[D], make: impl Fn(&D) -> Result<T, Wrong
         .collect()
 }
 
-/// Where this relay's key is, if one is needed.
+/// The file of this relay's own key, if one is configured.
 struct Keys<'a> {
     file: Option<&'a Path>,
 }
@@ -130,12 +164,12 @@ fn listener(draft: &ListenDraft, keys: &Keys<'_>) -> Result<Listener, Wrong> {
     let (Some(address), 1) = (given.into_iter().flatten().next(), given.into_iter().flatten().count()) else {
         return Err("exactly one of forward, socks5, peer and transparent, each with ADDR:PORT".into());
     };
-    let foreign = [
+    let misplaced = [
         ("to", draft.to.is_some() && draft.forward.is_none()),
         ("users", draft.users.is_some() && draft.socks5.is_none()),
         ("keys", !draft.keys.is_empty() && draft.peer.is_none()),
     ];
-    if let Some((name, _)) = foreign.into_iter().find(|(_, is)| *is) {
+    if let Some((name, _)) = misplaced.into_iter().find(|(_, is)| *is) {
         return Err(format!("{name} is not for a listener of this kind").into());
     }
     let kind = if draft.forward.is_some() {
@@ -152,7 +186,7 @@ fn listener(draft: &ListenDraft, keys: &Keys<'_>) -> Result<Listener, Wrong> {
     Ok(Listener { address: listen_address(address)?, kind })
 }
 
-/// `ADDR:PORT`; without an address all of this host's, of both families.
+/// Parses `ADDR:PORT`; without an address it means all of this host's, of both families.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let whole = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
     whole.parse().map_err(|_| format!("{text:?} is not ADDR:PORT, such as 127.0.0.1:1080, [::1]:1080 or :1080"))
@@ -174,13 +208,13 @@ fn route(draft: &RouteDraft, keys: &Keys<'_>) -> Result<Route, Wrong> {
         Some(prefix) => Some(Prefix::of_text(prefix)?),
     };
     if draft.via.is_empty() {
-        return Err("via names no way: a relay's HOST:PORT, or direct".into());
+        return Err("via names no next hop: give a relay's HOST:PORT, or direct".into());
     }
-    if draft.warm > MOST_WARM {
-        return Err(format!("warm is at most {MOST_WARM}").into());
+    if draft.warm > MAX_WARM {
+        return Err(format!("warm is at most {MAX_WARM}").into());
     }
-    if draft.key.is_some() && draft.via.iter().all(|way| way == "direct") {
-        return Err("key is used by nothing: via names no relay's HOST:PORT".into());
+    if draft.key.is_some() && draft.via.iter().all(|hop| hop == "direct") {
+        return Err("key has no use: via names no relay's HOST:PORT".into());
     }
     let tls = match &draft.key {
         None => None,
@@ -190,11 +224,11 @@ fn route(draft: &RouteDraft, keys: &Keys<'_>) -> Result<Route, Wrong> {
             Some(tls)
         }
     };
-    let hop = |way: &String| -> Result<Hop, Wrong> {
-        if way == "direct" {
+    let hop = |text: &String| -> Result<Hop, Wrong> {
+        if text == "direct" {
             return Ok(Hop::Direct);
         }
-        let place: Destination = way.parse()?;
+        let place: Destination = text.parse()?;
         Ok(Hop::Relay(Arc::new(NextRelay::new(place, tls.clone(), draft.warm))))
     };
     Ok(Route { to, via: draft.via.iter().map(hop).collect::<Result<_, _>>()? })
@@ -207,10 +241,10 @@ fn rule(draft: &RuleDraft) -> Result<Rule, String> {
         other => return Err(format!("action is allow or deny, not {other:?}")),
     };
     let listener = draft.listener.clone();
-    if let Some(word) = &listener
-        && !["forward", "socks5", "peer", "transparent"].contains(&word.as_str())
+    if let Some(name) = &listener
+        && !["forward", "socks5", "peer", "transparent"].contains(&name.as_str())
     {
-        return Err(format!("listener is forward, socks5, peer or transparent, not {word:?}"));
+        return Err(format!("listener is forward, socks5, peer or transparent, not {name:?}"));
     }
     let prefix =
         |text: &Option<String>| text.as_deref().map(Prefix::of_text).transpose().map_err(|error| error.to_string());

@@ -1,10 +1,11 @@
-//! Which addresses are nobody's business from outside.
+//! Addresses that must not be reachable from outside: private and reserved ones.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Addresses that only mean something on this host or in its network: private, shared, link-local, loopback, multicast
-/// and unspecified ones, and those set aside for benchmarks, protocols and the future (RFC 6890). Those of translators,
-/// of 6to4 and of Teredo (RFC 6052, RFC 3056, RFC 4380) are what the IPv4 address in them is.
+/// Addresses that only mean something on this host or in its network: private, shared, link-local,
+/// loopback, multicast and unspecified ones, and those set aside for benchmarks, protocols and the
+/// future (RFC 6890). Those of translators, of 6to4 and of Teredo (RFC 6052, RFC 3056, RFC 4380)
+/// are what the IPv4 address in them is.
 #[must_use]
 pub fn is_private(address: IpAddr) -> bool {
     match address.to_canonical() {
@@ -16,7 +17,8 @@ pub fn is_private(address: IpAddr) -> bool {
                 || address.is_multicast()
                 || first == 0
                 || (first == 100 && second & 0xc0 == 64)
-                // Protocol assignments; benchmarks (RFC 2544); reserved, and broadcast at its end (RFC 1112).
+                // Protocol assignments; benchmarks (RFC 2544); reserved, and broadcast at its end
+                // (RFC 1112).
                 || (first, second, third) == (192, 0, 0)
                 || (first == 198 && second & 0xfe == 18)
                 || first & 0xf0 == 0xf0
@@ -28,14 +30,16 @@ pub fn is_private(address: IpAddr) -> bool {
             let embedded = |at| is_private_v4(bits_at(at));
             let first = segments[0];
             let is_embedded = match segments {
-                // The second are the IPv4-compatible ones of RFC 4291, the unspecified and loopback addresses among them.
+                // The second are the IPv4-compatible ones of RFC 4291, the unspecified and loopback
+                // addresses among them.
                 [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0, 0, ..] => embedded(6),
                 // Translators of the own network (RFC 8215).
                 [0x64, 0xff9b, 1, ..] => true,
                 [0x2002, ..] => embedded(1),
                 // Teredo: the server, and the client with every bit turned.
                 [0x2001, 0, ..] => embedded(2) || is_private_v4(!bits_at(6)),
-                // Benchmarks (RFC 5180), ORCHID (RFC 4843), discarding (RFC 6666), segments' identifiers (RFC 9602).
+                // Benchmarks (RFC 5180), ORCHID (RFC 4843), discarding (RFC 6666), segments'
+                // identifiers (RFC 9602).
                 [0x2001, 2, 0, ..] | [0x2001, 0x10..=0x1f, ..] | [0x100, 0, 0, 0, ..] | [0x5f00, ..] => true,
                 _ => false,
             };

@@ -1,12 +1,11 @@
-//! Which way a destination is reached: the longest prefix that contains it.
+//! Routes: the next hops of a destination, by the longest prefix that contains it.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use icdc_control::Prefix;
 use icdc_protocol::relay::Destination;
-use icdc_units::{ByteCount, Rate};
+use icdc_units::{ByteCount, Prefix, Rate};
 
 /// Where a connection goes next.
 #[derive(Clone, Debug)]
@@ -26,39 +25,39 @@ pub struct NextRelay {
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// Connections that are kept open for the next clients.
     pub warm: usize,
-    /// Where it was last reached, if its place is a name.
-    known: Mutex<Option<SocketAddr>>,
+    /// Address at which it was last reached.
+    last_address: Mutex<Option<SocketAddr>>,
 }
 
 impl NextRelay {
     /// A relay that listens at `place`.
     #[must_use]
     pub fn new(place: Destination, tls: Option<Arc<rustls::ClientConfig>>, warm: usize) -> Self {
-        Self { place, tls, warm, known: Mutex::default() }
+        Self { place, tls, warm, last_address: Mutex::default() }
     }
 
-    /// It has been reached there, and has proved who it is where it must.
-    pub(crate) fn found_at(&self, address: SocketAddr) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
+    /// Remembers the address at which it was reached, and has authenticated where it has TLS.
+    pub(crate) fn remember_address(&self, address: SocketAddr) {
+        *self.last_address.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
     }
 
-    /// It was not reached where it was last: its name may lead elsewhere by now.
-    pub(crate) fn lost(&self) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// It was not reached at its last address: its name may have another one by now.
+    pub(crate) fn forget_address(&self) {
+        *self.last_address.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Its address, as far as it is known without resolving a name.
+    /// Its address, if that is known without resolving a name.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.place.address().or_else(|| *self.known.lock().unwrap_or_else(PoisonError::into_inner))
+        self.place.address().or_else(|| *self.last_address.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The ways to one prefix: the next is tried where one cannot be had.
+/// The next hops for one prefix: when one fails, the next is tried.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// The destinations; `None` for all.
+    /// Destinations; `None` for all.
     pub to: Option<Prefix>,
-    /// The ways, best first.
+    /// Next hops, best first.
     pub via: Vec<Hop>,
 }
 
@@ -67,16 +66,18 @@ pub struct Route {
 pub struct Routes(pub Vec<Route>);
 
 impl Routes {
-    /// The ways to an address; directly where no route has it.
+    /// The next hops for an address; direct where no route contains it.
     #[must_use]
     pub fn find(&self, address: IpAddr) -> Vec<Hop> {
-        let fits = self.0.iter().filter(|route| route.to.is_none_or(|prefix| prefix.contains(address)));
-        // Of several of one length the last counts, as a later option of a command line does.
-        let best = fits.max_by_key(|route| route.to.map_or(-1, |prefix| i16::from(prefix.length())));
+        let matching = self.0.iter().filter(|route| route.to.is_none_or(|prefix| prefix.contains(address)));
+        // Of several prefixes of one length the last counts, as a later option of a command line
+        // does.
+        let best = matching.max_by_key(|route| route.to.map_or(-1, |prefix| i16::from(prefix.length())));
         best.map_or_else(|| vec![Hop::Direct], |route| route.via.clone())
     }
 
-    /// The ways for a name that need not be resolved here: all destinations have the same, and it begins with a relay.
+    /// The next hops for a name that need not be resolved here: all destinations have the same
+    /// route, which begins with a relay.
     #[must_use]
     pub fn for_names(&self) -> Option<Vec<Hop>> {
         match self.0.as_slice() {
@@ -85,7 +86,7 @@ impl Routes {
         }
     }
 
-    /// Every relay that a route names.
+    /// Every relay of a route.
     pub fn relays(&self) -> impl Iterator<Item = &Arc<NextRelay>> {
         self.0.iter().flat_map(|route| &route.via).filter_map(|hop| match hop {
             Hop::Relay(relay) => Some(relay),
@@ -103,10 +104,10 @@ impl fmt::Display for Hop {
     }
 }
 
-/// How the legs between relays are.
+/// Settings of legs between relays.
 #[derive(Clone, Debug, Default)]
 pub struct LegSettings {
-    /// Kernel's name of the congestion control; `None` leaves it to the system.
+    /// The kernel's name of the congestion control; `None` for the system's default.
     pub congestion: Option<String>,
     /// Ceiling of each connection's rate.
     pub pacing: Option<Rate>,

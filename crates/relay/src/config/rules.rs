@@ -1,27 +1,31 @@
-//! Who may go where: rules in order, the first that fits decides.
+//! Access rules: in order, the first that matches decides.
 //!
-//! Where none fits: whoever has shown a key or a password is welcome from anywhere, and so is who comes to a forwarded
-//! port or by the host's own routing, unless a rule names those who may come; all others are welcome from this host alone. SOCKS leads to public addresses
-//! only, also where a relay further on is the one that resolves a name; an invitation alone does not change that.
+//! Where none matches:
+//!
+//! * Clients that have shown a key or a password are admitted from anywhere. So are those of a
+//!   forwarded port and of a transparent listener, unless a rule allows clients by their address.
+//!   All others are admitted from this host alone.
+//! * SOCKS leads to public addresses only, also where a later relay resolves the name. A rule that
+//!   admits a client does not change that.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
-use icdc_control::Prefix;
+use icdc_units::Prefix;
 
+use super::listener::{Listener, ListenerKind};
 use super::private::is_private;
-use super::{Listener, ListenerKind};
 
-/// One rule. What is `None` fits everything.
+/// One rule. A condition that is `None` matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Whether it lets pass.
+    /// Whether it allows; else it denies.
     pub allow: bool,
-    /// Listeners that it is for, by the word that a configuration has for them.
+    /// Kind of the listener, by its name in configurations.
     pub listener: Option<String>,
-    /// Where the client is.
+    /// Address of the client.
     pub from: Option<Prefix>,
-    /// Where the destination is.
+    /// Address of the destination.
     pub to: Option<Prefix>,
     /// Ports of the destination.
     pub ports: Option<RangeInclusive<u16>>,
@@ -31,90 +35,93 @@ pub struct Rule {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(pub Vec<Rule>);
 
-/// What the rules say.
+/// Outcome of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// No.
+    /// A rule denies it, or the default does.
     Denied,
-    /// A rule says so.
+    /// A rule allows it.
     Allowed,
-    /// No rule fits, and nothing else is against it.
+    /// No rule matches, and the default allows it.
     Open,
 }
 
 impl Rules {
-    /// Whether a client may speak to a listener at all.
+    /// Whether a client may connect to a listener at all.
     #[must_use]
     pub fn admits(&self, listener: &Listener, client: IpAddr) -> bool {
-        let here = self.0.iter().filter(|rule| rule.is_for(&listener.kind, client));
+        let here = self.0.iter().filter(|rule| rule.matches_client(&listener.kind, client));
         for rule in here {
             match rule.allow {
-                // Only some destinations are denied: the one that it wants is not known yet.
+                // It denies some destinations only, and this client's is not known yet.
                 false if rule.to.is_some() || rule.ports.is_some() => {}
                 false => return false,
-                // A rule about destinations alone is no invitation.
+                // A rule about destinations alone admits nobody.
                 true if rule.from.is_some() => return true,
                 true => {}
             }
         }
-        // Who has shown a key or a password is named by it; and what relays bring is judged by the client behind them.
+        // Clients that authenticate need no rule; and clients of other relays are judged by their
+        // own address.
         let names = |rule: &Rule| rule.allow && rule.from.is_some() && rule.is_about(&listener.kind);
-        let is_by_list = !listener.kind.wants_proof() && self.0.iter().any(names);
+        let is_by_list = !listener.kind.requires_authentication() && self.0.iter().any(names);
         (listener.kind.is_open() && !is_by_list) || client.to_canonical().is_loopback()
     }
 
-    /// Whether a client may reach an address. `public_only` is what a relay before has asked for.
+    /// Whether a client may reach an address. `public_only` is what an earlier relay has requested.
     #[must_use]
     pub fn judge(&self, kind: &ListenerKind, client: IpAddr, destination: SocketAddr, public_only: bool) -> Decision {
-        let is_guarded = (public_only || kind.is_socks()) && is_private(destination.ip());
-        let fits = |rule: &&Rule| {
-            rule.is_for(kind, client)
+        let is_restricted = (public_only || kind.is_socks()) && is_private(destination.ip());
+        let matches = |rule: &&Rule| {
+            rule.matches_client(kind, client)
                 && rule.to.is_none_or(|prefix| prefix.contains(destination.ip()))
                 && rule.has_port(destination.port())
-                // Who may come in may not for that reason go to what is guarded.
-                && !(is_guarded && rule.allow && rule.is_for_all_destinations())
+                // A rule that admits a client does not open private addresses to it.
+                && !(is_restricted && rule.allow && rule.is_for_all_destinations())
         };
-        match self.0.iter().find(fits) {
+        match self.0.iter().find(matches) {
             Some(rule) if rule.allow => Decision::Allowed,
             Some(_) => Decision::Denied,
-            None if is_guarded || !is_at_home(kind, client) => Decision::Denied,
+            None if is_restricted || !is_allowed_by_default(kind, client) => Decision::Denied,
             None => Decision::Open,
         }
     }
 
-    /// The same for a name that the next relay will resolve, where no rule [needs its address](Self::need_address).
+    /// Whether a client may reach a name that the next relay will resolve, where no rule
+    /// [needs its address](Self::need_address).
     #[must_use]
     pub fn judge_name(&self, kind: &ListenerKind, client: IpAddr, port: u16) -> Decision {
-        let fits = |rule: &&Rule| rule.is_for(kind, client) && rule.to.is_none() && rule.has_port(port);
-        match self.0.iter().find(fits) {
+        let matches = |rule: &&Rule| rule.matches_client(kind, client) && rule.to.is_none() && rule.has_port(port);
+        match self.0.iter().find(matches) {
             Some(rule) if !rule.allow => Decision::Denied,
-            None if !is_at_home(kind, client) => Decision::Denied,
+            None if !is_allowed_by_default(kind, client) => Decision::Denied,
             _ => Decision::Open,
         }
     }
 
-    /// Whether what becomes of a name depends on its address: one that is denied has many names, among them its own
-    /// digits in other notations, and who is invited to some addresses alone may name only these.
+    /// Whether the decision about a name depends on its address: an address that is denied has many
+    /// names, among them its own digits in other notations, and a client that is admitted to some
+    /// addresses alone may name only these.
     #[must_use]
     pub fn need_address(&self, kind: &ListenerKind, client: IpAddr) -> bool {
         let depends = |rule: &Rule| rule.to.is_some() && (!rule.allow || rule.from.is_some());
-        self.0.iter().any(|rule| rule.is_for(kind, client) && depends(rule))
+        self.0.iter().any(|rule| rule.matches_client(kind, client) && depends(rule))
     }
 }
 
-/// Whether a client may go where no rule says anything. A stranger that rules have let in to SOCKS may not: it goes where
-/// they say.
-fn is_at_home(kind: &ListenerKind, client: IpAddr) -> bool {
+/// Whether a client may reach destinations that no rule mentions. A SOCKS client that only a rule
+/// admits may not.
+fn is_allowed_by_default(kind: &ListenerKind, client: IpAddr) -> bool {
     !kind.is_socks() || kind.is_open() || client.to_canonical().is_loopback()
 }
 
 impl Rule {
-    fn is_for(&self, kind: &ListenerKind, client: IpAddr) -> bool {
+    fn matches_client(&self, kind: &ListenerKind, client: IpAddr) -> bool {
         self.is_about(kind) && self.from.is_none_or(|prefix| prefix.contains(client))
     }
 
     fn is_about(&self, kind: &ListenerKind) -> bool {
-        self.listener.as_deref().is_none_or(|word| word == kind.word())
+        self.listener.as_deref().is_none_or(|name| name == kind.name())
     }
 
     fn is_for_all_destinations(&self) -> bool {
@@ -151,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_need_an_invitation() {
+    fn other_hosts_need_a_rule() {
         assert!(rules(&[]).admits(&socks(), address("127.0.0.1")));
         assert!(!rules(&[]).admits(&socks(), address("192.0.2.1")));
         assert!(rules(&[(true, "192.0.2.0/24", "")]).admits(&socks(), address("192.0.2.1")));
@@ -161,21 +168,21 @@ mod tests {
     }
 
     #[test]
-    fn a_forwarded_port_is_for_those_who_are_named() {
+    fn a_forwarded_port_is_for_clients_that_are_named() {
         let kind = ListenerKind::Transparent;
-        let door = Listener { address: ([0, 0, 0, 0], 2635).into(), kind };
-        let stranger = address("198.51.100.1");
-        assert!(rules(&[]).admits(&door, stranger));
-        assert!(rules(&[(true, "", "192.0.2.0/24"), (false, "203.0.113.0/24", "")]).admits(&door, stranger));
+        let listener = Listener { address: ([0, 0, 0, 0], 2635).into(), kind };
+        let client = address("198.51.100.1");
+        assert!(rules(&[]).admits(&listener, client));
+        assert!(rules(&[(true, "", "192.0.2.0/24"), (false, "203.0.113.0/24", "")]).admits(&listener, client));
         let named = rules(&[(true, "192.0.2.0/24", "")]);
-        assert!(named.admits(&door, address("192.0.2.1")) && named.admits(&door, address("::1")));
-        assert!(!named.admits(&door, stranger));
+        assert!(named.admits(&listener, address("192.0.2.1")) && named.admits(&listener, address("::1")));
+        assert!(!named.admits(&listener, client));
         let of_another_kind = Rules(vec![Rule { listener: Some("peer".to_owned()), ..named.0[0].clone() }]);
-        assert!(of_another_kind.admits(&door, stranger));
+        assert!(of_another_kind.admits(&listener, client));
     }
 
     #[test]
-    fn the_first_rule_that_fits_decides_and_socks_stays_outside() {
+    fn the_first_rule_that_matches_decides_and_socks_stays_outside() {
         let judge = |rules: &Rules, to: &str| {
             rules.judge(&socks().kind, address("127.0.0.1"), SocketAddr::new(address(to), 80), false)
         };
@@ -187,18 +194,18 @@ mod tests {
     }
 
     #[test]
-    fn an_invitation_opens_no_more_than_it_says() {
-        let stranger = address("192.0.2.1");
+    fn a_rule_that_admits_a_client_opens_no_more() {
+        let client = address("192.0.2.1");
         let judge =
-            |rules: &Rules, to: &str| rules.judge(&socks().kind, stranger, SocketAddr::new(address(to), 80), false);
+            |rules: &Rules, to: &str| rules.judge(&socks().kind, client, SocketAddr::new(address(to), 80), false);
         let anywhere = rules(&[(true, "192.0.2.0/24", "")]);
         assert_eq!(judge(&anywhere, "198.51.100.1"), Decision::Allowed);
         assert_eq!(judge(&anywhere, "10.0.0.1"), Decision::Denied);
-        assert_eq!(anywhere.judge_name(&socks().kind, stranger, 80), Decision::Open);
+        assert_eq!(anywhere.judge_name(&socks().kind, client, 80), Decision::Open);
         let somewhere = rules(&[(true, "192.0.2.0/24", "10.0.0.0/8")]);
         assert_eq!(judge(&somewhere, "10.0.0.1"), Decision::Allowed);
         assert_eq!(judge(&somewhere, "198.51.100.1"), Decision::Denied);
-        assert_eq!(somewhere.judge_name(&socks().kind, stranger, 80), Decision::Denied);
+        assert_eq!(somewhere.judge_name(&socks().kind, client, 80), Decision::Denied);
         assert_eq!(rules(&[]).judge_name(&socks().kind, address("127.0.0.1"), 80), Decision::Open);
     }
 

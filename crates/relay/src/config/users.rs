@@ -1,4 +1,4 @@
-//! Users of a SOCKS listener.
+//! Users of a SOCKS listener, and their passwords.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,11 +17,11 @@ impl Users {
     /// What is wrong with the file, its mode or a line.
     pub fn load(path: &Path) -> Result<Self, String> {
         use std::os::unix::fs::MetadataExt as _;
-        let told = |what: String| format!("{}: {what}", path.display());
-        let file = File::open(path).map_err(|error| told(error.to_string()))?;
-        let metadata = file.metadata().map_err(|error| told(error.to_string()))?;
+        let named = |what: String| format!("{}: {what}", path.display());
+        let file = File::open(path).map_err(|error| named(error.to_string()))?;
+        let metadata = file.metadata().map_err(|error| named(error.to_string()))?;
         if metadata.mode() & 0o077 != 0 {
-            return Err(told(format!(
+            return Err(named(format!(
                 "other users can read the passwords (mode {:04o}); run `chmod 600 {}`",
                 metadata.mode() & 0o7777,
                 path.display()
@@ -29,14 +29,14 @@ impl Users {
         }
         let user = rustix::process::geteuid().as_raw();
         if metadata.uid() != 0 && metadata.uid() != user {
-            return Err(told(format!(
-                "it belongs to user {}, who can read and exchange the passwords; run `chown {user} {}`",
+            return Err(named(format!(
+                "it belongs to user {}, who can read and replace the passwords; run `chown {user} {}`",
                 metadata.uid(),
                 path.display()
             )));
         }
-        let text = std::io::read_to_string(file).map_err(|error| told(error.to_string()))?;
-        Self::parse(&text).map_err(told)
+        let text = std::io::read_to_string(file).map_err(|error| named(error.to_string()))?;
+        Self::parse(&text).map_err(named)
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -57,7 +57,7 @@ impl Users {
         if users.is_empty() { Err("it names no user".to_owned()) } else { Ok(Self(users)) }
     }
 
-    /// Whether a login is right. How long that takes tells nothing of a password.
+    /// Whether a login is right. The time that the check takes does not depend on the password.
     #[must_use]
     pub fn admit(&self, login: &Login) -> bool {
         let known = self.0.get(&login.user);

@@ -1,308 +1,295 @@
-//! One relayed connection, from the first byte of its client to the last of either side.
+//! One relayed connection: a state machine from the client's first byte to the last byte of either
+//! side.
 //!
 //! ```text
-//! Greeting ─► Resolving ─► Connecting ─► Securing ─► Passing ─► finished
-//!     │           └────────────┴─ next way ─┘           └─► broken: both legs are reset
-//!     └─► Farewell: a client that expects an answer is told why not
+//! Greeting ─► Routing ─► Connecting ─► Securing ─► Requesting ─► Relaying ─► Closed
+//!               │  ▲ └──► Resolving         next hop       │          │
+//!               │  └── is another relay ◄── has failed ◄───┘          └─ a leg fails: both legs are reset
+//!               └─► no hop left: Closing (the client reads why) ─► Closed
 //! ```
 //!
-//! | file | what |
-//! |---|---|
-//! | `greeting` | where the client wants to go |
-//! | `ways` | the ways there |
-//! | `reach` | the ways tried, one after the other |
-//! | `passing` | data in both directions |
-//! | `watch` | what time does: deadlines, idleness, memory, buffers |
+//! A hop that is the destination itself leads from Connecting to Relaying; a warm leg from Routing
+//! to Requesting.
+//!
+//! | file | what | uses |
+//! |---|---|---|
+//! | `route` | the request and the candidates for the next hop; sans-I/O | |
+//! | `greeting` | the client's request in the protocol of its listener; sans-I/O | `route` |
+//! | `inbound` | the client's side: what every stage has | `route` |
+//! | `channel` | both directions of data, their buffers and limits | |
+//! | `stage` | the stages with their data, and their transitions | all above |
+//! | `greet`, `routing`, `connecting`, `requesting`, `relaying`, `closing` | what each stage does | `stage`, `inbound` |
+//! | `dial` | opens the leg to a next hop | `inbound` |
+//! | `timers` | deadlines and limits | `stage` |
+//!
+//! Each function of a stage takes it and returns a [`Transition`](stage::Transition) with the next
+//! one.
 
+mod channel;
+mod closing;
+mod connecting;
+mod dial;
+mod greet;
 mod greeting;
-mod passing;
-mod reach;
-mod watch;
-mod ways;
+mod inbound;
+mod relaying;
+mod requesting;
+mod route;
+mod routing;
+mod stage;
+mod timers;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use icdc_protocol::relay::peer::Verdict;
-use icdc_protocol::relay::socks5;
 use icdc_units::{ByteCount, Span, Time};
 
-use crate::clients::Place;
-use crate::config::{Config, Listener, ListenerKind};
-use crate::flow::{Flow, Turn};
-use crate::house::count;
-use crate::leg::{Arrived, Leg};
-use crate::mailbox::Guest;
-use crate::rooms;
-use crate::tools::{Side, Tools};
+use crate::counters::count;
+use crate::flow::Flow;
+use crate::leg::Leg;
+use crate::mailbox::Accepted;
+use crate::poller::{Readiness, Side};
+use crate::status::{ConnectionStatus, FlowStatus, LegStatus};
+use crate::worker_context::WorkerContext;
 use greeting::Greeting;
-use ways::{Question, Wish};
+use inbound::Inbound;
+use route::Refusal;
+use stage::{End, Stage, Transition};
 
-pub(crate) use watch::Watched;
-
-/// How long a client that is turned away has to take its answer.
-const FAREWELL: Span = Span::from_secs(2);
-/// How often it is read from in one turn meanwhile.
-const FAREWELL_READS: u32 = 16;
-
-/// A client, the way that it takes, and the bytes on it.
+/// A client, and what has become of its request.
 pub(crate) struct Connection {
-    pub(crate) id: u64,
-    listener: Arc<Listener>,
-    config: Arc<Config>,
-    place: Place,
-    /// Who opened it, as far as this relay knows.
-    client: SocketAddr,
-    near: Leg,
-    far: Option<Leg>,
+    inbound: Inbound,
     stage: Stage,
-    /// When the stage must be over.
-    deadline: Time,
-    began: Time,
-    wish: Option<Wish>,
-    /// What has come of the next relay's answer, while it is waited for.
-    answer: Option<Vec<u8>>,
-    up: Flow,
-    down: Flow,
-    /// What of it stands in the counters.
-    counted: (u64, u64),
-    /// What of it had moved when time last looked at it, and when that had changed.
-    watched: (u64, u64),
-    moved_at: Time,
-    held: ByteCount,
-    paused: Paused,
-}
-
-/// Directions in which nothing more is read for now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Paused {
-    up: bool,
-    down: bool,
-}
-
-enum Stage {
-    Greeting(Greeting),
-    Resolving(Question),
-    Connecting,
-    Securing,
-    Passing,
-    Farewell,
-}
-
-/// What is next.
-pub(crate) enum Next {
-    /// Something has to happen first.
-    Wait,
-    /// Another stage has begun.
-    Again,
-    /// There is more to do; others first.
-    More,
-}
-
-/// How a connection ends.
-#[derive(Debug)]
-pub(crate) enum End {
-    /// Both sides have said everything.
-    Finished,
-    /// The client went away, or is not let in.
-    TurnedAway(String),
-    /// The destination could not be had.
-    NotReached(Verdict, String),
-    /// One of the legs broke.
-    Broken(String),
-    /// Nothing has happened for too long.
-    TimedOut(&'static str),
+    /// Bytes buffered before there is a channel, as last measured.
+    buffered: ByteCount,
 }
 
 /// Whether a connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Until an event.
-    Lives,
-    /// As soon as others have had their turn.
+    /// It waits for an event.
+    Waiting,
+    /// It has more to do after other connections.
     Busy,
-    /// No.
+    /// It is over.
     Over,
 }
 
 impl Connection {
-    pub(crate) fn new(id: u64, guest: Guest, now: Time) -> io::Result<Self> {
-        let Guest { socket, client, listener, config, place } = guest;
-        let mut near = Leg::new(socket)?;
-        if let ListenerKind::Peer(tls) = &listener.kind {
-            near.between_relays = true;
-            if let Some(tls) = tls {
-                if rooms::largest(&config).is_some() {
-                    near.narrow();
-                }
-                let session = rustls::ServerConnection::new(Arc::clone(tls)).map_err(io::Error::other)?;
-                near.secure(session.into());
+    pub(crate) fn new(id: u64, accepted: Accepted, now: Time) -> io::Result<Self> {
+        let inbound = Inbound::new(id, accepted, now)?;
+        let greeting = Greeting::new(&inbound.listener.kind, &inbound.config.limits, now);
+        Ok(Self { inbound, stage: Stage::Greeting(greeting), buffered: ByteCount::ZERO })
+    }
+
+    pub(crate) fn near(&self) -> &Leg {
+        &self.inbound.near
+    }
+
+    /// Whether it is a connection that another relay keeps warm.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(&self.stage, Stage::Greeting(greeting) if greeting.is_idle())
+    }
+
+    /// Does all that can be done now.
+    pub(crate) fn drive(&mut self, context: &mut WorkerContext) -> Fate {
+        loop {
+            let inbound = &mut self.inbound;
+            let transition = match std::mem::replace(&mut self.stage, Stage::Closed) {
+                Stage::Greeting(greeting) => greet::advance(greeting, inbound, context),
+                Stage::Routing(pending) => routing::advance(pending, inbound, context),
+                Stage::Resolving(stage) => Transition::Wait(Stage::Resolving(stage)),
+                Stage::Connecting(stage) => connecting::connect(stage, inbound, context),
+                Stage::Securing(stage) => connecting::secure(stage, inbound, context),
+                Stage::Requesting(stage) => requesting::advance(stage, inbound, context),
+                Stage::Relaying(stage) => relaying::advance(stage, inbound, context),
+                Stage::Closing(stage) => closing::advance(stage, &mut inbound.near, context),
+                Stage::Closed => return Fate::Over,
+            };
+            if let Some(fate) = self.enter(transition, context) {
+                return fate;
             }
         }
-        let deadline = now + config.limits.greeting;
-        let stage = Stage::Greeting(Greeting::new(&listener.kind));
-        Ok(Self {
-            id,
-            listener,
-            config,
-            place,
-            client,
-            near,
-            far: None,
-            stage,
-            deadline,
-            began: now,
-            wish: None,
-            answer: None,
-            up: Flow::new(now),
-            down: Flow::new(now),
-            counted: (0, 0),
-            watched: (0, 0),
-            moved_at: now,
-            held: ByteCount::ZERO,
-            paused: Paused::default(),
-        })
     }
 
-    pub(crate) fn near(&mut self) -> &mut Leg {
-        &mut self.near
+    /// Enters the stage of a transition; `None` if that has something to do at once.
+    fn enter(&mut self, transition: Transition, context: &WorkerContext) -> Option<Fate> {
+        let (stage, fate) = match transition {
+            Transition::Wait(stage) => (stage, Some(Fate::Waiting)),
+            Transition::Yield(stage) => (stage, Some(Fate::Busy)),
+            Transition::Next(stage) => (stage, None),
+            Transition::End(stage, end) => (self.end(stage, end, context), None),
+        };
+        self.stage = stage;
+        fate
     }
 
-    pub(crate) fn far(&mut self) -> Option<&mut Leg> {
-        self.far.as_mut()
+    /// Handles an event of a leg.
+    pub(crate) fn on_event(&mut self, side: Side, readiness: Readiness, context: &mut WorkerContext) -> Fate {
+        let leg = match side {
+            Side::Near => Some(&mut self.inbound.near),
+            Side::Far => self.stage.far_mut(),
+        };
+        if let Some(leg) = leg {
+            leg.readable |= readiness.readable;
+            leg.writable |= readiness.writable;
+            leg.has_urgent |= readiness.has_urgent;
+        }
+        if readiness.failed
+            && let Some(why) = self.failure(side)
+        {
+            let stage = std::mem::replace(&mut self.stage, Stage::Closed);
+            self.stage = self.end(stage, End::Aborted(why), context);
+        }
+        self.drive(context)
     }
 
-    /// What the kernel says of a leg that has failed, unless a stage finds that out for itself.
-    pub(crate) fn failure_at(&self, side: Side) -> Option<io::Error> {
+    /// The error of a leg, in stages that do not find it out themselves.
+    fn failure(&self, side: Side) -> Option<String> {
         match (side, &self.stage) {
-            (_, Stage::Farewell) => None,
-            (Side::Near, _) => self.near.error(),
-            (Side::Far, Stage::Passing) if self.answer.is_none() => self.far.as_ref().and_then(Leg::error),
+            (_, Stage::Closing(_) | Stage::Closed) => None,
+            (Side::Near, _) => Some(format!("near leg: {}", self.inbound.near.error()?)),
+            (Side::Far, Stage::Relaying(stage)) => Some(format!("far leg: {}", stage.channel.far.error()?)),
             (Side::Far, _) => None,
         }
     }
 
-    /// Whether it is a connection that another relay keeps warm.
-    pub(crate) fn is_unused(&self) -> bool {
-        matches!(&self.stage, Stage::Greeting(greeting) if greeting.is_untouched())
+    /// A query of a name has been answered.
+    pub(crate) fn on_resolved(
+        &mut self,
+        query: u64,
+        found: io::Result<Vec<SocketAddr>>,
+        context: &mut WorkerContext,
+    ) -> Fate {
+        let transition = match std::mem::replace(&mut self.stage, Stage::Closed) {
+            Stage::Resolving(stage) if stage.query == query => routing::resolved(stage, found, &self.inbound, context),
+            // An answer that came too late.
+            stage => Transition::Wait(stage),
+        };
+        self.enter(transition, context).unwrap_or_else(|| self.drive(context))
     }
 
-    /// Does all that can be done now.
-    pub(crate) fn drive(&mut self, tools: &mut Tools) -> Fate {
-        loop {
-            let next = match &self.stage {
-                Stage::Greeting(_) => self.greet(tools),
-                Stage::Resolving(_) => Ok(Next::Wait),
-                Stage::Connecting => self.connect(tools),
-                Stage::Securing => self.shake_hands(tools),
-                Stage::Passing => self.pass(tools),
-                Stage::Farewell => match self.bid_farewell(tools) {
-                    Turn::Finished => return Fate::Over,
-                    Turn::More => Ok(Next::More),
-                    Turn::Waiting => Ok(Next::Wait),
-                },
-            };
-            match next {
-                Ok(Next::Wait) => return Fate::Lives,
-                Ok(Next::Again) => {}
-                Ok(Next::More) => return Fate::Busy,
-                Err(end) => match self.end(&end, tools) {
-                    Fate::Over => return Fate::Over,
-                    // It says farewell.
-                    _ => continue,
-                },
-            }
+    /// Looks after deadlines and limits, a few times a second. A connection that buffers more than
+    /// `share` reads no more until it buffers less.
+    pub(crate) fn on_tick(&mut self, share: Option<ByteCount>, context: &mut WorkerContext) -> Fate {
+        let stage = std::mem::replace(&mut self.stage, Stage::Closed);
+        let transition = timers::tick(stage, &mut self.inbound, share, context);
+        let fate = self.enter(transition, context).unwrap_or_else(|| self.drive(context));
+        if self.stage.channel().is_none() && !self.is_idle() {
+            self.measure();
         }
+        fate
     }
 
-    /// Ends it: counted and told, and a client that expects an answer gets one first.
-    pub(crate) fn end(&mut self, end: &End, tools: &Tools) -> Fate {
-        let counters = &tools.house.counters;
-        self.settle_counts(tools);
-        self.tell(end);
+    /// Ends a connection in a stage: counts and logs it. A client that expects a reply gets it in
+    /// [`Stage::Closing`].
+    fn end(&mut self, mut stage: Stage, end: End, context: &WorkerContext) -> Stage {
+        let counters = &context.relay.counters;
+        if let Some(channel) = stage.channel_mut() {
+            channel.count_bytes(counters);
+            channel.count_waits(counters);
+        }
+        self.log(&stage, &end);
         count(match end {
             End::Finished => &counters.finished,
-            End::TurnedAway(_) => &counters.turned_away,
-            End::NotReached(..) => &counters.not_reached,
-            End::Broken(_) => &counters.broken,
+            End::Rejected { .. } => &counters.rejected,
+            End::Unreachable(_) => &counters.unreachable,
+            End::Aborted(_) => &counters.aborted,
             End::TimedOut(_) => &counters.timed_out,
         });
-        if let End::NotReached(verdict, _) = end
-            && !matches!(self.stage, Stage::Farewell)
-            && self.answer_near(*verdict)
-        {
-            self.begin_farewell(tools.now);
-            return Fate::Busy;
-        }
-        if matches!(end, End::TurnedAway(_)) && matches!(self.stage, Stage::Farewell) {
-            return Fate::Busy;
-        }
-        Fate::Over
-    }
-
-    /// Takes it apart; the sockets of one that has `finished` are closed in order, all others are reset.
-    pub(crate) fn close(self, finished: bool) {
-        if finished || matches!(self.stage, Stage::Farewell) {
-            self.near.close();
-            if let Some(far) = self.far.filter(|_| finished) {
-                far.close();
+        let reply = match end {
+            End::Finished => {
+                self.inbound.near.close_gracefully();
+                if let Some(far) = stage.far() {
+                    far.close_gracefully();
+                }
+                None
             }
+            End::Rejected { reply, .. } => reply,
+            End::Unreachable(Refusal(verdict, _)) => self.inbound.reply(verdict, stage.far().and_then(Leg::local)),
+            End::Aborted(_) | End::TimedOut(_) => None,
+        };
+        match reply {
+            Some(reply) => closing::begin(&reply, &mut self.inbound.near, &stage, context.now),
+            None => Stage::Closed,
         }
     }
 
-    pub(crate) fn is_finished(&self) -> bool {
-        self.up.finished && self.down.finished
-    }
-
-    fn begin_farewell(&mut self, now: Time) {
-        self.far = None;
-        self.stage = Stage::Farewell;
-        self.deadline = now + FAREWELL;
-    }
-
-    /// Lets the client have its answer: it must not be overtaken by the reset that unread bytes would cause. One that
-    /// says more and more does not keep others from their turn.
-    fn bid_farewell(&mut self, tools: &mut Tools) -> Turn {
-        match self.near.end_writing() {
-            Ok(true) => {}
-            Ok(false) => return Turn::Waiting,
-            Err(_) => return Turn::Finished,
-        }
-        for _ in 0..FAREWELL_READS {
-            match self.near.read(&mut tools.scratch) {
-                Ok(Arrived::Bytes(_)) => {}
-                Ok(Arrived::Later) => return Turn::Waiting,
-                Ok(Arrived::End) | Err(_) => return Turn::Finished,
-            }
-        }
-        Turn::More
-    }
-
-    /// Tells the client what became of its wish, if it expects that; whether it does.
-    fn answer_near(&mut self, verdict: Verdict) -> bool {
-        let bound = self.far.as_ref().and_then(Leg::local);
-        match &self.listener.kind {
-            ListenerKind::Socks5(_) => self.near.send_first(&socks5::reply(verdict, bound)),
-            ListenerKind::Peer(_) => self.near.send_first(&verdict.encode()),
-            ListenerKind::Forward(_) | ListenerKind::Transparent => return false,
-        }
-        true
-    }
-
-    fn tell(&self, end: &End) {
-        let client = self.client;
-        let to = self.wish.as_ref().map(|wish| wish.destination.to_string()).unwrap_or_default();
-        let (up, down) = (self.up.moved, self.down.moved);
-        let listener = self.listener.kind.word();
+    fn log(&self, stage: &Stage, end: &End) {
+        let (client, listener) = (self.inbound.client, self.inbound.listener.kind.name());
+        let to = stage.destination().unwrap_or_default();
+        let (up, down) = stage.channel().map_or((0, 0), |channel| (channel.up.moved, channel.down.moved));
         match end {
             End::Finished => tracing::debug!(%client, listener, to, up, down, "finished"),
-            End::TurnedAway(why) => tracing::info!(%client, listener, "turned away: {why}"),
-            End::NotReached(verdict, why) if why.is_empty() => {
-                tracing::info!(%client, listener, to, "not reached: {verdict}");
+            End::Rejected { reason, .. } => tracing::info!(%client, listener, "rejected: {reason}"),
+            End::Unreachable(Refusal(verdict, why)) if why.is_empty() => {
+                tracing::info!(%client, listener, to, "unreachable: {verdict}");
             }
-            End::NotReached(_, why) => tracing::info!(%client, listener, to, "not reached: {why}"),
-            End::Broken(why) => tracing::info!(%client, listener, to, up, down, "broken: {why}"),
+            End::Unreachable(Refusal(_, why)) => tracing::info!(%client, listener, to, "unreachable: {why}"),
+            End::Aborted(why) => tracing::info!(%client, listener, to, up, down, "aborted: {why}"),
             End::TimedOut(what) => tracing::info!(%client, listener, to, up, down, "timed out: {what}"),
         }
+    }
+
+    /// Bytes of it that are buffered in this relay, as last measured.
+    pub(crate) fn buffered(&self) -> ByteCount {
+        self.stage.channel().map_or(self.buffered, |channel| channel.buffered())
+    }
+
+    /// Measures what is buffered, in the sockets as well.
+    fn measure(&mut self) {
+        let near = &self.inbound.near;
+        match self.stage.channel_mut() {
+            Some(channel) => {
+                channel.measure(near);
+            }
+            None => {
+                let far = self.stage.far().map_or(ByteCount::ZERO, |far| far.unread() + far.unacknowledged());
+                self.buffered = near.unread() + near.unacknowledged() + far + self.stage.early_bytes();
+            }
+        }
+    }
+
+    /// Its status; the counters of the relay then include the bytes in it.
+    pub(crate) fn status(&mut self, context: &WorkerContext) -> ConnectionStatus {
+        if let Some(channel) = self.stage.channel_mut() {
+            channel.count_bytes(&context.relay.counters);
+        }
+        self.measure();
+        let elapsed = context.now - self.inbound.began;
+        let channel = self.stage.channel();
+        let flow =
+            |flow: Option<&Flow>, sides| flow.map_or_else(FlowStatus::idle, |flow| status_of(flow, elapsed, sides));
+        ConnectionStatus {
+            listener: self.inbound.listener.kind.name(),
+            client: self.inbound.client,
+            destination: self.stage.destination(),
+            via: self.stage.via(),
+            stage: self.stage.name(),
+            seconds: elapsed.as_secs_f64(),
+            buffered: self.buffered(),
+            paused: channel.is_some_and(channel::Channel::is_paused),
+            up: flow(channel.map(|channel| &channel.up), ("near", "far")),
+            down: flow(channel.map(|channel| &channel.down), ("far", "near")),
+            near: LegStatus::of(&self.inbound.near),
+            far: self.stage.far().and_then(LegStatus::of),
+        }
+    }
+}
+
+fn status_of(flow: &Flow, elapsed: Span, (source, sink): (&'static str, &'static str)) -> FlowStatus {
+    let waits = &flow.waits;
+    let limited_by = match flow.moved {
+        0 => None,
+        _ if waits.sink > waits.source => Some(sink),
+        _ => Some(source),
+    };
+    FlowStatus {
+        bytes: flow.moved,
+        rate: ByteCount::new(flow.moved) / elapsed,
+        waited_for_source: waits.source,
+        waited_for_sink: waits.sink,
+        limited_by,
+        ended: flow.finished,
     }
 }

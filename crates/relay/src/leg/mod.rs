@@ -1,12 +1,15 @@
 //! One leg of a relayed connection: a TCP socket that never blocks, in clear or with TLS.
 //!
-//! Readiness comes by edges: a leg is taken for readable and writable until the kernel says otherwise, and again when
-//! an event says so. Every leg is closed by a reset unless it is [`Leg::close`]d: whoever talks to a relay that dies, or
-//! that gives a connection up, must not take what it has got for all there is.
+//! * Readiness is edge-triggered: a leg counts as readable and writable until a call would block,
+//!   and again after an event.
+//! * A leg is closed by a reset when it is dropped, unless [`Leg::close_gracefully`] was called:
+//!   the neighbour of a relay that dies, or that aborts a connection, must not take what it has
+//!   received for everything.
 
+mod raw;
 mod tls;
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +20,18 @@ use rustix::net::Shutdown;
 use rustix::pipe::{SpliceFlags, splice};
 use socket2::SockRef;
 
-use crate::known_paths::{LegWatch, Paths};
+use crate::address::canonical;
+use crate::buffers;
+use crate::known_paths::{PathCache, PathObserver};
 use crate::pipe::Pipe;
-use crate::rooms::{LEAST, Pool, Room, Traffic};
-use crate::socket::may_have_large_buffers;
+use crate::receive_budget::{MINIMUM, ReceiveBudget, Reservation, Traffic};
+use raw::{read_from, retried, write_to};
 use tls::Tls;
 
-/// How long silence may last until the kernel asks whether the other end is still there, and between such questions.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+pub(crate) use raw::Received;
 
-/// Up to here the kernel's tuning of send buffers is left alone.
-const TUNED: ByteCount = ByteCount::from_mib(1);
+/// TCP keepalive: idle time before the first probe, and between probes.
+const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// A TCP connection to one neighbour.
 #[derive(Debug)]
@@ -36,27 +40,16 @@ pub(crate) struct Leg {
     tls: Option<Box<Tls>>,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// Urgent data has come.
+    /// Urgent data has arrived.
     pub(crate) has_urgent: bool,
-    /// The path may be long: the send buffer grows with its window, and what it carries is worth knowing.
+    /// The path may be long: its buffers are sized at run time, and what it has free is remembered.
     pub(crate) between_relays: bool,
-    watch: Option<Box<LegWatch>>,
-    /// What the send buffer was set to; zero while the kernel tunes it.
+    observer: Option<Box<PathObserver>>,
+    /// Size that was set; zero while the kernel tunes it.
     send_buffer: ByteCount,
-    room: Option<Box<Room>>,
-    /// Goes before anything else.
-    first: Vec<u8>,
-}
-
-/// What a read found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrived {
-    /// So many bytes.
-    Bytes(usize),
-    /// The other end has said that nothing more comes.
-    End,
-    /// Nothing now.
-    Later,
+    reservation: Option<Box<Reservation>>,
+    /// Bytes that go before anything else.
+    prefix: Vec<u8>,
 }
 
 impl Leg {
@@ -74,14 +67,14 @@ impl Leg {
             writable: false,
             has_urgent: false,
             between_relays: false,
-            watch: None,
+            observer: None,
             send_buffer: ByteCount::ZERO,
-            room: None,
-            first: Vec::new(),
+            reservation: None,
+            prefix: Vec::new(),
         })
     }
 
-    /// From here on everything is encrypted.
+    /// Encrypts everything from now on.
     pub(crate) fn secure(&mut self, session: rustls::Connection) {
         self.tls = Some(Box::new(Tls::new(session)));
     }
@@ -94,12 +87,13 @@ impl Leg {
         self.tls.is_none()
     }
 
-    /// Not where urgent data have come: splice stops before them for good, reading leaves them out and goes on.
+    /// Whether `splice` may read from it. Not after urgent data: splice stops before it for good,
+    /// while a read skips it.
     pub(crate) fn can_be_spliced(&self) -> bool {
         self.is_clear() && !self.has_urgent
     }
 
-    /// The key that the other end has proved to hold.
+    /// The key that the other end has proved to hold, by TLS.
     pub(crate) fn peer_key(&self) -> Option<PublicKey> {
         self.tls.as_ref().and_then(|tls| tls.peer_key())
     }
@@ -112,97 +106,91 @@ impl Leg {
         self.socket.local_addr().ok().map(canonical)
     }
 
-    /// Gives the send buffer room for twice the congestion window, which can then go on growing: the kernel's own tuning ends
-    /// at `net.ipv4.tcp_wmem`, far below what a long fat path holds.
-    pub(crate) fn grow(&mut self, most: ByteCount, is_fixed: bool) {
-        if !self.between_relays || is_fixed || !may_have_large_buffers() {
+    /// Enlarges the send buffer of a leg between relays ahead of its congestion window, up to
+    /// `most`.
+    pub(crate) fn grow_send_buffer(&mut self, most: ByteCount, is_fixed: bool) {
+        if !self.between_relays || is_fixed || !buffers::may_exceed_limits() {
             return;
         }
         let Ok(info) = icdc_tcp::info(&self.socket) else { return };
-        let wanted = info.window() * 2;
-        if wanted <= self.send_buffer.max(TUNED) || self.send_buffer >= most {
-            return;
-        }
-        let size = (wanted * 2).min(most);
+        let Some(size) = buffers::larger_send(info.window(), self.send_buffer, most) else { return };
         match icdc_tcp::set_buffers(&self.socket, size, ByteCount::ZERO) {
             Ok(_) => self.send_buffer = size,
-            Err(error) => tracing::debug!("the send buffer stays what it is: {error}"),
+            Err(error) => tracing::debug!("the send buffer keeps its size: {error}"),
         }
     }
 
-    /// Lets little wait unread here: who is at the other end has not yet shown it.
-    pub(crate) fn narrow(&self) {
-        set_room(&self.socket, LEAST);
+    /// Limits the receive buffer until the other end has authenticated.
+    pub(crate) fn restrict_receive_buffer(&self) {
+        set_receive_buffer(&self.socket, MINIMUM);
     }
 
-    /// Takes room for what is on its way on the path, if it leads to another relay: it is about to carry data.
-    pub(crate) fn take_room(&mut self, pool: &Arc<Pool>, largest: Option<ByteCount>) {
-        let Some(largest) = largest.filter(|_| self.between_relays && self.room.is_none()) else { return };
-        let room = Room::new(pool, largest);
-        set_room(&self.socket, room.size());
-        self.room = Some(Box::new(room));
+    /// Reserves a receive buffer for what the path has in flight, if it leads to another relay: the
+    /// leg is about to carry data.
+    pub(crate) fn reserve_receive_buffer(&mut self, budget: &Arc<ReceiveBudget>, largest: Option<ByteCount>) {
+        let Some(largest) = largest.filter(|_| self.between_relays && self.reservation.is_none()) else { return };
+        let reservation = Reservation::new(budget, largest);
+        set_receive_buffer(&self.socket, reservation.size());
+        self.reservation = Some(Box::new(reservation));
     }
 
-    /// Fits the room, if it has one, to what comes.
-    pub(crate) fn fit_room(&mut self, largest: Option<ByteCount>, now: Time) {
-        let (Some(largest), Some(room)) = (largest, &mut self.room) else { return };
+    /// Fits a reserved receive buffer to what arrives.
+    pub(crate) fn resize_receive_buffer(&mut self, largest: Option<ByteCount>, now: Time) {
+        let (Some(largest), Some(reservation)) = (largest, &mut self.reservation) else { return };
         let (Ok(info), Ok(occupied)) = (icdc_tcp::info(&self.socket), icdc_tcp::receive_memory(&self.socket)) else {
             return;
         };
-        // Who only receives measures nothing new by what it sends.
+        // An end that only receives has no new samples of its own.
         let round_trip = info.rtt.max(info.receive_rtt);
-        if room.look(now, Traffic { received: info.bytes_received, occupied, round_trip }, largest) {
-            set_room(&self.socket, room.size());
+        if reservation.update(now, Traffic { received: info.bytes_received, occupied, round_trip }, largest) {
+            set_receive_buffer(&self.socket, reservation.size());
         }
     }
 
-    /// Looks what the path carries, if it leads to another relay.
-    pub(crate) fn learn(&mut self, paths: &Paths, now: Time) {
-        if !self.between_relays {
-            return;
+    /// Samples what the path has free, if it leads to another relay.
+    pub(crate) fn observe_path(&mut self, paths: &PathCache, now: Time) {
+        if self.between_relays {
+            paths.observe(&self.socket, self.observer.get_or_insert_default(), now);
         }
-        let mut watch = self.watch.take().unwrap_or_default();
-        paths.look(self, &mut watch, now);
-        self.watch = Some(watch);
     }
 
-    /// The error that the kernel has noted for the socket.
+    /// Takes the pending error of the socket (`SO_ERROR`).
     pub(crate) fn error(&self) -> Option<io::Error> {
         self.socket.take_error().unwrap_or_else(Some)
     }
 
-    /// Bytes that the neighbour has not yet acknowledged.
-    pub(crate) fn queue(&self) -> ByteCount {
+    /// Bytes that the neighbour has not acknowledged yet.
+    pub(crate) fn unacknowledged(&self) -> ByteCount {
         icdc_tcp::drained(&self.socket).unwrap_or(ByteCount::ZERO)
     }
 
-    /// Bytes that have arrived and wait to be read.
+    /// Bytes that wait in the receive buffer.
     pub(crate) fn unread(&self) -> ByteCount {
         ByteCount::new(rustix::io::ioctl_fionread(&self.socket).unwrap_or(0))
     }
 
-    /// Goes on with the TLS handshake; true once it is through, or where there is none.
-    pub(crate) fn shake_hands(&mut self) -> io::Result<bool> {
+    /// Continues the TLS handshake; true once it is complete, or without TLS.
+    pub(crate) fn handshake(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
-            Some(tls) => tls.shake_hands(&self.socket, &mut self.readable, &mut self.writable),
+            Some(tls) => tls.handshake(&self.socket, &mut self.readable, &mut self.writable),
         }
     }
 
-    /// Puts bytes before everything that is written from now on.
+    /// Sends these bytes before everything that is written from now on.
     pub(crate) fn send_first(&mut self, bytes: &[u8]) {
-        self.first.extend_from_slice(bytes);
+        self.prefix.extend_from_slice(bytes);
     }
 
-    /// Sends what waits in user space; false if some of it still waits.
+    /// Sends what waits in user space; false if the socket did not take all of it.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
-        while !self.first.is_empty() {
-            let first = std::mem::take(&mut self.first);
-            let written = self.write_now(&first);
-            self.first = first;
+        while !self.prefix.is_empty() {
+            let prefix = std::mem::take(&mut self.prefix);
+            let written = self.write_now(&prefix);
+            self.prefix = prefix;
             match written? {
                 0 => return Ok(false),
-                count => drop(self.first.drain(..count)),
+                count => drop(self.prefix.drain(..count)),
             }
         }
         match &mut self.tls {
@@ -211,9 +199,9 @@ impl Leg {
         }
     }
 
-    /// Writes what there is room for.
+    /// Writes what the leg takes; returns the bytes taken.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.first.is_empty() || self.flush()? { self.write_now(bytes) } else { Ok(0) }
+        if self.prefix.is_empty() || self.flush()? { self.write_now(bytes) } else { Ok(0) }
     }
 
     fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -223,32 +211,32 @@ impl Leg {
         }
     }
 
-    /// Reads what is there.
-    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Arrived> {
+    /// Reads what has arrived.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Received> {
         match &mut self.tls {
             Some(tls) => tls.read(into, &self.socket, &mut self.readable),
             None => read_from(&self.socket, into, &mut self.readable),
         }
     }
 
-    /// Moves what is there into an empty pipe, without its passing through this process. For clear legs only.
-    pub(crate) fn splice_in(&mut self, pipe: &Pipe, most: usize) -> io::Result<Arrived> {
+    /// Moves what has arrived into an empty pipe within the kernel. For legs without TLS only.
+    pub(crate) fn splice_in(&mut self, pipe: &Pipe, most: usize) -> io::Result<Received> {
         if !self.readable {
-            return Ok(Arrived::Later);
+            return Ok(Received::WouldBlock);
         }
         let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
         match retried(|| Ok(splice(&self.socket, None, &pipe.writer, None, most, flags)?)) {
-            Ok(0) => Ok(Arrived::End),
-            Ok(count) => Ok(Arrived::Bytes(count)),
+            Ok(0) => Ok(Received::End),
+            Ok(count) => Ok(Received::Bytes(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.readable = false;
-                Ok(Arrived::Later)
+                Ok(Received::WouldBlock)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Moves what there is room for out of a pipe that holds `most` bytes.
+    /// Moves bytes out of a pipe that holds `most` of them; returns how many the socket took.
     pub(crate) fn splice_out(&mut self, pipe: &Pipe, most: usize) -> io::Result<usize> {
         if !self.writable {
             return Ok(0);
@@ -263,13 +251,13 @@ impl Leg {
         }
     }
 
-    /// Tells the other end that nothing more comes; false if that still waits behind other bytes.
-    pub(crate) fn end_writing(&mut self) -> io::Result<bool> {
+    /// Shuts the sending direction down; false if bytes before that still wait.
+    pub(crate) fn shut_down_writing(&mut self) -> io::Result<bool> {
         if !self.flush()? {
             return Ok(false);
         }
         if let Some(tls) = &mut self.tls
-            && !tls.say_goodbye(&self.socket, &mut self.writable)?
+            && !tls.close_notify(&self.socket, &mut self.writable)?
         {
             return Ok(false);
         }
@@ -277,57 +265,15 @@ impl Leg {
         Ok(true)
     }
 
-    /// Closes it in order: what is still to be sent is sent by the kernel.
-    pub(crate) fn close(self) {
-        // If that fails the socket is gone already.
+    /// Lets dropping it close the connection in order: the kernel still sends what it holds.
+    pub(crate) fn close_gracefully(&self) {
+        // It fails only if the connection is gone already.
         let _ = SockRef::from(&self.socket).set_linger(None);
     }
 }
 
-fn set_room(socket: &TcpStream, size: ByteCount) {
+fn set_receive_buffer(socket: &TcpStream, size: ByteCount) {
     if let Err(error) = icdc_tcp::set_receive_room(socket, size) {
-        tracing::debug!("the receive buffer stays what it is: {error}");
-    }
-}
-
-/// An address as it was meant: IPv4 on a socket of both families is IPv4.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-fn read_from(mut socket: &TcpStream, into: &mut [u8], readable: &mut bool) -> io::Result<Arrived> {
-    if !*readable {
-        return Ok(Arrived::Later);
-    }
-    match retried(|| socket.read(into)) {
-        Ok(0) => Ok(Arrived::End),
-        Ok(count) => Ok(Arrived::Bytes(count)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            *readable = false;
-            Ok(Arrived::Later)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn write_to(mut socket: &TcpStream, bytes: &[u8], writable: &mut bool) -> io::Result<usize> {
-    if !*writable || bytes.is_empty() {
-        return Ok(0);
-    }
-    match retried(|| socket.write(bytes)) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            *writable = false;
-            Ok(0)
-        }
-        outcome => outcome,
-    }
-}
-
-fn retried<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            outcome => return outcome,
-        }
+        tracing::debug!("the receive buffer keeps its size: {error}");
     }
 }

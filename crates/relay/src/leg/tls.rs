@@ -5,31 +5,31 @@ use std::net::TcpStream;
 
 use icdc_trust::{PublicKey, explain, peer_key};
 
-use super::{Arrived, read_from, write_to};
+use super::raw::{Received, read_from, write_to};
 
 /// What is read from the socket at a time: rustls alone would ask for 4 KiB.
 const CHUNK: usize = 64 << 10;
 
-/// The session, and ciphertext that it has not yet looked at.
+/// A TLS session, and ciphertext that it has not processed yet.
 #[derive(Debug)]
 pub(super) struct Tls {
     session: rustls::Connection,
     raw: Vec<u8>,
     used: usize,
-    said_goodbye: bool,
+    close_notified: bool,
 }
 
 impl Tls {
     pub(super) fn new(session: rustls::Connection) -> Self {
-        Self { session, raw: Vec::new(), used: 0, said_goodbye: false }
+        Self { session, raw: Vec::new(), used: 0, close_notified: false }
     }
 
     pub(super) fn peer_key(&self) -> Option<PublicKey> {
         peer_key(&self.session)
     }
 
-    /// True once both sides know each other.
-    pub(super) fn shake_hands(
+    /// Continues the handshake; true once it is complete.
+    pub(super) fn handshake(
         &mut self,
         socket: &TcpStream,
         readable: &mut bool,
@@ -41,11 +41,11 @@ impl Tls {
                 break;
             }
             match self.pull(socket, readable) {
-                Ok(Arrived::Bytes(_)) => {}
-                Ok(Arrived::Later) => return Ok(false),
-                Ok(Arrived::End) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(Received::Bytes(_)) => {}
+                Ok(Received::WouldBlock) => return Ok(false),
+                Ok(Received::End) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) => {
-                    // The alert, as far as there is room for it.
+                    // The alert, as far as the socket takes it.
                     let _ = pushed.then(|| self.push(socket, writable));
                     return Err(error);
                 }
@@ -54,17 +54,17 @@ impl Tls {
         self.push(socket, writable)
     }
 
-    pub(super) fn read(&mut self, into: &mut [u8], socket: &TcpStream, readable: &mut bool) -> io::Result<Arrived> {
+    pub(super) fn read(&mut self, into: &mut [u8], socket: &TcpStream, readable: &mut bool) -> io::Result<Received> {
         loop {
             match self.session.reader().read(into) {
-                Ok(0) => return Ok(Arrived::End),
-                Ok(count) => return Ok(Arrived::Bytes(count)),
+                Ok(0) => return Ok(Received::End),
+                Ok(count) => return Ok(Received::Bytes(count)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The connection has ended without saying so.
+                // The connection has ended without close_notify.
                 Err(error) => return Err(error),
             }
-            if self.pull(socket, readable)? == Arrived::Later {
-                return Ok(Arrived::Later);
+            if self.pull(socket, readable)? == Received::WouldBlock {
+                return Ok(Received::WouldBlock);
             }
         }
     }
@@ -77,7 +77,7 @@ impl Tls {
         Ok(taken)
     }
 
-    /// Sends what the session has ready; false if some of it still waits.
+    /// Sends what the session has ready; false if the socket did not take all of it.
     pub(super) fn push(&mut self, socket: &TcpStream, writable: &mut bool) -> io::Result<bool> {
         let mut outlet = Outlet { socket, writable };
         while self.session.wants_write() {
@@ -91,32 +91,33 @@ impl Tls {
         Ok(true)
     }
 
-    pub(super) fn say_goodbye(&mut self, socket: &TcpStream, writable: &mut bool) -> io::Result<bool> {
-        if !self.said_goodbye {
+    /// Sends close_notify; false if the socket did not take all of it.
+    pub(super) fn close_notify(&mut self, socket: &TcpStream, writable: &mut bool) -> io::Result<bool> {
+        if !self.close_notified {
             self.session.send_close_notify();
-            self.said_goodbye = true;
+            self.close_notified = true;
         }
         self.push(socket, writable)
     }
 
-    /// Gives the session more to look at.
-    fn pull(&mut self, socket: &TcpStream, readable: &mut bool) -> io::Result<Arrived> {
+    /// Passes more ciphertext to the session.
+    fn pull(&mut self, socket: &TcpStream, readable: &mut bool) -> io::Result<Received> {
         if self.used == self.raw.len() {
             self.raw.resize(CHUNK, 0);
             self.used = 0;
-            let arrived = read_from(socket, &mut self.raw, readable);
-            // Nothing is kept while nothing comes.
-            match arrived {
-                Ok(Arrived::Bytes(count)) => self.raw.truncate(count),
+            let received = read_from(socket, &mut self.raw, readable);
+            // An idle connection keeps no buffer.
+            match received {
+                Ok(Received::Bytes(count)) => self.raw.truncate(count),
                 _ => self.raw = Vec::new(),
             }
-            match arrived? {
-                Arrived::Later => return Ok(Arrived::Later),
-                Arrived::End => {
+            match received? {
+                Received::WouldBlock => return Ok(Received::WouldBlock),
+                Received::End => {
                     self.session.read_tls(&mut io::empty())?;
-                    return Ok(Arrived::End);
+                    return Ok(Received::End);
                 }
-                Arrived::Bytes(_) => {}
+                Received::Bytes(_) => {}
             }
         }
         let taken = self.session.read_tls(&mut &self.raw[self.used..])?;
@@ -124,7 +125,7 @@ impl Tls {
         self.session
             .process_new_packets()
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, explain(&error)))?;
-        Ok(Arrived::Bytes(taken))
+        Ok(Received::Bytes(taken))
     }
 }
 

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::Unit;
-use crate::html::escaped;
+use crate::escape::escaped;
 use colour::Colour;
 
 /// A value for each pair of a row and a column.

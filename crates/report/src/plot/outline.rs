@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::{Canvas, LEFT, RIGHT, WIDTH};
+use super::canvas::{Canvas, LEFT, RIGHT, WIDTH};
 use crate::reduce::envelope;
 use crate::{Series, Stroke, Uniform, Values};
 

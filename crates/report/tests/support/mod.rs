@@ -82,7 +82,7 @@ pub(crate) fn long_report() -> Report {
             views::pacing_rate((0..600).map(|s| (f64::from(s), 9e8 + f64::from(s) * 1e5)).collect::<Vec<_>>()),
             views::round_trip_time(tens(rtt).scaled(1e-9)),
             Plot::new(
-                "Segments sent again",
+                "Segments retransmitted",
                 Unit::SegmentsPerSecond,
                 vec![
                     Series::new("each 100 ms", Stroke::Area, resent.clone()),

@@ -1,6 +1,7 @@
 //! What an acknowledgement does: `tcp_ack`, `tcp_fastretrans_alert` and what they call.
 //!
-//! Undoing a reduction is left out: a path that never reorders gives no cause, except a timeout that came too early.
+//! Undoing a reduction is left out: a path that never reorders gives no cause, except a timeout
+//! that came too early.
 
 use icdc_cc::native::{AckSample, CongestionState, WindowEvent};
 use icdc_units::{Span, Time};
@@ -8,7 +9,7 @@ use icdc_units::{Span, Time};
 use super::pacing::Pacing;
 use super::prr::{Progress, Reduction};
 use super::scoreboard::Packet;
-use super::{Sender, timers};
+use super::{Sender, timer};
 use crate::receiver::{Acknowledgement, Reports};
 
 /// What one acknowledgement delivered.
@@ -18,11 +19,13 @@ struct Delivered {
     advanced: bool,
     /// Selectively acknowledged.
     sacked: bool,
-    /// Times of transmission, of packets sent once: first and last that this acknowledgement passed cumulatively.
+    /// Times of transmission, of packets sent once: first and last that this acknowledgement passed
+    /// cumulatively.
     acked: Option<(Time, Time)>,
     /// The same for selective acknowledgements.
     sacks: Option<(Time, Time)>,
-    /// A packet that was sent again was among those acknowledged; when the last of them was sent.
+    /// A packet that was retransmitted was among those acknowledged; when the last of them was
+    /// sent.
     again: Option<Time>,
 }
 
@@ -42,7 +45,8 @@ impl Sender {
         self.end_probing(now, ack);
         let mut restart = delivered.advanced;
         if let (Some((first, _)), false) = (delivered.sacks, delivered.advanced) {
-            // What was sent before the head's last transmission arrives: that one still has all its time.
+            // What was sent before the head's last transmission arrives: that one still has all its
+            // time.
             restart |= self.board.outstanding() > 0 && self.board.packet(self.board.una()).sent > first;
         }
         self.looking = false;
@@ -109,12 +113,14 @@ impl Sender {
         self.rate.deliver(number, packet.sent, packet.stamp, packet.was_resent());
     }
 
-    /// Round-trip time: from the earliest packet that was acknowledged for the timeout, from the latest for the rest.
+    /// Round-trip time: from the earliest packet that was acknowledged for the timeout, from the
+    /// latest for the rest.
     fn measure(&mut self, now: Time, delivered: &Delivered, una_before: u64) {
         let acked = delivered.acked.filter(|_| delivered.again.is_none());
         let mut smoothed = acked.or(delivered.sacks).map(|(first, _)| now - first);
         if let (None, Some(sent)) = (smoothed, delivered.again) {
-            // The time stamp tells which transmission arrived; the earlier one, if it is sooner than possible.
+            // The time stamp tells which transmission arrived; the earlier one, if it is sooner
+            // than possible.
             smoothed = Some(now - sent).filter(|rtt| *rtt >= self.rtt.least());
         }
         let latest = round_trip(now, delivered);
@@ -187,7 +193,7 @@ impl Sender {
         self.lost += found.first + found.again;
         self.looking = found.look_again.is_some();
         if let Some(at) = found.look_again {
-            self.timer.set(timers::Kind::Reordering, at);
+            self.timer.set(timer::Kind::Reordering, at);
         }
         found.again
     }

@@ -14,13 +14,13 @@
 //! | what is lost | [`rack`] |
 //! | the window in recovery | [`prr`]; otherwise the algorithm's |
 //! | acknowledgements, states | `acknowledgement` |
-//! | timers: retransmission, probe of the tail, reordering | `timers` |
+//! | the timer: retransmission, probe of the tail, reordering | `timer`; what happens when it runs out: `timers` |
 //! | round-trip time, timeout | [`rtt`] |
 //! | when packets may leave | [`pacing`] |
 //! | samples for algorithms that control | [`rate`] |
 //!
-//! The algorithm's socket counts sequence numbers in packets, not in bytes: they wrap after 2³² packets, so that more
-//! may be in flight than a real window holds.
+//! The algorithm's socket counts sequence numbers in packets, not in bytes: they wrap after 2³²
+//! packets, so that more may be in flight than a real window holds.
 
 mod acknowledgement;
 mod pacing;
@@ -29,10 +29,11 @@ mod rack;
 mod rate;
 mod rtt;
 mod scoreboard;
+mod timer;
 mod timers;
 
 use icdc_cc::native::{CongestionState, Connection, WindowEvent};
-use icdc_control::steering::Observation;
+use icdc_rate::steering::Observation;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use pacing::Pacing;
@@ -41,7 +42,7 @@ use rack::Rack;
 use rate::DeliveryRate;
 use rtt::RoundTrip;
 use scoreboard::Scoreboard;
-use timers::Timer;
+use timer::{Probing, Timer};
 
 /// `SK_PACING_NEEDED`.
 const PACING_NEEDED: u32 = 1;
@@ -58,7 +59,7 @@ pub(crate) struct Segment {
 pub struct SenderCounters {
     /// Packets sent, retransmissions included.
     pub sent: u64,
-    /// Of these, packets sent again.
+    /// Of these, retransmissions.
     pub retransmitted: u64,
     /// Times that fast recovery was entered.
     pub recoveries: u64,
@@ -122,7 +123,7 @@ pub(crate) struct Sender {
     looking: bool,
     /// `snd_nxt` when the use of the window was last noted (`cwnd_usage_seq`).
     usage: u64,
-    probing: timers::Probing,
+    probing: Probing,
     /// New packets were sent since the last pause.
     busy: bool,
     /// When pacing lets the next packet leave.
@@ -156,7 +157,7 @@ impl Sender {
             lost: 0,
             looking: false,
             usage: 0,
-            probing: timers::Probing::default(),
+            probing: Probing::default(),
             busy: false,
             wake: Time::MAX,
             counters: SenderCounters::default(),
@@ -253,7 +254,8 @@ impl Sender {
         Segment { number, again }
     }
 
-    /// Nothing more leaves now: takes note of whether the window was the reason (`tcp_cwnd_validate`).
+    /// Nothing more leaves now: takes note of whether the window was the reason
+    /// (`tcp_cwnd_validate`).
     fn pause(&mut self, now: Time) {
         self.pacing.finish(&self.algorithm.socket);
         let limited = self.board.in_flight() >= u64::from(self.algorithm.socket.snd_cwnd);

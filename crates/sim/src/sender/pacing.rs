@@ -1,13 +1,15 @@
-//! Pacing inside TCP, without the fq queueing discipline (`tcp_update_pacing_rate`, `tcp_pacing_check`).
+//! Pacing inside TCP, without the fq queueing discipline (`tcp_update_pacing_rate`,
+//! `tcp_pacing_check`).
 //!
 //! ```text
 //! rate = ratio · mss · max(cwnd, out) / srtt       ratio 2 below half of ssthresh, 1.2 above; at most the user's
 //! next = start + bytes/rate − min(half of that, time lost before start)
 //! ```
 //!
-//! An aggregate of about a millisecond, at least two packets and at most 64 KiB, leaves at once; then nothing until `next`.
-//! Where hosts do not segment in the device, an aggregate is one packet. The first ten packets of a connection are not
-//! paced. Bytes are those of the payload. An algorithm with `cong_control` sets the rate itself.
+//! An aggregate of about a millisecond, at least two packets and at most 64 KiB, leaves at once;
+//! then nothing until `next`. Where hosts do not segment in the device, an aggregate is one packet.
+//! The first ten packets of a connection are not paced. Bytes are those of the payload. An
+//! algorithm with `cong_control` sets the rate itself.
 
 use icdc_cc::native::Socket;
 use icdc_units::{ByteCount, Rate, Span, Time};
@@ -24,7 +26,8 @@ const FREE_PACKETS: u64 = 10;
 pub(super) struct Pacing {
     segmentation: bool,
     next: Time,
-    /// Of the aggregate that is leaving: when it began, time lost before, packets so far and in all.
+    /// Of the aggregate that is leaving: when it began, time lost before, packets so far and in
+    /// all.
     start: Time,
     credit: Span,
     packets: u64,

@@ -1,4 +1,5 @@
-//! Proportional rate reduction (RFC 6937, `tcp_cwnd_reduction`): how the window comes down during recovery.
+//! Proportional rate reduction (RFC 6937, `tcp_cwnd_reduction`): how the window comes down during
+//! recovery.
 //!
 //! ```text
 //! pipe > ssthresh   send = ⌈delivered · ssthresh / prior⌉ − out

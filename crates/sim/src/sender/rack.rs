@@ -6,7 +6,8 @@
 //!        = min(least rtt / 4, srtt)    otherwise; looked at again 2 ms after the last of them is due
 //! ```
 //!
-//! `rtt` is that of the most recently sent packet that was delivered. Paths here never reorder, so the window never grows.
+//! `rtt` is that of the most recently sent packet that was delivered. Paths here never reorder, so
+//! the window never grows.
 
 use icdc_units::{Span, Time};
 

@@ -1,11 +1,13 @@
-//! Samples of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation, `net/ipv4/tcp_rate.c`).
+//! Samples of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation,
+//! `net/ipv4/tcp_rate.c`).
 //!
 //! ```text
 //! rate = Δdelivered / max(Δsent, Δacknowledged)
 //! ```
 //!
-//! Both intervals end at the most recently sent packet among those that an acknowledgement delivers. An interval shorter
-//! than the least round-trip time cannot be one of a whole window, and gives no sample.
+//! Both intervals end at the most recently sent packet among those that an acknowledgement
+//! delivers. An interval shorter than the least round-trip time cannot be one of a whole window,
+//! and gives no sample.
 
 use icdc_cc::native::RateSample;
 use icdc_units::{Span, Time};
@@ -27,7 +29,8 @@ pub(super) struct DeliveryRate {
     delivered: u64,
     delivered_at: Time,
     first_sent: Time,
-    /// Of this acknowledgement: the most recently sent packet (when, number, stamp, whether it was sent again).
+    /// Of this acknowledgement: the most recently sent packet (when, number, stamp, whether it was
+    /// retransmitted).
     latest: Option<(Time, u64, Stamp, bool)>,
 }
 

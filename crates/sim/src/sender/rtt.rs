@@ -1,4 +1,5 @@
-//! Round-trip time and retransmission timeout (RFC 6298 in the manner of Linux's `tcp_rtt_estimator`).
+//! Round-trip time and retransmission timeout (RFC 6298 in the manner of Linux's
+//! `tcp_rtt_estimator`).
 //!
 //! ```text
 //! srtt   ← srtt + (m − srtt)/8
@@ -7,7 +8,8 @@
 //! RTO    = (srtt + rttvar) · 2^backoff, at most 120 s
 //! ```
 //!
-//! srtt is kept in eighths of a microsecond, mdev and rttvar (each four times the deviation) in microseconds.
+//! srtt is kept in eighths of a microsecond, mdev and rttvar (each four times the deviation) in
+//! microseconds.
 
 use icdc_units::Span;
 

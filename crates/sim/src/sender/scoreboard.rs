@@ -3,14 +3,15 @@
 //! ```text
 //!  una                      judged                        next
 //!   ├── S S L R S S L L S S ──┼── . . . S S S . . . . . . ──┤      S  selectively acknowledged
-//!                             │                                    L  lost, not sent again yet
-//!    in_flight = (next − una) − sacked − lost + resent             R  lost and sent again
+//!                             │                                    L  lost, not retransmitted yet
+//!    in_flight = (next − una) − sacked − lost + resent             R  lost and retransmitted
 //! ```
 //!
-//! A ring holds one slot per packet, so every packet is touched a fixed number of times however many are in
-//! flight: when sent, selectively acknowledged, judged (see [`Rack`](super::rack::Rack)), sent again, acknowledged.
-//! First transmissions are judged in the order of their numbers, which is that of their times; retransmissions wait
-//! in a queue of their own, in the order of their times. Lost packets wait in two queues: those lost for the first
+//! A ring holds one slot per packet, so every packet is touched a fixed number of times however
+//! many are in flight: when sent, selectively acknowledged, judged (see
+//! [`Rack`](super::rack::Rack)), retransmitted, acknowledged. First transmissions are judged in the
+//! order of their numbers, which is that of their times; retransmissions wait in a queue of their
+//! own, in the order of their times. Lost packets wait in two queues: those lost for the first
 //! time, whose numbers ascend, and those lost again.
 
 use std::collections::VecDeque;
@@ -103,7 +104,7 @@ impl Scoreboard {
         self.sacked
     }
 
-    /// Lost, whether sent again or not (`lost_out`).
+    /// Lost, whether retransmitted or not (`lost_out`).
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
@@ -183,9 +184,9 @@ impl Scoreboard {
         self.resent -= u64::from(flags & RESENT != 0);
     }
 
-    /// Judges transmissions in the order of their times: `lost(number, packet)` says whether a packet that has not
-    /// been delivered is lost; the first one that is not ends it. Returns how many first transmissions and how many
-    /// retransmissions were lost.
+    /// Judges transmissions in the order of their times: `lost(number, packet)` says whether a
+    /// packet that has not been delivered is lost; the first one that is not ends it. Returns how
+    /// many first transmissions and how many retransmissions were lost.
     pub(super) fn judge(&mut self, mut lost: impl FnMut(u64, &Packet) -> bool) -> (u64, u64) {
         let (mut first, mut again) = (0, 0);
         self.judged = self.judged.max(self.una);
@@ -225,8 +226,8 @@ impl Scoreboard {
         (self.una..self.next).contains(&number) && packet().flags & RESENT != 0 && packet().sent == sent
     }
 
-    /// A retransmission timeout: everything not delivered is lost if `lost(packet)`, the first packet in any case.
-    /// Returns how many transmissions.
+    /// A retransmission timeout: everything not delivered is lost if `lost(packet)`, the first
+    /// packet in any case. Returns how many transmissions.
     pub(super) fn give_up(&mut self, lost: impl Fn(&Packet) -> bool) -> u64 {
         self.lost_first.clear();
         self.lost_again.clear();
@@ -251,7 +252,7 @@ impl Scoreboard {
         count
     }
 
-    /// The lost packet that is to be sent again next.
+    /// The lost packet that is to be retransmitted next.
     pub(super) fn next_lost(&mut self) -> Option<u64> {
         for again in [false, true] {
             while let Some(&number) = if again { &self.lost_again } else { &self.lost_first }.front() {

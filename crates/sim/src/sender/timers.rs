@@ -1,70 +1,27 @@
-//! The sender's one timer, as in Linux: retransmission, probe of the tail (RFC 8985), or reordering.
+//! What happens when the sender's timer runs out, as in Linux: retransmission, probe of the tail
+//! (RFC 8985), or reordering.
 //!
 //! ```text
 //! probe           2 · srtt after the last new packet, 200 ms more if it is alone; never later than the timeout
-//! retransmission  RTO after progress, or after the head was sent again; twice as long each time
+//! retransmission  RTO after progress, or after the head was retransmitted; twice as long each time
 //! reordering      when RACK may call a packet lost
 //! ```
 //!
-//! A probe is the next new packet, or the last one again: its acknowledgement lets RACK see what was lost. F-RTO is left out.
+//! A probe is the next new packet, or the last one again: its acknowledgement lets RACK see what
+//! was lost. F-RTO is left out.
 
 use icdc_cc::native::{CongestionState, WindowEvent};
 use icdc_units::{Span, Time};
 
 use super::Sender;
 use super::prr::Progress;
+use super::timer::{Kind, Timer};
 use crate::receiver::Acknowledgement;
 
 /// Two ticks of a kernel of 1000 Hz (`TCP_TIMEOUT_MIN_US`).
 const LEAST_PROBE: Span = Span::from_millis(2);
 /// The longest that a receiver may delay the acknowledgement of a single packet (`TCP_RTO_MIN`).
 const ACK_DELAY: Span = Span::from_millis(200);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Retransmission,
-    Probe,
-    Reordering,
-}
-
-/// What is waited for, and until when.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timer {
-    kind: Kind,
-    at: Time,
-    /// Timeouts in a row.
-    pub(super) retries: u32,
-}
-
-impl Timer {
-    pub(super) const OFF: Self = Self { kind: Kind::Retransmission, at: Time::MAX, retries: 0 };
-
-    pub(super) fn set(&mut self, kind: Kind, at: Time) {
-        (self.kind, self.at) = (kind, at);
-    }
-
-    pub(super) fn is_probe(&self) -> bool {
-        self.kind == Kind::Probe && self.at < Time::MAX
-    }
-
-    /// The head was sent again.
-    pub(super) fn expect_retransmission(&mut self, at: Time) {
-        if self.kind != Kind::Reordering {
-            self.set(Kind::Retransmission, at);
-        }
-    }
-}
-
-/// Probes of the tail.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Probing {
-    /// The packet that is to be sent as a probe.
-    pub(super) due: Option<u64>,
-    /// `snd_nxt` when a probe was sent that is not answered (`tlp_high_seq`).
-    pub(super) high: Option<u64>,
-    /// That probe was a packet sent again.
-    again: bool,
-}
 
 impl Sender {
     /// When [`Sender::poll`] or [`Sender::expire`] has something to do though nothing arrives.
@@ -165,7 +122,8 @@ impl Sender {
         }
     }
 
-    /// The timeout, from now, or, in place of another timer, from when the head was sent (`tcp_rearm_rto`).
+    /// The timeout, from now, or, in place of another timer, from when the head was sent
+    /// (`tcp_rearm_rto`).
     pub(super) fn rearm(&mut self, now: Time) {
         if self.board.outstanding() == 0 {
             self.timer = Timer { retries: self.timer.retries, ..Timer::OFF };

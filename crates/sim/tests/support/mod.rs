@@ -4,7 +4,7 @@
 
 use icdc_path::loss::Model;
 use icdc_path::{Fate, Settings};
-use icdc_sim::{Acknowledgements, Flow, Observer, Outcome, ReceiveWindow, Scenario, SenderState, simulate};
+use icdc_sim::{Acknowledgements, Flow, Observer, Outcome, ReceiveWindow, SenderState, Simulation, simulate};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 /// Wire length of a full packet.
@@ -18,10 +18,10 @@ pub fn reno() -> Flow {
 }
 
 /// A path without loss, with `queue` packets before the bottleneck.
-pub fn path(mbit: u64, rtt: Span, queue: u64, seconds: u64) -> Scenario {
+pub fn path(mbit: u64, rtt: Span, queue: u64, seconds: u64) -> Simulation {
     let rate = Rate::from_bits_per_second(mbit * 1_000_000);
     let direction = Settings { rate, delay: rtt / 2, queue: ByteCount::new(WIRE * queue), ..Settings::default() };
-    Scenario {
+    Simulation {
         forward: direction.clone(),
         backward: Settings { seed: 2, ..direction },
         flows: vec![reno()],
@@ -32,15 +32,15 @@ pub fn path(mbit: u64, rtt: Span, queue: u64, seconds: u64) -> Scenario {
 }
 
 /// The same, and the packets with these numbers (from 1, retransmissions counted) are lost.
-pub fn losing(scenario: Scenario, numbers: &[u64]) -> Scenario {
-    let forward = Settings { loss: Model::Listed(numbers.to_vec()), ..scenario.forward };
-    Scenario { forward, ..scenario }
+pub fn losing(simulation: Simulation, numbers: &[u64]) -> Simulation {
+    let forward = Settings { loss: Model::Listed(numbers.to_vec()), ..simulation.forward };
+    Simulation { forward, ..simulation }
 }
 
 /// The same for a transfer of so many packets.
-pub fn packets(mut scenario: Scenario, count: u64) -> Scenario {
-    scenario.flows[0].bytes = Some(ByteCount::new(PAYLOAD * count));
-    scenario
+pub fn packets(mut simulation: Simulation, count: u64) -> Simulation {
+    simulation.flows[0].bytes = Some(ByteCount::new(PAYLOAD * count));
+    simulation
 }
 
 /// One packet that left.
@@ -95,12 +95,12 @@ impl Observer for Diary {
     }
 }
 
-pub fn watched(scenario: &Scenario) -> (Outcome, Diary) {
+pub fn watched(simulation: &Simulation) -> (Outcome, Diary) {
     let mut diary = Diary::default();
-    let outcome = simulate(scenario, &mut diary).unwrap();
+    let outcome = simulate(simulation, &mut diary).unwrap();
     (outcome, diary)
 }
 
-pub fn unwatched(scenario: &Scenario) -> Outcome {
-    simulate(scenario, &mut ()).unwrap()
+pub fn unwatched(simulation: &Simulation) -> Outcome {
+    simulate(simulation, &mut ()).unwrap()
 }

@@ -1,14 +1,19 @@
 //! The congestion control of one socket, by the name that a user gives.
 
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use icdc_cc::Algorithm;
-use icdc_control::known_paths::Resumption;
+use icdc_rate::known_paths::Resumption;
 use icdc_units::Span;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{LoadError, Loaded, find, load, privileged, registered, tell};
+#[cfg(feature = "ebpf")]
+use super::ebpf::tell;
+use super::hold::{Hold, held, take};
+use super::names::{find, registered};
+use super::privileged;
+#[cfg(not(feature = "ebpf"))]
+use super::without::tell;
 use crate::{CongestionError, OptionError, congestion, info, set_congestion};
 
 /// What a socket got.
@@ -22,21 +27,12 @@ pub struct Chosen {
     pub hold: Option<Hold>,
 }
 
-/// Keeps an algorithm loaded. All sockets of a process share it.
-#[derive(Clone, Debug)]
-pub struct Hold {
-    loaded: Arc<Loaded>,
-}
-
 /// The algorithm that finds the rate by itself.
 const BEST: &str = "icdc";
 /// Every kernel has it, and every user may choose it.
 const PLAIN: &str = "reno";
 /// On shorter paths any algorithm fills the path at once, and what a host does in between is longer than the round trip.
 const SHORT: Span = Span::from_millis(2);
-
-/// How often somebody else may load or unload the algorithm between our two calls.
-const TRIES: u32 = 20;
 
 /// Lets the socket use the congestion control `name`: the kernel's own if it has one of that name, else ours, which is
 /// loaded if it must be. Where it cannot be had, the socket uses cubic or keeps what it has, and `instead` says why.
@@ -124,68 +120,8 @@ pub fn choose_in_advance(name: &str) -> Result<Chosen, CongestionError> {
 
 /// One of ours, by the thread that keeps the privileges if there is one.
 fn ask(fd: &impl AsFd, algorithm: &'static Algorithm, known: Option<Resumption>) -> Result<Chosen, String> {
-    let hold = privileged::ask(fd, algorithm, known).unwrap_or_else(|| choose_ours(fd, algorithm, known))?;
+    let hold = privileged::ask(fd, algorithm, known).unwrap_or_else(|| take(fd, algorithm, known))?;
     Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold })
-}
-
-pub(super) fn choose_ours(
-    fd: &impl AsFd,
-    algorithm: &'static Algorithm,
-    known: Option<Resumption>,
-) -> Result<Option<Hold>, String> {
-    let (mut reason, kernel_name) = (String::new(), algorithm.kernel_name());
-    let tell = |hold: Option<&Hold>| {
-        if let Some(known) = &known {
-            tell(fd, algorithm, hold.map(|hold| &*hold.loaded), known);
-        }
-    };
-    for _ in 0..TRIES {
-        // If this process has loaded it, the next socket shall find it as well.
-        let hold = held(algorithm);
-        if registered(algorithm) {
-            tell(hold.as_ref());
-        }
-        match set_congestion(fd, &kernel_name) {
-            Ok(()) => return Ok(hold),
-            Err(CongestionError::Unknown { .. }) => {}
-            Err(error) => return Err(error.to_string()),
-        }
-        match held_or_loaded(algorithm) {
-            // What this process holds until the socket has it.
-            Ok(hold) => {
-                tell(Some(&hold));
-                match set_congestion(fd, &kernel_name) {
-                    Ok(()) => return Ok(Some(hold)),
-                    Err(error) => reason = error.to_string(),
-                }
-            }
-            // Another process was faster; it may be gone again by the next call.
-            Err(error @ LoadError::Taken { .. }) => reason = error.to_string(),
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-    Err(reason)
-}
-
-/// What this process has loaded, as long as anybody in it holds it.
-static LOADED: Mutex<Vec<(&'static str, Weak<Loaded>)>> = Mutex::new(Vec::new());
-
-fn held(algorithm: &Algorithm) -> Option<Hold> {
-    let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut found = loaded.iter().filter(|(name, _)| *name == algorithm.name).filter_map(|(_, weak)| weak.upgrade());
-    found.next().map(|loaded| Hold { loaded })
-}
-
-fn held_or_loaded(algorithm: &'static Algorithm) -> Result<Hold, LoadError> {
-    if let Some(hold) = held(algorithm) {
-        return Ok(hold);
-    }
-    // Two threads that load at once are like two processes: one of them finds the name taken, and tries again.
-    let fresh = Arc::new(load(algorithm, &[])?);
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    loaded.retain(|(_, weak)| weak.strong_count() > 0);
-    loaded.push((algorithm.name, Arc::downgrade(&fresh)));
-    Ok(Hold { loaded: fresh })
 }
 
 #[cfg(test)]

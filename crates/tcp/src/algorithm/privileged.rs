@@ -6,10 +6,9 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 
 use icdc_cc::Algorithm;
-use icdc_control::known_paths::Resumption;
+use icdc_rate::known_paths::Resumption;
 
-use super::Hold;
-use super::choose::choose_ours;
+use super::hold::{Hold, take};
 
 static KEEPER: OnceLock<Sender<Request>> = OnceLock::new();
 
@@ -33,7 +32,7 @@ pub fn keep_privileges() -> io::Result<()> {
     let serve = move || {
         for Request { socket, algorithm, known, answer } in requests {
             // Whoever asked waits for it.
-            let _ = answer.send(choose_ours(&socket, algorithm, known));
+            let _ = answer.send(take(&socket, algorithm, known));
         }
     };
     std::thread::Builder::new().name("algorithms".to_owned()).spawn(serve).map(drop)

@@ -2,7 +2,13 @@
 
 use icdc_cc::Algorithm;
 
-use super::{Holder, Obstacle, holder, registered};
+#[cfg(feature = "ebpf")]
+use super::ebpf::holder;
+use super::holder::Holder;
+use super::names::{ours, registered};
+use super::obstacle::{Obstacle, obstacle};
+#[cfg(not(feature = "ebpf"))]
+use super::without::holder;
 
 /// One line of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +42,7 @@ pub enum State {
 #[must_use]
 pub fn list() -> Vec<Listed> {
     let allowed = crate::allowed_congestion();
-    let ours: Vec<Listed> = super::ours()
+    let ours: Vec<Listed> = ours()
         .map(|algorithm| Listed {
             name: algorithm.name.to_owned(),
             kernel_name: algorithm.kernel_name(),
@@ -60,5 +66,5 @@ fn state(algorithm: &'static Algorithm) -> State {
     if registered(algorithm) {
         return State::Loaded(holder(algorithm));
     }
-    super::obstacle::obstacle(algorithm).map_or(State::Loadable, State::Unavailable)
+    obstacle(algorithm).map_or(State::Loadable, State::Unavailable)
 }

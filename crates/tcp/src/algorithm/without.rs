@@ -4,9 +4,13 @@ use std::convert::Infallible;
 use std::os::fd::AsFd;
 
 use icdc_cc::Algorithm;
-use icdc_control::known_paths::Resumption;
+use icdc_rate::known_paths::Resumption;
 
-use super::{Holder, LoadError, Obstacle, PinError, Pinned, UnloadError, registered};
+use super::error::{LoadError, UnloadError};
+use super::holder::Holder;
+use super::names::registered;
+use super::obstacle::{Obstacle, obstacle};
+use super::pin::{self, PinError, Pinned};
 
 /// An algorithm that this process has loaded; there is none.
 #[derive(Debug)]
@@ -28,7 +32,7 @@ impl Loaded {
 /// Always.
 pub fn load(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> Result<Loaded, LoadError> {
     algorithm.values(settings)?;
-    let obstacle = super::obstacle::obstacle(algorithm).unwrap_or(Obstacle::NotBuilt("without the feature ebpf"));
+    let obstacle = obstacle(algorithm).unwrap_or(Obstacle::NotBuilt("without the feature ebpf"));
     Err(LoadError::Obstacle { name: algorithm.name, obstacle })
 }
 
@@ -50,7 +54,7 @@ pub fn parameters(_algorithm: &Algorithm) -> Option<Vec<(String, i64)>> {
 }
 
 pub(super) fn holder(algorithm: &Algorithm) -> Holder {
-    let path = super::pin::path(algorithm.name);
+    let path = pin::path(algorithm.name);
     if path.exists() { Holder::Pinned(path) } else { Holder::Elsewhere }
 }
 

@@ -25,10 +25,10 @@ use crate::stop::StopSignal;
 
 pub(crate) mod daemon;
 mod error;
+pub(crate) mod message_writer;
 mod patient;
 mod remote_shell;
 mod send_self;
-pub(crate) mod speaker;
 pub(crate) mod ssh;
 
 pub use error::ConnectError;

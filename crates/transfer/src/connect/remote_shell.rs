@@ -31,6 +31,8 @@ const KEPT_BACK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
 /// How long a command may take to end by itself when its input has ended.
 const EXIT_PATIENCE: Span = Span::from_secs(2);
+/// The same where the user has asked to stop.
+const STOPPED_PATIENCE: Span = Span::from_millis(300);
 /// How long it may take once it is asked.
 const TERM_PATIENCE: Span = Span::from_millis(500);
 /// Most processes of a command that are looked for.
@@ -44,17 +46,18 @@ pub(crate) struct RemoteShell {
     command: String,
     host: String,
     heard: Heard,
+    stop: StopSignal,
 }
 
 impl RemoteShell {
     /// `command` as the user wrote it; `host` is `[USER@]HOST` and never taken for an option; `heard` gets what comes on
-    /// standard error and is not part of an error.
-    pub(crate) fn new(command: &str, host: &str, heard: Heard) -> Result<Self, ConnectError> {
+    /// standard error and is not part of an error. Once `stop` is requested no command is waited for long.
+    pub(crate) fn new(command: &str, host: &str, heard: Heard, stop: &StopSignal) -> Result<Self, ConnectError> {
         let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
         if name.is_empty() || name.starts_with('-') || host.starts_with('-') || host.contains(char::is_control) {
             return Err(ConnectError::BadHost { host: host.escape_debug().to_string() });
         }
-        Ok(Self { command: command.to_owned(), host: host.to_owned(), heard })
+        Ok(Self { command: command.to_owned(), host: host.to_owned(), heard, stop: stop.clone() })
     }
 
     /// `[USER@]HOST`.
@@ -87,7 +90,8 @@ impl RemoteShell {
             .stack_size(128 << 10)
             .spawn(move || copier.copy(stderr))
             .map_err(failed)?;
-        Ok(RemoteProcess { stdin: child.stdin.take(), stdout: child.stdout.take(), child, ended, words })
+        let stop = self.stop.clone();
+        Ok(RemoteProcess { stdin: child.stdin.take(), stdout: child.stdout.take(), child, ended, words, stop })
     }
 
     /// Whether the program that the command begins with is missing on this side: a shell reports
@@ -124,8 +128,8 @@ impl RemoteShell {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
         let ended = pidfd(child.id());
         let stdout = child.stdout.take().expect("standard output is piped");
-        let mut process =
-            RemoteProcess { stdin: None, stdout: None, child, ended, words: LastWords::new(Arc::clone(&self.heard)) };
+        let words = LastWords::new(Arc::clone(&self.heard));
+        let mut process = RemoteProcess { stdin: None, stdout: None, child, ended, words, stop: self.stop.clone() };
         let mut text = String::new();
         let deadline = clock::now() + CONFIGURATION_PATIENCE;
         PatientReader::new(&stdout, stop, deadline).ok()?.read_to_string(&mut text).ok()?;
@@ -173,6 +177,7 @@ pub(crate) struct RemoteProcess {
     /// Readable once the child has ended; `None` on kernels before 5.3.
     ended: Option<OwnedFd>,
     words: LastWords,
+    stop: StopSignal,
 }
 
 impl RemoteProcess {
@@ -207,7 +212,8 @@ impl Drop for RemoteProcess {
     fn drop(&mut self) {
         drop(self.stdin.take());
         drop(self.stdout.take());
-        if self.wait(EXIT_PATIENCE).is_none() {
+        let patience = if self.stop.is_requested() { STOPPED_PATIENCE } else { EXIT_PATIENCE };
+        if self.wait(patience).is_none() {
             self.end();
         }
         self.words.pass_on();
@@ -364,7 +370,7 @@ mod tests {
     const HERE: &str = r#"X=1 sh -c 'shift; eval "$1"' sh"#;
 
     fn shell(command: &str, host: &str) -> Result<RemoteShell, ConnectError> {
-        RemoteShell::new(command, host, Arc::new(|_| {}))
+        RemoteShell::new(command, host, Arc::new(|_| {}), &StopSignal::new())
     }
 
     fn output(process: &mut RemoteProcess) -> String {
@@ -411,7 +417,7 @@ mod tests {
         let told = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&told);
         let heard: Heard = Arc::new(move |line: &str| heard.lock().unwrap().push(line.to_owned()));
-        let shell = RemoteShell::new(HERE, "host", heard).unwrap();
+        let shell = RemoteShell::new(HERE, "host", heard, &StopSignal::new()).unwrap();
         let mut process = shell.run("for i in 1 2 3 4 5 6; do echo line $i >&2; done").unwrap();
         process.wait(Span::from_secs(10)).unwrap();
         assert_eq!(process.last_words(), "line 3 | line 4 | line 5 | line 6");
@@ -432,6 +438,22 @@ mod tests {
         assert!(!process.has_ended());
         drop(process.stdin.take());
         assert_eq!(output(&mut process), "through\n");
+    }
+
+    #[test]
+    fn who_has_asked_to_stop_waits_less_for_a_command_that_does_not_end() {
+        let stop = StopSignal::new();
+        let shell = RemoteShell::new(HERE, "host", Arc::new(|_| {}), &stop).unwrap();
+        let dropping = || {
+            let process = shell.run("sleep 60").unwrap();
+            let begun = clock::now();
+            drop(process);
+            clock::now() - begun
+        };
+        let before = dropping();
+        stop.request();
+        let after = dropping();
+        assert!(after * 2 < before, "{before} and {after}");
     }
 
     #[test]

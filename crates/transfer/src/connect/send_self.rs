@@ -213,7 +213,7 @@ mod tests {
                 r#"env -u XDG_CACHE_HOME HOME="{}" sh -c 'shift; echo hello; {extra} eval "$1"' sh"#,
                 home.display()
             );
-            let shell = RemoteShell::new(&command, "host", std::sync::Arc::new(|_| {})).unwrap();
+            let shell = RemoteShell::new(&command, "host", std::sync::Arc::new(|_| {}), &StopSignal::new()).unwrap();
             put_program(&shell, &self.program(), &StopSignal::new())
         }
     }

@@ -21,9 +21,9 @@ use icdc_tcp::Family;
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
+use super::message_writer::{MessageWriter, WriterGuard};
 use super::patient::{self, PatientReader};
 use super::remote_shell::{RemoteProcess, RemoteShell, quote};
-use super::speaker::{Speaker, SpeakerEnd};
 use super::{ConnectError, connecting, pinned, reach, send_self};
 use crate::buffers::beginning;
 use crate::clock;
@@ -55,14 +55,14 @@ pub(crate) struct Starter {
 /// A far end that was started and has said where it listens.
 pub(crate) struct Started {
     /// Writes to its standard input, and keeps the ssh connection from being forgotten on its way.
-    pub(crate) speaker: Speaker,
+    pub(crate) writer: MessageWriter,
     /// Reads its standard output.
     pub(crate) inlet: Box<dyn Inlet>,
     /// Ends what reads there.
     pub(crate) control: LinkControl,
     /// Ends its standard input: the far end takes that for the end of this one. Dropped before the process,
     /// which then ends by itself.
-    pub(crate) end: SpeakerEnd,
+    pub(crate) end: WriterGuard,
     /// Its key for this run.
     pub(crate) key: PublicKey,
     /// Where it listens; 0 if it was started without a peer.
@@ -91,7 +91,7 @@ impl Starter {
         let told = (Arc::clone(events), host.to_owned());
         let heard = move |line: &str| (told.0)(Event::Notice { text: format!("{}: {line}", told.1) });
         Ok(Self {
-            shell: RemoteShell::new(&options.ssh, host, Arc::new(heard))?,
+            shell: RemoteShell::new(&options.ssh, host, Arc::new(heard), stop)?,
             program: options.remote_icdc.clone(),
             send_self: options.send_self,
             ports: options.ports,
@@ -160,9 +160,9 @@ impl Starter {
             (Ok(Message::Listening(Listening { key, port, version })), _) if peer.is_none() || port != 0 => {
                 tracing::debug!(host = self.shell.host(), version, port, "far end started");
                 process.is_well();
-                let (speaker, end) = Speaker::start(outlet).map_err(cannot_start)?;
+                let (writer, end) = MessageWriter::start(outlet).map_err(cannot_start)?;
                 let (key, running) = (PublicKey::from_bytes(key), Running(process));
-                Ok(Started { speaker, inlet, control, end, key, port, running })
+                Ok(Started { writer, inlet, control, end, key, port, running })
             }
             (Ok(Message::Refused(refusal)), _) => {
                 Err(ConnectError::FarEndRefused { host: self.shell.host().to_owned(), reason: refusal.reason })

@@ -8,7 +8,7 @@ use icdc_units::Span;
 use super::outcome;
 use crate::connect::ConnectError;
 use crate::connect::daemon::DaemonFar;
-use crate::connect::speaker::{Speaker, SpeakerEnd};
+use crate::connect::message_writer::{MessageWriter, WriterGuard};
 use crate::connect::ssh::{Running, Started, Starter, kind, receive};
 use crate::copy::{new_transfer, paths_on_one_host};
 use crate::error::CopyError;
@@ -51,7 +51,7 @@ pub(crate) fn copy_between(
     });
     icdc_protocol::validate::job(&job)
         .map_err(|rule| CopyError::Usage(format!("this cannot be asked of a far end: {rule}")))?;
-    source.speaker.say(Message::Request(Request { transfer, job }));
+    source.writer.send(Message::Request(Request { transfer, job }));
     let _interrupt = source.interrupt_on(stop);
     let names = Names { from: source.name.clone(), to: target.host.clone() };
     follow(source.inlet.as_mut(), &names, events, stop)
@@ -99,10 +99,10 @@ struct SourceEnd {
     name: String,
     key: PublicKey,
     inlet: Box<dyn Inlet>,
-    speaker: Speaker,
+    writer: MessageWriter,
     control: LinkControl,
-    /// Declared before the process: ends the speaker, and with it the input of a far end that ssh started.
-    _end: SpeakerEnd,
+    /// Declared before the process: ends the writer, and with it the input of a far end that ssh started.
+    _end: WriterGuard,
     _running: Option<Running>,
 }
 
@@ -117,20 +117,20 @@ impl SourceEnd {
         let name = location.host_name().unwrap_or_default().to_owned();
         match location {
             Location::Ssh { host, .. } => {
-                let Started { speaker, inlet, control, end, key, running, .. } =
+                let Started { writer, inlet, control, end, key, running, .. } =
                     Starter::new(host, options, events, stop)?.start(None)?;
-                Ok(Self { name, key, inlet, speaker, control, _end: end, _running: Some(running) })
+                Ok(Self { name, key, inlet, writer, control, _end: end, _running: Some(running) })
             }
             Location::Daemon { host, port, .. } => {
                 let Link { outlet, mut inlet, control } = DaemonFar::open(host, *port, options, stop)?.link(events)?;
-                let (speaker, end) = Speaker::start(outlet)
+                let (writer, end) = MessageWriter::start(outlet)
                     .map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
-                speaker.say(Message::Request(Request { transfer, job: Job::DriveKey }));
+                writer.send(Message::Request(Request { transfer, job: Job::DriveKey }));
                 let key = {
                     let _given_up = give_up_on(stop, &control);
                     drive_key(inlet.as_mut(), &name).map_err(|error| unless_stopped(error, stop))?
                 };
-                Ok(Self { name, key, inlet, speaker, control, _end: end, _running: None })
+                Ok(Self { name, key, inlet, writer, control, _end: end, _running: None })
             }
             Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
         }
@@ -140,9 +140,9 @@ impl SourceEnd {
 impl SourceEnd {
     /// Tells the driving end when the user asks to stop, and gives it some time to put away what has arrived.
     fn interrupt_on(&self, stop: &StopSignal) -> StopListening {
-        let (speaker, control) = (self.speaker.clone(), self.control.clone());
+        let (writer, control) = (self.writer.clone(), self.control.clone());
         stop.while_waiting(move || {
-            speaker.say(Message::Interrupt);
+            writer.send(Message::Interrupt);
             let patience = std::thread::Builder::new().name("interrupt".into());
             let waiting = patience.spawn(move || {
                 // Nobody asks this signal to stop: it is the clock.

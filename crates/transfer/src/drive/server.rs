@@ -14,7 +14,7 @@ use icdc_units::Span;
 use super::outcome;
 use crate::account::Account;
 use crate::clock;
-use crate::connect::speaker::{Speaker, SpeakerEnd};
+use crate::connect::message_writer::{MessageWriter, WriterGuard};
 use crate::connect::ssh::{kind, receive};
 use crate::connect::{ConnectError, pinned, reach};
 use crate::copy::{PushOrder, push_over};
@@ -52,12 +52,12 @@ pub(crate) fn answer(
                 let identity = Identity::generate();
                 let key = *identity.public().as_bytes();
                 let listening = Listening { version: env!("CARGO_PKG_VERSION").to_owned(), key, port: 0 };
-                let desk = match Desk::open(link, session.stop.clone()) {
-                    Ok(desk) => desk,
+                let client = match ClientLink::open(link, session.stop.clone()) {
+                    Ok(client) => client,
                     Err(error) => return Ended::Refused(error.to_string()),
                 };
-                desk.speaker.say(Message::Listening(listening));
-                desk.serve(rights, &identity, Some(transfer), work)
+                client.writer.send(Message::Listening(listening));
+                client.serve(rights, &identity, Some(transfer), work)
             }
             Err(refusal) => conclude(link, Err(refusal)),
         },
@@ -71,7 +71,7 @@ pub(crate) fn answer(
 /// Waits for one work order and carries it out: the far end that ssh started for that. `identity` is the key
 /// that the destination lets in. Whatever becomes of it, the client is told.
 pub(crate) fn serve_once(link: Link, rights: &Rights, identity: &Identity, stop: &StopSignal) -> io::Result<()> {
-    let ended = Desk::open(link, stop.clone())?.serve(rights, identity, None, &Work::new());
+    let ended = ClientLink::open(link, stop.clone())?.serve(rights, identity, None, &Work::new());
     tracing::debug!(?ended, "drive");
     Ok(())
 }
@@ -94,64 +94,64 @@ fn say(outlet: &mut dyn Outlet, message: Message) -> Result<(), LinkError> {
 }
 
 /// The driving end's side of the link to the client: one thread that speaks and one that listens.
-struct Desk {
-    speaker: Speaker,
-    end: SpeakerEnd,
-    heard: Receiver<Heard>,
+struct ClientLink {
+    writer: MessageWriter,
+    end: WriterGuard,
+    incoming: Receiver<Incoming>,
     control: LinkControl,
     stop: StopSignal,
 }
 
 /// What comes from the client, or instead of it.
-enum Heard {
+enum Incoming {
     Order(TransferId, Box<Drive>),
     Stop,
     Gone(LinkError),
 }
 
-impl Desk {
+impl ClientLink {
     fn open(link: Link, stop: StopSignal) -> io::Result<Self> {
         let Link { outlet, inlet, control } = link;
-        let (speaker, end) = Speaker::start(outlet)?;
-        let (tell, heard) = unbounded();
+        let (writer, end) = MessageWriter::start(outlet)?;
+        let (tell, incoming) = unbounded();
         let on_stop = tell.clone();
         stop.on_request(move || {
-            let _ = on_stop.send(Heard::Stop);
+            let _ = on_stop.send(Incoming::Stop);
         });
         let stop_too = stop.clone();
         let listener = std::thread::Builder::new().name("listener".into());
         listener.spawn(move || listen(inlet, &tell, &stop_too))?;
-        Ok(Self { speaker, end, heard, control, stop })
+        Ok(Self { writer, end, incoming, control, stop })
     }
 
     /// Waits for the order and carries it out. `transfer` is the only one that it may be for.
     fn serve(self, rights: &Rights, identity: &Identity, transfer: Option<TransferId>, work: &Work) -> Ended {
-        let (result, ended) = match self.heard.recv() {
-            Ok(Heard::Order(id, drive)) if transfer.is_none_or(|transfer| transfer == id) => {
-                self.speaker.say(Message::Accepted);
+        let (result, ended) = match self.incoming.recv() {
+            Ok(Incoming::Order(id, drive)) if transfer.is_none_or(|transfer| transfer == id) => {
+                self.writer.send(Message::Accepted);
                 work.concerns(&drive.sources);
                 match self.drive(id, &drive, rights, identity, &work.account) {
                     Ok(summary) => (relay(&Event::Summary(summary)), Ended::Finished),
                     Err(error) => failed(&error),
                 }
             }
-            Ok(Heard::Order(..)) => failed(&CopyError::Usage("the order is for another transfer".to_owned())),
-            Ok(Heard::Stop) => failed(&CopyError::Interrupted),
-            Ok(Heard::Gone(LinkError::Protocol(reason))) => {
+            Ok(Incoming::Order(..)) => failed(&CopyError::Usage("the order is for another transfer".to_owned())),
+            Ok(Incoming::Stop) => failed(&CopyError::Interrupted),
+            Ok(Incoming::Gone(LinkError::Protocol(reason))) => {
                 failed(&CopyError::Refused(Refusal { kind: RefusalKind::Protocol, reason }))
             }
-            Ok(Heard::Gone(error)) => return Ended::Cut(error.to_string()),
+            Ok(Incoming::Gone(error)) => return Ended::Cut(error.to_string()),
             Err(_) => unreachable!("the stop signal holds a sender"),
         };
         if let Some(message) = result {
-            self.speaker.say(message);
+            self.writer.send(message);
         }
         drop(self.end);
         // The client closes when it has the result. Closing first could cost it the last words.
         let deadline = clock::now() + FAREWELL;
         while !matches!(
-            self.heard.recv_timeout(Duration::from_nanos((deadline - clock::now()).as_nanos())),
-            Ok(Heard::Gone(_)) | Err(_)
+            self.incoming.recv_timeout(Duration::from_nanos((deadline - clock::now()).as_nanos())),
+            Ok(Incoming::Gone(_)) | Err(_)
         ) {}
         self.control.shutdown();
         ended
@@ -176,22 +176,22 @@ impl Desk {
             retry_for: RETRY_FOR,
             account,
         };
-        let speaker = self.speaker.clone();
+        let writer = self.writer.clone();
         let events: EventSink = Arc::new(move |event| {
             if let Some(message) = relay(&event) {
-                speaker.say(message);
+                writer.send(message);
             }
         });
         push_over(&mut || connect(drive, identity, &self.stop), &order, &events, &self.stop)
     }
 }
 
-fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Heard>, stop: &StopSignal) {
+fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, stop: &StopSignal) {
     let reason = loop {
         match receive(inlet.as_mut()) {
             Ok(Message::Request(Request { transfer, job: Job::Drive(drive) })) => {
                 // Nobody waits for a second order.
-                let _ = tell.send(Heard::Order(transfer, Box::new(drive)));
+                let _ = tell.send(Incoming::Order(transfer, Box::new(drive)));
             }
             Ok(Message::Interrupt) => stop.request(),
             Ok(Message::Ping) => {}
@@ -201,7 +201,7 @@ fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Heard>, stop: &StopSignal) {
             Err(error) => break error,
         }
     };
-    let _ = tell.send(Heard::Gone(reason));
+    let _ = tell.send(Incoming::Gone(reason));
     stop.request();
 }
 

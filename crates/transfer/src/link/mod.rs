@@ -27,10 +27,10 @@ use std::fmt;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use icdc_control::known_paths::Resumption;
-use icdc_control::steering::State;
 use icdc_disk::pool::{Block, BlockPool};
 use icdc_protocol::Message;
+use icdc_rate::known_paths::Resumption;
+use icdc_rate::steering::State;
 use icdc_tcp::TcpInfo;
 use icdc_trust::PublicKey;
 use icdc_units::{ByteCount, Rate, Span, Time};
@@ -196,6 +196,12 @@ impl LinkControl {
         self.0.shutdown();
     }
 
+    /// Whether the peer has ended its direction, whatever of it is still to be received: nobody is there for an answer.
+    #[must_use]
+    pub fn is_hung_up(&self) -> bool {
+        self.0.is_hung_up()
+    }
+
     /// The kernel's view of the connection; `None` for links that are not TCP, or are gone.
     #[must_use]
     pub fn tcp_info(&self) -> Option<TcpInfo> {
@@ -225,7 +231,7 @@ impl LinkControl {
     ///
     /// # Errors
     /// Neither the kernel nor icdc has it; the text says what there is.
-    pub fn set_congestion(&self, name: &str) -> Result<Option<String>, String> {
+    pub fn set_congestion(&self, name: Option<&str>) -> Result<Option<String>, String> {
         self.0.set_congestion(name)
     }
 
@@ -300,6 +306,10 @@ trait Control: Send + Sync {
 
     fn peer(&self) -> &str;
 
+    fn is_hung_up(&self) -> bool {
+        false
+    }
+
     fn tcp_info(&self) -> Option<TcpInfo> {
         None
     }
@@ -314,7 +324,7 @@ trait Control: Send + Sync {
 
     fn set_rate(&self, _rate: Rate) {}
 
-    fn set_congestion(&self, _name: &str) -> Result<Option<String>, String> {
+    fn set_congestion(&self, _name: Option<&str>) -> Result<Option<String>, String> {
         Ok(None)
     }
 

@@ -1,20 +1,22 @@
-//! Accepts the connections of a listening end, lets in whose key is welcome, and is not hurt by others.
+//! Accepts the connections of a listening end, and protects it from clients that do not
+//! authenticate.
 //!
 //! ```text
-//! accept → silent ──whole hello──► waiting ──turn──► handshake ──► welcomed ──first message──► known
-//!            │ deadline, or no room   │                 │ deadline, or its place is another's
+//! accept → silent ──whole hello──► waiting ──turn──► handshake ──► served ──first message──► known
+//!            │ deadline, or the limit │                 │ deadline, or another needs its place
 //!            ▼                        ▼                 ▼
 //!          closed                   closed            closed
 //! ```
 //!
-//! * A connection that is silent or waits costs a descriptor and an entry: no thread, no buffer, no key exchange. That
-//!   its address is real, TCP's own handshake has shown; a cookie of TLS (HelloRetryRequest) would show no more.
-//! * A handshake begins when the whole ClientHello has arrived. It runs on a thread with a small stack at low priority,
-//!   so that running transfers keep the processor.
+//! * A connection that is silent or waits costs a descriptor and an entry: no thread, no buffer, no
+//!   key exchange. That its address is real, TCP's own handshake has shown; a cookie of TLS
+//!   (HelloRetryRequest) would show no more.
+//! * A handshake begins when the whole ClientHello has arrived. It runs on a thread with a small
+//!   stack at low priority, so that running transfers keep the processor.
 //! * One deadline, counted from the accept, covers everything up to the first message.
-//! * [`strangers`] shares room, places and turns by address and prefix.
+//! * [`strangers`] shares the limits between addresses and prefixes.
 //!
-//! Everything that strangers do is logged at debug level only.
+//! What unauthenticated clients do is logged at debug level only.
 
 mod origin;
 mod strangers;
@@ -56,23 +58,23 @@ const LISTENER: u64 = u64::MAX - 1;
 const HEADER: usize = 5;
 const MAX_RECORD: usize = HEADER + (1 << 14);
 
-/// What the guard guards.
-pub(crate) trait House: Send + Sync + 'static {
-    /// TLS for the next connection; its verifier has the first word about a key.
+/// What serves the connections that a guard has accepted.
+pub(crate) trait Service: Send + Sync + 'static {
+    /// TLS for the next connection; its verifier may refuse a key in the handshake.
     fn tls(&self) -> Arc<rustls::ServerConfig>;
 
-    /// Takes a connection whose handshake is through, on a thread of its own, and serves it to its end.
-    /// Until its first message has arrived, the guard closes it when its time is over.
-    fn welcome(&self, link: Link);
+    /// Serves a connection whose handshake is complete to its end, on a thread of its own. Until
+    /// its first message has arrived, the guard closes it at its deadline.
+    fn serve(&self, link: Link);
 }
 
-/// A running guard; dropping it closes the door, and leaves what runs inside alone.
+/// A running guard. Dropping it stops accepting; connections that are being served go on.
 pub(crate) struct Guard {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// What the door, the handshakes and the guests share.
+/// Shared by the accept loop, the handshakes and the connections that are being served.
 struct Shared {
     wake: OwnedFd,
     state: Mutex<State>,
@@ -81,17 +83,17 @@ struct Shared {
 
 struct State {
     closing: bool,
-    /// Who has not sent the first message.
+    /// Connections that have not sent their first message.
     strangers: Strangers,
-    /// Those of them in or behind a handshake. Each shares its socket with whoever reads from it; shutting it down ends
-    /// that.
+    /// Those of them in or after their handshake. The socket is shared with the thread that reads
+    /// from it: shutting it down ends the read.
     talking: HashMap<u64, TcpStream>,
-    /// Connections that are being served.
-    guests: usize,
+    /// Number of connections that are being served.
+    served: usize,
 }
 
 impl State {
-    /// Ends what a handshake or a session does on a connection that is no longer a stranger in order.
+    /// Ends a connection that is in or after its handshake.
     fn break_off(&mut self, number: u64) {
         if let Some(stream) = self.talking.remove(&number) {
             // It fails if the peer was faster.
@@ -102,23 +104,23 @@ impl State {
 
 impl Guard {
     /// Starts to accept from `listeners`.
-    pub(crate) fn start(listeners: Vec<TcpListener>, house: Arc<dyn House>, limits: Limits) -> io::Result<Self> {
+    pub(crate) fn start(listeners: Vec<TcpListener>, service: Arc<dyn Service>, limits: Limits) -> io::Result<Self> {
         for listener in &listeners {
             listener.set_nonblocking(true)?;
         }
         let strangers = Strangers::new(within_descriptors(limits));
-        let state = State { closing: false, strangers, talking: HashMap::new(), guests: 0 };
+        let state = State { closing: false, strangers, talking: HashMap::new(), served: 0 };
         let shared = Arc::new(Shared {
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             state: Mutex::new(state),
             changed: Condvar::new(),
         });
-        let door = Door::open(listeners, house, Arc::clone(&shared))?;
-        let thread = std::thread::Builder::new().name("guard".into()).spawn(move || door.run())?;
+        let accepting = AcceptLoop::new(listeners, service, Arc::clone(&shared))?;
+        let thread = std::thread::Builder::new().name("guard".into()).spawn(move || accepting.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Stops accepting, and sends away whoever has not come in.
+    /// Stops accepting, and closes connections that are not being served yet.
     pub(crate) fn close(&mut self) {
         self.shared.state().closing = true;
         self.shared.wake();
@@ -128,10 +130,11 @@ impl Guard {
         }
     }
 
-    /// Waits until every connection that was welcomed has been served; answers whether that came about.
-    pub(crate) fn wait_for_guests(&self, patience: Span) -> bool {
-        let timeout = Duration::from_nanos(patience.as_nanos());
-        let busy = |state: &mut State| state.guests > 0;
+    /// Waits until every connection has been served, for `timeout` at most; returns whether all
+    /// have.
+    pub(crate) fn wait_until_served(&self, timeout: Span) -> bool {
+        let timeout = Duration::from_nanos(timeout.as_nanos());
+        let busy = |state: &mut State| state.served > 0;
         let result = self.shared.changed.wait_timeout_while(self.shared.state(), timeout, busy);
         !result.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
@@ -148,9 +151,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the door.
+    /// Wakes the accept loop.
     fn wake(&self) {
-        // It fails only when the counter is full, and then the door wakes anyway.
+        // It fails only when the counter is full, and then the loop wakes up anyway.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
@@ -165,16 +168,16 @@ impl Shared {
     }
 }
 
-/// Strangers get a quarter of the descriptors; the rest is for transfers.
+/// Unauthenticated clients get a quarter of the descriptors; the rest is for transfers.
 fn within_descriptors(limits: Limits) -> Limits {
     let most = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize / 4);
     Limits { connections: limits.connections.min(most.max(1)), ..limits }
 }
 
-/// The accept loop. It owns the connections that are silent or wait.
-struct Door {
+/// The thread that accepts. It owns the connections that are silent or wait.
+struct AcceptLoop {
     listeners: Vec<TcpListener>,
-    house: Arc<dyn House>,
+    service: Arc<dyn Service>,
     shared: Arc<Shared>,
     epoll: OwnedFd,
     quiet: HashMap<u64, TcpStream>,
@@ -184,15 +187,15 @@ struct Door {
     paused: Option<Time>,
 }
 
-impl Door {
-    fn open(listeners: Vec<TcpListener>, house: Arc<dyn House>, shared: Arc<Shared>) -> io::Result<Self> {
+impl AcceptLoop {
+    fn new(listeners: Vec<TcpListener>, service: Arc<dyn Service>, shared: Arc<Shared>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &shared.wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         for (token, listener) in listening(&listeners) {
             epoll::add(&epoll, listener, token, epoll::EventFlags::IN)?;
         }
         let (links, ready) = unbounded();
-        Ok(Self { listeners, house, shared, epoll, quiet: HashMap::new(), links, ready, paused: None })
+        Ok(Self { listeners, service, shared, epoll, quiet: HashMap::new(), links, ready, paused: None })
     }
 
     fn run(mut self) {
@@ -213,7 +216,7 @@ impl Door {
             }
             self.accept();
             while let Ok((number, link)) = self.ready.try_recv() {
-                self.welcome(number, link);
+                self.serve(number, link);
             }
             self.advance();
         }
@@ -288,12 +291,12 @@ impl Door {
             }
         }
         if let Some(evicted) = evicted {
-            tracing::debug!("too many strangers: closed one of those who hold most");
+            tracing::debug!("too many unauthenticated connections: closed one of the prefix with the most");
             self.close(evicted);
         }
     }
 
-    /// Something has come from a connection that was silent, or it has gone.
+    /// A silent connection has sent something, or has closed.
     fn look_at(&mut self, number: u64, flags: epoll::EventFlags) {
         let Some(stream) = self.quiet.get(&number) else { return };
         let gone = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
@@ -312,7 +315,7 @@ impl Door {
         self.quiet.remove(&number);
     }
 
-    /// Closes a connection that the book has struck out.
+    /// Closes a connection that [`Strangers`] has removed.
     fn close(&mut self, number: u64) {
         if self.quiet.remove(&number).is_none() {
             self.shared.state().break_off(number);
@@ -345,7 +348,7 @@ impl Door {
             state.talking.insert(number, twin);
             state.strangers.deadline(number).unwrap_or_else(clock::now)
         };
-        let (shared, tls, links) = (Arc::clone(&self.shared), self.house.tls(), self.links.clone());
+        let (shared, tls, links) = (Arc::clone(&self.shared), self.service.tls(), self.links.clone());
         let handshake = move || {
             let _ = rustix::process::setpriority_process(None, HANDSHAKE_NICE);
             match secure_server(stream, tls, deadline - clock::now()) {
@@ -366,24 +369,24 @@ impl Door {
         }
     }
 
-    /// Hands a connection over. Its thread is started from here, because one that a handshake thread
+    /// Serves a connection. Its thread is started from here, because one that a handshake thread
     /// starts would inherit the low priority.
-    fn welcome(&mut self, number: u64, link: Link) {
+    fn serve(&mut self, number: u64, link: Link) {
         {
             let mut state = self.shared.state();
             if !state.strangers.contains(number) {
                 return;
             }
-            state.guests += 1;
+            state.served += 1;
         }
         let Link { outlet, inlet, control } = link;
         let known = Known { number, shared: Arc::clone(&self.shared) };
         let link = Link { outlet, inlet: Box::new(FirstMessage { inlet, known: Some(known) }), control };
-        let guest = Guest { shared: Arc::clone(&self.shared) };
-        let house = Arc::clone(&self.house);
+        let served = Served { shared: Arc::clone(&self.shared) };
+        let service = Arc::clone(&self.service);
         let serve = move || {
-            let _guest = guest;
-            house.welcome(link);
+            let _served = served;
+            service.serve(link);
         };
         if let Err(error) = std::thread::Builder::new().name("session".into()).spawn(serve) {
             tracing::warn!("cannot start a thread for a connection: {error}");
@@ -425,19 +428,19 @@ fn hello(stream: &TcpStream) -> Hello {
     }
 }
 
-/// Counts a connection that is being served.
-struct Guest {
+/// Counts a connection that is being served, until it is dropped.
+struct Served {
     shared: Arc<Shared>,
 }
 
-impl Drop for Guest {
+impl Drop for Served {
     fn drop(&mut self) {
-        self.shared.state().guests -= 1;
+        self.shared.state().served -= 1;
         self.shared.changed.notify_all();
     }
 }
 
-/// The entry of a welcomed connection among those that still have to speak; dropping it strikes it out.
+/// The entry of a connection among those without a first message; dropping it removes the entry.
 struct Known {
     number: u64,
     shared: Arc<Shared>,
@@ -449,7 +452,7 @@ impl Drop for Known {
     }
 }
 
-/// Strikes the connection out when its first message has arrived.
+/// Removes the entry when the first message has arrived.
 struct FirstMessage {
     inlet: Box<dyn Inlet>,
     known: Option<Known>,

@@ -1,8 +1,8 @@
-//! The listening side: what keeps strangers out and says what the others may do.
+//! The listening side: accepts connections, authenticates clients, and decides what they may do.
 //!
-//! [`guard`] accepts connections and survives strangers, [`admission`] turns a key into rights, and
-//! [`credentials`] lets a session act as a system user. The far end that ssh starts
-//! ([`crate::far_end`]) and the daemon ([`crate::serve`]) are two houses behind the same guard.
+//! [`guard`] accepts connections and limits unauthenticated ones, [`admission`] turns a key into
+//! rights, and [`credentials`] lets a session act as a system user. The far end that ssh starts
+//! ([`crate::far_end`]) and the daemon ([`crate::serve`]) are two services behind the same guard.
 
 pub(crate) mod admission;
 mod connections;

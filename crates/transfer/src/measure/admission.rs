@@ -3,7 +3,7 @@
 //!
 //! The port is open until they are there, for [`PATIENCE`] at most. A stranger gets a place among [`MOST_STRANGERS`] for
 //! the time it takes to say that; who is slower than [`TOKEN_PATIENCE`], or last in line when all places are taken,
-//! is closed without a word.
+//! is closed without an answer.
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -104,7 +104,7 @@ pub(super) fn admit(
         }
         for mut stranger in std::mem::take(&mut strangers) {
             match stranger.hear(tokens) {
-                Heard::All(token) => {
+                Incoming::All(token) => {
                     let place = place(tokens, &token);
                     match place.and_then(|place| admitted.get_mut(place)) {
                         Some(place @ None) => {
@@ -115,8 +115,8 @@ pub(super) fn admit(
                         _ => tracing::info!("a connection to the data port with a wrong token was closed"),
                     }
                 }
-                Heard::Part if stranger.deadline > now => strangers.push(stranger),
-                Heard::Part | Heard::Nonsense => {
+                Incoming::Part if stranger.deadline > now => strangers.push(stranger),
+                Incoming::Part | Incoming::Nonsense => {
                     tracing::info!("a connection to the data port without a token was closed")
                 }
             }
@@ -126,7 +126,7 @@ pub(super) fn admit(
 }
 
 /// What has come of a stranger.
-enum Heard {
+enum Incoming {
     Part,
     All(Token),
     /// It will never be one that was agreed on.
@@ -135,25 +135,25 @@ enum Heard {
 
 impl Stranger {
     /// Reads what is there. Of a wrong token nothing more is read.
-    fn hear(&mut self, tokens: &[Token]) -> Heard {
+    fn hear(&mut self, tokens: &[Token]) -> Incoming {
         let mut scrap = [0; 16 << 10];
         loop {
             let missing = match self.said.as_slice().split_first_chunk::<{ size_of::<Token>() }>() {
-                Some((token, _)) if place(tokens, token).is_none() => return Heard::Nonsense,
+                Some((token, _)) if place(tokens, token).is_none() => return Incoming::Nonsense,
                 Some((token, &[high, low])) => match usize::from(u16::from_be_bytes([high, low])) - self.run_up {
-                    0 => return Heard::All(*token),
+                    0 => return Incoming::All(*token),
                     missing => missing,
                 },
                 _ => BEGINNING - self.said.len(),
             };
             let room = missing.min(scrap.len());
             match self.stream.read(&mut scrap[..room]) {
-                Ok(0) => return Heard::Nonsense,
+                Ok(0) => return Incoming::Nonsense,
                 Ok(length) if self.said.len() < BEGINNING => self.said.extend_from_slice(&scrap[..length]),
                 Ok(length) => self.run_up += length,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Heard::Part,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Incoming::Part,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => return Heard::Nonsense,
+                Err(_) => return Incoming::Nonsense,
             }
         }
     }

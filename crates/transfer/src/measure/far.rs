@@ -4,14 +4,14 @@ use std::net::TcpStream;
 
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_ARRIVALS;
-use icdc_protocol::measure::{Order, Sample, Word};
+use icdc_protocol::measure::{ControlMessage, Order, Sample};
 use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_protocol::validate::clip;
 use icdc_tcp::Family;
 use icdc_tcp::algorithm::{Chosen, choose};
 use icdc_units::{ByteCount, Span};
 
-use super::desk::Desk;
+use super::control_link::ControlLink;
 use super::{admission, local, receive_buffer, receiving, sending};
 use crate::error::SessionError;
 use crate::link::Link;
@@ -27,19 +27,19 @@ const TICKS_PER_MESSAGE: usize = 10;
 
 /// Serves one measurement.
 pub(crate) fn answer(link: Link, order: &Order, stop: &StopSignal) -> Ended {
-    let desk = match Desk::open(link, stop) {
-        Ok(desk) => desk,
+    let control = match ControlLink::open(link, stop) {
+        Ok(control) => control,
         Err(error) => return Ended::Refused(format!("clone: {error}")),
     };
     // The data connections stay until the near end has gone: one that closes early looks broken to the sender.
     let mut sockets = Vec::new();
-    let outcome = serve(order, &desk, stop, &mut sockets);
+    let outcome = serve(order, &control, stop, &mut sockets);
     if let Err(error) = &outcome
         && let Some(refusal) = told(error)
     {
-        desk.tell(Message::Abort(refusal));
+        control.send_message(Message::Abort(refusal));
     }
-    desk.close(FAREWELL);
+    control.close(FAREWELL);
     match outcome {
         Ok(false) => Ended::Finished,
         Ok(true) | Err(SessionError::Interrupted) => Ended::Interrupted,
@@ -58,61 +58,71 @@ fn told(error: &SessionError) -> Option<Refusal> {
 }
 
 /// Whether it was interrupted.
-fn serve(order: &Order, desk: &Desk, stop: &StopSignal, sockets: &mut Vec<TcpStream>) -> Result<bool, SessionError> {
+fn serve(
+    order: &Order,
+    control: &ControlLink,
+    stop: &StopSignal,
+    sockets: &mut Vec<TcpStream>,
+) -> Result<bool, SessionError> {
     let buffer = if order.reverse { ByteCount::ZERO } else { receive_buffer(order) };
     let listener = icdc_tcp::listen(None, order.ports, Family::Any, buffer)
         .map_err(|error| SessionError::Local(error.to_string()))?;
     // Chosen before anybody connects, so that the near end is refused at once what nobody has. The connections inherit it.
-    let chosen = match order.congestion.as_str() {
-        name if order.reverse && !name.is_empty() => Some(choose(&listener, name).map_err(|error| {
+    let chosen = match order.congestion.as_deref() {
+        Some(name) if order.reverse => Some(choose(&listener, name).map_err(|error| {
             SessionError::Refused(Refusal { kind: RefusalKind::NotAllowed, reason: error.to_string() })
         })?),
         _ => None,
     };
     let port = listener.local_addr().map_err(|error| local("getsockname", error))?.port();
     let tokens = admission::tokens(order.streams)?;
-    desk.tell(Message::Accepted);
-    desk.say(Word::Ready { port, tokens: tokens.clone() });
-    *sockets = admission::admit(listener, &tokens, desk.ended())?;
-    if order.reverse { send(order, sockets, desk, chosen) } else { receive(order, sockets, port, desk, stop) }
+    control.send_message(Message::Accepted);
+    control.send(ControlMessage::Ready { port, tokens: tokens.clone() });
+    *sockets = admission::admit(listener, &tokens, control.ended())?;
+    if order.reverse { send(order, sockets, control, chosen) } else { receive(order, sockets, port, control, stop) }
 }
 
 fn receive(
     order: &Order,
     sockets: &[TcpStream],
     port: u16,
-    desk: &Desk,
+    control: &ControlLink,
     stop: &StopSignal,
 ) -> Result<bool, SessionError> {
-    let mut harvest = receiving::run(order, sockets, port, desk, &mut |_| {})?;
+    let mut harvest = receiving::run(order, sockets, port, control, &mut |_| {})?;
     if stop.is_requested() {
         harvest.received.errors.push("the far end was stopped".to_owned());
     }
-    desk.say(Word::Received(harvest.received));
+    control.send(ControlMessage::Received(harvest.received));
     for bins in harvest.bins.chunks(MAX_ARRIVALS) {
-        desk.say(Word::Arrivals(bins.to_vec()));
+        control.send(ControlMessage::Arrivals(bins.to_vec()));
     }
     Ok(harvest.interrupted)
 }
 
-fn send(order: &Order, sockets: &[TcpStream], desk: &Desk, mut chosen: Option<Chosen>) -> Result<bool, SessionError> {
+fn send(
+    order: &Order,
+    sockets: &[TcpStream],
+    control: &ControlLink,
+    mut chosen: Option<Chosen>,
+) -> Result<bool, SessionError> {
     let mut known = None;
     for socket in sockets {
         let prepared = sending::prepare(order, socket).map_err(SessionError::Local)?;
         chosen = Some(prepared.chosen);
         known = prepared.known;
     }
-    desk.go(GO_PATIENCE)?;
+    control.await_start(GO_PATIENCE)?;
     let mut batch: Vec<Sample> = Vec::new();
-    let mut outcome = sending::run(order, sockets, known, false, desk, &mut |samples| {
+    let mut outcome = sending::run(order, sockets, known, false, control, &mut |samples| {
         batch.extend(samples);
         if batch.len() >= TICKS_PER_MESSAGE * sockets.len() {
-            desk.say(Word::Samples(std::mem::take(&mut batch)));
+            control.send(ControlMessage::Samples(std::mem::take(&mut batch)));
         }
     })?;
-    desk.say(Word::Samples(batch));
+    control.send(ControlMessage::Samples(batch));
     let instead = chosen.as_ref().and_then(|chosen| chosen.instead.as_ref());
     outcome.sent.notices.extend(instead.map(|text| clip(format!("the far end says: {text}"))));
-    desk.say(Word::Sent(outcome.sent));
+    control.send(ControlMessage::Sent(outcome.sent));
     Ok(outcome.interrupted)
 }

@@ -1,7 +1,7 @@
 //! Measurements from memory to memory: zeros in clear over plain TCP, counted where they arrive.
 //!
 //! ```text
-//!  near end ═══ control link (TLS, both keys known): order, words, results ═══ far end
+//!  near end ═══ control link (TLS, both keys known): order, messages, results ═══ far end
 //!     │                                                                           │
 //!     └── data: plain TCP, one or more connections, each begun by a secret token ─┘
 //!           sender: writes, TCP_INFO each 10 ms        receiver: discards, bytes per millisecond
@@ -14,14 +14,14 @@
 //! | `admission` | who may use the data port |
 //! | `sending`, `receiving` | the two ends of the data, whichever end they are at |
 //! | `arrivals` | bytes per millisecond, from packets at the device or from reads of the socket |
-//! | `desk` | the control link: what is said, what is heard, until when |
+//! | `control` | the control link: what is said, what is heard, until when |
 //!
 //! The receiver decides when it is over: so long after its first byte, or when everything has arrived. That the data
 //! is not encrypted proves nothing to anybody and costs nothing: it is zeros.
 
 mod admission;
 mod arrivals;
-mod desk;
+mod control_link;
 mod far;
 mod near;
 mod receiving;
@@ -48,16 +48,16 @@ pub struct MeasureOptions {
     pub reverse: bool,
     /// End this long after the first byte has arrived; at most a day.
     pub time: Span,
-    /// End after so many bytes; zero for no such end.
-    pub bytes: ByteCount,
+    /// End after so many bytes.
+    pub bytes: Option<ByteCount>,
     /// Number of data connections, from 1.
     pub streams: u8,
     /// Ceiling of the sending rate of all connections together.
     pub rate: Option<Rate>,
     /// Congestion control by its kernel name.
     pub congestion: Option<String>,
-    /// Socket buffers of both ends; zero for the kernel's autotuning.
-    pub window: ByteCount,
+    /// Socket buffers of both ends; `None` for the kernel's autotuning.
+    pub window: Option<ByteCount>,
 }
 
 /// What happens during a measurement.
@@ -137,7 +137,7 @@ impl From<SessionError> for MeasureError {
 /// The buffers of the data connections in bytes; 0 where none were asked for and the kernel tunes them.
 fn granted(order: &Order, sockets: &[TcpStream], which: fn(&icdc_tcp::Buffers) -> ByteCount) -> u64 {
     // All connections ask for the same.
-    let socket = sockets.first().filter(|_| order.window > 0);
+    let socket = sockets.first().filter(|_| order.window.is_some());
     let buffers = socket.and_then(|socket| icdc_tcp::set_buffers(socket, ByteCount::ZERO, ByteCount::ZERO).ok());
     buffers.map_or(0, |buffers| which(&buffers).as_u64())
 }
@@ -145,9 +145,9 @@ fn granted(order: &Order, sockets: &[TcpStream], which: fn(&icdc_tcp::Buffers) -
 /// Size of the receive buffer to ask for: what was ordered. With nothing ordered it is the kernel's, or, where the rate is
 /// found automatically, what never limits.
 fn receive_buffer(order: &Order) -> ByteCount {
-    match (order.window, order.congestion.as_str()) {
-        (0, "") => buffers::receive_buffer(),
-        (window, _) => ByteCount::new(window),
+    match (order.window, &order.congestion) {
+        (None, None) => buffers::receive_buffer(),
+        (window, _) => window.unwrap_or_default(),
     }
 }
 

@@ -7,13 +7,13 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use icdc_protocol::Message;
-use icdc_protocol::measure::{Order, Token, Word};
+use icdc_protocol::measure::{ControlMessage, Order, Token};
 use icdc_protocol::message::{Job, Request};
 use icdc_tcp::algorithm::choose_in_advance;
 use icdc_tcp::{Beginning, Family, Patience};
 use icdc_units::{ByteCount, Span};
 
-use super::desk::{Desk, Heard};
+use super::control_link::{ControlLink, Incoming};
 use super::sending::Prepared;
 use super::{MeasureError, MeasureEvent, MeasureOptions, MeasureSink, Measurement, receive_buffer, receiving, sending};
 use crate::clock;
@@ -30,7 +30,7 @@ const PATIENCE: Span = Span::from_secs(60);
 /// Ten segments of 1400 bytes with the token: as many may be on their way at once (RFC 6928), so that they do not come later
 /// than the token alone.
 const RUN_UP: u16 = 14_000 - 34;
-/// How long the last words may take to arrive.
+/// How long the last messages may take to arrive.
 const FAREWELL: Span = Span::from_secs(10);
 
 /// Measures between this process and the far end at `target`, which must not be local; its path means nothing.
@@ -49,11 +49,11 @@ pub fn measure(
     let order = Order {
         reverse: options.reverse,
         nanos: options.time.as_nanos(),
-        bytes: options.bytes.as_u64(),
+        bytes: options.bytes,
         streams: options.streams,
-        rate_bps: options.rate.map_or(0, |rate| rate.as_bits_per_second()),
-        congestion: options.congestion.clone().unwrap_or_default(),
-        window: options.window.as_u64(),
+        rate: options.rate,
+        congestion: options.congestion.clone(),
+        window: options.window,
         ports: connection.ports,
     };
     let notices: EventSink = {
@@ -70,20 +70,20 @@ pub fn measure(
         .map_err(|error| if stop.is_requested() { ConnectError::Interrupted } else { error })?;
     let link = far.link()?;
     let host = data_host(&link.control.peer()).unwrap_or_else(|| far.name());
-    let desk =
-        Desk::open(link, stop).map_err(|error| MeasureError::Failed(format!("cannot start a thread: {error}")))?;
+    let control = ControlLink::open(link, stop)
+        .map_err(|error| MeasureError::Failed(format!("cannot start a thread: {error}")))?;
     let transfer = new_transfer().map_err(|error| MeasureError::Failed(error.to_string()))?;
-    desk.tell(Message::Request(Request { transfer, job: Job::Measure(order.clone()) }));
-    let (port, tokens) = ready(&order, &desk)?;
+    control.send_message(Message::Request(Request { transfer, job: Job::Measure(order.clone()) }));
+    let (port, tokens) = ready(&order, &control)?;
     let (sockets, prepared) = connect(&order, &host, port, &tokens, stop)?;
     if let Some(text) = prepared.iter().find_map(|prepared| prepared.chosen.instead.clone()) {
         events(MeasureEvent::Notice(text));
     }
     let measurement = match order.reverse {
-        true => receive(&order, &sockets, port, &desk, events),
-        false => send(&order, &sockets, &prepared, &desk, events),
+        true => receive(&order, &sockets, port, &control, events),
+        false => send(&order, &sockets, &prepared, &control, events),
     };
-    desk.close(FAREWELL);
+    control.close(FAREWELL);
     Ok(measurement?)
 }
 
@@ -95,13 +95,13 @@ fn data_host(peer: &str) -> Option<String> {
     }
 }
 
-fn ready(order: &Order, desk: &Desk) -> Result<(u16, Vec<Token>), SessionError> {
-    match desk.hear("answer", PATIENCE)? {
-        Heard::Accepted => {}
+fn ready(order: &Order, control: &ControlLink) -> Result<(u16, Vec<Token>), SessionError> {
+    match control.receive("answer", PATIENCE)? {
+        Incoming::Accepted => {}
         other => return Err(other.unexpected("Accepted")),
     }
-    match desk.word("Ready", PATIENCE)? {
-        Word::Ready { port, tokens } if tokens.len() == usize::from(order.streams) => Ok((port, tokens)),
+    match control.receive_control("Ready", PATIENCE)? {
+        ControlMessage::Ready { port, tokens } if tokens.len() == usize::from(order.streams) => Ok((port, tokens)),
         _ => Err(SessionError::Protocol("no token for each connection".into())),
     }
 }
@@ -113,7 +113,7 @@ fn connect(
     tokens: &[Token],
     stop: &StopSignal,
 ) -> Result<(Vec<TcpStream>, Vec<Prepared>), MeasureError> {
-    let named = (!order.reverse && !order.congestion.is_empty()).then_some(order.congestion.as_str());
+    let named = order.congestion.as_deref().filter(|_| !order.reverse);
     let first = named.map(choose_in_advance).transpose().map_err(|error| MeasureError::Usage(error.to_string()))?;
     let beginning = Beginning {
         receive_buffer: if order.reverse { receive_buffer(order) } else { ByteCount::ZERO },
@@ -131,9 +131,9 @@ fn connect(
             false => Some(sending::prepare(order, &socket).map_err(MeasureError::Usage)?),
         };
         let run_up = if prepared.as_ref().is_some_and(Prepared::gains_by_run_up) { RUN_UP } else { 0 };
-        let mut words = [token, &run_up.to_be_bytes()[..]].concat();
-        words.resize(words.len() + usize::from(run_up), 0);
-        socket.write_all(&words).map_err(|error| unreachable(format!("send: {error}")))?;
+        let mut opening = [token, &run_up.to_be_bytes()[..]].concat();
+        opening.resize(opening.len() + usize::from(run_up), 0);
+        socket.write_all(&opening).map_err(|error| unreachable(format!("send: {error}")))?;
         sockets.push(socket);
         all.extend(prepared);
     }
@@ -144,21 +144,22 @@ fn send(
     order: &Order,
     sockets: &[TcpStream],
     prepared: &[Prepared],
-    desk: &Desk,
+    control: &ControlLink,
     events: &MeasureSink,
 ) -> Result<Measurement, SessionError> {
-    desk.go(PATIENCE)?;
+    control.await_start(PATIENCE)?;
     let known = prepared.first().and_then(|prepared| prepared.known);
     let has_run_up = prepared.iter().all(Prepared::gains_by_run_up);
-    let outcome =
-        sending::run(order, sockets, known, has_run_up, desk, &mut |samples| events(MeasureEvent::Samples(samples)))?;
+    let outcome = sending::run(order, sockets, known, has_run_up, control, &mut |samples| {
+        events(MeasureEvent::Samples(samples))
+    })?;
     let expected = outcome.received.bins as usize;
     let mut arrivals = Vec::new();
     let since = clock::now();
     while arrivals.len() < expected {
-        match desk.hear_in("arrivals", PATIENCE, since)? {
-            Heard::Word(Word::Arrivals(bins)) => arrivals.extend(bins),
-            Heard::Stop => {}
+        match control.receive_since("arrivals", PATIENCE, since)? {
+            Incoming::Control(ControlMessage::Arrivals(bins)) => arrivals.extend(bins),
+            Incoming::Stop => {}
             other => return Err(other.unexpected("Arrivals")),
         }
     }
@@ -171,18 +172,18 @@ fn receive(
     order: &Order,
     sockets: &[TcpStream],
     port: u16,
-    desk: &Desk,
+    control: &ControlLink,
     events: &MeasureSink,
 ) -> Result<Measurement, SessionError> {
-    let harvest = receiving::run(order, sockets, port, desk, &mut |samples| events(MeasureEvent::Samples(samples)))?;
-    desk.say(Word::Received(harvest.received.clone()));
+    let harvest = receiving::run(order, sockets, port, control, &mut |samples| events(MeasureEvent::Samples(samples)))?;
+    control.send(ControlMessage::Received(harvest.received.clone()));
     let since = clock::now();
     let sent = loop {
-        match desk.hear_in("last word of the sender", PATIENCE, since)? {
-            Heard::Word(Word::Samples(samples)) => events(MeasureEvent::Samples(samples)),
-            Heard::Word(Word::Sent(sent)) => break sent,
+        match control.receive_since("last message of the sender", PATIENCE, since)? {
+            Incoming::Control(ControlMessage::Samples(samples)) => events(MeasureEvent::Samples(samples)),
+            Incoming::Control(ControlMessage::Sent(sent)) => break sent,
             // It is over already.
-            Heard::Stop | Heard::Interrupt => {}
+            Incoming::Stop | Incoming::Interrupt => {}
             other => return Err(other.unexpected("Sent")),
         }
     };

@@ -7,13 +7,13 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use icdc_protocol::limits::{MAX_BINS, MAX_MEASURE_ERRORS};
-use icdc_protocol::measure::{Order, Received, Sample, Word};
+use icdc_protocol::measure::{ControlMessage, Order, Received, Sample};
 use icdc_units::{Span, Time};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use super::arrivals::{Arrivals, PacketWatch};
-use super::desk::{Desk, Heard, Next};
+use super::control_link::{ControlLink, Incoming, Next};
 use super::{granted, local};
 use crate::clock;
 use crate::error::SessionError;
@@ -35,7 +35,7 @@ pub(super) fn run(
     order: &Order,
     sockets: &[TcpStream],
     listening: u16,
-    desk: &Desk,
+    control: &ControlLink,
     samples: &mut dyn FnMut(Vec<Sample>),
 ) -> Result<Harvest, SessionError> {
     let limit = Span::from_nanos(order.nanos);
@@ -52,8 +52,8 @@ pub(super) fn run(
                 return Err(local("clone", error));
             }
         }
-        desk.say(Word::Go);
-        let watched = watch(limit, sockets.len(), desk, &events, samples, &mut ending);
+        control.send(ControlMessage::Go);
+        let watched = watch(limit, sockets.len(), control, &events, samples, &mut ending);
         book.end(sockets);
         watched
     });
@@ -131,7 +131,7 @@ struct Ending {
 fn watch(
     limit: Span,
     connections: usize,
-    desk: &Desk,
+    control: &ControlLink,
     events: &Receiver<Event>,
     samples: &mut dyn FnMut(Vec<Sample>),
     ending: &mut Ending,
@@ -140,7 +140,7 @@ fn watch(
     let mut deadline = clock::now() + FIRST_BYTE;
     let mut begun = false;
     while open > 0 {
-        match desk.next(events, deadline) {
+        match control.next(events, deadline) {
             Next::Worker(Event::First(at)) => (begun, deadline) = (true, at + limit),
             Next::Worker(Event::Ended(end)) => {
                 open -= 1;
@@ -155,12 +155,12 @@ fn watch(
                 return Ok(());
             }
             Next::Deadline => return Err(SessionError::Cut(format!("no data came within {FIRST_BYTE}"))),
-            Next::Heard(Heard::Word(Word::Samples(taken))) => samples(taken),
-            Next::Heard(Heard::Stop | Heard::Interrupt) => {
+            Next::Incoming(Incoming::Control(ControlMessage::Samples(taken))) => samples(taken),
+            Next::Incoming(Incoming::Stop | Incoming::Interrupt) => {
                 ending.interrupted = true;
                 return Ok(());
             }
-            Next::Heard(other) => return Err(other.unexpected("data")),
+            Next::Incoming(other) => return Err(other.unexpected("data")),
         }
     }
     Ok(())

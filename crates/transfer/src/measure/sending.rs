@@ -7,16 +7,16 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
-use icdc_control::known_paths::{PathWatch, Resumption};
-use icdc_control::steering::{self, Steering};
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_MEASURE_ERRORS;
-use icdc_protocol::measure::{Order, Received, Sample, Sent, Word};
+use icdc_protocol::measure::{ControlMessage, Order, Received, Sample, Sent};
+use icdc_rate::known_paths::{PathWatch, Resumption};
+use icdc_rate::steering::{self, Steering};
 use icdc_tcp::algorithm::{self, Chosen};
 use icdc_tcp::{State, TcpInfo};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use super::desk::{Desk, Heard, Next};
+use super::control_link::{ControlLink, Incoming, Next};
 use super::{granted, local};
 use crate::error::SessionError;
 use crate::stand_in::{self, StandIn};
@@ -54,16 +54,15 @@ impl Prepared {
 
 /// Makes a fresh connection one that sends as ordered.
 pub(super) fn prepare(order: &Order, socket: &TcpStream) -> Result<Prepared, String> {
-    if order.window > 0 {
-        icdc_tcp::set_buffers(socket, ByteCount::new(order.window), ByteCount::ZERO)
-            .map_err(|error| error.to_string())?;
-    } else if order.congestion.is_empty() {
+    if let Some(window) = order.window {
+        icdc_tcp::set_buffers(socket, window, ByteCount::ZERO).map_err(|error| error.to_string())?;
+    } else if order.congestion.is_none() {
         buffers::prepare_to_send(socket);
     }
-    let known = if order.congestion.is_empty() { known_paths::resume(socket) } else { None };
-    let chosen = match order.congestion.as_str() {
-        "" => algorithm::choose_best(socket, known),
-        name => algorithm::choose(socket, name),
+    let known = if order.congestion.is_none() { known_paths::resume(socket) } else { None };
+    let chosen = match order.congestion.as_deref() {
+        None => algorithm::choose_best(socket, known),
+        Some(name) => algorithm::choose(socket, name),
     };
     let chosen = chosen.map_err(|error| error.to_string())?;
     if let Some(share) = share(order) {
@@ -77,8 +76,7 @@ pub(super) fn prepare(order: &Order, socket: &TcpStream) -> Result<Prepared, Str
 
 /// What the user allows each connection. The kernel counts in bytes, of which there must be one at least.
 fn share(order: &Order) -> Option<Rate> {
-    let share = (order.rate_bps / u64::from(order.streams)).max(8);
-    (order.rate_bps > 0).then_some(Rate::from_bits_per_second(share))
+    order.rate.map(|rate| (rate / u64::from(order.streams)).max(Rate::from_bits_per_second(8)))
 }
 
 /// Sends until the receiver says that it is over. `known` is what is known of the path, `has_run_up` whether the connections'
@@ -88,10 +86,10 @@ pub(super) fn run(
     sockets: &[TcpStream],
     known: Option<Resumption>,
     has_run_up: bool,
-    desk: &Desk,
+    control: &ControlLink,
     samples: &mut dyn FnMut(Vec<Sample>),
 ) -> Result<Outcome, SessionError> {
-    let budget = AtomicU64::new(if order.bytes == 0 { u64::MAX } else { order.bytes });
+    let budget = AtomicU64::new(order.bytes.map_or(u64::MAX, ByteCount::as_u64));
     let (tell, ended) = bounded(sockets.len());
     let end = || {
         for socket in sockets {
@@ -111,7 +109,7 @@ pub(super) fn run(
                 return Err(local("clone", error));
             }
         }
-        let outcome = watch(order, sockets, pacers(order, sockets, known, has_run_up), desk, &ended, samples);
+        let outcome = watch(order, sockets, pacers(order, sockets, known, has_run_up), control, &ended, samples);
         end();
         outcome
     })
@@ -139,7 +137,7 @@ fn watch(
     order: &Order,
     sockets: &[TcpStream],
     mut pacers: Vec<Pacer<'_>>,
-    desk: &Desk,
+    control: &ControlLink,
     ended: &Receiver<Option<String>>,
     samples: &mut dyn FnMut(Vec<Sample>),
 ) -> Result<Outcome, SessionError> {
@@ -148,7 +146,7 @@ fn watch(
     let (mut tick, mut interrupted, mut errors) = (begun, false, Vec::new());
     let mut path = PathWatch::default();
     let received = loop {
-        match desk.next(ended, tick) {
+        match control.next(ended, tick) {
             Next::Deadline => {
                 let now = clock::now();
                 if now >= backstop {
@@ -165,13 +163,13 @@ fn watch(
                 tick = (tick + TICK).max(now);
             }
             Next::Worker(reason) => errors.extend(reason),
-            Next::Heard(Heard::Word(Word::Received(received))) => break received,
-            Next::Heard(Heard::Stop) => {
+            Next::Incoming(Incoming::Control(ControlMessage::Received(received))) => break received,
+            Next::Incoming(Incoming::Stop) => {
                 interrupted = true;
                 backstop = backstop.min(clock::now() + STOP_GRACE);
-                desk.tell(Message::Interrupt);
+                control.send_message(Message::Interrupt);
             }
-            Next::Heard(other) => return Err(other.unexpected("the end of the data")),
+            Next::Incoming(other) => return Err(other.unexpected("the end of the data")),
         }
     };
     let span = clock::now() - begun;
@@ -196,7 +194,7 @@ fn watch_path(
     now: Time,
     free: impl Fn(&TcpInfo) -> Option<Rate>,
 ) {
-    let ([info], 0, 0) = (infos, order.rate_bps, order.window) else { return };
+    let ([info], None, None) = (infos, order.rate, order.window) else { return };
     match info {
         Some(info) => {
             path.found_free(now, free(info), info.bytes_acked, info.min_rtt);
@@ -230,7 +228,7 @@ struct Pacer<'a> {
 
 /// Unless the user named an algorithm, which is then what is to be measured.
 fn pacers<'a>(order: &Order, sockets: &'a [TcpStream], known: Option<Resumption>, has_run_up: bool) -> Vec<Pacer<'a>> {
-    if !order.congestion.is_empty() {
+    if order.congestion.is_some() {
         return Vec::new();
     }
     let left = |(_, socket): &(usize, &TcpStream)| {

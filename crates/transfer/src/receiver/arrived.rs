@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use icdc_control::ring::{Backlog, Load};
 use icdc_disk::Block;
+use icdc_rate::ring::{Backlog, Load};
 use icdc_units::ByteCount;
 
 use crate::clock;

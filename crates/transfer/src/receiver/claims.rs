@@ -6,17 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use icdc_disk::tree::Name;
-
-use super::pending::Pending;
-
-/// A name in a directory, however the directory was reached.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Place {
-    /// Device and inode of the directory.
-    pub(super) directory: (u64, u64),
-    pub(super) name: Name,
-}
+use super::pending::{Pending, Place};
 
 /// Names that are being made, and who waits for them.
 #[derive(Default)]

@@ -2,10 +2,10 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use crossbeam_channel::Sender as Channel;
 use icdc_protocol::message::{Congestion, Goodbye, Message, Problem};
+use icdc_units::Span;
 
 use super::Shared;
 use super::hash::HashJob;
@@ -14,10 +14,10 @@ use crate::account::Account;
 use crate::error::SessionError;
 use crate::event::{Event, Outcome};
 use crate::link::{Inlet, LinkError, Parcel};
-use crate::{clock, path_text};
+use crate::path_text;
 
 /// How long after the end of a further connection the goodbye may take to arrive on the first.
-const GOODBYE: Duration = Duration::from_secs(2);
+const GOODBYE: Span = Span::from_secs(2);
 
 #[derive(Clone)]
 pub(super) struct Intake<'a> {
@@ -34,11 +34,21 @@ enum Flow {
     End,
 }
 
+/// How a connection ended that had nothing more to carry.
+enum Left {
+    /// Its sender closed it in order.
+    Closed,
+    Over,
+}
+
 impl Intake<'_> {
     /// Receives on the first connection until it or the session ends.
     pub(super) fn run(self, inlet: Box<dyn Inlet>) {
-        if let Err(error) = self.receive(inlet) {
-            self.shared.fail(error);
+        match self.receive(inlet) {
+            // The goodbye comes here, and so does the end of a sender that has left without one.
+            Ok(Left::Closed) => self.shared.part(),
+            Ok(Left::Over) => {}
+            Err(error) => self.shared.fail(error),
         }
     }
 
@@ -46,35 +56,25 @@ impl Intake<'_> {
     pub(super) fn run_further(self, inlet: Box<dyn Inlet>) {
         let Err(error) = self.receive(inlet) else { return };
         // A sender that is through closes all connections at once, and its goodbye comes on the first one.
-        let deadline = clock::now() + GOODBYE.into();
-        while clock::now() < deadline {
-            let said = self.goodbye.lock().expect("no panic while the goodbye is noted").is_some();
-            if said || self.shared.is_complete() || self.shared.failure().is_some() {
-                return;
-            }
-            std::thread::park_timeout(Duration::from_millis(5));
+        if !self.shared.over.wait(GOODBYE) {
+            self.shared.fail(error);
         }
-        self.shared.fail(error);
     }
 
-    fn receive(&self, mut inlet: Box<dyn Inlet>) -> Result<(), SessionError> {
+    fn receive(&self, mut inlet: Box<dyn Inlet>) -> Result<Left, SessionError> {
         loop {
             let flow = match inlet.receive(&self.shared.pool) {
                 Ok(parcel) => self.handle(parcel)?,
                 // A sender that has seen everything done may leave without a word.
-                Err(error) if self.shared.is_complete() => {
-                    if matches!(error, LinkError::Closed) {
-                        self.shared.part();
-                    }
-                    return Ok(());
-                }
+                Err(LinkError::Closed) if self.shared.is_complete() => return Ok(Left::Closed),
+                Err(_) if self.shared.is_complete() => return Ok(Left::Over),
                 Err(LinkError::Closed) => {
                     return Err(SessionError::Cut("the sender closed the connection early".into()));
                 }
                 Err(error) => return Err(error.into()),
             };
             if matches!(flow, Flow::End) {
-                return Ok(());
+                return Ok(Left::Over);
             }
         }
     }
@@ -107,6 +107,7 @@ impl Intake<'_> {
             Message::Goodbye(goodbye) => {
                 *self.goodbye.lock().expect("no panic while the goodbye is noted") = Some(goodbye);
                 self.shared.part();
+                self.shared.over.tell();
                 return Ok(Flow::End);
             }
             Message::Interrupt => return Err(SessionError::Interrupted),

@@ -21,6 +21,7 @@ mod intake;
 mod large_file;
 mod pending;
 mod placement;
+mod progress;
 mod resume;
 mod staging;
 mod store;
@@ -31,19 +32,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, bounded, unbounded};
-use icdc_control::ring::Load;
+use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, bounded, never, select, unbounded};
 use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{
     Entry, EntryId, EntryKind, Feedback, FileDigest, Goodbye, Message, ReceiveOptions, RefusalKind, Totals, TransferId,
 };
+use icdc_rate::ring::Load;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::account::Account;
+use crate::ending::{Ended, Once, Running, watched};
 use crate::error::SessionError;
-use crate::event::{Event, EventSink, Outcome, Sample, Stage};
+use crate::event::{Event, EventSink, Outcome};
 use crate::link::{Link, LinkControl, Outlet};
 use crate::stages::Activity;
 use crate::stop::StopSignal;
@@ -51,16 +53,27 @@ use crate::{clock, digest_text, path_text};
 
 use self::arrived::Waiting;
 use self::intake::Intake;
+use self::progress::Progress;
 use self::tree::Keeper;
 
 /// Default size of the ring between socket and disk.
-const RING_BYTES: u64 = 256 << 20;
+const RING: ByteCount = ByteCount::from_mib(256);
 /// Smallest ring: the disk's queue, and as much again on its way.
 const LEAST_BLOCKS: u64 = 16;
 /// Interval of feedback and of progress events.
 const FEEDBACK: Duration = Duration::from_millis(100);
-/// How long last words may take to be sent.
-const LAST_WORDS: Span = Span::from_secs(2);
+/// How long the last messages may take to be sent.
+const FAREWELL: Span = Span::from_secs(2);
+/// The same while the sender still sends: it keeps nobody waiting who has asked to stop.
+const PARTING: Span = Span::from_millis(500);
+
+/// What the outlet is to do.
+enum Reply {
+    Message(Box<Message>),
+    /// Hand everything so far to the carrier, then drop this.
+    Flush(Running),
+    End,
+}
 
 /// What a session's threads share.
 pub(crate) struct Shared<'a> {
@@ -68,13 +81,16 @@ pub(crate) struct Shared<'a> {
     options: &'a ReceiveOptions,
     pool: BlockPool,
     waiting: Waiting,
-    /// `None` ends the outlet.
-    replies: Channel<Option<Message>>,
+    replies: Channel<Reply>,
     events: &'a EventSink,
     link: LinkControl,
     /// The connections after the first.
     further: Mutex<Vec<LinkControl>>,
     failure: Mutex<Option<SessionError>>,
+    /// The session has failed.
+    failed: Once,
+    /// It has failed, everything is done, or the sender has said goodbye.
+    over: Once,
     complete: AtomicBool,
     parted: AtomicBool,
     sizes: Mutex<HashMap<EntryId, u64>>,
@@ -127,12 +143,14 @@ pub(crate) struct Received {
 }
 
 impl Shared<'_> {
-    /// Ends the session; the first reason counts. The sender learns it by the last words.
+    /// Ends the session; the first reason counts. The sender learns it by the last message.
     fn fail(&self, error: SessionError) {
         let mut failure = self.failure.lock().expect("no panic while a failure is noted");
         if failure.is_none() && !self.complete.load(Ordering::Relaxed) {
             tracing::debug!(%error, "the receiving session ends");
             *failure = Some(error);
+            self.failed.tell();
+            self.over.tell();
         }
     }
 
@@ -142,11 +160,19 @@ impl Shared<'_> {
 
     fn reply(&self, message: Message) {
         // After the outlet's end nobody listens any more; the session is ending then.
-        let _ = self.replies.send(Some(message));
+        let _ = self.replies.send(Reply::Message(Box::new(message)));
+    }
+
+    /// Tells when everything said so far is handed to the carrier.
+    fn flush(&self) -> Ended {
+        let (running, ended) = watched();
+        let _ = self.replies.send(Reply::Flush(running));
+        ended
     }
 
     fn complete(&self) {
         self.complete.store(true, Ordering::Relaxed);
+        self.over.tell();
     }
 
     /// The sender knows that everything is done.
@@ -279,6 +305,8 @@ pub(crate) fn run(
         link: control,
         further: Mutex::default(),
         failure: Mutex::new(None),
+        failed: Once::default(),
+        over: Once::default(),
         complete: AtomicBool::new(false),
         parted: AtomicBool::new(false),
         sizes: Mutex::default(),
@@ -297,7 +325,11 @@ pub(crate) fn run(
         let shared = &shared;
         let goodbye = &goodbye;
         let keeper = Keeper::new(shared, to_store.clone(), to_compare);
-        let outlet = scope.spawn(move || run_outlet(shared, outlet, &replies_queue));
+        let (sends, sent) = watched();
+        scope.spawn(move || {
+            let _sends = sends;
+            run_outlet(shared, outlet, &replies_queue);
+        });
         let keeper = scope.spawn(move || keeper.run(&tree_queue, &stored_queue));
         scope.spawn(move || hash::run(shared, &hash_queue, &to_store));
         let compared = stored.clone();
@@ -305,24 +337,25 @@ pub(crate) fn run(
         scope.spawn(move || store::run(shared, &store_queue, stored));
         let intake = Intake { shared, account, tree: to_tree, hash: to_hash, goodbye };
         let further = intake.clone();
-        let first = scope.spawn(move || intake.run(inlet));
+        let (receives, first_ended) = watched();
+        scope.spawn(move || {
+            let _receives = receives;
+            intake.run(inlet);
+        });
 
         // The intakes hold the heads of all queues: when they end, everything behind them drains.
-        supervise(shared, scope, further, joined, account.start, stop, || first.is_finished());
-        while !keeper.is_finished() {
-            std::thread::park_timeout(Duration::from_millis(1));
+        supervise(shared, scope, further, joined, account.start, stop, &first_ended);
+        if let Err(panic) = keeper.join() {
+            std::panic::resume_unwind(panic);
         }
         if goodbye.lock().expect("no panic while the goodbye is noted").is_some() && !shared.is_complete() {
             shared.fail(SessionError::Protocol("it said goodbye before everything was done".into()));
         }
-        if let Some(refusal) = shared.failure().as_ref().and_then(last_words) {
+        if let Some(refusal) = shared.failure().as_ref().and_then(parting_message) {
             shared.reply(refusal);
         }
-        let _ = shared.replies.send(None);
-        let deadline = clock::now() + LAST_WORDS;
-        while !outlet.is_finished() && clock::now() < deadline {
-            std::thread::park_timeout(Duration::from_millis(1));
-        }
+        let _ = shared.replies.send(Reply::End);
+        sent.wait(FAREWELL);
         shared.link.shutdown();
     });
 
@@ -350,12 +383,12 @@ pub(crate) fn run(
 }
 
 fn ring(options: &ReceiveOptions) -> std::io::Result<BlockPool> {
-    let bytes = if options.ring_bytes == 0 { RING_BYTES } else { options.ring_bytes };
-    let blocks = (bytes / BLOCK_SIZE as u64).max(LEAST_BLOCKS);
+    let bytes = options.ring.unwrap_or(RING);
+    let blocks = (bytes.as_u64() / BLOCK_SIZE as u64).max(LEAST_BLOCKS);
     BlockPool::new(usize::try_from(blocks).unwrap_or(usize::MAX))
 }
 
-fn last_words(failure: &SessionError) -> Option<Message> {
+fn parting_message(failure: &SessionError) -> Option<Message> {
     match failure {
         SessionError::Interrupted => Some(Message::Interrupt),
         // Where a path is no good the sender has to hear of it; other refusals came from there.
@@ -373,42 +406,71 @@ fn supervise<'scope, 'env>(
     joined: &Queue<Link>,
     start: Time,
     stop: &StopSignal,
-    first_ended: impl Fn() -> bool,
+    first_ended: &Ended,
 ) {
     let mut progress = Progress::new(start, clock::now());
-    let mut interrupted = false;
-    while !first_ended() {
-        std::thread::park_timeout(Duration::from_millis(5));
-        for link in joined.try_iter() {
-            let Link { outlet, inlet, control } = link;
-            shared.further.lock().expect("no panic while connections are listed").push(control);
-            let intake = further.clone();
-            scope.spawn(move || {
-                // Nothing is sent on a further connection; its sending half only has to stay open.
-                let _open = outlet;
-                intake.run_further(inlet);
-            });
-        }
-        progress.report(clock::now(), shared);
-        if !interrupted && (stop.is_requested() || shared.failure().is_some()) {
-            interrupted = true;
-            if stop.is_requested() {
-                shared.fail(SessionError::Interrupted);
-                shared.reply(Message::Interrupt);
-            } else if let Some(words) = shared.failure().as_ref().and_then(last_words) {
-                shared.reply(words);
+    let (request, requested) = watched();
+    let _listening = stop.while_waiting(move || drop(request));
+    let nothing_more = never();
+    let mut joined = joined;
+    let none = never();
+    let (mut requested, mut failed) = (requested.channel(), shared.failed.channel());
+    loop {
+        let stops = select! {
+            recv(first_ended.channel()) -> _ => break,
+            recv(joined) -> link => {
+                match link {
+                    Ok(link) => add(shared, scope, &further, link),
+                    Err(_) => joined = &nothing_more,
+                }
+                false
             }
-            // The words have to leave before the link is shut, or the sender would take it for a cut.
-            std::thread::park_timeout(Duration::from_millis(50));
-            shared.link.shutdown();
-            shared.pool.close();
+            recv(requested) -> _ => true,
+            recv(failed) -> _ => true,
+            default(progress.due_in(clock::now())) => false,
+        };
+        progress.report(clock::now(), shared);
+        if stops {
+            (requested, failed) = (&none, &none);
+            part(shared, stop);
         }
     }
     progress.report_now(clock::now(), shared);
     shared.further.lock().expect("no panic while connections are listed").iter().for_each(LinkControl::shutdown);
 }
 
-fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<Option<Message>>) {
+/// Takes a further connection in.
+fn add<'scope>(
+    shared: &'scope Shared<'scope>,
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    further: &Intake<'scope>,
+    link: Link,
+) {
+    let Link { outlet, inlet, control } = link;
+    shared.further.lock().expect("no panic while connections are listed").push(control);
+    let intake = further.clone();
+    scope.spawn(move || {
+        // Nothing is sent on a further connection; its sending half only has to stay open.
+        let _open = outlet;
+        intake.run_further(inlet);
+    });
+}
+
+/// Tells the sender why the session ends, and ends the link.
+fn part(shared: &Shared<'_>, stop: &StopSignal) {
+    if stop.is_requested() {
+        shared.fail(SessionError::Interrupted);
+        shared.reply(Message::Interrupt);
+    } else if let Some(last) = shared.failure().as_ref().and_then(parting_message) {
+        shared.reply(last);
+    }
+    // That has to leave before the link is shut, or the sender would take it for a cut.
+    shared.flush().wait(PARTING);
+    shared.link.shutdown();
+    shared.pool.close();
+}
+
+fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<Reply>) {
     let mut broken = false;
     let mut next_feedback = clock::now();
     loop {
@@ -420,11 +482,16 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
             }
         };
         let sent = match message {
-            Ok(None) | Err(RecvTimeoutError::Disconnected) => {
+            Ok(Reply::End) | Err(RecvTimeoutError::Disconnected) => {
                 let _ = outlet.flush();
                 return;
             }
-            Ok(Some(message)) => (!broken).then(|| outlet.send(message.into())),
+            Ok(Reply::Flush(waiting)) => {
+                broken = broken || outlet.flush().is_err();
+                drop(waiting);
+                None
+            }
+            Ok(Reply::Message(message)) => (!broken).then(|| outlet.send((*message).into())),
             Err(RecvTimeoutError::Timeout) => None,
         };
         if let Some(Err(error)) = sent {
@@ -437,55 +504,6 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
             next_feedback = now + Span::from(FEEDBACK);
             broken = outlet.send(Message::Feedback(shared.feedback()).into()).is_err();
         }
-    }
-}
-
-/// Makes progress events out of what the threads count.
-struct Progress {
-    start: Time,
-    last: Time,
-    last_bytes: u64,
-    last_totals: Totals,
-}
-
-impl Progress {
-    fn new(start: Time, now: Time) -> Self {
-        Self { start, last: now, last_bytes: 0, last_totals: Totals::default() }
-    }
-
-    fn report(&mut self, now: Time, shared: &Shared<'_>) {
-        if now - self.last >= Span::from(FEEDBACK) {
-            self.report_now(now, shared);
-        }
-    }
-
-    fn report_now(&mut self, now: Time, shared: &Shared<'_>) {
-        let totals = *shared.totals.lock().expect("no panic while totals are noted");
-        if totals != self.last_totals {
-            self.last_totals = totals;
-            (shared.events)(Event::Scanned { files: totals.files, bytes: totals.bytes, complete: totals.complete });
-        }
-        let feedback = shared.feedback();
-        let elapsed = now - self.last;
-        let new_bytes = feedback.received.saturating_sub(self.last_bytes);
-        let rate = if elapsed == Span::ZERO { Rate::ZERO } else { ByteCount::new(new_bytes) / elapsed };
-        self.last = now;
-        self.last_bytes = feedback.received;
-        let tcp = shared.link.tcp_info();
-        let full = feedback.ring_used * 10 >= feedback.ring_blocks * 9;
-        (shared.events)(Event::Progress(Sample {
-            seconds: (now - self.start).as_secs_f64(),
-            bytes_done: (feedback.received + shared.counters.resumed.load(Ordering::Relaxed)).min(totals.bytes),
-            bytes_total: totals.bytes,
-            files_done: shared.counters.files.load(Ordering::Relaxed) + shared.counters.skipped.load(Ordering::Relaxed),
-            rate_bps: rate.as_bits_per_second(),
-            limited_by: if full { Stage::DestinationDisk } else { Stage::Network },
-            ring_used: feedback.ring_used,
-            ring_blocks: feedback.ring_blocks,
-            rtt_us: tcp.as_ref().map_or(0, |info| info.rtt.as_micros()),
-            silent_ms: tcp.as_ref().map_or(0, |info| info.silence.as_millis()),
-            ..Sample::default()
-        }));
     }
 }
 

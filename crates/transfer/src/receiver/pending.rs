@@ -2,9 +2,15 @@
 
 use icdc_disk::tree::{Directory, FileTime, Metadata, Name};
 use icdc_protocol::message::{Entry, Preserve};
+use icdc_session::weight::entry_weight;
 
-use super::claims::Place;
-use crate::entry_weight;
+/// A name in a directory, however the directory was reached.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    /// Device and inode of the directory.
+    pub(super) directory: (u64, u64),
+    pub(super) name: Name,
+}
 
 /// What is known of an item from its announcement until it is published or has failed.
 pub(super) struct Pending {

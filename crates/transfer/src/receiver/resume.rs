@@ -33,30 +33,41 @@ const CLAIMS: u32 = 3;
 /// What lies beside an unfinished item.
 const BESIDE: [StagingKind; 2] = [StagingKind::Part, StagingKind::Blocks];
 
-/// Takes the lock of a file that an earlier session may still hold for a moment.
-pub(super) fn lock(file: &File, what: &str) -> io::Result<()> {
+/// Takes the lock of a file that an earlier session may still hold for a moment. True if it had to wait.
+pub(super) fn lock(file: &File, what: &str) -> io::Result<bool> {
     let deadline = clock::now() + LOCK_PATIENCE;
+    let mut has_waited = false;
     while !try_lock(file)? {
         if clock::now() >= deadline {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, busy(what)));
         }
+        has_waited = true;
         std::thread::park_timeout(Duration::from_millis(20));
     }
-    Ok(())
+    Ok(has_waited)
 }
 
 fn busy(what: &str) -> String {
     format!("{what}: another copy is writing it; wait for its end or stop it")
 }
 
-/// The file with the staging name `name`, if there is one, locked: its earlier holder has come to its end.
-pub(super) fn claim(directory: &Directory, name: &Name, what: &str) -> Result<Option<File>, String> {
+/// What an earlier session has left under a name.
+pub(super) struct Claimed {
+    /// Locked; `None` if there is nothing, or nothing any more.
+    pub(super) file: Option<File>,
+    /// An earlier session has held it until just now.
+    pub(super) has_waited: bool,
+}
+
+/// Takes the file with the staging name `name`, if there is one: its earlier holder has come to its end.
+pub(super) fn claim(directory: &Directory, name: &Name, what: &str) -> Result<Claimed, String> {
+    let mut has_waited = false;
     for _ in 0..CLAIMS {
-        let Ok((file, _)) = directory.reopen_file(name) else { return Ok(None) };
-        lock(&file, what).map_err(|error| error.to_string())?;
+        let Ok((file, _)) = directory.reopen_file(name) else { return Ok(Claimed { file: None, has_waited }) };
+        has_waited |= lock(&file, what).map_err(|error| error.to_string())?;
         let claimed = Stat::of(&file).map_err(|error| format!("{what}: its size and time cannot be read: {error}"))?;
         if directory.stat(name).is_ok_and(|stat| (stat.dev, stat.ino) == (claimed.dev, claimed.ino)) {
-            return Ok(Some(file));
+            return Ok(Claimed { file: Some(file), has_waited });
         }
         // Published or removed while the lock was waited for.
     }
@@ -168,7 +179,7 @@ pub(super) fn make_files(
 /// The unfinished file that an earlier run of this user has left of the item with the final name `name`, locked.
 pub(super) fn find_part(directory: &Directory, name: &Name, what: &str) -> Result<Option<(Staging, File)>, String> {
     for staging in own(directory, name, &BESIDE) {
-        if let Some(file) = claim(directory, &staging.part(), what)? {
+        if let Some(file) = claim(directory, &staging.part(), what)?.file {
             return Ok(Some((staging, file)));
         }
     }
@@ -227,6 +238,11 @@ pub(super) struct RunLog {
     pending: Vec<u8>,
     /// An interrupted run was found.
     pub(super) resuming: bool,
+    /// A session of the same job has held the journal until just now.
+    pub(super) has_waited: bool,
+    purpose: Purpose,
+    /// Bytes of the journal that was found that can be read; what follows them was torn by a kill.
+    valid_length: u64,
 }
 
 impl RunLog {
@@ -243,18 +259,11 @@ impl RunLog {
         })
     }
 
-    /// Looks in `directory` for the journal of an earlier run like `id`, and begins one if there is none.
-    pub(super) fn open(directory: &Directory, id: RunId<'_>, resume: bool) -> Result<Self, String> {
-        let purpose = Purpose::run(id.job, id.target);
-        let mut log = Self::find(directory, id, &purpose, resume)?;
-        log.begin(&purpose)?;
-        log.note(&Record::Session { transfer: *id.transfer });
-        log.write()?;
-        Ok(log)
-    }
-
-    fn find(directory: &Directory, id: RunId<'_>, purpose: &Purpose, resume: bool) -> Result<Self, String> {
+    /// Looks in `directory` for the journal of an earlier run like `id`, and keeps other runs of the job from it.
+    /// Changes nothing before [`begin`](Self::begin).
+    pub(super) fn find(directory: &Directory, id: RunId<'_>, resume: bool) -> Result<Self, String> {
         let codec = RunJournal::new(id.job);
+        let purpose = Purpose::run(id.job, id.target);
         let mut log = Self {
             directory: directory.clone(),
             name: purpose.found_again()[0].name(StagingKind::Run),
@@ -265,15 +274,17 @@ impl RunLog {
             left_behind: HashMap::new(),
             pending: Vec::new(),
             resuming: false,
+            has_waited: false,
+            purpose,
+            valid_length: 0,
         };
-        let Some(mut file) = log.claim(purpose)? else { return Ok(log) };
+        let Some(file) = log.claim()? else { return Ok(log) };
         if resume {
             let mut reader = log.codec.reader();
             feed(&file, u64::MAX, |bytes| reader.feed(bytes)).map_err(|error| log.failed(&error))?;
             let parsed = reader.finish();
             if parsed.valid_length > 0 {
-                let cut = file.set_len(parsed.valid_length).and_then(|()| file.seek(SeekFrom::End(0)));
-                cut.map_err(|error| log.failed(&error))?;
+                log.valid_length = parsed.valid_length;
                 log.published = parsed.published;
                 log.continues = parsed.last_run == Some(*id.transfer);
                 log.left_behind = parsed.staged;
@@ -285,12 +296,15 @@ impl RunLog {
     }
 
     /// The journal that an earlier run of this user has left, locked.
-    fn claim(&mut self, purpose: &Purpose) -> Result<Option<File>, String> {
-        for staging in purpose.found_again() {
+    fn claim(&mut self) -> Result<Option<File>, String> {
+        for staging in self.purpose.found_again() {
             let name = staging.name(StagingKind::Run);
-            if staging.is_free(&self.directory, &[StagingKind::Run])
-                && let Some(file) = claim(&self.directory, &name, &self.directory.path_of(&name))?
-            {
+            if !staging.is_free(&self.directory, &[StagingKind::Run]) {
+                continue;
+            }
+            let claimed = claim(&self.directory, &name, &self.directory.path_of(&name))?;
+            self.has_waited |= claimed.has_waited;
+            if let Some(file) = claimed.file {
                 self.name = name;
                 return Ok(Some(file));
             }
@@ -331,26 +345,37 @@ impl RunLog {
         Ok(())
     }
 
-    fn begin(&mut self, purpose: &Purpose) -> Result<(), String> {
-        if self.file.is_none() {
-            let create = |staging: Staging| self.directory.create_file(&staging.name(StagingKind::Run), 0o600);
-            let made = make_under(&self.directory, purpose, &[StagingKind::Run], create);
-            let (mut file, staging) = made.map_err(Failure::into_reason)?;
-            self.name = staging.name(StagingKind::Run);
-            if !staging.is_found_again() {
-                // No later run could go on with it.
-                let _ = self.directory.remove_file(&self.name);
-                return Ok(());
+    /// Begins the run `transfer`, or goes on with it, in the journal that was found or a new one.
+    pub(super) fn begin(&mut self, transfer: TransferId) -> Result<(), String> {
+        match &mut self.file {
+            Some(file) => {
+                let cut = file.set_len(self.valid_length).and_then(|()| file.seek(SeekFrom::End(0)));
+                cut.map(drop).map_err(|error| self.failed(&error))?;
             }
-            lock(&file, &self.directory.path_of(&self.name)).map_err(|error| error.to_string())?;
-            // By it alone the next run knows that what this one makes is its own, even after a power cut.
-            file.write_all(self.codec.header()).map_err(|error| self.failed(&error))?;
-            if let Err(error) = file.sync_data() {
-                let reason = self.failed(&error);
-                tracing::warn!(%reason, "an interrupted run may not be continued after a power cut");
-            }
-            self.file = Some(file);
+            None => self.create()?,
         }
+        self.note(&Record::Session { transfer });
+        self.write()
+    }
+
+    fn create(&mut self) -> Result<(), String> {
+        let create = |staging: Staging| self.directory.create_file(&staging.name(StagingKind::Run), 0o600);
+        let made = make_under(&self.directory, &self.purpose, &[StagingKind::Run], create);
+        let (mut file, staging) = made.map_err(Failure::into_reason)?;
+        self.name = staging.name(StagingKind::Run);
+        if !staging.is_found_again() {
+            // No later run could go on with it.
+            let _ = self.directory.remove_file(&self.name);
+            return Ok(());
+        }
+        lock(&file, &self.directory.path_of(&self.name)).map_err(|error| error.to_string())?;
+        // By it alone the next run knows that what this one makes is its own, even after a power cut.
+        file.write_all(self.codec.header()).map_err(|error| self.failed(&error))?;
+        if let Err(error) = file.sync_data() {
+            let reason = self.failed(&error);
+            tracing::warn!(%reason, "an interrupted run may not be continued after a power cut");
+        }
+        self.file = Some(file);
         Ok(())
     }
 

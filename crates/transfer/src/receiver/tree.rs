@@ -8,11 +8,13 @@
 //! | `announced` | entries, from their announcement to the answer |
 //! | `levels` | the directories that are being filled |
 //! | `links` | files with several names |
+//! | `unconfirmed` | what a sender has announced that may be gone |
 //! | `want` | what is wanted of a file |
 
 mod announced;
 mod levels;
 mod links;
+mod unconfirmed;
 mod want;
 
 use std::collections::HashMap;
@@ -39,6 +41,7 @@ use crate::error::SessionError;
 use crate::event::Outcome;
 use levels::{Level, Levels};
 use links::{Links, State};
+use unconfirmed::Unconfirmed;
 
 /// Work for the tree's thread.
 pub(super) enum TreeJob {
@@ -73,6 +76,8 @@ pub(super) struct Keeper<'a> {
     shared: &'a Shared<'a>,
     placement: Option<Placement>,
     run: Option<RunLog>,
+    /// While it is not known whether the sender is still there.
+    unconfirmed: Option<Unconfirmed>,
     next: EntryId,
     levels: Levels,
     /// Bytes of paths and attributes of what is pending or open.
@@ -101,6 +106,7 @@ impl<'a> Keeper<'a> {
             shared,
             placement: None,
             run: None,
+            unconfirmed: None,
             next: 0,
             levels: Levels::default(),
             weight: 0,
@@ -159,6 +165,12 @@ impl<'a> Keeper<'a> {
     }
 
     fn handle(&mut self, job: TreeJob) -> Result<(), SessionError> {
+        if matches!(job, TreeJob::Message(Message::Confirmed)) {
+            return self.confirmed();
+        }
+        if let Some(unconfirmed) = &mut self.unconfirmed {
+            return unconfirmed.keep(job);
+        }
         match job {
             TreeJob::Message(Message::Begin(begin)) => self.begin(&begin)?,
             TreeJob::Message(Message::Entries(entries)) => self.entries(entries)?,
@@ -199,6 +211,7 @@ impl<'a> Keeper<'a> {
         }
         let shared = self.shared;
         let options = &shared.options;
+        self.refuse_if_gone()?;
         if let Some(asked) = shared.order.asked {
             placement::refuse_unasked(&begin.sources, asked)?;
         }
@@ -207,13 +220,37 @@ impl<'a> Keeper<'a> {
             || begin.sources.iter().any(|source| source.kind != icdc_protocol::message::SourceKind::Item);
         if let (true, false, Some(base)) = (many, options.dry_run, &placement.base) {
             let id = RunId { job: &begin.job, target: placement.first.as_ref(), transfer: &shared.order.transfer };
-            self.run = Some(RunLog::open(base, id, options.resume).map_err(SessionError::Local)?);
+            let mut run = RunLog::find(base, id, options.resume).map_err(SessionError::Local)?;
+            if run.has_waited {
+                self.refuse_if_gone()?;
+                self.unconfirmed = Some(Unconfirmed::default());
+            } else {
+                run.begin(shared.order.transfer).map_err(SessionError::Local)?;
+            }
+            self.run = Some(run);
         }
         let resuming = self.run.as_ref().is_some_and(|run| run.resuming);
         self.placement = Some(placement);
         let ring_blocks = shared.pool.capacity() as u32;
         shared.reply(Message::Ready(Ready { resuming, ring_blocks }));
         Ok(())
+    }
+
+    /// A newer run of the same command may have come to its end since a client went.
+    fn refuse_if_gone(&self) -> Result<(), SessionError> {
+        if self.shared.link.is_hung_up() {
+            return Err(SessionError::Cut("the sender closed the connection before the session began".into()));
+        }
+        Ok(())
+    }
+
+    /// The sender has answered: what it has announced is done.
+    fn confirmed(&mut self) -> Result<(), SessionError> {
+        let Some(unconfirmed) = self.unconfirmed.take() else { return Ok(()) };
+        if let Some(run) = &mut self.run {
+            run.begin(self.shared.order.transfer).map_err(SessionError::Local)?;
+        }
+        unconfirmed.into_jobs().into_iter().try_for_each(|job| self.handle(job))
     }
 
     fn pack(&mut self, items: &[PackItem], payload: Option<Arrived>) -> Result<(), SessionError> {

@@ -54,6 +54,7 @@ impl Intake<'_> {
                 if ready.resuming {
                     (self.shared.events)(Event::Notice { text: "continuing an interrupted run".into() });
                 }
+                let _ = self.shared.queue_control(Message::Confirmed);
                 Ok(())
             }
             Message::Held(held) => {

@@ -15,8 +15,7 @@ use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::{self, TreeHasher};
 use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest, Totals};
-
-use crate::entry_weight;
+use icdc_session::weight::entry_weight;
 
 /// Announced items that may be unsettled at once; below what the receiver allows.
 const WINDOW: usize = MAX_PENDING * 3 / 4;

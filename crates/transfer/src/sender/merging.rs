@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use icdc_protocol::message::Problem;
 
-use super::scan::Root;
+use super::sources::Root;
 
 /// Names that are compared: 64 MiB of hashes.
 const MOST_NAMES: usize = 1 << 22;

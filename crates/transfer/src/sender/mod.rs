@@ -26,16 +26,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, select, unbounded};
-use icdc_control::known_paths::PathWatch;
 use icdc_disk::BlockPool;
 use icdc_disk::tree::TreeError;
 use icdc_protocol::message::{
     Begin, Digest, Feedback, FileDigest, FileEnd, GivenUp, Goodbye, Message, Problem, Refusal, RefusalKind, SendOptions,
 };
 use icdc_protocol::validate::clip;
+use icdc_rate::known_paths::PathWatch;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::account::Account;
+use crate::ending::{Ended, Once, watched};
 use crate::error::SessionError;
 use crate::event::{Event, EventSink, Outcome, Sample, Stage};
 use crate::link::{Link, LinkControl, Parcel};
@@ -76,8 +77,8 @@ const PROGRESS: Span = Span::from_millis(100);
 /// How long the receiver may take to make durable what it has when the user stops the run.
 const INTERRUPT_PATIENCE: Span = Span::from_secs(10);
 
-/// How long the last words of a session may wait for the socket.
-const LAST_WORDS: Span = Span::from_secs(2);
+/// How long the last messages of a session may wait for the socket.
+const FAREWELL: Span = Span::from_secs(2);
 
 /// Whether `--exclude` patterns make sense; the error names the one that does not.
 pub(crate) fn check_patterns(patterns: &[String]) -> Result<(), String> {
@@ -91,12 +92,13 @@ pub(crate) struct Shared<'a> {
     pool: BlockPool,
     data: Channel<Parcel>,
     control: Channel<Parcel>,
-    /// Disconnected when the session is over; nothing is ever sent on it.
-    over: Queue<()>,
-    ender: Mutex<Option<Channel<()>>>,
+    /// The session is over.
+    over: Once,
     events: &'a EventSink,
     feedback: Mutex<Feedback>,
     failure: Mutex<Option<SessionError>>,
+    /// There is a failure.
+    failed: Once,
     complete: AtomicBool,
     answered: AtomicBool,
     link: LinkControl,
@@ -121,29 +123,27 @@ impl Shared<'_> {
             *failure = Some(error);
         }
         drop(failure);
+        self.failed.tell();
         self.ledger.close();
     }
 
     /// Waits until a reason for the session's end is noted, at most for `patience`.
-    fn wait_for_reason(&self, patience: Duration) {
-        let deadline = clock::now() + patience.into();
-        while self.failure.lock().expect("no panic while a failure is noted").is_none() && clock::now() < deadline {
-            std::thread::park_timeout(Duration::from_millis(5));
-        }
+    fn wait_for_reason(&self, patience: Span) {
+        self.failed.wait(patience);
     }
 
     /// Wakes everybody who waits; each thread comes to its end.
     fn end(&self) {
         self.ledger.close();
         self.pool.close();
-        self.ender.lock().expect("no panic while the session ends").take();
+        self.over.tell();
     }
 
     /// Queues a message ahead of the data. `None` when the session is over.
     fn queue_control(&self, message: Message) -> Option<()> {
         select! {
             send(self.control, Parcel { message, payload: None }) -> sent => sent.ok(),
-            recv(self.over) -> _ => None,
+            recv(self.over.channel()) -> _ => None,
         }
     }
 
@@ -151,7 +151,7 @@ impl Shared<'_> {
     fn queue_data(&self, parcel: Parcel) -> Option<()> {
         select! {
             send(self.data, parcel) -> sent => sent.ok(),
-            recv(self.over) -> _ => None,
+            recv(self.over.channel()) -> _ => None,
         }
     }
 
@@ -214,7 +214,6 @@ pub(crate) fn run(
     let (packs, packs_queue) = unbounded();
     let (large, large_queue) = unbounded();
     let (steps, steps_queue) = bounded(2);
-    let (ender, over) = bounded(0);
     let blocks = POOL_BLOCKS + usize::from(options.streams.saturating_sub(1));
     let pool = BlockPool::new(blocks).map_err(|error| SessionError::Local(format!("memory for blocks: {error}")))?;
     let shared = Shared {
@@ -223,28 +222,35 @@ pub(crate) fn run(
         pool,
         data,
         control,
-        over,
-        ender: Mutex::new(Some(ender)),
+        over: Once::default(),
         events,
         feedback: Mutex::default(),
         failure: Mutex::new(None),
+        failed: Once::default(),
         complete: AtomicBool::new(false),
         answered: AtomicBool::new(false),
         link: link_control.clone(),
         dry_run: options.dry_run,
         buffered: options.buffered,
     };
-    let ceiling = (options.rate_bps > 0).then(|| Rate::from_bits_per_second(options.rate_bps));
     let keeps_journal = sources.is_run() && !options.dry_run;
-    let outlets = outlets::Outlets::new(&shared, control_queue, data_queue, ceiling, &options.congestion);
+    let outlets = outlets::Outlets::new(&shared, control_queue, data_queue, options);
 
     let mut path = PathWatch::default();
     let outcome = std::thread::scope(|scope| {
         let shared = &shared;
         let outlets = &outlets;
         let intake = Intake { shared, packs, large };
-        let intake = scope.spawn(move || intake.run(inlet));
-        let first = scope.spawn(move || outlets.run_first(outlet));
+        let (receives, received) = watched();
+        scope.spawn(move || {
+            let _receives = receives;
+            intake.run(inlet);
+        });
+        let (sends, sent) = watched();
+        scope.spawn(move || {
+            let _sends = sends;
+            outlets.run_first(outlet);
+        });
         for _ in 0..small::PACKERS {
             let packs_queue = packs_queue.clone();
             scope.spawn(move || small::run(shared, &packs_queue));
@@ -254,10 +260,10 @@ pub(crate) fn run(
         scope.spawn(move || scan_sources(shared, sources, options));
 
         let outcome = supervise(shared, scope, outlets, joined, &mut path, account.start, stop);
-        finish(shared, &first);
+        finish(shared, &sent);
         if outcome.is_ok() && keeps_journal {
             // The receiver closes when it has put its journal away: from then on the copy is a thing of the past.
-            wait_for_end(&intake);
+            received.wait(FAREWELL);
         }
         if let Some(found) = path.found() {
             shared.link.remember_path(found);
@@ -403,21 +409,14 @@ fn say_goodbye(shared: &Shared<'_>, outlets: &outlets::Outlets<'_>) -> Result<()
 }
 
 /// Lets the threads come to their ends; last words are sent if the connection still takes them.
-fn finish(shared: &Shared<'_>, first: &std::thread::ScopedJoinHandle<'_, ()>) {
+fn finish(shared: &Shared<'_>, sent: &Ended) {
     let failure = shared.failure.lock().expect("no panic while a failure is noted").clone();
     if let Some(refusal) = failure.as_ref().and_then(SessionError::refusal) {
         let _ = shared.control.try_send(Parcel { message: Message::Abort(refusal), payload: None });
     }
     shared.end();
     if !matches!(failure, Some(SessionError::Cut(_))) && !is_silent(shared) {
-        wait_for_end(first);
-    }
-}
-
-fn wait_for_end(thread: &std::thread::ScopedJoinHandle<'_, ()>) {
-    let deadline = clock::now() + LAST_WORDS;
-    while !thread.is_finished() && clock::now() < deadline {
-        std::thread::park_timeout(Duration::from_millis(1));
+        sent.wait(FAREWELL);
     }
 }
 

@@ -2,21 +2,22 @@
 //!
 //! All connections take blocks from one queue, so that a fast one carries more; the first one also
 //! carries everything else, ahead of the blocks. Where the first one's congestion control finds the rate of the path, the others take
-//! blocks only once that one does not carry all of it ([`icdc_control::sharing`]).
+//! blocks only once that one does not carry all of it ([`icdc_rate::sharing`]).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Scope;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, never, select, select_biased};
-use icdc_control::sharing::{Look, Share, Sharing};
-use icdc_protocol::message::Message;
+use crossbeam_channel::{Receiver as Queue, never, select, select_biased};
+use icdc_protocol::message::{Message, SendOptions};
+use icdc_rate::sharing::{Look, Share, Sharing};
 use icdc_tcp::TcpInfo;
 use icdc_tcp::algorithm::finds_the_rate;
-use icdc_units::{ByteCount, Rate, Time};
+use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::Shared;
+use crate::ending::Once;
 use crate::error::SessionError;
 use crate::link::{Link, LinkControl, Outlet, Parcel};
 use crate::pace::{self, Limit, Pace};
@@ -25,7 +26,7 @@ use crate::pace::{self, Limit, Pace};
 const PING: Duration = Duration::from_secs(1);
 
 /// How long the receiving half may take to learn why the connection broke.
-const REASON: Duration = Duration::from_millis(500);
+const REASON: Span = Span::from_millis(500);
 
 pub(crate) struct Outlets<'a> {
     shared: &'a Shared<'a>,
@@ -38,17 +39,15 @@ pub(crate) struct Outlets<'a> {
     pace: Pace,
     /// What the connections after the first may send, where that one finds the rate of the path.
     others: Option<Mutex<Others>>,
-    /// Disconnected when the connections after the first may take blocks; nothing is ever sent on it.
-    open: Queue<()>,
-    /// Kernel name of the congestion control; empty for the best that can be had.
-    congestion: &'a str,
+    /// The connections after the first may take blocks.
+    open: Once,
+    /// Kernel name of the congestion control; `None` for the best that can be had.
+    congestion: Option<&'a str>,
 }
 
 struct Others {
     sharing: Sharing,
     share: Share,
-    /// Until they may take blocks.
-    opener: Option<Channel<()>>,
 }
 
 const NO_PANIC: &str = "no panic while rates are shared";
@@ -58,14 +57,12 @@ impl<'a> Outlets<'a> {
         shared: &'a Shared<'a>,
         control: Queue<Parcel>,
         data: Queue<Parcel>,
-        ceiling: Option<Rate>,
-        congestion: &'a str,
+        options: &'a SendOptions,
     ) -> Self {
         // A named algorithm is what the user wants to see at work.
         let finds_the_rate = shared.link.congestion().is_some_and(|name| finds_the_rate(&name));
-        let is_steered = congestion.is_empty() && !finds_the_rate;
-        let (opener, open) = bounded(0);
-        let others = Others { sharing: Sharing::default(), share: Share::Nothing, opener: Some(opener) };
+        let is_steered = options.congestion.is_none() && !finds_the_rate;
+        let others = Others { sharing: Sharing::default(), share: Share::Nothing };
         let outlets = Self {
             shared,
             control,
@@ -73,10 +70,10 @@ impl<'a> Outlets<'a> {
             bytes_sent: AtomicU64::new(0),
             data_stopped: AtomicBool::new(false),
             further: Mutex::default(),
-            pace: Pace::new(ceiling, is_steered.then(|| pace::steering(shared.link.known_path()))),
+            pace: Pace::new(options.rate, is_steered.then(|| pace::steering(shared.link.known_path()))),
             others: finds_the_rate.then(|| Mutex::new(others)),
-            open,
-            congestion,
+            open: Once::default(),
+            congestion: options.congestion.as_deref(),
         };
         if outlets.pace.limit().is_some() {
             outlets.set_rates();
@@ -200,11 +197,10 @@ impl<'a> Outlets<'a> {
 
     /// Lets the connections after the first take blocks, whose rates have been set.
     fn open(&self) {
-        if let Some(others) = &self.others {
-            let mut others = others.lock().expect(NO_PANIC);
-            if others.share != Share::Nothing {
-                others.opener = None;
-            }
+        if let Some(others) = &self.others
+            && others.lock().expect(NO_PANIC).share != Share::Nothing
+        {
+            self.open.tell();
         }
     }
 
@@ -245,8 +241,8 @@ impl<'a> Outlets<'a> {
     fn await_share(&self, outlet: &mut dyn Outlet) -> Result<bool, SessionError> {
         loop {
             select! {
-                recv(self.open) -> _ => return Ok(true),
-                recv(self.shared.over) -> _ => return Ok(false),
+                recv(self.open.channel()) -> _ => return Ok(true),
+                recv(self.shared.over.channel()) -> _ => return Ok(false),
                 default(PING) => {
                     outlet.send(Message::Ping.into())?;
                     outlet.flush()?;
@@ -278,7 +274,7 @@ impl<'a> Outlets<'a> {
                     select_biased! {
                         recv(control) -> parcel => match parcel { Ok(parcel) => parcel, Err(_) => return Ok(()) },
                         recv(data) -> parcel => match parcel { Ok(parcel) => parcel, Err(_) => return Ok(()) },
-                        recv(self.shared.over) -> _ => return self.drain(outlet, control),
+                        recv(self.shared.over.channel()) -> _ => return self.drain(outlet, control),
                         default(PING) => Parcel { message: Message::Ping, payload: None },
                     }
                 }

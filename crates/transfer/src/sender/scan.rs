@@ -11,24 +11,16 @@ use icdc_protocol::frame::{ENTRIES_OVERHEAD, entry_length};
 use icdc_protocol::limits::{
     MAX_DEPTH, MAX_FILE_SIZE, MAX_HEAD, MAX_LEVEL_PATHS, MAX_NAME, MAX_SHOWN_PATH, MAX_XATTR_BYTES,
 };
-use icdc_protocol::message::{Entry, EntryId, EntryKind, Message, Parent, Preserve, Problem, SendOptions, Source};
+use icdc_protocol::message::{Entry, EntryId, EntryKind, Message, Parent, Preserve, Problem, SendOptions};
 
 use super::exclude::Exclude;
 use super::ledger::{Item, Ledger, OpenDirectory};
 use super::merging::Merging;
+use super::sources::Root;
 use crate::error::SessionError;
 
 /// Entries in one message.
 const BATCH: usize = 256;
-
-/// A source, found and classified.
-#[derive(Clone)]
-pub(crate) struct Root {
-    pub(crate) source: Source,
-    pub(crate) directory: Directory,
-    pub(crate) name: Option<Name>,
-    pub(crate) stat: Stat,
-}
 
 pub(crate) struct Scan<'a> {
     ledger: &'a Ledger,

@@ -1,14 +1,22 @@
 //! Finds and classifies the sources.
 
-use icdc_disk::tree::{Kind, Name, Stat, Tree, TreeError};
+use icdc_disk::tree::{Directory, Kind, Name, Stat, Tree, TreeError};
 use icdc_protocol::message::{Digest, Problem, SendOptions, Source, SourceKind};
 
-use super::scan::Root;
 use crate::path_text;
 
 /// What to do about a pattern that no shell has expanded.
 const UNEXPANDED: &str = "; patterns are not expanded there: name the directory and leave out the rest by --exclude, or \
                           name each item";
+
+/// A source, found and classified.
+#[derive(Clone)]
+pub(crate) struct Root {
+    pub(crate) source: Source,
+    pub(crate) directory: Directory,
+    pub(crate) name: Option<Name>,
+    pub(crate) stat: Stat,
+}
 
 /// The sources of a run.
 pub(crate) struct Sources {

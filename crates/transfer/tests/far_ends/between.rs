@@ -91,7 +91,7 @@ fn a_destination_that_the_source_cannot_reach_is_named() {
 /// Starts a slow copy and asks to stop once it runs.
 fn interrupt(scene: &Scene, from: &Location, to: &Location) {
     let mut options = scene.options();
-    options.send.rate_bps = 4_000_000;
+    options.send.rate = Some(icdc_units::Rate::from_bits_per_second(4_000_000));
     let stop = StopSignal::new();
     let events: EventSink = {
         let stop = stop.clone();

@@ -198,7 +198,7 @@ fn a_daemon_that_stops_interrupts_its_sessions() {
     daemon.befriend(&scene, "root=/,rights=rw");
     let source = scene.tree("source");
     let mut options = scene.options();
-    options.send.rate_bps = 4_000_000;
+    options.send.rate = Some(icdc_units::Rate::from_bits_per_second(4_000_000));
     options.retry_for = icdc_units::Span::from_millis(1);
     let target = daemon.at(&scene.path("target"));
     let stop = daemon.stop.clone();

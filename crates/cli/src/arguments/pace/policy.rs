@@ -157,7 +157,7 @@ pub(crate) struct RemoveArguments {
 #[command(
     about = "Tell which sockets are under a policy, and how they fare",
     long_about = "The sockets under a policy, once per interval: both ends, the rate at which the other end has acknowledged data since the last \
-        time, the rate at which the kernel paces now, congestion control, window, round-trip time, segments sent again, and the policy. Runs until Ctrl-C, \
+        time, the rate at which the kernel paces now, congestion control, window, round-trip time, segments retransmitted, and the policy. Runs until Ctrl-C, \
         or --count times.",
     after_long_help = concat!(
         "Exit codes:\n",

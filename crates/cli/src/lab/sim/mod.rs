@@ -2,37 +2,23 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `run` | a simulation that is through |
 //! | `show` | lines for people, JSON |
 //! | `page` | the report |
 
 mod page;
+mod run;
 mod show;
 
 use anyhow::Result;
-use icdc_sim::{Outcome, Recorder, Scenario, simulate};
-use icdc_units::Span;
+use icdc_sim::{Recorder, simulate};
 
 use crate::arguments::sim::SimArguments;
 use crate::clock::timed;
 use crate::console::Console;
 use crate::exit;
 use crate::plan::{ResultFile, result_file};
-
-/// A simulation that is through.
-struct Run {
-    scenario: Scenario,
-    outcome: Outcome,
-    record: Recorder,
-    /// What it took.
-    took: Span,
-}
-
-impl Run {
-    /// Speed of the simulator.
-    fn packets_per_second(&self) -> u64 {
-        (self.outcome.packets() as f64 / self.took.as_secs_f64().max(1e-9)) as u64
-    }
-}
+use run::Run;
 
 pub(super) fn run(arguments: SimArguments, console: &Console) -> u8 {
     let (run, report) = match carry_out(&arguments) {
@@ -56,9 +42,9 @@ pub(super) fn run(arguments: SimArguments, console: &Console) -> u8 {
 
 /// Every error is one of usage.
 fn carry_out(arguments: &SimArguments) -> Result<(Run, Option<ResultFile>)> {
-    let scenario = arguments.scenario()?;
+    let simulation = arguments.simulation()?;
     let report = arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?;
-    let mut record = Recorder::new(&scenario);
-    let (outcome, took) = timed(|| simulate(&scenario, &mut record));
-    Ok((Run { outcome: outcome?, scenario, record, took }, report))
+    let mut record = Recorder::new(&simulation);
+    let (outcome, took) = timed(|| simulate(&simulation, &mut record));
+    Ok((Run { outcome: outcome?, simulation, record, took }, report))
 }

@@ -4,7 +4,8 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Uniform, Unit, views};
 use icdc_sim::{FlowRecord, SenderState};
 use icdc_units::Span;
 
-use super::{Run, show};
+use super::run::Run;
+use super::show;
 use crate::arguments::sim::describe;
 use crate::clock::utc_now;
 use crate::command_line::command_line;
@@ -13,8 +14,8 @@ use crate::measure::show::milliseconds;
 
 /// The page about a run.
 pub(super) fn report(run: &Run) -> Report {
-    let (scenario, outcome) = (&run.scenario, &run.outcome);
-    let path = &scenario.forward;
+    let (simulation, outcome) = (&run.simulation, &run.outcome);
+    let path = &simulation.forward;
     Report {
         title: "icdc lab sim".into(),
         command: command_line(std::env::args_os()),
@@ -24,9 +25,9 @@ pub(super) fn report(run: &Run) -> Report {
             ("Goodput, all flows".into(), megabits(outcome.goodput().as_bits_per_second())),
             ("Simulated time".into(), seconds(outcome.simulated.as_secs_f64())),
             ("Bottleneck".into(), path.rate.to_string()),
-            ("Round-trip time".into(), (path.delay + scenario.backward.delay).to_string()),
+            ("Round-trip time".into(), (path.delay + simulation.backward.delay).to_string()),
             ("Queue".into(), path.queue.to_string()),
-            ("Segment".into(), scenario.segment().to_string()),
+            ("Segment".into(), simulation.segment().to_string()),
             ("Jain's index".into(), format!("{:.4}", outcome.fairness())),
         ],
         tables: vec![table(run)],
@@ -36,7 +37,7 @@ pub(super) fn report(run: &Run) -> Report {
 }
 
 fn table(run: &Run) -> Table {
-    let header = ["flow", "goodput", "bytes", "sent again", "lost at random", "queue full", "timeouts", "least RTT"];
+    let header = ["flow", "goodput", "bytes", "retransmitted", "lost at random", "queue full", "timeouts", "least RTT"];
     let row = |(index, (given, flow)): (usize, (&icdc_sim::Flow, &icdc_sim::FlowOutcome))| {
         vec![
             format!("{}: {}", index + 1, describe(given)),
@@ -49,7 +50,7 @@ fn table(run: &Run) -> Table {
             milliseconds(flow.least_rtt.as_secs_f64()),
         ]
     };
-    let flows = run.scenario.flows.iter().zip(&run.outcome.flows);
+    let flows = run.simulation.flows.iter().zip(&run.outcome.flows);
     Table {
         caption: "Flows".into(),
         header: header.map(str::to_owned).to_vec(),
@@ -65,13 +66,13 @@ fn plots(run: &Run) -> Vec<Plot> {
             marks.push(views::marks(name, uniform(record.step, counts)));
         }
     }
-    let mut plots = vec![views::throughput(together(run), Some(run.scenario.forward.rate), marks)];
+    let mut plots = vec![views::throughput(together(run), Some(run.simulation.forward.rate), marks)];
     if record.flows.len() > 1 {
         plots.push(shares(run));
     }
-    plots.push(views::queue(uniform(record.step, &record.queue), Some(run.scenario.forward.queue)));
+    plots.push(views::queue(uniform(record.step, &record.queue), Some(run.simulation.forward.queue)));
     for (index, flow) in record.flows.iter().enumerate() {
-        let mut views = states(flow, record.step, run.scenario.segment().as_u64() as f64);
+        let mut views = states(flow, record.step, run.simulation.segment().as_u64() as f64);
         if record.flows.len() > 1 {
             for plot in &mut views {
                 plot.title = format!("{}, flow {}", plot.title, index + 1);
@@ -120,7 +121,7 @@ fn states(flow: &FlowRecord, step: Span, segment: f64) -> Vec<Plot> {
         window.series.push(Series::new("threshold", Stroke::Limit, threshold).column("ssthresh"));
     }
     if !flow.retransmitted.is_empty() {
-        window.series.push(views::marks("sent again", uniform(step, &flow.retransmitted)));
+        window.series.push(views::marks("retransmitted", uniform(step, &flow.retransmitted)));
     }
     let pacing = points(&|state| state.pacing_rate.map(|rate| rate.as_bits_per_second() as f64));
     let mut plots = vec![window, views::round_trip_time(points(&|state| Some(state.rtt.as_secs_f64())))];

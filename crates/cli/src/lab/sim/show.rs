@@ -5,7 +5,7 @@ use icdc_sim::{Flow, FlowOutcome};
 use icdc_units::Time;
 use serde_json::{Value, json};
 
-use super::Run;
+use super::run::Run;
 use crate::arguments::sim::describe;
 use crate::copy::summary::{counted, megabits, seconds};
 use crate::measure::show::milliseconds;
@@ -26,14 +26,14 @@ pub(super) fn lines(run: &Run) -> Vec<String> {
     }
     first.push(format!("longest queue {}", outcome.forward.queue_max));
     let mut lines = vec![first.join("; ")];
-    lines.extend(run.scenario.flows.iter().zip(&outcome.flows).map(|(given, flow)| line(given, flow)));
+    lines.extend(run.simulation.flows.iter().zip(&outcome.flows).map(|(given, flow)| line(given, flow)));
     lines
 }
 
 fn line(given: &Flow, flow: &FlowOutcome) -> String {
     let mut words = vec![
         format!("{}: {} at {}", describe(given), flow.bytes, megabits(flow.goodput.as_bits_per_second())),
-        format!("{} sent again", counted(flow.sender.retransmitted, "segment")),
+        format!("{} retransmitted", counted(flow.sender.retransmitted, "segment")),
         format!("{} lost at random, {} before a full queue", flow.lost, flow.queue_full),
     ];
     if flow.sender.timeouts > 0 {
@@ -48,9 +48,9 @@ fn line(given: &Flow, flow: &FlowOutcome) -> String {
 
 /// The result as JSON.
 pub(super) fn summary(run: &Run) -> String {
-    let (scenario, outcome) = (&run.scenario, &run.outcome);
+    let (simulation, outcome) = (&run.simulation, &run.outcome);
     let flows: Vec<Value> =
-        scenario.flows.iter().zip(&outcome.flows).map(|(given, flow)| describe_flow(given, flow)).collect();
+        simulation.flows.iter().zip(&outcome.flows).map(|(given, flow)| describe_flow(given, flow)).collect();
     let sum = |value: fn(&FlowOutcome) -> u64| outcome.flows.iter().map(value).sum::<u64>();
     json!({
         "type": "summary",
@@ -62,10 +62,10 @@ pub(super) fn summary(run: &Run) -> String {
         "goodput_bps": outcome.goodput().as_bits_per_second(),
         "retransmitted_segments": sum(|flow| flow.sender.retransmitted),
         "fairness": outcome.fairness(),
-        "mss_bytes": scenario.segment().as_u64(),
+        "mss_bytes": simulation.segment().as_u64(),
         "flows": flows,
-        "a_to_b": direction(&scenario.forward, &outcome.forward),
-        "b_to_a": direction(&scenario.backward, &outcome.backward),
+        "a_to_b": direction(&simulation.forward, &outcome.forward),
+        "b_to_a": direction(&simulation.backward, &outcome.backward),
     })
     .to_string()
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result};
-use icdc_lab::{Lab, state};
+use icdc_lab::{Lab, registry};
 use icdc_pacer::wire::{Classes, Control, Line, Mode, Status, WireError, WirePacer};
 use icdc_transfer::StopSignal;
 use icdc_units::{Rate, Span};
@@ -123,8 +123,8 @@ fn tell(arguments: &WireArguments, now: &Status, before: Option<&Status>, consol
 
 /// The rate at which the wire of the lab in which this runs charges frames, if both hosts have the same.
 fn charged_by_lab() -> Option<Rate> {
-    let name = std::env::var(state::NAME_VARIABLE).ok()?;
-    let settings = Lab::find(&name).ok()?.state.settings;
+    let name = std::env::var(registry::NAME_VARIABLE).ok()?;
+    let settings = Lab::find(&name).ok()?.record.settings;
     let charged = |direction: &icdc_path::Settings| direction.line_rate.unwrap_or(direction.rate);
     let rate = charged(&settings.forward);
     (charged(&settings.backward) == rate).then_some(rate)

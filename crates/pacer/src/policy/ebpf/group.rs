@@ -7,13 +7,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use icdc_control::Prefix;
+use icdc_units::Prefix;
 use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 
+use super::access::may;
+use super::failure::{failed, refused};
 use super::layout::{self, POLICY};
 use super::object::{self, GOVERN, NOTES, PLACE, V4, V6};
-use super::{directory, failed, notes, refused};
+use super::places::{directory, homes, notes};
 use crate::policy::{Cgroup, Listed, Policy, PolicyError};
 
 /// See the module's description.
@@ -139,6 +141,12 @@ impl Group {
     fn map(&self, to: Prefix) -> &MapHandle {
         if to.address().is_ipv4() { &self.v4 } else { &self.v6 }
     }
+}
+
+/// All that can be opened; none if nothing is pinned.
+pub(super) fn groups() -> Result<Vec<Group>, PolicyError> {
+    may()?;
+    homes().iter().filter_map(|home| Group::open(home).transpose()).collect()
 }
 
 /// Takes back what is at `home`, whatever is there: the program first, so that none runs without its policies.

@@ -2,8 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use icdc_control::Prefix;
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Prefix, Rate, Span};
 
 use crate::policy::{Governed, Policy};
 

@@ -5,8 +5,9 @@ use std::path::Path;
 use icdc_tcp::algorithm::{Obstacle, log_by_tracing};
 use libbpf_rs::{Object, ObjectBuilder, OpenObject};
 
+use super::failure::refused;
 use super::layout::GOVERNED;
-use super::{notes, refused};
+use super::places::notes;
 use crate::policy::{Cgroup, PolicyError};
 
 /// The map of notes in sockets, which all cgroups share.

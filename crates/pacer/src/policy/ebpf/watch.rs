@@ -7,9 +7,12 @@ use std::path::PathBuf;
 
 use libbpf_rs::{Iter, Link, MapCore, Object};
 
+use super::access::may;
+use super::failure::{failed, refused};
+use super::group::groups;
 use super::layout::{self, RECORD};
 use super::object::{self, NOTES, REPORT};
-use super::{groups, may, notes, refused};
+use super::places::notes;
 use crate::policy::{Governed, PolicyError};
 
 /// Looks at sockets, as often as asked.
@@ -54,7 +57,7 @@ impl Watch {
         let Some(report) = &self.report else { return Ok(Vec::new()) };
         let mut records = Vec::new();
         let mut iteration = Iter::new(&report.link).map_err(refused(&notes(), "iterate"))?;
-        iteration.read_to_end(&mut records).map_err(super::failed(&notes(), "read"))?;
+        iteration.read_to_end(&mut records).map_err(failed(&notes(), "read"))?;
         let cgroups: BTreeMap<u64, PathBuf> =
             groups()?.iter().map(|group| (group.id(), group.cgroup().to_owned())).collect();
         let mut found: Vec<Governed> = records

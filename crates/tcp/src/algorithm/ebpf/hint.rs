@@ -4,12 +4,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_cc::Algorithm;
-use icdc_control::known_paths::Resumption;
+use icdc_rate::known_paths::Resumption;
 use icdc_units::{Span, Time};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use super::load::Loaded;
 use super::registered;
-use crate::algorithm::Loaded;
 use crate::clock;
 
 /// The map of `c/build_bpf.h` (`SOCKET_HINTS`): by socket, what its value is here.

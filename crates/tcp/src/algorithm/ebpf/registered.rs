@@ -10,7 +10,9 @@ use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter, Pr
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType};
 
 use super::{is_rodata, rodata};
-use crate::algorithm::{Holder, pin, registered};
+use crate::algorithm::holder::Holder;
+use crate::algorithm::names::registered;
+use crate::algorithm::pin;
 
 /// A registration in the kernel.
 pub(super) struct Found {

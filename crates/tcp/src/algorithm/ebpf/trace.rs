@@ -5,7 +5,7 @@ use libbpf_rs::{MapCore, RingBufferBuilder};
 
 use super::load::{Loaded, load_object, registration};
 use super::text;
-use crate::algorithm::LoadError;
+use crate::algorithm::error::LoadError;
 
 /// The ring buffer of `c/trace_bpf.h`.
 const RING: &str = "icdc_trace";

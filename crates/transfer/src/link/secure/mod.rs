@@ -27,11 +27,12 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use icdc_control::known_paths::Resumption;
+use icdc_rate::known_paths::Resumption;
 use icdc_tcp::TcpInfo;
 use icdc_tcp::algorithm::{self, Hold};
 use icdc_trust::PublicKey;
 use icdc_units::{ByteCount, Rate, Span};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::handshake::Established;
 use self::inlet::SecureInlet;
@@ -213,6 +214,12 @@ impl Control for Connection {
         &self.peer
     }
 
+    fn is_hung_up(&self) -> bool {
+        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut watched = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        poll(&mut watched, Some(&Timespec::default())).is_ok() && watched[0].revents().intersects(gone)
+    }
+
     fn tcp_info(&self) -> Option<TcpInfo> {
         icdc_tcp::info(&self.stream).ok()
     }
@@ -233,15 +240,15 @@ impl Control for Connection {
         }
     }
 
-    fn set_congestion(&self, name: &str) -> Result<Option<String>, String> {
+    fn set_congestion(&self, name: Option<&str>) -> Result<Option<String>, String> {
         buffers::prepare_to_send(&self.stream);
         let chosen = match name {
-            "" => {
+            None => {
                 let known = known_paths::resume(&self.stream);
                 *self.known.lock().expect(NO_PANIC) = known;
                 algorithm::choose_best(&self.stream, known)
             }
-            name => algorithm::choose(&self.stream, name),
+            Some(name) => algorithm::choose(&self.stream, name),
         };
         let chosen = chosen.map_err(|error| error.to_string())?;
         *self.congestion.lock().expect(NO_PANIC) = chosen.hold;

@@ -16,12 +16,12 @@ struct Echo {
     tls: Arc<rustls::ServerConfig>,
 }
 
-impl House for Echo {
+impl Service for Echo {
     fn tls(&self) -> Arc<rustls::ServerConfig> {
         Arc::clone(&self.tls)
     }
 
-    fn welcome(&self, mut link: Link) {
+    fn serve(&self, mut link: Link) {
         while let Ok(message) = receive(link.inlet.as_mut()) {
             let sent = link.outlet.send(message.into()).and_then(|()| link.outlet.flush());
             if sent.is_err() {
@@ -145,14 +145,14 @@ fn half_handshakes_make_room_for_newer_ones() {
 #[test]
 fn closing_ends_strangers_and_waits_for_guests() {
     let mut scene = Scene::new(Limits::default());
-    let mut guest = scene.link(&scene.client).unwrap();
-    ping(&mut guest).unwrap();
+    let mut client = scene.link(&scene.client).unwrap();
+    ping(&mut client).unwrap();
     let mut stranger = TcpStream::connect(scene.address).unwrap();
     scene.guard.close();
     assert!(is_closed(&mut stranger, Duration::from_secs(10)));
     assert!(TcpStream::connect(scene.address).is_err());
-    assert!(!scene.guard.wait_for_guests(Span::from_millis(50)));
-    assert_eq!(ping(&mut guest).unwrap(), Message::Ping);
-    drop(guest);
-    assert!(scene.guard.wait_for_guests(Span::from_secs(10)));
+    assert!(!scene.guard.wait_until_served(Span::from_millis(50)));
+    assert_eq!(ping(&mut client).unwrap(), Message::Ping);
+    drop(client);
+    assert!(scene.guard.wait_until_served(Span::from_secs(10)));
 }

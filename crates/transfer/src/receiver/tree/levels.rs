@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use icdc_disk::tree::{Directory, Metadata, Name, TreeError, is_staging};
 use icdc_protocol::limits::MAX_DEPTH;
 use icdc_protocol::message::{Entry, EntryId, Parent};
+use icdc_session::weight::entry_weight;
 
 use super::super::placement::{Placed, Unplaced, misplaced, place_of};
-use crate::entry_weight;
 use crate::error::SessionError;
 
 /// A directory that is being filled.

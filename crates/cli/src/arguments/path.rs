@@ -1,0 +1,183 @@
+//! A path as typed, for `icdc lab up` and `icdc lab sim`, and what it means.
+
+use std::str::FromStr;
+
+use anyhow::ensure;
+use clap::{Args, ValueEnum};
+use icdc_lab::{Buffers, LEAST_BUFFER, Mode, Settings};
+use icdc_path::loss::Model;
+use icdc_units::{ByteCount, Rate, Span};
+
+/// A queue that is not given holds what the bottleneck passes in this time: 2.5 MB at 1 Gbit/s.
+const USUAL_QUEUE: Span = Span::from_millis(20);
+/// And at least as many frames of full size.
+const LEAST_FRAMES: u64 = 64;
+
+/// Most memory for packets: what needs more is a mistake.
+pub(super) const MAX_MEMORY: ByteCount = ByteCount::from_mib(16 << 10);
+
+/// What a lab's path is like.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PathArguments {
+    /// Rate of the bottleneck, counted on the wire: 24 bytes a frame more than the frame itself
+    #[arg(
+        long,
+        allow_hyphen_values = true,
+        value_name = "RATE[,RATE]",
+        default_value = "1gbit",
+        help_heading = "Path"
+    )]
+    rate: Pair<Rate>,
+
+    /// Round-trip time; each direction delays by half of it
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME", default_value = "0ms", help_heading = "Path")]
+    rtt: Span,
+
+    /// Delay of each direction, in place of --rtt
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME[,TIME]", conflicts_with = "rtt", help_heading = "Path")]
+    delay: Option<Pair<Span>>,
+
+    /// Random additional delay of up to so much; packets stay in order
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME[,TIME]", default_value = "0ms", help_heading = "Path")]
+    jitter: Pair<Span>,
+
+    /// Queue before the bottleneck, in bytes on the wire; what does not fit is dropped [default:
+    /// 20ms of the rate]
+    #[arg(long, allow_hyphen_values = true, value_name = "SIZE[,SIZE]", help_heading = "Path")]
+    queue: Option<Pair<ByteCount>>,
+
+    /// Share of packets that is lost at random
+    #[arg(long, allow_hyphen_values = true, value_name = "RATIO[,RATIO]", default_value = "0", help_heading = "Path")]
+    loss: Pair<f64>,
+
+    /// Lose packets in bursts of this mean length
+    #[arg(long, value_name = "PACKETS", requires = "loss", help_heading = "Path")]
+    burst: Option<f64>,
+
+    /// Lose exactly these packets from a to b, numbered from 1 in order of arrival
+    #[arg(long, value_name = "N,N…", value_delimiter = ',', conflicts_with_all = ["loss", "burst"], help_heading = "Path")]
+    drop_list: Vec<u64>,
+
+    /// Lose exactly these packets from b to a
+    #[arg(long, value_name = "N,N…", value_delimiter = ',', conflicts_with_all = ["loss", "burst"], help_heading = "Path")]
+    drop_list_back: Vec<u64>,
+
+    /// Rate of the lines between the hosts and the path, on which gap frames end [default:
+    /// infinite]
+    #[arg(long, value_name = "RATE[,RATE]", help_heading = "Path")]
+    line_rate: Option<Pair<Rate>>,
+
+    /// Seed of all randomness
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Path")]
+    seed: u64,
+
+    /// Largest IP packet
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, help_heading = "Hosts")]
+    mtu: u64,
+
+    /// How packets cross: one by one, or many segments at once for high rates
+    #[arg(long, default_value = "exact", help_heading = "Hosts")]
+    mode: ModeArgument,
+
+    /// Largest TCP buffers of the hosts [default: three times what fills the path]
+    #[arg(long, value_name = "SIZE", help_heading = "Hosts")]
+    buffer: Option<ByteCount>,
+
+    /// Leave the hosts' TCP buffers as they are
+    #[arg(long, conflicts_with = "buffer", help_heading = "Hosts")]
+    untuned: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ModeArgument {
+    /// MTU-sized packets, one by one
+    Exact,
+    /// Superpackets carried whole, charged frame by frame
+    Fast,
+}
+
+/// A value for each direction.
+#[derive(Clone, Copy, Debug)]
+struct Pair<T> {
+    forward: T,
+    backward: T,
+}
+
+impl<T: FromStr + Clone> FromStr for Pair<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        let (forward, backward) = text.split_once(',').unwrap_or((text, text));
+        Ok(Self { forward: forward.trim().parse()?, backward: backward.trim().parse()? })
+    }
+}
+
+impl PathArguments {
+    /// The lab that is meant, if this machine can hold what is on its way.
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        let settings = self.lab()?;
+        let memory = icdc_lab::wire::memory(&settings);
+        ensure!(
+            memory <= MAX_MEMORY,
+            "a path with {} on its way needs {memory} of memory for its packets; {MAX_MEMORY} are the limit: lower --rate, --rtt or --queue",
+            settings.forward.in_flight() + settings.backward.in_flight()
+        );
+        Ok(settings)
+    }
+
+    /// The lab that is meant, were it emulated or simulated.
+    pub(super) fn lab(&self) -> anyhow::Result<Settings> {
+        let mtu = ByteCount::new(self.mtu);
+        let delay = self.delay.unwrap_or(Pair { forward: self.rtt - self.rtt / 2, backward: self.rtt / 2 });
+        let direction = |rate: Rate, delay, jitter, queue: Option<ByteCount>, loss, line_rate, seed| {
+            let mut settings =
+                icdc_path::Settings { rate, delay, jitter, loss, line_rate, mtu, seed, ..Default::default() };
+            let usual = (rate * USUAL_QUEUE).max(settings.largest_frame() * LEAST_FRAMES);
+            settings.queue = queue.unwrap_or(usual);
+            settings.check().map(|()| settings)
+        };
+        let forward = direction(
+            self.rate.forward,
+            delay.forward,
+            self.jitter.forward,
+            self.queue.map(|queue| queue.forward),
+            self.loss(self.loss.forward, &self.drop_list),
+            self.line_rate.map(|rate| rate.forward),
+            self.seed,
+        )?;
+        let backward = direction(
+            self.rate.backward,
+            delay.backward,
+            self.jitter.backward,
+            self.queue.map(|queue| queue.backward),
+            self.loss(self.loss.backward, &self.drop_list_back),
+            self.line_rate.map(|rate| rate.backward),
+            // The two directions have nothing to do with each other.
+            self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15),
+        )?;
+        let mode = match self.mode {
+            ModeArgument::Exact => Mode::Exact,
+            ModeArgument::Fast => Mode::Fast,
+        };
+        ensure!(
+            self.buffer.is_none_or(|size| size >= LEAST_BUFFER),
+            "--buffer {}: the kernel takes {LEAST_BUFFER} at least",
+            self.buffer.unwrap_or_default()
+        );
+        let buffers = match self.buffer {
+            _ if self.untuned => Buffers::Untouched,
+            Some(size) => Buffers::AtMost(size),
+            None => Buffers::Fitting,
+        };
+        Ok(Settings { forward, backward, mode, buffers, ..Settings::default() })
+    }
+
+    fn loss(&self, ratio: f64, listed: &[u64]) -> Model {
+        match self.burst {
+            _ if !listed.is_empty() => Model::Listed(listed.to_vec()),
+            Some(mean_length) => Model::Burst { ratio, mean_length },
+            None if ratio == 0.0 => Model::None,
+            None => Model::Random(ratio),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What an examination found and did, and what went wrong in it.
+
+use icdc_doctor::remedy::Set;
+use icdc_doctor::{Aim, Finding, HostFacts, PathFacts};
+
+/// The trouble of an examination that the user stopped.
+pub(super) const INTERRUPTED: &str = "interrupted";
+
+/// What was found and done.
+pub(super) struct Examination {
+    pub(super) host: HostFacts,
+    pub(super) path: Option<PathFacts>,
+    pub(super) aim: Aim,
+    pub(super) findings: Vec<Finding>,
+    pub(super) applied: Vec<Set>,
+    pub(super) troubles: Troubles,
+}
+
+/// What went wrong on the way, and the exit code that follows.
+#[derive(Default)]
+pub(super) struct Troubles {
+    pub(super) texts: Vec<String>,
+    pub(super) code: u8,
+}
+
+impl Troubles {
+    /// The first one decides on the exit code.
+    pub(super) fn add(&mut self, text: String, code: u8) {
+        self.texts.push(text);
+        if self.code == 0 {
+            self.code = code;
+        }
+    }
+}

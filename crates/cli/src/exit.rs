@@ -1,0 +1,20 @@
+//! Exit codes as documented in the help.
+
+use crate::console::Console;
+
+/// Something went wrong that none of the others names.
+pub(crate) const FAILED: u8 = 1;
+/// The command line is not understood or makes no sense.
+pub(crate) const USAGE: u8 = 2;
+/// Could not connect, or was not let in.
+pub(crate) const NOT_LET_IN: u8 = 3;
+/// Stopped by the user.
+pub(crate) const INTERRUPTED: u8 = 4;
+
+/// The exit code of a command that is done, or that has failed; why it failed is printed.
+pub(crate) fn finish(result: anyhow::Result<()>, console: &Console) -> u8 {
+    match result {
+        Ok(()) => 0,
+        Err(error) => console.give_up(&error, FAILED),
+    }
+}

@@ -1,0 +1,120 @@
+//! Sessions that get to begin only after their client has gone: a newer run of the same command may be complete by then,
+//! and nothing may be changed beneath it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use icdc_protocol::Message;
+use icdc_protocol::message::{Parent, SourceKind};
+use rustix::process::{Signal, kill_process};
+
+use crate::peer::{Peer, begin, entry, symlink};
+use crate::support::daemon::Daemon;
+use crate::support::process::eventually;
+use crate::support::{Site, leftovers};
+
+struct Scene {
+    site: Site,
+    daemon: Daemon,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let site = Site::new();
+        site.directory("root/in");
+        let daemon = Daemon::start(&site, &site.path("root"), "rw");
+        Self { site, daemon }
+    }
+
+    /// A session of the command that all of these repeat, which has the lock of its run.
+    fn begun(&self) -> Peer {
+        let mut peer = Peer::push(&self.site, &self.daemon, "in");
+        peer.say(begin(b"top", SourceKind::Directory));
+        peer.hear_of(|message| matches!(message, Message::Ready(_)).then_some(()));
+        peer
+    }
+
+    /// A session of the same command whose request is accepted.
+    fn accepted(&self) -> Peer {
+        let mut peer = Peer::push(&self.site, &self.daemon, "in");
+        peer.hear_of(|message| matches!(message, Message::Accepted).then_some(()));
+        peer
+    }
+
+    fn link(&self) -> PathBuf {
+        self.site.path("root/in/top/link")
+    }
+
+    fn has_link(&self) -> bool {
+        self.link().symlink_metadata().is_ok()
+    }
+
+    /// Waits until so many sessions have ended.
+    fn await_ends(&self, count: usize) {
+        let ended = || self.daemon.run().stderr().matches(" seconds=").count() >= count;
+        assert!(eventually(ended), "{}", self.daemon.run().stderr());
+    }
+}
+
+/// Announces a directory with a symbolic link, which is made without a further question.
+fn announce(peer: &mut Peer) {
+    peer.say(begin(b"top", SourceKind::Directory));
+    peer.say(Message::Entries(vec![
+        entry(0, Parent::Source(0), b"", icdc_protocol::message::EntryKind::Directory),
+        entry(1, Parent::Directory(0), b"link", symlink("target".as_ref())),
+    ]));
+    peer.say(Message::DirEnd { id: 0 });
+    peer.say(Message::End);
+}
+
+#[test]
+fn who_has_gone_while_an_earlier_run_was_waited_for_changes_nothing() {
+    let scene = Scene::new();
+    let first = scene.begun();
+    let mut second = scene.accepted();
+    announce(&mut second);
+    // It comes to wait for the first one.
+    std::thread::sleep(Duration::from_millis(300));
+    drop(second);
+    drop(first);
+    scene.await_ends(2);
+    assert!(!scene.has_link(), "a session without a client has published something");
+}
+
+#[test]
+fn who_has_gone_before_a_slow_daemon_begins_changes_nothing() {
+    let scene = Scene::new();
+    let daemon = scene.daemon.run().pid();
+    let mut peer = scene.accepted();
+    kill_process(daemon, Signal::STOP).unwrap();
+    announce(&mut peer);
+    drop(peer);
+    std::thread::sleep(Duration::from_millis(100));
+    kill_process(daemon, Signal::CONT).unwrap();
+    scene.await_ends(1);
+    assert!(!scene.has_link(), "a session without a client has published something");
+    assert_eq!(leftovers(&scene.site.path("root")), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn who_waited_for_an_earlier_run_begins_once_its_client_answers() {
+    let scene = Scene::new();
+    let first = scene.begun();
+    let mut second = scene.accepted();
+    second.confirms = false;
+    announce(&mut second);
+    std::thread::sleep(Duration::from_millis(300));
+    drop(first);
+    second.hear_of(|message| matches!(message, Message::Ready(_)).then_some(()));
+    // A client behind a link that is down says nothing for now.
+    for _ in 0..5 {
+        second.hear_of(|message| matches!(message, Message::Feedback(_)).then_some(()));
+    }
+    assert!(!scene.has_link(), "it began before its client had answered");
+    second.say(Message::Confirmed);
+    second.hear_of(|message| match message {
+        Message::Done(done) => done.iter().any(|done| done.id == 1 && done.outcome.is_ok()).then_some(()),
+        _ => None,
+    });
+    assert!(scene.has_link());
+}

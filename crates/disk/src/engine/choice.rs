@@ -1,0 +1,40 @@
+//! Which engine it is to be: opened by kind, or by what the kernel allows.
+
+use super::contract::Engine;
+use super::error::EngineUnavailable;
+use super::threads::ThreadEngine;
+use super::uring::UringEngine;
+
+/// Most jobs with the kernel at a time.
+pub const MAX_DEPTH: usize = 1024;
+
+/// Which engine to open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// io_uring, or threads where the kernel does not allow it.
+    #[default]
+    Auto,
+    /// io_uring or nothing.
+    Uring,
+    /// Threads.
+    Threads,
+}
+
+/// Opens an engine that keeps `depth` jobs (1 to [`MAX_DEPTH`], else the nearest) with the kernel.
+///
+/// # Errors
+/// The kernel grants no ring ([`EngineKind::Uring`] only) or no threads.
+pub fn open_engine(depth: usize, preference: EngineKind) -> Result<Box<dyn Engine>, EngineUnavailable> {
+    let depth = depth.clamp(1, MAX_DEPTH);
+    match preference {
+        EngineKind::Uring => Ok(Box::new(UringEngine::open(depth)?)),
+        EngineKind::Threads => Ok(Box::new(ThreadEngine::open(depth)?)),
+        EngineKind::Auto => match UringEngine::open(depth) {
+            Ok(engine) => Ok(Box::new(engine)),
+            Err(reason) => {
+                tracing::info!(%reason, "disk engine: threads instead of io_uring");
+                Ok(Box::new(ThreadEngine::open(depth)?))
+            }
+        },
+    }
+}

@@ -1,0 +1,76 @@
+//! Jobs for an engine, and their ends.
+
+use std::sync::Arc;
+
+use super::error::EngineError;
+use crate::file::DiskFile;
+use crate::pool::Block;
+
+/// One thing to do with a file.
+#[derive(Debug)]
+pub enum Job {
+    /// Reads `length` bytes at `offset` to the start of the block.
+    ///
+    /// The result is the number of bytes read, less than `length` only at the end of the file. The
+    /// bytes of the block behind the result may change, too.
+    Read {
+        /// The file.
+        file: Arc<DiskFile>,
+        /// Position in the file in bytes.
+        offset: u64,
+        /// Bytes wanted, at most the block's size.
+        length: usize,
+        /// Where they go.
+        block: Block,
+    },
+    /// Writes the first `length` bytes of the block, or only `ranges` of them, to `offset`.
+    ///
+    /// What lies between ranges is zero, in the block and in the file. With Direct I/O each range
+    /// is widened to the alignment by zeros, and so is the end: set the length of the file when
+    /// all is written. Jobs in flight together must therefore not share an aligned page, which
+    /// blocks at multiples of the block size never do. The result is the number of bytes of the
+    /// job, without what was widened.
+    Write {
+        /// The file.
+        file: Arc<DiskFile>,
+        /// Position of the block's first byte in the file in bytes.
+        offset: u64,
+        /// `(offset, length)` within the block: ascending, disjoint, within `length`. Empty means
+        /// all of `length`.
+        ranges: Vec<(u32, u32)>,
+        /// Bytes of the block that belong to the file, at most the block's size.
+        length: usize,
+        /// The data.
+        block: Block,
+    },
+    /// Makes durable what was written by jobs that completed before this one was submitted, with
+    /// the file's metadata (`fsync`). The result is 0.
+    Sync {
+        /// The file.
+        file: Arc<DiskFile>,
+    },
+}
+
+/// Which kind of job a completion belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum JobKind {
+    /// [`Job::Read`].
+    Read,
+    /// [`Job::Write`].
+    Write,
+    /// [`Job::Sync`].
+    Sync,
+}
+
+/// The end of a job.
+#[derive(Debug)]
+pub struct Completion {
+    /// As given to [`Engine::submit`](super::Engine::submit).
+    pub tag: u64,
+    /// The job's kind.
+    pub kind: JobKind,
+    /// The job's block; `None` for [`JobKind::Sync`], and with [`EngineError::Lost`].
+    pub block: Option<Block>,
+    /// Bytes read or written.
+    pub result: Result<usize, EngineError>,
+}

@@ -1,0 +1,19 @@
+//! Advisory locks on files.
+
+use std::fs::File;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+/// Takes the exclusive advisory lock on `file` if nobody has it; the lock lasts until the last
+/// descriptor of this opening is closed.
+///
+/// # Errors
+/// What `flock` says except that somebody has the lock, which is `Ok(false)`.
+pub fn try_lock(file: &File) -> std::io::Result<bool> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}

@@ -1,0 +1,28 @@
+//! How fast and how evenly icdc sends by the rate that it finds, and how fast it copies, alone and
+//! beside other programs.
+//!
+//! | shared by several scenarios | file |
+//! |---|---|
+//! | one `icdc copy` in a lab of its own | `copying.rs` |
+//! | one run of any copier, from command to exit | `race.rs` |
+//! | one copy between two hosts without a path; rounds of them | `direct.rs`, `rounds.rs` |
+//! | the other copiers, and what each needs at the far end | `peers.rs` |
+//! | a disk that takes less than it could | `throttle.rs` |
+
+pub(crate) mod copy_file;
+pub(crate) mod copy_files;
+mod copying;
+mod direct;
+pub(crate) mod icdc_background;
+pub(crate) mod icdc_disk;
+pub(crate) mod icdc_fast;
+pub(crate) mod icdc_simulated;
+mod peers;
+mod race;
+pub(crate) mod ramp;
+pub(crate) mod rate_faults;
+mod rounds;
+pub(crate) mod slow_disk;
+pub(crate) mod steady;
+mod throttle;
+pub(crate) mod versus;

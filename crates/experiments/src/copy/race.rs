@@ -1,0 +1,281 @@
+//! One turn of a program that copies, from its command to its exit, in a lab of its own.
+
+use std::fs;
+use std::io;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use icdc_lab::{Host, Lab, LabError, Settings, spoilt_but_for_bursts};
+use icdc_packet::clock;
+use icdc_units::{ByteCount, Span};
+
+use crate::copy::peers::{Load, Peer, Place, SshdDirectory};
+use crate::harness::attempts::{self, Figures};
+use crate::harness::bench::Bench;
+use crate::harness::bounded;
+use crate::harness::commands::{FAR, on_host};
+use crate::harness::error::ExperimentError;
+use crate::harness::resolution::Resolution;
+use crate::harness::rights::Rights;
+use crate::harness::scratch::{Scratch, contents};
+use crate::harness::server::Server;
+use crate::harness::temporary_lab::TemporaryLab;
+
+/// Port of icdc's daemon.
+const PORT: u16 = 2633;
+/// A far end listens after so long, or never.
+const PATIENCE: Span = Span::from_secs(10);
+/// How often it is tried.
+const STEP: Span = Span::from_millis(50);
+/// How icdc's far end is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FarEnd {
+    /// Login included.
+    Ssh,
+    /// The daemon runs already.
+    Daemon,
+}
+
+/// A program.
+pub(crate) enum Contender {
+    /// Ours, and whether it knows the path.
+    Icdc(FarEnd, Rights, bool),
+    /// Another.
+    Peer(&'static Peer),
+}
+
+/// How it went.
+#[derive(Default)]
+pub(crate) struct Finish {
+    /// From command to exit.
+    pub(crate) took: Span,
+    /// Files and bytes that were there in the end.
+    pub(crate) moved: (u64, ByteCount),
+    /// Why not all is there, if so.
+    pub(crate) failure: Option<String>,
+    /// It took longer than agreed.
+    pub(crate) overran: bool,
+    /// Why it must not be used, if so.
+    pub(crate) spoilt: Option<String>,
+}
+
+impl Figures for Finish {
+    fn figures(&self) -> String {
+        self.failure.clone().unwrap_or_else(|| self.took.to_string())
+    }
+}
+
+impl Contender {
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Peer(peer) => peer.name.to_owned(),
+            Self::Icdc(far_end, rights, known) => {
+                let far_end = if *far_end == FarEnd::Ssh { "by ssh" } else { "by daemon" };
+                format!("icdc {far_end}, {}{}", rights.name(), if *known { ", known path" } else { "" })
+            }
+        }
+    }
+}
+
+/// Who copies what.
+pub(crate) struct Turn<'a> {
+    pub(crate) contender: &'a Contender,
+    pub(crate) load: Load,
+    /// What is copied.
+    pub(crate) source: &'a Path,
+    /// The program is stopped after so long.
+    pub(crate) limit: Span,
+}
+
+/// Where the programs run.
+pub(crate) struct Track<'a> {
+    pub(crate) settings: Settings,
+    pub(crate) scratch: &'a Scratch,
+    pub(crate) place: Place,
+    /// Into which everybody copies.
+    pub(crate) destination: PathBuf,
+}
+
+impl Track<'_> {
+    /// Identities of icdc's two ends, known to each other, and the far end without rights.
+    pub(crate) fn make_keys(&self, bench: &Bench<'_>) -> Result<(), ExperimentError> {
+        let path = |name: &str| self.scratch.path(name);
+        for name in ["client", "daemon"] {
+            keygen(bench, &["--identity".as_ref(), path(name).as_os_str()])?;
+        }
+        let key = |name: &str| {
+            let path = path(&format!("{name}.pub"));
+            fs::read_to_string(&path).map_err(|error| ExperimentError::io(format!("read {}", path.display()), error))
+        };
+        let root = self.destination.parent().unwrap_or(&self.destination);
+        self.scratch
+            .text("authorized-keys", &format!("root=\"{}\",rights=rw,user=root {}", root.display(), key("client")?))?;
+        let known = path("known-hosts");
+        keygen(
+            bench,
+            &[
+                "--known-hosts".as_ref(),
+                known.as_os_str(),
+                "--trust".as_ref(),
+                format!("{FAR}:{PORT}").as_ref(),
+                key("daemon")?.trim().as_ref(),
+            ],
+        )?;
+        let program = bench.program.display();
+        let far_end = format!("exec {} '{program}' \"$@\"", Rights::Few.prefix().join(" "));
+        self.scratch.script("without-rights", &far_end)?;
+        Ok(())
+    }
+
+    /// One turn, repeated while the machine spoils it.
+    pub(crate) fn run(&self, bench: &Bench<'_>, turn: &Turn<'_>) -> Result<Finish, ExperimentError> {
+        let tolerance = Resolution::Means.tolerance(self.settings.round_trip());
+        let settle = || {
+            fs::create_dir_all(&self.destination)
+                .map_err(|error| ExperimentError::io(format!("make {}", self.destination.display()), error))?;
+            self.scratch.settle(turn.source)
+        };
+        let once = || {
+            let result = self.attempt(bench, turn, tolerance);
+            self.clear(turn.load);
+            result
+        };
+        // Who failed has no further turn.
+        attempts::unspoilt_after(bench, tolerance, settle, once, |finish| {
+            finish.spoilt.as_deref().filter(|_| finish.failure.is_none())
+        })
+    }
+
+    /// What has arrived is not to be in the way of the next turn. A file goes. Many small ones
+    /// stay aside to the end: ext4 looks long for places to put new ones while many have just been
+    /// deleted.
+    fn clear(&self, load: Load) {
+        static ASIDE: AtomicU32 = AtomicU32::new(0);
+        let number = ASIDE.fetch_add(1, Ordering::Relaxed);
+        let aside = self.scratch.path(&format!("aside-{number}"));
+        if load == Load::File || fs::rename(&self.destination, &aside).is_err() {
+            // By anybody's hand, and with all that is below.
+            let _ = fs::remove_dir_all(&self.destination);
+        }
+    }
+
+    fn attempt(&self, bench: &Bench<'_>, turn: &Turn<'_>, tolerance: Span) -> Result<Finish, ExperimentError> {
+        let Turn { contender, load, source, limit } = *turn;
+        let _directory = SshdDirectory::new();
+        let lab = TemporaryLab::new(bench, &self.settings)?;
+        let lab = &lab;
+        let _server = match (self.server(bench, lab, contender), contender) {
+            (Ok(server), _) => server,
+            // It has no turn, and the others go on.
+            (Err(error), Contender::Peer(_)) => {
+                return Ok(Finish { failure: Some(error.to_string()), ..Finish::default() });
+            }
+            (Err(error), Contender::Icdc(..)) => return Err(error),
+        };
+        let mut command = match contender {
+            Contender::Peer(peer) => {
+                let mut command = on_host(bench, lab, "a", Rights::All);
+                command.args(peer.copy(&self.place, load, source));
+                command
+            }
+            Contender::Icdc(far_end, rights, known) => self.icdc(bench, lab, (*far_end, *rights, *known), source)?,
+        };
+        let ended = bounded::run(&mut command, limit, |_| {})?;
+        let (moved, whole) = (contents(&self.destination), contents(source));
+        let failure = if ended.overran {
+            Some(format!("was stopped after {limit}, having moved {} in {}", moved.1, moved.0))
+        } else if !ended.well {
+            Some(ended.errors.lines().last().unwrap_or("no output").to_owned())
+        } else if moved != whole {
+            Some(format!("moved {} in {} of {} in {}", moved.1, moved.0, whole.1, whole.0))
+        } else {
+            None
+        };
+        let spoilt = spoilt_but_for_bursts(&lab.page()?, &self.settings, tolerance);
+        Ok(Finish { took: ended.took, moved, failure, overran: ended.overran, spoilt })
+    }
+
+    fn icdc(
+        &self,
+        bench: &Bench<'_>,
+        lab: &Lab,
+        (far_end, rights, known): (FarEnd, Rights, bool),
+        source: &Path,
+    ) -> Result<Command, ExperimentError> {
+        let state = if known { self.scratch.path("known-paths") } else { self.scratch.empty("no-known-paths")? };
+        let mut command = on_host(bench, lab, "a", rights);
+        command.arg(bench.program).arg("copy").env("XDG_STATE_HOME", state);
+        match far_end {
+            FarEnd::Ssh => {
+                let script = self.scratch.path("without-rights");
+                let far = if rights == Rights::All { bench.program } else { script.as_path() };
+                command.args(["--ssh", &self.place.ssh, "--remote-icdc"]).arg(far).arg(source).arg(self.place.far());
+            }
+            FarEnd::Daemon => {
+                command.arg("--identity").arg(self.scratch.path("client"));
+                command.arg("--known-hosts").arg(self.scratch.path("known-hosts"));
+                let name = self.destination.file_name().unwrap_or_default().to_string_lossy();
+                command.arg(source).arg(format!("icdc://{FAR}:{PORT}/{name}/"));
+            }
+        }
+        Ok(command)
+    }
+
+    /// Starts what a program needs at the far end.
+    fn server(&self, bench: &Bench<'_>, lab: &Lab, contender: &Contender) -> Result<Server, ExperimentError> {
+        let (arguments, port, rights) = match contender {
+            Contender::Peer(peer) => peer.serve(&self.place).map(|(arguments, port)| (arguments, port, Rights::All)),
+            Contender::Icdc(FarEnd::Ssh, ..) => {
+                self.place.sshd().map(|(arguments, port)| (arguments, port, Rights::All))
+            }
+            Contender::Icdc(FarEnd::Daemon, rights, _) => {
+                let text = |path: &Path| path.display().to_string();
+                let arguments = [
+                    text(bench.program),
+                    "serve".to_owned(),
+                    "--listen".to_owned(),
+                    format!("{FAR}:{PORT}"),
+                    "--identity".to_owned(),
+                    text(&self.scratch.path("daemon")),
+                    "--authorized-keys".to_owned(),
+                    text(&self.scratch.path("authorized-keys")),
+                ];
+                Some((arguments.into(), PORT, *rights))
+            }
+        }
+        .ok_or(LabError::Missing { program: "sshd", package: "openssh-server" })?;
+        let log = self.scratch.path("server-log");
+        let server = Server::start(on_host(bench, lab, "b", rights).args(&arguments), &log)?;
+        if await_listener(lab, port)? {
+            return Ok(server);
+        }
+        let output = fs::read_to_string(&log).unwrap_or_default();
+        Err(ExperimentError::program(format!("the far end of {}", contender.name()), output.trim()))
+    }
+}
+
+fn keygen(bench: &Bench<'_>, arguments: &[&std::ffi::OsStr]) -> Result<(), ExperimentError> {
+    let ended = bounded::run(Command::new(bench.program).arg("keygen").args(arguments), PATIENCE, |_| {})?;
+    if ended.well {
+        return Ok(());
+    }
+    Err(ExperimentError::program("icdc keygen", ended.errors))
+}
+
+/// Whether somebody listens on this port of host b before patience ends.
+fn await_listener(lab: &Lab, port: u16) -> Result<bool, ExperimentError> {
+    let until = clock::now() + PATIENCE;
+    lab.on(Host::B, || {
+        while TcpStream::connect((FAR, port))
+            .is_err_and(|error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
+        {
+            if clock::now() > until {
+                return Ok(false);
+            }
+            clock::sleep_until(clock::now() + STEP);
+        }
+        Ok(true)
+    })
+}

@@ -1,0 +1,58 @@
+//! Measuring again where the machine spoilt a measurement.
+
+use icdc_units::Span;
+
+use crate::harness::bench::Bench;
+use crate::harness::calm;
+use crate::harness::error::ExperimentError;
+
+/// A spoilt measurement is made so often at most.
+const ATTEMPTS: u32 = 3;
+
+/// A measurement as one line of text.
+pub(crate) trait Figures {
+    fn figures(&self) -> String;
+}
+
+/// What was measured beside it stays unsaid.
+impl<M: Figures, B> Figures for (M, B) {
+    fn figures(&self) -> String {
+        self.0.figures()
+    }
+}
+
+/// Measures on a calm machine and says what came of it; gives the first attempt that the machine
+/// did not spoil, or the last one.
+pub(crate) fn unspoilt<T: Figures>(
+    bench: &Bench<'_>,
+    tolerance: Span,
+    attempt: impl Fn() -> Result<T, ExperimentError>,
+    spoilt: impl Fn(&T) -> Option<&str>,
+) -> Result<T, ExperimentError> {
+    unspoilt_after(bench, tolerance, || Ok(()), attempt, spoilt)
+}
+
+/// As [`unspoilt`], with something to do before each wait.
+pub(crate) fn unspoilt_after<T: Figures>(
+    bench: &Bench<'_>,
+    tolerance: Span,
+    prepare: impl Fn() -> Result<(), ExperimentError>,
+    attempt: impl Fn() -> Result<T, ExperimentError>,
+    spoilt: impl Fn(&T) -> Option<&str>,
+) -> Result<T, ExperimentError> {
+    for number in 1.. {
+        prepare()?;
+        calm::wait(tolerance, bench.patience, bench.say);
+        let measured = attempt()?;
+        (bench.say)(&format!("  {}", measured.figures()));
+        match spoilt(&measured) {
+            Some(why) if number < ATTEMPTS => (bench.say)(&format!("  attempt {number} is invalid ({why}); again")),
+            Some(why) => {
+                (bench.say)(&format!("  still invalid after {ATTEMPTS} attempts: {why}"));
+                return Ok(measured);
+            }
+            None => return Ok(measured),
+        }
+    }
+    unreachable!("the last attempt returns")
+}

@@ -1,0 +1,70 @@
+//! Waiting for a machine that leaves its processors to the measurement.
+//!
+//! On a shared machine a phase in which others take the processors lasts seconds to minutes, and
+//! spoils whatever is measured in it. One thread per processor reads the clock again and again:
+//! between two readings that lie far apart, the thread did not run.
+
+use std::hint;
+use std::thread;
+
+use icdc_packet::clock;
+use icdc_units::Span;
+
+/// So long no thread may be kept from running for longer than is tolerated.
+const CALM: Span = Span::from_secs(2);
+
+/// Returns once the machine was calm, after `patience` at the latest; says that it waits.
+pub(crate) fn wait(tolerance: Span, patience: Span, say: &dyn Fn(&str)) {
+    let until = clock::now() + patience;
+    let mut has_said = false;
+    while clock::now() < until && longest_gap() > tolerance {
+        if !has_said {
+            say("  waiting for the machine to be calm");
+            has_said = true;
+        }
+        // To look costs the others what they cost us.
+        clock::sleep_until(clock::now() + CALM);
+    }
+}
+
+/// Longest time for which any of as many threads as there are processors did not run.
+fn longest_gap() -> Span {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let watches: Vec<_> = (0..processors).map(|_| scope.spawn(watch)).collect();
+        watches.into_iter().filter_map(|watch| watch.join().ok()).max().unwrap_or_default()
+    })
+}
+
+fn watch() -> Span {
+    let start = clock::now();
+    let (mut last, mut longest) = (start, Span::ZERO);
+    while last < start + CALM {
+        hint::spin_loop();
+        let now = clock::now();
+        longest = longest.max(now - last);
+        last = now;
+    }
+    longest
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn where_nothing_can_be_calm_enough_patience_ends() {
+        let lines = Cell::new(0);
+        let before = clock::now();
+        wait(Span::ZERO, Span::from_millis(1), &|_| lines.set(lines.get() + 1));
+        assert!(clock::now() >= before + CALM);
+        assert_eq!(lines.get(), 1);
+    }
+
+    #[test]
+    fn a_calm_machine_is_not_waited_for() {
+        wait(Span::from_secs(3600), Span::from_secs(3600), &|_| unreachable!("nothing to wait for"));
+    }
+}

@@ -1,0 +1,137 @@
+//! What happens to each packet: when it arrives, and whether it was dropped, by the path's own
+//! counters and by the hosts' clocks.
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use icdc_lab::recording::Recording;
+use icdc_lab::{Gauge, Heading, Host, Lab, Page, Settings};
+use icdc_packet::clock;
+use icdc_path::loss::Model;
+use icdc_units::{ByteCount, Rate, Span};
+
+use crate::harness::bench::Bench;
+use crate::harness::commands::{FAR, NEAR};
+use crate::harness::cross_traffic::CrossTraffic;
+use crate::harness::error::ExperimentError;
+use crate::harness::paths::path;
+use crate::harness::spread::Spread;
+use crate::harness::temporary_lab::TemporaryLab;
+
+const GIGABIT: Rate = Rate::from_bits_per_second(1_000_000_000);
+const QUEUE: ByteCount = ByteCount::new(2_500_000);
+const ROUND_TRIP: Span = Span::from_millis(300);
+const SHORT: Span = Span::from_millis(20);
+const LOSS: f64 = 1e-3;
+const SEEDS: u64 = 3;
+/// Standard deviations of a normal distribution within which 99 % lie.
+const NINETY_NINE: f64 = 2.576;
+const PROBES: usize = 60;
+const BETWEEN_PROBES: Span = Span::from_millis(200);
+const ANSWERED_BY: Span = Span::from_secs(2);
+/// The wire publishes ten times a second.
+const PUBLISHED: Span = Span::from_millis(400);
+
+/// Rows of the table.
+pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Vec<String>>, ExperimentError> {
+    let mut rows = vec![delay(bench)?, bottleneck(bench)?];
+    for seed in 1..=bench.runs.unwrap_or(if bench.quick { 1 } else { SEEDS }) {
+        rows.push(loss(bench, seed)?);
+    }
+    Ok(rows)
+}
+
+/// Round trips of datagrams on an idle path.
+fn delay(bench: &Bench<'_>) -> Result<Vec<String>, ExperimentError> {
+    (bench.say)("delay");
+    let lab = TemporaryLab::new(bench, &Settings::symmetric(path(GIGABIT, ROUND_TRIP, QUEUE)))?;
+    let count = if bench.quick { PROBES / 10 } else { PROBES };
+    let failed = |error| ExperimentError::io("exchange datagrams", error);
+    let there = lab.on(Host::B, || bind(FAR).map_err(failed))?;
+    let here = lab.on(Host::A, || bind(NEAR).map_err(failed))?;
+    let trips = thread::scope(|scope| {
+        scope.spawn(|| echo(&there, count));
+        (0..count).map(|_| trip(&here, &there)).collect::<io::Result<Vec<_>>>()
+    });
+    let trips = Spread::of(trips.map_err(failed)?.into_iter().map(|trip| trip.as_secs_f64() * 1e3));
+    Ok(vec![format!("round trip of {count} datagrams, ms"), "300".to_owned(), trips.tenths("")])
+}
+
+fn bind(address: &str) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((address, 0))?;
+    socket.set_read_timeout(Some(ANSWERED_BY.into()))?;
+    Ok(socket)
+}
+
+fn echo(socket: &UdpSocket, count: usize) {
+    for _ in 0..count {
+        // Whoever asked finds that nothing came.
+        let Ok((length, from)) = socket.recv_from(&mut [0; 64]) else { return };
+        let _ = socket.send_to(&[0; 64][..length], from);
+    }
+}
+
+fn trip(here: &UdpSocket, there: &UdpSocket) -> io::Result<Span> {
+    let begun = clock::now();
+    here.send_to(&[0; 16], there.local_addr()?)?;
+    here.recv_from(&mut [0; 64])?;
+    let took = clock::now() - begun;
+    clock::sleep_until(begun + BETWEEN_PROBES.max(took));
+    Ok(took)
+}
+
+/// Datagrams at 120 % of the bottleneck: its rate, and what became of every packet.
+fn bottleneck(bench: &Bench<'_>) -> Result<Vec<String>, ExperimentError> {
+    (bench.say)("bottleneck");
+    let lab = TemporaryLab::new(bench, &Settings::symmetric(path(GIGABIT, SHORT, QUEUE)))?;
+    let length = Span::from_secs(if bench.quick { 4 } else { 12 });
+    let page = flood(&lab, GIGABIT * 6 / 5, length)?;
+    let recording = Recording::of(&page, Heading::Forward, Span::MAX);
+    // Without the beginning and the queue's end.
+    let rate = recording.mean_rate_between(1000, recording.bins.len().saturating_sub(1000));
+    let [offered, delivered, dropped] =
+        [Gauge::Offered, Gauge::Delivered, Gauge::QueueDrops].map(|gauge| page.gauge(Heading::Forward, gauge));
+    let lost_track = offered - delivered - dropped;
+    Ok(vec![
+        format!("datagrams at 120 % of the bottleneck for {length}"),
+        "1,000 Mbit/s on the wire, every packet accounted for".to_owned(),
+        format!(
+            "{:.4} Mbit/s in the best second, {:.1} on average; {offered} offered, {delivered} delivered, {dropped} dropped by the queue, {lost_track} unaccounted for",
+            recording.peak_rate().as_bits_per_second() as f64 / 1e6,
+            rate.as_bits_per_second() as f64 / 1e6
+        ),
+    ])
+}
+
+/// Losses at random among a million packets.
+fn loss(bench: &Bench<'_>, seed: u64) -> Result<Vec<String>, ExperimentError> {
+    (bench.say)(&format!("loss, seed {seed}"));
+    let direction = icdc_path::Settings { loss: Model::Random(LOSS), seed, ..path(GIGABIT * 2, SHORT, QUEUE * 2) };
+    let lab = TemporaryLab::new(bench, &Settings::symmetric(direction))?;
+    let page = flood(&lab, GIGABIT, Span::from_millis(if bench.quick { 1_500 } else { 12_400 }))?;
+    let [offered, lost] = [Gauge::Offered, Gauge::Lost].map(|gauge| page.gauge(Heading::Forward, gauge));
+    let mean = offered as f64 * LOSS;
+    let half = NINETY_NINE * (mean * (1.0 - LOSS)).sqrt();
+    Ok(vec![
+        format!("loss of {LOSS:e} over {offered} packets, seed {seed}"),
+        format!("{:.0} to {:.0} lost (99 % interval)", mean - half, mean + half),
+        lost.to_string(),
+    ])
+}
+
+/// Sends datagrams from host a to host b for so long; gives the path's counters once all of them
+/// have crossed.
+fn flood(lab: &Lab, rate: Rate, length: Span) -> Result<Page, ExperimentError> {
+    let over = AtomicBool::new(false);
+    let traffic = CrossTraffic { rate, quiet: Span::ZERO, half_period: length };
+    thread::scope(|scope| {
+        let sending = scope.spawn(|| traffic.send(lab, &over));
+        clock::sleep_until(clock::now() + length);
+        over.store(true, Ordering::Relaxed);
+        sending.join().expect("sending does not panic").map(drop)
+    })?;
+    clock::sleep_until(clock::now() + lab.record.settings.round_trip() + PUBLISHED);
+    Ok(lab.page()?)
+}

@@ -1,0 +1,39 @@
+//! Why a scenario could not be run.
+
+use std::io;
+use std::path::PathBuf;
+
+use icdc_lab::LabError;
+use thiserror::Error;
+
+/// Something of a scenario could not be done.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ExperimentError {
+    /// A lab, a program or a file.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// Nothing can be simulated so.
+    #[error(transparent)]
+    Simulation(#[from] icdc_sim::SimulationError),
+    /// No place for a scenario's files.
+    #[error("{place} {why}: set TMPDIR to a directory on a disk with room for the scenario's files", place = .place.display())]
+    Scratch {
+        /// The directory.
+        place: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl ExperimentError {
+    /// An operation that the kernel refused: `what` completes "cannot …".
+    pub(crate) fn io(what: impl Into<String>, cause: io::Error) -> Self {
+        LabError::io(what, cause).into()
+    }
+
+    /// A program failed; `output` is what it wrote to its standard error.
+    pub(crate) fn program(program: impl Into<String>, output: impl Into<String>) -> Self {
+        LabError::Program { program: program.into(), output: output.into() }.into()
+    }
+}

@@ -1,0 +1,128 @@
+//! What came of one `icdc measure` in a lab.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use icdc_lab::recording::Recording;
+use icdc_units::{Span, Time};
+use serde::Deserialize;
+
+use crate::harness::attempts::Figures;
+use crate::harness::error::ExperimentError;
+use crate::harness::spread::Spread;
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    /// What `icdc measure` summed up.
+    pub(crate) summary: MeasureSummary,
+    /// Its samples of the sender.
+    pub(crate) samples: Vec<SenderSample>,
+    /// What it knows of the path: `paths.json`.
+    pub(crate) known: Option<String>,
+    /// What the wire saw from sender to receiver.
+    pub(crate) recording: Recording,
+    /// One packet in a thousand was later than this.
+    pub(crate) lateness: Span,
+    /// Frames that the full queue dropped.
+    pub(crate) queue_drops: u64,
+    /// Why it must not be used, if so.
+    pub(crate) spoilt: Option<String>,
+}
+
+/// The last line of `icdc measure --json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct MeasureSummary {
+    pub(crate) cc: String,
+    pub(crate) goodput_bps: f64,
+    pub(crate) retransmitted_segments: u64,
+    /// Where the samples' time begins on this host's monotonic clock.
+    pub(crate) begun_monotonic_seconds: Option<f64>,
+    /// Bytes of payload that arrived in each millisecond since the first.
+    pub(crate) series_ms: Vec<u32>,
+}
+
+impl Figures for Measured {
+    fn figures(&self) -> String {
+        let MeasureSummary { goodput_bps, retransmitted_segments, .. } = self.summary;
+        let goodput = goodput_bps / 1e6;
+        format!("{goodput:.1} Mbit/s, the queue dropped {}, {retransmitted_segments} retransmitted", self.queue_drops)
+    }
+}
+
+impl Measured {
+    /// When a sample was taken, in seconds since the recording's first millisecond.
+    pub(crate) fn seconds_of(&self, sample: &SenderSample) -> f64 {
+        let recording = (self.recording.begun - Time::ORIGIN).as_secs_f64();
+        self.summary.begun_monotonic_seconds.map_or(0.0, |begun| begun - recording) + sample.at_seconds
+    }
+
+    /// The sender's congestion window, (seconds, bytes).
+    pub(crate) fn windows(&self) -> Vec<(f64, f64)> {
+        self.samples.iter().map(|sample| (sample.at_seconds, sample.cwnd_bytes as f64)).collect()
+    }
+}
+
+/// A sample line of `icdc measure --json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SenderSample {
+    pub(crate) at_seconds: f64,
+    pub(crate) rtt_seconds: Option<f64>,
+    pub(crate) cwnd_bytes: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum MeasureLine {
+    Sample(SenderSample),
+    Summary(MeasureSummary),
+    #[serde(other)]
+    Other,
+}
+
+/// What arrived at the applications per second.
+pub(crate) fn goodput(measured: &[Measured]) -> Spread {
+    Spread::of(measured.iter().map(|measured| measured.summary.goodput_bps))
+}
+
+/// Runs an `icdc measure --json`.
+pub(crate) fn measured_by(command: &mut Command) -> Result<(MeasureSummary, Vec<SenderSample>), ExperimentError> {
+    let failed = |error| ExperimentError::io("run icdc measure", error);
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+    // Read meanwhile: a pipe that is full would hold the program up.
+    let mut stderr = child.stderr.take().expect("piped");
+    let errors = thread::spawn(move || {
+        let mut errors = Vec::new();
+        let _ = stderr.read_to_end(&mut errors);
+        String::from_utf8_lossy(&errors).trim().to_owned()
+    });
+    let (mut summary, mut samples) = (None, Vec::new());
+    for line in BufReader::new(child.stdout.take().expect("piped")).lines() {
+        match serde_json::from_str(&line.map_err(failed)?) {
+            Ok(MeasureLine::Summary(found)) => summary = Some(found),
+            Ok(MeasureLine::Sample(sample)) => samples.push(sample),
+            Ok(MeasureLine::Other) | Err(_) => {}
+        }
+    }
+    let status = child.wait().map_err(failed)?;
+    let errors = errors.join().expect("reading does not panic");
+    match summary {
+        Some(summary) if status.success() => Ok((summary, samples)),
+        _ => Err(ExperimentError::program("icdc measure", errors)),
+    }
+}
+
+/// A mark behind the value of a spoilt measurement.
+pub(crate) fn marked(value: String, measured: &Measured) -> String {
+    if measured.spoilt.is_some() { format!("{value} (invalid)") } else { value }
+}
+
+/// What a reader has to know about the measurements of a report.
+pub(crate) fn failures<'a>(measured: impl IntoIterator<Item = (String, &'a Measured)>) -> Vec<String> {
+    let failure = |(name, measured): (String, &Measured)| Some(format!("{name}: {}", measured.spoilt.as_ref()?));
+    measured.into_iter().filter_map(failure).collect()
+}

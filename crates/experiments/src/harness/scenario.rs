@@ -1,0 +1,28 @@
+//! A scenario: its name, what it shows, and the function that runs it.
+
+use icdc_report::Report;
+
+use crate::harness::bench::Bench;
+use crate::harness::error::ExperimentError;
+
+/// Something that can be run.
+#[derive(Debug)]
+pub struct Scenario {
+    /// By which it is called.
+    pub name: &'static str,
+    /// What it shows, in a line.
+    pub about: &'static str,
+    pub(crate) run: fn(&Bench<'_>) -> Result<Report, ExperimentError>,
+}
+
+impl Scenario {
+    /// Measures or simulates; gives the report. What it says meanwhile goes to `bench.say`.
+    pub fn run(&self, bench: &Bench<'_>) -> Result<Report, ExperimentError> {
+        let mut report = (self.run)(bench)?;
+        self.name.clone_into(&mut report.title);
+        if report.outcome.is_empty() {
+            self.about.clone_into(&mut report.outcome);
+        }
+        Ok(report)
+    }
+}

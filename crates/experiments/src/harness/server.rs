@@ -1,0 +1,63 @@
+//! A program that runs beside a measurement, and is ended with it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use icdc_packet::clock;
+use icdc_units::Span;
+
+use crate::harness::error::ExperimentError;
+
+/// A program that is not ready by then never will be.
+const PATIENCE: Span = Span::from_secs(10);
+/// How often its output is looked at.
+const STEP: Span = Span::from_millis(20);
+
+/// It runs; ended when dropped.
+pub(crate) struct Server {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// Starts it; standard output and standard error go to the file `log`.
+    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Self, ExperimentError> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let failed = |error| ExperimentError::io(format!("run {name}"), error);
+        let file = File::create(log).map_err(failed)?;
+        let copy = file.try_clone().map_err(failed)?;
+        let child = command.stdin(Stdio::null()).stdout(copy).stderr(file).spawn().map_err(failed)?;
+        Ok(Self { child, log: log.to_owned() })
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until `word` is in its output.
+    pub(crate) fn await_output(&mut self, word: &str) -> Result<(), ExperimentError> {
+        let until = clock::now() + PATIENCE;
+        loop {
+            let output = fs::read_to_string(&self.log).unwrap_or_default();
+            if output.contains(word) {
+                return Ok(());
+            }
+            let has_ended = self.child.try_wait().is_ok_and(|status| status.is_some());
+            if has_ended || clock::now() > until {
+                let program = format!("the program that logs to {}", self.log.display());
+                return Err(ExperimentError::program(program, output.trim().to_owned()));
+            }
+            clock::sleep_until(clock::now() + STEP);
+        }
+    }
+}

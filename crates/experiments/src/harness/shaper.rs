@@ -1,0 +1,132 @@
+//! What keeps the TCP traffic from host a to host b to a rate.
+
+use std::process::Command;
+
+use icdc_lab::{Host, Lab, program};
+use icdc_units::{ByteCount, Rate};
+
+use crate::harness::bench::Bench;
+use crate::harness::commands;
+use crate::harness::error::ExperimentError;
+use crate::harness::rights::Rights;
+use crate::harness::wire_pacer::WirePacer;
+
+/// Bytes that a token bucket lets pass at once: those of a millisecond at 500 Mbit/s, as a kernel
+/// with a thousand ticks a second needs them (tc-tbf(8)).
+const BUCKET: ByteCount = ByteCount::new(62_500);
+/// What may wait in host a: more than the windows of a connection over 200 ms at 500 Mbit/s ever
+/// hold.
+const WAITING: ByteCount = ByteCount::new(40_000_000);
+/// What an Ethernet takes beside the frame that the kernel counts.
+const OVERHEAD: &str = "24";
+
+/// See the module's description.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Shaper {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A token bucket before the device, of so much on the wire.
+    TokenBucket(Rate),
+    /// A policy of so much payload for each connection, with bursts of so many segments if that is
+    /// given.
+    Policy(Rate, Option<u32>),
+    /// The wire pacer, with one class of so much on the wire.
+    Wire(Rate),
+    /// The wire pacer by the timer, with one class of so much on the wire.
+    Timer(Rate),
+}
+
+/// Whose traffic it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    /// The device by which it leaves.
+    pub(crate) device: &'static str,
+    /// The address to which it goes.
+    pub(crate) to: &'static str,
+}
+
+impl Target {
+    /// All that goes to host b.
+    pub(crate) const HOST_B: Self = Self { device: "eth0", to: commands::FAR };
+}
+
+/// As long as it works.
+#[derive(Default)]
+pub(crate) struct Shaping {
+    _policy: Option<InForce>,
+    _pacer: Option<WirePacer>,
+}
+
+/// A policy that goes when dropped.
+pub(crate) struct InForce {
+    remove: Command,
+}
+
+impl InForce {
+    /// A policy for the addresses `to`, by icdc as `icdc` starts it.
+    pub(crate) fn put(icdc: impl Fn() -> Command, to: &str, arguments: &[&str]) -> Result<Self, ExperimentError> {
+        let policy = |action: &str| {
+            let mut command = icdc();
+            command.args(["pace", "policy", action, "--to", to]);
+            command
+        };
+        let output = policy("add").args(arguments).output();
+        let output = output.map_err(|error| ExperimentError::io("run icdc pace policy", error))?;
+        if !output.status.success() {
+            return Err(ExperimentError::program(
+                "icdc pace policy add",
+                String::from_utf8_lossy(&output.stderr).trim(),
+            ));
+        }
+        Ok(Self { remove: policy("remove") })
+    }
+}
+
+impl Drop for InForce {
+    fn drop(&mut self) {
+        // One that stays is shown by `icdc pace policy list`.
+        let _ = self.remove.output();
+    }
+}
+
+impl Shaper {
+    /// Lets it work from now on; what it needs of a lab goes with the lab.
+    pub(crate) fn start(self, bench: &Bench<'_>, lab: &Lab, target: Target) -> Result<Shaping, ExperimentError> {
+        let Target { device, to } = target;
+        match self {
+            Self::Nothing => Ok(Shaping::default()),
+            Self::TokenBucket(rate) => {
+                let [rate, bucket, limit] = [
+                    format!("{}bit", rate.as_bits_per_second()),
+                    BUCKET.as_u64().to_string(),
+                    WAITING.as_u64().to_string(),
+                ];
+                let arguments = ["qdisc", "add", "dev", device, "root", "tbf", "rate", &rate, "overhead", OVERHEAD];
+                let arguments = [&arguments[..], &["burst", &bucket, "limit", &limit]].concat();
+                lab.on(Host::A, || program::run("tc", "iproute2", &arguments, ""))?;
+                Ok(Shaping::default())
+            }
+            Self::Policy(rate, burst) => {
+                let icdc = || {
+                    let mut command = commands::on_host(bench, lab, "a", Rights::All);
+                    command.arg(bench.program);
+                    command
+                };
+                let (rate, burst) = (format!("{rate:#}"), burst.map(|segments| segments.to_string()));
+                let mut arguments = vec!["--rate", &rate];
+                arguments.extend(burst.iter().flat_map(|segments| ["--burst", segments]));
+                Ok(Shaping { _policy: Some(InForce::put(icdc, to, &arguments)?), ..Shaping::default() })
+            }
+            Self::Wire(rate) | Self::Timer(rate) => {
+                let mode = if matches!(self, Self::Wire(_)) { "gap" } else { "timer" };
+                let queue = WAITING;
+                let class = format!(
+                    "[[class]]\nname = \"flow\"\nrate = \"{rate:#}\"\nqueue = \"{queue:#}\"\nfilter = [{{ to = \"{to}\" }}]\n"
+                );
+                let pacer = WirePacer::start(bench, lab, device, &class, &["--mode", mode])?;
+                Ok(Shaping { _pacer: Some(pacer), ..Shaping::default() })
+            }
+        }
+    }
+}

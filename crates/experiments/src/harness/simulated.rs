@@ -1,0 +1,98 @@
+//! Many simulations, on all processors, their results in the order asked for.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use icdc_lab::Settings;
+use icdc_sim::{Acknowledgements, Flow, Observer, Outcome, ReceiveWindow, Recorder, SenderState, Simulation, simulate};
+use icdc_units::{Span, Time};
+
+use crate::harness::bench::Bench;
+use crate::harness::error::ExperimentError;
+use crate::harness::measured::Measured;
+use crate::harness::spread::Spread;
+
+/// One bulk flow through what a lab in exact mode would be.
+pub(crate) fn bulk(settings: &Settings, algorithm: &'static icdc_cc::Algorithm, duration: Span) -> Simulation {
+    Simulation {
+        forward: settings.forward.clone(),
+        backward: settings.backward.clone(),
+        flows: vec![Flow::bulk(algorithm, receive_window(settings))],
+        duration,
+        acknowledgements: Acknowledgements::EverySecond,
+        segmentation: false,
+    }
+}
+
+/// One bulk flow as it was measured: a host sends no faster than the live one did at its fastest
+/// over 20 ms, about as long as the bursts of a slow start take. How fast a window leaves decides
+/// how large it is when the queue overflows.
+pub(crate) fn like(
+    settings: &Settings,
+    algorithm: &'static icdc_cc::Algorithm,
+    duration: Span,
+    live: &Measured,
+) -> Simulation {
+    let mut simulation = bulk(settings, algorithm, duration);
+    let fastest = live.recording.fastest_sending(Span::from_millis(20));
+    simulation.forward.line_rate = Some(fastest.max(settings.forward.rate));
+    simulation
+}
+
+/// What the hosts of a lab allow: half of the largest buffer becomes window.
+fn receive_window(settings: &Settings) -> ReceiveWindow {
+    let (receive, _) = settings.largest_buffers().expect("scenarios tune their hosts");
+    ReceiveWindow::Tuned { most: receive / 2 }
+}
+
+/// What arrived at the applications per second.
+pub(crate) fn goodput(outcomes: &[Outcome]) -> Spread {
+    Spread::of(outcomes.iter().map(|outcome| outcome.goodput().as_bits_per_second() as f64))
+}
+
+/// Runs them.
+pub(crate) fn run_all(bench: &Bench<'_>, simulations: &[Simulation]) -> Result<Vec<Outcome>, ExperimentError> {
+    let watched = run_all_watched(bench, simulations, |_| ())?;
+    Ok(watched.into_iter().map(|(outcome, ())| outcome).collect())
+}
+
+/// Runs them, each with an observer of its own, which comes back with the outcome.
+pub(crate) fn run_all_watched<O: Observer + Send>(
+    bench: &Bench<'_>,
+    simulations: &[Simulation],
+    observer: impl Fn(&Simulation) -> O + Sync,
+) -> Result<Vec<(Outcome, O)>, ExperimentError> {
+    let next = AtomicUsize::new(0);
+    let outcomes: Mutex<Vec<Option<Result<_, _>>>> = Mutex::new(simulations.iter().map(|_| None).collect());
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(simulations.len().max(1));
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some((index, simulation)) = take(&next, simulations) {
+                    let mut observer = observer(simulation);
+                    let outcome = simulate(simulation, &mut observer).map(|outcome| (outcome, observer));
+                    outcomes.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(outcome);
+                }
+            });
+        }
+    });
+    (bench.say)(&format!("{} simulations", simulations.len()));
+    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let all: Result<Vec<_>, _> =
+        outcomes.into_iter().map(|outcome| outcome.expect("every simulation was taken")).collect();
+    Ok(all?)
+}
+
+/// The congestion window of the first flow, (seconds, bytes).
+pub(crate) fn windows(simulation: &Simulation, record: &Recorder) -> Vec<(f64, f64)> {
+    let segment = simulation.segment().as_u64() as f64;
+    let point =
+        |(at, state): &(Time, SenderState)| ((*at - Time::ORIGIN).as_secs_f64(), f64::from(state.window) * segment);
+    record.flows[0].states.iter().map(point).collect()
+}
+
+fn take<'a>(next: &AtomicUsize, simulations: &'a [Simulation]) -> Option<(usize, &'a Simulation)> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    Some((index, simulations.get(index)?))
+}

@@ -1,0 +1,152 @@
+//! One measurement in a lab of its own, on a calm machine if there is one, repeated while the
+//! machine spoils it.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use icdc_lab::recording::Recording;
+use icdc_lab::{Gauge, Heading, Lab, Settings, spoilt};
+use icdc_units::{Rate, Span};
+
+use crate::harness::attempts;
+use crate::harness::bench::Bench;
+use crate::harness::error::ExperimentError;
+use crate::harness::measured::{self, MeasureSummary, Measured, SenderSample};
+use crate::harness::rate_control::RateControl;
+use crate::harness::resolution::Resolution;
+use crate::harness::rights::Rights;
+use crate::harness::shaper::{Shaper, Target};
+use crate::harness::state_directory::StateDirectory;
+use crate::harness::temporary_lab::TemporaryLab;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub(crate) struct Trial {
+    /// The lab.
+    pub(crate) settings: Settings,
+    /// For how long.
+    pub(crate) seconds: u64,
+    /// Ceiling of the sender.
+    pub(crate) rate: Option<Rate>,
+    /// Congestion control of the sender.
+    pub(crate) cc: RateControl,
+    /// What an earlier measurement knew of the path, see [`Measured::known`].
+    pub(crate) known: Option<String>,
+    /// By IPv6.
+    pub(crate) ipv6: bool,
+    /// How finely it is looked at.
+    pub(crate) resolution: Resolution,
+    /// What else holds the sender back.
+    pub(crate) shaper: Shaper,
+}
+
+impl Trial {
+    /// By IPv4, at no ceiling, held back by nothing, for means.
+    pub(crate) fn new(settings: Settings, seconds: u64, cc: &'static str) -> Self {
+        let cc = RateControl::Named(cc);
+        let (resolution, shaper) = (Resolution::Means, Shaper::Nothing);
+        Self { settings, seconds, rate: None, cc, known: None, ipv6: false, resolution, shaper }
+    }
+
+    /// By IPv4, for means, at the rate that icdc finds.
+    pub(crate) fn automatic(settings: Settings, seconds: u64, rights: Rights) -> Self {
+        Self { cc: RateControl::Automatic(rights), ..Self::new(settings, seconds, "icdc") }
+    }
+}
+
+/// Measures; gives the first attempt that the machine did not spoil, or the last one, marked.
+pub(crate) fn run(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, ExperimentError> {
+    run_beside(bench, trial, |_, _| Ok(())).map(|(measured, ())| measured)
+}
+
+/// Measures while `beside` does something else in the lab; its flag is set when the measurement is
+/// over. Gives both results.
+pub(crate) fn run_beside<T: Send>(
+    bench: &Bench<'_>,
+    trial: &Trial,
+    beside: impl Fn(&Lab, &AtomicBool) -> Result<T, ExperimentError> + Sync,
+) -> Result<(Measured, T), ExperimentError> {
+    let tolerance = trial.resolution.tolerance(trial.settings.round_trip());
+    attempts::unspoilt(
+        bench,
+        tolerance,
+        || once_beside(bench, trial, &beside),
+        // Another algorithm than asked for would not change.
+        |(measured, _)| measured.spoilt.as_deref().filter(|_| trial.cc.admits(&measured.summary.cc)),
+    )
+}
+
+/// Says that something is over, also if it panics.
+struct SetWhenOver<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenOver<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Measures once, on whatever machine there is, while `beside` does something else in the lab.
+/// Gives both results.
+pub(crate) fn once_beside<T: Send>(
+    bench: &Bench<'_>,
+    trial: &Trial,
+    beside: impl Fn(&Lab, &AtomicBool) -> Result<T, ExperimentError> + Sync,
+) -> Result<(Measured, T), ExperimentError> {
+    let tolerance = trial.resolution.tolerance(trial.settings.round_trip());
+    let lab = TemporaryLab::new(bench, &trial.settings)?;
+    let state = StateDirectory::make(lab.directory(), trial.known.as_deref())?;
+    let _shaping = trial.shaper.start(bench, &lab, Target::HOST_B)?;
+    let over = AtomicBool::new(false);
+    let (measured, other) = thread::scope(|scope| {
+        let other = scope.spawn(|| beside(&lab, &over));
+        let measured = {
+            let _over = SetWhenOver(&over);
+            measure(bench.program, &lab.record.name, trial, &state)
+        };
+        (measured, other.join().expect("what happens beside does not panic"))
+    });
+    let ((summary, samples), other) = (measured?, other?);
+    let page = lab.page()?;
+    let recording = Recording::of(&page, Heading::Forward, Span::MAX);
+    let used = &summary.cc;
+    let unlike = (!trial.cc.admits(used)).then(|| format!("{used} was used in place of {}", trial.cc));
+    let measured = Measured {
+        known: state.known(),
+        recording,
+        lateness: Span::from_nanos(page.gauge(Heading::Forward, Gauge::Lateness999)),
+        queue_drops: page.gauge(Heading::Forward, Gauge::QueueDrops),
+        spoilt: unlike.or_else(|| spoilt(&page, &trial.settings, tolerance)),
+        summary,
+        samples,
+    };
+    Ok((measured, other))
+}
+
+fn measure(
+    program: &Path,
+    name: &str,
+    trial: &Trial,
+    state: &StateDirectory,
+) -> Result<(MeasureSummary, Vec<SenderSample>), ExperimentError> {
+    let text = program.display().to_string();
+    let shell = format!("'{text}' lab exec --name {name} --shell");
+    let seconds = trial.seconds.to_string();
+    let mut arguments = vec!["lab", "exec", "--name", name, "a", "--"];
+    if let RateControl::Automatic(rights) = trial.cc {
+        arguments.extend(rights.prefix());
+    }
+    arguments.extend([text.as_str(), "measure", "--json", "--json-series", "--seconds", &seconds]);
+    arguments.extend(["--ssh", &shell, "--remote-icdc", &text]);
+    let named = trial.cc.kernel_name();
+    if let Some(name) = &named {
+        arguments.extend(["--cc", name]);
+    }
+    let rate = trial.rate.map(|rate| format!("{rate:#}"));
+    if let Some(rate) = &rate {
+        arguments.extend(["--rate", rate]);
+    }
+    arguments.push(if trial.ipv6 { "fd26:33::2" } else { "10.26.33.2" });
+    measured::measured_by(Command::new(program).args(&arguments).env("XDG_STATE_HOME", &state.home))
+}

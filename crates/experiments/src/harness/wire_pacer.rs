@@ -1,0 +1,105 @@
+//! `icdc pace wire` on host a, as a process of its own.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Stdio};
+use std::thread::{self, JoinHandle};
+
+use icdc_lab::Lab;
+use icdc_units::Span;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+
+use crate::harness::bench::Bench;
+use crate::harness::commands::on_host;
+use crate::harness::error::ExperimentError;
+use crate::harness::processor_time;
+use crate::harness::rights::Rights;
+
+/// It has this in its output when it is at work.
+const READY: &str = "mode:";
+const PROGRAM: &str = "icdc pace wire";
+/// So long a stall leaves its gaps as they are: a shared machine keeps any thread from running for
+/// longer than the usual lead bears.
+pub(crate) const LEAD: Span = Span::from_millis(20);
+
+/// The process; killed when dropped.
+pub(crate) struct WirePacer {
+    child: Child,
+    drain: Option<JoinHandle<()>>,
+}
+
+/// The last line of its output.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PacerSummary {
+    /// Time for which it was kept from running although frames waited.
+    pub(crate) late_seconds: f64,
+}
+
+impl WirePacer {
+    /// Starts it at a device with these classes (TOML), and options if there are some; it is at
+    /// work then.
+    pub(crate) fn start(
+        bench: &Bench<'_>,
+        lab: &Lab,
+        device: &str,
+        classes: &str,
+        options: &[&str],
+    ) -> Result<Self, ExperimentError> {
+        let file = lab.directory().join(format!("classes-{device}.toml"));
+        fs::write(&file, classes).map_err(|error| ExperimentError::io(format!("write {}", file.display()), error))?;
+        let failed = |error| ExperimentError::io(format!("run {PROGRAM}"), error);
+        let mut command = on_host(bench, lab, "a", Rights::All);
+        // Reports cost it time; the one at the end is enough.
+        command
+            .arg(bench.program)
+            .args(["pace", "wire", "--dev", device, "--json", "--interval", "1h", "--classes"])
+            .arg(&file);
+        command
+            .args(["--lead", &LEAD.to_string()])
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(failed)?;
+        let mut lines = BufReader::new(child.stderr.take().expect("piped"));
+        let mut pacer = Self { child, drain: None };
+        let mut output = String::new();
+        while !output.contains(READY) {
+            if lines.read_line(&mut output).map_err(failed)? == 0 {
+                return Err(ExperimentError::program(PROGRAM, output.trim().to_owned()));
+            }
+        }
+        // A pipe that is full would hold it up.
+        pacer.drain = Some(thread::spawn(move || drop(lines.read_to_string(&mut String::new()))));
+        Ok(pacer)
+    }
+
+    /// Processor time that it has used so far, in all its threads.
+    pub(crate) fn used(&self) -> Span {
+        processor_time::of_process(self.child.id())
+    }
+
+    /// Ends it.
+    pub(crate) fn stop(mut self) -> Result<PacerSummary, ExperimentError> {
+        let failed = |error| ExperimentError::io(format!("end {PROGRAM}"), error);
+        kill_process(Pid::from_child(&self.child), Signal::TERM).map_err(|error| failed(error.into()))?;
+        let mut text = String::new();
+        self.child.stdout.take().expect("piped").read_to_string(&mut text).map_err(failed)?;
+        self.child.wait().map_err(failed)?;
+        let last = text.lines().last().unwrap_or_default();
+        serde_json::from_str(last).map_err(|error| ExperimentError::program(PROGRAM, format!("{error}: {last}")))
+    }
+}
+
+impl Drop for WirePacer {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(drain) = self.drain.take() {
+            let _ = drain.join();
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! PSPacer's Table 5: one TCP connection over 200 ms through a router of 500 Mbit/s, by the size of
+//! the router's queue, unpaced and paced by a token bucket, policies and the wire pacer.
+//!
+//! What the paper says: with a queue of 16 KB to 1 MB, Iperf reaches 29 to 256 Mbit/s unpaced and
+//! 27 to 419 Mbit/s behind a token bucket, and loses hundreds of packets; behind PSPacer it reaches
+//! 474 Mbit/s whatever the queue, and loses none.
+//!
+//! Like the paper we count 500 Mbit/s in Ethernet frames with their check sequence, 1518 bytes for
+//! 1500: with preamble and gap the router's line has 506.6 Mbit/s, and TCP's payload of 1448 bytes
+//! per packet can reach 477. Host a is attached by 1 Gbit/s. Congestion control is CUBIC. A policy
+//! counts payload and gets a thousandth less than would fit, all others get what fits.
+
+use icdc_lab::Settings;
+use icdc_report::{Plot, Report, Table};
+use icdc_units::{ByteCount, Rate, Span};
+
+use crate::harness::arrivals::Arrivals;
+use crate::harness::bench::Bench;
+use crate::harness::cross_traffic::FRAME;
+use crate::harness::error::ExperimentError;
+use crate::harness::measured::{self, Measured, failures};
+use crate::harness::paths::path;
+use crate::harness::scenario::Scenario;
+use crate::harness::shaper::Shaper;
+use crate::harness::spread::Spread;
+use crate::harness::trial::{self, Trial};
+
+pub(crate) const SCENARIO: Scenario = Scenario {
+    name: "fifo",
+    about: "TCP at 500 Mbit/s and 200 ms by the router's queue: unpaced, token bucket, policy, wire pacer (PSPacer, table 5)",
+    run,
+};
+
+pub(crate) const RUNS: u64 = 3;
+pub(crate) const SECONDS: u64 = 25;
+pub(crate) const QUICK_SECONDS: u64 = 12;
+pub(crate) const LINE: Rate = Rate::from_bits_per_second(1_000_000_000);
+pub(crate) const ROUND_TRIP: Span = Span::from_millis(200);
+/// 500 Mbit/s of frames of 1518 bytes, each of which takes 1538.
+pub(crate) const ROUTER: Rate = Rate::from_bits_per_second(506_587_615);
+/// 500 Mbit/s · 1448 / 1518, less a thousandth.
+const PAYLOAD: Rate = Rate::from_bits_per_second(476_460_000);
+/// Start-up is over: 5 s and ten round trips.
+pub(crate) const SETTLED: Span = Span::from_secs(7);
+/// What is reached counts as full from here on, in Mbit/s.
+const FULL: f64 = 474.0;
+/// The queue of which plots are drawn.
+const DRAWN: u64 = 64;
+
+/// Kibibytes of the queue, and the paper's Mbit/s and lost packets: unpaced, token bucket, PSPacer.
+const QUEUES: [(u64, [&str; 3]); 5] = [
+    (16, ["29.4 / 219", "26.9 / 131", "474 / 0"]),
+    (64, ["210 / 257", "191 / 402", "474 / 0"]),
+    (256, ["223 / 394", "379 / 261", "473 / 0"]),
+    (1024, ["256 / 1196", "419 / 12", "474 / 0"]),
+    (4096, ["459 / 1283", "471 / 0", "474 / 0"]),
+];
+
+struct Sender {
+    name: &'static str,
+    shaper: Shaper,
+    /// Which of the paper's it stands beside.
+    paper: Option<usize>,
+    /// Whether it must be full without loss.
+    is_paced: bool,
+}
+
+const SENDERS: [Sender; 5] = [
+    Sender { name: "unpaced", shaper: Shaper::Nothing, paper: Some(0), is_paced: false },
+    Sender { name: "token bucket", shaper: Shaper::TokenBucket(ROUTER), paper: Some(1), is_paced: false },
+    Sender { name: "policy", shaper: Shaper::Policy(PAYLOAD, None), paper: None, is_paced: false },
+    Sender {
+        name: "policy, bursts of 2 segments",
+        shaper: Shaper::Policy(PAYLOAD, Some(2)),
+        paper: None,
+        is_paced: true,
+    },
+    Sender { name: "wire pacer", shaper: Shaper::Wire(ROUTER), paper: Some(2), is_paced: true },
+];
+
+/// What came of one queue, by sender.
+struct QueueCell {
+    goodput: Spread,
+    whole: Spread,
+    lost: Spread,
+    again: Spread,
+    burst: Spread,
+}
+
+impl QueueCell {
+    fn of(runs: &[Measured]) -> Self {
+        let spread = |value: fn(&Measured) -> f64| Spread::of(runs.iter().map(value));
+        Self {
+            goodput: spread(|measured| {
+                let arrivals = Arrivals::new(&measured.summary.series_ms);
+                arrivals.mean(SETTLED, arrivals.length()).as_bits_per_second() as f64
+            }),
+            whole: measured::goodput(runs),
+            lost: spread(|measured| measured.queue_drops as f64),
+            again: spread(|measured| measured.summary.retransmitted_segments as f64),
+            burst: spread(steady_burst),
+        }
+    }
+
+    fn is_full_without_loss(&self) -> bool {
+        self.lost.greatest == 0.0 && self.goodput.least >= FULL * 1e6
+    }
+}
+
+/// The largest of any second after start-up, in full frames.
+fn steady_burst(measured: &Measured) -> f64 {
+    let recording = &measured.recording;
+    let from = recording.data_begins(FRAME) + SETTLED.as_millis() as usize;
+    let bursts = recording.bins.iter().skip(from).map(|bin| bin.burst);
+    bursts.max().unwrap_or_default().ratio(FRAME)
+}
+
+fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
+    let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
+    let queues = if bench.quick { &QUEUES[..1] } else { &QUEUES[..] };
+    let seconds = if bench.quick { QUICK_SECONDS } else { SECONDS };
+    let (mut cells, mut plots, mut spoilt) = (Vec::new(), Vec::new(), Vec::new());
+    for &(kibibytes, _) in queues {
+        let direction =
+            icdc_path::Settings { line_rate: Some(LINE), ..path(ROUTER, ROUND_TRIP, ByteCount::from_kib(kibibytes)) };
+        let settings = Settings::symmetric(direction);
+        let mut row = Vec::new();
+        for Sender { name, shaper, .. } in &SENDERS {
+            let name = format!("queue of {kibibytes} KiB, {name}");
+            let mut all = Vec::new();
+            for run in 1..=runs {
+                (bench.say)(&format!("{name}, run {run} of {runs}"));
+                let trial = Trial { shaper: *shaper, ..Trial::new(settings.clone(), seconds, "cubic") };
+                all.push(trial::run(bench, &trial)?);
+            }
+            spoilt.extend(failures(all.iter().map(|measured| (name.clone(), measured))));
+            if kibibytes == DRAWN || bench.quick {
+                plots.push(plot(&name, &all[0], &settings));
+            }
+            row.push(QueueCell::of(&all));
+        }
+        cells.push(row);
+    }
+    Ok(Report {
+        summary: vec![("full without loss".to_owned(), full(queues, &cells))],
+        tables: tables(queues, &cells, runs),
+        plots,
+        failures: spoilt,
+        ..Report::default()
+    })
+}
+
+fn tables(queues: &[(u64, [&str; 3])], cells: &[Vec<QueueCell>], runs: u64) -> Vec<Table> {
+    type Value = fn(&QueueCell) -> String;
+    let mut header = vec!["queue, KiB".to_owned()];
+    for sender in &SENDERS {
+        header
+            .extend(sender.paper.map(|_| format!("paper, {}", if sender.is_paced { "PSPacer" } else { sender.name })));
+        let required = if sender.is_paced { format!(" (≥ {FULL:.0} / 0)") } else { String::new() };
+        header.push(format!("{}{required}", sender.name));
+    }
+    let row = |(&(kibibytes, paper), cells): (&(u64, [&str; 3]), &Vec<QueueCell>)| {
+        let mut row = vec![kibibytes.to_string()];
+        for (sender, cell) in SENDERS.iter().zip(cells) {
+            row.extend(sender.paper.map(|index| paper[index].to_owned()));
+            row.push(format!("{} / {}", cell.goodput.megabits(), cell.lost.whole()));
+        }
+        row
+    };
+    let besides: [(&str, Value); 3] = [
+        ("Goodput of the whole run, Mbit/s, start-up included", |cell| cell.whole.megabits()),
+        ("Segments retransmitted", |cell| cell.again.whole()),
+        ("Largest burst in a second after start-up, MTU, as the router's port receives it", |cell| {
+            cell.burst.tenths("")
+        }),
+    ];
+    let beside = |(caption, value): (&str, Value)| Table {
+        caption: caption.to_owned(),
+        header: ["queue, KiB"].into_iter().chain(SENDERS.iter().map(|sender| sender.name)).map(str::to_owned).collect(),
+        rows: queues
+            .iter()
+            .zip(cells)
+            .map(|((kibibytes, _), cells)| [kibibytes.to_string()].into_iter().chain(cells.iter().map(value)).collect())
+            .collect(),
+    };
+    let first = Table {
+        caption: format!(
+            "500 Mbit/s, 200 ms: goodput from {SETTLED} on, Mbit/s / packets lost in the router, start-up included; median of {runs} (least to greatest)"
+        ),
+        header,
+        rows: queues.iter().zip(cells).map(row).collect(),
+    };
+    [first].into_iter().chain(besides.map(beside)).collect()
+}
+
+/// From which queue on each sender is full without loss, whatever the larger queue.
+fn full(queues: &[(u64, [&str; 3])], cells: &[Vec<QueueCell>]) -> String {
+    let from = |(number, sender): (usize, &Sender)| {
+        let kept = cells.iter().rev().take_while(|row| row[number].is_full_without_loss()).count();
+        match kept.checked_sub(1).and_then(|index| queues.iter().rev().nth(index)) {
+            Some((kibibytes, _)) => format!("{} from {kibibytes} KiB on", sender.name),
+            None => format!("{} with no queue", sender.name),
+        }
+    };
+    SENDERS.iter().enumerate().map(from).collect::<Vec<_>>().join("; ")
+}
+
+fn plot(name: &str, measured: &Measured, settings: &Settings) -> Plot {
+    let mut plots = measured.recording.plots(&settings.forward);
+    let mut plot = plots.swap_remove(0);
+    plot.title = name.to_owned();
+    plot
+}

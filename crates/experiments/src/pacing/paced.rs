@@ -1,0 +1,124 @@
+//! One measurement of the wire pacer in a lab of its own: classes that always have something to
+//! send share the line of host a, and the wire's list tells when it had received each of their
+//! frames: the stamp of the kernel, and what the line carried before it. That the wire delivers
+//! late changes nothing of it; that the pacer leaves the line idle does, or that it has nothing to
+//! send. Repeated while the machine spoils it.
+//!
+//! ```text
+//! supply ─► UDP ─► icdc pace wire ═ line, 1 Gbit/s, gap frames ═► wire: list of frames ─► host b drops them
+//! ```
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use icdc_lab::wire::listing;
+use icdc_lab::{Lab, Settings, registry, spoilt};
+use icdc_packet::clock;
+use icdc_units::{ByteCount, Rate, Span};
+
+use crate::harness::attempts::{self, Figures};
+use crate::harness::bench::Bench;
+use crate::harness::cross_traffic::FRAME;
+use crate::harness::error::ExperimentError;
+use crate::harness::paths::path;
+use crate::harness::temporary_lab::TemporaryLab;
+use crate::harness::wire_pacer::{LEAD, PacerSummary, WirePacer};
+use crate::pacing::spacing::Spacing;
+use crate::pacing::supply;
+
+/// The line between host and path.
+pub(crate) const LINE: Rate = Rate::from_bits_per_second(1_000_000_000);
+const ROUND_TRIP: Span = Span::from_millis(10);
+const QUEUE: ByteCount = ByteCount::new(2_500_000);
+/// Before what counts.
+const SETTLING: Span = Span::from_secs(1);
+/// For so long altogether the line may have run dry: more changes the mean of a second, by which
+/// bursts are judged.
+const BEARABLE: Span = Span::from_micros(100);
+/// The wire publishes ten times a second.
+const PUBLISHED: Span = Span::from_millis(300);
+
+/// What came of it.
+pub(crate) struct Paced {
+    /// Of each class, in order.
+    pub(crate) classes: Vec<Spacing>,
+    /// Share of a processor that the pacer took, what the kernel did in its name included.
+    pub(crate) processor: f64,
+    /// What the pacer reported.
+    pub(crate) summary: PacerSummary,
+    /// Why it must not be used, if so.
+    pub(crate) spoilt: Option<String>,
+}
+
+impl Figures for Paced {
+    fn figures(&self) -> String {
+        let all: f64 = self.classes.iter().map(|class| class.rate().as_bits_per_second() as f64).sum();
+        format!("{:.3} Mbit/s in all, {:.1} % of a processor", all / 1e6, self.processor * 100.0)
+    }
+}
+
+/// Paces one class for each of these rates for `length`.
+pub(crate) fn run(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, ExperimentError> {
+    attempts::unspoilt(bench, LEAD, || once(bench, rates, length), |paced: &Paced| paced.spoilt.as_deref())
+}
+
+fn once(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, ExperimentError> {
+    let direction = icdc_path::Settings { line_rate: Some(LINE), ..path(LINE, ROUND_TRIP, QUEUE) };
+    // All that the line brings.
+    let listed = (LINE * (SETTLING + length + PUBLISHED * 4)).as_u64() / FRAME.as_u64();
+    let settings = Settings { listed, ..Settings::symmetric(direction) };
+    let lab = TemporaryLab::new(bench, &settings)?;
+    supply::prepare(&lab)?;
+    let pacer = WirePacer::start(bench, &lab, "eth0", &classes(rates), &[])?;
+    let over = AtomicBool::new(false);
+    let (from, until, used, unsupplied) = thread::scope(|scope| {
+        let supply = scope.spawn(|| supply::run(&lab, rates, &over));
+        clock::sleep_until(clock::now() + SETTLING);
+        let (from, before) = (clock::now(), pacer.used());
+        clock::sleep_until(from + length);
+        let (until, after) = (clock::now(), pacer.used());
+        over.store(true, Ordering::Relaxed);
+        let unsupplied = supply.join().expect("supplying does not panic")?;
+        Ok::<_, ExperimentError>((from, until, after - before, unsupplied))
+    })?;
+    let summary = pacer.stop()?;
+    clock::sleep_until(clock::now() + PUBLISHED);
+    let page = lab.page()?;
+    let list = list(&lab)?;
+    let late = Span::from_nanos((summary.late_seconds * 1e9) as u64);
+    let held_up = (late > BEARABLE).then(|| format!("the pacer was kept from running for {late} beyond its lead"));
+    let ran_dry = (unsupplied > supply::bears(rates)).then(|| format!("nothing was supplied for {unsupplied}"));
+    let spacing = |number| Spacing::of(&list, supply::address(number).into(), from, until);
+    Ok(Paced {
+        classes: (0..rates.len()).map(spacing).collect(),
+        processor: used.ratio(until - from),
+        summary,
+        spoilt: spoilt(&page, &settings, Span::MAX).or(held_up).or(ran_dry),
+    })
+}
+
+fn list(lab: &Lab) -> Result<Vec<listing::Listed>, ExperimentError> {
+    let path = lab.directory().join(registry::FRAMES);
+    listing::read(&path).map_err(|error| ExperimentError::io(format!("read {}", path.display()), error))
+}
+
+/// A class for each rate and what goes to its destination.
+fn classes(rates: &[Rate]) -> String {
+    let class = |(number, rate): (usize, &Rate)| {
+        let (to, queue) = (supply::address(number), supply::queue(*rate));
+        format!(
+            "[[class]]\nname = \"{number}\"\nrate = \"{rate:#}\"\nqueue = \"{queue:#}\"\nfilter = [{{ to = \"{to}\" }}]\n"
+        )
+    };
+    rates.iter().enumerate().map(class).collect()
+}
+
+/// A burst in full frames.
+pub(crate) fn frames(burst: ByteCount) -> f64 {
+    burst.ratio(FRAME)
+}
+
+/// How far a rate is from the one that was asked for, in per cent.
+pub(crate) fn error(rate: Rate, asked: Rate) -> f64 {
+    (rate.ratio(asked) - 1.0) * 100.0
+}

@@ -1,0 +1,209 @@
+//! What a policy costs: processor time of both ends of a flow, and of connections that are made and
+//! closed, on loopback.
+//!
+//! A policy acts when a connection is established and never again, so a flow should cost what it
+//! costs without. Its rate is kept by the kernel's own pacing, which has a price whoever asks for
+//! it: a flow whose policy has a rate therefore stands beside one that has set the same rate
+//! itself. In each round all have a turn, and the order rotates.
+
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::thread;
+
+use icdc_packet::clock;
+use icdc_report::{Report, Table};
+use icdc_tcp::set_pacing_rate;
+use icdc_units::{Rate, Span};
+use rustix::thread::{Pid, gettid};
+
+use crate::harness::bench::Bench;
+use crate::harness::error::ExperimentError;
+use crate::harness::loopback::{ANY_PORT, Over, PIECE, in_turns, read_until, send};
+use crate::harness::processor_time;
+use crate::harness::scenario::Scenario;
+use crate::harness::shaper::InForce;
+use crate::harness::spread::Spread;
+
+pub(crate) const SCENARIO: Scenario = Scenario {
+    name: "policy-cost",
+    about: "processor time of flows and connections on loopback, with and without a policy",
+    run,
+};
+
+const SECONDS: u64 = 4;
+const RUNS: u64 = 7;
+/// Start-up does not count.
+const WARM_UP: Span = Span::from_millis(500);
+/// Below what loopback carries, so that it is kept.
+const RATE: Rate = Rate::from_bits_per_second(8_000_000_000);
+/// Where nobody is (RFC 5737).
+const ELSEWHERE: &str = "192.0.2.0/24";
+const HERE: &str = "127.0.0.1";
+
+/// Who says what a connection gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ruler {
+    Nobody,
+    /// A policy for other addresses.
+    PolicyElsewhere,
+    /// A policy without a rate.
+    Policy,
+    /// The program has set the rate itself.
+    Program,
+    /// A policy with that rate.
+    PolicyWithRate,
+}
+
+const RULERS: [Ruler; 5] =
+    [Ruler::Nobody, Ruler::PolicyElsewhere, Ruler::Policy, Ruler::Program, Ruler::PolicyWithRate];
+
+impl Ruler {
+    fn name(self) -> String {
+        match self {
+            Self::Nobody => "no policy".to_owned(),
+            Self::PolicyElsewhere => "a policy for other addresses".to_owned(),
+            Self::Policy => "a policy with a largest window".to_owned(),
+            Self::Program => format!("no policy, the program sets {RATE}"),
+            Self::PolicyWithRate => format!("a policy of {RATE}"),
+        }
+    }
+
+    /// Beside which it stands.
+    fn reference(self) -> Self {
+        match self {
+            Self::Nobody | Self::PolicyElsewhere | Self::Policy => Self::Nobody,
+            Self::Program | Self::PolicyWithRate => Self::Program,
+        }
+    }
+
+    /// The policy's addresses and what it sets.
+    fn policy(self) -> Option<(&'static str, [String; 2])> {
+        match self {
+            Self::Nobody | Self::Program => None,
+            Self::PolicyElsewhere => Some((ELSEWHERE, rate())),
+            // More segments than anybody has under way on loopback.
+            Self::Policy => Some((HERE, ["--max-window".to_owned(), "65535".to_owned()])),
+            Self::PolicyWithRate => Some((HERE, rate())),
+        }
+    }
+}
+
+fn rate() -> [String; 2] {
+    ["--rate".to_owned(), format!("{RATE:#}")]
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, Debug)]
+struct PolicyTurn {
+    rate: Rate,
+    /// Processor time of both ends for a gigabyte, s.
+    gigabyte: f64,
+    /// Processor time of one connection, made, accepted and closed, s.
+    connection: f64,
+}
+
+fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
+    let seconds = Span::from_secs(if bench.quick { 1 } else { SECONDS });
+    let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
+    let turns = in_turns(bench, &RULERS, runs, Ruler::name, |ruler| measure(bench, ruler, seconds))?;
+    Ok(Report { tables: vec![table(&turns, seconds)], ..Report::default() })
+}
+
+fn table(turns: &[Vec<PolicyTurn>], seconds: Span) -> Table {
+    let row = |(ruler, own): (&Ruler, &Vec<PolicyTurn>)| {
+        let place = RULERS.iter().position(|other| *other == ruler.reference()).unwrap_or_default();
+        // Round by round: what the machine is like in one is the same for all.
+        let ratio = |value: fn(&PolicyTurn) -> f64| {
+            let pairs = own.iter().zip(&turns[place]);
+            Spread::of(pairs.map(|(own, reference)| value(own) / value(reference))).hundredths()
+        };
+        let spread = |value: &dyn Fn(&PolicyTurn) -> f64| Spread::of(own.iter().map(value));
+        vec![
+            ruler.name(),
+            spread(&|turn| turn.rate.as_bits_per_second() as f64 / 1e9).tenths(""),
+            spread(&|turn| turn.gigabyte).thousandths(),
+            ratio(|turn| turn.gigabyte),
+            spread(&|turn| turn.connection * 1e6).tenths(""),
+            ratio(|turn| turn.connection),
+            ruler.reference().name(),
+        ]
+    };
+    Table {
+        caption: format!("Both ends on loopback, {seconds} each, median of the rounds (least to greatest)"),
+        header: [
+            "",
+            "Gbit/s",
+            "processor time, s/GB",
+            "ratio",
+            "processor time of a connection, us",
+            "ratio",
+            "ratios to",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows: RULERS.iter().zip(turns).map(row).collect(),
+    }
+}
+
+/// One flow, then connections that carry nothing.
+fn measure(bench: &Bench<'_>, ruler: Ruler, seconds: Span) -> Result<PolicyTurn, ExperimentError> {
+    let failed = |error| ExperimentError::io(format!("measure {} on loopback", ruler.name()), error);
+    let _policy = match ruler.policy() {
+        Some((to, [option, value])) => {
+            Some(InForce::put(|| Command::new(bench.program), to, &[option.as_str(), value.as_str()])?)
+        }
+        None => None,
+    };
+    let (rate, gigabyte) = flow(ruler, seconds).map_err(failed)?;
+    let connection = connections(ruler, seconds).map_err(failed)?;
+    Ok(PolicyTurn { rate, gigabyte, connection })
+}
+
+fn connect(ruler: Ruler, listener: &TcpListener) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(listener.local_addr()?)?;
+    if ruler == Ruler::Program {
+        set_pacing_rate(&stream, RATE).map_err(io::Error::other)?;
+    }
+    Ok(stream)
+}
+
+/// Rate, and processor time for a gigabyte in seconds.
+fn flow(ruler: Ruler, seconds: Span) -> io::Result<(Rate, f64)> {
+    let over = AtomicBool::new(false);
+    let listener = TcpListener::bind(ANY_PORT)?;
+    thread::scope(|scope| {
+        let _over = Over(&over);
+        let (tell, ids) = mpsc::channel();
+        let client = connect(ruler, &listener)?;
+        let (mut stream, _) = listener.accept()?;
+        let over = &over;
+        scope.spawn(move || send(client, &tell, over));
+        let mut buffer = vec![0; PIECE];
+        read_until(&mut stream, &mut buffer, clock::now() + WARM_UP)?;
+        let threads: Vec<Pid> = ids.try_iter().chain([gettid()]).collect();
+        let spent = || threads.iter().map(|thread| processor_time::of_thread(*thread)).sum::<Span>();
+        let (begun, before) = (clock::now(), spent());
+        let bytes = read_until(&mut stream, &mut buffer, begun + seconds)?;
+        let (took, spent) = (clock::now() - begun, spent() - before);
+        Ok((bytes / took, spent.as_secs_f64() * 1e9 / bytes.as_u64() as f64))
+    })
+}
+
+/// Processor time of one connection, in seconds.
+fn connections(ruler: Ruler, seconds: Span) -> io::Result<f64> {
+    let listener = TcpListener::bind(ANY_PORT)?;
+    let spent = || processor_time::of_thread(gettid());
+    let (until, before, mut made) = (clock::now() + seconds, spent(), 0_u32);
+    while clock::now() < until {
+        let client = connect(ruler, &listener)?;
+        let (server, _) = listener.accept()?;
+        // Whoever closes first keeps the port for a minute: a reset frees it.
+        rustix::net::sockopt::set_socket_linger(&client, Some(std::time::Duration::ZERO))?;
+        drop((client, server));
+        made += 1;
+    }
+    Ok((spent() - before).as_secs_f64() / f64::from(made))
+}

@@ -1,0 +1,82 @@
+//! Datagrams from host a to many destinations behind host b, to each always a little more than its
+//! class of the pacer may send: what a class shows then is the pacer's doing alone.
+//!
+//! Destinations are addresses to which host a has a route through host b, which drops what comes
+//! for them without an answer.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use icdc_lab::{Host, Lab, LabError, program};
+use icdc_packet::{clock, datagrams};
+use icdc_units::{ByteCount, Rate, Span};
+
+use crate::harness::cross_traffic::{FRAME, PAYLOAD};
+use crate::harness::error::ExperimentError;
+
+/// All destinations.
+const NETWORK: &str = "10.27.0.0/16";
+/// Time between two looks at what has to be sent.
+const TICK: Span = Span::from_millis(1);
+/// What a class has waiting from the start, of its rate, and at least in frames.
+const RESERVE: Span = Span::from_millis(80);
+const LEAST_RESERVE: ByteCount = ByteCount::new(8 * FRAME.as_u64());
+/// Datagrams of one call.
+const AT_ONCE: u64 = (datagrams::MOST / PAYLOAD) as u64;
+/// So much more than the class may send is supplied: 101 %.
+const SURPLUS: (u64, u64) = (101, 100);
+
+/// Address of a destination.
+pub(crate) fn address(number: usize) -> Ipv4Addr {
+    let [.., high, low] = (number as u32 + 1).to_be_bytes();
+    Ipv4Addr::new(10, 27, high, low)
+}
+
+fn reserve(rate: Rate) -> ByteCount {
+    (rate * RESERVE).max(LEAST_RESERVE)
+}
+
+/// For so long none of these classes runs dry if nothing is supplied.
+pub(crate) fn bears(rates: &[Rate]) -> Span {
+    rates.iter().map(|rate| reserve(*rate) / *rate).min().unwrap_or(RESERVE)
+}
+
+/// What a class's queue has to hold so that nothing of the reserve is lost.
+pub(crate) fn queue(rate: Rate) -> ByteCount {
+    reserve(rate) * 3 / 2
+}
+
+/// Makes the routes to the destinations.
+pub(crate) fn prepare(lab: &Lab) -> Result<(), LabError> {
+    lab.on(Host::B, || program::ip(&["route", "add", "blackhole", NETWORK], ""))?;
+    lab.on(Host::A, || program::ip(&["route", "add", NETWORK, "via", "10.26.33.2"], ""))
+}
+
+/// Supplies each destination with its rate until `over`; the calling thread is on host a from then
+/// on. Gives the longest time for which it was kept from doing so: more than the reserve may have
+/// left classes without anything to send.
+pub(crate) fn run(lab: &Lab, rates: &[Rate], over: &AtomicBool) -> Result<Span, ExperimentError> {
+    let failed = |error| ExperimentError::io("send datagrams", error);
+    lab.enter(Host::A)?;
+    let socket = UdpSocket::bind(("10.26.33.1", 0)).map_err(failed)?;
+    datagrams::cut(&socket, PAYLOAD as u16).map_err(|error| failed(error.cause))?;
+    let (payload, start) = ([0; PAYLOAD * AT_ONCE as usize], clock::now());
+    let mut sent = vec![ByteCount::ZERO; rates.len()];
+    let (mut before, mut longest) = (start, Span::ZERO);
+    while !over.load(Ordering::Relaxed) {
+        let now = clock::now();
+        longest = longest.max(now - before);
+        before = now;
+        for (number, (rate, sent)) in rates.iter().zip(&mut sent).enumerate() {
+            let supply = rate.scaled(SURPLUS.0, SURPLUS.1);
+            let wanted = reserve(*rate) + supply * (now - start);
+            while *sent < wanted {
+                let count = (wanted - *sent).as_u64().div_ceil(FRAME.as_u64()).min(AT_ONCE);
+                socket.send_to(&payload[..PAYLOAD * count as usize], (address(number), 9)).map_err(failed)?;
+                *sent += FRAME * count;
+            }
+        }
+        clock::sleep_until(now + TICK);
+    }
+    Ok(longest)
+}

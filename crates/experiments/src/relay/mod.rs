@@ -1,0 +1,22 @@
+//! What relays (split TCP) do for hosts that nobody tunes, what they cost, and where they stand
+//! best.
+//!
+//! | shared by several scenarios | file |
+//! |---|---|
+//! | the TCP-proxy paper's path | `paper_path.rs` |
+//! | plain hosts at both ends of a row of labs | `plain_hosts.rs` |
+//! | what those hosts send each other | `plain_flow.rs` |
+//! | relays on the row | `relays.rs` |
+//! | one measurement through relays or without them | `relayed.rs` |
+
+mod paper_path;
+mod plain_flow;
+mod plain_hosts;
+pub(crate) mod proxy;
+pub(crate) mod proxy_chain;
+pub(crate) mod proxy_cost;
+pub(crate) mod proxy_fair;
+pub(crate) mod proxy_lfn;
+pub(crate) mod proxy_placement;
+mod relayed;
+mod relays;

@@ -1,0 +1,26 @@
+//! The path of the TCP-proxy paper's experiments (Yamanegi, Hama, Hasegawa, Murata et al.), and how
+//! flows on it are named.
+
+use icdc_lab::Settings;
+use icdc_units::{ByteCount, Rate, Span};
+
+use crate::harness::paths::path;
+
+/// The paper's bottleneck.
+pub(crate) const RATE: Rate = Rate::from_bits_per_second(70_000_000);
+/// Tokyo–Osaka, and as far as Okinawa.
+pub(crate) const ROUND_TRIPS: [Span; 2] = [Span::from_millis(18), Span::from_millis(68)];
+/// What waits at the bottleneck at most.
+pub(crate) const QUEUE: ByteCount = ByteCount::new(100_000);
+/// From here on hosts scale their windows.
+pub(crate) const UNSCALED: ByteCount = ByteCount::from_kib(64);
+
+/// The path at a round trip.
+pub(crate) fn settings(round_trip: Span) -> Settings {
+    Settings::symmetric(path(RATE, round_trip, QUEUE))
+}
+
+/// Name of what is between the hosts.
+pub(crate) fn between(cc: Option<&str>) -> String {
+    cc.map_or_else(|| "direct".to_owned(), |cc| format!("{cc} between relays"))
+}

@@ -1,0 +1,181 @@
+//! One measurement of plain hosts with a long path between them, through relays or direct, on a
+//! machine that is calm if there is such a time, repeated while the machine spoils it.
+//!
+//! Relays run on the labs' hosts, and their legs in between are all that is tuned: buffers grow
+//! with the path, congestion control is named. What hosts and relays need of processors is theirs
+//! together, as on any lab: one that is full limits, not the path.
+
+use icdc_lab::recording::Recording;
+use icdc_lab::{Gauge, Heading, Settings, spoilt};
+use icdc_units::{ByteCount, Span};
+
+use crate::harness::attempts::{self, Figures};
+use crate::harness::bench::Bench;
+use crate::harness::error::ExperimentError;
+use crate::harness::rate_control::algorithm;
+use crate::harness::resolution::Resolution;
+use crate::harness::spread::Spread;
+use crate::relay::plain_flow::{Carried, PlainFlow};
+use crate::relay::plain_hosts::{Plain, Row};
+use crate::relay::relays::{Chain, RelayLeg, Relays};
+
+/// Ports of the far host.
+const PORT: u16 = 5201;
+const PORT_BESIDE: u16 = 5202;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub(crate) struct Relaying {
+    /// The paths, one after the other.
+    pub(crate) legs: Vec<Settings>,
+    /// Congestion control between relays; `None`: the hosts only forward.
+    pub(crate) cc: Option<&'static str>,
+    /// How the plain hosts are.
+    pub(crate) plain: Plain,
+    /// Their socket buffers.
+    pub(crate) buffer: ByteCount,
+    /// An earlier flow by the same relays, from which they know the path; none if that is zero.
+    pub(crate) earlier: Span,
+    /// Before the flow begins.
+    pub(crate) delay: Span,
+    /// For how long, from its first byte.
+    pub(crate) lasts: Span,
+    /// Another flow of theirs, which is not relayed.
+    pub(crate) beside: Option<BesideFlow>,
+}
+
+/// A flow that is not relayed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BesideFlow {
+    /// Its socket buffers.
+    pub(crate) buffer: ByteCount,
+    /// Before it begins.
+    pub(crate) delay: Span,
+    /// For how long, from its first byte.
+    pub(crate) lasts: Span,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Relayed {
+    pub(crate) carried: Carried,
+    /// Of the flow that is not relayed.
+    pub(crate) beside: Option<Carried>,
+    /// The relays' legs, at the end.
+    pub(crate) legs: Vec<RelayLeg>,
+    /// What the first wire saw.
+    pub(crate) recording: Recording,
+    /// Frames that the full queues dropped.
+    pub(crate) queue_drops: u64,
+    /// Why it must not be used, if so.
+    pub(crate) spoilt: Option<String>,
+}
+
+impl Figures for Relayed {
+    fn figures(&self) -> String {
+        let beside = self.beside.as_ref().map(|carried| format!(", beside it {}", carried.mean())).unwrap_or_default();
+        format!("{}{beside}, the first queue dropped {}", self.carried.mean(), self.queue_drops)
+    }
+}
+
+/// Measures; gives the first attempt that the machine did not spoil, or the last one, marked.
+pub(crate) fn run(bench: &Bench<'_>, relaying: &Relaying) -> Result<Relayed, ExperimentError> {
+    let shortest = relaying.legs.iter().map(Settings::round_trip).min().unwrap_or_default();
+    let tolerance = Resolution::Means.tolerance(shortest);
+    attempts::unspoilt(
+        bench,
+        tolerance,
+        || attempt_once(bench, relaying, tolerance),
+        // Another algorithm than asked for would not change.
+        |relayed| relayed.spoilt.as_deref().filter(|_| unlike(relaying, &relayed.legs).is_none()),
+    )
+}
+
+/// What arrived at the applications per second, in Mbit/s.
+pub(crate) fn goodput(runs: &[Relayed]) -> Spread {
+    Spread::of(runs.iter().map(|relayed| relayed.carried.mean().as_bits_per_second() as f64 / 1e6))
+}
+
+fn attempt_once(bench: &Bench<'_>, relaying: &Relaying, tolerance: Span) -> Result<Relayed, ExperimentError> {
+    let row = Row::new(bench, &relaying.legs, relaying.plain)?;
+    let chain = relaying.cc.map(|cc| Chain { cc, warm: 0 });
+    let relays = chain.map(|chain| Relays::start(bench, &row, chain, PORT)).transpose()?;
+    let flow = PlainFlow {
+        port: PORT,
+        relay: relays.as_ref().map(|relays| relays.door),
+        congestion: relaying.plain.congestion,
+        buffer: relaying.buffer,
+        delay: relaying.delay,
+        lasts: relaying.lasts,
+    };
+    if !relaying.earlier.is_zero() {
+        PlainFlow { delay: Span::ZERO, lasts: relaying.earlier, ..flow }.run(&row, || ())?;
+        // What it has left in the queue must have gone.
+        icdc_packet::clock::sleep_until(icdc_packet::clock::now() + round_trip(relaying) * 2);
+    }
+    let ((carried, legs), beside) = std::thread::scope(|scope| {
+        let beside = relaying.beside.map(|BesideFlow { buffer, delay, lasts }| {
+            let flow = PlainFlow { port: PORT_BESIDE, relay: None, buffer, delay, lasts, ..flow };
+            let row = &row;
+            scope.spawn(move || flow.run(row, || ()))
+        });
+        let carried = flow.run(&row, || relays.as_ref().map(|relays| relays.legs(bench)).unwrap_or_default());
+        let beside = beside.map(|beside| beside.join().expect("a flow does not panic")).transpose();
+        Ok::<_, ExperimentError>((carried?, beside?.map(|(carried, ())| carried)))
+    })?;
+    let mut pages = Vec::new();
+    for lab in &row.labs {
+        pages.push((lab.page()?, &lab.record.settings));
+    }
+    let machine = pages.iter().find_map(|(page, settings)| spoilt(page, settings, tolerance));
+    Ok(Relayed {
+        recording: Recording::of(&pages[0].0, Heading::Forward, Span::MAX),
+        queue_drops: pages.iter().map(|(page, _)| page.gauge(Heading::Forward, Gauge::QueueDrops)).sum(),
+        spoilt: unlike(relaying, &legs).or(machine),
+        carried,
+        beside,
+        legs,
+    })
+}
+
+/// Of the whole route.
+fn round_trip(relaying: &Relaying) -> Span {
+    relaying.legs.iter().map(Settings::round_trip).sum()
+}
+
+/// Whether a leg had another algorithm than it was told to have.
+fn unlike(relaying: &Relaying, legs: &[RelayLeg]) -> Option<String> {
+    let wanted = algorithm(relaying.cc?).kernel_name();
+    let other = legs.iter().find(|leg| leg.congestion != wanted)?;
+    let used = if other.congestion.is_empty() { "an unknown algorithm" } else { other.congestion.as_str() };
+    Some(format!("{used} was used in place of {wanted}"))
+}
+
+/// What a reader has to know about the measurements of a report.
+pub(crate) fn failures<'a>(relayed: impl IntoIterator<Item = (String, &'a Relayed)>) -> Vec<String> {
+    let failure = |(name, relayed): (String, &Relayed)| Some(format!("{name}: {}", relayed.spoilt.as_ref()?));
+    relayed.into_iter().filter_map(failure).collect()
+}
+
+/// From the call of `connect` to the first byte of an answer, through relays that keep so many
+/// connections warm, or direct.
+pub(crate) fn first_answer(
+    bench: &Bench<'_>,
+    leg: &Settings,
+    plain: Plain,
+    chain: Option<Chain<'_>>,
+) -> Result<Span, ExperimentError> {
+    let row = Row::new(bench, std::slice::from_ref(leg), plain)?;
+    let relays = chain.map(|chain| Relays::start(bench, &row, chain, PORT)).transpose()?;
+    let flow = PlainFlow {
+        port: PORT,
+        relay: relays.as_ref().map(|relays| relays.door),
+        congestion: plain.congestion,
+        buffer: ByteCount::from_kib(64),
+        delay: Span::ZERO,
+        lasts: Span::ZERO,
+    };
+    // Connections that are kept warm have found their other end by then.
+    icdc_packet::clock::sleep_until(icdc_packet::clock::now() + leg.round_trip() * 4);
+    flow.first_answer(&row)
+}

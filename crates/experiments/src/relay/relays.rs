@@ -1,0 +1,106 @@
+//! Relays on a row of labs: one on the host next to the near plain host, and one at the far end of
+//! each lab.
+
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde::Deserialize;
+
+use crate::harness::bench::Bench;
+use crate::harness::commands::on_host;
+use crate::harness::error::ExperimentError;
+use crate::harness::rights::Rights;
+use crate::harness::server::Server;
+use crate::relay::plain_hosts::Row;
+
+/// Where relays take each other's connections.
+const PEER_PORT: u16 = 2634;
+
+/// They run; ended when dropped.
+pub(crate) struct Relays {
+    /// From the near end to the far one.
+    relays: Vec<Relay>,
+    /// To whom clients connect.
+    pub(crate) door: SocketAddrV4,
+}
+
+struct Relay {
+    _server: Server,
+    status: PathBuf,
+}
+
+/// What there is of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain<'a> {
+    /// Congestion control of the legs between them.
+    pub(crate) cc: &'a str,
+    /// Connections that are kept open from relay to relay.
+    pub(crate) warm: u32,
+}
+
+/// A connection to the next relay, as `icdc relay status` shows it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct RelayLeg {
+    /// As the kernel calls it.
+    pub(crate) congestion: String,
+    pub(crate) retransmissions: u64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    connections: Vec<Connection>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Connection {
+    far: Option<RelayLeg>,
+}
+
+impl Relays {
+    /// Starts them for connections to a port of the far host. Each has the next one to go to, the
+    /// last one the destination.
+    pub(crate) fn start(bench: &Bench<'_>, row: &Row, chain: Chain<'_>, port: u16) -> Result<Self, ExperimentError> {
+        let count = row.labs.len() + 1;
+        let door = SocketAddrV4::new(row.relay_place(0).2, port);
+        let mut relays = Vec::new();
+        // The last one first: whoever keeps connections warm finds the next one there.
+        for number in (0..count).rev() {
+            let (lab, host, address) = row.relay_place(number);
+            let status = lab.directory().join(format!("relay-{number}.sock"));
+            let mut command = on_host(bench, lab, host, Rights::All);
+            command.arg(bench.program).args(["relay", "--cc", chain.cc, "--status-socket"]).arg(&status);
+            command.env("RUST_LOG", "info");
+            if number == 0 {
+                command.args(["--forward", &format!("{door}={}:{port}", row.far_address())]);
+            } else {
+                command.args(["--peer", &format!("{address}:{PEER_PORT}"), "--allow", "from=10.26.0.0/16"]);
+            }
+            if number + 1 < count {
+                let next = row.relay_place(number + 1).2;
+                command.args(["--route", &format!("default={next}:{PEER_PORT}")]);
+                command.args(["--warm", &chain.warm.to_string()]);
+            }
+            let mut server = Server::start(&mut command, &lab.directory().join(format!("relay-{number}.log")))?;
+            server.await_output("ready")?;
+            relays.insert(0, Relay { _server: server, status });
+        }
+        Ok(Self { relays, door })
+    }
+
+    /// What each relay but the last tells of the leg by which the one open connection goes on.
+    pub(crate) fn legs(&self, bench: &Bench<'_>) -> Vec<RelayLeg> {
+        let between = &self.relays[..self.relays.len() - 1];
+        between.iter().map(|relay| leg(bench, relay).unwrap_or_default()).collect()
+    }
+}
+
+fn leg(bench: &Bench<'_>, relay: &Relay) -> Option<RelayLeg> {
+    let mut command = Command::new(bench.program);
+    let output = command.args(["relay", "status", "--json", "--status-socket"]).arg(&relay.status).output().ok()?;
+    let status: Status = serde_json::from_slice(&output.stdout).ok()?;
+    status.connections.into_iter().find_map(|connection| connection.far)
+}

@@ -1,0 +1,104 @@
+//! Processes: who they are, in which network namespaces they run, and ending them.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
+
+use icdc_packet::clock;
+use icdc_units::{Span, Time};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+use crate::error::LabError;
+
+/// How long a process may take to end when it is asked to.
+const PATIENCE: Span = Span::from_secs(3);
+
+/// A process that cannot be mistaken for a later one of the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub id: u32,
+    /// When it began, in clock ticks since the machine did.
+    pub started: u64,
+}
+
+impl Process {
+    /// The calling process.
+    #[must_use]
+    pub fn this() -> Self {
+        let id = std::process::id();
+        Self { id, started: started(id).unwrap_or(0) }
+    }
+
+    /// The process of this number, if there is one.
+    pub(crate) fn of(id: u32) -> Option<Self> {
+        Some(Self { id, started: started(id)? })
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_alive(self) -> bool {
+        started(self.id) == Some(self.started)
+    }
+}
+
+/// Field 22 of /proc/PID/stat (proc(5)); a zombie counts as gone.
+fn started(id: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name in parentheses may contain anything.
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace();
+    let state = fields.next()?;
+    if state == "Z" || state == "X" {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// The processes in namespaces of these inodes.
+pub(crate) fn inhabitants(inodes: &[u64]) -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|&id| id != std::process::id())
+        .filter(|id| fs::metadata(format!("/proc/{id}/ns/net")).is_ok_and(|metadata| inodes.contains(&metadata.ino())))
+        .filter_map(Process::of)
+        .collect()
+}
+
+/// Asks processes to end, and makes those end that do not.
+pub(crate) fn end(processes: Vec<Process>) -> Result<(), LabError> {
+    let mut open: Vec<OwnedFd> = processes.into_iter().filter_map(open).collect();
+    for signal in [Signal::TERM, Signal::KILL] {
+        for fd in &open {
+            match pidfd_send_signal(fd, signal) {
+                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => return Err(LabError::io("end a process of the lab", error.into())),
+            }
+        }
+        let deadline = clock::now() + PATIENCE;
+        open.retain(|fd| !ended_by(fd, deadline));
+        if open.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(LabError::io("end a process of the lab", io::Error::from(io::ErrorKind::TimedOut)))
+}
+
+/// A process by a descriptor, which cannot come to mean another one.
+pub(crate) fn open(process: Process) -> Option<OwnedFd> {
+    let opened = pidfd_open(Pid::from_raw(process.id as i32)?, PidfdFlags::empty()).ok()?;
+    // The number could have passed to another process before it was opened.
+    process.is_alive().then_some(opened)
+}
+
+/// Waits until a process (by its pidfd) has ended, until `deadline` at most; returns whether it
+/// has.
+#[must_use]
+pub fn ended_by(fd: &OwnedFd, deadline: Time) -> bool {
+    let timeout = Timespec::try_from(Duration::from(deadline - clock::now())).ok();
+    poll(&mut [PollFd::new(fd, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
+}

@@ -1,0 +1,45 @@
+//! What a lab that stands is like: `lab.json` in the lab's directory, written by its wire and read
+//! by all other commands.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::LabError;
+use crate::process::Process;
+use crate::settings::Settings;
+
+const FILE: &str = "lab.json";
+
+/// A lab that stands.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LabRecord {
+    /// Its name.
+    pub name: String,
+    /// What it is like.
+    pub settings: Settings,
+    /// The process that is its path.
+    pub wire: Process,
+    /// Whether it lives in a user namespace of its own.
+    pub user_namespace: bool,
+    /// Path and inode of the namespaces of host a, host b and the wire.
+    pub namespaces: [(PathBuf, u64); 3],
+    /// Processors that the wire has to itself as far as the lab is concerned.
+    pub wire_processors: Vec<usize>,
+}
+
+impl LabRecord {
+    pub(crate) fn save(&self, directory: &Path) -> Result<(), LabError> {
+        let text = serde_json::to_vec_pretty(self).expect("plain data");
+        let (path, aside) = (directory.join(FILE), directory.join("lab.json.new"));
+        fs::write(&aside, text)
+            .and_then(|()| fs::rename(&aside, &path))
+            .map_err(|error| LabError::io(format!("write {}", path.display()), error))
+    }
+
+    /// Reads the record of a lab; `None` if it never came to stand.
+    pub(crate) fn load(directory: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(directory.join(FILE)).ok()?).ok()
+    }
+}

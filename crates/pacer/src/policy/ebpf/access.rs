@@ -1,0 +1,33 @@
+//! The right to look at policies, and to change them.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+
+use icdc_tcp::algorithm::{self, PINS};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
+
+use crate::policy::PolicyError;
+
+/// Whether this kernel and this process can have policies at all.
+///
+/// # Errors
+/// What is in the way.
+pub(super) fn may() -> Result<(), PolicyError> {
+    algorithm::ebpf_obstacle().map_or(Ok(()), |obstacle| Err(PolicyError::Obstacle(obstacle)))
+}
+
+/// The right to change policies, until dropped.
+pub(super) fn lock() -> Result<File, PolicyError> {
+    let failed =
+        |call, reason: std::io::Error| PolicyError::Call { path: PINS.into(), call, reason: reason.to_string() };
+    let pins = File::open(PINS).map_err(|error| failed("open", error))?;
+    // Everybody may make directories in some BPF file systems: what is in another user's is not to be believed or removed.
+    let owner = pins.metadata().map_err(|error| failed("fstat", error))?.uid();
+    if owner != geteuid().as_raw() {
+        let reason = format!("it belongs to user {owner}, not to this one: run as that user, or remove it");
+        return Err(failed("open", std::io::Error::other(reason)));
+    }
+    flock(&pins, FlockOperation::LockExclusive).map_err(|errno| failed("flock", errno.into()))?;
+    Ok(pins)
+}

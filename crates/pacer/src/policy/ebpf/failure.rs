@@ -1,0 +1,17 @@
+//! Errors of libbpf and of files, told as those of a policy.
+
+use std::path::Path;
+
+use crate::policy::PolicyError;
+
+/// An error of libbpf with its causes in one line.
+pub(super) fn refused(path: &Path, call: &'static str) -> impl Fn(libbpf_rs::Error) -> PolicyError {
+    let path = path.to_owned();
+    move |error| PolicyError::Call { path: path.clone(), call, reason: format!("{error:#}") }
+}
+
+/// An error of a file.
+pub(super) fn failed(path: &Path, call: &'static str) -> impl Fn(std::io::Error) -> PolicyError {
+    let path = path.to_owned();
+    move |error| PolicyError::Call { path: path.clone(), call, reason: error.to_string() }
+}

@@ -1,0 +1,83 @@
+//! What can go wrong with wire pacing.
+
+use std::path::PathBuf;
+
+use icdc_packet::PacketError;
+use icdc_scheduler::TreeError;
+use thiserror::Error;
+
+use crate::ip::IpError;
+
+/// Why a device is not paced, or not any more.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// The device cannot be used so.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+    /// Nobody said how fast the line is, and the device does not know.
+    #[error("{device} does not say how fast its line is: give --line-rate, such as 1gbit")]
+    LineRate {
+        /// The device.
+        device: String,
+    },
+    /// Gap frames would pace nothing.
+    #[error(
+        "{device} ({driver}) is charged for nothing, so gap frames cannot keep frames apart there: use --mode timer, \
+         which paces as exactly as the system's timer wakes icdc"
+    )]
+    NotCharged {
+        /// The device.
+        device: String,
+        /// Its driver.
+        driver: String,
+    },
+    /// Another one is there.
+    #[error("{device} is paced already: one pacer at a time can have it")]
+    Busy {
+        /// The device.
+        device: String,
+    },
+    /// The kernel would drop what arrives.
+    #[error(
+        "{device}: what arrives there would be dropped, because it is not where answers leave (rp_filter is 1); as root: \
+         sysctl net.ipv4.conf.{device}.rp_filter=2"
+    )]
+    ReversePath {
+        /// The device.
+        device: String,
+    },
+    /// The file of classes cannot be used.
+    #[error("{}: {reason}", .path.display())]
+    Classes {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The classes of the file cannot be.
+    #[error("{}: {cause}", .path.display())]
+    Tree {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        cause: TreeError,
+    },
+    /// A program of the system failed.
+    #[error(transparent)]
+    Ip(#[from] IpError),
+}
+
+impl WireError {
+    /// Whether the command asked for something that cannot be.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::LineRate { .. } | Self::NotCharged { .. } | Self::Classes { .. } | Self::Tree { .. })
+    }
+
+    /// Whether another user, such as root, could do it.
+    #[must_use]
+    pub fn lacks_privilege(&self) -> bool {
+        matches!(self, Self::Packet(error) if error.cause.kind() == std::io::ErrorKind::PermissionDenied)
+    }
+}

@@ -1,0 +1,37 @@
+//! A device that is paced: its detour and its pump.
+
+use icdc_scheduler::Tree;
+
+use super::control::Control;
+use super::detour::Detour;
+use super::error::WireError;
+use super::line::Line;
+use super::pump::Pump;
+
+/// A device whose traffic is paced, until dropped.
+pub struct WirePacer {
+    pump: Pump,
+    _detour: Detour,
+}
+
+impl WirePacer {
+    /// Takes over what the host sends through the device of `line`, in this thread's network namespace.
+    ///
+    /// # Errors
+    /// See [`WireError`]; the host sends as before.
+    pub fn open(line: &Line, tree: Tree) -> Result<Self, WireError> {
+        let (detour, tap) = Detour::prepare(&line.device)?;
+        let pump = Pump::new(line, tree, tap, &detour)?;
+        // Nothing is lost on the way before there is somebody to take it.
+        detour.divert()?;
+        Ok(Self { pump, _detour: detour })
+    }
+
+    /// Paces until `control` says stop.
+    ///
+    /// # Errors
+    /// The device is gone, or the kernel refuses to go on.
+    pub fn run(&mut self, control: &Control) -> Result<(), WireError> {
+        self.pump.run(control)
+    }
+}

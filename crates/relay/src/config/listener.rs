@@ -1,0 +1,68 @@
+//! Listeners, and how their clients name their destination.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use icdc_protocol::relay::Destination;
+
+use super::users::Users;
+
+/// A listener.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// Address and port; `[::]` serves IPv4 as well.
+    pub address: SocketAddr,
+    /// How clients name their destination.
+    pub kind: ListenerKind,
+}
+
+impl Listener {
+    /// Whether its clients are other relays.
+    pub(crate) fn is_between_relays(&self) -> bool {
+        matches!(self.kind, ListenerKind::Peer(_))
+    }
+}
+
+/// How clients name their destination.
+#[derive(Clone, Debug)]
+pub enum ListenerKind {
+    /// Not at all: all have the same destination.
+    Forward(Destination),
+    /// By SOCKS 5; with users, only after a login.
+    Socks5(Option<Arc<Users>>),
+    /// They are relays; with TLS, only those with an accepted key.
+    Peer(Option<Arc<rustls::ServerConfig>>),
+    /// By the address that their packets have (TPROXY).
+    Transparent,
+}
+
+impl ListenerKind {
+    /// Its name in configurations.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Forward(_) => "forward",
+            Self::Socks5(_) => "socks5",
+            Self::Peer(_) => "peer",
+            Self::Transparent => "transparent",
+        }
+    }
+
+    /// Whether it admits clients that no rule names.
+    pub(super) fn is_open(&self) -> bool {
+        match self {
+            Self::Forward(_) | Self::Transparent => true,
+            Self::Socks5(users) => users.is_some(),
+            Self::Peer(tls) => tls.is_some(),
+        }
+    }
+
+    /// Whether its clients have to show a key or a password.
+    pub(crate) fn requires_authentication(&self) -> bool {
+        matches!(self, Self::Socks5(Some(_)) | Self::Peer(Some(_)))
+    }
+
+    pub(crate) fn is_socks(&self) -> bool {
+        matches!(self, Self::Socks5(_))
+    }
+}

@@ -1,0 +1,249 @@
+//! The stages of a connection, each with its data, and what leads from one to the next.
+
+use std::sync::Arc;
+
+use icdc_protocol::relay::Destination;
+use icdc_protocol::relay::peer::Verdict;
+use icdc_units::{ByteCount, Time};
+
+use super::channel::Channel;
+use super::greeting::Greeting;
+use super::route::{NextHop, Refusal, Route};
+use crate::config::NextRelay;
+use crate::flow::Flow;
+use crate::leg::Leg;
+
+/// Where a connection is.
+pub(super) enum Stage {
+    /// The client makes its request.
+    Greeting(Greeting),
+    /// The next hop is to be chosen.
+    Routing(Box<Pending>),
+    /// A name is being resolved.
+    Resolving(Resolving),
+    /// TCP connects to the next hop.
+    Connecting(Connecting),
+    /// TLS with the next relay.
+    Securing(Securing),
+    /// The next relay has the request and has not answered; the client's data already follows.
+    Requesting(Requesting),
+    /// Data in both directions.
+    Relaying(Relaying),
+    /// The client, whose request has failed, gets its reply.
+    Closing(Closing),
+    /// Over.
+    Closed,
+}
+
+/// A request that has not reached its destination.
+pub(super) struct Pending {
+    pub(super) route: Route,
+    /// What the client has sent behind its request.
+    pub(super) up: Flow,
+}
+
+/// See [`Stage::Resolving`].
+pub(super) struct Resolving {
+    pub(super) pending: Box<Pending>,
+    /// Number of the query; answers to earlier ones may come late.
+    pub(super) query: u64,
+    pub(super) target: Target,
+    pub(super) deadline: Time,
+}
+
+/// What a name is resolved for.
+pub(super) enum Target {
+    /// The destination, which is then reached directly or as the routes say.
+    Destination { directly: bool },
+    /// The next relay.
+    Relay(Arc<NextRelay>),
+}
+
+/// See [`Stage::Connecting`].
+pub(super) struct Connecting {
+    pub(super) pending: Box<Pending>,
+    pub(super) hop: NextHop,
+    pub(super) far: Leg,
+    pub(super) deadline: Time,
+}
+
+/// See [`Stage::Securing`].
+pub(super) struct Securing {
+    pub(super) pending: Box<Pending>,
+    pub(super) relay: Arc<NextRelay>,
+    pub(super) far: Leg,
+    pub(super) deadline: Time,
+}
+
+/// See [`Stage::Requesting`].
+pub(super) struct Requesting {
+    pub(super) route: Route,
+    pub(super) relay: Arc<NextRelay>,
+    /// The leg was open before the request came.
+    pub(super) was_warm: bool,
+    /// What has arrived of the answer.
+    pub(super) answer: Vec<u8>,
+    pub(super) deadline: Time,
+    pub(super) channel: Box<Channel>,
+}
+
+/// See [`Stage::Relaying`].
+pub(super) struct Relaying {
+    pub(super) destination: Destination,
+    pub(super) hop: NextHop,
+    pub(super) channel: Box<Channel>,
+}
+
+/// See [`Stage::Closing`].
+pub(super) struct Closing {
+    pub(super) deadline: Time,
+    /// What had been requested, and by which hop, for the status.
+    pub(super) destination: Option<String>,
+    pub(super) via: Option<String>,
+}
+
+/// What a stage has come to.
+pub(super) enum Transition {
+    /// It waits for an event.
+    Wait(Stage),
+    /// It has more to do after other connections.
+    Yield(Stage),
+    /// Another stage begins.
+    Next(Stage),
+    /// The connection is over in this stage.
+    End(Stage, End),
+}
+
+/// How a connection ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Both sides have ended their direction.
+    Finished,
+    /// The client is gone, or is not admitted. A client that expects a reply gets it before the
+    /// connection is closed; with TLS, an empty one lets it read the alert.
+    Rejected { reason: String, reply: Option<Vec<u8>> },
+    /// The destination could not be reached.
+    Unreachable(Refusal),
+    /// One of the legs failed.
+    Aborted(String),
+    /// Nothing has happened for too long.
+    TimedOut(&'static str),
+}
+
+impl End {
+    pub(super) fn unreachable(verdict: Verdict, why: impl Into<String>) -> Self {
+        Self::Unreachable(Refusal(verdict, why.into()))
+    }
+}
+
+impl Pending {
+    /// Goes on with the next candidate, because this one has failed.
+    pub(super) fn next_candidate(mut self: Box<Self>, failed: &impl std::fmt::Display, why: Refusal) -> Transition {
+        self.route.failed(failed, why);
+        Transition::Next(Stage::Routing(self))
+    }
+}
+
+impl Resolving {
+    /// Goes on with the next candidate, because the name was not resolved.
+    pub(super) fn failed(self, why: Refusal) -> Transition {
+        let name = match self.target {
+            Target::Destination { .. } => self.pending.route.request.destination.to_string(),
+            Target::Relay(relay) => NextHop::Relay(relay).to_string(),
+        };
+        self.pending.next_candidate(&name, why)
+    }
+}
+
+impl Stage {
+    /// As the status names it.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Greeting(_) => "greeting",
+            Self::Routing(_) => "routing",
+            Self::Resolving(_) => "resolving",
+            Self::Connecting(_) => "connecting",
+            Self::Securing(_) => "securing",
+            Self::Requesting(_) => "requesting",
+            Self::Relaying(_) => "relaying",
+            Self::Closing(_) => "closing",
+            Self::Closed => "closed",
+        }
+    }
+
+    /// The leg to the next hop, once there is one.
+    pub(super) fn far(&self) -> Option<&Leg> {
+        match self {
+            Self::Connecting(Connecting { far, .. }) | Self::Securing(Securing { far, .. }) => Some(far),
+            Self::Requesting(Requesting { channel, .. }) | Self::Relaying(Relaying { channel, .. }) => {
+                Some(&channel.far)
+            }
+            Self::Greeting(_) | Self::Routing(_) | Self::Resolving(_) | Self::Closing(_) | Self::Closed => None,
+        }
+    }
+
+    /// The leg to the next hop, once there is one.
+    pub(super) fn far_mut(&mut self) -> Option<&mut Leg> {
+        match self {
+            Self::Connecting(Connecting { far, .. }) | Self::Securing(Securing { far, .. }) => Some(far),
+            Self::Requesting(Requesting { channel, .. }) | Self::Relaying(Relaying { channel, .. }) => {
+                Some(&mut channel.far)
+            }
+            Self::Greeting(_) | Self::Routing(_) | Self::Resolving(_) | Self::Closing(_) | Self::Closed => None,
+        }
+    }
+
+    /// The flows of data, once there are some.
+    pub(super) fn channel(&self) -> Option<&Channel> {
+        match self {
+            Self::Requesting(Requesting { channel, .. }) | Self::Relaying(Relaying { channel, .. }) => Some(channel),
+            _ => None,
+        }
+    }
+
+    /// The flows of data, once there are some.
+    pub(super) fn channel_mut(&mut self) -> Option<&mut Channel> {
+        match self {
+            Self::Requesting(Requesting { channel, .. }) | Self::Relaying(Relaying { channel, .. }) => Some(channel),
+            _ => None,
+        }
+    }
+
+    /// Bytes in user space that the client has sent behind its request, before there is a channel.
+    pub(super) fn early_bytes(&self) -> ByteCount {
+        match self {
+            Self::Routing(pending)
+            | Self::Resolving(Resolving { pending, .. })
+            | Self::Connecting(Connecting { pending, .. })
+            | Self::Securing(Securing { pending, .. }) => ByteCount::from(pending.up.buffered()),
+            _ => ByteCount::ZERO,
+        }
+    }
+
+    /// What the client has requested, once that is known.
+    pub(super) fn destination(&self) -> Option<String> {
+        match self {
+            Self::Routing(pending)
+            | Self::Resolving(Resolving { pending, .. })
+            | Self::Connecting(Connecting { pending, .. })
+            | Self::Securing(Securing { pending, .. }) => Some(pending.route.request.destination.to_string()),
+            Self::Requesting(Requesting { route, .. }) => Some(route.request.destination.to_string()),
+            Self::Relaying(Relaying { destination, .. }) => Some(destination.to_string()),
+            Self::Closing(closing) => closing.destination.clone(),
+            Self::Greeting(_) | Self::Closed => None,
+        }
+    }
+
+    /// The next hop, once it is known: `direct`, or the next relay.
+    pub(super) fn via(&self) -> Option<String> {
+        match self {
+            Self::Resolving(Resolving { target: Target::Destination { .. }, .. }) => Some("direct".to_owned()),
+            Self::Resolving(Resolving { target: Target::Relay(relay), .. })
+            | Self::Securing(Securing { relay, .. })
+            | Self::Requesting(Requesting { relay, .. }) => Some(relay.place.to_string()),
+            Self::Connecting(Connecting { hop, .. }) | Self::Relaying(Relaying { hop, .. }) => Some(hop.via()),
+            Self::Closing(closing) => closing.via.clone(),
+            Self::Greeting(_) | Self::Routing(_) | Self::Closed => None,
+        }
+    }
+}

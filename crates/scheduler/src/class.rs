@@ -1,0 +1,261 @@
+//! What classes are like, and which trees of them can be.
+
+use icdc_units::Rate;
+use thiserror::Error;
+
+use super::{Filter, Headers, QueueSettings};
+
+/// One class as a user describes it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassSettings {
+    /// Its name.
+    pub name: String,
+    /// The class that it is part of; `None`: of the line itself.
+    pub parent: Option<String>,
+    /// What it gets whenever it has something to send; `None`: only what others leave.
+    pub rate: Option<Rate>,
+    /// The most that it may have; `None`: its rate, or all that others leave if it has none.
+    pub ceiling: Option<Rate>,
+    /// How its frames wait.
+    pub queue: QueueSettings,
+    /// Which frames belong to it. The first filter that fits decides, in the order of classes.
+    pub filters: Vec<Filter>,
+}
+
+/// A class in its place.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Placed {
+    pub(super) settings: ClassSettings,
+    pub(super) parent: Option<usize>,
+    pub(super) is_leaf: bool,
+}
+
+impl Placed {
+    /// The least that limits it beyond its rate's clock; `None`: nothing.
+    pub(super) fn ceiling(&self) -> Option<Rate> {
+        let ClassSettings { rate, ceiling, .. } = &self.settings;
+        // A leaf without more than its rate is held by its clock alone.
+        if self.is_leaf { *ceiling } else { ceiling.or(*rate) }
+    }
+
+    /// Whether it may have more than its rate.
+    pub(super) fn borrows(&self) -> bool {
+        match (self.settings.rate, self.settings.ceiling) {
+            (None, _) => true,
+            (Some(rate), Some(ceiling)) => ceiling > rate,
+            (Some(_), None) => false,
+        }
+    }
+}
+
+/// Why classes cannot be.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// None at all.
+    #[error("there is no class")]
+    Empty,
+    /// Nothing to call it by, or another has the name.
+    #[error("class {0:?}: every class has a name of its own")]
+    Name(String),
+    /// It names a class that does not come before it.
+    #[error("class {name}: its parent {parent:?} is no class before it")]
+    Parent {
+        /// The class.
+        name: String,
+        /// What it names.
+        parent: String,
+    },
+    /// Filters sort frames into leaves.
+    #[error("class {0}: it has classes of its own, so its filters belong to them")]
+    FiltersAboveLeaves(String),
+    /// Nothing can ever be sent, or less than promised.
+    #[error("class {name}: a ceiling of {ceiling} is less than its rate of {rate}")]
+    Ceiling {
+        /// The class.
+        name: String,
+        /// What it is promised.
+        rate: Rate,
+        /// What it may have.
+        ceiling: Rate,
+    },
+    /// A rate of nothing.
+    #[error("class {0}: the least rate is {LEAST_RATE}")]
+    Slow(String),
+    /// More is promised than there is.
+    #[error("child rates of {within} sum to {promised}, exceeding its {available}: lower their rates")]
+    Sum {
+        /// A class, or the line.
+        within: String,
+        /// Sum of the rates.
+        promised: Rate,
+        /// What there is.
+        available: Rate,
+    },
+    /// The class for what no filter fits is none of the leaves.
+    #[error("the default class {0:?} is no class without classes of its own")]
+    Default(String),
+}
+
+/// Name of the class for what no filter fits, where none is named: it gets what others leave.
+const REST: &str = "rest";
+/// The slowest class of PSPacer's authors.
+pub const LEAST_RATE: Rate = Rate::from_bits_per_second(8_000);
+
+/// Classes that can be, on a line of some rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tree {
+    pub(super) line: Rate,
+    pub(super) classes: Vec<Placed>,
+    pub(super) default: usize,
+}
+
+impl Tree {
+    /// Puts `classes` in their places. `default` is the class for what no filter fits; without one, a class `rest` gets
+    /// what others leave.
+    ///
+    /// # Errors
+    /// See [`TreeError`].
+    pub fn new(line: Rate, classes: &[ClassSettings], default: Option<&str>) -> Result<Self, TreeError> {
+        let mut all = classes.to_vec();
+        if default.is_none() {
+            all.push(ClassSettings { name: REST.to_owned(), ..ClassSettings::default() });
+        }
+        let mut placed: Vec<Placed> = Vec::new();
+        for settings in all {
+            placed.push(place(settings, &placed)?);
+            if let Some(parent) = placed.last().and_then(|class| class.parent) {
+                placed[parent].is_leaf = false;
+            }
+        }
+        for class in &placed {
+            check(class)?;
+        }
+        let sum = |parent: Option<usize>| -> Rate {
+            placed.iter().filter(|class| class.parent == parent).filter_map(|class| class.settings.rate).sum()
+        };
+        let within = |within: &str, available: Rate, promised: Rate| match promised > available {
+            true => Err(TreeError::Sum { within: within.to_owned(), promised, available }),
+            false => Ok(()),
+        };
+        within("the line", line, sum(None))?;
+        for (index, class) in placed.iter().enumerate().filter(|(_, class)| !class.is_leaf) {
+            let ClassSettings { name, rate, ceiling, .. } = &class.settings;
+            within(name, rate.or(*ceiling).unwrap_or(line), sum(Some(index)))?;
+        }
+        let name = default.unwrap_or(REST);
+        let default = placed.iter().position(|class| class.settings.name == name && class.is_leaf);
+        let default = default.ok_or_else(|| TreeError::Default(name.to_owned()))?;
+        Ok(Self { line, classes: placed, default })
+    }
+
+    /// Rate of the line.
+    #[must_use]
+    pub fn line(&self) -> Rate {
+        self.line
+    }
+
+    /// For each class the number of the one that it is part of.
+    pub fn parents(&self) -> impl Iterator<Item = Option<usize>> {
+        self.classes.iter().map(|class| class.parent)
+    }
+
+    /// The class of a frame with these headers; `None` stands for one without IP.
+    #[must_use]
+    pub fn class_of(&self, headers: Option<&Headers>) -> usize {
+        let fitting = headers.and_then(|headers| {
+            self.classes.iter().position(|class| class.settings.filters.iter().any(|filter| filter.fits(headers)))
+        });
+        fitting.unwrap_or(self.default)
+    }
+
+    /// Pairs of classes that could both have a frame, of which the first gets it.
+    #[must_use]
+    pub fn overlaps(&self) -> Vec<(&str, &str)> {
+        let mut found = Vec::new();
+        for (index, first) in self.classes.iter().enumerate() {
+            for second in &self.classes[index + 1..] {
+                let mut pairs =
+                    first.settings.filters.iter().flat_map(|a| second.settings.filters.iter().map(move |b| (a, b)));
+                if pairs.any(|(a, b)| a.overlaps(b)) {
+                    found.push((first.settings.name.as_str(), second.settings.name.as_str()));
+                }
+            }
+        }
+        found
+    }
+}
+
+fn place(settings: ClassSettings, before: &[Placed]) -> Result<Placed, TreeError> {
+    let find = |name: &str| before.iter().position(|class| class.settings.name == name);
+    if settings.name.is_empty() || find(&settings.name).is_some() {
+        return Err(TreeError::Name(settings.name));
+    }
+    let parent = match &settings.parent {
+        None => None,
+        Some(parent) => Some(
+            find(parent).ok_or_else(|| TreeError::Parent { name: settings.name.clone(), parent: parent.clone() })?,
+        ),
+    };
+    Ok(Placed { settings, parent, is_leaf: true })
+}
+
+fn check(class: &Placed) -> Result<(), TreeError> {
+    let ClassSettings { name, rate, ceiling, filters, .. } = &class.settings;
+    if [rate, ceiling].into_iter().flatten().any(|rate| *rate < LEAST_RATE) {
+        return Err(TreeError::Slow(name.clone()));
+    }
+    match (*rate, *ceiling) {
+        (Some(rate), Some(ceiling)) if ceiling < rate => Err(TreeError::Ceiling { name: name.clone(), rate, ceiling }),
+        _ if !class.is_leaf && !filters.is_empty() => Err(TreeError::FiltersAboveLeaves(name.clone())),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(name: &str, parent: Option<&str>, rate: Option<&str>) -> ClassSettings {
+        let rate = rate.map(|rate| rate.parse().unwrap());
+        ClassSettings { name: name.to_owned(), parent: parent.map(str::to_owned), rate, ..ClassSettings::default() }
+    }
+
+    fn tree(classes: &[ClassSettings], default: Option<&str>) -> Result<Tree, TreeError> {
+        Tree::new("1gbit".parse().unwrap(), classes, default)
+    }
+
+    #[test]
+    fn trees_that_promise_too_much_or_nothing_are_refused() {
+        let all = class("all", None, Some("600mbit"));
+        let within = |rate| class("a", Some("all"), Some(rate));
+        assert!(tree(&[all.clone(), within("600mbit")], None).is_ok());
+        let said = |classes: &[ClassSettings], default| tree(classes, default).unwrap_err().to_string();
+        assert!(said(&[all.clone(), within("601mbit")], None).contains("child rates of all"));
+        assert!(said(&[all.clone(), class("b", None, Some("500mbit"))], None).contains("the line"));
+        assert!(said(&[within("1mbit")], None).contains("no class before it"));
+        assert!(said(&[all.clone(), all.clone()], None).contains("a name of its own"));
+        assert!(said(&[class("", None, None)], None).contains("a name of its own"));
+        assert!(said(&[class("slow", None, Some("7kbit"))], None).contains("8 kbit"));
+        assert!(said(&[all.clone(), within("1mbit")], Some("all")).contains("default"));
+        let low = ClassSettings { ceiling: Some("1mbit".parse().unwrap()), ..all.clone() };
+        assert!(said(&[low], None).contains("less than its rate"));
+        let sorted = ClassSettings { filters: vec![Filter::default()], ..all };
+        assert!(said(&[sorted, within("1mbit")], None).contains("belong to them"));
+    }
+
+    #[test]
+    fn the_first_filter_that_fits_decides_and_overlaps_are_told() {
+        let to = |text: &str| vec![Filter { to: Some(text.parse().unwrap()), ..Filter::default() }];
+        let narrow = ClassSettings { filters: to("192.0.2.0/25"), ..class("narrow", None, None) };
+        let wide = ClassSettings { filters: to("192.0.2.0/24"), ..class("wide", None, None) };
+        let other = ClassSettings { filters: to("::/0"), ..class("other", None, None) };
+        let tree = tree(&[narrow, wide, other], None).unwrap();
+        let class_of = |last: u8| {
+            let frame = super::super::headers::tests::v4([192, 0, 2, last], 6, (1, 2), 0);
+            tree.class_of(Headers::of(&frame).as_ref())
+        };
+        assert_eq!((class_of(1), class_of(200), tree.class_of(None)), (0, 1, 3));
+        assert_eq!(tree.overlaps(), [("narrow", "wide")]);
+    }
+}

@@ -1,0 +1,13 @@
+//! What both ends of a transfer session have in common: why it ends early, and what an announced entry weighs.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`ending`] | why a session ends before its work is done |
+//! | [`weight`] | the memory that an announced entry is charged with |
+
+#![forbid(unsafe_code)]
+
+pub mod ending;
+pub mod weight;
+
+pub use ending::SessionError;

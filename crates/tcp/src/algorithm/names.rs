@@ -1,0 +1,27 @@
+//! Names of algorithms: those of ours, and whether the kernel has them.
+
+use icdc_cc::Algorithm;
+
+use crate::available_congestion;
+
+/// The algorithms that can be loaded.
+pub fn ours() -> impl Iterator<Item = &'static Algorithm> {
+    // The others are the kernel's own, which the simulator has under the same name.
+    icdc_cc::all().iter().filter(|algorithm| algorithm.kernel_name() != algorithm.name)
+}
+
+/// The algorithm of ours that has this name, also with the kernel's prefix `icdc_`.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Algorithm> {
+    ours().find(|algorithm| algorithm.name == name || algorithm.kernel_name() == name)
+}
+
+/// Whether the kernel has the name now.
+pub(super) fn registered(algorithm: &Algorithm) -> bool {
+    is_available(&algorithm.kernel_name())
+}
+
+/// The same by the kernel's name.
+pub(super) fn is_available(kernel_name: &str) -> bool {
+    available_congestion().iter().any(|name| name == kernel_name)
+}

@@ -1,0 +1,84 @@
+//! Something that comes to its end once, and waiting for that with a limit.
+
+use std::convert::Infallible;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use icdc_units::Span;
+
+/// Held by what runs; its end is that of this value.
+pub(crate) struct Running {
+    _open: Sender<Infallible>,
+}
+
+/// Tells of the end.
+pub(crate) struct Ended(Receiver<Infallible>);
+
+/// What runs, and how its end is told.
+pub(crate) fn watched() -> (Running, Ended) {
+    let (open, ended) = bounded(0);
+    (Running { _open: open }, Ended(ended))
+}
+
+impl Ended {
+    /// Waits for the end, at most for `limit`; whether it has come.
+    pub(crate) fn wait(&self, limit: Span) -> bool {
+        let waited = self.0.recv_timeout(Duration::from_nanos(limit.as_nanos()));
+        matches!(waited, Err(RecvTimeoutError::Disconnected))
+    }
+
+    /// For `select!`: receives an error once the end has come, and nothing before.
+    pub(crate) fn channel(&self) -> &Receiver<Infallible> {
+        &self.0
+    }
+}
+
+/// An event that happens at most once, told by whoever comes first.
+pub(crate) struct Once {
+    running: Mutex<Option<Running>>,
+    ended: Ended,
+}
+
+impl Default for Once {
+    fn default() -> Self {
+        let (running, ended) = watched();
+        Self { running: Mutex::new(Some(running)), ended }
+    }
+}
+
+impl Once {
+    /// It has happened.
+    pub(crate) fn tell(&self) {
+        self.running.lock().expect("no panic while an event is told").take();
+    }
+
+    /// Waits until it has happened, at most for `limit`; whether it has.
+    pub(crate) fn wait(&self, limit: Span) -> bool {
+        self.ended.wait(limit)
+    }
+
+    /// As [`Ended::channel`].
+    pub(crate) fn channel(&self) -> &Receiver<Infallible> {
+        self.ended.channel()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_thread_and_an_event_are_waited_for() {
+        let (running, ended) = watched();
+        assert!(!ended.wait(Span::from_millis(1)));
+        let thread = std::thread::spawn(move || drop(running));
+        assert!(ended.wait(Span::from_secs(60)) && ended.wait(Span::ZERO));
+        thread.join().unwrap();
+        let event = Once::default();
+        assert!(!event.wait(Span::ZERO));
+        event.tell();
+        event.tell();
+        assert!(event.wait(Span::ZERO));
+    }
+}

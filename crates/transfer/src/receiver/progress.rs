@@ -1,0 +1,64 @@
+//! Progress events of a receiving session, made out of what its threads count.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use icdc_protocol::message::Totals;
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+use super::{FEEDBACK, Shared};
+use crate::event::{Event, Sample, Stage};
+
+/// What the last event told, for the next one.
+pub(super) struct Progress {
+    start: Time,
+    last: Time,
+    last_bytes: u64,
+    last_totals: Totals,
+}
+
+impl Progress {
+    pub(super) fn new(start: Time, now: Time) -> Self {
+        Self { start, last: now, last_bytes: 0, last_totals: Totals::default() }
+    }
+
+    /// How long until the next one is due.
+    pub(super) fn due_in(&self, now: Time) -> Duration {
+        (self.last + Span::from(FEEDBACK) - now).into()
+    }
+
+    pub(super) fn report(&mut self, now: Time, shared: &Shared<'_>) {
+        if now - self.last >= Span::from(FEEDBACK) {
+            self.report_now(now, shared);
+        }
+    }
+
+    pub(super) fn report_now(&mut self, now: Time, shared: &Shared<'_>) {
+        let totals = *shared.totals.lock().expect("no panic while totals are noted");
+        if totals != self.last_totals {
+            self.last_totals = totals;
+            (shared.events)(Event::Scanned { files: totals.files, bytes: totals.bytes, complete: totals.complete });
+        }
+        let feedback = shared.feedback();
+        let elapsed = now - self.last;
+        let new_bytes = feedback.received.saturating_sub(self.last_bytes);
+        let rate = if elapsed == Span::ZERO { Rate::ZERO } else { ByteCount::new(new_bytes) / elapsed };
+        self.last = now;
+        self.last_bytes = feedback.received;
+        let tcp = shared.link.tcp_info();
+        let full = feedback.ring_used * 10 >= feedback.ring_blocks * 9;
+        (shared.events)(Event::Progress(Sample {
+            seconds: (now - self.start).as_secs_f64(),
+            bytes_done: (feedback.received + shared.counters.resumed.load(Ordering::Relaxed)).min(totals.bytes),
+            bytes_total: totals.bytes,
+            files_done: shared.counters.files.load(Ordering::Relaxed) + shared.counters.skipped.load(Ordering::Relaxed),
+            rate_bps: rate.as_bits_per_second(),
+            limited_by: if full { Stage::DestinationDisk } else { Stage::Network },
+            ring_used: feedback.ring_used,
+            ring_blocks: feedback.ring_blocks,
+            rtt_us: tcp.as_ref().map_or(0, |info| info.rtt.as_micros()),
+            silent_ms: tcp.as_ref().map_or(0, |info| info.silence.as_millis()),
+            ..Sample::default()
+        }));
+    }
+}
