@@ -153,8 +153,14 @@ impl Site {
     /// Writes a shell script and answers its path.
     pub fn program(&self, name: &str, body: &str) -> String {
         let path = self.path(name);
-        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        // By a process of its own: while it is open for writing here, a child forked meanwhile would keep it from being
+        // executed (ETXTBSY).
+        let script = format!("#!/bin/sh\n{body}\n");
+        let written = std::process::Command::new("sh")
+            .args(["-c", r#"printf %s "$1" >"$0" && chmod 755 "$0""#])
+            .args([path.as_os_str(), script.as_ref()])
+            .status();
+        assert!(written.unwrap().success());
         path.to_str().unwrap().to_owned()
     }
 

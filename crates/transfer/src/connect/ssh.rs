@@ -39,6 +39,8 @@ const MAX_NOISE: usize = 64 << 10;
 const GREETING_PATIENCE: Span = Span::from_secs(300);
 /// Time for an ended ssh to report its exit status.
 const EXIT_PATIENCE: Span = Span::from_secs(5);
+/// How long ssh may take to notice that its far end has died.
+const ENDING: Span = Span::from_secs(3);
 
 /// What is needed to start a far end on one host, any number of times.
 pub(crate) struct Starter {
@@ -256,8 +258,8 @@ impl SshFar {
     /// Connects to the far end; starts it again first if it has ended meanwhile.
     pub(crate) fn link(&mut self) -> Result<Link, ConnectError> {
         // A far end that ended just now may still be ending: a refused port is the sign to look again.
-        for patience in [Span::ZERO, Span::from_secs(2)] {
-            if self.current.as_mut().is_none_or(|(started, _)| started.running.has_ended(patience)) {
+        for is_first in [true, false] {
+            if self.current.as_mut().is_none_or(|(started, _)| started.running.has_ended(Span::ZERO)) {
                 self.start()?;
             }
             let host = self.starter.host_name()?;
@@ -265,7 +267,7 @@ impl SshFar {
             (self.starter.events)(connecting(&host, started.port));
             match connect(&host, started, identity, &self.starter) {
                 Err(ConnectError::DataPort { .. } | ConnectError::Handshake { .. })
-                    if patience == Span::ZERO && started.running.has_ended(Span::from_secs(1)) => {}
+                    if is_first && started.running.has_ended(ENDING) => {}
                 done => return done,
             }
         }

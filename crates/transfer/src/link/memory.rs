@@ -134,11 +134,21 @@ struct MemoryInlet {
 impl Inlet for MemoryInlet {
     fn receive(&mut self, _pool: &BlockPool) -> Result<Parcel, LinkError> {
         let parcel = select_biased! {
-            recv(self.end.stopped) -> _ => Err(self.end.reason()),
+            recv(self.end.stopped) -> _ => self.after_the_stop(),
             recv(self.receiver) -> parcel => parcel.map_err(|_| LinkError::Closed),
         }?;
         self.end.wire.received[self.end.index()].fetch_add(parcel.payload_length() as u64, Ordering::Relaxed);
         Ok(parcel)
+    }
+}
+
+impl MemoryInlet {
+    /// What the peer said before it stopped the link arrives, as it would over a socket.
+    fn after_the_stop(&self) -> Result<Parcel, LinkError> {
+        match self.end.reason() {
+            LinkError::Stopped => Err(LinkError::Stopped),
+            reason => self.receiver.try_recv().map_err(|_| reason),
+        }
     }
 }
 

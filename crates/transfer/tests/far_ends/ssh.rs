@@ -128,6 +128,19 @@ fn a_far_end_that_died_is_started_again() {
 }
 
 #[test]
+fn a_far_end_whose_ssh_is_slow_to_notice_is_started_again() {
+    let scene = Scene::new();
+    let mut options = scene.options();
+    options.ssh = r#"sh -c 'shift; (eval "$1"); sleep 1.5' sh"#.to_owned();
+    let far_end = by_ssh(Path::new("/tmp"));
+    let mut far = Far::open(&far_end, &options, &silent(), &icdc_transfer::StopSignal::new()).unwrap();
+    drop(far.link().unwrap());
+    assert!(std::process::Command::new("kill").args(["-KILL", &scene.pids()[0]]).status().unwrap().success());
+    drop(far.link().unwrap());
+    assert_eq!(scene.pids().len(), 2);
+}
+
+#[test]
 fn strangers_on_the_data_port_get_nothing() {
     use std::io::Read;
     let scene = Scene::new();

@@ -6,7 +6,7 @@ use icdc_disk::pool::BlockPool;
 use icdc_protocol::Message;
 
 use super::{length, receive_all, send_all, spawn};
-use crate::link::{LinkError, memory_pair};
+use crate::link::{LinkError, Parcel, memory_pair};
 
 #[test]
 fn carries_both_directions_and_closes_in_order() {
@@ -37,7 +37,7 @@ fn payloads_are_moved_not_copied() {
 
 #[test]
 fn shutdown_wakes_a_waiting_sender_and_a_waiting_receiver() {
-    let (mut a, b) = memory_pair();
+    let (mut a, mut b) = memory_pair();
     let control = a.control.clone();
     let inlet = spawn(move || receive_all(a.inlet, length));
     let outlet = spawn(move || {
@@ -50,7 +50,26 @@ fn shutdown_wakes_a_waiting_sender_and_a_waiting_receiver() {
     control.shutdown();
     assert!(matches!(inlet.join().unwrap(), (0, LinkError::Stopped)));
     assert!(matches!(outlet.join().unwrap(), LinkError::Stopped));
-    assert!(matches!(receive_all(b.inlet, length), (0, LinkError::Cut { .. })));
+    let pool = BlockPool::new(1).unwrap();
+    let end = std::iter::repeat_with(|| b.inlet.receive(&pool)).find_map(Result::err);
+    assert!(matches!(end, Some(LinkError::Cut { .. })));
+}
+
+#[test]
+fn what_was_sent_before_a_shutdown_arrives_before_its_end() {
+    let (mut a, mut b) = memory_pair();
+    let pool = BlockPool::new(3).unwrap();
+    for number in 0..3 {
+        a.outlet.send(super::block(number, 100, &pool)).unwrap();
+    }
+    b.outlet.send(Message::Ping.into()).unwrap();
+    a.control.shutdown();
+    for number in 0..3 {
+        let Parcel { message, .. } = b.inlet.receive(&pool).unwrap();
+        assert!(matches!(message, Message::Block(header) if header.index == number));
+    }
+    assert!(matches!(b.inlet.receive(&pool), Err(LinkError::Cut { .. })));
+    assert!(matches!(a.inlet.receive(&pool), Err(LinkError::Stopped)), "its own end waits for nothing");
 }
 
 #[test]
