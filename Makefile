@@ -32,10 +32,11 @@ bench: build
 	        --out "bench/runs/$$(date +%F)-$$(git rev-parse --short=10 HEAD)-lab-$$scenario" "$$scenario"; \
 	done
 
-# The pages as a book with search, under target/book; needs mdbook (cargo install mdbook).
+# The pages as a book with search, under target/book; needs mdbook (test.sh installs it).
 docs:
-	set -e; pages="$(abspath $(CARGO_TARGET_DIR))/book-pages"; rm -rf "$$pages"; mkdir -p "$$pages"; \
-	git ls-files '*.md' LICENSE-APACHE LICENSE-MIT crates/cc/c/icdc.c crates/rate/src/steering.rs ':!bench/runs' ':!.github' \
+	@set -e; pages="$(abspath $(CARGO_TARGET_DIR))/book-pages"; rm -rf "$$pages"; mkdir -p "$$pages"; \
+	{ find . \( -path ./bench/runs -o -path ./.git -o -path ./.github -o -name target \) -prune -o -name '*.md' -print; \
+	    ls LICENSE-APACHE LICENSE-MIT crates/cc/c/icdc.c crates/rate/src/steering.rs; } \
 	    | xargs cp --parents --target-directory "$$pages"; \
 	cp docs/book/book.toml "$$pages"; cp docs/book/SUMMARY.md.in "$$pages/SUMMARY.md"; \
 	mdbook build "$$pages" --dest-dir "$(abspath $(CARGO_TARGET_DIR))/book"

@@ -19,6 +19,7 @@ main() {
     step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
     step 'without experiments' without_experiments
     step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+    step 'book' book
     step 'tests' tests
     step 'dependencies' dependencies
     step 'fuzz seeds' fuzz_seeds
@@ -62,6 +63,17 @@ without_experiments() {
         return 1
         ;;
     esac
+}
+
+book() {
+    if ! command -v mdbook >/dev/null 2>&1; then
+        echo 'installing mdbook (some minutes, once)'
+        if ! cargo install mdbook --locked --quiet --no-default-features --features search; then
+            skip 'book' 'mdbook could not be installed (cargo install mdbook --locked)'
+            return
+        fi
+    fi
+    make --no-print-directory docs
 }
 
 # A test that cannot run here prints `skipped: WHY`; the output of tests that pass is read for that and not shown.
