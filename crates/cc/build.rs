@@ -1,4 +1,5 @@
-//! Compiles the native twins of the algorithms with the C compiler, and the eBPF objects with clang if there is one.
+//! Compiles the native twins of the algorithms with the C compiler, and the eBPF objects with clang
+//! if there is one.
 
 #[path = "build/ebpf.rs"]
 mod ebpf;

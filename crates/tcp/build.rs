@@ -14,7 +14,8 @@ fn main() {
         println!("cargo::error={MISSING}");
         return;
     };
-    // libbpf-sys links libelf alone. Newer ones use zstd, which has to be complete: it comes before libelf on the line.
+    // libbpf-sys links libelf alone. Newer ones use zstd, which has to be complete: it comes before
+    // libelf on the line.
     if libraries.split_whitespace().any(|word| word == "-lzstd") {
         if let Some(directory) = pkg_config(&["--variable=libdir", "libzstd"]) {
             println!("cargo::rustc-link-search=native={}", directory.trim());

@@ -1,5 +1,5 @@
-//! A block journal that was written and then suffered: it gives back nothing but what was written, however
-//! it is cut into pieces.
+//! A block journal that was written and then suffered: it gives back nothing but what was written,
+//! however it is cut into pieces.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! A frame as it comes from the wire: what is believed keeps to the rules and survives another trip.
+//! A frame as it comes from the wire: what is believed keeps to the rules and survives another
+//! trip.
 
 #![no_main]
 
@@ -14,7 +15,8 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     assert!((1..=MAX_HEAD).contains(&prefix.head) && prefix.payload <= MAX_PAYLOAD);
-    // The claimed length of the head is not held against the input: the fuzzer has enough to do with the message.
+    // The claimed length of the head is not held against the input: the fuzzer has enough to do
+    // with the message.
     let Ok(message) = decode_head(rest, prefix.payload) else {
         return;
     };

@@ -1,4 +1,5 @@
-//! A header as another relay sends it: what is believed keeps to the bounds and survives another trip.
+//! A header as another relay sends it: what is believed keeps to the bounds and survives another
+//! trip.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A run's journal that was written and then suffered: it gives back nothing but what was written, however it
-//! is cut into pieces.
+//! A run's journal that was written and then suffered: it gives back nothing but what was written,
+//! however it is cut into pieces.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! A SOCKS client as it comes from the wire: no stage uses more than has arrived, and what it asks for is a destination.
+//! A SOCKS client as it comes from the wire: no stage uses more than has arrived, and what it asks
+//! for is a destination.
 
 #![no_main]
 

@@ -1,6 +1,8 @@
-//! Compiles C to eBPF objects with clang, for the build scripts of all crates that have such sources.
+//! Compiles C to eBPF objects with clang, for the build scripts of all crates that have such
+//! sources.
 //!
-//! Environment: `CLANG` and `LLVM_STRIP` name the programs; `ICDC_WITHOUT_EBPF=1` builds as if there were no clang.
+//! Environment: `CLANG` and `LLVM_STRIP` name the programs; `ICDC_WITHOUT_EBPF=1` builds as if
+//! there were no clang.
 
 use std::env;
 use std::path::Path;
@@ -38,13 +40,15 @@ pub(crate) fn compile(source: &str, object: &Path, flags: &[&str]) -> Result<(),
         let first = said.lines().find(|line| line.contains("error")).or(said.lines().next()).unwrap_or("no message");
         return Err(format!("{clang} could not compile {source} for eBPF ({first}): clang 12 or newer is needed"));
     }
-    // DWARF is for debuggers; the type information that loading needs stays. Without the program the object is only larger.
+    // DWARF is for debuggers; the type information that loading needs stays. Without the program
+    // the object is only larger.
     let strip = env::var("LLVM_STRIP").unwrap_or_else(|_| "llvm-strip".to_owned());
     let _ = Command::new(strip).arg("-g").arg(object).status();
     Ok(())
 }
 
-/// A compiler that is installed after this build is found by the next: a directory's time changes with its entries.
+/// A compiler that is installed after this build is found by the next: a directory's time changes
+/// with its entries.
 fn rerun_when_programs_are_installed() {
     for directory in env::split_paths(&env::var_os("PATH").unwrap_or_default()).filter(|path| path.is_dir()) {
         println!("cargo::rerun-if-changed={}", directory.display());

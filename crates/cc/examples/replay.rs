@@ -1,5 +1,5 @@
-//! Compares a trace of the kernel with the native build: `replay ALGORITHM FILE [PARAMETER=VALUE]...`, the file a sequence of
-//! `TraceRecord`s as they came from the ring buffer.
+//! Compares a trace of the kernel with the native build: `replay ALGORITHM FILE
+//! [PARAMETER=VALUE]...`, the file a sequence of `TraceRecord`s as they came from the ring buffer.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -146,8 +146,8 @@ impl Algorithm {
         }
     }
 
-    /// The eBPF object (ELF, aligned to 8 bytes): one `struct tcp_congestion_ops` in section `.struct_ops`, parameters in
-    /// `.rodata`.
+    /// The eBPF object (ELF, aligned to 8 bytes): one `struct tcp_congestion_ops` in section
+    /// `.struct_ops`, parameters in `.rodata`.
     ///
     /// # Errors
     /// Why there is none, as a sentence for users.
@@ -159,8 +159,8 @@ impl Algorithm {
         }
     }
 
-    /// The same, named `icdct_NAME` in the kernel, with a [`TraceRecord`](crate::TraceRecord) of each operation in the ring
-    /// buffer `icdc_trace`.
+    /// The same, named `icdct_NAME` in the kernel, with a [`TraceRecord`](crate::TraceRecord) of
+    /// each operation in the ring buffer `icdc_trace`.
     ///
     /// # Errors
     /// As [`object`](Self::object).

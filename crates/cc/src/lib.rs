@@ -1,5 +1,5 @@
-//! Congestion control algorithms, one C file each in `c/`, built twice: as eBPF for the kernel, natively for the
-//! simulator.
+//! Congestion control algorithms, one C file each in `c/`, built twice: as eBPF for the kernel,
+//! natively for the simulator.
 //!
 //! | part | file |
 //! |---|---|
@@ -9,9 +9,10 @@
 //! | one simulated connection's algorithm | [`native::Connection`] |
 //! | what an algorithm did in the kernel, and whether the native build does the same | [`TraceRecord`], [`native::Replay`] |
 //!
-//! The C sources are under MIT or GPL 2.0: the kernel lends its functions only to programs under a license that is compatible
-//! with the GPL. Building the eBPF objects takes clang 12 or newer (`CLANG` names another); without it, or with
-//! `ICDC_WITHOUT_EBPF=1`, [`Algorithm::object`] says why there is none.
+//! The C sources are under MIT or GPL 2.0: the kernel lends its functions only to programs under a
+//! license that is compatible with the GPL. Building the eBPF objects takes clang 12 or newer
+//! (`CLANG` names another); without it, or with `ICDC_WITHOUT_EBPF=1`, [`Algorithm::object`] says
+//! why there is none.
 //!
 //! ```
 //! use icdc_cc::{find, native::Connection};

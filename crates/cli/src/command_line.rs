@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 
-/// The words of a command, quoted as a shell would want them, and the program without its directory.
+/// The words of a command, quoted as a shell would want them, and the program without its
+/// directory.
 pub(crate) fn command_line(words: impl Iterator<Item = OsString>) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "-_./:@=,+%[]~".contains(letter);
     let words: Vec<String> = words

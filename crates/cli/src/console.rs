@@ -1,4 +1,5 @@
-//! The terminal: what goes to standard output, what to standard error, and the progress bar between.
+//! The terminal: what goes to standard output, what to standard error, and the progress bar
+//! between.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
@@ -94,8 +95,8 @@ impl Console {
         *held(&self.shared.bar) = bar;
     }
 
-    /// Asks a question that wants `yes`, with no progress bar on the line. `None` if there is no terminal to ask at, or if
-    /// the user asks to stop instead.
+    /// Asks a question that wants `yes`, with no progress bar on the line. `None` if there is no
+    /// terminal to ask at, or if the user asks to stop instead.
     pub(crate) fn confirm(&self, question: &str, stop: &StopSignal) -> Option<bool> {
         if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
             return None;
@@ -143,8 +144,8 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Text without the characters with which a file name, or the far side, could steer the terminal: everything that
-/// this program prints comes by here.
+/// Text without the characters with which a file name, or the far side, could steer the terminal:
+/// everything that this program prints comes by here.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| letter.escape_default().to_string())
 }

@@ -1,6 +1,8 @@
-//! Options that people know from `rsync`, `scp` and other copiers: what does it here, or that nothing is needed.
+//! Options that people know from `rsync`, `scp` and other copiers: what does it here, or that
+//! nothing is needed.
 //!
-//! Without it, clap would suggest what is spelled alike, which may do the opposite (`--resume`: `--no-resume`).
+//! Without it, clap would suggest what is spelled alike, which may do the opposite (`--resume`:
+//! `--no-resume`).
 
 use std::ffi::OsString;
 

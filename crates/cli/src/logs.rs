@@ -7,7 +7,8 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::console::Console;
 
-/// Starts logging; `usual` applies where `RUST_LOG` is not set. A filter that cannot be read is named and not used.
+/// Starts logging; `usual` applies where `RUST_LOG` is not set. A filter that cannot be read is
+/// named and not used.
 pub(crate) fn start(console: &Console, usual: &str) {
     let filter = match std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty()) {
         None => EnvFilter::new(usual),

@@ -26,7 +26,8 @@ pub(crate) fn watch(stop: &StopSignal, console: &Console, announcement: &'static
     Ok(())
 }
 
-/// The same for work that does not depend on it: where signals cannot be watched, one ends it at once.
+/// The same for work that does not depend on it: where signals cannot be watched, one ends it at
+/// once.
 pub(crate) fn watch_if_possible(stop: &StopSignal, console: &Console, announcement: &'static str) {
     if let Err(error) = watch(stop, console, announcement, exit::INTERRUPTED) {
         console.complain(&format!("signals cannot be watched, Ctrl-C will end at once: {error}"));

@@ -1,8 +1,8 @@
 //! The layering of the workspace, checked over `cargo metadata`.
 //!
-//! Every crate has a floor in [`CRATES`]. Imports point down only, so siblings never import each other;
-//! `anyhow` stays in the binary; what does not talk to the kernel forbids unsafe code; floors 0 and 1, and
-//! the session, do no I/O. A new crate fails here until it is given a floor.
+//! Every crate has a floor in [`CRATES`]. Imports point down only, so siblings never import each
+//! other; `anyhow` stays in the binary; what does not talk to the kernel forbids unsafe code;
+//! floors 0 and 1, and the session, do no I/O. A new crate fails here until it is given a floor.
 
 use std::collections::BTreeSet;
 use std::fs;

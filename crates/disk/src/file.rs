@@ -120,8 +120,8 @@ impl DiskFile {
         Ok(Self { buffered: file, direct })
     }
 
-    /// The same file, without Direct I/O if `buffered`: what is in the page cache already is read from there, and writes end
-    /// in it.
+    /// The same file, without Direct I/O if `buffered`: what is in the page cache already is read
+    /// from there, and writes end in it.
     #[must_use]
     pub fn through_page_cache(mut self, buffered: bool) -> Self {
         if buffered {
@@ -162,7 +162,8 @@ impl DiskFile {
         if range.is_empty() {
             return Ok(Preallocation::Reserved);
         }
-        // The kernel would give the file all that there is before it refuses, and others would find the disk full.
+        // The kernel would give the file all that there is before it refuses, and others would find
+        // the disk full.
         if self.lacks_space(range.end - range.start) {
             return Err(self.failure("fallocate", Errno::NOSPC));
         }

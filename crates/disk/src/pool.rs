@@ -47,8 +47,9 @@ struct Shared {
 struct State {
     /// Addresses of the free blocks; the last one is the next to go.
     free: Vec<NonNull<u8>>,
-    /// The number of who asked last, and of whose turn it is: blocks go to those who wait in the order in which they came, so
-    /// that nobody waits forever where there are more of them than blocks.
+    /// The number of who asked last, and of whose turn it is: blocks go to those who wait in the
+    /// order in which they came, so that nobody waits forever where there are more of them than
+    /// blocks.
     asked: u64,
     turn: u64,
     closed: bool,

@@ -1,4 +1,5 @@
-//! Where the data of a file with holes is (`lseek` with `SEEK_DATA` and `SEEK_HOLE`), and making holes.
+//! Where the data of a file with holes is (`lseek` with `SEEK_DATA` and `SEEK_HOLE`), and making
+//! holes.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -35,8 +36,8 @@ pub fn data_ranges(file: &File, size: u64) -> DataRanges<'_> {
     DataRanges { file, position: 0, size }
 }
 
-/// Makes the bytes of `range` read as zero and frees their space; the length of the file stays. False if its file
-/// system cannot do that.
+/// Makes the bytes of `range` read as zero and frees their space; the length of the file stays.
+/// False if its file system cannot do that.
 ///
 /// # Errors
 /// Any other of the kernel's errors of `fallocate`.

@@ -1,7 +1,7 @@
 //! The user as whom this thread makes and opens files.
 
-/// Numeric user by whom the kernel judges file access of this thread, and to whom the files belong that it makes.
-/// It need not be the user of the process: a daemon acts as many.
+/// Numeric user by whom the kernel judges file access of this thread, and to whom the files belong
+/// that it makes. It need not be the user of the process: a daemon acts as many.
 #[must_use]
 pub fn file_user() -> u32 {
     // No user has this id, so the call changes nothing; what it gives is the present one.

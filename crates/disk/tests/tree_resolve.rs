@@ -121,8 +121,8 @@ fn an_unconfined_tree_is_a_shell_with_a_working_directory() {
     assert!(tree.resolve(b"~other").unwrap().stat.is_none());
 }
 
-/// A neighbour exchanges a directory with a link to the outside, over and over, while files are made
-/// in it the way the receiver does. Everything must land inside.
+/// A neighbour exchanges a directory with a link to the outside, over and over, while files are
+/// made in it the way the receiver does. Everything must land inside.
 #[test]
 fn swapped_links_do_not_move_what_is_written() {
     let (temporary, tree) = house();

@@ -15,7 +15,8 @@
 //! | [`judge`] | facts to [`Finding`]s: pure functions |
 //! | [`remedy`] | applies the changes that findings ask for, and takes them back |
 //!
-//! What cannot be seen (a container, a network namespace, another kernel) is said to be unseen, not guessed.
+//! What cannot be seen (a container, a network namespace, another kernel) is said to be unseen, not
+//! guessed.
 //!
 //! ```
 //! use icdc_doctor::{Aim, HostFacts, Severity, System, judge};

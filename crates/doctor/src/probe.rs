@@ -1,6 +1,8 @@
-//! What a path is like, from a few short runs: which runs, in which order, and what follows from them.
+//! What a path is like, from a few short runs: which runs, in which order, and what follows from
+//! them.
 //!
-//! Nothing is sent here. [`Probe::next`] says which run is wanted, [`Probe::tell`] takes what came of it.
+//! Nothing is sent here. [`Probe::next`] says which run is wanted, [`Probe::tell`] takes what came
+//! of it.
 //!
 //! | run | what it tells |
 //! |---|---|
@@ -9,11 +11,12 @@
 //! | paced at 80 % of that | loss that is not of the sender's making: segments retransmitted, of those sent |
 //! | slow starts into a window of N | burst tolerance: the largest N that lost nothing, the least that did |
 //!
-//! **Bursts.** In slow start each acknowledgement lets two segments go, so the data of one round trip comes at twice the rate of
-//! the bottleneck, and half of it must wait there. What is in flight beyond the bandwidth-delay product B waits as well. A
-//! window of N thus needs a buffer of max(N/2, N − B) on the path. A burst at the full rate of a much faster line needs a
-//! buffer of its own size, so that is also the burst that passes. Reno makes the slow starts: CUBIC would leave them
-//! early when delays grow.
+//! **Bursts.** In slow start each acknowledgement lets two segments go, so the data of one round
+//! trip comes at twice the rate of the bottleneck, and half of it must wait there. What is in
+//! flight beyond the bandwidth-delay product B waits as well. A window of N thus needs a buffer of
+//! max(N/2, N − B) on the path. A burst at the full rate of a much faster line needs a buffer of
+//! its own size, so that is also the burst that passes. Reno makes the slow starts: CUBIC would
+//! leave them early when delays grow.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -174,7 +177,8 @@ const ENOUGH: u64 = 2;
 const MOST_BURSTS: usize = 6;
 /// So many windows are sent: slow start takes two, and one may be lost and sent again.
 const WINDOWS_SENT: u64 = 4;
-/// Segments that are retransmitted for other reasons than loss, such as a probe of the tail (RFC 8985).
+/// Segments that are retransmitted for other reasons than loss, such as a probe of the tail (RFC
+/// 8985).
 const NEEDLESS: u64 = 2;
 /// Linux sends ten segments at once.
 const INITIAL_WINDOW: ByteCount = ByteCount::new(14_480);

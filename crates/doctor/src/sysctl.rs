@@ -118,7 +118,8 @@ impl Sysctls {
         }
     }
 
-    /// Names of settings that ought to be there and were not seen, with the reason where there is one.
+    /// Names of settings that ought to be there and were not seen, with the reason where there is
+    /// one.
     pub(crate) fn unseen(&self) -> Vec<String> {
         let expected = self.0.iter().filter(|(name, _)| !OFTEN_MISSING.contains(*name));
         expected

@@ -31,7 +31,8 @@ impl System {
         Self::at(PathBuf::from("/"))
     }
 
-    /// A tree with `/proc`, `/sys`, `/etc` and `/var/lib` below `root`. What only a kernel can be asked is unknown of it.
+    /// A tree with `/proc`, `/sys`, `/etc` and `/var/lib` below `root`. What only a kernel can be
+    /// asked is unknown of it.
     #[must_use]
     pub fn at(root: PathBuf) -> Self {
         Self { root }

@@ -1,13 +1,14 @@
-//! When TCP segments of one port arrive at this host, and how much data they carry: the kernel's stamps and the heads
-//! of the packets, nothing else.
+//! When TCP segments of one port arrive at this host, and how much data they carry: the kernel's
+//! stamps and the heads of the packets, nothing else.
 //!
 //! ```text
 //! device → (bridge, bond, VLAN) → filter: TCP, one port → ring of heads → the rest of the stack
 //! ```
 //!
-//! A cooked socket (`SOCK_DGRAM`, packet(7)) for one IP protocol sees each packet once, at the device that hands it to
-//! IP, and none that is sent. The kernel fills a ring ([`MappedRing`]) with the first [`HEAD`] bytes; whoever reads it
-//! every few milliseconds makes no system call. What arrives while no slot is free is counted ([`Capture::overflow`]).
+//! A cooked socket (`SOCK_DGRAM`, packet(7)) for one IP protocol sees each packet once, at the
+//! device that hands it to IP, and none that is sent. The kernel fills a ring ([`MappedRing`]) with
+//! the first [`HEAD`] bytes; whoever reads it every few milliseconds makes no system call. What
+//! arrives while no slot is free is counted ([`Capture::overflow`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -19,7 +20,8 @@ use crate::{PacketError, socket};
 
 /// Bytes of a packet that are kept: the longest IPv4 header and the fixed part of TCP's.
 const HEAD: u32 = 80;
-/// Bytes of a slot before the packet: `TPACKET_ALIGN(TPACKET2_HDRLEN) + 16`, as `tpacket_rcv` lays out cooked packets.
+/// Bytes of a slot before the packet: `TPACKET_ALIGN(TPACKET2_HDRLEN) + 16`, as `tpacket_rcv` lays
+/// out cooked packets.
 const BEFORE_HEAD: usize = 80;
 /// 209 408 slots: 200 ms of a million packets per second, for a reader that is kept waiting.
 const LAYOUT: Layout = Layout { slot: BEFORE_HEAD + HEAD as usize, block: 64 << 10, blocks: 512 };
@@ -89,7 +91,8 @@ impl Capture {
     }
 }
 
-/// Source, port of destination, and length of the data of a TCP segment of `length` bytes that begins with `head`.
+/// Source, port of destination, and length of the data of a TCP segment of `length` bytes that
+/// begins with `head`.
 fn parse(head: &[u8], length: u32) -> Option<(SocketAddr, u16, ByteCount)> {
     let word = |at: usize| Some(u32::from(u16::from_be_bytes(head.get(at..at + 2)?.try_into().ok()?)));
     let version = head.first()? >> 4;
@@ -114,8 +117,8 @@ fn parse(head: &[u8], length: u32) -> Option<(SocketAddr, u16, ByteCount)> {
     (protocol == TCP).then_some((source, word(transport + 2)? as u16, ByteCount::new(u64::from(data))))
 }
 
-/// Classic BPF over a packet that begins with its IP header: the first [`HEAD`] bytes of what is wanted, nothing of
-/// the rest.
+/// Classic BPF over a packet that begins with its IP header: the first [`HEAD`] bytes of what is
+/// wanted, nothing of the rest.
 fn filter(port: Port, ipv6: bool) -> Vec<libc::sock_filter> {
     let (offset, port) = match port {
         Port::Source(port) => (0, u32::from(port)),

@@ -27,8 +27,9 @@ const AT_ONCE: Span = Span::from_micros(2);
 /// So often they are read at most to get such.
 const TRIES: usize = 16;
 
-/// Turns stamps of `CLOCK_REALTIME`, which the kernel gives, into `CLOCK_MONOTONIC`, with the distance of
-/// the two clocks at the moment: a step of the date shifts only what is stamped while it happens.
+/// Turns stamps of `CLOCK_REALTIME`, which the kernel gives, into `CLOCK_MONOTONIC`, with the
+/// distance of the two clocks at the moment: a step of the date shifts only what is stamped while
+/// it happens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromDate {
     /// Date less monotonic time, in nanoseconds.
@@ -42,8 +43,9 @@ impl FromDate {
         Self::closest((0..TRIES).map(|_| (now(), of(ClockId::Realtime), now())))
     }
 
-    /// From readings of the monotonic clock, the date, and the monotonic clock again. This thread may be kept from running between
-    /// them: for so long packets would seem to come from the future.
+    /// From readings of the monotonic clock, the date, and the monotonic clock again. This thread
+    /// may be kept from running between them: for so long packets would seem to come from the
+    /// future.
     fn closest(readings: impl Iterator<Item = (Time, Time, Time)>) -> Self {
         let mut closest = (Span::MAX, Span::ZERO, Time::ORIGIN);
         for (before, date, after) in readings {

@@ -1,4 +1,5 @@
-//! Datagrams that the kernel cuts from larger pieces (udp(7), `UDP_SEGMENT`): most of what one costs is its way through the stack.
+//! Datagrams that the kernel cuts from larger pieces (udp(7), `UDP_SEGMENT`): most of what one
+//! costs is its way through the stack.
 
 use std::net::UdpSocket;
 
@@ -7,8 +8,8 @@ use crate::{PacketError, socket};
 /// Most that one call may bring: the longest IPv4 packet without its headers.
 pub const MOST: usize = 65_507;
 
-/// Cuts whatever is sent from now on into datagrams of `size` bytes, the last one shorter if need be. A call may bring up to [`MOST`] bytes
-/// and 64 datagrams.
+/// Cuts whatever is sent from now on into datagrams of `size` bytes, the last one shorter if need
+/// be. A call may bring up to [`MOST`] bytes and 64 datagrams.
 ///
 /// # Errors
 /// The kernel is older than Linux 4.18, or `size` is longer than a packet.

@@ -1,4 +1,5 @@
-//! Questions and orders to the driver of a device (`ethtool`): by ioctl, so that no program is needed.
+//! Questions and orders to the driver of a device (`ethtool`): by ioctl, so that no program is
+//! needed.
 //!
 //! Anybody may ask. What a driver does not have is `None`.
 
@@ -10,7 +11,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::PacketError;
 
-/// Flow control of the link (`ethtool -a`): a side whose buffers fill asks the other one to pause (IEEE 802.3x).
+/// Flow control of the link (`ethtool -a`): a side whose buffers fill asks the other one to pause
+/// (IEEE 802.3x).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// Both sides agree on it by themselves.
@@ -21,7 +23,8 @@ pub struct Pause {
     pub transmit: bool,
 }
 
-/// Places for packets between the device and the kernel (`ethtool -g`), and how many there could be.
+/// Places for packets between the device and the kernel (`ethtool -g`), and how many there could
+/// be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rings {
     /// For packets that arrive.
@@ -53,16 +56,19 @@ pub fn pause(device: &str) -> Result<Option<Pause>, PacketError> {
 
 /// Rings of `device` in this thread's network namespace; `None` if it has none.
 pub fn rings(device: &str) -> Result<Option<Rings>, PacketError> {
-    // struct ethtool_ringparam: command, most of rx, rx_mini, rx_jumbo, tx, then the present sizes of the same.
+    // struct ethtool_ringparam: command, most of rx, rx_mini, rx_jumbo, tx, then the present sizes
+    // of the same.
     let mut words = [GET_RINGS, 0, 0, 0, 0, 0, 0, 0, 0];
     let answered = ask(device, &mut words)?;
     let [_, receive_most, _, _, transmit_most, receive, _, _, transmit] = words;
     Ok(answered.then_some(Rings { receive, receive_most, transmit, transmit_most }))
 }
 
-/// Name of the driver of `device` in this thread's network namespace, such as `e1000e` or `veth`; `None` if it has none.
+/// Name of the driver of `device` in this thread's network namespace, such as `e1000e` or `veth`;
+/// `None` if it has none.
 pub fn driver(device: &str) -> Result<Option<String>, PacketError> {
-    // struct ethtool_drvinfo: command, driver and four more names of 32 bytes, 12 bytes reserved, five lengths.
+    // struct ethtool_drvinfo: command, driver and four more names of 32 bytes, 12 bytes reserved,
+    // five lengths.
     let mut words = [0; 49];
     words[0] = GET_DRIVER;
     if !ask(device, &mut words)? {
@@ -72,9 +78,11 @@ pub fn driver(device: &str) -> Result<Option<String>, PacketError> {
     Ok(Some(String::from_utf8_lossy(&name).into_owned()))
 }
 
-/// Rate of the link of `device` in this thread's network namespace; `None` if it has none, or nothing is plugged in.
+/// Rate of the link of `device` in this thread's network namespace; `None` if it has none, or
+/// nothing is plugged in.
 pub fn speed(device: &str) -> Result<Option<Rate>, PacketError> {
-    // struct ethtool_cmd: the lower half of the speed begins the fourth word, the upper half the eighth.
+    // struct ethtool_cmd: the lower half of the speed begins the fourth word, the upper half the
+    // eighth.
     let mut words = [0; 11];
     words[0] = GET_SETTINGS;
     let answered = ask(device, &mut words)?;
@@ -96,8 +104,8 @@ fn ask<const WORDS: usize>(device: &str, words: &mut [u32; WORDS]) -> Result<boo
     }
 }
 
-/// Hands a command, which is the first of `words`, and what belongs to it to the driver, and gets its answer in its place.
-/// There must be as many words as the command's structure has.
+/// Hands a command, which is the first of `words`, and what belongs to it to the driver, and gets
+/// its answer in its place. There must be as many words as the command's structure has.
 pub(crate) fn exchange<const WORDS: usize>(device: &str, words: &mut [u32; WORDS]) -> Result<(), PacketError> {
     if device.len() >= libc::IFNAMSIZ {
         return Err(PacketError::new(CALL, device, std::io::Error::from_raw_os_error(libc::ENODEV)));
@@ -111,8 +119,8 @@ pub(crate) fn exchange<const WORDS: usize>(device: &str, words: &mut [u32; WORDS
     }
     request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
     const { assert!(size_of::<[u32; WORDS]>() >= 8) };
-    // SAFETY: the request names a device and points to words of the size that the command takes, alive and not
-    // otherwise used through the call.
+    // SAFETY: the request names a device and points to words of the size that the command takes,
+    // alive and not otherwise used through the call.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
     if result == 0 { Ok(()) } else { Err(PacketError::last(CALL, device)) }
 }

@@ -15,9 +15,10 @@
 //! | datagrams that the kernel cuts from larger pieces | [`datagrams`] |
 //! | which threads run first | [`precedence`] |
 //!
-//! A frame in a [`Ring`] stays where the kernel put it until it is given back: an emulator that delays
-//! packets needs no other memory for them. Frames need `CAP_NET_RAW`, and changes of a device `CAP_NET_ADMIN`, in
-//! the network namespace of the calling thread; anybody may ask what a device is like.
+//! A frame in a [`Ring`] stays where the kernel put it until it is given back: an emulator that
+//! delays packets needs no other memory for them. Frames need `CAP_NET_RAW`, and changes of a
+//! device `CAP_NET_ADMIN`, in the network namespace of the calling thread; anybody may ask what a
+//! device is like.
 
 mod capture;
 pub mod clock;

@@ -8,9 +8,10 @@
 //!     ▲ oldest not given back      ▲ next to be filled
 //! ```
 //!
-//! A slot begins with its status, which says whose it is. The kernel fills slots in turn as long as the next one is
-//! its own; one that is not makes it drop what arrives, which [`MappedRing::overflow`] counts. Slots may be given back
-//! in any order. A packet is copied once, in the sender's context, with the time at which it was sent.
+//! A slot begins with its status, which says whose it is. The kernel fills slots in turn as long as
+//! the next one is its own; one that is not makes it drop what arrives, which
+//! [`MappedRing::overflow`] counts. Slots may be given back in any order. A packet is copied once,
+//! in the sender's context, with the time at which it was sent.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -20,7 +21,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::{PacketError, socket};
 
-/// Status of a slot that has been taken: neither the kernel's nor new. The kernel has no use for the bit.
+/// Status of a slot that has been taken: neither the kernel's nor new. The kernel has no use for
+/// the bit.
 const TAKEN: u32 = 1 << 20;
 
 /// Where the slots are. All lengths are in bytes.
@@ -75,8 +77,8 @@ pub(crate) struct MappedRing {
 unsafe impl Send for MappedRing {}
 
 impl MappedRing {
-    /// A ring for what `fd`, a packet socket, receives once it is bound, with the kernel's stamps. `device` is what
-    /// errors name.
+    /// A ring for what `fd`, a packet socket, receives once it is bound, with the kernel's stamps.
+    /// `device` is what errors name.
     pub(crate) fn new(fd: OwnedFd, device: &str, layout: Layout) -> Result<Self, PacketError> {
         let packet = |option, value: libc::c_int, call| socket::set(&fd, device, libc::SOL_PACKET, option, value, call);
         packet(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "setsockopt(PACKET_VERSION)")?;
@@ -108,7 +110,8 @@ impl MappedRing {
         self.layout
     }
 
-    /// Takes the oldest slot that is filled and not taken yet. The kernel leaves it alone until it is given back.
+    /// Takes the oldest slot that is filled and not taken yet. The kernel leaves it alone until it
+    /// is given back.
     pub(crate) fn take(&mut self) -> Option<Filled> {
         let index = self.next;
         if self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
@@ -121,12 +124,13 @@ impl MappedRing {
         Some(Filled { index, header })
     }
 
-    /// `length` bytes of a taken slot that begin `start` bytes behind its own beginning, as far as the slot goes.
+    /// `length` bytes of a taken slot that begin `start` bytes behind its own beginning, as far as
+    /// the slot goes.
     pub(crate) fn bytes(&self, index: usize, start: usize, length: usize) -> &[u8] {
         let start = start.min(self.layout.slot);
         let length = length.min(self.layout.slot - start);
-        // SAFETY: the range lies within the slot, and the kernel does not write there until the slot is given back,
-        // which needs the ring exclusively.
+        // SAFETY: the range lies within the slot, and the kernel does not write there until the
+        // slot is given back, which needs the ring exclusively.
         unsafe { std::slice::from_raw_parts(self.at(index).add(start).as_ptr(), length) }
     }
 
@@ -147,7 +151,8 @@ impl MappedRing {
     }
 
     fn status(&self, index: usize) -> &AtomicU32 {
-        // SAFETY: a slot begins with its status, aligned to 16 bytes, which kernel and process share.
+        // SAFETY: a slot begins with its status, aligned to 16 bytes, which kernel and process
+        // share.
         unsafe { AtomicU32::from_ptr(self.at(index).cast().as_ptr()) }
     }
 }

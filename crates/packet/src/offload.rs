@@ -1,4 +1,5 @@
-//! What a frame leaves to be done by whoever puts it on a wire: `struct virtio_net_hdr` (linux/virtio_net.h).
+//! What a frame leaves to be done by whoever puts it on a wire: `struct virtio_net_hdr`
+//! (linux/virtio_net.h).
 
 /// Length of the header before each frame.
 pub(crate) const LENGTH: usize = Offload::LENGTH;

@@ -21,7 +21,8 @@ pub struct Outlet {
 /// What became of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// So many of the first ones went out. Fewer than all means that the device had no room for more: they may be tried again.
+    /// So many of the first ones went out. Fewer than all means that the device had no room for
+    /// more: they may be tried again.
     pub packets: usize,
     /// The one after these is of a kind that the device will never take.
     pub refused: bool,
@@ -82,8 +83,8 @@ impl Outlet {
             header.msg_hdr.msg_iovlen = 1;
         }
         loop {
-            // SAFETY: as many headers as vectors are set up; the vectors describe slices that outlive the
-            // call, and the kernel only reads them.
+            // SAFETY: as many headers as vectors are set up; the vectors describe slices that
+            // outlive the call, and the kernel only reads them.
             let sent = unsafe {
                 libc::sendmmsg(
                     self.fd.as_raw_fd(),
@@ -99,7 +100,8 @@ impl Outlet {
             match error.raw_os_error() {
                 Some(libc::EINTR) => {}
                 Some(libc::EAGAIN | libc::ENOBUFS) => return Ok(Sent::default()),
-                // Errors are those of the first packet (sendmmsg(2)): longer than the device takes, or with offloads that it lacks.
+                // Errors are those of the first packet (sendmmsg(2)): longer than the device takes,
+                // or with offloads that it lacks.
                 Some(libc::EMSGSIZE | libc::EINVAL) => return Ok(Sent { packets: 0, refused: true }),
                 _ => return Err(PacketError::new("sendmmsg", &self.device, error)),
             }

@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// Gives the calling thread real-time priority, 1 to 99, above ordinary threads; the kernel's own of that kind have 50. It needs root or
-/// `RLIMIT_RTPRIO`. What the thread starts has none.
+/// Gives the calling thread real-time priority, 1 to 99, above ordinary threads; the kernel's own
+/// of that kind have 50. It needs root or `RLIMIT_RTPRIO`. What the thread starts has none.
 pub fn take(priority: u8) -> io::Result<()> {
     schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority.into())
 }

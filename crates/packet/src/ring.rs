@@ -4,8 +4,8 @@
 //! slot: tpacket2_hdr · sockaddr_ll · virtio_net_hdr · frame
 //! ```
 //!
-//! Whoever delays frames needs no other memory for them: slots may be given back in any order, and what arrives while
-//! the next one is still out is counted ([`Ring::overflow`]).
+//! Whoever delays frames needs no other memory for them: slots may be given back in any order, and
+//! what arrives while the next one is still out is counted ([`Ring::overflow`]).
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -16,8 +16,8 @@ use crate::mapped::{Filled, Layout, MappedRing};
 use crate::offload::{self, Offload};
 use crate::{PacketError, socket};
 
-/// Bytes of a slot before the frame: `TPACKET_ALIGN(TPACKET2_HDRLEN) + sizeof(virtio_net_hdr) − 14`, as
-/// `tpacket_rcv` lays them out for Ethernet, rounded up.
+/// Bytes of a slot before the frame: `TPACKET_ALIGN(TPACKET2_HDRLEN) + sizeof(virtio_net_hdr) −
+/// 14`, as `tpacket_rcv` lays them out for Ethernet, rounded up.
 const BEFORE_FRAME: usize = 80;
 /// `TPACKET_ALIGNMENT`.
 const ALIGNMENT: usize = 16;
@@ -29,8 +29,8 @@ const BLOCKS: [usize; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 
 pub struct Geometry(Layout);
 
 impl Geometry {
-    /// The ring of at most `memory` bytes, but at least one block, for frames of at most `longest` bytes
-    /// (Ethernet header included).
+    /// The ring of at most `memory` bytes, but at least one block, for frames of at most `longest`
+    /// bytes (Ethernet header included).
     #[must_use]
     pub fn within(memory: ByteCount, longest: ByteCount) -> Self {
         let slot = (BEFORE_FRAME + longest.as_usize()).next_multiple_of(ALIGNMENT);

@@ -1,5 +1,5 @@
-//! Packets that stand for many frames (TCP and UDP segmentation offload): which frames they are, and how
-//! a run of those frames looks as a packet of its own.
+//! Packets that stand for many frames (TCP and UDP segmentation offload): which frames they are,
+//! and how a run of those frames looks as a packet of its own.
 //!
 //! ```text
 //! Ethernet · IP · TCP │ segment 0 │ segment 1 │ … │ last (may be shorter)
@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A frame on the wire is the headers and one segment. Cutting follows what a network card does
-//! (`tcp_gso_segment`, `__udp_gso_segment`): sequence numbers and IPv4 identifications advance, FIN and PSH belong to
-//! the last frame, CWR to the first; the checksum stays one to be completed, over a pseudo header of the new length.
+//! (`tcp_gso_segment`, `__udp_gso_segment`): sequence numbers and IPv4 identifications advance, FIN
+//! and PSH belong to the last frame, CWR to the first; the checksum stays one to be completed, over
+//! a pseudo header of the new length.
 
 use std::ops::Range;
 
@@ -39,8 +40,8 @@ pub struct Superpacket {
 }
 
 impl Superpacket {
-    /// The frames that `frame` stands for; `None` if it is just one, or in a form that this crate does not
-    /// know.
+    /// The frames that `frame` stands for; `None` if it is just one, or in a form that this crate
+    /// does not know.
     #[must_use]
     pub fn parse(frame: &[u8], offload: Offload) -> Option<Self> {
         let tcp = match offload.segmentation() {
@@ -77,7 +78,8 @@ impl Superpacket {
         self.headers + self.segment.min(self.payload.saturating_sub(index * self.segment))
     }
 
-    /// The packet that stands for some of the frames of `frame`, preceded by the header of its offloads.
+    /// The packet that stands for some of the frames of `frame`, preceded by the header of its
+    /// offloads.
     #[must_use]
     pub fn cut(&self, frame: &[u8], frames: Range<usize>) -> Vec<u8> {
         let mut packet = Vec::new();
@@ -133,8 +135,9 @@ impl Superpacket {
         }
     }
 
-    /// What is to be completed is the sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section 8.1), of which only the length is another one; its destination
-    /// is that of a routing header where there is one.
+    /// What is to be completed is the sum of the pseudo header (RFC 9293 section 3.1, RFC 8200
+    /// section 8.1), of which only the length is another one; its destination is that of a routing
+    /// header where there is one.
     fn mend_checksum(&self, frame: &mut [u8]) {
         let whole = folded((self.headers - self.transport + self.payload) as u32);
         let length = folded((frame.len() - self.transport) as u32);

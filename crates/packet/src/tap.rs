@@ -1,7 +1,10 @@
-//! A network device whose other end is this process (tun.txt, `IFF_TAP`): what hosts send into it is read here, packet by packet.
+//! A network device whose other end is this process (tun.txt, `IFF_TAP`): what hosts send into it
+//! is read here, packet by packet.
 //!
-//! The device goes when the descriptor is closed, however this process ends, and with it all routes that lead into it. Hosts leave to it what they leave to a network
-//! card, where the kernel can tell so: segmentation and checksums. What is read may be a [`Superpacket`](crate::Superpacket), and begins with its [`Offload`].
+//! The device goes when the descriptor is closed, however this process ends, and with it all routes
+//! that lead into it. Hosts leave to it what they leave to a network card, where the kernel can
+//! tell so: segmentation and checksums. What is read may be a [`Superpacket`](crate::Superpacket),
+//! and begins with its [`Offload`].
 
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -31,7 +34,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// The longest packet that is read, its header included: a VLAN tag, and 64 KiB behind the Ethernet header.
+    /// The longest packet that is read, its header included: a VLAN tag, and 64 KiB behind the
+    /// Ethernet header.
     pub const MOST: usize = Offload::LENGTH + 14 + 4 + 65_535;
 
     /// Makes the device `name` in this thread's network namespace. There must be none of that name.
@@ -49,7 +53,8 @@ impl Tap {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | IFF_TUN_EXCL as libc::c_short;
-        // SAFETY: TUNSETIFF reads and writes the ifreq, which is alive and not otherwise used through the call.
+        // SAFETY: TUNSETIFF reads and writes the ifreq, which is alive and not otherwise used
+        // through the call.
         let result = unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw mut request) };
         if result != 0 {
             return Err(PacketError::last("ioctl(TUNSETIFF)", name));
@@ -68,8 +73,9 @@ impl Tap {
         &self.name
     }
 
-    /// Reads the next packet that was sent into the device, behind its header, without waiting; `None` if there is none. It fills one buffer after
-    /// the other; what is longer than all of them is cut. None is longer than [`Tap::MOST`].
+    /// Reads the next packet that was sent into the device, behind its header, without waiting;
+    /// `None` if there is none. It fills one buffer after the other; what is longer than all of
+    /// them is cut. None is longer than [`Tap::MOST`].
     pub fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<Option<usize>, PacketError> {
         loop {
             match (&self.file).read_vectored(buffers) {
@@ -83,7 +89,8 @@ impl Tap {
         }
     }
 
-    /// Lets the host receive a frame from the device. One for which it has no room now is lost, as on any device.
+    /// Lets the host receive a frame from the device. One for which it has no room now is lost, as
+    /// on any device.
     pub fn write(&self, frame: &[u8]) -> Result<(), PacketError> {
         // With nothing left to be done.
         let header = [0; Offload::LENGTH];

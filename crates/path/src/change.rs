@@ -1,8 +1,10 @@
-//! A path that becomes another one while packets are on their way: another route, less capacity, a cut.
+//! A path that becomes another one while packets are on their way: another route, less capacity, a
+//! cut.
 //!
-//! A change concerns what arrives from then on. What has been accepted keeps the time at which it is due, and nothing
-//! overtakes it: behind a route that became shorter, or a bottleneck that became faster, packets arrive at most twice as fast as
-//! they departed until the difference is made up.
+//! A change concerns what arrives from then on. What has been accepted keeps the time at which it
+//! is due, and nothing overtakes it: behind a route that became shorter, or a bottleneck that
+//! became faster, packets arrive at most twice as fast as they departed until the difference is
+//! made up.
 
 use icdc_units::{Rate, Span};
 use serde::{Deserialize, Serialize};

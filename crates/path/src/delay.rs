@@ -4,8 +4,8 @@
 //! delivery = max(previous delivery, departure + delay + J),  J uniform in [0, jitter]
 //! ```
 //!
-//! Packets stay in order because they do on one real path; netem's independent delays reorder, which TCP
-//! takes for loss.
+//! Packets stay in order because they do on one real path; netem's independent delays reorder,
+//! which TCP takes for loss.
 
 use icdc_units::{Span, Time};
 use rand_chacha::ChaCha8Rng;
@@ -38,7 +38,8 @@ impl Delay {
         }
     }
 
-    /// Another delay, or other departures, from the next packet on; see [`Change`](crate::Change) for those that would overtake.
+    /// Another delay, or other departures, from the next packet on; see [`Change`](crate::Change)
+    /// for those that would overtake.
     pub fn change(&mut self, delay: Span) {
         self.delay = delay;
         self.is_catching_up = true;

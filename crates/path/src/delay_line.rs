@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use icdc_units::Time;
 
-/// A queue of packets of type `P`. Deliveries of one [`Direction`](crate::Direction) never decrease, so the
-/// first packet is always the next one due.
+/// A queue of packets of type `P`. Deliveries of one [`Direction`](crate::Direction) never
+/// decrease, so the first packet is always the next one due.
 #[derive(Clone, Debug)]
 pub struct DelayLine<P> {
     waiting: VecDeque<(Time, P)>,

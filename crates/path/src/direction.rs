@@ -24,8 +24,8 @@ pub enum Fate {
     Overrun,
 }
 
-/// What happened so far, in frames and in bytes on the wire. Every frame that was offered is in exactly one
-/// of the other counts.
+/// What happened so far, in frames and in bytes on the wire. Every frame that was offered is in
+/// exactly one of the other counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Frames that arrived.
@@ -116,7 +116,8 @@ impl Direction {
             Reception::Gap => return Fate::Gap,
             Reception::Overrun => return Fate::Overrun,
         };
-        // A gap frame without a line of its own is charged to the bottleneck and cannot be lost before.
+        // A gap frame without a line of its own is charged to the bottleneck and cannot be lost
+        // before.
         if !frame.gap && (self.loss.loses_next() || self.is_cut) {
             return Fate::Lost;
         }

@@ -1,7 +1,7 @@
 //! The bottleneck: a transmitter behind a first-in first-out queue that is bounded in bytes.
 //!
-//! A frame that arrives while `queue + its wire length > limit` is dropped (drop-tail). The queue is
-//! all that has been accepted and is not yet on the wire, the rest of the frame in transmission
+//! A frame that arrives while `queue + its wire length > limit` is dropped (drop-tail). The queue
+//! is all that has been accepted and is not yet on the wire, the rest of the frame in transmission
 //! included; an idle bottleneck therefore takes any frame that the limit holds at all.
 
 use icdc_units::{ByteCount, Rate, Time};
@@ -25,8 +25,8 @@ impl DropTail {
         Self { transmitter: Transmitter::new(rate), limit }
     }
 
-    /// The time at which the last bit of a frame that arrives at `now` has left, or `None` if the queue
-    /// has no room for it.
+    /// The time at which the last bit of a frame that arrives at `now` has left, or `None` if the
+    /// queue has no room for it.
     pub fn offer(&mut self, now: Time, wire_length: ByteCount) -> Option<Time> {
         if self.transmitter.backlog(now) + wire_length > self.limit {
             return None;
@@ -57,7 +57,8 @@ mod tests {
 
     const NANOS: u64 = 1_000_000_000;
 
-    /// Arrivals as (nanoseconds since the one before, wire length), dense enough to overflow at times.
+    /// Arrivals as (nanoseconds since the one before, wire length), dense enough to overflow at
+    /// times.
     fn arrivals() -> impl Strategy<Value = Vec<(u64, u64)>> {
         prop::collection::vec((0_u64..20_000, 84_u64..1600), 1..400)
     }
@@ -84,7 +85,8 @@ mod tests {
                     None => prop_assert!(before + ByteCount::new(size) > ByteCount::new(limit), "dropped only when full"),
                 }
             }
-            // Over any window between two departures: the bits after the first are at most rate × window (+ 1 ns of rounding).
+            // Over any window between two departures: the bits after the first are at most rate ×
+            // window (+ 1 ns of rounding).
             for (index, &(first, _)) in departures.iter().enumerate() {
                 let mut bits = 0_u128;
                 for &(last, size) in &departures[index + 1..] {

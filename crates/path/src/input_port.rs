@@ -1,12 +1,12 @@
 //! The port at which a host is attached: a line of its own rate, on which gap frames end.
 //!
-//! A real frame that arrives at `now` has been received when the line has carried it after everything
-//! before it. PAUSE frames (IEEE 802.3 annex 31B) occupy the line like any other and are dropped here,
-//! as every switch does: that is what PSPacer's gap packets rely on.
+//! A real frame that arrives at `now` has been received when the line has carried it after
+//! everything before it. PAUSE frames (IEEE 802.3 annex 31B) occupy the line like any other and are
+//! dropped here, as every switch does: that is what PSPacer's gap packets rely on.
 //!
 //! Without a line rate frames arrive the moment they are sent, and gap frames are passed on for the
-//! bottleneck to charge. A line holds a tenth of a second: a host that sends faster than its line, which
-//! a real one cannot, is cut there.
+//! bottleneck to charge. A line holds a tenth of a second: a host that sends faster than its line,
+//! which a real one cannot, is cut there.
 
 use icdc_units::{Rate, Span, Time};
 

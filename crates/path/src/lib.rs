@@ -1,5 +1,5 @@
-//! What one direction of a long path does to packets: it loses some, queues them before a bottleneck,
-//! drops what the queue cannot take, and delays the rest.
+//! What one direction of a long path does to packets: it loses some, queues them before a
+//! bottleneck, drops what the queue cannot take, and delays the rest.
 //!
 //! ```text
 //! arrival ─► input port ─► loss ─► bottleneck ─► delay ─► delivery
@@ -18,9 +18,9 @@
 //! | what becomes different while it runs | [`Change`] |
 //! | packets that wait for their time | [`DelayLine`] |
 //!
-//! Nothing here reads a clock, sends a packet or allocates per packet: the time of arrival goes in and
-//! the time of delivery, or the reason why there is none, comes out. The live emulator passes the
-//! kernel's arrival stamps, the simulator its virtual time; the decisions are the same.
+//! Nothing here reads a clock, sends a packet or allocates per packet: the time of arrival goes in
+//! and the time of delivery, or the reason why there is none, comes out. The live emulator passes
+//! the kernel's arrival stamps, the simulator its virtual time; the decisions are the same.
 //!
 //! ```
 //! use icdc_path::{Direction, Fate, Frame, Settings};
@@ -57,8 +57,8 @@ pub use transmitter::Transmitter;
 
 use icdc_units::ByteCount;
 
-/// Bytes that a frame occupies on an Ethernet beyond header and payload: preamble and start delimiter 8,
-/// frame check sequence 4, gap between frames 12 (IEEE 802.3).
+/// Bytes that a frame occupies on an Ethernet beyond header and payload: preamble and start
+/// delimiter 8, frame check sequence 4, gap between frames 12 (IEEE 802.3).
 pub const WIRE_OVERHEAD: ByteCount = ByteCount::new(24);
 
 /// One frame as the path sees it.

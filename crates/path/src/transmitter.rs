@@ -25,15 +25,16 @@ impl Transmitter {
     /// A transmitter that is free. The rate must not be zero.
     ///
     /// # Panics
-    /// If the rate is zero: such a transmitter would never send. [`Settings`](crate::Settings) refuses it.
+    /// If the rate is zero: such a transmitter would never send. [`Settings`](crate::Settings)
+    /// refuses it.
     #[must_use]
     pub fn new(rate: Rate) -> Self {
         assert!(!rate.is_zero(), "a transmitter needs a rate");
         Self { rate, free: Time::ORIGIN, rest: 0 }
     }
 
-    /// Sends at another rate from `now` on. What waits then takes its time anew for those that come behind it; its own
-    /// departures have been told.
+    /// Sends at another rate from `now` on. What waits then takes its time anew for those that come
+    /// behind it; its own departures have been told.
     ///
     /// # Panics
     /// If the rate is zero.
@@ -49,8 +50,8 @@ impl Transmitter {
         self.free - now
     }
 
-    /// What has been accepted and is not yet on the wire at `now`, the rest of the frame in transmission
-    /// included. Rounded up.
+    /// What has been accepted and is not yet on the wire at `now`, the rest of the frame in
+    /// transmission included. Rounded up.
     #[must_use]
     pub fn backlog(&self, now: Time) -> ByteCount {
         let bit_nanos = u128::from((self.free - now).as_nanos()) * u128::from(self.rate.as_bits_per_second());
@@ -61,7 +62,8 @@ impl Transmitter {
         ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// Accepts `bytes` that arrive at `now`; gives the time at which the last bit has left, rounded down.
+    /// Accepts `bytes` that arrive at `now`; gives the time at which the last bit has left, rounded
+    /// down.
     pub fn send(&mut self, now: Time, bytes: ByteCount) -> Time {
         if now > self.free {
             (self.free, self.rest) = (now, 0);

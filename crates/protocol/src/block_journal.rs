@@ -13,9 +13,10 @@
 //! so a record of another file, or of another version of this one, never counts.
 //!
 //! A record is appended after its block is durable. A run that is killed leaves at worst a torn
-//! record at the end; a machine that fails may leave anything. Records have fixed places, so a damaged
-//! one is skipped and those after it still count. Of several records of one block the last one counts.
-//! What a journal says is a hint that saves work: the file's digest is checked over it in any case.
+//! record at the end; a machine that fails may leave anything. Records have fixed places, so a
+//! damaged one is skipped and those after it still count. Of several records of one block the last
+//! one counts. What a journal says is a hint that saves work: the file's digest is checked over it
+//! in any case.
 
 use crate::block_map::BlockMap;
 use crate::blocks::block_count;
@@ -40,8 +41,8 @@ pub struct Header {
     pub version: [u8; 16],
     /// Size of the file in bytes.
     pub size: u64,
-    /// Hash of the path of the destination and of whatever else must be equal for the partial file to
-    /// be of use.
+    /// Hash of the path of the destination and of whatever else must be equal for the partial file
+    /// to be of use.
     pub path: Digest,
 }
 
@@ -58,8 +59,8 @@ pub struct BlockJournal {
 pub struct Parsed {
     /// The durable blocks.
     pub blocks: BlockMap,
-    /// Bytes up to the end of the last good record: the journal is cut there before it is continued.
-    /// 0 if it is of no use and must be begun anew.
+    /// Bytes up to the end of the last good record: the journal is cut there before it is
+    /// continued. 0 if it is of no use and must be begun anew.
     pub valid_length: u64,
     /// Records that were damaged, not counting what is cut.
     pub damaged: u64,
@@ -98,7 +99,8 @@ impl BlockJournal {
         record
     }
 
-    /// Length in bytes beyond which a journal of this file need not be read: room for every block twice.
+    /// Length in bytes beyond which a journal of this file need not be read: room for every block
+    /// twice.
     #[must_use]
     pub fn longest(&self) -> u64 {
         HEADER_LENGTH as u64 + 2 * u64::from(block_count(self.size)) * RECORD_LENGTH as u64

@@ -11,7 +11,8 @@ use crate::limits::MAX_RANGES;
 /// [`MAX_RANGES`] are left. Empty ranges vanish.
 ///
 /// # Panics
-/// May panic if the given ranges are not ascending and disjoint; they come from the own file system.
+/// May panic if the given ranges are not ascending and disjoint; they come from the own file
+/// system.
 #[must_use]
 pub fn join(ranges: impl IntoIterator<Item = (u32, u32)>, gap: u32) -> Vec<(u32, u32)> {
     let mut joined: Vec<(u32, u32)> = ranges.into_iter().filter(|(_, length)| *length > 0).collect();
@@ -32,7 +33,8 @@ pub fn total(ranges: &[(u32, u32)]) -> u64 {
     ranges.iter().map(|(_, length)| u64::from(*length)).sum()
 }
 
-/// Joins each range with the one before it if `fill` says so of the gap's length and the range's place.
+/// Joins each range with the one before it if `fill` says so of the gap's length and the range's
+/// place.
 fn fill_gaps(ranges: &mut Vec<(u32, u32)>, fill: impl Fn(u32, usize) -> bool) {
     let mut joined: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
     for (at, &(offset, length)) in ranges.iter().enumerate() {

@@ -14,8 +14,8 @@
 //! `b3sum` prints. Source: BLAKE3 paper, section 2.1; `blake3::hazmat`.
 //!
 //! What has no standard digest (sparse files too large to hash, items, trees) is hashed in BLAKE3's
-//! `derive_key` mode under a context of its own; every field has a fixed length or is preceded by its
-//! length, so that no two inputs share an encoding.
+//! `derive_key` mode under a context of its own; every field has a fixed length or is preceded by
+//! its length, so that no two inputs share an encoding.
 
 use std::sync::LazyLock;
 

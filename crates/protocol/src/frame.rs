@@ -8,9 +8,9 @@
 //! └──────────────────┴──────────────────┴───────────────┴────────────────────────────┘
 //! ```
 //!
-//! Both lengths are checked before anything is allocated for them. Decoding the longest head takes at most
-//! some 50 MiB for a moment, whatever it says: a count that claims more elements than bytes follow
-//! reserves nothing.
+//! Both lengths are checked before anything is allocated for them. Decoding the longest head takes
+//! at most some 50 MiB for a moment, whatever it says: a count that claims more elements than bytes
+//! follow reserves nothing.
 
 use crate::limits::{MAX_HEAD, MAX_PAYLOAD};
 use crate::message::{Entry, Message};

@@ -15,8 +15,8 @@
 //! | [`relay`] | what relays say before the data, to each other and to others |
 //! | [`limits`] | the bounds of all of these |
 //!
-//! Neighbours: `icdc-transfer` above decides what to do about messages and moves the frames, `icdc-trust` names the
-//! protocol in its handshakes; `icdc-units` lies below.
+//! Neighbours: `icdc-transfer` above decides what to do about messages and moves the frames,
+//! `icdc-trust` names the protocol in its handshakes; `icdc-units` lies below.
 //!
 //! A file travels as blocks in any order, and its digest is still the one that `b3sum` prints:
 //!
@@ -58,7 +58,8 @@ macro_rules! number {
     };
 }
 
-/// Number of the protocol, the same at both ends. Whatever changes the bytes of a message or what they mean takes a new one.
+/// Number of the protocol, the same at both ends. Whatever changes the bytes of a message or what
+/// they mean takes a new one.
 pub const VERSION: u32 = number!();
 
 /// Name of the protocol in a handshake.

@@ -55,7 +55,8 @@ pub const MAX_STAGES: usize = 64;
 pub const MAX_REMEMBERED: usize = 1_000_000;
 /// Most bytes of directory paths that a run's journal gives back.
 pub const MAX_REMEMBERED_PATHS: usize = 16 << 20;
-/// Longest path of an item: a source and a thousand of the longest names beneath it. Messages tell it whole.
+/// Longest path of an item: a source and a thousand of the longest names beneath it. Messages tell
+/// it whole.
 pub const MAX_SHOWN_PATH: usize = MAX_PATH + 1024 * (1 + MAX_NAME);
 /// Longest measurement, in nanoseconds: a day.
 pub const MAX_MEASURE_NANOS: u64 = 86_400 * 1_000_000_000;

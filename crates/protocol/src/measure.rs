@@ -1,4 +1,5 @@
-//! The messages between the two ends of a measurement: the order, and what is sent over the control link.
+//! The messages between the two ends of a measurement: the order, and what is sent over the control
+//! link.
 //!
 //! ```text
 //! near → far        Request(Job::Measure(order)) ──────► Accepted, Ready { port, tokens }
@@ -10,8 +11,9 @@
 //! far sender → near Sent
 //! ```
 //!
-//! The data connections carry zeros in clear; everything that is believed travels over the control link. The zeros before
-//! `Go` are a near sender's run-up and do not count: where the kernel's slow start must do, it gains a round trip by them.
+//! The data connections carry zeros in clear; everything that is believed travels over the control
+//! link. The zeros before `Go` are a near sender's run-up and do not count: where the kernel's slow
+//! start must do, it gains a round trip by them.
 
 use icdc_units::{ByteCount, Rate};
 use serde::{Deserialize, Serialize};
@@ -39,7 +41,8 @@ pub struct Order {
     pub rate: Option<Rate>,
     /// Congestion control by its kernel name; `None` for the best that the sending end can have.
     pub congestion: Option<String>,
-    /// Send buffers of the sender and receive buffers of the receiver; `None` for the kernel's autotuning.
+    /// Send buffers of the sender and receive buffers of the receiver; `None` for the kernel's
+    /// autotuning.
     pub window: Option<ByteCount>,
     /// Ports for the far end to listen on, inclusive; (0, 0) lets the system choose.
     pub ports: (u16, u16),
@@ -97,7 +100,8 @@ pub struct Received {
     pub bytes: u64,
     /// From the first byte to the end of the measurement, in nanoseconds.
     pub nanos: u64,
-    /// The arrivals are those of packets at the device; else the times at which data was read from the sockets.
+    /// The arrivals are those of packets at the device; else the times at which data was read from
+    /// the sockets.
     pub packets: bool,
     /// Number of milliseconds with arrivals that are told.
     pub bins: u32,

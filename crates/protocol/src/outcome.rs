@@ -20,8 +20,8 @@ pub struct FileEnd {
 pub struct GivenUp {
     /// Sentence for the user.
     pub reason: String,
-    /// The source is still the version that was announced, and only could not be read: what has arrived of it is of use
-    /// to a later run.
+    /// The source is still the version that was announced, and only could not be read: what has
+    /// arrived of it is of use to a later run.
     pub same_version: bool,
 }
 

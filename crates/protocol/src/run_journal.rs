@@ -96,8 +96,8 @@ pub struct Parsed {
     pub published: Published,
     /// Unfinished files that may lie about, by name, with the paths of their directories.
     pub staged: HashMap<StagingId, Vec<u8>>,
-    /// Bytes up to the end of the last good record: the journal is cut there before it is continued.
-    /// 0 if it is of no use and must be begun anew.
+    /// Bytes up to the end of the last good record: the journal is cut there before it is
+    /// continued. 0 if it is of no use and must be begun anew.
     pub valid_length: u64,
     /// Good records that were not remembered for want of room.
     pub forgotten: u64,
@@ -335,8 +335,9 @@ impl Reader<'_> {
         self.parsed
     }
 
-    /// Takes what can be told from `bytes`; returns how many bytes that were. At the `end` of the journal a record
-    /// that claims to go on is damaged, and others may follow within what it claims.
+    /// Takes what can be told from `bytes`; returns how many bytes that were. At the `end` of the
+    /// journal a record that claims to go on is damaged, and others may follow within what it
+    /// claims.
     fn take(&mut self, bytes: &[u8], end: bool) -> usize {
         let mut used = 0;
         while !self.is_foreign() {
@@ -385,7 +386,8 @@ impl Reader<'_> {
                 }
             }
             Record::Staged { staging, directory } => {
-                // What a name costs beside its path is charged as well, or many names without a path would be free.
+                // What a name costs beside its path is charged as well, or many names without a
+                // path would be free.
                 let cost = directory.len() + SLOT_LENGTH;
                 if self.path_bytes + cost > MAX_REMEMBERED_PATHS {
                     self.parsed.forgotten += 1;

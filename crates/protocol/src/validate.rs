@@ -1,8 +1,8 @@
 //! What a message must keep to before it is believed.
 //!
 //! Every bound of [`crate::limits`] and everything that can be told from one message alone. What
-//! needs the course of the session (ids that go on where the last message ended, directories that are
-//! open, sizes that match what was announced) is checked where that state is kept.
+//! needs the course of the session (ids that go on where the last message ended, directories that
+//! are open, sizes that match what was announced) is checked where that state is kept.
 
 mod job;
 mod rules;

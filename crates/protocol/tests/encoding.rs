@@ -1,4 +1,5 @@
-//! What messages look like in bytes belongs to the number of the protocol: ends with the same number understand each other.
+//! What messages look like in bytes belongs to the number of the protocol: ends with the same
+//! number understand each other.
 
 use std::path::Path;
 

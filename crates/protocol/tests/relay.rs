@@ -1,4 +1,5 @@
-//! Relays' headers, SOCKS handshakes, destinations: what is written can be read, in any pieces, and nothing else can.
+//! Relays' headers, SOCKS handshakes, destinations: what is written can be read, in any pieces, and
+//! nothing else can.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,13 +1,15 @@
 //! What is remembered of paths, so that a later connection need not search.
 //!
-//! A path is a destination prefix (/24 of IPv4, /48 of IPv6, as address registries and routing tables go) together with
-//! the local address, which stands for the interface. Remembered are the rate that the path has shown to the
-//! last connection, and the least round-trip time. Where the rate is found by itself, by trains or below a ceiling, that is the highest
-//! one that stood for four round trips, though a busy host may have sent less; else it is the best rate that was held without a loss
-//! that mattered. The model is the IETF's "Convergence of congestion control from retained
-//! state" (careful resume): what is remembered is used only if the round-trip time of the new connection is about the same;
-//! the first flight goes at half of the rate; the whole is used once that has been confirmed. What a later
-//! connection holds takes its place; one that holds nothing leaves it until it is too old.
+//! A path is a destination prefix (/24 of IPv4, /48 of IPv6, as address registries and routing
+//! tables go) together with the local address, which stands for the interface. Remembered are the
+//! rate that the path has shown to the last connection, and the least round-trip time. Where the
+//! rate is found by itself, by trains or below a ceiling, that is the highest one that stood for
+//! four round trips, though a busy host may have sent less; else it is the best rate that was held
+//! without a loss that mattered. The model is the IETF's "Convergence of congestion control from
+//! retained state" (careful resume): what is remembered is used only if the round-trip time of the
+//! new connection is about the same; the first flight goes at half of the rate; the whole is used
+//! once that has been confirmed. What a later connection holds takes its place; one that holds
+//! nothing leaves it until it is too old.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -74,7 +76,8 @@ impl KnownPaths {
         self.paths.iter()
     }
 
-    /// What a connection from `from` to `to` may start from whose handshake took `round_trip`, at `now` in seconds since
+    /// What a connection from `from` to `to` may start from whose handshake took `round_trip`, at
+    /// `now` in seconds since
     /// 1970. `None` if the path is not known, not known any more, or seems to be another one.
     #[must_use]
     pub fn resume(&self, from: IpAddr, to: IpAddr, round_trip: Span, now: u64) -> Option<Resumption> {
@@ -109,7 +112,8 @@ fn prefix(address: IpAddr) -> Prefix {
 const ROUND_TRIPS: u64 = 4;
 /// for this at least,
 const LEAST: Span = Span::from_millis(500);
-/// the second time no more than a fifth faster than the first, as what still grows is no rate of the path,
+/// the second time no more than a fifth faster than the first, as what still grows is no rate of
+/// the path,
 const GROWTH: (u64, u64) = (6, 5);
 /// and loses no more than one packet in so many.
 const PACKETS_PER_LOSS: u64 = 1000;
@@ -151,8 +155,8 @@ impl Seen {
 }
 
 impl PathWatch {
-    /// Takes note of what `TCP_INFO` says while nothing but the path limits: bytes acknowledged, packets retransmitted, least
-    /// round-trip time, and bytes of a packet.
+    /// Takes note of what `TCP_INFO` says while nothing but the path limits: bytes acknowledged,
+    /// packets retransmitted, least round-trip time, and bytes of a packet.
     pub fn update(&mut self, now: Time, acknowledged: ByteCount, again: u64, round_trip: Span, packet: ByteCount) {
         let span = (round_trip * ROUND_TRIPS).max(LEAST);
         while self.seen.get(1).is_some_and(|seen| now - seen.at >= span * 2) {
@@ -174,8 +178,9 @@ impl PathWatch {
         self.seen.push_back(last);
     }
 
-    /// Takes note of the rate that congestion control, or what keeps a ceiling over it, has found the path to have free; `None` while it has found
-    /// none. What sends less than that need not be the path.
+    /// Takes note of the rate that congestion control, or what keeps a ceiling over it, has found
+    /// the path to have free; `None` while it has found none. What sends less than that need not be
+    /// the path.
     pub fn found_free(&mut self, now: Time, free: Option<Rate>, acknowledged: ByteCount, round_trip: Span) {
         let Some(free) = free else {
             self.standing = None;

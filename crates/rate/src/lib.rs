@@ -1,4 +1,5 @@
-//! The rate of a transfer, without sockets or clocks: what is observed goes in with its time, what may be sent comes out.
+//! The rate of a transfer, without sockets or clocks: what is observed goes in with its time, what
+//! may be sent comes out.
 //!
 //! | part | file |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! The receiver's ring between socket and disk holds the sender's rate down before TCP's window closes.
+//! The receiver's ring between socket and disk holds the sender's rate down before TCP's window
+//! closes.
 //!
 //! ```text
 //!  level = blocks that wait for the disk / blocks of the ring
@@ -8,16 +9,19 @@
 //!            (HALF − level) · ring / (2 · delay, or a second)
 //! ```
 //!
-//! Only whole blocks wait for the disk. One that a connection is still filling does not, however many connections there are, and time in
-//! which nothing waits tells nothing of the disk: so W is never what merely arrived, and what it allows cannot fall because
-//! little arrives.
+//! Only whole blocks wait for the disk. One that a connection is still filling does not, however
+//! many connections there are, and time in which nothing waits tells nothing of the disk: so W is
+//! never what merely arrived, and what it allows cannot fall because little arrives.
 //!
-//! At AIM the ring neither fills nor empties. A disk that is faster than the path keeps the ring empty and is never
-//! heard of. `d level/dt = (ceiling − W) / ring`, so the level tends to AIM with the time constant `ring / (gain · W)`; news of it
-//! take `delay` (a round trip and the interval of feedback) to have an effect, and the gain stays low enough that the
-//! constant is several delays. The second term is what up to half of the ring takes within two delays (a second at least) though the disk stands still: a pause
-//! of the disk holds nobody up for which the ring has room, and a slow disk's ring stands somewhat fuller than AIM. The other half is
-//! for what is on its way when the disk stalls. Half of W is always allowed, because many connections may fill their blocks at once.
+//! At AIM the ring neither fills nor empties. A disk that is faster than the path keeps the ring
+//! empty and is never heard of. `d level/dt = (ceiling − W) / ring`, so the level tends to AIM with
+//! the time constant `ring / (gain · W)`; news of it take `delay` (a round trip and the interval of
+//! feedback) to have an effect, and the gain stays low enough that the constant is several delays.
+//! The second term is what up to half of the ring takes within two delays (a second at least)
+//! though the disk stands still: a pause of the disk holds nobody up for which the ring has room,
+//! and a slow disk's ring stands somewhat fuller than AIM. The other half is for what is on its way
+//! when the disk stalls. Half of W is always allowed, because many connections may fill their
+//! blocks at once.
 
 use std::collections::VecDeque;
 
@@ -39,9 +43,11 @@ const LEAST_SHARE: f64 = 0.5;
 const GAIN: f64 = 3.0;
 /// The time constant is at least so many delays.
 const DELAYS: f64 = 4.0;
-/// A disk that stands still shall find something to write when it goes on, and the path stays known.
+/// A disk that stands still shall find something to write when it goes on, and the path stays
+/// known.
 const LEAST: Rate = Rate::from_bits_per_second(8_000_000);
-/// The disk's rate is a mean over so much work: a stall of a second halves it, and the level does the rest.
+/// The disk's rate is a mean over so much work: a stall of a second halves it, and the level does
+/// the rest.
 const MEAN_OVER: Span = Span::from_secs(2);
 /// Less work than that tells nothing of the disk's rate,
 const SHORTEST: Span = Span::from_millis(250);
@@ -73,8 +79,8 @@ struct Done {
 pub struct Load {
     /// Blocks that wait for the disk.
     pub blocks: u32,
-    /// Mean rate at which the disk has taken them over the last two seconds in which any waited; `None` while it
-    /// is not known.
+    /// Mean rate at which the disk has taken them over the last two seconds in which any waited;
+    /// `None` while it is not known.
     pub rate: Option<Rate>,
 }
 
@@ -130,8 +136,8 @@ pub struct RingState {
     pub drained: Option<Rate>,
 }
 
-/// The sender's end: what the ring allows. `delay` is how long it takes until the ring sees what the sender does, and
-/// the sender what the ring does. `None` while the disk is not what limits.
+/// The sender's end: what the ring allows. `delay` is how long it takes until the ring sees what
+/// the sender does, and the sender what the ring does. `None` while the disk is not what limits.
 #[must_use]
 pub fn ceiling(ring: &RingState, delay: Span) -> Option<Rate> {
     if ring.blocks == 0 {

@@ -1,4 +1,5 @@
-//! One rate for several connections of which the first finds what the path has free: the others take what it leaves.
+//! One rate for several connections of which the first finds what the path has free: the others
+//! take what it leaves.
 //!
 //! ```text
 //!  free     rate that the first connection's congestion control has found: the least of a round trip
@@ -9,26 +10,32 @@
 //!                                                      by total/40 once it has fallen behind what waits for PATIENCE
 //! ```
 //!
-//! A connection that its window holds up sends no trains and does not see what the others take: its `free` is then not added to.
+//! A connection that its window holds up sends no trains and does not see what the others take: its
+//! `free` is then not added to.
 //!
-//! The first connection sees what the others send as it sees everybody's traffic, and leaves it alone. So the sum of all is what one
-//! connection alone would take: a start costs one burst, and one of them tries whether there is more. As long as the first one
-//! carries all that is free the others have nothing to do.
+//! The first connection sees what the others send as it sees everybody's traffic, and leaves it
+//! alone. So the sum of all is what one connection alone would take: a start costs one burst, and
+//! one of them tries whether there is more. As long as the first one carries all that is free the
+//! others have nothing to do.
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 /// Shortest time over which anything is judged.
 const SHORTEST_ROUND: Span = Span::from_millis(20);
-/// Round trips for which data has waited after which the others do their part though the first one has not found a limit, or
-/// for which it has fallen behind one that it has found: a start is over by then, and a pause of the host.
+/// Round trips for which data has waited after which the others do their part though the first one
+/// has not found a limit, or for which it has fallen behind one that it has found: a start is over
+/// by then, and a pause of the host.
 const PATIENCE: u64 = 32;
 /// The same, on short paths.
 const LEAST_PATIENCE: Span = Span::from_secs(3);
-/// Round trips that it takes to learn of what others send: a train's, and those of the next ones that confirm it.
+/// Round trips that it takes to learn of what others send: a train's, and those of the next ones
+/// that confirm it.
 const LAG: usize = 4;
-/// Once they have blocks, the others may send so much of the total, one in so many, that those get through.
+/// Once they have blocks, the others may send so much of the total, one in so many, that those get
+/// through.
 const REST: u64 = 16;
-/// The others grow by that share of the total, one in so many, where it is not the kernel that says that the first one is held up.
+/// The others grow by that share of the total, one in so many, where it is not the kernel that says
+/// that the first one is held up.
 const STEP: u64 = 40;
 
 /// What is seen of the connections.
@@ -107,7 +114,8 @@ impl Sharing {
         let share = match (self.others, now.pacing) {
             (Some(rate), _) if !rate.is_zero() => Share::Rate(rate),
             (None, None) if self.begun.is_some_and(|begun| now.at - begun >= patience) => Share::Anything,
-            // Those that have blocks go on; what they may send is known a round trip after the limit.
+            // Those that have blocks go on; what they may send is known a round trip after the
+            // limit.
             _ if self.opened => Share::Anything,
             _ => Share::Nothing,
         };
@@ -153,8 +161,8 @@ mod tests {
     const RTT: Span = Span::from_millis(100);
     const CAPACITY: Rate = Rate::from_bits_per_second(1_000_000_000);
 
-    /// What the first connection carries of what is free (`held`: a window that holds it up), and what the others are allowed,
-    /// by round trip.
+    /// What the first connection carries of what is free (`held`: a window that holds it up), and
+    /// what the others are allowed, by round trip.
     struct Path {
         window: Rate,
         background: fn(u64) -> Rate,

@@ -1,5 +1,5 @@
-//! The rate where the kernel's own congestion control must do: a ceiling (`SO_MAX_PACING_RATE`) just under what the path
-//! carries, found from `TCP_INFO`.
+//! The rate where the kernel's own congestion control must do: a ceiling (`SO_MAX_PACING_RATE`)
+//! just under what the path carries, found from `TCP_INFO`.
 //!
 //! ```text
 //!          a queue, losses, or four round          eight round trips at the ceiling (the first time
@@ -9,22 +9,27 @@
 //!   slow start                            less what drains a queue   or nothing came   the step while that is carried
 //! ```
 //!
-//! A queue goes on growing for a round trip after less is sent, because more is under way. Where a round trip later there is
-//! neither a queue nor a loss it was none (a host that paused, say), and all is as it was. Nor does what arrives at once after such
-//! a pause tell that the path carries more than was known.
+//! A queue goes on growing for a round trip after less is sent, because more is under way. Where a
+//! round trip later there is neither a queue nor a loss it was none (a host that paused, say), and
+//! all is as it was. Nor does what arrives at once after such a pause tell that the path carries
+//! more than was known.
 //!
-//! On a path that is known the climb has a ceiling already, just above what the path carried, and ends when that is reached.
+//! On a path that is known the climb has a ceiling already, just above what the path carried, and
+//! ends when that is reached.
 //!
-//! What is seen in a round trip: the rate of delivery, the least smoothed round-trip time less the least of all (the queue),
-//! and the share of packets retransmitted. With a queue the rate of delivery is what the path has left for us; the burst of
-//! acknowledgements at the end of slow start shows it within a fraction of the round trip. Losses without a queue are
-//! taken for random unless they are more than one packet in a hundred. A queue that eight reductions in a row do not shorten is a
-//! longer route, or others' (the kernel's least round-trip time lasts for minutes): it counts for nothing from then on. A sender that is below its ceiling for other reasons
-//! (the application, a window) learns nothing and changes nothing. Nor does a round trip of which almost nothing arrived:
-//! after a timeout or a cut the algorithm itself begins slowly, and a ceiling of what came then would hold it there. An
-//! algorithm that closes its window for a few round trips (BBR does, to look for the least round-trip time, while the
-//! smoothed one still tells of a queue) tells nothing of the path either, and whatever is seen, the ceiling becomes no less
-//! than half of what it was in one round trip.
+//! What is seen in a round trip: the rate of delivery, the least smoothed round-trip time less the
+//! least of all (the queue), and the share of packets retransmitted. With a queue the rate of
+//! delivery is what the path has left for us; the burst of acknowledgements at the end of slow
+//! start shows it within a fraction of the round trip. Losses without a queue are taken for random
+//! unless they are more than one packet in a hundred. A queue that eight reductions in a row do not
+//! shorten is a longer route, or others' (the kernel's least round-trip time lasts for minutes): it
+//! counts for nothing from then on. A sender that is below its ceiling for other reasons (the
+//! application, a window) learns nothing and changes nothing. Nor does a round trip of which almost
+//! nothing arrived: after a timeout or a cut the algorithm itself begins slowly, and a ceiling of
+//! what came then would hold it there. An algorithm that closes its window for a few round trips
+//! (BBR does, to look for the least round-trip time, while the smoothed one still tells of a queue)
+//! tells nothing of the path either, and whatever is seen, the ceiling becomes no less than half of
+//! what it was in one round trip.
 
 mod delivery;
 
@@ -33,19 +38,24 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 /// Share of the capacity that is left alone: one in so many.
 const MARGIN: u64 = 40;
-/// Shortest time over which anything is judged: the kernel's ticks and this host's pauses are not much shorter.
+/// Shortest time over which anything is judged: the kernel's ticks and this host's pauses are not
+/// much shorter.
 const SHORTEST_ROUND: Span = Span::from_millis(20);
 /// Round trips at the ceiling before it is tried whether there is more.
 const PATIENCE: u32 = 8;
-/// The first step above the capacity: one in so many. It lasts a round trip, and the queue grows by that share of it.
+/// The first step above the capacity: one in so many. It lasts a round trip, and the queue grows by
+/// that share of it.
 const FIRST_STEP: u64 = 50;
-/// The first one after the capacity has fallen by more than a quarter, which may have been for a moment only.
+/// The first one after the capacity has fallen by more than a quarter, which may have been for a
+/// moment only.
 const FALLEN_STEP: u64 = 8;
 /// The largest step.
 const LAST_STEP: u64 = 2;
-/// A round trip with losses that delivered less than this share of the capacity was a timeout or a cut: one in so many.
+/// A round trip with losses that delivered less than this share of the capacity was a timeout or a
+/// cut: one in so many.
 const CUT: u64 = 16;
-/// Round trips for which an algorithm may have closed its window before what it sends is taken for what the path carries.
+/// Round trips for which an algorithm may have closed its window before what it sends is taken for
+/// what the path carries.
 const CLOSED: u32 = 4;
 /// The least ceiling, in packets per round trip: with as many any TCP begins.
 const LEAST: u64 = 10;
@@ -215,8 +225,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// Whether what was seen is a queue longer than `least`. One acknowledgement that the other end delays, or a few, make a
-    /// round-trip time longer as well: a queue is one of several packets.
+    /// Whether what was seen is a queue longer than `least`. One acknowledgement that the other end
+    /// delays, or a few, make a round-trip time longer as well: a queue is one of several packets.
     fn has_queue(&self, least: Span) -> bool {
         self.queue > least && self.rate * self.queue > self.packet * QUEUE
     }
@@ -273,7 +283,8 @@ impl Steering {
         self.ceiling
     }
 
-    /// Takes note of an observation; gives a decision if there is one. Ten milliseconds between two are good.
+    /// Takes note of an observation; gives a decision if there is one. Ten milliseconds between two
+    /// are good.
     pub fn observe(&mut self, now: &Observation) -> Option<Decision> {
         let base = now.least_rtt;
         if base.is_zero() {

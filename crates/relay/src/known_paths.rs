@@ -104,8 +104,8 @@ mod tests {
 
     const ROUND_TRIP: Span = Span::from_millis(100);
 
-    /// Mbit/s that are remembered of a leg, for phases of (seconds, Mbit/s that are free, Mbit/s that
-    /// its client sends). Congestion control `finds_rate` that is free, or does not.
+    /// Mbit/s that are remembered of a leg, for phases of (seconds, Mbit/s that are free, Mbit/s
+    /// that its client sends). Congestion control `finds_rate` that is free, or does not.
     fn remembered(phases: &[(u64, u64, u64)], finds_rate: bool) -> Option<u64> {
         let mbit = |rate: u64| Rate::from_bits_per_second(rate * 1_000_000);
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");

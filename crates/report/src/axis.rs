@@ -1,7 +1,7 @@
 //! Ticks at round numbers and their labels.
 //!
-//! Steps are 1, 2 or 5 times a power of ten (for time above ten seconds: what clocks use), the smallest
-//! that leaves at most the wanted number of intervals.
+//! Steps are 1, 2 or 5 times a power of ten (for time above ten seconds: what clocks use), the
+//! smallest that leaves at most the wanted number of intervals.
 
 use crate::Unit;
 

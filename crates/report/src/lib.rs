@@ -1,14 +1,15 @@
 //! Turns what was measured into one HTML page that needs nothing else: no network, no files beside
-//! it. Plots are inline SVG that can be read without scripts; a small script of the page's own zooms
-//! them. Colours follow the reader's light or dark setting, and the numbers behind the plots are
-//! embedded as JSON (`<script type="application/json">`) for other tools. The same model gives JSON
-//! ([`Report::to_json`]) and CSV ([`Report::to_csv`]).
+//! it. Plots are inline SVG that can be read without scripts; a small script of the page's own
+//! zooms them. Colours follow the reader's light or dark setting, and the numbers behind the plots
+//! are embedded as JSON (`<script type="application/json">`) for other tools. The same model gives
+//! JSON ([`Report::to_json`]) and CSV ([`Report::to_csv`]).
 //!
-//! [`Report`] is the model: facts, shares, tables, heat maps, plots, failures. Series are points, or
+//! [`Report`] is the model: facts, shares, tables, heat maps, plots, failures. Series are points,
+//! or
 //! [`Uniform`]: integers at equal steps, for hours at 1 ms. [`views`] makes the usual plots of
-//! network traffic, [`reduce`] means and outlines; [`packed`] is how the page holds long series. `axis`
-//! chooses ticks, `plot` and `heat_map` draw, `html` puts the page together.
-//! The crate knows nothing about transfers or labs; its callers fill the model in.
+//! network traffic, [`reduce`] means and outlines; [`packed`] is how the page holds long series.
+//! `axis` chooses ticks, `plot` and `heat_map` draw, `html` puts the page together. The crate knows
+//! nothing about transfers or labs; its callers fill the model in.
 //!
 //! ```
 //! use icdc_report::{Report, Uniform, views};

@@ -12,11 +12,12 @@ impl Report {
 
     /// The model as JSON with every value written out.
     ///
-    /// Each series has its `unit` (`bits_per_second`, `bytes`, `seconds`, …) and either
-    /// `points: [[x, value], …]` or `start_seconds`, `step_seconds` and `values: […]`, where value `k` stands
-    /// for the `step_seconds` that begin at `start_seconds + k * step_seconds`. Heat maps have `values` row by row. What is
-    /// not finite or not there is null.
-    /// `origin_monotonic_seconds` says where the time axis begins on the host's clock, if that is known.
+    /// Each series has its `unit` (`bits_per_second`, `bytes`, `seconds`, …) and either `points:
+    /// [[x, value], …]` or `start_seconds`, `step_seconds` and `values: […]`, where value `k`
+    /// stands for the `step_seconds` that begin at `start_seconds + k * step_seconds`. Heat maps
+    /// have `values` row by row. What is not finite or not there is null.
+    /// `origin_monotonic_seconds` says where the time axis begins on the host's clock, if that is
+    /// known.
     #[must_use]
     pub fn to_json(&self) -> String {
         json::expanded(self)
@@ -32,9 +33,11 @@ impl Report {
     /// | one per table, named by its caption | the table | as in the table |
     /// | one per heat map, named by its title | a line per cell: row, column, value | the row's category |
     ///
-    /// Columns of values end in their unit: `_bps`, `_bytes`, `_seconds`, …; see [`Series::column`](crate::Series::column). They begin with their plot's group
-    /// ([`Plot::of`](crate::Plot::of)): `a_to_b_throughput_bps`. Names are shortened to 40 characters and the unit; what then has the same name is numbered.
-    /// A cell without a value is empty.
+    /// Columns of values end in their unit: `_bps`, `_bytes`, `_seconds`, …; see
+    /// [`Series::column`](crate::Series::column). They begin with their plot's group
+    /// ([`Plot::of`](crate::Plot::of)): `a_to_b_throughput_bps`. Names are shortened to 40
+    /// characters and the unit; what then has the same name is numbered. A cell without a value is
+    /// empty.
     #[must_use]
     pub fn to_csv(&self) -> Vec<(String, String)> {
         csv::files(self)

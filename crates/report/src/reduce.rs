@@ -6,8 +6,9 @@ use crate::Uniform;
 
 /// Means over windows of `window` seconds.
 ///
-/// Each point gives the mean since the point before it (the first since time 0); so does each result.
-/// The last window may be shorter; less than half a window is left out unless it is all there is. Returns the points unchanged if `window` is not positive.
+/// Each point gives the mean since the point before it (the first since time 0); so does each
+/// result. The last window may be shorter; less than half a window is left out unless it is all
+/// there is. Returns the points unchanged if `window` is not positive.
 #[must_use]
 pub fn window_means(points: &[(f64, f64)], window: f64) -> Vec<(f64, f64)> {
     let Some(&(end, _)) = points.last().filter(|_| window > 0.0) else {
@@ -36,8 +37,9 @@ pub fn window_means(points: &[(f64, f64)], window: f64) -> Vec<(f64, f64)> {
 
 /// Means over a `window` that slides by `slide`, both rounded to whole steps of `series`.
 ///
-/// Each result stands for a step of length `slide` and is the mean over the `window` that ends with it. Only whole
-/// windows count: a series that is shorter has no mean. The results are exact: sums with the scale of a mean.
+/// Each result stands for a step of length `slide` and is the mean over the `window` that ends with
+/// it. Only whole windows count: a series that is shorter has no mean. The results are exact: sums
+/// with the scale of a mean.
 #[must_use]
 pub fn sliding_means(series: &Uniform, window: Span, slide: Span) -> Uniform {
     let step = series.step().as_nanos();
@@ -51,7 +53,8 @@ pub fn sliding_means(series: &Uniform, window: Span, slide: Span) -> Uniform {
         .scaled(series.scale() / window as f64)
 }
 
-/// At each value, the sum of the `window` values that end with it; before the first one there were zeros.
+/// At each value, the sum of the `window` values that end with it; before the first one there were
+/// zeros.
 pub fn moving_sums<T: Copy + Into<i128>>(values: &[T], window: usize) -> impl Iterator<Item = i128> {
     let mut sum = 0;
     values.iter().enumerate().map(move |(index, &value)| {
@@ -63,7 +66,8 @@ pub fn moving_sums<T: Copy + Into<i128>>(values: &[T], window: usize) -> impl It
     })
 }
 
-/// At most `2 * columns` points that have the same outline: the least and the greatest of each column.
+/// At most `2 * columns` points that have the same outline: the least and the greatest of each
+/// column.
 #[must_use]
 pub fn envelope(points: &[(f64, f64)], columns: usize) -> Vec<(f64, f64)> {
     if points.len() <= 2 * columns || columns == 0 {

@@ -26,8 +26,8 @@ pub struct Report {
     pub heat_maps: Vec<HeatMap>,
     /// Plots, from top to bottom; those over time share one time axis.
     pub plots: Vec<Plot>,
-    /// Where that axis begins on the clock of the host that made the report (`CLOCK_MONOTONIC`), so that reports of one host can be laid
-    /// beside each other.
+    /// Where that axis begins on the clock of the host that made the report (`CLOCK_MONOTONIC`), so
+    /// that reports of one host can be laid beside each other.
     pub origin: Option<Time>,
     /// What failed, one line each.
     pub failures: Vec<String>,

@@ -26,8 +26,8 @@ impl Series {
         Self { name: name.into(), stroke, column: String::new(), values: values.into() }
     }
 
-    /// Names the CSV column, to which the unit is added. Without it, the column is named by the plot's title,
-    /// and by the series too where the plot has several.
+    /// Names the CSV column, to which the unit is added. Without it, the column is named by the
+    /// plot's title, and by the series too where the plot has several.
     #[must_use]
     pub fn column(self, name: &str) -> Self {
         Self { column: name.into(), ..self }
@@ -38,8 +38,8 @@ impl Series {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Values {
-    /// (place on the axis, value in the plot's unit), ascending in place; on a time axis the place is in seconds
-    /// since the start. What is not finite is left out.
+    /// (place on the axis, value in the plot's unit), ascending in place; on a time axis the place
+    /// is in seconds since the start. What is not finite is left out.
     Points(Vec<(f64, f64)>),
     /// Integers at equal steps of time.
     Uniform(Uniform),
@@ -79,12 +79,13 @@ pub enum Stroke {
     Limit,
     /// A filled step: what happened in each interval that ends at its point.
     Area,
-    /// A line in a colour of its own (eight, then again), with a marker at each point where there are few:
-    /// one of several equals.
+    /// A line in a colour of its own (eight, then again), with a marker at each point where there
+    /// are few: one of several equals.
     Line,
-    /// A marker at each point and no line, in a colour of its own: cases that do not follow from each other.
+    /// A marker at each point and no line, in a colour of its own: cases that do not follow from
+    /// each other.
     Points,
-    /// A tick at the bottom wherever the value is above zero: events. The values are counts, whatever the
-    /// plot's unit, and do not stretch its axis.
+    /// A tick at the bottom wherever the value is above zero: events. The values are counts,
+    /// whatever the plot's unit, and do not stretch its axis.
     Marks,
 }

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::escape::escaped;
 
-/// Rows of text below a header. Columns that hold only numbers (with or without units) stand to the right.
+/// Rows of text below a header. Columns that hold only numbers (with or without units) stand to the
+/// right.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Table {
     /// What it shows; may be empty.

@@ -11,8 +11,8 @@ const MEAN: Span = Span::from_millis(1000);
 /// The mean slides by this much from one drawn value to the next.
 const SLIDE: Span = Span::from_millis(10);
 
-/// Throughput as the papers show it: in windows of `per_ms`'s step (1 ms), behind it the sliding mean over
-/// 1000 ms, the bottleneck, and `marks` (see [`marks`]).
+/// Throughput as the papers show it: in windows of `per_ms`'s step (1 ms), behind it the sliding
+/// mean over 1000 ms, the bottleneck, and `marks` (see [`marks`]).
 ///
 /// `per_ms` comes from [`Uniform::rates`]: bytes per step, shown in bit/s.
 #[must_use]
@@ -33,7 +33,8 @@ pub fn throughput(per_ms: Uniform, bottleneck: Option<Rate>, marks: Vec<Series>)
     Plot::new("Throughput", Unit::BitsPerSecond, series)
 }
 
-/// Events for the foot of a plot: how many of `name` (drops, retransmissions) happened at each place.
+/// Events for the foot of a plot: how many of `name` (drops, retransmissions) happened at each
+/// place.
 #[must_use]
 pub fn marks(name: &str, counts: impl Into<Values>) -> Series {
     Series::new(name, Stroke::Marks, counts).column(name)

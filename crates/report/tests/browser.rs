@@ -1,4 +1,5 @@
-//! A long report in a real browser: the script runs, draws what the static page shows, and zooms to single milliseconds.
+//! A long report in a real browser: the script runs, draws what the static page shows, and zooms to
+//! single milliseconds.
 //!
 //! Skipped where there is no Chromium.
 
@@ -8,7 +9,8 @@ use std::process::Command;
 
 mod support;
 
-/// Catches what goes wrong from the first line on, and makes frames a matter of the browser's virtual time.
+/// Catches what goes wrong from the first line on, and makes frames a matter of the browser's
+/// virtual time.
 const WATCH: &str = "<script>
 addEventListener('error', (event) => { document.documentElement.dataset.error = event.message; });
 window.requestAnimationFrame = (then) => setTimeout(then, 16);

@@ -1,5 +1,5 @@
-//! Burstiness, as PSPacer's authors define it (Takano et al., 2006, section 4): the longest queue before
-//! a virtual bottleneck that drains at the traffic's own mean rate.
+//! Burstiness, as PSPacer's authors define it (Takano et al., 2006, section 4): the longest queue
+//! before a virtual bottleneck that drains at the traffic's own mean rate.
 //!
 //! ```text
 //! r = B / T                                  mean rate over a window: B bytes in T
@@ -7,9 +7,9 @@
 //! burstiness = max over i of Q(i)            bytes; ideally one packet
 //! ```
 //!
-//! r is known only when the window has ended, so the arrivals of one window are kept (16 bytes each) and
-//! judged at its end. T runs from the first arrival to the first one of the next window, so that a window of
-//! evenly spaced packets has a burstiness of exactly one packet.
+//! r is known only when the window has ended, so the arrivals of one window are kept (16 bytes
+//! each) and judged at its end. T runs from the first arrival to the first one of the next window,
+//! so that a window of evenly spaced packets has a burstiness of exactly one packet.
 
 use icdc_units::{ByteCount, Span, Time};
 
@@ -58,9 +58,10 @@ impl Burstiness {
         window
     }
 
-    /// Ends the window now, whatever its length: T runs from the first to the last arrival, and B lacks the last one, so that evenly spaced
-    /// packets have a burstiness of exactly one packet here as well, and what was silent before and behind them does not count.
-    /// `None`: nothing has arrived, or more than is kept.
+    /// Ends the window now, whatever its length: T runs from the first to the last arrival, and B
+    /// lacks the last one, so that evenly spaced packets have a burstiness of exactly one packet
+    /// here as well, and what was silent before and behind them does not count. `None`: nothing has
+    /// arrived, or more than is kept.
     pub fn cut(&mut self) -> Option<Window> {
         let &(last, size) = self.arrivals.last()?;
         let before: u64 = self.arrivals.iter().map(|&(_, size)| size).sum::<u64>() - size;
@@ -95,7 +96,8 @@ impl Burstiness {
     }
 }
 
-/// In exact arithmetic: the queue is counted in bytes × nanoseconds of the window, and rounded up at the end.
+/// In exact arithmetic: the queue is counted in bytes × nanoseconds of the window, and rounded up
+/// at the end.
 fn longest_queue(arrivals: &[(Time, u64)], bytes: u64, length: Span) -> u64 {
     let nanos = u128::from(length.as_nanos()).max(1);
     let (mut queue, mut longest, mut before) = (0_u128, 0_u128, None);

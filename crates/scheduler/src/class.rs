@@ -111,8 +111,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Puts `classes` in their places. `default` is the class for what no filter fits; without one, a class `rest` gets
-    /// what others leave.
+    /// Puts `classes` in their places. `default` is the class for what no filter fits; without one,
+    /// a class `rest` gets what others leave.
     ///
     /// # Errors
     /// See [`TreeError`].

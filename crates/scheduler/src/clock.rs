@@ -2,7 +2,8 @@
 
 use icdc_units::{ByteCount, Rate};
 
-/// Says from which position on the line the next frame may leave, so that what leaves is `rate` of a line of `line`.
+/// Says from which position on the line the next frame may leave, so that what leaves is `rate` of
+/// a line of `line`.
 #[derive(Clone, Debug)]
 pub(super) struct ByteClock {
     line: u64,

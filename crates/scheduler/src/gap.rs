@@ -1,13 +1,14 @@
-//! Gaps as frames: PAUSE frames with a pause time of zero (IEEE 802.3 annex 31B), which every switch drops at its input port and
-//! which stop nobody.
+//! Gaps as frames: PAUSE frames with a pause time of zero (IEEE 802.3 annex 31B), which every
+//! switch drops at its input port and which stop nobody.
 
 use icdc_units::ByteCount;
 
 /// The shortest gap that frames can fill: 60 bytes and the wire's 24.
 pub const LEAST_GAP: ByteCount = ByteCount::new(84);
 
-/// Lengths on the wire of the frames that fill a gap: as few as possible, as equal as possible, none longer than `longest`.
-/// A shorter gap than [`LEAST_GAP`] becomes one of that length: the next frame is late by the rest, and no class's clock is.
+/// Lengths on the wire of the frames that fill a gap: as few as possible, as equal as possible,
+/// none longer than `longest`. A shorter gap than [`LEAST_GAP`] becomes one of that length: the
+/// next frame is late by the rest, and no class's clock is.
 pub fn gap_frames(gap: ByteCount, longest: ByteCount) -> impl Iterator<Item = ByteCount> {
     let gap = gap.max(LEAST_GAP).as_u64();
     let count = gap.div_ceil(longest.max(LEAST_GAP).as_u64());

@@ -11,7 +11,8 @@ pub struct Headers {
     pub destination: IpAddr,
     /// Number of what IP carries: 6 for TCP, 17 for UDP.
     pub protocol: u8,
-    /// Ports, of source and destination; `None` where there are none, as in all fragments but the first.
+    /// Ports, of source and destination; `None` where there are none, as in all fragments but the
+    /// first.
     pub ports: Option<(u16, u16)>,
     /// Differentiated services code point, 0 to 63.
     pub dscp: u8,
@@ -84,7 +85,8 @@ fn network(frame: &[u8]) -> Option<(u16, usize)> {
     Some((word(at)?, at + 2))
 }
 
-/// What an IPv6 packet carries behind its extension headers (RFC 8200), with its data unless that is a later fragment.
+/// What an IPv6 packet carries behind its extension headers (RFC 8200), with its data unless that
+/// is a later fragment.
 fn transport(mut next: u8, mut data: &[u8]) -> (u8, Option<&[u8]>) {
     // More extensions than that are nobody's.
     for _ in 0..8 {
@@ -104,7 +106,8 @@ fn transport(mut next: u8, mut data: &[u8]) -> (u8, Option<&[u8]>) {
     (next, None)
 }
 
-/// Whether an Ethernet frame is what neighbours say to find each other: ARP, or neighbour discovery (RFC 4861).
+/// Whether an Ethernet frame is what neighbours say to find each other: ARP, or neighbour discovery
+/// (RFC 4861).
 #[must_use]
 pub fn is_of_neighbours(frame: &[u8]) -> bool {
     let Some((kind, at)) = network(frame) else { return false };
@@ -113,7 +116,8 @@ pub fn is_of_neighbours(frame: &[u8]) -> bool {
         || kind == IPV6 && next == Some(&ICMPV6) && message.is_some_and(|kind| NEIGHBOUR_DISCOVERY.contains(kind))
 }
 
-/// Marks an ECN-capable IP packet in an Ethernet frame as having met congestion; false if it is not capable, or no IP.
+/// Marks an ECN-capable IP packet in an Ethernet frame as having met congestion; false if it is not
+/// capable, or no IP.
 pub fn mark_congestion(frame: &mut [u8]) -> bool {
     let Some((kind, at)) = network(frame) else { return false };
     let Some(packet) = frame.get_mut(at..) else { return false };

@@ -1,4 +1,5 @@
-//! Pacing by counting bytes on the wire (PSPacer: Takano et al., 2006), for classes of traffic in a tree.
+//! Pacing by counting bytes on the wire (PSPacer: Takano et al., 2006), for classes of traffic in a
+//! tree.
 //!
 //! ```text
 //! frame ─► filters ─► leaf queue ─┐            position   bytes that have passed on the line, gaps included
@@ -9,10 +10,11 @@
 //! a class that had nothing to send:                   due ← max(due, position)       nothing is saved up
 //! ```
 //!
-//! Whoever drives it moves `position`: by what it sends, by gap frames that fill the line, or by the clock. The next frame is, in
-//! this order: of the classes with a rate that are due the one whose next full frame would be due soonest after this one; of those that may take more than their rate, or that have none, the
-//! one that has had least, as far as the ceilings above it allow; else a gap up to the next position at which something
-//! is due.
+//! Whoever drives it moves `position`: by what it sends, by gap frames that fill the line, or by
+//! the clock. The next frame is, in this order: of the classes with a rate that are due the one
+//! whose next full frame would be due soonest after this one; of those that may take more than
+//! their rate, or that have none, the one that has had least, as far as the ceilings above it
+//! allow; else a gap up to the next position at which something is due.
 //!
 //! | part | file |
 //! |---|---|
@@ -25,9 +27,10 @@
 //! | gaps as frames | [`gap_frames`] |
 //! | how bursty traffic is, in the papers' measure | [`Burstiness`] |
 //!
-//! Lengths are those on the wire: the Ethernet frame and 24 bytes. PSPacer counts 20 bytes less, and serves the highest rate
-//! first among the classes that are due. So do we among classes that became due together (WF2Q, Bennett and Zhang, 1996): a fast class
-//! notices a frame's delay most. A slow one that has waited for most of its own interval goes before it.
+//! Lengths are those on the wire: the Ethernet frame and 24 bytes. PSPacer counts 20 bytes less,
+//! and serves the highest rate first among the classes that are due. So do we among classes that
+//! became due together (WF2Q, Bennett and Zhang, 1996): a fast class notices a frame's delay most.
+//! A slow one that has waited for most of its own interval goes before it.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,10 @@
 //! The frames of one class that wait for their turn, in order.
 //!
-//! A paced class is a bottleneck, and its queue must not become a bloated one. What does not fit into the limit is dropped as it comes
-//! (drop-tail). Beyond that, ECN-capable packets are marked from some length on (RFC 3168, a step as in RFC 8257), or `CoDel` (RFC 8289) looks at how
-//! long packets have waited: from the first time at which all of an `interval` waited longer than `target`, it marks or drops one, then the
-//! next after `interval / √count`.
+//! A paced class is a bottleneck, and its queue must not become a bloated one. What does not fit
+//! into the limit is dropped as it comes (drop-tail). Beyond that, ECN-capable packets are marked
+//! from some length on (RFC 3168, a step as in RFC 8257), or `CoDel` (RFC 8289) looks at how long
+//! packets have waited: from the first time at which all of an `interval` waited longer than
+//! `target`, it marks or drops one, then the next after `interval / √count`.
 
 use std::collections::VecDeque;
 
@@ -25,7 +26,8 @@ pub enum Discipline {
     DropTail,
     /// ECN-capable packets are marked when so much waits before them.
     Mark(ByteCount),
-    /// See the module's description. The target is at least the time of two full frames at the class's rate.
+    /// See the module's description. The target is at least the time of two full frames at the
+    /// class's rate.
     CoDel {
         /// Time that packets may wait in the long run.
         target: Span,
@@ -106,7 +108,8 @@ impl<Packet> LeafQueue<Packet> {
         self.bytes
     }
 
-    /// Takes a frame in; false if there is no room for it. One frame always fits into an empty queue.
+    /// Takes a frame in; false if there is no room for it. One frame always fits into an empty
+    /// queue.
     pub(super) fn push(&mut self, now: Time, waiting: Waiting<Packet>) -> bool {
         if !self.is_empty() && self.bytes + waiting.length > self.settings.limit {
             return false;
@@ -175,7 +178,8 @@ struct CoDel {
 }
 
 impl CoDel {
-    /// Whether the frame that leaves at `now` after having waited `sojourn` is to be marked or dropped; `left` is what waits behind it.
+    /// Whether the frame that leaves at `now` after having waited `sojourn` is to be marked or
+    /// dropped; `left` is what waits behind it.
     fn is_too_late(&mut self, now: Time, sojourn: Span, left: ByteCount) -> bool {
         let is_above = self.has_been_above(now, sojourn, left);
         if self.dropping {

@@ -1,5 +1,5 @@
-//! The classes of packets like those that came lately, so that filters are asked once for each flow: with a thousand of them, asking all for
-//! every frame would cost more than all else.
+//! The classes of packets like those that came lately, so that filters are asked once for each
+//! flow: with a thousand of them, asking all for every frame would cost more than all else.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -10,7 +10,8 @@ use super::queue::{FULL_FRAME, LeafQueue, Waiting};
 use super::recent::Recent;
 use super::{ClassSettings, Headers, Tree};
 
-/// A ceiling that had less than it allows may make up for so many bytes on the wire: two full frames.
+/// A ceiling that had less than it allows may make up for so many bytes on the wire: two full
+/// frames.
 const SLACK: u64 = 2 * FULL_FRAME.as_u64();
 
 /// What is to be done next.
@@ -67,9 +68,11 @@ pub struct Scheduler<Packet> {
     tree: Tree,
     classes: Vec<Class<Packet>>,
     position: u64,
-    /// Leaves with a rate that have something to send, by when they are due. Entries may be out of date.
+    /// Leaves with a rate that have something to send, by when they are due. Entries may be out of
+    /// date.
     timed: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Those that are due, by when a full frame after the next would be. Entries may be out of date.
+    /// Those that are due, by when a full frame after the next would be. Entries may be out of
+    /// date.
     ready: BinaryHeap<Reverse<(u64, usize)>>,
     /// So far before its position a frame may leave.
     early: u64,
@@ -112,8 +115,9 @@ impl<Packet> Scheduler<Packet> {
         }
     }
 
-    /// The same with frames that may leave so far before they are due, where the line would otherwise have a shorter gap: the clocks are
-    /// charged as ever, so rates stay what they are and a burst grows by `early · rate / line` at most.
+    /// The same with frames that may leave so far before they are due, where the line would
+    /// otherwise have a shorter gap: the clocks are charged as ever, so rates stay what they are
+    /// and a burst grows by `early · rate / line` at most.
     #[must_use]
     pub fn with_early(self, early: ByteCount) -> Self {
         Self { early: early.as_u64(), ..self }
@@ -125,7 +129,8 @@ impl<Packet> Scheduler<Packet> {
         &self.tree
     }
 
-    /// Every class and what has happened in it and in the classes within it, in the order of the tree: settings, counters, bytes that wait.
+    /// Every class and what has happened in it and in the classes within it, in the order of the
+    /// tree: settings, counters, bytes that wait.
     pub fn classes(&self) -> impl Iterator<Item = (&ClassSettings, ClassCounters, ByteCount)> {
         let mut waiting: Vec<ByteCount> = self.classes.iter().map(|class| class.queue.bytes()).collect();
         // A parent comes before its classes.
@@ -198,8 +203,9 @@ impl<Packet> Scheduler<Packet> {
         }
     }
 
-    /// Goes on with other classes. Frames that wait stay in the class of their name, or go to that for what no filter fits; none is lost,
-    /// though queues may be longer than their new limits for a while. Counters of classes that stay go on.
+    /// Goes on with other classes. Frames that wait stay in the class of their name, or go to that
+    /// for what no filter fits; none is lost, though queues may be longer than their new limits for
+    /// a while. Counters of classes that stay go on.
     #[must_use]
     pub fn with(mut self, now: Time, tree: Tree) -> Self {
         let mut next = Self::new(tree).with_early(ByteCount::new(self.early));
@@ -222,7 +228,8 @@ impl<Packet> Scheduler<Packet> {
             }
             next.classes[target].queue.change(settings.queue, settings.rate);
             if was_empty && !next.classes[target].queue.is_empty() {
-                // What was due at some position still is: a change of classes is no chance to burst.
+                // What was due at some position still is: a change of classes is no chance to
+                // burst.
                 let due = class.clock.as_ref().map_or(0, ByteClock::due);
                 if let Some(clock) = &mut next.classes[target].clock {
                     clock.not_before(due);

@@ -35,7 +35,8 @@ fn directions() -> impl Strategy<Value = Settings> {
     )
 }
 
-/// (algorithm, packets, start in ms, additional delay in ms, pacing rate, receive window in packets, tuned)
+/// (algorithm, packets, start in ms, additional delay in ms, pacing rate, receive window in
+/// packets, tuned)
 type Given = (usize, u64, u64, u64, Option<u64>, u64, bool);
 
 fn flow((algorithm, packets, start, delay, rate, window, tuned): Given) -> Flow {

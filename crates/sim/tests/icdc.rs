@@ -1,5 +1,5 @@
-//! The algorithm `icdc` on simulated paths: how soon it is at the rate of the path, how steadily it stays there, what it
-//! leaves to others.
+//! The algorithm `icdc` on simulated paths: how soon it is at the rate of the path, how steadily it
+//! stays there, what it leaves to others.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -145,7 +145,8 @@ impl Numbers {
     }
 }
 
-/// A flow that stands still again and again until a time: for `still` microseconds, after `runs` of them, each half more or less.
+/// A flow that stands still again and again until a time: for `still` microseconds, after `runs` of
+/// them, each half more or less.
 fn pausing(of: Pausing, runs: u64, still: u64, until_ms: u64, seed: u64) -> Flow {
     let mut numbers = Numbers(seed);
     let mut pauses = Vec::new();
@@ -234,7 +235,8 @@ fn a_known_rate_that_was_too_low_is_exceeded_by_the_first_train() {
         let parameters = [("known_rate", known), ("known_rtt", 300_000)];
         let parameters = parameters.map(|(name, value)| (name.to_owned(), value)).to_vec();
         let seen = Path::new(1000, 300, 2_500_000).run(vec![Flow { parameters, ..flow("icdc") }]);
-        // What is known counts payload in packets of 1,448 bytes; the third round trip is the first after the train's.
+        // What is known counts payload in packets of 1,448 bytes; the third round trip is the first
+        // after the train's.
         let of_known = seen.rounds.arrived[0][2] as f64 / (known as f64 * 300.0 / 1448.0);
         assert!(of_known > 1.08, "{known} kB/s: {of_known}, {:?}", &seen.rounds.arrived[0][..12]);
         assert!(seen.share(0, 8) > 0.95, "{known} kB/s: {:?}", &seen.rounds.arrived[0][..12]);

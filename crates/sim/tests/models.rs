@@ -23,7 +23,8 @@ fn reno_saws_between_a_half_and_the_whole_of_what_the_path_holds() {
     let (outcome, diary) = watched(&simulation);
     let holds = (simulation.forward.rate * rtt).as_u64() as f64 / WIRE as f64 + queue as f64;
     let recoveries = outcome.flows[0].sender.recoveries as f64;
-    // The window grows by one a round trip from half of what the path holds to all of it: 3/8 of its square per loss.
+    // The window grows by one a round trip from half of what the path holds to all of it: 3/8 of
+    // its square per loss.
     let per_loss = outcome.flows[0].delivered as f64 / recoveries / (holds * holds * 0.375);
     assert!((0.9..1.1).contains(&per_loss), "{per_loss} of the packets per loss, {recoveries} losses");
     assert_eq!(outcome.flows[0].sender.timeouts, 0);
@@ -60,8 +61,8 @@ fn random_loss_gives_the_rate_of_mathis() {
         let outcome = unwatched(&simulation);
         let window = outcome.goodput().as_bits_per_second() as f64 / 8.0 / PAYLOAD as f64 * rtt.as_secs_f64();
         let constant = window * ratio.sqrt();
-        // √(3/2) = 1.22 for regular loss (Mathis et al. 1997), √(π/2) = 1.25 to 1.31 for independent loss (Misra and Ott
-        // 1999); less at one per cent, where timeouts matter.
+        // √(3/2) = 1.22 for regular loss (Mathis et al. 1997), √(π/2) = 1.25 to 1.31 for
+        // independent loss (Misra and Ott 1999); less at one per cent, where timeouts matter.
         assert!((1.05..1.38).contains(&constant), "{constant} at {ratio}");
     }
 }

@@ -5,10 +5,10 @@ use icdc_units::ByteCount;
 /// What a socket has before its handshake.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beginning<'a> {
-    /// Receive buffer, so that the window scale fits it: for a connection that will receive across a long fat network.
-    /// [`ByteCount::ZERO`] leaves the buffer to the kernel.
+    /// Receive buffer, so that the window scale fits it: for a connection that will receive across
+    /// a long fat network. [`ByteCount::ZERO`] leaves the buffer to the kernel.
     pub receive_buffer: ByteCount,
-    /// The kernel's name of its congestion control. Chosen later, it would inherit the pacing that BBR, where that is
-    /// the system's default, has begun.
+    /// The kernel's name of its congestion control. Chosen later, it would inherit the pacing that
+    /// BBR, where that is the system's default, has begun.
     pub congestion: Option<&'a str>,
 }

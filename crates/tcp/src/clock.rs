@@ -1,4 +1,5 @@
-//! The clock adapter of this crate and those above it, which take time from here or as a parameter: `CLOCK_MONOTONIC`.
+//! The clock adapter of this crate and those above it, which take time from here or as a parameter:
+//! `CLOCK_MONOTONIC`.
 
 use icdc_units::{Span, Time};
 use rustix::time::{ClockId, Timespec, clock_gettime};

@@ -67,8 +67,8 @@ pub fn congestion(fd: &impl AsFd) -> Result<String, OptionError> {
     sockopt::tcp_congestion(fd).map_err(|errno| OptionError::of(fd, "getsockopt(TCP_CONGESTION)", errno))
 }
 
-/// Algorithms that are built in or loaded; a module that the kernel would load on demand is not among
-/// them. Empty if `/proc` does not say.
+/// Algorithms that are built in or loaded; a module that the kernel would load on demand is not
+/// among them. Empty if `/proc` does not say.
 pub fn available_congestion() -> Vec<String> {
     names(AVAILABLE).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
 //! `TCP_INFO`: what the kernel knows about a connection, as typed quantities.
 //!
-//! `struct tcp_info` (linux/tcp.h) only ever grows at its end; a kernel gives as much of it as it knows.
-//! It is decoded by offset, in the order of the kernel's file: a field beyond the end is zero.
-//! Times are microseconds, rates bytes per second, windows segments unless said otherwise.
+//! `struct tcp_info` (linux/tcp.h) only ever grows at its end; a kernel gives as much of it as it
+//! knows. It is decoded by offset, in the order of the kernel's file: a field beyond the end is
+//! zero. Times are microseconds, rates bytes per second, windows segments unless said otherwise.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use crate::kernel;
 
-/// A snapshot of one TCP connection. The kernel version that introduced a field is given; on older ones
-/// the field is zero.
+/// A snapshot of one TCP connection. The kernel version that introduced a field is given; on older
+/// ones the field is zero.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TcpInfo {
     /// State of the connection (RFC 9293).
@@ -58,7 +58,8 @@ pub struct TcpInfo {
     pub bytes_received: ByteCount,
     /// Bytes written and not yet sent for the first time (4.6).
     pub not_sent: ByteCount,
-    /// Smallest round-trip time of the last five minutes (`tcp_min_rtt_wlen`); zero before the first sample (4.6).
+    /// Smallest round-trip time of the last five minutes (`tcp_min_rtt_wlen`); zero before the
+    /// first sample (4.6).
     pub min_rtt: Span,
     /// Rate at which data was last delivered to the peer (4.9).
     pub delivery_rate: Rate,
@@ -115,8 +116,8 @@ pub enum State {
 }
 
 impl TcpInfo {
-    /// Whether the other end has been silent for longer than one that tells something each 100 ms and whose answers take a
-    /// round trip.
+    /// Whether the other end has been silent for longer than one that tells something each 100 ms
+    /// and whose answers take a round trip.
     pub fn is_silent(&self) -> bool {
         self.silence > Span::from_millis(500) + self.rtt
     }
@@ -142,7 +143,8 @@ const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 fn decode(fields: &Fields<'_>) -> TcpInfo {
     TcpInfo {
         state: State::from_number(fields.byte(0)),
-        // Bit fields: the window scales fill byte 6, `delivery_rate_app_limited` is the first bit of byte 7.
+        // Bit fields: the window scales fill byte 6, `delivery_rate_app_limited` is the first bit
+        // of byte 7.
         application_limited: fields.byte(7) & if cfg!(target_endian = "little") { 0x01 } else { 0x80 } != 0,
         retransmission_timeout: fields.micros32(8),
         mss: ByteCount::new(fields.u32(16).into()),

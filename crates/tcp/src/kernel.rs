@@ -14,8 +14,8 @@ pub(crate) fn socket_option<'a>(
     value: &'a mut [u8],
 ) -> io::Result<&'a [u8]> {
     let mut length = socklen_t::try_from(value.len()).unwrap_or(socklen_t::MAX);
-    // SAFETY: `value` is writable for `length` bytes, both outlive the call, and the kernel writes at most
-    // `length` bytes. Any bytes are a valid `[u8]`.
+    // SAFETY: `value` is writable for `length` bytes, both outlive the call, and the kernel writes
+    // at most `length` bytes. Any bytes are a valid `[u8]`.
     let result = unsafe {
         libc::getsockopt(fd.as_fd().as_raw_fd(), level, name, value.as_mut_ptr().cast::<c_void>(), &raw mut length)
     };
@@ -27,8 +27,8 @@ pub(crate) fn socket_option<'a>(
 
 /// Sets a socket option that is a number of 32 or 64 bits.
 pub(crate) fn set_socket_option<N: Number>(fd: &impl AsFd, level: c_int, name: c_int, value: N) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of `value`, which outlives the call; the kernel only
-    // reads it.
+    // SAFETY: the pointer and the length are those of `value`, which outlives the call; the kernel
+    // only reads it.
     let result = unsafe {
         libc::setsockopt(
             fd.as_fd().as_raw_fd(),
@@ -54,11 +54,12 @@ pub(crate) fn send_queue(fd: &impl AsFd) -> io::Result<u64> {
     if result == 0 { Ok(u64::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Takes over a descriptor that was open when this process began, of which nothing in it knows; `None` if it is not open.
+/// Takes over a descriptor that was open when this process began, of which nothing in it knows;
+/// `None` if it is not open.
 pub(crate) fn inherited(descriptor: c_int) -> Option<OwnedFd> {
     // SAFETY: F_GETFD touches no memory, and a number that is no descriptor is refused.
     let is_open = unsafe { libc::fcntl(descriptor, libc::F_GETFD) } >= 0;
-    // SAFETY: it is open, and the service manager left it to this process, which calls this once for each
-    // (`passed::passed_listeners`): nobody else owns it.
+    // SAFETY: it is open, and the service manager left it to this process, which calls this once
+    // for each (`passed::passed_listeners`): nobody else owns it.
     is_open.then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

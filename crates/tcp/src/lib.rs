@@ -1,5 +1,5 @@
-//! Linux TCP for people: connect and listen, socket options with typed quantities, and what the kernel
-//! knows about a connection.
+//! Linux TCP for people: connect and listen, socket options with typed quantities, and what the
+//! kernel knows about a connection.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -10,8 +10,9 @@
 //! | [`info`] | `TCP_INFO` as a typed snapshot |
 //! | [`algorithm`] | icdc's own congestion control, loaded into the kernel as eBPF |
 //!
-//! Options take anything with a descriptor (`&TcpStream`, `&OwnedFd`). Below are `icdc-units`, `icdc-cc` and `icdc-rate`; above,
-//! `icdc-transfer` builds its links on it. Only `kernel.rs` has unsafe code.
+//! Options take anything with a descriptor (`&TcpStream`, `&OwnedFd`). Below are `icdc-units`,
+//! `icdc-cc` and `icdc-rate`; above, `icdc-transfer` builds its links on it. Only `kernel.rs` has
+//! unsafe code.
 //!
 //! ```
 //! use icdc_tcp::Family;

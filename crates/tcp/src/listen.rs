@@ -81,15 +81,16 @@ fn other_ports(low: &u16, high: &u16) -> &'static str {
 
 /// Connections that wait to be accepted (cut to `net.core.somaxconn`).
 const BACKLOG: i32 = 1024;
-/// Tries for a port that the kernel picks: between its choice and `listen` another socket may take it.
+/// Tries for a port that the kernel picks: between its choice and `listen` another socket may take
+/// it.
 const EPHEMERAL_TRIES: usize = 16;
 
 /// Listens on the first free port of `ports` (inclusive; `(0, 0)` lets the kernel choose).
 ///
-/// Without an `address`, or with `::`, and with [`Family::Any`], both families are served: IPv4 peers
-/// appear as `::ffff:a.b.c.d`. A host without IPv6 serves IPv4 only. A `receive_buffer` other than zero
-/// is set before listening, so that it holds for the window scale of every connection; with
-/// [`ByteCount::ZERO`] the kernel tunes each by itself. Accepted sockets inherit it.
+/// Without an `address`, or with `::`, and with [`Family::Any`], both families are served: IPv4
+/// peers appear as `::ffff:a.b.c.d`. A host without IPv6 serves IPv4 only. A `receive_buffer` other
+/// than zero is set before listening, so that it holds for the window scale of every connection;
+/// with [`ByteCount::ZERO`] the kernel tunes each by itself. Accepted sockets inherit it.
 pub fn listen(
     address: Option<IpAddr>,
     ports: (u16, u16),

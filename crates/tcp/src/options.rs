@@ -47,10 +47,11 @@ impl From<OptionError> for io::Error {
     }
 }
 
-/// Limits the rate at which the kernel puts segments on the wire; [`Rate::MAX`] takes the limit away.
+/// Limits the rate at which the kernel puts segments on the wire; [`Rate::MAX`] takes the limit
+/// away.
 ///
-/// TCP paces by itself or leaves it to the fq qdisc if the device has one. A rate of zero is refused:
-/// the kernel would take it for no pacing.
+/// TCP paces by itself or leaves it to the fq qdisc if the device has one. A rate of zero is
+/// refused: the kernel would take it for no pacing.
 pub fn set_pacing_rate(fd: &impl AsFd, rate: Rate) -> Result<(), OptionError> {
     const CALL: &str = "setsockopt(SO_MAX_PACING_RATE)";
     let bytes_per_second = match rate {
@@ -66,7 +67,8 @@ pub fn set_pacing_rate(fd: &impl AsFd, rate: Rate) -> Result<(), OptionError> {
         .map_err(|error| OptionError::of(fd, CALL, error))
 }
 
-/// The limit set by [`set_pacing_rate`], rounded down to bytes per second; [`Rate::MAX`] if there is none.
+/// The limit set by [`set_pacing_rate`], rounded down to bytes per second; [`Rate::MAX`] if there
+/// is none.
 pub fn pacing_rate(fd: &impl AsFd) -> Result<Rate, OptionError> {
     const CALL: &str = "getsockopt(SO_MAX_PACING_RATE)";
     let mut value = [0; 8];
@@ -84,8 +86,8 @@ pub fn pacing_rate(fd: &impl AsFd) -> Result<Rate, OptionError> {
     Ok(Rate::from_bytes_per_second(bytes_per_second))
 }
 
-/// The number of this thread's network namespace (`SO_NETNS_COOKIE`, Linux 5.14): no other one gets it until the host restarts, unlike
-/// the number of its file below `/proc`.
+/// The number of this thread's network namespace (`SO_NETNS_COOKIE`, Linux 5.14): no other one gets
+/// it until the host restarts, unlike the number of its file below `/proc`.
 ///
 /// # Errors
 /// No socket can be had, or the kernel is older.
@@ -116,10 +118,10 @@ const MAX_BUFFER: usize = (i32::MAX / 2) as usize;
 
 /// Fixes the sizes of the buffers; [`ByteCount::ZERO`] leaves one to the kernel's autotuning.
 ///
-/// Gives what was granted. With `CAP_NET_ADMIN` that is up to 1 GiB each; without it the kernel cuts the
-/// sizes to `net.core.wmem_max` and `net.core.rmem_max`, so compare and tell the user. A size once set
-/// stays: autotuning is off for that buffer. The receive window can only use what the window scale
-/// chosen at the handshake expresses, so give [`listen`](crate::listen()) or
+/// Gives what was granted. With `CAP_NET_ADMIN` that is up to 1 GiB each; without it the kernel
+/// cuts the sizes to `net.core.wmem_max` and `net.core.rmem_max`, so compare and tell the user. A
+/// size once set stays: autotuning is off for that buffer. The receive window can only use what the
+/// window scale chosen at the handshake expresses, so give [`listen`](crate::listen()) or
 /// [`connect_with`](crate::connect_with()) the size if it is known by then.
 pub fn set_buffers(fd: &impl AsFd, send: ByteCount, receive: ByteCount) -> Result<Buffers, OptionError> {
     if !send.is_zero() {
@@ -142,16 +144,19 @@ pub fn set_buffers(fd: &impl AsFd, send: ByteCount, receive: ByteCount) -> Resul
     Ok(Buffers { send: ByteCount::from(granted_send / 2), receive: ByteCount::from(granted_receive / 2) })
 }
 
-/// Changes what may wait unread in a socket that is connected: its receive buffer, and the limit of its window (`TCP_WINDOW_CLAMP`) where that is less: since
-/// Linux 6.6 it follows the size that the buffer has when the first segments come. The window's scale was chosen at the handshake. A window that was
-/// announced is not taken back: of what then comes beyond a smaller buffer, the kernel drops what does not fit, and it comes again.
+/// Changes what may wait unread in a socket that is connected: its receive buffer, and the limit of
+/// its window (`TCP_WINDOW_CLAMP`) where that is less: since Linux 6.6 it follows the size that the
+/// buffer has when the first segments come. The window's scale was chosen at the handshake. A
+/// window that was announced is not taken back: of what then comes beyond a smaller buffer, the
+/// kernel drops what does not fit, and it comes again.
 pub fn set_receive_room(fd: &impl AsFd, size: ByteCount) -> Result<(), OptionError> {
     set_buffers(fd, ByteCount::ZERO, size)?;
     let mut value = [0; 4];
     kernel::socket_option(fd, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &mut value)
         .map_err(|error| OptionError::of(fd, "getsockopt(TCP_WINDOW_CLAMP)", error))?;
     let most = u32::try_from(size.as_u64()).unwrap_or(u32::MAX).min(i32::MAX as u32 / 2);
-    // Not otherwise: from Linux 5.15 to 6.6, setting it while the window is closed may keep it closed (fixed by 58d3aade20cd).
+    // Not otherwise: from Linux 5.15 to 6.6, setting it while the window is closed may keep it
+    // closed (fixed by 58d3aade20cd).
     if u32::from_ne_bytes(value) >= most {
         return Ok(());
     }
@@ -160,9 +165,11 @@ pub fn set_receive_room(fd: &impl AsFd, size: ByteCount) -> Result<(), OptionErr
         .map_err(|error| OptionError::of(fd, "setsockopt(TCP_WINDOW_CLAMP)", error))
 }
 
-/// Memory that what has come and was not read takes in the kernel, its structures included (`SO_MEMINFO`, Linux 4.12).
+/// Memory that what has come and was not read takes in the kernel, its structures included
+/// (`SO_MEMINFO`, Linux 4.12).
 pub fn receive_memory(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
-    // asm-generic/socket.h; SK_MEMINFO_RMEM_ALLOC, the first of SK_MEMINFO_VARS (linux/sock_diag.h).
+    // asm-generic/socket.h; SK_MEMINFO_RMEM_ALLOC, the first of SK_MEMINFO_VARS
+    // (linux/sock_diag.h).
     const SO_MEMINFO: libc::c_int = 55;
     let mut values = [0; 9 * 4];
     let read = kernel::socket_option(fd, libc::SOL_SOCKET, SO_MEMINFO, &mut values)
@@ -177,18 +184,20 @@ pub fn may_exceed_buffer_limits() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
 }
 
-/// Limits how much may wait to be sent for the first time (`TCP_NOTSENT_LOWAT`), however large the send buffer is: a write
-/// then waits, and what is written later is sent sooner.
+/// Limits how much may wait to be sent for the first time (`TCP_NOTSENT_LOWAT`), however large the
+/// send buffer is: a write then waits, and what is written later is sent sooner.
 pub fn set_not_sent_limit(fd: &impl AsFd, limit: ByteCount) -> Result<(), OptionError> {
     let limit = u32::try_from(limit.as_u64()).unwrap_or(u32::MAX);
     kernel::set_socket_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, limit)
         .map_err(|error| OptionError::of(fd, "setsockopt(TCP_NOTSENT_LOWAT)", error))
 }
 
-/// Lets the kernel end a connection (`ETIMEDOUT`) whose peer has not been heard of for `span`: whether
-/// data waits for acknowledgement (`TCP_USER_TIMEOUT`, RFC 5482) or the connection is idle (keepalive).
+/// Lets the kernel end a connection (`ETIMEDOUT`) whose peer has not been heard of for `span`:
+/// whether data waits for acknowledgement (`TCP_USER_TIMEOUT`, RFC 5482) or the connection is idle
+/// (keepalive).
 ///
-/// Keepalive counts in whole seconds, so an idle connection takes 2 s at least. [`Span::ZERO`] is refused.
+/// Keepalive counts in whole seconds, so an idle connection takes 2 s at least. [`Span::ZERO`] is
+/// refused.
 pub fn set_dead_after(fd: &impl AsFd, span: Span) -> Result<(), OptionError> {
     const CALL: &str = "setsockopt(TCP_USER_TIMEOUT)";
     if span.as_millis() == 0 {
@@ -196,7 +205,8 @@ pub fn set_dead_after(fd: &impl AsFd, span: Span) -> Result<(), OptionError> {
         return Err(OptionError::of(fd, CALL, reason));
     }
     // Probes at every quarter of the span; how many stay unanswered is then up to TCP_USER_TIMEOUT
-    // alone (`tcp_keepalive_timer`). The kernel takes at most 32767 s (MAX_TCP_KEEPIDLE) and an `int`.
+    // alone (`tcp_keepalive_timer`). The kernel takes at most 32767 s (MAX_TCP_KEEPIDLE) and an
+    // `int`.
     let quarter = Duration::from_secs((span.as_secs() / 4).clamp(1, 32_767));
     let timeout = u32::try_from(span.as_millis()).unwrap_or(u32::MAX).min(i32::MAX as u32);
     let set = |result: rustix::io::Result<()>, call| result.map_err(|error| OptionError::of(fd, call, error));
@@ -206,8 +216,8 @@ pub fn set_dead_after(fd: &impl AsFd, span: Span) -> Result<(), OptionError> {
     set(sockopt::set_socket_keepalive(fd, true), "setsockopt(SO_KEEPALIVE)")
 }
 
-/// Ends both directions and wakes every call that is blocked on the socket. Doing so twice, or after the
-/// peer has gone, is fine.
+/// Ends both directions and wakes every call that is blocked on the socket. Doing so twice, or
+/// after the peer has gone, is fine.
 pub fn shutdown(fd: &impl AsFd) -> Result<(), OptionError> {
     match rustix::net::shutdown(fd, Shutdown::Both) {
         Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
@@ -215,8 +225,8 @@ pub fn shutdown(fd: &impl AsFd) -> Result<(), OptionError> {
     }
 }
 
-/// Bytes still in the send queue: not yet sent, or sent and not yet acknowledged. Zero means that all
-/// that was written has reached the peer's kernel: the connection has drained.
+/// Bytes still in the send queue: not yet sent, or sent and not yet acknowledged. Zero means that
+/// all that was written has reached the peer's kernel: the connection has drained.
 pub fn drained(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
     kernel::send_queue(fd).map(ByteCount::new).map_err(|error| OptionError::of(fd, "ioctl(SIOCOUTQ)", error))
 }

@@ -1,5 +1,6 @@
-//! Listening sockets that a service manager has opened for this process (sd_listen_fds(3)): descriptors from 3 on, their number in
-//! `LISTEN_FDS`, the process that they are for in `LISTEN_PID`.
+//! Listening sockets that a service manager has opened for this process (sd_listen_fds(3)):
+//! descriptors from 3 on, their number in `LISTEN_FDS`, the process that they are for in
+//! `LISTEN_PID`.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -15,8 +16,8 @@ const FIRST: i32 = 3;
 /// More than any service manager passes.
 const MOST: i32 = 1024;
 
-/// Takes the TCP sockets that were passed, and listen. There are none the second time, and none for a process that was only started by the one
-/// they were for. What else was passed is closed.
+/// Takes the TCP sockets that were passed, and listen. There are none the second time, and none for
+/// a process that was only started by the one they were for. What else was passed is closed.
 pub fn passed_listeners() -> Vec<TcpListener> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());

@@ -1,4 +1,5 @@
-//! How long a caller waits for a connection: a timeout, and a descriptor by which it gives up before.
+//! How long a caller waits for a connection: a timeout, and a descriptor by which it gives up
+//! before.
 
 use std::os::fd::BorrowedFd;
 

@@ -1,7 +1,7 @@
 //! Several addresses of one host, raced (RFC 8305 "Happy Eyeballs", section 5).
 //!
-//! Attempts start [`STAGGER`] apart, or at once when an earlier one fails; the first connection wins and
-//! the others are dropped. One deadline covers all.
+//! Attempts start [`STAGGER`] apart, or at once when an earlier one fails; the first connection
+//! wins and the others are dropped. One deadline covers all.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +19,8 @@ use crate::options::set_buffers;
 use crate::patience::is_cancelled;
 use crate::set_congestion;
 
-/// Time between the starts of two attempts (RFC 8305 section 8: "Connection Attempt Delay", 250 ms).
+/// Time between the starts of two attempts (RFC 8305 section 8: "Connection Attempt Delay", 250
+/// ms).
 const STAGGER: Span = Span::from_millis(250);
 
 /// Why one address did not lead to a connection.
@@ -39,7 +40,8 @@ pub(crate) enum Lost {
     Cancelled,
 }
 
-/// Connects to the first of `addresses` that answers before `deadline` and before `cancel` becomes readable.
+/// Connects to the first of `addresses` that answers before `deadline` and before `cancel` becomes
+/// readable.
 pub(crate) fn race(
     addresses: impl IntoIterator<Item = SocketAddr>,
     deadline: Time,
@@ -92,14 +94,14 @@ pub(crate) fn race(
     }
 }
 
-/// Waits for a result of one of the attempts; gives the indices of those that have one, ascending: none if the time is
-/// over or the caller has given up.
+/// Waits for a result of one of the attempts; gives the indices of those that have one, ascending:
+/// none if the time is over or the caller has given up.
 fn settled(running: &[Attempt], cancel: Option<BorrowedFd<'_>>, span: Span) -> Vec<usize> {
     let mut polled: Vec<PollFd<'_>> =
         running.iter().map(|attempt| PollFd::new(&attempt.socket, PollFlags::OUT)).collect();
     polled.extend(cancel.as_ref().map(|cancel| PollFd::new(cancel, PollFlags::IN)));
-    // A poll that a signal interrupts, or that the kernel cannot serve, has no result: the caller looks
-    // at the clock and asks again.
+    // A poll that a signal interrupts, or that the kernel cannot serve, has no result: the caller
+    // looks at the clock and asks again.
     match poll(&mut polled, Some(&clock::timespec(span))) {
         Ok(_) => (0..running.len()).filter(|&index| !polled[index].revents().is_empty()).collect(),
         Err(_) => Vec::new(),
@@ -120,7 +122,8 @@ impl Attempt {
         socket.set_nonblocking(true).map_err(failed("fcntl(O_NONBLOCK)"))?;
         socket.set_tcp_nodelay(true).map_err(failed("setsockopt(TCP_NODELAY)"))?;
         if let Some(name) = beginning.congestion {
-            // It was there a moment ago; where it has gone, the caller's choice for the connection finds another.
+            // It was there a moment ago; where it has gone, the caller's choice for the connection
+            // finds another.
             let _ = set_congestion(&socket, name);
         }
         if !beginning.receive_buffer.is_zero() {

@@ -1,4 +1,5 @@
-//! Loading and unloading in this machine's kernel: what is left behind, who is in the way, what sockets keep.
+//! Loading and unloading in this machine's kernel: what is left behind, who is in the way, what
+//! sockets keep.
 
 #![cfg(feature = "ebpf")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -20,7 +21,8 @@ use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
 use libbpf_rs::{MapCore, MapType, ObjectBuilder, ProgramType};
 use rustix::fs::{FlockOperation, flock};
 
-/// One test at a time, also of other test programs; `None`, with the reason told, where nothing can be loaded.
+/// One test at a time, also of other test programs; `None`, with the reason told, where nothing can
+/// be loaded.
 fn kernel() -> Option<(File, &'static Algorithm)> {
     let lock = File::create(std::env::temp_dir().join("icdc-test-algorithms.lock")).ok();
     let Some(lock) = lock.filter(|_| rustix::process::geteuid().is_root()) else {
@@ -200,7 +202,8 @@ fn the_tracing_build_tells_each_operation() {
     sender.write_all(&vec![1; 3_000_000]).unwrap();
     reader.join().unwrap().unwrap();
     let records = traced.records().unwrap();
-    // The first operation is init, of one connection, and what one leaves the next of its kind finds.
+    // The first operation is init, of one connection, and what one leaves the next of its kind
+    // finds.
     assert!(records.len() > 1 && records[0].operation == 0, "{} records", records.len());
     assert_eq!(records.iter().map(|record| record.socket).collect::<BTreeSet<_>>().len(), 1);
     for two in records.windows(2) {

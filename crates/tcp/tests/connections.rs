@@ -94,8 +94,8 @@ fn silence_ends_at_the_deadline() {
 
 #[test]
 fn a_range_is_used_up_and_then_named() {
-    // Three free ports below those that the kernel gives out by itself (from 32768), so that no other
-    // socket takes one meanwhile; another place for every process.
+    // Three free ports below those that the kernel gives out by itself (from 32768), so that no
+    // other socket takes one meanwhile; another place for every process.
     let first = 10_000 + (std::process::id() % 5_000) as u16 * 3;
     let free = |port: u16| TcpListener::bind((V4, port)).is_ok();
     let low = (first..32_000).step_by(3).find(|&low| (low..=low + 2).all(free)).expect("free ports");

@@ -8,13 +8,13 @@
 //! root="/srv/my, data"            icdc-ed25519 BASE64
 //! ```
 //!
-//! * `root=/DIR` (required): the only directory that the key can see. Quotes allow spaces and commas; `\"` and `\\`
-//!   stand for themselves within quotes.
+//! * `root=/DIR` (required): the only directory that the key can see. Quotes allow spaces and
+//!   commas; `\"` and `\\` stand for themselves within quotes.
 //! * `rights=r|w|rw` (default `r`): fetch from the root, deliver into it, or both.
-//! * `user=NAME` (default: the user that the daemon runs as): the system user to act as. A daemon run by root wants it
-//!   said, `user=root` included, where files are written.
-//! * `owner=keep` (default: neither is set): files that are delivered may get the owners, groups and set-id bits that the
-//!   client asks for.
+//! * `user=NAME` (default: the user that the daemon runs as): the system user to act as. A daemon
+//!   run by root wants it said, `user=root` included, where files are written.
+//! * `owner=keep` (default: neither is set): files that are delivered may get the owners, groups
+//!   and set-id bits that the client asks for.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -87,7 +87,8 @@ pub struct AuthorizedKeys {
 }
 
 impl AuthorizedKeys {
-    /// Reads a file, provided that nobody but its owner (the current user or root) can have changed it.
+    /// Reads a file, provided that nobody but its owner (the current user or root) can have changed
+    /// it.
     ///
     /// # Errors
     /// A file or directory above it that others can write, or the first line that cannot be read.
@@ -98,8 +99,8 @@ impl AuthorizedKeys {
     /// Parses the text of a file; `path` is only for the errors.
     ///
     /// # Errors
-    /// The number of the first line that cannot be read, and why. A key that stands there twice is an error too,
-    /// because one of the two grants would not count.
+    /// The number of the first line that cannot be read, and why. A key that stands there twice is
+    /// an error too, because one of the two grants would not count.
     pub fn parse(text: &str, path: &Path) -> Result<Self, TrustError> {
         let mut grants = HashMap::new();
         for (number, line) in (1..).zip(text.lines()) {

@@ -31,7 +31,8 @@ impl Identity {
         Self::new(Ed25519KeyPair::generate().expect("the operating system provides random numbers"))
     }
 
-    /// Reads a PKCS#8 PEM file as [`Identity::save`] or `openssl genpkey -algorithm ed25519` writes it.
+    /// Reads a PKCS#8 PEM file as [`Identity::save`] or `openssl genpkey -algorithm ed25519` writes
+    /// it.
     ///
     /// # Errors
     /// A file that other users can read or own, or that is not such a key.
@@ -45,7 +46,8 @@ impl Identity {
         Ok(Self::new(pair))
     }
 
-    /// Writes the private key as PKCS#8 PEM, mode 0600, into a directory that is made (0700) if it is missing.
+    /// Writes the private key as PKCS#8 PEM, mode 0600, into a directory that is made (0700) if it
+    /// is missing.
     ///
     /// # Errors
     /// [`TrustError::Exists`] rather than overwriting anything; else the system call that failed.

@@ -1,8 +1,8 @@
 //! `known_hosts`: the keys of daemons that a user has met.
 //!
-//! Lines of `HOST[:PORT] icdc-ed25519 BASE64 [comment]`; IPv6 addresses in brackets (`[2001:db8::1]:2633`); names are
-//! compared without regard to case. A host may have several lines, any of which will do, so that a key can be
-//! introduced before the old one is retired.
+//! Lines of `HOST[:PORT] icdc-ed25519 BASE64 [comment]`; IPv6 addresses in brackets
+//! (`[2001:db8::1]:2633`); names are compared without regard to case. A host may have several
+//! lines, any of which will do, so that a key can be introduced before the old one is retired.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,14 @@
-//! Who may talk to whom: identities, lists of trusted keys, and the TLS configurations made of them.
+//! Who may talk to whom: identities, lists of trusted keys, and the TLS configurations made of
+//! them.
 //!
 //! A party is its Ed25519 public key; there are no names, certificates or authorities. TLS 1.3 runs
 //! with raw public keys (RFC 7250) on both sides, and each side says which keys it accepts: one
-//! exact key (ssh mode, where ssh carried it), what `known_hosts` holds (client of a daemon), or what
-//! `authorized_keys` holds (daemon). There is no anonymous mode, no resumption and no early data.
+//! exact key (ssh mode, where ssh carried it), what `known_hosts` holds (client of a daemon), or
+//! what `authorized_keys` holds (daemon). There is no anonymous mode, no resumption and no early
+//! data.
 //!
-//! Neighbours: `transfer` runs the handshakes and the daemon, `cli` makes identities; `protocol` below says which protocol a
-//! handshake is for.
+//! Neighbours: `transfer` runs the handshakes and the daemon, `cli` makes identities; `protocol`
+//! below says which protocol a handshake is for.
 //!
 //! ```
 //! use icdc_trust::{Identity, ServerPin, client_config, server_config};

@@ -15,7 +15,8 @@ pub(crate) const KEY_TYPE: &str = "icdc-ed25519";
 /// DER of everything before the key in a `SubjectPublicKeyInfo` for Ed25519 (RFC 8410 section 4).
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// An Ed25519 public key. Text form: `icdc-ed25519 BASE64` (of the 32 bytes), then perhaps a comment.
+/// An Ed25519 public key. Text form: `icdc-ed25519 BASE64` (of the 32 bytes), then perhaps a
+/// comment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey([u8; 32]);
 
@@ -32,7 +33,8 @@ impl PublicKey {
         &self.0
     }
 
-    /// Short form for people to compare: `SHA256:` and the unpadded base64 of the SHA-256 of the 32 bytes.
+    /// Short form for people to compare: `SHA256:` and the unpadded base64 of the SHA-256 of the 32
+    /// bytes.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let hash = digest::digest(&digest::SHA256, &self.0);

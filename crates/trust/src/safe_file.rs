@@ -26,7 +26,8 @@ pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<(), TrustErr
     })
 }
 
-/// Opens a private key for reading, unless others could read it too: by its mode, or because it is theirs.
+/// Opens a private key for reading, unless others could read it too: by its mode, or because it is
+/// theirs.
 pub(crate) fn open_private(path: &Path) -> Result<File, TrustError> {
     let file = File::open(path).map_err(|error| TrustError::io(path, "open", error))?;
     let metadata = file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?;
@@ -47,8 +48,9 @@ pub(crate) fn open_private(path: &Path) -> Result<File, TrustError> {
     Ok(file)
 }
 
-/// Reads a list of keys if, as sshd's `StrictModes` has it, only root and the current user can have changed it or
-/// exchanged one of the directories that lead to it. Sticky directories (`/tmp`) keep others from exchanging entries.
+/// Reads a list of keys if, as sshd's `StrictModes` has it, only root and the current user can have
+/// changed it or exchanged one of the directories that lead to it. Sticky directories (`/tmp`) keep
+/// others from exchanging entries.
 pub(crate) fn read_list(path: &Path) -> Result<String, TrustError> {
     let real = path.canonicalize().map_err(|error| TrustError::io(path, "realpath", error))?;
     let file = File::open(&real).map_err(|error| TrustError::io(path, "open", error))?;
@@ -63,7 +65,8 @@ pub(crate) fn read_list(path: &Path) -> Result<String, TrustError> {
     Ok(text)
 }
 
-/// Appends one line to a list, which is created (0600) if it is missing; returns the number of that line.
+/// Appends one line to a list, which is created (0600) if it is missing; returns the number of that
+/// line.
 pub(crate) fn append_line(path: &Path, line: &str) -> Result<usize, TrustError> {
     make_directory(path)?;
     let mut file = OpenOptions::new()

@@ -1,9 +1,10 @@
 //! TLS 1.3 with raw public keys on both sides.
 //!
-//! The handshake proves possession of both private keys (the signatures are verified, Ed25519 only); the verifiers
-//! below only decide whether a key is welcome. Key exchange is X25519 with ML-KEM-768 where both sides have it, so that
-//! recorded traffic stays closed to later quantum computers. The configurations let the owner of a connection take its
-//! traffic secrets, because `transfer` runs its own record layer after the handshake.
+//! The handshake proves possession of both private keys (the signatures are verified, Ed25519
+//! only); the verifiers below only decide whether a key is welcome. Key exchange is X25519 with
+//! ML-KEM-768 where both sides have it, so that recorded traffic stays closed to later quantum
+//! computers. The configurations let the owner of a connection take its traffic secrets, because
+//! `transfer` runs its own record layer after the handshake.
 
 use std::fmt;
 use std::sync::Arc;
@@ -163,7 +164,8 @@ fn certified_key(identity: &Identity) -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::new(vec![CertificateDer::from(identity.public().to_spki())], signing))
 }
 
-/// Asks `judge` about the key that the other end shows, and checks the signature that proves its possession.
+/// Asks `judge` about the key that the other end shows, and checks the signature that proves its
+/// possession.
 struct Verifier<F> {
     judge: F,
     algorithms: WebPkiSupportedAlgorithms,

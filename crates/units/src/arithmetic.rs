@@ -141,7 +141,8 @@ macro_rules! within_one_quantity {
         }
 
         impl $quantity {
-            /// `numerator / denominator` of this quantity, rounded down: `rate.scaled(9, 10)` is 90 % of it.
+            /// `numerator / denominator` of this quantity, rounded down: `rate.scaled(9, 10)` is 90
+            /// % of it.
             pub fn scaled(self, numerator: u64, denominator: u64) -> Self {
                 Self(quotient(u128::from(self.0) * u128::from(numerator), u128::from(denominator)))
             }

@@ -9,8 +9,8 @@ use crate::notation::{Notation, ParseQuantityError, Scale};
 
 /// An amount of data in bytes, 0 to 18 EB.
 ///
-/// Text is a plain number of bytes (`1048576`) or a number with an SI (`4MB`) or binary (`256MiB`) unit,
-/// in any case. It is serialised as an integer of bytes.
+/// Text is a plain number of bytes (`1048576`) or a number with an SI (`4MB`) or binary (`256MiB`)
+/// unit, in any case. It is serialised as an integer of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ByteCount(pub(crate) u64);
@@ -96,8 +96,8 @@ impl FromStr for ByteCount {
 pub struct Counted(ByteCount);
 
 impl ByteCount {
-    /// For what was counted, not set: printed with an SI unit and four significant digits (`268.4MB`), as rates are, so that
-    /// one can be compared with the other.
+    /// For what was counted, not set: printed with an SI unit and four significant digits
+    /// (`268.4MB`), as rates are, so that one can be compared with the other.
     #[must_use]
     pub const fn counted(self) -> Counted {
         Counted(self)
@@ -111,8 +111,8 @@ impl fmt::Display for Counted {
 }
 
 impl fmt::Display for ByteCount {
-    /// `{}`: whole binary units as such (`256MiB`), all else with an SI unit and four significant digits
-    /// (`1.234GB`); `{:#}`: exact (`256MiB`, `1234567890B`).
+    /// `{}`: whole binary units as such (`256MiB`), all else with an SI unit and four significant
+    /// digits (`1.234GB`); `{:#}`: exact (`256MiB`, `1234567890B`).
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match BINARY_SCALES.iter().rev().find(|scale| scale.units() <= self.0) {
             Some(scale) if self.0.is_multiple_of(scale.units()) => {

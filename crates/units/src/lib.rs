@@ -1,10 +1,11 @@
 //! Quantities that cannot be mixed up: [`Rate`], [`ByteCount`], [`Span`] and [`Time`].
 //!
-//! Every quantity of a public interface of icdc has one of these types. Whether bits or bytes, SI or
-//! binary prefixes are meant is decided in two places only: [`parse`](std::str::FromStr) and
+//! Every quantity of a public interface of icdc has one of these types. Whether bits or bytes, SI
+//! or binary prefixes are meant is decided in two places only: [`parse`](std::str::FromStr) and
 //! [`Display`](std::fmt::Display). Inside, a quantity is one `u64` in the finest unit (bit/s, byte,
-//! nanosecond); products and quotients are formed in 128 bits and saturate at the ends of the range,
-//! so that no input from outside can make them overflow or panic. This crate has no neighbours below.
+//! nanosecond); products and quotients are formed in 128 bits and saturate at the ends of the
+//! range, so that no input from outside can make them overflow or panic. This crate has no
+//! neighbours below.
 //!
 //! | operation | result | rounding |
 //! |---|---|---|
@@ -14,8 +15,8 @@
 //! | `Time - Time` | `Span` | exact, zero if the second is later |
 //! | `Time + Span`, `Time - Span` | `Time` | exact |
 //!
-//! Division by zero gives the greatest value (`0 / 0` is zero). `{}` prints four significant digits for
-//! people, `{:#}` prints exactly; both can be parsed again.
+//! Division by zero gives the greatest value (`0 / 0` is zero). `{}` prints four significant digits
+//! for people, `{:#}` prints exactly; both can be parsed again.
 //!
 //! ```
 //! use icdc_units::{ByteCount, Rate, Span};

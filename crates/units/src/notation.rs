@@ -128,8 +128,8 @@ impl Scale {
         scales.iter().find(|scale| scale.name.eq_ignore_ascii_case(name)).map(Self::units)
     }
 
-    /// Prints `value` in one of `scales` (ascending): exactly if the formatter is alternate, else with
-    /// four significant digits.
+    /// Prints `value` in one of `scales` (ascending): exactly if the formatter is alternate, else
+    /// with four significant digits.
     pub(crate) fn write(value: u64, scales: &[Self], out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = if out.alternate() { Self::exact(value, scales) } else { Self::rounded(value, scales) };
         out.pad(&text)
@@ -142,7 +142,8 @@ impl Scale {
         format!("{}{}", value / scale.units, scale.name)
     }
 
-    /// `value` in the largest of `scales` (ascending) that it reaches, with four significant digits.
+    /// `value` in the largest of `scales` (ascending) that it reaches, with four significant
+    /// digits.
     pub(crate) fn rounded(value: u64, scales: &[Self]) -> String {
         let fitting = scales.iter().rposition(|scale| scale.units <= value).unwrap_or(0);
         match scales.get(fitting + 1) {
@@ -157,8 +158,8 @@ fn rounds_up_to(value: u64, scale: &Scale, next: &Scale) -> bool {
     four_digits(value, scale.units) == (next.units / scale.units).to_string()
 }
 
-/// `value / units` in decimal with four significant digits (all digits of the whole part), rounded half
-/// up, without trailing zeros.
+/// `value / units` in decimal with four significant digits (all digits of the whole part), rounded
+/// half up, without trailing zeros.
 fn four_digits(value: u64, units: u64) -> String {
     let mut decimals = match value / units {
         0..10 => 3,

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The addresses whose first bits are the same: `192.0.2.0/24`, `2001:db8:7::/48`. An IPv6 address that stands for one of
-/// IPv4 counts as that one.
+/// The addresses whose first bits are the same: `192.0.2.0/24`, `2001:db8:7::/48`. An IPv6 address
+/// that stands for one of IPv4 counts as that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
@@ -24,8 +24,9 @@ pub struct Prefix {
 pub struct ParsePrefixError(String);
 
 impl Prefix {
-    /// The block of all addresses that have the first `length` bits of `address`, all of which if it has no more. Of an IPv6
-    /// address that stands for one of IPv4 the first 96 are those that say so.
+    /// The block of all addresses that have the first `length` bits of `address`, all of which if
+    /// it has no more. Of an IPv6 address that stands for one of IPv4 the first 96 are those that
+    /// say so.
     #[must_use]
     pub fn around(address: IpAddr, length: u8) -> Self {
         let (of_ipv4, address) = (bits_before_ipv4(address), address.to_canonical());

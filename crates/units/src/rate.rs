@@ -9,10 +9,10 @@ use crate::notation::{Notation, ParseQuantityError, Scale};
 
 /// A data rate in bits per second, 0 to 18 Ebit/s.
 ///
-/// Text is bits with an SI prefix, in any case (`8kbit`, `930mbit`, `10Gbit/s`), or bytes per second
-/// with a capital B (`125MB/s`, `1.2GB/s`, `100MiB/s`). A number without a unit is refused: it would be
-/// guesswork whether bits or bytes are meant. It is printed as `934.2 Mbit/s`, which is accepted as well, and
-/// serialised as an integer of bits per second.
+/// Text is bits with an SI prefix, in any case (`8kbit`, `930mbit`, `10Gbit/s`), or bytes per
+/// second with a capital B (`125MB/s`, `1.2GB/s`, `100MiB/s`). A number without a unit is refused:
+/// it would be guesswork whether bits or bytes are meant. It is printed as `934.2 Mbit/s`, which is
+/// accepted as well, and serialised as an integer of bits per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rate(pub(crate) u64);
@@ -88,7 +88,8 @@ const BYTE_PREFIXES: [Scale; 9] = [
 ];
 
 fn bits_of_unit(unit: &str) -> Option<u64> {
-    // `Mb/s` beside `MB/s` would be a trap, so bits are always spelled out and bytes need their capital.
+    // `Mb/s` beside `MB/s` would be a trap, so bits are always spelled out and bytes need their
+    // capital.
     if let Some(prefix) = unit.strip_suffix("B/s") {
         return Scale::find(&BYTE_PREFIXES, &prefix.to_ascii_lowercase());
     }
@@ -105,7 +106,8 @@ impl FromStr for Rate {
 }
 
 impl fmt::Display for Rate {
-    /// `{}`: for people, four significant digits (`934.2 Mbit/s`); `{:#}`: for programs, one exact word (`934217kbit`).
+    /// `{}`: for people, four significant digits (`934.2 Mbit/s`); `{:#}`: for programs, one exact
+    /// word (`934217kbit`).
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         Scale::write(self.0, if out.alternate() { &BIT_SCALES } else { &PRINTED_SCALES }, out)
     }

@@ -115,8 +115,8 @@ impl fmt::Display for Span {
 
 /// A point in time: nanoseconds since an origin that the clock chose.
 ///
-/// Only differences mean anything, and only between times of one clock; hence there is no text form.
-/// It is serialised as an integer of nanoseconds.
+/// Only differences mean anything, and only between times of one clock; hence there is no text
+/// form. It is serialised as an integer of nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(pub(crate) u64);

@@ -60,7 +60,8 @@ impl WindowEvent {
     }
 }
 
-/// One connection's algorithm with its parameters. The caller keeps the fields of [`Socket`] as the kernel would.
+/// One connection's algorithm with its parameters. The caller keeps the fields of [`Socket`] as the
+/// kernel would.
 pub struct Connection {
     /// What the algorithm sees and changes.
     pub socket: Socket,
@@ -78,7 +79,8 @@ thread_local! {
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Connection {
-    /// A connection in slow start with the kernel's initial window, not yet [`init`](Self::init)ialised.
+    /// A connection in slow start with the kernel's initial window, not yet
+    /// [`init`](Self::init)ialised.
     ///
     /// # Errors
     /// Unknown parameters and values out of range.
@@ -103,7 +105,8 @@ impl Connection {
     pub fn init(&mut self) {
         self.enter();
         if let Some(init) = self.operations.init {
-            // SAFETY: the socket outlives the call, as for every operation below; layouts are tested.
+            // SAFETY: the socket outlives the call, as for every operation below; layouts are
+            // tested.
             unsafe { init(&raw mut self.socket) }
         }
     }
@@ -153,7 +156,8 @@ impl Connection {
         }
     }
 
-    /// Whether the algorithm sets window and pacing itself, by [`cong_control`](Self::cong_control).
+    /// Whether the algorithm sets window and pacing itself, by
+    /// [`cong_control`](Self::cong_control).
     #[must_use]
     pub fn controls(&self) -> bool {
         self.operations.cong_control.is_some()

@@ -1,5 +1,5 @@
-//! One connection's algorithm outside the kernel: the caller plays the kernel, sets the socket's fields and calls the
-//! operations.
+//! One connection's algorithm outside the kernel: the caller plays the kernel, sets the socket's
+//! fields and calls the operations.
 
 mod connection;
 mod replay;

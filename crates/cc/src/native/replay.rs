@@ -1,12 +1,14 @@
-//! What the kernel did, done again natively: the test that both builds of an algorithm are the same.
+//! What the kernel did, done again natively: the test that both builds of an algorithm are the
+//! same.
 
 use thiserror::Error;
 
 use super::{AckSample, CongestionState, Connection, RateSample, WindowEvent};
 use crate::{Algorithm, ParameterError, TraceRecord, TraceState};
 
-/// One connection's records, replayed in order. The private state is taken from the first record and then carried by the
-/// native build alone; everything that the kernel changes between operations is taken from each record.
+/// One connection's records, replayed in order. The private state is taken from the first record
+/// and then carried by the native build alone; everything that the kernel changes between
+/// operations is taken from each record.
 pub struct Replay {
     connection: Connection,
     records: u64,
@@ -15,7 +17,8 @@ pub struct Replay {
 /// Where the two builds part.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Difference {
-    /// The private state changed between two records: records were lost, or belong to several connections.
+    /// The private state changed between two records: records were lost, or belong to several
+    /// connections.
     #[error("record {record}: the private state is not what the record before left; records are missing")]
     Gap {
         /// Number of the record, from 0.

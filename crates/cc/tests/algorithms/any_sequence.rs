@@ -1,4 +1,5 @@
-//! Whatever happens, the window stays between one packet and its clamp, and thresholds are two packets at least.
+//! Whatever happens, the window stays between one packet and its clamp, and thresholds are two
+//! packets at least.
 
 use icdc_cc::all;
 use icdc_cc::native::{CongestionState, RateSample, WindowEvent};

@@ -11,7 +11,8 @@ struct Seen {
     connection: Connection,
 }
 
-/// A sender that always has data, behind a bottleneck without loss. Returns what the last `seconds` of 30 showed.
+/// A sender that always has data, behind a bottleneck without loss. Returns what the last `seconds`
+/// of 30 showed.
 fn run(packets_per_second: f64, rtt_us: f64, seconds: f64) -> Seen {
     let (mut most, mut least_window) = (0_u32, u32::MAX);
     let (share, connection) = Bottleneck::new(packets_per_second, rtt_us).run("bbr", 30.0, seconds, |connection| {

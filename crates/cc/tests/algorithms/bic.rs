@@ -74,7 +74,8 @@ fn fast_convergence_remembers_less_than_the_window() {
         }
         path.window() - window
     };
-    // The maximum is 9000 (1 + 0.8)/2 = 8099: there it is slow with fast convergence, and fast without.
+    // The maximum is 9000 (1 + 0.8)/2 = 8099: there it is slow with fast convergence, and fast
+    // without.
     assert_eq!(growth_at(&[], 8099), 2);
     assert_eq!(growth_at(&[("fast_convergence", 0)], 8099), 8);
 }

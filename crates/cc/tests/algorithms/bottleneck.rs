@@ -23,8 +23,8 @@ pub(crate) struct Bottleneck {
     pub(crate) others: (f64, Range<f64>),
 }
 
-/// A packet on its way: when its acknowledgement comes, when it left, what was delivered until then and when, and whether the
-/// sender had no more then.
+/// A packet on its way: when its acknowledgement comes, when it left, what was delivered until then
+/// and when, and whether the sender had no more then.
 struct Packet {
     acknowledged_us: f64,
     sent_us: f64,
@@ -39,8 +39,9 @@ impl Bottleneck {
         Self { capacity, rtt_us, device: ANY, at_first: ANY, others: (0.0, 0.0..0.0) }
     }
 
-    /// Sends by an algorithm that controls everything for some seconds. `acknowledged` is told of each packet of the last
-    /// `counted` seconds that came back; gives how many those are, as a share of the capacity, and the connection.
+    /// Sends by an algorithm that controls everything for some seconds. `acknowledged` is told of
+    /// each packet of the last `counted` seconds that came back; gives how many those are, as a
+    /// share of the capacity, and the connection.
     pub(crate) fn run(
         &self,
         algorithm: &str,

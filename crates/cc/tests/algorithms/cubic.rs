@@ -95,7 +95,8 @@ fn slow_start_window(settings: &[(&str, i64)], queue_from: u32) -> u32 {
 #[test]
 fn slow_start_ends_when_the_delay_grows() {
     let settings = [("hystart_detect", 2)];
-    // The first window that waits by more than an eighth is at most twice the path's; the next round sees it.
+    // The first window that waits by more than an eighth is at most twice the path's; the next
+    // round sees it.
     let left = slow_start_window(&settings, 1000);
     assert!((1000..=2600).contains(&left), "{left}");
     assert!(slow_start_window(&[("hystart", 0)], 1000) >= 100_000);
@@ -103,7 +104,8 @@ fn slow_start_ends_when_the_delay_grows() {
 
 #[test]
 fn slow_start_ends_when_the_train_fills_the_round_trip() {
-    // Acknowledgements of a window come spread over the whole round trip, less than 2 ms apart from 64 packets on.
+    // Acknowledgements of a window come spread over the whole round trip, less than 2 ms apart from
+    // 64 packets on.
     let left = slow_start_window(&[("hystart_detect", 1)], 1_000_000);
     assert!((64..=512).contains(&left), "{left}");
     let left = slow_start_window(&[("hystart_detect", 1), ("hystart_low_window", 5000)], 1_000_000);

@@ -7,7 +7,8 @@ use crate::path::{Path, assert_close};
 
 const WINDOW: u32 = 10_000;
 
-/// Growth per round trip after `rounds` round trips of the given times, at a window of 10000 packets.
+/// Growth per round trip after `rounds` round trips of the given times, at a window of 10000
+/// packets.
 fn growth(settings: &[(&str, i64)], mut rtt_us: impl FnMut(u64) -> u64) -> f64 {
     let mut path = Path::new("ghstcp", settings, WINDOW);
     path.stretch = 100;

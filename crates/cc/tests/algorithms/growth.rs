@@ -1,4 +1,5 @@
-//! Growth and decrease over the window, where they depend on it alone: formulas of the papers in floating point.
+//! Growth and decrease over the window, where they depend on it alone: formulas of the papers in
+//! floating point.
 
 use crate::path::{Path, assert_close};
 
@@ -87,8 +88,8 @@ fn ghstcp_follows_highspeed_while_round_trips_do_not_change() {
     follows("ghstcp", &HIGHSPEED, 40);
 }
 
-/// Packets that HighSpeed TCP adds to this window per round trip, with their fractions: the mean of the same window again
-/// and again.
+/// Packets that HighSpeed TCP adds to this window per round trip, with their fractions: the mean of
+/// the same window again and again.
 fn highspeed_growth(window: u32) -> f64 {
     let mut path = Path::new("highspeed", &[], window);
     let mut grown = 0;
@@ -107,7 +108,8 @@ fn highspeed_agrees_with_the_table_of_the_rfc() {
         [(38_u32, 1.0, 0.50), (118, 2.0, 0.44), (1058, 8.0, 0.33), (24402, 45.0, 0.16), (84035, 71.0, 0.10)]
     {
         let found = highspeed_growth(window);
-        // The RFC draws its line from a loss rate of 1e-3 at 38 packets; from 1.5/38², Reno's own, it lies 2 to 5 % higher.
+        // The RFC draws its line from a loss rate of 1e-3 at 38 packets; from 1.5/38², Reno's own,
+        // it lies 2 to 5 % higher.
         assert!((found / increase - 1.0).abs() < 0.05, "a({window}) = {found}, the RFC says {increase}");
         let taken = 1.0 - f64::from(Path::new("highspeed", &[], window).lose()) / f64::from(window);
         assert!((taken - decrease).abs() < 0.01, "b({window}) = {taken}, the RFC says {decrease}");

@@ -8,7 +8,8 @@ fn alpha(seconds: f64, beta: f64) -> f64 {
     2.0 * (1.0 - beta) * (1.0 + 10.0 * beyond + (beyond / 2.0).powi(2))
 }
 
-/// What alpha packets per round trip add in one: the window grows meanwhile, and with it what a packet needs.
+/// What alpha packets per round trip add in one: the window grows meanwhile, and with it what a
+/// packet needs.
 fn grown(window: f64, alpha: f64) -> f64 {
     (window * window + 2.0 * alpha * window).sqrt() - window
 }

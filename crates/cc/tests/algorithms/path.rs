@@ -1,4 +1,5 @@
-//! A path without losses of its own: the tests say when a packet is lost and how long a round trip takes.
+//! A path without losses of its own: the tests say when a packet is lost and how long a round trip
+//! takes.
 
 use icdc_cc::find;
 use icdc_cc::native::{AckSample, CongestionState, Connection};

@@ -43,7 +43,8 @@ use crate::values::{Ceiling, Congestion, ceiling, congestion, preserve, ring};
 )]
 pub(crate) struct CopyArguments {
     /// What to copy, and last where to
-    // One list: clap would take what begins with `-` after a first of several positions for an option, even behind `--`.
+    // One list: clap would take what begins with `-` after a first of several positions for an
+    // option, even behind `--`.
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"], value_hint = ValueHint::AnyPath)]
     pub(crate) places: Vec<OsString>,
 
@@ -58,7 +59,8 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling, help_heading = "Speed")]
     pub(crate) rate: Ceiling,
 
-    /// TCP congestion control of the sender: one of the kernel, or one that icdc loads (icdc cc list)
+    /// TCP congestion control of the sender: one of the kernel, or one that icdc loads (icdc cc
+    /// list)
     #[arg(long, value_name = "NAME|auto", default_value = "auto", value_parser = congestion, help_heading = "Speed")]
     pub(crate) cc: Congestion,
 
@@ -74,7 +76,8 @@ pub(crate) struct CopyArguments {
     #[arg(long, help_heading = "Speed")]
     pub(crate) buffered: bool,
 
-    /// Read every file back from the medium before it is published, and what an interrupted run has published before it counts
+    /// Read every file back from the medium before it is published, and what an interrupted run has
+    /// published before it counts
     #[arg(long, help_heading = "What to copy and how")]
     pub(crate) verify: bool,
 

@@ -58,7 +58,8 @@ pub(crate) struct DoctorArguments {
     #[arg(long, value_name = "TIME", value_parser = round_trip, help_heading = "Aim")]
     pub(crate) rtt: Option<Span>,
 
-    /// Measure the disk below this directory by a file of at most 1 GiB, which has no name and leaves nothing behind
+    /// Measure the disk below this directory by a file of at most 1 GiB, which has no name and
+    /// leaves nothing behind
     #[arg(long, value_name = "DIR", help_heading = "What to examine", value_hint = ValueHint::DirPath)]
     pub(crate) disk: Option<PathBuf>,
 

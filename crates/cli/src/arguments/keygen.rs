@@ -25,7 +25,8 @@ use crate::values::{DaemonAddress, comment, daemon_address};
     )
 )]
 pub(crate) struct KeygenArguments {
-    /// Where to write the private key; the public one goes beside it [default: ~/.config/icdc/identity]
+    /// Where to write the private key; the public one goes beside it [default:
+    /// ~/.config/icdc/identity]
     #[arg(long, value_name = "FILE", conflicts_with = "trust", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
 

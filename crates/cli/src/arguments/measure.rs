@@ -45,7 +45,8 @@ pub(crate) struct MeasureArguments {
     #[arg(required = true, value_name = "TARGET", value_hint = ValueHint::Hostname)]
     pub(crate) target: OsString,
 
-    /// End so long after the first byte, in seconds or as a time such as 2min [default: 10, or none with --bytes]
+    /// End so long after the first byte, in seconds or as a time such as 2min [default: 10, or none
+    /// with --bytes]
     #[arg(long, value_name = "N", value_parser = seconds, help_heading = "What to measure")]
     pub(crate) seconds: Option<Span>,
 
@@ -61,7 +62,8 @@ pub(crate) struct MeasureArguments {
     #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling, help_heading = "What to measure")]
     pub(crate) rate: Ceiling,
 
-    /// TCP congestion control of the sender: one of the kernel, or one that icdc loads (icdc cc list)
+    /// TCP congestion control of the sender: one of the kernel, or one that icdc loads (icdc cc
+    /// list)
     #[arg(long, value_name = "NAME|auto", default_value = "auto", value_parser = congestion, help_heading = "What to measure")]
     pub(crate) cc: Congestion,
 
@@ -69,7 +71,8 @@ pub(crate) struct MeasureArguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_STREAMS)), help_heading = "What to measure")]
     pub(crate) streams: u8,
 
-    /// Socket buffers: the sender's send buffer and the receiver's receive buffer [default: the kernel tunes them]
+    /// Socket buffers: the sender's send buffer and the receiver's receive buffer [default: the
+    /// kernel tunes them]
     #[arg(long, value_name = "SIZE", value_parser = window, help_heading = "What to measure")]
     pub(crate) window: Option<ByteCount>,
 

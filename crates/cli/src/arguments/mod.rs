@@ -1,5 +1,6 @@
 //! The command line as typed. Every value has the type that it stands for; what a combination means
-//! is decided in [`crate::plan`], [`crate::measure`] and [`crate::doctor`]. One file per subcommand. Help, man pages and completions are made from here.
+//! is decided in [`crate::plan`], [`crate::measure`] and [`crate::doctor`]. One file per
+//! subcommand. Help, man pages and completions are made from here.
 
 pub(crate) mod cc;
 mod connection;

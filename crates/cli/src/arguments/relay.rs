@@ -79,7 +79,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Listeners")]
     pub(crate) transparent: Vec<String>,
 
-    /// Next hops for destinations of a prefix: other relays, or direct; when one fails, the next is tried
+    /// Next hops for destinations of a prefix: other relays, or direct; when one fails, the next is
+    /// tried
     #[arg(long, value_name = "PREFIX|default=HOST:PORT|direct[,…]", value_parser = pair, help_heading = "Routes")]
     pub(crate) route: Vec<(String, String)>,
 
@@ -87,7 +88,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Routes")]
     pub(crate) warm: usize,
 
-    /// Public key of another relay: the legs of --peer and --route then have TLS, and other keys are refused
+    /// Public key of another relay: the legs of --peer and --route then have TLS, and other keys
+    /// are refused
     #[arg(long, value_name = "KEY", help_heading = "Routes")]
     pub(crate) peer_key: Vec<PublicKey>,
 
@@ -115,7 +117,8 @@ pub(crate) struct RunArguments {
     #[arg(long, help_heading = "Legs")]
     pub(crate) keep_source: bool,
 
-    /// Allow; conditions are listener=KIND, from=PREFIX, to=PREFIX, port=LO-HI. The first rule that matches decides
+    /// Allow; conditions are listener=KIND, from=PREFIX, to=PREFIX, port=LO-HI. The first rule that
+    /// matches decides
     #[arg(long, value_name = "CONDITION[,…]", help_heading = "Rules")]
     pub(crate) allow: Vec<String>,
 

@@ -11,8 +11,8 @@ use signal_hook::iterator::Signals;
 
 /// Runs `command` with an algorithm loaded, and returns its exit code as a shell tells it.
 ///
-/// Signals to this process are for the command: it would else run on without the algorithm. Those of the terminal's
-/// keys reach it anyway.
+/// Signals to this process are for the command: it would else run on without the algorithm. Those
+/// of the terminal's keys reach it anyway.
 pub(super) fn while_running(_loaded: Loaded, command: &[OsString]) -> Result<u8, String> {
     let Some((program, words)) = command.split_first() else { return Err("there is no command to run".to_owned()) };
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])

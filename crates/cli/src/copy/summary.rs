@@ -3,7 +3,8 @@
 use icdc_transfer::Summary;
 use icdc_units::ByteCount;
 
-/// One line on the run and, for one file, one with its digest. `ended` tells whether the run came to its end.
+/// One line on the run and, for one file, one with its digest. `ended` tells whether the run came
+/// to its end.
 pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
     let (files, time) = (counted(summary.files, "file"), seconds(summary.seconds));
     let (bytes, sent) = (size(summary.bytes), size(summary.bytes_sent));
@@ -72,7 +73,8 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A number of bytes that was counted: with an SI prefix, as rates have, so that one can be read from the other.
+/// A number of bytes that was counted: with an SI prefix, as rates have, so that one can be read
+/// from the other.
 pub(crate) fn size(bytes: u64) -> String {
     ByteCount::new(bytes).counted().to_string()
 }

@@ -9,7 +9,8 @@ use crate::copy::summary::counted;
 /// Width of the severities.
 const MARGIN: usize = 9;
 
-/// Everything, as it stands on the terminal. For others than root, commands get the `sudo` that they take.
+/// Everything, as it stands on the terminal. For others than root, commands get the `sudo` that
+/// they take.
 pub(super) fn lines(examination: &Examination, is_root: bool) -> Vec<String> {
     let Examination { aim, path, findings, .. } = examination;
     let mut lines = vec![format!(
@@ -29,7 +30,8 @@ pub(super) fn lines(examination: &Examination, is_root: bool) -> Vec<String> {
     lines
 }
 
-/// What is the case; unless that is as it should be, why it matters and what to do, ready to be pasted.
+/// What is the case; unless that is as it should be, why it matters and what to do, ready to be
+/// pasted.
 fn told(finding: &Finding, examination: &Examination, is_root: bool) -> Vec<String> {
     let mut lines = vec![format!("  {:<MARGIN$}{}", mark(finding.severity), finding.found)];
     if finding.severity > Severity::Ok {

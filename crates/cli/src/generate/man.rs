@@ -1,7 +1,8 @@
 //! Man pages, from the same source as the help.
 //!
-//! `clap_mangen` renders names, descriptions and options. The synopsis is made here, with the values that options take; and
-//! so is what follows the options, line by line as it was written, so that examples can be pasted.
+//! `clap_mangen` renders names, descriptions and options. The synopsis is made here, with the
+//! values that options take; and so is what follows the options, line by line as it was written, so
+//! that examples can be pasted.
 
 use std::fs;
 use std::io;

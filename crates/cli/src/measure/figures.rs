@@ -141,7 +141,8 @@ mod tests {
         assert_eq!(start_up(&[]), None);
         assert_eq!(start_up(&[0; 10]), None);
         assert_eq!(start_up(&[100; 5000]), Some(0.9));
-        // Two seconds at a tenth, then full rate: 0.1 + 0.9 x of the full sum is 0.9 of it at x = 8/9.
+        // Two seconds at a tenth, then full rate: 0.1 + 0.9 x of the full sum is 0.9 of it at x =
+        // 8/9.
         let bins: Vec<u32> = (0..5000).map(|at| if at < 2000 { 90 } else { 900 }).collect();
         assert_eq!(start_up(&bins), Some(2.889));
     }

@@ -1,5 +1,5 @@
-//! Keeps the samples of a run for its end. Memory is bounded: when there are [`MOST`], every second look is given up,
-//! and from then on half as many are kept.
+//! Keeps the samples of a run for its end. Memory is bounded: when there are [`MOST`], every second
+//! look is given up, and from then on half as many are kept.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,8 @@ impl Record {
         }
     }
 
-    /// When the sender began, by this host's clock; later by the way of the samples if it is the far end.
+    /// When the sender began, by this host's clock; later by the way of the samples if it is the
+    /// far end.
     pub(crate) fn begun(&self) -> Option<Time> {
         self.begun
     }

@@ -1,4 +1,5 @@
-//! The two builds of each algorithm do the same: what the kernel did on a path with losses, done again natively.
+//! The two builds of each algorithm do the same: what the kernel did on a path with losses, done
+//! again natively.
 
 #![cfg(feature = "ebpf")]
 
@@ -21,8 +22,8 @@ const CONG_CONTROL: u32 = 7;
 /// Enough for some losses, and less than the ring buffer keeps records of.
 const BYTES: usize = 8_000_000;
 
-/// The algorithms as they are, and so that the path's small windows reach what long paths need: logarithms, growth over time,
-/// the test for a trend.
+/// The algorithms as they are, and so that the path's small windows reach what long paths need:
+/// logarithms, growth over time, the test for a trend.
 const SETTINGS: [(&str, &[(&str, i64)]); 11] = [
     ("bic", &[]),
     ("htcp", &[]),

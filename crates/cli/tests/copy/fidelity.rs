@@ -1,5 +1,5 @@
-//! What a copy carries: names of any bytes, links, holes, modes, times, owners, attributes; and that the digest is the
-//! file's.
+//! What a copy carries: names of any bytes, links, holes, modes, times, owners, attributes; and
+//! that the digest is the file's.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -485,7 +485,8 @@ fn many_long_links_arrive() {
     }
 }
 
-/// Trees of snapshots have files with several names in more directories than a process may have descriptors.
+/// Trees of snapshots have files with several names in more directories than a process may have
+/// descriptors.
 #[test]
 fn files_of_several_names_keep_no_directory_open() {
     let site = Site::new();

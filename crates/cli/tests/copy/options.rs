@@ -277,7 +277,8 @@ fn is_even(ended: &Ended) -> Result<(), String> {
 fn the_samples_of_a_paced_run_are_even() {
     for (way, streams) in [(Way::Push, "1"), (Way::Pull, "1"), (Way::ToDaemon, "4"), (Way::FromDaemon, "4")] {
         let road = Road::new(way);
-        // As many blocks for each connection: while one is done, the others keep to their shares of the rate.
+        // As many blocks for each connection: while one is done, the others keep to their shares of
+        // the rate.
         data::file(&road.path("file"), 32 * MIB, 1);
         let options = ["--rate", "64mbit", "--streams", streams, "--no-resume"];
         // A machine with other work may hold up any one run.

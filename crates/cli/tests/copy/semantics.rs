@@ -1,4 +1,5 @@
-//! Where things arrive: the README's table, for every way that a copy can take, and what is refused.
+//! Where things arrive: the README's table, for every way that a copy can take, and what is
+//! refused.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -71,14 +72,16 @@ fn table(way: Way) {
     lands(&file, "k/file");
     lands(&inner, "k/inner");
 
-    // Links are copied as links, whether or not they lead anywhere; with a slash they stand for the directory.
+    // Links are copied as links, whether or not they lead anywhere; with a slash they stand for the
+    // directory.
     copy(&["to-dir", "to-file"], "l/");
     lands(&road.path("to-dir"), "l/to-dir");
     lands(&road.path("to-file"), "l/to-file");
     copy(&["to-dir/"], "m");
     lands(&dir, "m");
 
-    // A destination that is a link to a directory stands for it; a link to a file is replaced, not followed.
+    // A destination that is a link to a directory stands for it; a link to a file is replaced, not
+    // followed.
     symlink("a", road.path("n")).unwrap();
     copy(&["dir/inner"], "n");
     lands(&inner, "a/inner");

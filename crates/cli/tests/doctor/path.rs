@@ -23,7 +23,8 @@ fn a_path_is_found_to_be_what_it_is() {
     // In flight are 300 kB, and the queue takes 150 kB.
     let _machine = machine();
     let Some(lab) = Lab::up(&["--rate", "60mbit", "--rtt", "40ms", "--queue", "150kB"]) else { return };
-    // Of frames of 1538 bytes on the wire, 1448 are data. A machine that stalls in the few seconds of a probe takes from it.
+    // Of frames of 1538 bytes on the wire, 1448 are data. A machine that stalls in the few seconds
+    // of a probe takes from it.
     let capacity = |ended: &Ended| ratio(&ended.events[0], "capacity_bps", 60e6 * 1448.0 / 1538.0);
     let mut ended = examine(&lab, &[]).expect_code(0);
     for _ in 0..3 {

@@ -1,4 +1,5 @@
-//! `icdc doctor --paths`: what is known of paths is shown and forgotten. What puts it there is in `rate_auto.rs`.
+//! `icdc doctor --paths`: what is known of paths is shown and forgotten. What puts it there is in
+//! `rate_auto.rs`.
 
 use std::fs;
 use std::path::PathBuf;

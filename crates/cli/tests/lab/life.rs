@@ -69,7 +69,8 @@ impl Drop for Stranger {
 
 #[test]
 fn who_got_the_number_of_a_namespace_that_is_gone_is_left_alone() {
-    // Numbers of namespaces are given again: to whom depends on the kernel, so the note is changed instead.
+    // Numbers of namespaces are given again: to whom depends on the kernel, so the note is changed
+    // instead.
     for named in [true, false] {
         let Some(lab) = Lab::up(&[]) else { return };
         let directory = Path::new("/run/icdc/lab").join(&lab.name);

@@ -75,7 +75,8 @@ fn reports_of_the_lab_and_of_the_sender_have_one_clock() {
     };
     let whole = report(&[]);
     let (origin, at) = (whole["origin_monotonic_seconds"].as_f64().unwrap(), data_begins(&whole));
-    // A few round trips of slow start, and what a busy machine adds; the two clocks were further apart by the wait before.
+    // A few round trips of slow start, and what a busy machine adds; the two clocks were further
+    // apart by the wait before.
     assert!((0.0..1.0).contains(&(origin + at - begun)), "{origin} {at} {begun}");
     let laid_beside = report(&["--origin", &format!("{begun}s")]);
     assert_eq!(laid_beside["origin_monotonic_seconds"].as_f64(), Some(begun));
@@ -158,7 +159,8 @@ fn a_scenario_prints_its_table_and_keeps_its_record() {
     let output =
         site.icdc(&["lab", "run", "--quick", "--patience", "1s", "--out", "record", "startup"]).output().unwrap();
     let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // On a machine that is busy with other things, a measurement may stay invalid; it must then say so.
+    // On a machine that is busy with other things, a measurement may stay invalid; it must then say
+    // so.
     assert!(output.status.success() || shown.contains("invalid: "), "{shown}{errors}");
     assert!(shown.contains("paper, s") && shown.contains("100ms"), "{shown}");
     assert!(fs::read_to_string(site.path("record/report.html")).unwrap().contains("about 2"));
@@ -177,7 +179,8 @@ fn a_scenario_of_the_pacer_tells_of_each_class() {
     let arguments = ["lab", "run", "--quick", "--patience", "1s", "--out", "record", "pacing-classes"];
     let output = site.icdc(&arguments).output().unwrap();
     let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // On a machine that is busy with other things, a measurement may stay invalid; it must then say so.
+    // On a machine that is busy with other things, a measurement may stay invalid; it must then say
+    // so.
     let is_valid = output.status.success();
     assert!(is_valid || shown.contains("invalid: "), "{shown}{errors}");
     let json: serde_json::Value =
@@ -260,7 +263,8 @@ fn a_named_algorithm_sends_its_windows_unpaced_where_bbr_is_the_default() {
     let mut lines = csv.lines();
     let column = lines.next().unwrap().split(',').position(|name| name == "a_to_b_throughput_bps").unwrap();
     let rates: Vec<f64> = lines.map(|line| line.split(',').nth(column).unwrap().parse().unwrap_or(0.0)).collect();
-    // The largest flight of the slow start, of 40 packets or more: paced, it would take half a round trip, 400 ms.
+    // The largest flight of the slow start, of 40 packets or more: paced, it would take half a
+    // round trip, 400 ms.
     let full: Vec<usize> = (0..rates.len()).filter(|&at| rates[at] > 0.0).collect();
     let bits = |flight: &[usize]| flight.iter().map(|&at| rates[at] / 1000.0).sum::<f64>();
     let flights = full.chunk_by(|before, after| after - before < 200);

@@ -39,7 +39,8 @@ fn a_sweep_maps_goodput_over_round_trip_and_loss() {
     let reno = maps.iter().find(|map| map["title"] == "reno, 1 Gbit/s").unwrap();
     assert_eq!((&reno["unit"], &reno["rows"]["name"]), (&"share".into(), &"RTT".into()));
     let share = |row: usize, column: usize| reno["values"][row][column].as_f64().unwrap();
-    // Mathis: √(3/2)/√1e-4 packets of 1448 bytes per 10 ms are 15 % of 941 Mbit/s; slow start adds a little.
+    // Mathis: √(3/2)/√1e-4 packets of 1448 bytes per 10 ms are 15 % of 941 Mbit/s; slow start adds
+    // a little.
     assert!((0.11..0.20).contains(&share(0, 1)), "{reno}");
     // The window does not depend on the round trip, so a longer one is less; and so is more loss.
     assert!(share(0, 1) > 2.0 * share(1, 1) && share(1, 0) > share(1, 1) && share(0, 0) > share(0, 1), "{reno}");

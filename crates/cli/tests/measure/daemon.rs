@@ -1,4 +1,5 @@
-//! `icdc measure` with a daemon: who is let in, and what strangers and liars get from the data port.
+//! `icdc measure` with a daemon: who is let in, and what strangers and liars get from the data
+//! port.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! `icdc pace policy`: what sockets of a cgroup get, for how long, and what is said where it cannot be.
+//! `icdc pace policy`: what sockets of a cgroup get, for how long, and what is said where it cannot
+//! be.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -163,7 +164,8 @@ fn everything_that_a_policy_names_is_set_at_either_end_and_by_either_family() {
     };
     has_all(&cgroup.within(|| TcpStream::connect(mapped).unwrap()), "mapped");
     drop(listener);
-    // The end that accepts belongs to the cgroup of its listener, and the other end is what the prefix is about.
+    // The end that accepts belongs to the cgroup of its listener, and the other end is what the
+    // prefix is about.
     let listener = cgroup.within(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     let at = listener.local_addr().unwrap();
     add(&cgroup, &[&["--to", "127.0.0.1"], &parts[..]].concat());

@@ -58,7 +58,8 @@ fn told(ended: &Ended, name: &str) -> Value {
     classes.iter().find(|class| class["name"] == name).unwrap_or_else(|| panic!("{name}: {ended}")).clone()
 }
 
-/// Sends through a connection as fast as it goes until dropped, and counts what comes out at its other end.
+/// Sends through a connection as fast as it goes until dropped, and counts what comes out at its
+/// other end.
 struct Flow {
     arrived: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
@@ -190,7 +191,8 @@ fn gap_frames_keep_frames_apart_where_a_line_is_charged_for_them() {
     assert!(ended.events.last().unwrap()["gap_packets"].as_u64().unwrap() > 1000, "{ended}");
     let path = &status["a_to_b"];
     assert!(path["gap_packets"].as_u64().unwrap() > 1000, "{status}");
-    // Both classes together are slower than the bottleneck: evenly spaced, they never fill its queue of ten frames.
+    // Both classes together are slower than the bottleneck: evenly spaced, they never fill its
+    // queue of ten frames.
     assert_eq!((&path["queue_drops_packets"], &path["line_drops_packets"]), (&0.into(), &0.into()), "{status}");
 }
 

@@ -18,15 +18,16 @@ fn limit(mbit: f64) -> f64 {
     mbit * 1e6 * 1448.0 / 1538.0
 }
 
-/// Bits per second in the best second of the last so many, by arrivals: a machine that others hold up for a while must not
-/// decide.
+/// Bits per second in the best second of the last so many, by arrivals: a machine that others hold
+/// up for a while must not decide.
 fn best(summary: &Value, seconds: usize) -> f64 {
     let bins: Vec<f64> = summary["series_ms"].as_array().unwrap().iter().map(|bytes| bytes.as_f64().unwrap()).collect();
     let last = &bins[bins.len() - seconds * 1000..];
     last.windows(1000).step_by(100).map(|second| second.iter().sum::<f64>() * 8.0).fold(0.0, f64::max)
 }
 
-/// The rate that the file knows of the path from host a to host b; an error where it has not been written.
+/// The rate that the file knows of the path from host a to host b; an error where it has not been
+/// written.
 fn remembered(file: &Path) -> Result<f64, String> {
     let known: Value = serde_json::from_slice(&fs::read(file).map_err(|error| error.to_string())?).unwrap();
     let known = &known["paths"][0];

@@ -1,4 +1,5 @@
-//! Round trips from the command to its exit, counted by how much longer the same copy takes over a longer path.
+//! Round trips from the command to its exit, counted by how much longer the same copy takes over a
+//! longer path.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -43,8 +44,8 @@ fn a_kilobyte_takes_as_many_round_trips_as_documented() {
     });
 }
 
-/// How long copies of a kilobyte take over a path of this round-trip time. The lab's shell, which stands for ssh, adds nothing
-/// to it. `None` where there cannot be a lab.
+/// How long copies of a kilobyte take over a path of this round-trip time. The lab's shell, which
+/// stands for ssh, adds nothing to it. `None` where there cannot be a lab.
 fn seconds(rtt: &str) -> Option<[f64; 6]> {
     let lab = Lab::up(&["--rate", "1gbit", "--rtt", rtt])?;
     let site = Site::new();

@@ -18,7 +18,8 @@ struct Copied {
     dropped: u64,
 }
 
-/// Copies `data` from host a to host b, over a path that nobody knows. `before` is what the near end is started by.
+/// Copies `data` from host a to host b, over a path that nobody knows. `before` is what the near
+/// end is started by.
 fn copy(lab: &Lab, site: &Site, before: &[&str], options: &[&str]) -> Copied {
     let (copied, paths) = (site.path("copied"), site.path("home/.local/state/icdc/paths.json"));
     for old in [&copied, &paths] {

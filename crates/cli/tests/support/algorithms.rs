@@ -55,7 +55,8 @@ impl Kernel {
         ours.map(|one| one["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// What is loaded. `icdc` may be another test's: every copy over a path that is long enough loads it for its time.
+    /// What is loaded. `icdc` may be another test's: every copy over a path that is long enough
+    /// loads it for its time.
     fn loaded(&self) -> Vec<Value> {
         self.list().into_iter().filter(|one| one["state"] == "loaded" && one["name"] != "icdc").collect()
     }

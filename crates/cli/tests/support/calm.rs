@@ -11,8 +11,8 @@ pub fn machine() -> MutexGuard<'static, ()> {
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Measures until what came of it holds. Where others take the processors for a while, what depends on time is spoilt, so one
-/// attempt of a few is enough; the last one's failure is told.
+/// Measures until what came of it holds. Where others take the processors for a while, what depends
+/// on time is spoilt, so one attempt of a few is enough; the last one's failure is told.
 pub fn in_a_calm_moment<T>(mut attempt: impl FnMut() -> Result<T, String>) -> T {
     for _ in 1..ATTEMPTS {
         if let Ok(measured) = attempt() {

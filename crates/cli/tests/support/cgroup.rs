@@ -12,8 +12,8 @@ use super::{ICDC, is_root, skip};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// A cgroup, gone when dropped, with the policies that it has then. One test at a time has any, also of other test programs: the
-/// whole process joins a cgroup while it makes a socket.
+/// A cgroup, gone when dropped, with the policies that it has then. One test at a time has any,
+/// also of other test programs: the whole process joins a cgroup while it makes a socket.
 pub struct Cgroup {
     path: PathBuf,
     /// Where this process belongs.

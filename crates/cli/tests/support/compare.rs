@@ -1,4 +1,5 @@
-//! Trees compared with everything that a copy carries by default, and what a copy must not leave behind.
+//! Trees compared with everything that a copy carries by default, and what a copy must not leave
+//! behind.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use super::MIB;
 
-/// Asserts that two files or trees are equal: names, kinds, contents, link targets, modes, modification times.
+/// Asserts that two files or trees are equal: names, kinds, contents, link targets, modes,
+/// modification times.
 #[track_caller]
 pub fn assert_same(source: &Path, copy: &Path) {
     let mut differences = differences(source, copy);

@@ -1,4 +1,5 @@
-//! An `icdc serve` on loopback with an identity, one authorized key, and a client that knows its key.
+//! An `icdc serve` on loopback with an identity, one authorized key, and a client that knows its
+//! key.
 
 use std::iter;
 use std::net::{SocketAddr, TcpListener};
@@ -23,13 +24,14 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Serves `root` with `rights` (`r`, `w` or `rw`). The client's identity and known hosts are those of the site's home.
+    /// Serves `root` with `rights` (`r`, `w` or `rw`). The client's identity and known hosts are
+    /// those of the site's home.
     pub fn start(site: &Site, root: &Path, rights: &str) -> Self {
         Self::named(site, "daemon", &format!("root=\"{}\",rights={rights}", root.display()))
     }
 
-    /// Keeps its keys in the directory `name` of the site, and grants the client's key `options`. Without `user=` the daemon
-    /// acts as the user of this process, root included.
+    /// Keeps its keys in the directory `name` of the site, and grants the client's key `options`.
+    /// Without `user=` the daemon acts as the user of this process, root included.
     pub fn named(site: &Site, name: &str, options: &str) -> Self {
         Self::launch(site, name, options, HERE, |command| command)
     }
@@ -72,7 +74,8 @@ impl Daemon {
         daemon
     }
 
-    /// Makes the site's client believe that this daemon listens on `port` of its host, as a proxy does.
+    /// Makes the site's client believe that this daemon listens on `port` of its host, as a proxy
+    /// does.
     pub fn trust(&self, site: &Site, port: u16) {
         succeed(&mut site.icdc(&["keygen", "--trust", &format!("{}:{port}", self.address), &self.key]));
     }
@@ -102,7 +105,8 @@ impl Daemon {
     }
 }
 
-/// The options of a line with the user of this process said where none is, as a daemon run by root wants it.
+/// The options of a line with the user of this process said where none is, as a daemon run by root
+/// wants it.
 pub fn with_user(options: &str) -> String {
     let says_user = options.contains("user=") || !is_root();
     format!("{options}{}", if says_user { "" } else { ",user=root" })

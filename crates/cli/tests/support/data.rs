@@ -18,7 +18,8 @@ impl Noise {
         Self(seed)
     }
 
-    /// A seed that differs from run to run, logged so that a failure can be repeated: set `ICDC_TEST_SEED`.
+    /// A seed that differs from run to run, logged so that a failure can be repeated: set
+    /// `ICDC_TEST_SEED`.
     pub fn logged(what: &str) -> Self {
         Self(Self::seed(what))
     }

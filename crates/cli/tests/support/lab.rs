@@ -22,7 +22,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// `icdc lab up WORDS…` under a name of its own; `None`, with the reason told, where only root could.
+    /// `icdc lab up WORDS…` under a name of its own; `None`, with the reason told, where only root
+    /// could.
     pub fn up(words: &[&str]) -> Option<Self> {
         if !is_root() {
             skip("sockets inside a lab need root");
@@ -79,7 +80,8 @@ impl Lab {
     /// A UDP socket on host a, sending to one on host b.
     pub fn udp(&self) -> (UdpSocket, UdpSocket) {
         let receiver = self.inside("b", || UdpSocket::bind((B, 0)).unwrap());
-        // What arrives while the test does not get to run must not be lost: it would look like the path's doing.
+        // What arrives while the test does not get to run must not be lost: it would look like the
+        // path's doing.
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, 64 << 20).unwrap();
         let to = receiver.local_addr().unwrap();
         let sender = self.inside("a", move || {

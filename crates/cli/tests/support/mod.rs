@@ -74,7 +74,8 @@ pub const HERE: &str = "127.0.0.1";
 
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
-/// A block. Progress counts what has arrived of the one under way, and a run that ends keeps nothing of it.
+/// A block. Progress counts what has arrived of the one under way, and a run that ends keeps
+/// nothing of it.
 pub const BLOCK: u64 = 4 * MIB;
 
 /// A directory of its own for one test, with a home in it. Gone when dropped.
@@ -126,7 +127,8 @@ impl Site {
         command
     }
 
-    /// A program for `--ssh` that runs the command here, whatever the host. Use it with [`Site::by_ssh`].
+    /// A program for `--ssh` that runs the command here, whatever the host. Use it with
+    /// [`Site::by_ssh`].
     pub fn ssh(&self) -> String {
         self.program("ssh-here", "shift\nexec sh -c \"$*\"")
     }
@@ -153,8 +155,8 @@ impl Site {
     /// Writes a shell script and answers its path.
     pub fn program(&self, name: &str, body: &str) -> String {
         let path = self.path(name);
-        // By a process of its own: while it is open for writing here, a child forked meanwhile would keep it from being
-        // executed (ETXTBSY).
+        // By a process of its own: while it is open for writing here, a child forked meanwhile
+        // would keep it from being executed (ETXTBSY).
         let script = format!("#!/bin/sh\n{body}\n");
         let written = std::process::Command::new("sh")
             .args(["-c", r#"printf %s "$1" >"$0" && chmod 755 "$0""#])

@@ -11,8 +11,8 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// A tmpfs of `bytes` bytes at `path`, which is made. `None` where it cannot be mounted, with the reason on
-    /// standard error.
+    /// A tmpfs of `bytes` bytes at `path`, which is made. `None` where it cannot be mounted, with
+    /// the reason on standard error.
     pub fn tmpfs(path: PathBuf, bytes: u64) -> Option<Self> {
         if !is_root() {
             skip("mounting needs root");

@@ -1,4 +1,5 @@
-//! A running `icdc`: its JSON events as they come, its far end, signals to either, and how it ended.
+//! A running `icdc`: its JSON events as they come, its far end, signals to either, and how it
+//! ended.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -107,12 +108,14 @@ impl Run {
         })
     }
 
-    /// Waits for an event that fits, those already seen included. False if the process ended without one.
+    /// Waits for an event that fits, those already seen included. False if the process ended
+    /// without one.
     pub fn wait_for(&self, fits: impl Fn(&Value) -> bool) -> bool {
         self.wait_for_more(0, 1, fits)
     }
 
-    /// Waits for `count` events that fit, of those after the first `seen`. False if the process ended before.
+    /// Waits for `count` events that fit, of those after the first `seen`. False if the process
+    /// ended before.
     pub fn wait_for_more(&self, seen: usize, count: usize, fits: impl Fn(&Value) -> bool) -> bool {
         let deadline = Instant::now() + PATIENCE;
         let mut written = self.output.written.lock().unwrap();
@@ -132,7 +135,8 @@ impl Run {
         self.output.written.lock().unwrap().events.clone()
     }
 
-    /// Waits until so many bytes have arrived, those of an earlier run included. False if the process ended before.
+    /// Waits until so many bytes have arrived, those of an earlier run included. False if the
+    /// process ended before.
     pub fn wait_for_bytes(&self, bytes: u64) -> bool {
         self.wait_for(|event| bytes_done(event) >= bytes)
     }
@@ -176,7 +180,8 @@ impl Run {
         false
     }
 
-    /// Kills it by SIGKILL and answers what it had written. What it started is left to notice that by itself.
+    /// Kills it by SIGKILL and answers what it had written. What it started is left to notice that
+    /// by itself.
     pub fn kill(self) -> Ended {
         // It may have ended already.
         let _ = kill_process(self.pid(), Signal::KILL);
@@ -324,7 +329,8 @@ pub fn descendants(ancestor: Pid) -> Vec<Pid> {
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
             continue;
         };
-        // The name in parentheses may contain anything; the state and the parent follow the last one.
+        // The name in parentheses may contain anything; the state and the parent follow the last
+        // one.
         let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
         if let Some(parent) = parent {
             children.entry(parent).or_default().push(pid);

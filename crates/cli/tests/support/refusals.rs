@@ -1,5 +1,6 @@
-//! System calls that fail by themselves, as on a broken disk or on a file system that cannot do something: a seccomp
-//! filter answers them in place of the kernel, for a process and everything that it starts.
+//! System calls that fail by themselves, as on a broken disk or on a file system that cannot do
+//! something: a seccomp filter answers them in place of the kernel, for a process and everything
+//! that it starts.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;

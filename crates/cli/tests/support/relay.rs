@@ -127,7 +127,8 @@ pub fn patient(stream: TcpStream) -> TcpStream {
     stream
 }
 
-/// Serves connections one after the other, each by `serve` on a thread of its own, until the test ends.
+/// Serves connections one after the other, each by `serve` on a thread of its own, until the test
+/// ends.
 pub fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let listener = listener();
     let address = listener.local_addr().unwrap();
@@ -167,7 +168,8 @@ pub fn reset(stream: TcpStream) {
     rustix::net::sockopt::set_socket_linger(stream.as_fd(), Some(Duration::ZERO)).unwrap();
 }
 
-/// How a connection ends that nobody wants at `address`, as soon as it stands or a little later: an error, by its kind.
+/// How a connection ends that nobody wants at `address`, as soon as it stands or a little later: an
+/// error, by its kind.
 pub fn refused(address: SocketAddr) -> std::io::ErrorKind {
     match TcpStream::connect(address) {
         Ok(stream) => read_error(&mut patient(stream)),

@@ -89,7 +89,8 @@ impl Drop for Terminal {
 fn pair() -> (OwnedFd, OwnedFd) {
     let (mut master, mut slave) = (-1, -1);
     let size = libc::winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: the descriptors are written to two variables that live, the size is read, the rest may be null.
+    // SAFETY: the descriptors are written to two variables that live, the size is read, the rest
+    // may be null.
     let made = unsafe { libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), &size) };
     assert_eq!(made, 0, "openpty: {}", std::io::Error::last_os_error());
     // SAFETY: both were just opened and belong to nobody else.

@@ -1,4 +1,5 @@
-//! Copies between two other hosts: who may what, and that the data goes straight from one to the other.
+//! Copies between two other hosts: who may what, and that the data goes straight from one to the
+//! other.
 
 use std::ffi::OsString;
 use std::fs;

@@ -10,7 +10,8 @@ use crate::support::{
     Ended, HERE, ICDC, MIB, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data, is_root, skip, succeed,
 };
 
-/// Asserts that the run could not connect or was not let in, and said so in one sentence with `words` in it.
+/// Asserts that the run could not connect or was not let in, and said so in one sentence with
+/// `words` in it.
 #[track_caller]
 fn kept_out(ended: Ended, words: &[&str]) -> String {
     let ended = ended.expect_code(3);
@@ -241,7 +242,8 @@ fn a_key_with_a_user_has_that_users_permissions() {
     let ended = copy(&site, daemon.location("for-root"), "stolen");
     assert_eq!(ended.code, Some(1), "{ended}");
     assert!(!site.path("stolen").exists() && !site.path("root/closed/x").exists());
-    // The directory is the user's, so the user may replace what is in it, and does not write into it.
+    // The directory is the user's, so the user may replace what is in it, and does not write into
+    // it.
     fs::hard_link(drop.join("roots"), site.path("kept")).unwrap();
     copy(&site, "push", daemon.location("drop/roots")).expect_code(0);
     assert_eq!(fs::metadata(drop.join("roots")).unwrap().uid(), 65534);

@@ -10,7 +10,8 @@ use crate::support::daemon::Daemon;
 use crate::support::process::eventually;
 use crate::support::{Ended, HERE, MIB, Signal, Site, Start, assert_same, data, is_root, skip, succeed};
 
-/// Enough for a session to end that is ended within a second; the copies here would take several times as long.
+/// Enough for a session to end that is ended within a second; the copies here would take several
+/// times as long.
 const SOON: Duration = Duration::from_secs(8);
 const SLOW: &str = "8mbit";
 const SIZE: u64 = 40 * MIB;
@@ -44,7 +45,8 @@ impl Scene {
         self.daemon.run().stderr()
     }
 
-    /// Sends what `ExecReload=` of the unit says to the daemon, by the rules of systemd: `$MAINPID` is replaced, no shell.
+    /// Sends what `ExecReload=` of the unit says to the daemon, by the rules of systemd: `$MAINPID`
+    /// is replaced, no shell.
     fn reload(&self) {
         let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../systemd/icdc.service");
         let unit = fs::read_to_string(unit).unwrap();

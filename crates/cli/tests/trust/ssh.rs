@@ -1,5 +1,5 @@
-//! Far ends that ssh starts: through a real sshd, through wrappers that fail in every way, and with this program
-//! brought along.
+//! Far ends that ssh starts: through a real sshd, through wrappers that fail in every way, and with
+//! this program brought along.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -17,8 +17,8 @@ use crate::support::{
     skip, succeed,
 };
 
-/// Asserts that the run could not connect or was not let in, and that what icdc itself said is one sentence with `words`
-/// in it.
+/// Asserts that the run could not connect or was not let in, and that what icdc itself said is one
+/// sentence with `words` in it.
 #[track_caller]
 fn kept_out(ended: Ended, words: &[&str]) {
     let ended = ended.expect_code(3);

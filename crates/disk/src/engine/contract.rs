@@ -5,7 +5,8 @@ use super::job::{Completion, Job};
 /// Runs jobs. Dropping an engine waits for what is in flight.
 pub trait Engine: Send {
     /// Takes a job; starts it now if fewer than [`depth`](Self::depth) are under way. Never waits
-    /// for the disk. A job that makes no sense completes with [`EngineError::Job`](super::EngineError::Job).
+    /// for the disk. A job that makes no sense completes with
+    /// [`EngineError::Job`](super::EngineError::Job).
     fn submit(&mut self, tag: u64, job: Job);
 
     /// The next completion; waits for it. `None` if nothing is in flight.

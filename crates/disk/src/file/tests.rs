@@ -81,6 +81,7 @@ fn preallocation_of_too_much_says_so() {
     // Too much for the disk, or for one file of this file system.
     let too_large = error.cause.raw_os_error() == Some(Errno::FBIG.raw_os_error());
     assert!(error.is_out_of_space() || too_large, "{error}");
-    // The kernel would first give it all that there is: others must not find the disk full meanwhile.
+    // The kernel would first give it all that there is: others must not find the disk full
+    // meanwhile.
     assert_eq!(fstat(file.as_file()).unwrap().st_blocks, 0);
 }

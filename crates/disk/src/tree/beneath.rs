@@ -119,7 +119,8 @@ mod tests {
 
     const WAYS: [(&str, Way); 2] = [("open", open), ("walk", walk)];
 
-    /// `root/{plain, inner/{file, up -> ../plain, out -> ../../outside}, …}` beside `outside/secret`.
+    /// `root/{plain, inner/{file, up -> ../plain, out -> ../../outside}, …}` beside
+    /// `outside/secret`.
     fn hostile_tree() -> (tempfile::TempDir, std::fs::File) {
         let temporary = tempfile::tempdir().unwrap();
         let root = temporary.path().join("root");

@@ -75,11 +75,12 @@ impl Directory {
         Whereabouts { trail: Arc::clone(&self.inner.trail) }
     }
 
-    /// Opens a directory again that was reached from this one. It is another one if a directory on the way was
-    /// renamed or replaced meanwhile.
+    /// Opens a directory again that was reached from this one. It is another one if a directory on
+    /// the way was renamed or replaced meanwhile.
     ///
     /// # Errors
-    /// As [`open_directory`](Self::open_directory); [`TreeError::Escapes`] if it was not reached from here.
+    /// As [`open_directory`](Self::open_directory); [`TreeError::Escapes`] if it was not reached
+    /// from here.
     pub fn reopen(&self, place: &Whereabouts) -> Result<Self> {
         let names = place.trail.names_below(&self.inner.trail);
         let names =
@@ -197,7 +198,8 @@ impl Directory {
         metadata::apply_to_link(self, name.as_c_str(), wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
 
-    /// Extended attributes of the open file `file` as (name, value), sorted: `user.*` and POSIX ACLs.
+    /// Extended attributes of the open file `file` as (name, value), sorted: `user.*` and POSIX
+    /// ACLs.
     ///
     /// # Errors
     /// Those of `flistxattr` and `fgetxattr`.
@@ -230,7 +232,8 @@ impl Directory {
         rustix::fs::syncfs(self.readable()?).map_err(|errno| self.own_failed("syncfs", errno))
     }
 
-    /// Where this directory is, printable: as the user wrote it, or from the root of a confined tree.
+    /// Where this directory is, printable: as the user wrote it, or from the root of a confined
+    /// tree.
     #[must_use]
     pub fn path(&self) -> String {
         let path = self.inner.trail.bytes();

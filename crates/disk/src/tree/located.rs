@@ -11,7 +11,8 @@ use super::opening::Followed;
 pub struct Located {
     /// The directory that holds the item; the item itself when `name` is `None`.
     pub directory: Directory,
-    /// Last component of the path; `None` when the path means a directory as such (`/`, `.`, `a/..`).
+    /// Last component of the path; `None` when the path means a directory as such (`/`, `.`,
+    /// `a/..`).
     pub name: Option<Name>,
     /// What is there, a symbolic link not followed; `None` if nothing.
     pub stat: Option<Stat>,

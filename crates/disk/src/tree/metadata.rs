@@ -165,8 +165,9 @@ impl Failure {
     }
 }
 
-/// The attribute with a file's capabilities. Like set-id bits it gives rights to whoever runs the file, so that it is to be
-/// carried together with the owner only. A change of data or owner removes it.
+/// The attribute with a file's capabilities. Like set-id bits it gives rights to whoever runs the
+/// file, so that it is to be carried together with the owner only. A change of data or owner
+/// removes it.
 pub const CAPABILITY: &[u8] = b"security.capability";
 
 /// Restores `wanted` on an open file or directory, after its data is written.
@@ -215,9 +216,9 @@ pub(super) fn apply_to_link(directory: impl AsFd, name: &std::ffi::CStr, wanted:
     Ok(())
 }
 
-/// The extended attributes that are carried, sorted by name: `user.*`, POSIX ACLs and [`CAPABILITY`]. The rest of the
-/// `security` and `trusted` namespaces is left out, for it marks one machine (labels, overlays). File systems
-/// without attributes have none.
+/// The extended attributes that are carried, sorted by name: `user.*`, POSIX ACLs and
+/// [`CAPABILITY`]. The rest of the `security` and `trusted` namespaces is left out, for it marks
+/// one machine (labels, overlays). File systems without attributes have none.
 pub(super) fn xattrs(file: impl AsFd) -> Result<Xattrs, Failure> {
     let file = file.as_fd();
     let names = match whole(|buffer| rustix::fs::flistxattr(file, buffer)) {

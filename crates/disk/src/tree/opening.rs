@@ -52,8 +52,9 @@ impl Directory {
             .map_err(|errno| self.failed("openat", name, errno))
     }
 
-    /// Opens the regular file `name`, left by an earlier run, for reading and writing. One of this user that may only be
-    /// read is made writable: the earlier run may have given it its last mode already.
+    /// Opens the regular file `name`, left by an earlier run, for reading and writing. One of this
+    /// user that may only be read is made writable: the earlier run may have given it its last mode
+    /// already.
     ///
     /// # Errors
     /// [`TreeError::NotAFile`] for anything but a regular file; [`TreeError::NotOurs`] when it has
@@ -86,8 +87,9 @@ impl Directory {
         })
     }
 
-    /// Whether what `stat` is about, in this directory, may have been made by somebody else: it belongs to another user,
-    /// and others may make files here, be it only the directory's owner. Root could have made it in any case.
+    /// Whether what `stat` is about, in this directory, may have been made by somebody else: it
+    /// belongs to another user, and others may make files here, be it only the directory's owner.
+    /// Root could have made it in any case.
     ///
     /// # Errors
     /// Those of `fstat`.
@@ -181,7 +183,8 @@ fn open_reading(
     }
 }
 
-/// Takes the flags back that were good for opening only; io_uring would refuse to wait on such a file.
+/// Takes the flags back that were good for opening only; io_uring would refuse to wait on such a
+/// file.
 fn settled(descriptor: OwnedFd, flags: OFlags) -> std::result::Result<(File, Stat), Errno> {
     let stat = rustix::fs::fstat(&descriptor)?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {

@@ -153,7 +153,8 @@ fn offloads(device: &str) -> Option<Offloads> {
     })
 }
 
-/// What `/sys` shows under the name of a device: that of the network namespace in which it was mounted, which may be another.
+/// What `/sys` shows under the name of a device: that of the network namespace in which it was
+/// mounted, which may be another.
 struct Shown<'a> {
     system: &'a System,
     directory: String,

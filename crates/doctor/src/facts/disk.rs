@@ -1,4 +1,5 @@
-//! Rates of a disk, as copies would see them: blocks of 4 MiB, several in flight, by Direct I/O where that works.
+//! Rates of a disk, as copies would see them: blocks of 4 MiB, several in flight, by Direct I/O
+//! where that works.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,8 +62,8 @@ pub enum DiskTestError {
     Memory(std::io::Error),
 }
 
-/// Writes a file to `directory` and reads it: at most 1 GiB and 5 s each. The file never has a name, so nothing can be left
-/// of it.
+/// Writes a file to `directory` and reads it: at most 1 GiB and 5 s each. The file never has a
+/// name, so nothing can be left of it.
 ///
 /// # Errors
 /// No file can be made there, or the disk fails or is full.
@@ -120,7 +121,8 @@ impl Bench {
         }
     }
 
-    /// Does the jobs for the first `most` bytes, or as many as there is time for. Gives the bytes that were done.
+    /// Does the jobs for the first `most` bytes, or as many as there is time for. Gives the bytes
+    /// that were done.
     fn transfer(&mut self, most: u64, job: impl Fn(Arc<DiskFile>, u64, Block) -> Job) -> Result<u64, EngineError> {
         let begun = clock::now();
         let (mut next, mut done) = (0, 0);
@@ -145,7 +147,8 @@ impl Bench {
     }
 }
 
-/// The next number of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators").
+/// The next number of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
+/// Generators").
 fn noise(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

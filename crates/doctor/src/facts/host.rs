@@ -31,7 +31,8 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
-    /// Looks at everything but disks. The devices are those of the route to `target`, else of the default routes.
+    /// Looks at everything but disks. The devices are those of the route to `target`, else of the
+    /// default routes.
     #[must_use]
     pub fn gather(system: &System, target: Option<IpAddr>) -> Self {
         Self {

@@ -1,4 +1,5 @@
-//! rtnetlink(7): devices, queueing disciplines and routes, which have no file of their own in every namespace.
+//! rtnetlink(7): devices, queueing disciplines and routes, which have no file of their own in every
+//! namespace.
 
 use std::io;
 use std::net::IpAddr;
@@ -203,7 +204,8 @@ fn address(body: &[u8]) -> Option<Address> {
     // struct ifaddrmsg: family, length of the prefix, flags, scope, index.
     let device = number(body.get(4..)?)?;
     let attribute = |wanted| attributes(body.get(ADDRESS_BODY..)?).find(|(kind, _)| *kind == wanted);
-    // On a line between two hosts the first of these is this end's, and the other one the far end's.
+    // On a line between two hosts the first of these is this end's, and the other one the far
+    // end's.
     let (_, octets) = attribute(IFA_LOCAL).or_else(|| attribute(IFA_ADDRESS))?;
     let address = match octets.len() {
         4 => IpAddr::from(*octets.first_chunk::<4>()?),

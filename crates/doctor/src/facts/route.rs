@@ -1,4 +1,5 @@
-//! Which devices the traffic takes and have which address, and how large a packet may be on the way.
+//! Which devices the traffic takes and have which address, and how large a packet may be on the
+//! way.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -44,7 +45,8 @@ fn is_used(flags: &str) -> bool {
     u32::from_str_radix(flags, 16).is_ok_and(|flags| flags & REJECT == 0)
 }
 
-/// The name of the device that has each address of this host, as the calling thread's network namespace has them.
+/// The name of the device that has each address of this host, as the calling thread's network
+/// namespace has them.
 ///
 /// # Errors
 /// The kernel does not tell.

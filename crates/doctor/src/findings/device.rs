@@ -6,7 +6,8 @@ use super::finding::{Finding, Severity};
 use crate::facts::Device;
 use crate::{Aim, HostFacts};
 
-/// From here on a processor has about a microsecond per packet of 1500 bytes, and small things matter.
+/// From here on a processor has about a microsecond per packet of 1500 bytes, and small things
+/// matter.
 const FAST: Rate = Rate::from_bits_per_second(10_000_000_000);
 /// Below this hardly anything about a device matters.
 const SLOW: Rate = Rate::from_bits_per_second(1_000_000_000);

@@ -69,7 +69,8 @@ fn capacity(measured: Capacity, aim: Aim) -> Finding {
     Finding::path(ID, Severity::Ok, format!("the path carried {rate}"), WHY)
 }
 
-/// Reno's mean rate at this loss (Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm").
+/// Reno's mean rate at this loss (Mathis et al., "The macroscopic behavior of the TCP congestion
+/// avoidance algorithm").
 fn mathis(segment: ByteCount, round_trip: Span, loss: f64) -> Rate {
     let per_round_trip = segment.as_u64() as f64 * 8.0 * 1.22 / loss.sqrt();
     // The cast saturates.

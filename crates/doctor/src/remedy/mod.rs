@@ -5,9 +5,9 @@
 //! | `/etc/sysctl.d/90-icdc.conf` | sets them at every start |
 //! | `/var/lib/icdc/doctor-undo.json` | what was before, and what was set |
 //!
-//! The note is written first and removed last, so whatever ends this program, [`undo`] finds what there is to take back.
-//! What was before the first change stays noted, however often changes are applied. What somebody else has changed
-//! since is left as it is.
+//! The note is written first and removed last, so whatever ends this program, [`undo`] finds what
+//! there is to take back. What was before the first change stays noted, however often changes are
+//! applied. What somebody else has changed since is left as it is.
 
 mod change;
 mod error;
@@ -84,7 +84,8 @@ pub fn apply(system: &System, changes: &[Change]) -> Result<Applied, RemedyError
     Ok(applied)
 }
 
-/// Restores what was before the first change, and removes the drop-in and the note. Nothing to undo is no error.
+/// Restores what was before the first change, and removes the drop-in and the note. Nothing to undo
+/// is no error.
 ///
 /// # Errors
 /// A setting or file could not be written; then the note stays, and it can be tried again.
@@ -107,7 +108,8 @@ pub fn undo(system: &System) -> Result<Undone, RemedyError> {
     Ok(undone)
 }
 
-/// A setting as it is and as a change wants it; `None` if that is so, or if there is no such setting.
+/// A setting as it is and as a change wants it; `None` if that is so, or if there is no such
+/// setting.
 fn wanted(system: &System, change: &Change) -> Option<(String, String)> {
     let Reading::Value(text) = system.read(&sysctl::path(change.name)) else { return None };
     let current = numbers(&text)?;

@@ -1,5 +1,6 @@
-//! How much a paced connection sends at once: the kernel hands packets of many segments to the device, as long as a millisecond of its rate, and
-//! paces between those. A device can be told to take fewer (`gso_max_segs`), which holds for every connection that begins there.
+//! How much a paced connection sends at once: the kernel hands packets of many segments to the
+//! device, as long as a millisecond of its rate, and paces between those. A device can be told to
+//! take fewer (`gso_max_segs`), which holds for every connection that begins there.
 //!
 //! ```text
 //! /run/icdc/bursts/NAMESPACE-DEVICE      as numbers that no other one gets; gone when the host restarts, as the setting is
@@ -7,7 +8,8 @@
 //!   1234 192.0.2.0/24 2                  a policy (cgroup, prefix) and its segments; the least of all counts
 //! ```
 //!
-//! With the last policy that limits it, the device gets back what it had. Who changes something holds the lock on policies.
+//! With the last policy that limits it, the device gets back what it had. Who changes something
+//! holds the lock on policies.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -37,7 +39,8 @@ struct Limit {
     segments: u32,
 }
 
-/// Limits bursts by the policy of a cgroup for a prefix, at the device by which the prefix is reached; says what that changes.
+/// Limits bursts by the policy of a cgroup for a prefix, at the device by which the prefix is
+/// reached; says what that changes.
 pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, PolicyError> {
     let device = device_to(to)?;
     let device = device.as_str();
@@ -146,7 +149,8 @@ fn device_to(to: Prefix) -> Result<String, PolicyError> {
     found
 }
 
-/// Addresses of a prefix that hosts may have: not that of the network itself, where there are others.
+/// Addresses of a prefix that hosts may have: not that of the network itself, where there are
+/// others.
 fn within(to: Prefix) -> Vec<IpAddr> {
     match to.address() {
         IpAddr::V4(address) if to.length() < 31 => {

@@ -1,12 +1,13 @@
-//! The algorithm that a policy names. A policy outlasts the command, so what it names has to as well.
+//! The algorithm that a policy names. A policy outlasts the command, so what it names has to as
+//! well.
 
 use icdc_tcp::algorithm::{self, Holder, LoadError};
 use icdc_tcp::available_congestion;
 
 use super::PolicyError;
 
-/// The kernel's name of the algorithm `name`, which is loaded and pinned if it is ours and not there; and what the
-/// user should know of that.
+/// The kernel's name of the algorithm `name`, which is loaded and pinned if it is ours and not
+/// there; and what the user should know of that.
 pub(super) fn provide(name: &str) -> Result<(String, Option<String>), PolicyError> {
     let is_there = |name: &str| available_congestion().iter().any(|there| there == name);
     let ours = algorithm::find(name).filter(|ours| name == ours.kernel_name() || !is_there(name));

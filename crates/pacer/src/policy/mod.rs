@@ -1,4 +1,5 @@
-//! Policies: what every new TCP connection of a cgroup to or from a prefix gets, in any process, in any network namespace.
+//! Policies: what every new TCP connection of a cgroup to or from a prefix gets, in any process, in
+//! any network namespace.
 //!
 //! ```text
 //! /sys/fs/bpf/icdc/policy/          kept by the kernel, whoever ends
@@ -17,8 +18,9 @@
 //! | `ebpf` | making, changing and reading what is pinned (feature `ebpf`) |
 //! | `without` | the same functions in a build without it |
 //!
-//! A policy acts when a connection is established: what is connected already keeps what it has, also when the policy
-//! goes. Of several prefixes the longest decides, of several cgroups that have one the innermost.
+//! A policy acts when a connection is established: what is connected already keeps what it has,
+//! also when the policy goes. Of several prefixes the longest decides, of several cgroups that have
+//! one the innermost.
 
 #[cfg(feature = "ebpf")]
 mod burst;
@@ -63,7 +65,8 @@ pub struct Policy {
     pub burst: Option<u32>,
 }
 
-/// The fastest rate: `bpf_setsockopt` takes 32 bits of bytes per second, of which all ones mean none.
+/// The fastest rate: `bpf_setsockopt` takes 32 bits of bytes per second, of which all ones mean
+/// none.
 pub const LARGEST_RATE: Rate = Rate::from_bytes_per_second(u32::MAX as u64 - 1);
 /// The largest burst that a device can be told, in segments.
 pub const LARGEST_BURST: u32 = 65_535;
@@ -139,7 +142,8 @@ pub struct Governed {
     pub acknowledged: ByteCount,
     /// The rate at which it is paced now; [`Rate::MAX`] if it is not.
     pub pacing_rate: Rate,
-    /// The ceiling of that rate; [`Rate::MAX`] if there is none. Programs may change it after the policy has set it.
+    /// The ceiling of that rate; [`Rate::MAX`] if there is none. Programs may change it after the
+    /// policy has set it.
     pub ceiling: Rate,
     /// Smoothed round-trip time.
     pub rtt: Span,

@@ -1,5 +1,5 @@
-//! How bursty what leaves is, class by class, in the measure of PSPacer's authors ([`Burstiness`]): the largest since it was last told, sought
-//! in a second at a time.
+//! How bursty what leaves is, class by class, in the measure of PSPacer's authors ([`Burstiness`]):
+//! the largest since it was last told, sought in a second at a time.
 
 use icdc_scheduler::Burstiness;
 use icdc_units::{ByteCount, Span, Time};

@@ -1,8 +1,10 @@
-//! The way by which a host's traffic comes to the pump: a tap with the device's hardware address, MTU, routes and permanent neighbours.
+//! The way by which a host's traffic comes to the pump: a tap with the device's hardware address,
+//! MTU, routes and permanent neighbours.
 //!
-//! Routes of the tap go just before those of the device, and behind those of other devices that went before it: by a metric that is smaller by one, or for IPv4 without
-//! a metric as the first of its prefix. They are copied once:
-//! addresses and routes that the device gets later are not paced before the pacer is started again.
+//! Routes of the tap go just before those of the device, and behind those of other devices that
+//! went before it: by a metric that is smaller by one, or for IPv4 without a metric as the first of
+//! its prefix. They are copied once: addresses and routes that the device gets later are not paced
+//! before the pacer is started again.
 
 use std::fs;
 
@@ -11,7 +13,8 @@ use icdc_packet::Tap;
 use super::error::WireError;
 use crate::ip::{IpError, after, ip};
 
-/// Packets that may wait for the pump, each of one frame up to 64 KiB: the kernel does not hold TCP back at a tap, so a whole window may come at once.
+/// Packets that may wait for the pump, each of one frame up to 64 KiB: the kernel does not hold TCP
+/// back at a tap, so a whole window may come at once.
 const QUEUE: &str = "4000";
 
 /// A tap that is set up and may be diverted into.
@@ -102,20 +105,23 @@ impl Detour {
         let address = hardware.map(|byte| format!("{byte:02x}")).join(":");
         ip(&["link", "set", "dev", tap, "address", &address, "mtu", &mtu.to_string(), "txqueuelen", QUEUE])?;
         for (setting, value) in [
-            // The device's own address of the link is also the tap's: nobody is to be asked whether that is so.
+            // The device's own address of the link is also the tap's: nobody is to be asked whether
+            // that is so.
             ("ipv6/conf/{}/accept_dad", "0"),
             ("ipv6/conf/{}/accept_ra", "0"),
             ("ipv6/conf/{}/router_solicitations", "0"),
             ("ipv4/conf/{}/rp_filter", "0"),
         ] {
-            // Without them it works on all but rare hosts; a kernel without IPv6 has none of the first three.
+            // Without them it works on all but rare hosts; a kernel without IPv6 has none of the
+            // first three.
             let _ = fs::write(format!("/proc/sys/net/{}", setting.replace("{}", tap)), value);
         }
         Ok(())
     }
 }
 
-/// How strictly the kernel checks at the device from where packets come (ip-sysctl.txt): the greater of two settings.
+/// How strictly the kernel checks at the device from where packets come (ip-sysctl.txt): the
+/// greater of two settings.
 fn reverse_path(device: &str) -> u8 {
     let read = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter")).unwrap_or_default();
@@ -155,7 +161,8 @@ fn without<'a>(words: &[&'a str], unwanted: &[&str]) -> Vec<&'a str> {
     kept
 }
 
-/// The metric just before that of a route, which has `usual` if it tells none; `None` if nothing goes before it.
+/// The metric just before that of a route, which has `usual` if it tells none; `None` if nothing
+/// goes before it.
 fn preferred_metric(words: &[&str], usual: u32) -> Option<String> {
     let at = words.iter().position(|word| *word == "metric");
     let metric: u32 = at.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(usual);

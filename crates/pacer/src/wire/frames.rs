@@ -1,4 +1,5 @@
-//! Frames in memory, as an [`Outlet`](icdc_packet::Outlet) sends them: behind a header that says what is left to be done.
+//! Frames in memory, as an [`Outlet`](icdc_packet::Outlet) sends them: behind a header that says
+//! what is left to be done.
 
 use std::io::IoSliceMut;
 
@@ -8,7 +9,8 @@ use icdc_units::ByteCount;
 
 /// Length of that header; all zeros mean that nothing is.
 const HEADER: usize = Offload::LENGTH;
-/// What the wire takes beyond a frame: preamble 8, check sequence 4, gap between frames 12 (IEEE 802.3).
+/// What the wire takes beyond a frame: preamble 8, check sequence 4, gap between frames 12 (IEEE
+/// 802.3).
 pub(super) const WIRE_OVERHEAD: usize = 24;
 /// Ethernet header, and a VLAN tag that may be in it.
 pub(super) const ETHERNET: usize = 14;
@@ -35,8 +37,8 @@ impl Frame {
     }
 }
 
-/// Memory for frames: a full frame stays where it was read to, and its memory comes back when it has left. A packet that stands for many frames
-/// is cut into them.
+/// Memory for frames: a full frame stays where it was read to, and its memory comes back when it
+/// has left. A packet that stands for many frames is cut into them.
 pub(super) struct Room {
     /// The next packet is read here, if it is one frame,
     next: Vec<u8>,
@@ -63,7 +65,8 @@ impl Room {
         [IoSliceMut::new(&mut self.next), IoSliceMut::new(&mut self.long[self.length..])]
     }
 
-    /// The frames of the packet of `length` bytes that was read there, in order; none if it is nothing that can be sent.
+    /// The frames of the packet of `length` bytes that was read there, in order; none if it is
+    /// nothing that can be sent.
     pub(super) fn take(&mut self, length: usize, frames: &mut Vec<Frame>) {
         let Some(offload) = Offload::parse(&self.next[..length.min(self.length)]) else { return };
         // One that stands for several may be as short.
@@ -125,7 +128,8 @@ impl Gaps {
     pub(super) fn new(hardware: [u8; 6], mtu: usize) -> Self {
         let mut longest = vec![0; HEADER + ETHERNET + mtu];
         let header = &mut longest[HEADER..];
-        // The address that no bridge passes on (IEEE 802.1D, table 7-10), and a PAUSE frame: opcode 1, for no time.
+        // The address that no bridge passes on (IEEE 802.1D, table 7-10), and a PAUSE frame: opcode
+        // 1, for no time.
         header[..6].copy_from_slice(&[0x01, 0x80, 0xc2, 0, 0, 0x01]);
         header[6..12].copy_from_slice(&hardware);
         header[12..16].copy_from_slice(&[0x88, 0x08, 0, 1]);

@@ -23,15 +23,17 @@ pub struct Line {
     pub rate: Rate,
     /// What keeps frames apart there.
     pub mode: Mode,
-    /// So far the line is filled ahead of time in gap mode: a stall of less changes nothing, and a frame that comes may wait so long.
+    /// So far the line is filled ahead of time in gap mode: a stall of less changes nothing, and a
+    /// frame that comes may wait so long.
     pub lead: Span,
 }
 
-/// The lead of a line for which nobody has said another: more than a machine that is calm keeps a thread from running, less than a round trip
-/// that anybody paces for.
+/// The lead of a line for which nobody has said another: more than a machine that is calm keeps a
+/// thread from running, less than a round trip that anybody paces for.
 pub const LEAD: Span = Span::from_millis(5);
 
-/// Drivers of devices that hand frames on in memory, at whatever rate: gap frames would pace nothing there.
+/// Drivers of devices that hand frames on in memory, at whatever rate: gap frames would pace
+/// nothing there.
 const CHARGED_FOR_NOTHING: [&str; 14] = [
     "veth",
     "tun",
@@ -50,11 +52,13 @@ const CHARGED_FOR_NOTHING: [&str; 14] = [
 ];
 
 impl Line {
-    /// The line of `device`, in this thread's network namespace. `given` goes before what the device says of itself; `lab` is the rate at which an emulated wire
-    /// charges frames, where there is one. Without a mode, gaps are filled where that works.
+    /// The line of `device`, in this thread's network namespace. `given` goes before what the
+    /// device says of itself; `lab` is the rate at which an emulated wire charges frames, where
+    /// there is one. Without a mode, gaps are filled where that works.
     ///
     /// # Errors
-    /// No such device; a rate that nobody knows; gap frames asked for where they would pace nothing.
+    /// No such device; a rate that nobody knows; gap frames asked for where they would pace
+    /// nothing.
     pub fn of(device: &str, given: Option<Rate>, lab: Option<Rate>, mode: Option<Mode>) -> Result<Self, WireError> {
         let driver = ethtool::driver(device)?.unwrap_or_default();
         let is_wire = !driver.is_empty() && !CHARGED_FOR_NOTHING.contains(&driver.as_str());

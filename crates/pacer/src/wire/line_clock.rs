@@ -1,4 +1,5 @@
-//! Positions on a line and times: where the line is when, and what becomes of time in which nothing was sent.
+//! Positions on a line and times: where the line is when, and what becomes of time in which nothing
+//! was sent.
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -32,13 +33,15 @@ impl LineClock {
         self.origin + position / self.line
     }
 
-    /// The line is idle on purpose from now on, until there is something to send, but not beyond `until`.
+    /// The line is idle on purpose from now on, until there is something to send, but not beyond
+    /// `until`.
     pub(super) fn rest_until(&mut self, until: Time) {
         self.rest = until;
     }
 
-    /// Goes on at `now` on a line that has been filled up to `position`: so many bytes have passed in rest; so much time is lost, because
-    /// nothing was sent for longer than `allowed` though it was due. Lost time is not made up for.
+    /// Goes on at `now` on a line that has been filled up to `position`: so many bytes have passed
+    /// in rest; so much time is lost, because nothing was sent for longer than `allowed` though it
+    /// was due. Lost time is not made up for.
     pub(super) fn go_on(&mut self, now: Time, position: ByteCount, allowed: Span) -> (ByteCount, Span) {
         let rested = self.position_at(now.min(self.rest)) - position;
         self.rest = Time::ORIGIN;

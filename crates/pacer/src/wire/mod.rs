@@ -7,8 +7,9 @@
 //! device ═► TCP/IP             what arrives takes the usual way; only answers of neighbours go to the tap as well
 //! ```
 //!
-//! The tap has the device's hardware address and MTU, and copies of its routes and permanent neighbours. Nothing of the device is changed.
-//! The tap is held by a descriptor: however this process ends, it goes, its routes go, and the host sends as before.
+//! The tap has the device's hardware address and MTU, and copies of its routes and permanent
+//! neighbours. Nothing of the device is changed. The tap is held by a descriptor: however this
+//! process ends, it goes, its routes go, and the host sends as before.
 //!
 //! | mode | what keeps frames apart | precision |
 //! |---|---|---|

@@ -15,7 +15,8 @@ pub struct WirePacer {
 }
 
 impl WirePacer {
-    /// Takes over what the host sends through the device of `line`, in this thread's network namespace.
+    /// Takes over what the host sends through the device of `line`, in this thread's network
+    /// namespace.
     ///
     /// # Errors
     /// See [`WireError`]; the host sends as before.

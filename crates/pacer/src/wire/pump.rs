@@ -5,8 +5,9 @@
 //! gap mode:   the line is filled up to position(now + lead), with frames and gap frames
 //! ```
 //!
-//! While the process does not get to run, the line is idle for good (but for [`CATCH_UP`] in timer mode): nothing is made up for by a burst.
-//! In gap mode a stall shorter than what the line holds changes nothing at all. The thread runs before others where it may.
+//! While the process does not get to run, the line is idle for good (but for [`CATCH_UP`] in timer
+//! mode): nothing is made up for by a burst. In gap mode a stall shorter than what the line holds
+//! changes nothing at all. The thread runs before others where it may.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -23,14 +24,17 @@ use super::frames::{Frame, Gaps, Outgoing, Room};
 use super::line_clock::LineClock;
 use super::{ClassStatus, Control, Line, Mode, Status, WireError};
 
-/// A gap longer than so many times the lead is waited for by the timer, and only its end is filled: an idle line is as good as a filled one, and cheaper.
+/// A gap longer than so many times the lead is waited for by the timer, and only its end is filled:
+/// an idle line is as good as a filled one, and cheaper.
 const FILLED: u64 = 2;
-/// In gap mode a frame leaves so much before its time rather than behind a gap frame that short: a quarter of a full frame. At nine tenths of the line
-/// three of four gap frames are saved.
+/// In gap mode a frame leaves so much before its time rather than behind a gap frame that short: a
+/// quarter of a full frame. At nine tenths of the line three of four gap frames are saved.
 const EARLY: ByteCount = ByteCount::new(384);
-/// The line is filled up this often, or twice per lead if that is oftener: what comes meanwhile waits so long at most to be looked at.
+/// The line is filled up this often, or twice per lead if that is oftener: what comes meanwhile
+/// waits so long at most to be looked at.
 const REFILL: Span = Span::from_millis(1);
-/// Lateness that timer mode makes up for: the timer's own. It leaves in a bunch, and a bunch may not fill a short queue.
+/// Lateness that timer mode makes up for: the timer's own. It leaves in a bunch, and a bunch may
+/// not fill a short queue.
 const CATCH_UP: Span = Span::from_micros(250);
 /// Wakes are at least this far apart while frames wait.
 const TURN: Span = Span::from_micros(50);
@@ -103,7 +107,8 @@ impl Pump {
     }
 
     pub(super) fn run(&mut self, control: &Control) -> Result<(), WireError> {
-        // The kernel may wake this thread so much late on purpose, to wake several at once; and before others, where it may.
+        // The kernel may wake this thread so much late on purpose, to wake several at once; and
+        // before others, where it may.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         if precedence::take(PRIORITY).is_err() {
             let _ = rustix::process::setpriority_process(None, FIRST);
@@ -207,7 +212,8 @@ impl Pump {
         if self.hand_over()? { Ok(next) } else { Ok(Next::At(now + TURN)) }
     }
 
-    /// Lets a gap pass, as far as the line is to be filled now. `None`: it has; else the time at which to go on.
+    /// Lets a gap pass, as far as the line is to be filled now. `None`: it has; else the time at
+    /// which to go on.
     fn gap(&mut self, gap: ByteCount, horizon: ByteCount) -> Option<Time> {
         let position = self.scheduler.position();
         let end = position + gap;
@@ -217,7 +223,8 @@ impl Pump {
                 None
             }
             Mode::Gap if gap <= self.clock.line() * (self.lead * FILLED) => {
-                // A frame that comes meanwhile does not wait for the rest. No rest is so short that the next frame would leave before its time.
+                // A frame that comes meanwhile does not wait for the rest. No rest is so short that
+                // the next frame would leave before its time.
                 let room = (horizon - position).max(LEAST_GAP);
                 let (frames, filled) = self.gaps.fill(if gap <= room + EARLY { gap } else { room });
                 let before = self.outgoing.len();
@@ -268,7 +275,8 @@ impl Pump {
             Next::At(due) => due,
             Next::Whenever => now + IDLE,
         };
-        // What comes in the meantime waits that long at most; looking at each frame would cost more than pacing it.
+        // What comes in the meantime waits that long at most; looking at each frame would cost more
+        // than pacing it.
         let short = (REFILL.min(self.lead / 2) * 2).max(TURN * 2);
         if next != Next::Whenever && due <= now + short {
             return clock::sleep_until(due.max(now + TURN / 4));

@@ -1,13 +1,13 @@
-//! Bursty loss: Gilbert's model (E. N. Gilbert, "Capacity of a burst-noise channel", 1960) with a bad
-//! state that loses everything and a good state that loses nothing.
+//! Bursty loss: Gilbert's model (E. N. Gilbert, "Capacity of a burst-noise channel", 1960) with a
+//! bad state that loses everything and a good state that loses nothing.
 //!
 //! ```text
 //! P(bad → good) = 1 / L              L  mean length of a burst, packets
 //! P(good → bad) = r / (L (1 − r))    r  share of all packets that is lost
 //! ```
 //!
-//! With these the stationary share of the bad state is r. The length of a stay in either state is drawn
-//! as a whole (geometric distribution), one draw per burst or gap.
+//! With these the stationary share of the bad state is r. The length of a stay in either state is
+//! drawn as a whole (geometric distribution), one draw per burst or gap.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -26,8 +26,8 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Loses a share of `ratio` (0 to less than 1) in bursts of `mean_length` packets (1 or more), such
-    /// that `ratio / (mean_length (1 − ratio)) ≤ 1`.
+    /// Loses a share of `ratio` (0 to less than 1) in bursts of `mean_length` packets (1 or more),
+    /// such that `ratio / (mean_length (1 − ratio)) ≤ 1`.
     #[must_use]
     pub fn new(ratio: f64, mean_length: f64, seed: u64) -> Self {
         let leave_good = ratio / (mean_length * (1.0 - ratio));

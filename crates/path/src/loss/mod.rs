@@ -1,7 +1,7 @@
 //! Which packets a path loses for reasons other than a full queue.
 //!
-//! [`Model`] is the description, [`Loss`] the running process. Every process is a function of its seed and
-//! of the number of packets offered, of nothing else: a run can be repeated.
+//! [`Model`] is the description, [`Loss`] the running process. Every process is a function of its
+//! seed and of the number of packets offered, of nothing else: a run can be repeated.
 
 mod burst;
 mod listed;

@@ -7,8 +7,8 @@
 //! survivors = floor(ln U / ln(1 − p)),  U uniform in (0, 1]
 //! ```
 //!
-//! One draw per loss, and exact for ratios down to 1e-15, where comparing a draw per packet would run into
-//! the resolution of the draw.
+//! One draw per loss, and exact for ratios down to 1e-15, where comparing a draw per packet would
+//! run into the resolution of the draw.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

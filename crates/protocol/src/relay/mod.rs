@@ -6,7 +6,8 @@
 //! | [`socks5`] | the handshake of a SOCKS client (RFC 1928, RFC 1929) |
 //! | [`proxy_v2`] | the PROXY protocol, version 2, which tells a destination who its client is |
 //!
-//! Parsers take what has arrived so far and say how much of it they have used; what they hold is bounded.
+//! Parsers take what has arrived so far and say how much of it they have used; what they hold is
+//! bounded.
 
 mod destination;
 pub mod peer;

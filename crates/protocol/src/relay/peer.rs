@@ -6,9 +6,10 @@
 //! answer   "ir" | 1 | verdict u8
 //! ```
 //!
-//! Numbers are big-endian, `length` counts what follows it. A client is always an address. The hops are the
-//! relays that the connection has passed, the first one first: a relay that finds itself among them has found a loop.
-//! The sender does not wait for the answer, so a hop costs no round trip.
+//! Numbers are big-endian, `length` counts what follows it. A client is always an address. The hops
+//! are the relays that the connection has passed, the first one first: a relay that finds itself
+//! among them has found a loop. The sender does not wait for the answer, so a hop costs no round
+//! trip.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -41,7 +42,8 @@ pub struct Header {
     pub destination: Destination,
     /// Who opened it.
     pub client: SocketAddr,
-    /// The destination must be a public address: the client came by SOCKS, and nobody allowed it more.
+    /// The destination must be a public address: the client came by SOCKS, and nobody allowed it
+    /// more.
     pub public_only: bool,
     /// The relays passed so far.
     pub hops: Vec<RelayId>,

@@ -6,7 +6,8 @@ const BLOCK: u64 = 4 << 20;
 const STEP: Span = Span::from_millis(10);
 const FEEDBACK: usize = 10;
 
-/// A path, the connections that share it, a ring, and a disk whose rate is a function of the second.
+/// A path, the connections that share it, a ring, and a disk whose rate is a function of the
+/// second.
 struct Receiver<D> {
     path: Rate,
     /// Shares of the connections, and how far each has filled its first block.
@@ -82,7 +83,8 @@ impl<D: Fn(f64) -> Rate> Receiver<D> {
     }
 }
 
-/// Mean rate after `second` at which the disk was written to, or the sockets were read if that is more.
+/// Mean rate after `second` at which the disk was written to, or the sockets were read if that is
+/// more.
 fn mean(seen: &[Seen], second: f64) -> f64 {
     let (first, last) = (seen.iter().find(|seen| seen.second >= second).unwrap(), seen.last().unwrap());
     (last.written - first.written).max(last.taken - first.taken) * 8.0 / (last.second - first.second)
@@ -156,8 +158,9 @@ fn blocks_that_connections_are_filling_do_not_wait_for_the_disk() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// However blocks arrive and whenever the disk stalls: what the ring allows is never less than half of what the disk has taken
-    /// while it had work, where it has not stalled it knows the disk's rate, and all that path and disk can do is done.
+    /// However blocks arrive and whenever the disk stalls: what the ring allows is never less than
+    /// half of what the disk has taken while it had work, where it has not stalled it knows the
+    /// disk's rate, and all that path and disk can do is done.
     #[test]
     fn no_reading_of_the_ring_lowers_the_rate_below_the_disks(
         path in 50..4000_u64,
@@ -172,8 +175,8 @@ proptest! {
             if in_step { vec![(1.0, 0.0); connections.len()] } else { connections };
         let stands = |second: f64| stalls.iter().any(|(from, long)| (*from..from + long).contains(&second));
         let rate = |second: f64| if stands(second) { Rate::ZERO } else { mbit(disk) };
-        // A ring limits by itself that cannot hold what is on its way, or another block for each connection while those that
-        // they have filled at the same moment wait.
+        // A ring limits by itself that cannot hold what is on its way, or another block for each
+        // connection while those that they have filled at the same moment wait.
         let on_its_way = mbit(path.min(disk)) * (STEP * (round_trip + FEEDBACK) as u64);
         let free = u64::from(blocks).saturating_sub(connections.len() as u64);
         let needed = connections.len().max(9) as u64;

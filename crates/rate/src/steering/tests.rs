@@ -5,7 +5,8 @@ use super::*;
 const TICK: Span = Span::from_millis(10);
 const PACKET: ByteCount = ByteCount::new(1448);
 
-/// A path of one bottleneck, and a window that doubles with each round trip unless the ceiling holds it.
+/// A path of one bottleneck, and a window that doubles with each round trip unless the ceiling
+/// holds it.
 struct Path {
     steering: Steering,
     base: Span,
@@ -75,7 +76,8 @@ impl Path {
         }
     }
 
-    /// For so many ticks the other host does nothing; the smoothed round-trip time tells of it for as long again.
+    /// For so many ticks the other host does nothing; the smoothed round-trip time tells of it for
+    /// as long again.
     fn pause(&mut self, ticks: u32) {
         self.pauses = true;
         (0..ticks).for_each(|_| self.step());
@@ -178,7 +180,8 @@ fn an_algorithm_that_closes_its_window_does_not_bring_the_ceiling_down() {
     path.run(20);
     for _ in 0..3 {
         let (before, wish) = (path.ceiling, path.wish);
-        // BBR looks for the least round-trip time; the smoothed one still tells of what stood in a queue.
+        // BBR looks for the least round-trip time; the smoothed one still tells of what stood in a
+        // queue.
         path.added = Span::from_millis(20);
         for _ in 0..60 {
             path.wish = mbit(900) / 1000;

@@ -1,7 +1,7 @@
 //! The colour of a place on a scale: dark for little, light for much.
 //!
-//! Colours are made in OKLab (B. Ottosson, A perceptual color space for image processing, 2020), in which equal steps look
-//! equally large: for a share s from 0 to 1
+//! Colours are made in OKLab (B. Ottosson, A perceptual color space for image processing, 2020), in
+//! which equal steps look equally large: for a share s from 0 to 1
 //!
 //! ```text
 //!   lightness  L = 0.30 + 0.64 s         so that order shows without colour, in print and to the colour-blind
@@ -9,8 +9,9 @@
 //!   chroma     C = 0.13, or as much less as sRGB can show at this L and h
 //! ```
 //!
-//! They are the same on light and on dark pages: each cell brings its own background. What is written on them is black or
-//! white, whichever stands out more (the contrast of WCAG 2, never below 4.5).
+//! They are the same on light and on dark pages: each cell brings its own background. What is
+//! written on them is black or white, whichever stands out more (the contrast of WCAG 2, never
+//! below 4.5).
 
 const LIGHTNESS: (f64, f64) = (0.30, 0.94);
 const HUE_DEGREES: (f64, f64) = (290.0, 105.0);

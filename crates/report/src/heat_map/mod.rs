@@ -1,7 +1,7 @@
 //! Heat maps: a value for each pair of two categories, as a coloured cell with the value in it.
 //!
-//! Each is drawn at its natural size, several beside each other where there is room; one that is wider than the page
-//! scrolls. `colour` says what a place on the scale looks like.
+//! Each is drawn at its natural size, several beside each other where there is room; one that is
+//! wider than the page scrolls. `colour` says what a place on the scale looks like.
 
 mod colour;
 
@@ -28,8 +28,8 @@ pub struct HeatMap {
     pub values: Vec<Vec<Option<f64>>>,
     /// How values become colours.
     pub scale: ColourScale,
-    /// Values of the darkest and of the lightest colour, so that maps compare; what lies beyond has the colour of the
-    /// end. `None`: the least and the greatest value of this map.
+    /// Values of the darkest and of the lightest colour, so that maps compare; what lies beyond has
+    /// the colour of the end. `None`: the least and the greatest value of this map.
     pub range: Option<(f64, f64)>,
 }
 

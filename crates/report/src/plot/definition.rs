@@ -9,7 +9,8 @@ use crate::{Series, Unit};
 pub struct Plot {
     /// What is shown.
     pub title: String,
-    /// What it is shown of, where a report shows the same of several: the CSV columns begin with it. See [`Self::of`].
+    /// What it is shown of, where a report shows the same of several: the CSV columns begin with
+    /// it. See [`Self::of`].
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
     /// Unit of the values of all series but marks, which are counts.
@@ -29,7 +30,8 @@ impl Plot {
         Self { title: title.into(), group: String::new(), unit, baseline: Baseline::Zero, axis: Axis::Time, series }
     }
 
-    /// The same of one of several, such as one direction: its name ends the title and begins the names of the CSV columns.
+    /// The same of one of several, such as one direction: its name ends the title and begins the
+    /// names of the CSV columns.
     #[must_use]
     pub fn of(self, group: &str) -> Self {
         Self { title: format!("{}, {group}", self.title), group: group.into(), ..self }

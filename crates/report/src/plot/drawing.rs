@@ -1,8 +1,8 @@
 //! One plot as inline SVG.
 //!
-//! Colours come from the page's style sheet by class, so that the same drawing serves light and dark.
-//! The script [`ZOOM`] draws the same again for another range or width: it finds the ranges in the
-//! `data-` attributes of the drawing and the values in the model that the page holds.
+//! Colours come from the page's style sheet by class, so that the same drawing serves light and
+//! dark. The script [`ZOOM`] draws the same again for another range or width: it finds the ranges
+//! in the `data-` attributes of the drawing and the values in the model that the page holds.
 
 use std::fmt::Write;
 
@@ -19,7 +19,8 @@ pub(crate) const ZOOM: &str = include_str!("zoom.js");
 /// As many as have a colour of their own in the style sheet.
 const COLOURS: usize = 8;
 
-/// Draws `plot`, the report's plot `index`, with heading and legend; a time axis goes to `end` seconds.
+/// Draws `plot`, the report's plot `index`, with heading and legend; a time axis goes to `end`
+/// seconds.
 pub(crate) fn draw(plot: &Plot, index: usize, end: f64) -> String {
     let (vertical, unit) = vertical(plot);
     let canvas = Canvas::new(plot, vertical, end);

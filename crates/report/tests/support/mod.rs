@@ -10,8 +10,9 @@ pub(crate) const LENGTH: usize = 600_000;
 const PACKET: i64 = 1524;
 const SMALL: i64 = 76;
 
-/// What a window-controlled sender does to a 1 Gbit/s path of 300 ms: bursts at line rate and silence
-/// in each round trip, growing until the queue overflows; from the middle on, paced. Numbers are hard to pack.
+/// What a window-controlled sender does to a 1 Gbit/s path of 300 ms: bursts at line rate and
+/// silence in each round trip, growing until the queue overflows; from the middle on, paced.
+/// Numbers are hard to pack.
 pub(crate) fn long_report() -> Report {
     let mut noise = Noise(1);
     let (mut queue, mut bytes, mut queues, mut drops, mut ahead) = (0_i64, vec![], vec![], vec![], vec![]);

@@ -79,7 +79,8 @@ proptest! {
         }
     }
 
-    /// Whatever the classes: each has its rate to within what one frame of every other class can delay it, and keeps its order.
+    /// Whatever the classes: each has its rate to within what one frame of every other class can
+    /// delay it, and keeps its order.
     #[test]
     fn classes_do_not_take_from_each_other(weights in prop::collection::vec(1_u64..1000, 2..12), lengths in prop::collection::vec(84_u64..1539, 1..20), load in 0.1_f64..1.0) {
         let line = 1_000_000_000;
@@ -128,7 +129,8 @@ fn burst(left: &[Left], class: usize, share: f64) -> f64 {
     longest / 1538.0
 }
 
-/// A frame may be late by its own interval and another's frame, and early by what the scheduler is told.
+/// A frame may be late by its own interval and another's frame, and early by what the scheduler is
+/// told.
 #[test]
 fn classes_burst_by_two_frames_beside_others_of_all_rates() {
     let line = 1_000_000_000;
@@ -197,7 +199,8 @@ fn a_parents_ceiling_bounds_what_its_classes_borrow() {
     let near = |class, wanted: f64| assert!((share(class) - wanted).abs() < 0.003, "{class}: {}", share(class));
     near(2, 0.150);
     near(4, 0.100);
-    // What is left of the ceiling, 100 Mbit/s, is shared by those that may borrow; one has its own rate besides.
+    // What is left of the ceiling, 100 Mbit/s, is shared by those that may borrow; one has its own
+    // rate besides.
     near(1, 0.050 + 0.050);
     near(3, 0.050);
     assert!((share(1) + share(2) + share(3) - 0.300).abs() < 0.003);

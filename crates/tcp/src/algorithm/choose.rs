@@ -31,11 +31,13 @@ pub struct Chosen {
 const BEST: &str = "icdc";
 /// Every kernel has it, and every user may choose it.
 const PLAIN: &str = "reno";
-/// On shorter paths any algorithm fills the path at once, and what a host does in between is longer than the round trip.
+/// On shorter paths any algorithm fills the path at once, and what a host does in between is longer
+/// than the round trip.
 const SHORT: Span = Span::from_millis(2);
 
-/// Lets the socket use the congestion control `name`: the kernel's own if it has one of that name, else ours, which is
-/// loaded if it must be. Where it cannot be had, the socket uses cubic or keeps what it has, and `instead` says why.
+/// Lets the socket use the congestion control `name`: the kernel's own if it has one of that name,
+/// else ours, which is loaded if it must be. Where it cannot be had, the socket uses cubic or keeps
+/// what it has, and `instead` says why.
 ///
 /// # Errors
 /// Neither the kernel nor icdc knows the name.
@@ -64,8 +66,9 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
     Ok(Chosen { name: used, instead, hold: None })
 }
 
-/// As [`choose`], for the best algorithm that can be had here: ours, and what the system gives where that cannot be
-/// loaded. An established connection tells how long its path is; `known` is what earlier ones knew of it.
+/// As [`choose`], for the best algorithm that can be had here: ours, and what the system gives
+/// where that cannot be loaded. An established connection tells how long its path is; `known` is
+/// what earlier ones knew of it.
 ///
 /// # Errors
 /// The socket is none of TCP.
@@ -86,8 +89,8 @@ pub fn finds_the_rate(name: &str) -> bool {
     find(name).is_some_and(|algorithm| algorithm.name == BEST)
 }
 
-/// Lets an established connection that has carried little begin anew from what is `known` of its path, if its congestion
-/// control can ([`finds_the_rate`]); true if it does.
+/// Lets an established connection that has carried little begin anew from what is `known` of its
+/// path, if its congestion control can ([`finds_the_rate`]); true if it does.
 pub fn begin_anew(fd: &impl AsFd, known: Resumption) -> bool {
     let Some(algorithm) = find(BEST) else { return false };
     let name = algorithm.kernel_name();
@@ -106,8 +109,8 @@ pub fn begin_anew(fd: &impl AsFd, known: Resumption) -> bool {
     anew.is_ok()
 }
 
-/// As [`choose`], for sockets that are to be made: loads what must be, and tells the name that they can have before they
-/// connect.
+/// As [`choose`], for sockets that are to be made: loads what must be, and tells the name that they
+/// can have before they connect.
 ///
 /// # Errors
 /// Neither the kernel nor icdc knows the name, or there is no socket to try it on.

@@ -1,4 +1,5 @@
-//! A socket takes one of ours; what this process has loaded stays as long as anybody in it holds it.
+//! A socket takes one of ours; what this process has loaded stays as long as anybody in it holds
+//! it.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -23,7 +24,8 @@ pub struct Hold {
 /// How often somebody else may load or unload the algorithm between our two calls.
 const TRIES: u32 = 20;
 
-/// Lets the socket take one of ours, loaded if it must be, and tells it what is `known` of the path.
+/// Lets the socket take one of ours, loaded if it must be, and tells it what is `known` of the
+/// path.
 ///
 /// # Errors
 /// It cannot be had: why, as a sentence for the user.
@@ -79,7 +81,8 @@ fn held_or_loaded(algorithm: &'static Algorithm) -> Result<Hold, LoadError> {
     if let Some(hold) = held(algorithm) {
         return Ok(hold);
     }
-    // Two threads that load at once are like two processes: one of them finds the name taken, and tries again.
+    // Two threads that load at once are like two processes: one of them finds the name taken, and
+    // tries again.
     let fresh = Arc::new(load(algorithm, &[])?);
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     loaded.retain(|(_, weak)| weak.strong_count() > 0);

@@ -16,7 +16,8 @@ pub enum Holder {
     },
     /// It is there until somebody takes it back; kernels before 6.4 know nothing else.
     Nobody,
-    /// Neither a pin of ours nor a process that can be seen: a pin in another place, or something else of that name.
+    /// Neither a pin of ours nor a process that can be seen: a pin in another place, or something
+    /// else of that name.
     Elsewhere,
     /// Only root may ask.
     Hidden,

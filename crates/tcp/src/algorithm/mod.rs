@@ -1,4 +1,5 @@
-//! icdc's own congestion control in the kernel: loading, pinning, listing, and the choice for one socket.
+//! icdc's own congestion control in the kernel: loading, pinning, listing, and the choice for one
+//! socket.
 //!
 //! | file | what |
 //! |---|---|
@@ -14,10 +15,10 @@
 //! | `ebpf` | loading by libbpf (feature `ebpf`) |
 //! | `without` | the same names in a build without it |
 //!
-//! A registration belongs to its link: it ends when the last descriptor is closed and the last pin removed, also after a
-//! SIGKILL. Kernels before 6.4 have no such links; there [`Loaded`] takes the registration back when it is dropped. Sockets
-//! keep the algorithm that they have until they are closed, whatever becomes of its registration. Names are global over
-//! network namespaces.
+//! A registration belongs to its link: it ends when the last descriptor is closed and the last pin
+//! removed, also after a SIGKILL. Kernels before 6.4 have no such links; there [`Loaded`] takes the
+//! registration back when it is dropped. Sockets keep the algorithm that they have until they are
+//! closed, whatever becomes of its registration. Names are global over network namespaces.
 
 mod choose;
 #[cfg(feature = "ebpf")]

@@ -1,4 +1,5 @@
-//! Where algorithms live that outlast the process that loaded them: a link in the BPF file system. Policies have a directory in ours.
+//! Where algorithms live that outlast the process that loaded them: a link in the BPF file system.
+//! Policies have a directory in ours.
 
 use std::io;
 #[cfg(feature = "ebpf")]
@@ -84,7 +85,8 @@ pub fn prepare() -> Result<bool, PinError> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed("mkdir", error.to_string())),
         _ => {}
     }
-    // Distributions let anybody write to the file system, so somebody else may have made it, to unload what is pinned there.
+    // Distributions let anybody write to the file system, so somebody else may have made it, to
+    // unload what is pinned there.
     let found = std::fs::symlink_metadata(DIRECTORY).map_err(|error| failed("lstat", error.to_string()))?;
     if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
         return Err(failed("lstat", "it is not a directory of this user: remove it".to_owned()));

@@ -1,4 +1,5 @@
-//! Loading for threads that have given up their privileges, as a daemon's sessions do that act as another user.
+//! Loading for threads that have given up their privileges, as a daemon's sessions do that act as
+//! another user.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,8 +20,9 @@ struct Request {
     answer: SyncSender<Result<Option<Hold>, String>>,
 }
 
-/// Starts a thread that keeps the privileges of the calling one for as long as the process lives. From then on it loads what
-/// [`choose`](super::choose) asks for in any thread, and lets the socket use it: algorithms of ours and no others.
+/// Starts a thread that keeps the privileges of the calling one for as long as the process lives.
+/// From then on it loads what [`choose`](super::choose) asks for in any thread, and lets the socket
+/// use it: algorithms of ours and no others.
 ///
 /// # Errors
 /// No thread.

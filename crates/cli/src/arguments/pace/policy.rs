@@ -82,7 +82,8 @@ pub(crate) struct AddArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_WINDOW)))]
     pub(crate) max_window: Option<u32>,
 
-    /// Segments that a connection may send at once, in place of a millisecond of its rate; set at the device of the route, for all that begins there
+    /// Segments that a connection may send at once, in place of a millisecond of its rate; set at
+    /// the device of the route, for all that begins there
     #[arg(long, value_name = "N", requires = "rate", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_BURST)))]
     pub(crate) burst: Option<u32>,
 
@@ -106,7 +107,8 @@ impl AddArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct CgroupArguments {
-    /// The processes meant: a directory of the cgroup v2 file system [default: its root, which has all processes]
+    /// The processes meant: a directory of the cgroup v2 file system [default: its root, which has
+    /// all processes]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::DirPath)]
     pub(crate) cgroup: Option<PathBuf>,
 }

@@ -60,7 +60,8 @@ pub(crate) struct WireArguments {
     #[arg(long, value_name = "RATE")]
     pub(crate) line_rate: Option<Rate>,
 
-    /// How far gap mode fills the line ahead of time: it bears so long a stall, and frames may wait so much longer
+    /// How far gap mode fills the line ahead of time: it bears so long a stall, and frames may wait
+    /// so much longer
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = lead)]
     pub(crate) lead: Span,
 
@@ -77,7 +78,8 @@ pub(crate) struct WireArguments {
     pub(crate) prometheus: Option<PathBuf>,
 }
 
-/// A lead that a line can be filled by: some frames, and less than what anybody holds against a stall.
+/// A lead that a line can be filled by: some frames, and less than what anybody holds against a
+/// stall.
 fn lead(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
     let (least, most) = (Span::from_micros(200), Span::from_millis(50));

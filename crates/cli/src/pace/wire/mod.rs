@@ -121,7 +121,8 @@ fn tell(arguments: &WireArguments, now: &Status, before: Option<&Status>, consol
     Ok(())
 }
 
-/// The rate at which the wire of the lab in which this runs charges frames, if both hosts have the same.
+/// The rate at which the wire of the lab in which this runs charges frames, if both hosts have the
+/// same.
 fn charged_by_lab() -> Option<Rate> {
     let name = std::env::var(registry::NAME_VARIABLE).ok()?;
     let settings = Lab::find(&name).ok()?.record.settings;

@@ -22,7 +22,8 @@ pub(super) fn lock() -> Result<File, PolicyError> {
     let failed =
         |call, reason: std::io::Error| PolicyError::Call { path: PINS.into(), call, reason: reason.to_string() };
     let pins = File::open(PINS).map_err(|error| failed("open", error))?;
-    // Everybody may make directories in some BPF file systems: what is in another user's is not to be believed or removed.
+    // Everybody may make directories in some BPF file systems: what is in another user's is not to
+    // be believed or removed.
     let owner = pins.metadata().map_err(|error| failed("fstat", error))?.uid();
     if owner != geteuid().as_raw() {
         let reason = format!("it belongs to user {owner}, not to this one: run as that user, or remove it");

@@ -90,7 +90,8 @@ pub fn remove(to: Prefix, cgroup: Option<&Path>) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// Takes all policies of all cgroups out of force, also what another version has left. Gives the number of cgroups that had any.
+/// Takes all policies of all cgroups out of force, also what another version has left. Gives the
+/// number of cgroups that had any.
 ///
 /// # Errors
 /// See [`PolicyError`].
@@ -109,8 +110,8 @@ pub fn remove_all() -> Result<usize, PolicyError> {
     Ok(homes.len())
 }
 
-/// Removes what a killed command left unfinished, what belongs to cgroups that are gone, and what nobody needs then.
-/// What resists is left to the next command.
+/// Removes what a killed command left unfinished, what belongs to cgroups that are gone, and what
+/// nobody needs then. What resists is left to the next command.
 fn sweep() {
     for home in homes() {
         let is_wanted = Group::open(&home).map(|group| group.is_some_and(|group| !group.is_orphaned()));

@@ -149,7 +149,8 @@ pub(super) fn groups() -> Result<Vec<Group>, PolicyError> {
     homes().iter().filter_map(|home| Group::open(home).transpose()).collect()
 }
 
-/// Takes back what is at `home`, whatever is there: the program first, so that none runs without its policies.
+/// Takes back what is at `home`, whatever is there: the program first, so that none runs without
+/// its policies.
 pub(super) fn dismantle(home: &Path) -> Result<(), PolicyError> {
     let link = home.join("link");
     if let Ok(link) = Link::open(&link) {

@@ -11,7 +11,8 @@
 //! | `failure` | errors of libbpf and of files, told as those of a policy |
 //! | `layout` | the structures of `c/policy.c` as bytes |
 //!
-//! Who changes something holds a lock on the directory of pins, so that two commands at once do one after the other.
+//! Who changes something holds a lock on the directory of pins, so that two commands at once do one
+//! after the other.
 
 mod access;
 mod commands;

@@ -1,4 +1,5 @@
-//! What is told of one socket before it takes an algorithm: its path as earlier connections knew it.
+//! What is told of one socket before it takes an algorithm: its path as earlier connections knew
+//! it.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +15,12 @@ use crate::clock;
 
 /// The map of `c/build_bpf.h` (`SOCKET_HINTS`): by socket, what its value is here.
 const HINTS: &str = "icdc_hints";
-/// The algorithm may be unloaded, and another one loaded by its name: what is told to the old one is lost.
+/// The algorithm may be unloaded, and another one loaded by its name: what is told to the old one
+/// is lost.
 const YOUNG: Span = Span::from_secs(1);
 
-/// Tells the algorithm what is known of the path of `fd`. An algorithm that does not ask is told nothing, and one that
-/// somebody else has loaded only if this process may look into it.
+/// Tells the algorithm what is known of the path of `fd`. An algorithm that does not ask is told
+/// nothing, and one that somebody else has loaded only if this process may look into it.
 pub(in crate::algorithm) fn tell(fd: &impl AsFd, algorithm: &Algorithm, loaded: Option<&Loaded>, known: &Resumption) {
     let key = fd.as_fd().as_raw_fd().to_ne_bytes();
     let told = match loaded {
@@ -47,7 +49,8 @@ fn value(known: &Resumption) -> [u8; 8] {
 /// A map that was found, of which algorithm, and when.
 type Found = Option<(&'static str, Time, Arc<MapHandle>)>;
 
-/// Finding it takes milliseconds, which somebody who accepts many connections has not for each of them.
+/// Finding it takes milliseconds, which somebody who accepts many connections has not for each of
+/// them.
 fn of_registered(algorithm: &Algorithm) -> Option<Arc<MapHandle>> {
     static LAST: Mutex<Found> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);

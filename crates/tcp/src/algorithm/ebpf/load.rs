@@ -9,7 +9,8 @@ use crate::algorithm::names::is_available;
 use crate::algorithm::obstacle::{obstacle, release_is_at_least};
 use crate::algorithm::pin::{PinError, Pinned, path, prepare};
 
-/// An algorithm that this process has loaded. It is unloaded when this is dropped; sockets that use it keep it.
+/// An algorithm that this process has loaded. It is unloaded when this is dropped; sockets that use
+/// it keep it.
 #[derive(Debug)]
 pub struct Loaded {
     name: &'static str,

@@ -102,7 +102,8 @@ fn command_line(home: &Path) -> String {
     text.trim_end().chars().take(80).collect()
 }
 
-/// The parameters of `algorithm` as it is loaded; `None` if it is not, or if this process may not see it.
+/// The parameters of `algorithm` as it is loaded; `None` if it is not, or if this process may not
+/// see it.
 #[must_use]
 pub fn parameters(algorithm: &Algorithm) -> Option<Vec<(String, i64)>> {
     // Every algorithm has this function, and every program is bound to the parameters.

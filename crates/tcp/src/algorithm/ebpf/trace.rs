@@ -1,4 +1,5 @@
-//! The tracing build of an algorithm: a record of each of its operations, to compare with the native build.
+//! The tracing build of an algorithm: a record of each of its operations, to compare with the
+//! native build.
 
 use icdc_cc::{Algorithm, TraceRecord};
 use libbpf_rs::{MapCore, RingBufferBuilder};
@@ -34,7 +35,8 @@ impl Traced {
         &self.kernel_name
     }
 
-    /// Takes the records that came since the last call, in order. 16 MiB of them are kept, later ones are lost.
+    /// Takes the records that came since the last call, in order. 16 MiB of them are kept, later
+    /// ones are lost.
     ///
     /// # Errors
     /// What libbpf says.

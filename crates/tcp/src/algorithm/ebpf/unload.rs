@@ -9,7 +9,8 @@ use crate::algorithm::error::UnloadError;
 use crate::algorithm::holder::Holder;
 use crate::algorithm::names::registered;
 
-/// Unloads `algorithm`, which was pinned. Sockets that use it keep it until they are closed; new ones cannot choose it.
+/// Unloads `algorithm`, which was pinned. Sockets that use it keep it until they are closed; new
+/// ones cannot choose it.
 ///
 /// # Errors
 /// See [`UnloadError`].
