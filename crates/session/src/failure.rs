@@ -1,0 +1,50 @@
+//! Why an item is not done, and whether the same command goes on with it later.
+
+/// Why an item is not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A later run begins it anew: nothing of it is kept.
+    Final(String),
+    /// The reason may be gone when the same command is run again, as where the disk was full: what is durable is kept.
+    Passing(String),
+}
+
+impl Failure {
+    /// There is no room for the item at `path`.
+    #[must_use]
+    pub fn full(path: &str) -> Self {
+        Self::Passing(format!("{path}: the disk is full; make room and run the same command again"))
+    }
+
+    /// The same failure of an item of which enough is durable to be worth keeping.
+    #[must_use]
+    pub fn passing(self) -> Self {
+        Self::Passing(self.into_reason())
+    }
+
+    /// Whether the reason may be gone when the same command is run again.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Passing(_))
+    }
+
+    /// Sentence for the user.
+    #[must_use]
+    pub fn into_reason(self) -> String {
+        match self {
+            Self::Final(reason) | Self::Passing(reason) => reason,
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Self {
+        Self::Final(reason)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(reason: &str) -> Self {
+        Self::Final(reason.to_owned())
+    }
+}

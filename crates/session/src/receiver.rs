@@ -1,0 +1,7 @@
+//! The receiving end of a session: machines that are told what happens and say what is to be done.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`book`] | names: what is wanted, and when an item, a directory and the run are done |
+
+pub mod book;

@@ -1,0 +1,330 @@
+//! What the book asks for, and what it is told of the outcome.
+//!
+//! Actions are carried out in the order in which `Book::poll` gives them. One with an
+//! outcome is answered by the named method before the next action is carried out.
+
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest, Message};
+use icdc_protocol::run_journal::ItemKey;
+
+use super::item::{DirectoryId, DirectoryPlace};
+use crate::Failure;
+use crate::SessionError;
+
+/// What is to be done next; `P` is the payload of a pack.
+#[derive(Debug)]
+pub enum Action<P> {
+    /// Find out where the sources land and take the lock of what the run continues, changing
+    /// nothing: `on_placed`.
+    Place {
+        /// What the sender has said.
+        begin: Begin,
+        /// What keeps other sessions from the same work.
+        lock: Lock,
+    },
+    /// Make the destination as far as it has to be made, and begin the run's journal or go on with
+    /// it: `on_begun`.
+    BeginRun,
+    /// Make directories, in this order: `on_directories_made`.
+    MakeDirectories(Vec<NewDirectory>),
+    /// Decide by `Book::decide` what is wanted of each item:
+    /// `on_examined`.
+    Examine(Vec<Examination>),
+    /// Note in the run's journal, if there is one, that an unfinished file is about to be made.
+    /// Where that fails, the item is lost (`on_lost`).
+    NoteStaged {
+        /// The item.
+        id: EntryId,
+        /// Its path below the destination.
+        path: Vec<u8>,
+    },
+    /// Blocks of a large file will come. Its outcome is `on_stored` or
+    /// `on_lost`.
+    Expect {
+        /// The file.
+        id: EntryId,
+        /// Blocks that an earlier run left, in the part that its examination has claimed.
+        held: Option<BlockMap>,
+    },
+    /// Read what has an item's name: `on_compared`.
+    Compare {
+        /// The item.
+        id: EntryId,
+        /// What it should have.
+        digest: FileDigest,
+    },
+    /// Check and write small files under their staging names: `on_staged`.
+    Stage {
+        /// The files.
+        pieces: Vec<Piece>,
+        /// Their contents.
+        payload: P,
+    },
+    /// Make a symbolic link under its staging name: `on_link_made`.
+    MakeSymlink(EntryId),
+    /// Make a further name of a file under its staging name:
+    /// `on_link_made`.
+    MakeLink {
+        /// The item.
+        id: EntryId,
+        /// Where the file is published.
+        first: FirstName,
+    },
+    /// Make durable all that is written to the file systems of these numbers:
+    /// `on_flushed`.
+    Flush(Vec<u64>),
+    /// Give items that lie under staging names their final ones, each unless another session has
+    /// replaced it there, or, if small and asked for, the medium gives something else back:
+    /// `on_renamed`.
+    Rename(Vec<Publication>),
+    /// Make names durable. A failure is only worth a warning.
+    FlushNames(Names),
+    /// Write into the run's journal, if there is one, what is published. A failure is only worth a
+    /// warning.
+    NotePublished(Vec<(ItemKey, FileDigest)>),
+    /// Remove the journals of blocks of items that were renamed.
+    RemoveJournals(Vec<EntryId>),
+    /// Remove the journals of blocks that an earlier session left beside a published item.
+    RemoveLeftJournals {
+        /// Directory of the item.
+        directory: DirectoryId,
+        /// Its name.
+        name: Vec<u8>,
+    },
+    /// Remove what lies under the staging name of an item that is not published, unless a later run
+    /// can publish it as it is.
+    Discard(EntryId),
+    /// Note in the run's journal, with what is noted next, that nothing unfinished of an item lies in
+    /// its directory any more.
+    NoteReleased {
+        /// Its path below the destination.
+        path: Vec<u8>,
+    },
+    /// Nothing more comes of a large file: what was claimed or is kept for it goes.
+    Forget(EntryId),
+    /// All children of a directory are done: set its own attributes and close it.
+    /// `on_directory_finished`.
+    FinishDirectory {
+        /// As announced.
+        entry: Box<Entry>,
+        /// How it was reached is needed later, for a [`FirstName`] in it.
+        remembered: bool,
+    },
+    /// The run is complete at both ends: remove its journal, and what earlier attempts left of items
+    /// that are no longer part of it.
+    PutAway {
+        /// The directory that held the journal among a source's contents, to be given its attributes
+        /// once more.
+        contents: Option<(DirectoryId, Box<Entry>)>,
+    },
+    /// Tell the sender.
+    Reply(Message),
+    /// Tell the user, and count.
+    Tell(Told),
+    /// Every item is done.
+    Complete,
+    /// The session cannot go on.
+    Fail(SessionError),
+}
+
+/// What keeps other sessions from the same work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// The run's journal.
+    Journal,
+    /// The unfinished file of the only source.
+    Part,
+    /// Nothing is changed.
+    DryRun,
+}
+
+/// Where sources land is known, and nothing of it is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The journal of an interrupted run was found.
+    pub resuming: bool,
+    /// An earlier session has held the lock until just now.
+    pub has_waited: bool,
+    /// The sender has closed the connection by now.
+    pub peer_is_gone: bool,
+}
+
+/// Where one source lands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Under this name.
+    Named {
+        /// Directory.
+        directory: DirectoryPlace,
+        /// Name in it.
+        name: Vec<u8>,
+    },
+    /// Its contents in this directory.
+    Contents(DirectoryPlace),
+    /// In a directory that a dry run does not make.
+    Imagined,
+}
+
+/// Why a run has not begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotBegun {
+    /// Another session was faster, and has held the lock until just now.
+    HasWaited {
+        /// The journal of an interrupted run was found.
+        resuming: bool,
+    },
+    /// It cannot begin.
+    Failed(SessionError),
+}
+
+/// A directory to be made, or opened if it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewDirectory {
+    /// Its entry.
+    pub id: EntryId,
+    /// Where it lives.
+    pub parent: DirectoryId,
+    /// Its name; `None` if it is `parent` itself, for the contents of a source.
+    pub name: Option<Vec<u8>>,
+}
+
+/// An item to be examined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Examination {
+    /// The item.
+    pub id: EntryId,
+    /// What is to be found out.
+    pub question: Question,
+}
+
+/// What an examination is to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Whether anything is wanted, and what.
+    Anything,
+    /// What is wanted of an item that is not published as it should be.
+    Contents,
+}
+
+/// A small file in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The item.
+    pub id: EntryId,
+    /// Where its contents begin in the payload, in bytes.
+    pub offset: usize,
+    /// Length in bytes.
+    pub length: usize,
+    /// BLAKE3 digest of its contents.
+    pub digest: Digest,
+}
+
+/// Why a small file is not staged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotStaged {
+    /// The contents do not match their digest.
+    Damaged,
+    /// It cannot be written.
+    Failed(Failure),
+}
+
+/// The first name of a file with several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstName {
+    /// Directory, which may have been finished meanwhile.
+    pub directory: DirectoryId,
+    /// Where that was: one reached anew must be the same.
+    pub place: DirectoryPlace,
+    /// Number of the source that it is part of, from which the directory is reached anew.
+    pub source: u32,
+    /// Name in it.
+    pub name: Vec<u8>,
+}
+
+/// An item to be renamed to its final name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Publication {
+    /// The item.
+    pub id: EntryId,
+    /// Of a regular file.
+    pub digest: Option<FileDigest>,
+}
+
+/// Names to be made durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// In a few directories, each flushed by itself.
+    In(Vec<DirectoryId>),
+    /// In many directories of the file systems of these numbers.
+    OnFileSystems(Vec<u64>),
+}
+
+/// What the user is told, and what is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// An item has its final name.
+    Published {
+        /// Path below the destination.
+        path: Vec<u8>,
+        /// `None` for anything but a regular file.
+        file: Option<PublishedFile>,
+    },
+    /// A file is there with this digest already.
+    Had {
+        /// Its length in bytes.
+        size: u64,
+        /// Its digest.
+        digest: FileDigest,
+    },
+    /// A file is as an earlier run has published it, and was not read.
+    TakenOver {
+        /// Its length in bytes.
+        size: u64,
+    },
+    /// So many bytes of an unfinished file are held from an earlier run.
+    Continued {
+        /// Bytes.
+        held: u64,
+    },
+    /// An item that is there as it should be is left alone.
+    Skipped {
+        /// Path below the destination.
+        path: Vec<u8>,
+        /// Length of a regular file in bytes, 0 of a link.
+        size: u64,
+        /// It is a regular file.
+        is_file: bool,
+    },
+    /// An item is not done.
+    Failed {
+        /// Path below the destination.
+        path: Vec<u8>,
+        /// Length of a regular file in bytes, 0 of anything else.
+        size: u64,
+        /// Sentence for the user.
+        reason: String,
+    },
+    /// What an earlier run published was altered since, and is replaced.
+    Altered {
+        /// Path below the destination.
+        path: Vec<u8>,
+    },
+    /// What a dry run would receive.
+    WouldReceive {
+        /// Path of the source.
+        path: Vec<u8>,
+        /// Length of a regular file in bytes, 0 of anything else.
+        size: u64,
+    },
+}
+
+/// A regular file that has its final name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishedFile {
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its digest.
+    pub digest: FileDigest,
+    /// Bytes that have become durable with it, as told when it was staged or stored.
+    pub made_durable: u64,
+}

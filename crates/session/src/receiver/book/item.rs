@@ -1,0 +1,114 @@
+//! What the book knows of a directory and of an item.
+
+use icdc_protocol::message::{Entry, EntryId, EntryKind, Preserve};
+
+use crate::weight::entry_weight;
+
+/// A directory into which items go, by how it came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DirectoryId {
+    /// The one that the source of this number goes into.
+    Source(u32),
+    /// The one that this entry announced.
+    Entry(EntryId),
+}
+
+/// A directory, however it was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DirectoryPlace {
+    /// Number of its file system.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+}
+
+/// A name in a directory, however the directory was reached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The directory.
+    pub directory: DirectoryPlace,
+    /// One component.
+    pub name: Vec<u8>,
+}
+
+/// A file or link from its announcement until it is published or has failed.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// As announced.
+    pub entry: Entry,
+    /// Below the destination.
+    pub path: Vec<u8>,
+    /// The directory it goes into.
+    pub directory: DirectoryId,
+    /// Which name it makes there.
+    pub place: Place,
+    /// Number of the source that it is part of.
+    pub source: u32,
+}
+
+impl Item {
+    /// Bytes of its path and attributes.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        entry_weight(&self.entry, &self.path)
+    }
+
+    /// Length of a regular file in bytes, 0 of anything else.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        size_of(&self.entry)
+    }
+}
+
+/// Length of a regular file in bytes, 0 of anything else.
+pub(super) fn size_of(entry: &Entry) -> u64 {
+    match entry.kind {
+        EntryKind::File { size, .. } => size,
+        _ => 0,
+    }
+}
+
+/// A time of modification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModificationTime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds, below 1e9.
+    pub nanos: u32,
+}
+
+impl ModificationTime {
+    /// That of an entry.
+    #[must_use]
+    pub fn of(entry: &Entry) -> Self {
+        Self { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }
+    }
+}
+
+/// What is restored of an entry beside its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restored<'a> {
+    /// Permission bits.
+    pub mode: Option<u16>,
+    /// Time of modification.
+    pub mtime: Option<ModificationTime>,
+    /// Numeric owner and group.
+    pub owner: Option<(u32, u32)>,
+    /// Extended attributes: name and value.
+    pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
+}
+
+impl<'a> Restored<'a> {
+    /// Set-id bits count only together with the owner they belong to, and so do capabilities, which
+    /// are taken out of an entry on its arrival.
+    #[must_use]
+    pub fn of(entry: &'a Entry, preserve: Preserve) -> Self {
+        let bits = if preserve.owner { 0o7777 } else { 0o1777 };
+        Self {
+            mode: preserve.mode.then_some(entry.mode & bits),
+            mtime: preserve.times.then(|| ModificationTime::of(entry)),
+            owner: if preserve.owner { entry.owner } else { None },
+            xattrs: if preserve.xattr { &entry.xattrs } else { &[] },
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! What is wanted of an item: all of it, what an earlier run has not left, or nothing.
+
+use icdc_protocol::block_map::{BlockMap, block_count};
+use icdc_protocol::digest::RootHasher;
+use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
+use icdc_protocol::message::{EntryKind, FileDigest, ReceiveOptions};
+use icdc_protocol::run_journal::{ItemKey, item_key};
+
+use super::action::Question;
+use super::item::{Item, ModificationTime, Restored};
+use crate::Failure;
+
+/// What lies at the destination that bears on one item, looked up only when it is needed.
+pub trait Facts {
+    /// What has the item's name, a symbolic link standing for itself; `None` if nothing can be seen.
+    fn stat(&mut self) -> Option<Stat>;
+
+    /// Target of the symbolic link that has the item's name.
+    fn link_target(&mut self) -> Option<Vec<u8>>;
+
+    /// The item as the user would name it at the destination.
+    fn shown(&self) -> String;
+
+    /// Digest under which the run's journal says that the item was published before this session,
+    /// and by which run.
+    fn published(&mut self, key: &ItemKey) -> Option<(FileDigest, PublishedBy)>;
+
+    /// Durable blocks by journals about this version of the source that have no unfinished file.
+    fn journals_without_part(&mut self) -> Vec<BlockMap>;
+
+    /// Takes the unfinished file that an earlier run left, waiting for who may still write it, if
+    /// its journal is about this version of the source. Gives the blocks that are durable by it.
+    ///
+    /// With `cleared` all else of it reads as zero from then on; `None` if that cannot be had.
+    ///
+    /// # Errors
+    /// If somebody else goes on writing it.
+    fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure>;
+}
+
+/// What the file system says of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// What it is.
+    pub kind: Kind,
+    /// Length in bytes.
+    pub size: u64,
+    /// Time of modification.
+    pub mtime: ModificationTime,
+    /// Permission bits.
+    pub mode: u16,
+    /// Numeric owner and group.
+    pub owner: (u32, u32),
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// Anything else.
+    Other,
+}
+
+/// Which run has published an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublishedBy {
+    /// The present one, in this session or before a cut.
+    ThisRun,
+    /// One that was interrupted; anything may have happened to the item since.
+    AnEarlierRun,
+}
+
+/// What is to become of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is wanted: this run has published it with this digest.
+    Have(FileDigest),
+    /// Nothing is wanted: an earlier run has published it with this digest, and it was not read.
+    TakenOver(FileDigest),
+    /// Nothing is wanted: it is there as it should be.
+    Skip,
+    /// It seems to be published with this digest: that is to be compared first.
+    Compare(FileDigest),
+    /// Its contents are wanted, except for blocks that an earlier run has left in the part that was
+    /// claimed.
+    Contents {
+        /// Those blocks.
+        held: Option<BlockMap>,
+    },
+}
+
+/// Answers `question` about an item.
+///
+/// # Errors
+/// Why the item cannot be done.
+pub fn decide(
+    item: &Item,
+    question: Question,
+    options: &ReceiveOptions,
+    facts: &mut impl Facts,
+) -> Result<Verdict, Failure> {
+    match question {
+        Question::Contents => contents(item, options, facts),
+        Question::Anything => match is_there(item, options, facts) {
+            Some(verdict) => Ok(verdict),
+            None => contents(item, options, facts),
+        },
+    }
+}
+
+/// Whether an item is published already, by this run or an earlier one, or left alone.
+fn is_there(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Verdict> {
+    let EntryKind::File { size, version, .. } = &item.entry.kind else {
+        return (options.update && is_same_link(item, options, facts)).then_some(Verdict::Skip);
+    };
+    if let Some((digest, by)) = facts.published(&item_key(&item.path, version))
+        && is_as_published(item, *size, options, facts)
+    {
+        return Some(match by {
+            PublishedBy::ThisRun => Verdict::Have(digest),
+            PublishedBy::AnEarlierRun if options.verify => Verdict::Compare(digest),
+            PublishedBy::AnEarlierRun => Verdict::TakenOver(digest),
+        });
+    }
+    if options.update && stat_of(item, *size, facts).is_some() {
+        return Some(Verdict::Skip);
+    }
+    renamed(item, *size, options, facts).map(Verdict::Compare)
+}
+
+/// What is wanted of an item that no earlier run has published.
+fn contents(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Result<Verdict, Failure> {
+    let nothing_held = Ok(Verdict::Contents { held: None });
+    let EntryKind::File { size, sparse, .. } = item.entry.kind else { return nothing_held };
+    if size <= PACK_FILE_LIMIT || options.dry_run {
+        return nothing_held;
+    }
+    if facts.stat().is_some_and(|stat| stat.kind == Kind::Directory) {
+        return Err(format!("{} is a directory; a file cannot replace it", facts.shown()).into());
+    }
+    if !options.resume || size <= BLOCK_SIZE as u64 {
+        return nothing_held;
+    }
+    // The blocks of a file without holes all arrive; they need no cleared place.
+    Ok(Verdict::Contents { held: facts.claim_part(sparse)? })
+}
+
+/// Digest of the file under the final name by a journal that names all its blocks while there is no
+/// unfinished file: an earlier run was killed after the file got its name and before that was told.
+fn renamed(item: &Item, size: u64, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<FileDigest> {
+    if !options.resume || options.dry_run || size <= BLOCK_SIZE as u64 || !is_as_published(item, size, options, facts) {
+        return None;
+    }
+    facts.journals_without_part().iter().find_map(|held| whole_digest(held, size))
+}
+
+/// Whether the name has a file with the size, time, mode and owner that this item is to have.
+fn is_as_published(item: &Item, size: u64, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
+    let wanted = Restored::of(&item.entry, options.preserve);
+    stat_of(item, size, facts).is_some_and(|stat| {
+        wanted.mode.is_none_or(|mode| mode == stat.mode) && wanted.owner.is_none_or(|owner| owner == stat.owner)
+    })
+}
+
+/// What the file system says of a file of that size and time of modification that has the name
+/// already.
+fn stat_of(item: &Item, size: u64, facts: &mut impl Facts) -> Option<Stat> {
+    let mtime = ModificationTime::of(&item.entry);
+    facts.stat().filter(|stat| stat.kind == Kind::File && stat.size == size && stat.mtime == mtime)
+}
+
+/// Whether it is a symbolic link that is there already, with its time where times are preserved.
+fn is_same_link(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
+    let EntryKind::Symlink { target } = &item.entry.kind else { return false };
+    let mtime = ModificationTime::of(&item.entry);
+    facts.stat().is_some_and(|stat| stat.kind == Kind::Symlink && (!options.preserve.times || stat.mtime == mtime))
+        && facts.link_target().is_some_and(|found| found == *target)
+}
+
+/// Digest of a file all of whose blocks are in the map.
+fn whole_digest(held: &BlockMap, size: u64) -> Option<FileDigest> {
+    let mut hasher = RootHasher::new(size);
+    for index in 0..block_count(size) {
+        hasher.push(held.get(index)?);
+    }
+    hasher.finish().map(FileDigest::Blake3)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+    use icdc_protocol::message::{Entry, Parent, Preserve};
+
+    use super::super::item::{DirectoryId, DirectoryPlace, Place};
+    use super::*;
+
+    const LARGE: u64 = 3 * BLOCK_SIZE as u64;
+    const DIGEST: FileDigest = FileDigest::Blake3([7; 32]);
+
+    #[derive(Default)]
+    struct Known {
+        stat: Option<Stat>,
+        target: Option<Vec<u8>>,
+        published: Option<(FileDigest, PublishedBy)>,
+        journals: Vec<BlockMap>,
+        part: Option<BlockMap>,
+        asked_to_clear: Option<bool>,
+    }
+
+    impl Facts for Known {
+        fn stat(&mut self) -> Option<Stat> {
+            self.stat
+        }
+        fn link_target(&mut self) -> Option<Vec<u8>> {
+            self.target.clone()
+        }
+        fn shown(&self) -> String {
+            "dst/x".into()
+        }
+        fn published(&mut self, _: &ItemKey) -> Option<(FileDigest, PublishedBy)> {
+            self.published
+        }
+        fn journals_without_part(&mut self) -> Vec<BlockMap> {
+            self.journals.clone()
+        }
+        fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure> {
+            self.asked_to_clear = Some(cleared);
+            Ok(self.part.clone())
+        }
+    }
+
+    fn item(kind: EntryKind) -> Item {
+        let entry = Entry {
+            id: 0,
+            parent: Parent::Source(0),
+            name: b"x".to_vec(),
+            kind,
+            mode: 0o4644,
+            mtime_seconds: 5,
+            mtime_nanos: 6,
+            owner: Some((1, 2)),
+            xattrs: Vec::new(),
+        };
+        let place = Place { directory: DirectoryPlace { device: 1, inode: 2 }, name: b"x".to_vec() };
+        Item { entry, path: b"x".to_vec(), directory: DirectoryId::Source(0), place, source: 0 }
+    }
+
+    fn file(size: u64) -> Item {
+        item(EntryKind::File { size, version: [3; 16], sparse: false, linked: false })
+    }
+
+    fn stat(kind: Kind, size: u64) -> Stat {
+        let mtime = ModificationTime { seconds: 5, nanos: 6 };
+        Stat { kind, size, mtime, mode: 0o644, owner: (8, 9) }
+    }
+
+    fn options() -> ReceiveOptions {
+        ReceiveOptions { resume: true, ..ReceiveOptions::default() }
+    }
+
+    fn anything(item: &Item, options: &ReceiveOptions, mut facts: Known) -> Verdict {
+        decide(item, Question::Anything, options, &mut facts).unwrap()
+    }
+
+    fn blocks(size: u64, count: u32) -> BlockMap {
+        let mut blocks = BlockMap::new(size);
+        for index in 0..count {
+            blocks.insert(index, [index as u8; 32]).unwrap();
+        }
+        blocks
+    }
+
+    #[test]
+    fn what_this_run_published_is_had_and_what_an_earlier_one_did_is_taken_over_or_compared() {
+        let known = |by| Known { stat: Some(stat(Kind::File, 9)), published: Some((DIGEST, by)), ..Known::default() };
+        let verify = ReceiveOptions { verify: true, ..options() };
+        let verdict = |options: &ReceiveOptions, by| anything(&file(9), options, known(by));
+        assert_eq!(verdict(&verify, PublishedBy::ThisRun), Verdict::Have(DIGEST));
+        assert_eq!(verdict(&options(), PublishedBy::AnEarlierRun), Verdict::TakenOver(DIGEST));
+        assert_eq!(verdict(&verify, PublishedBy::AnEarlierRun), Verdict::Compare(DIGEST));
+    }
+
+    #[test]
+    fn a_record_counts_only_where_the_file_is_as_it_was_published() {
+        let wrong = [
+            None,
+            Some(stat(Kind::Symlink, 9)),
+            Some(stat(Kind::File, 8)),
+            Some(Stat { mode: 0o600, ..stat(Kind::File, 9) }),
+            Some(Stat { mtime: ModificationTime { seconds: 5, nanos: 7 }, ..stat(Kind::File, 9) }),
+        ];
+        for stat in wrong {
+            let facts = Known { stat, published: Some((DIGEST, PublishedBy::ThisRun)), ..Known::default() };
+            assert_eq!(anything(&file(9), &options(), facts), Verdict::Contents { held: None }, "{stat:?}");
+        }
+        let facts = || Known {
+            stat: Some(stat(Kind::File, 9)),
+            published: Some((DIGEST, PublishedBy::ThisRun)),
+            ..Known::default()
+        };
+        let owners =
+            ReceiveOptions { preserve: Preserve { owner: true, mode: false, ..Preserve::default() }, ..options() };
+        assert_eq!(anything(&file(9), &owners, facts()), Verdict::Contents { held: None }, "its owner differs");
+    }
+
+    #[test]
+    fn an_update_skips_what_has_size_and_time_and_links_with_the_same_target() {
+        let update = ReceiveOptions { update: true, ..options() };
+        let there = |kind| Known { stat: Some(stat(kind, 9)), target: Some(b"t".to_vec()), ..Known::default() };
+        assert_eq!(anything(&file(9), &update, there(Kind::File)), Verdict::Skip);
+        assert_eq!(anything(&file(9), &options(), there(Kind::File)), Verdict::Contents { held: None });
+        let link = |target: &[u8]| item(EntryKind::Symlink { target: target.to_vec() });
+        assert_eq!(anything(&link(b"t"), &update, there(Kind::Symlink)), Verdict::Skip);
+        assert_eq!(anything(&link(b"u"), &update, there(Kind::Symlink)), Verdict::Contents { held: None });
+        assert_eq!(anything(&link(b"t"), &options(), there(Kind::Symlink)), Verdict::Contents { held: None });
+    }
+
+    #[test]
+    fn a_whole_journal_without_a_part_is_that_of_a_file_that_got_its_name_just_before_a_kill() {
+        let known = |count| Known {
+            stat: Some(stat(Kind::File, LARGE)),
+            journals: vec![blocks(LARGE, count)],
+            ..Known::default()
+        };
+        assert!(matches!(anything(&file(LARGE), &options(), known(3)), Verdict::Compare(FileDigest::Blake3(_))));
+        assert_eq!(anything(&file(LARGE), &options(), known(2)), Verdict::Contents { held: None });
+        let anew = ReceiveOptions::default();
+        assert_eq!(anything(&file(LARGE), &anew, known(3)), Verdict::Contents { held: None });
+    }
+
+    #[test]
+    fn a_part_is_claimed_for_files_of_more_than_a_block_and_cleared_for_those_with_holes() {
+        for (size, sparse, claims) in [(LARGE, true, Some(true)), (LARGE, false, Some(false)), (9 << 10, true, None)] {
+            let item = item(EntryKind::File { size, version: [3; 16], sparse, linked: false });
+            let mut facts = Known { part: Some(blocks(LARGE, 1)), ..Known::default() };
+            let verdict = decide(&item, Question::Contents, &options(), &mut facts).unwrap();
+            assert_eq!(verdict, Verdict::Contents { held: claims.map(|_| blocks(LARGE, 1)) });
+            assert_eq!(facts.asked_to_clear, claims);
+        }
+    }
+
+    #[test]
+    fn a_large_file_does_not_replace_a_directory() {
+        let mut facts = Known { stat: Some(stat(Kind::Directory, 0)), ..Known::default() };
+        let failure = decide(&file(LARGE), Question::Anything, &options(), &mut facts).unwrap_err();
+        assert_eq!(failure.into_reason(), "dst/x is a directory; a file cannot replace it");
+    }
+}
