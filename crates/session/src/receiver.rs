@@ -3,5 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`book`] | names: what is wanted, and when an item, a directory and the run are done |
+//! | [`files`] | large files: what is written, durable, noted, compared, complete |
 
 pub mod book;
+pub mod files;

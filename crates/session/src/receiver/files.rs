@@ -1,0 +1,173 @@
+//! Large files of the receiver: which blocks are there, written, durable and noted, and what is
+//! next for each file.
+//!
+//! ```text
+//! expect ──► first block (or end) ──► Open ──► Write … ──► every 64 MiB: Sync, then Note
+//!                                                │
+//!            end known, all blocks written, the held ones compared
+//!                                                ▼
+//!            digest = the sender's? ──► Finish ──► Sync ──► Note ──► (read back) ──► Stored
+//! ```
+//!
+//! A block counts as durable only after a sync that was asked for when its write was through; only
+//! then does the journal name it. So whatever kills the process, the journal never promises too
+//! much.
+//!
+//! The machine never touches a block's bytes: `B` is whatever the executor writes.
+
+mod action;
+mod blocks;
+mod digests;
+mod file;
+mod plan;
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+use icdc_protocol::message::{Digest, EntryId, FileEnd, GivenUp};
+
+use crate::failure::Failure;
+pub use action::{Action, Contents, Loss, Read};
+pub use blocks::CHECKPOINT;
+pub use digests::digest_like;
+use file::{Context, File};
+pub use plan::{Expected, Opened};
+
+/// The large files of one session.
+#[derive(Debug)]
+pub struct Files<B> {
+    files: HashMap<EntryId, File<B>>,
+    /// Files that may have blocks to compare.
+    reading: VecDeque<EntryId>,
+    context: Context<B>,
+}
+
+impl<B> Files<B> {
+    /// With `verify`, every file is read back from the medium before it is stored.
+    #[must_use]
+    pub fn new(verify: bool) -> Self {
+        Self { files: HashMap::new(), reading: VecDeque::new(), context: Context::new(verify) }
+    }
+
+    /// A file whose blocks will come.
+    pub fn expect(&mut self, id: EntryId, expected: Expected) {
+        let file = File::new(id, expected, &mut self.context);
+        self.files.insert(id, file);
+    }
+
+    /// A block of the file has arrived and has the value that its header promises.
+    pub fn on_block(&mut self, id: EntryId, index: u32, value: Digest, block: B) {
+        self.with(id, |file, context| file.on_block(index, value, block, context));
+    }
+
+    /// The sender is through with an item, or gives it up.
+    pub fn on_end(&mut self, end: FileEnd) {
+        if !self.files.contains_key(&end.id) {
+            return self.context.push(Action::Foreign(end));
+        }
+        let FileEnd { id, blocks, outcome } = end;
+        self.with(id, |file, context| match outcome {
+            Ok(digest) => file.on_end(blocks, digest, context),
+            Err(GivenUp { reason, same_version: true }) => file.give_up(Failure::Passing(reason).into(), context),
+            Err(GivenUp { reason, same_version: false }) => file.give_up(Failure::Final(reason).into(), context),
+        });
+    }
+
+    /// The sender has answered a `Ready`: the session's own first, then those of [`Action::Probe`].
+    pub fn on_confirmed(&mut self) {
+        self.context.confirmed += 1;
+        let waiting: Vec<EntryId> =
+            self.files.iter().filter(|(_, file)| file.is_unconfirmed()).map(|(id, _)| *id).collect();
+        waiting.into_iter().for_each(|id| self.with(id, File::advance));
+    }
+
+    /// Outcome of [`Action::Open`].
+    pub fn on_opened(&mut self, id: EntryId, outcome: Result<Opened, Failure>) {
+        self.with(id, |file, context| file.on_opened(outcome, context));
+    }
+
+    /// Outcome of [`Action::Write`].
+    pub fn on_written(&mut self, id: EntryId, index: u32, outcome: Result<(), Failure>) {
+        self.with(id, |file, context| file.on_written(index, outcome, context));
+    }
+
+    /// Outcome of [`Action::Sync`].
+    pub fn on_synced(&mut self, id: EntryId, outcome: Result<(), Failure>) {
+        self.with(id, |file, context| file.on_synced(outcome, context));
+    }
+
+    /// Outcome of [`Action::Note`].
+    pub fn on_noted(&mut self, id: EntryId, outcome: Result<(), Failure>) {
+        self.with(id, |file, context| file.on_noted(outcome, context));
+    }
+
+    /// Outcome of [`Action::Finish`].
+    pub fn on_finished(&mut self, id: EntryId, outcome: Result<(), Failure>) {
+        self.with(id, |file, context| file.on_finished(outcome, context));
+    }
+
+    /// Outcome of [`Action::FindData`]: ranges of blocks, ascending, outside of which the medium
+    /// holds nothing.
+    pub fn on_data_found(&mut self, id: EntryId, outcome: Result<Vec<Range<u32>>, Failure>) {
+        self.with(id, |file, context| file.on_data_found(outcome, context));
+    }
+
+    /// Outcome of a [`Read`]: whether the block contains what it should.
+    pub fn on_compared(&mut self, id: EntryId, index: u32, good: bool) {
+        self.with(id, |file, context| file.on_compared(index, good, context));
+    }
+
+    /// Nothing more will come from the link. Blocks that have arrived are written, what is written
+    /// becomes durable and is noted, and every file ends: [`is_empty`](Self::is_empty) once that is
+    /// through.
+    pub fn on_link_ended(&mut self) {
+        self.context.link_ended = true;
+        let all: Vec<EntryId> = self.files.keys().copied().collect();
+        all.into_iter().for_each(|id| self.with(id, File::advance));
+    }
+
+    /// What to do next, in order. Files, journals and locks belong to the executor.
+    pub fn poll(&mut self) -> Option<Action<B>> {
+        self.context.actions.pop_front()
+    }
+
+    /// The next block to read and to compare. Apart from [`poll`](Self::poll) so that the executor
+    /// reads only where it has room: comparing must not take memory from what arrives.
+    pub fn next_read(&mut self) -> Option<Read> {
+        while let Some(id) = self.reading.front() {
+            let read = self.files.get_mut(id).and_then(|file| file.next_read(&self.context));
+            if read.is_some() {
+                return read;
+            }
+            self.reading.pop_front();
+        }
+        None
+    }
+
+    /// Whether there are blocks to read.
+    #[must_use]
+    pub fn has_reads(&self) -> bool {
+        let reads = |id| self.files.get(id).is_some_and(|file| file.has_reads(&self.context));
+        self.reading.iter().any(reads)
+    }
+
+    /// Whether every file has ended.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    fn with(&mut self, id: EntryId, event: impl FnOnce(&mut File<B>, &mut Context<B>)) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let read_before = file.has_reads(&self.context);
+        event(file, &mut self.context);
+        if file.has_ended() {
+            self.files.remove(&id);
+        } else if !read_before && file.has_reads(&self.context) {
+            self.reading.push_back(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

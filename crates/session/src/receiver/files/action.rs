@@ -1,0 +1,165 @@
+//! What the executor does for large files.
+
+use icdc_protocol::block_map::{block_length, block_offset};
+use icdc_protocol::digest;
+use icdc_protocol::message::{Digest, EntryId, FileDigest, FileEnd};
+use icdc_units::ByteCount;
+
+use crate::failure::Failure;
+
+/// What is to be done for a large file.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action<B> {
+    /// Take the lock of what an earlier session has left, make or reopen the part file and its
+    /// journal, and reserve the space. Where this fails, what was made for it is removed by the
+    /// executor. Answered by `on_opened`.
+    Open {
+        /// The file.
+        id: EntryId,
+    },
+    /// Ask the sender whether it is still there, by a further `Ready`. Answered by `on_confirmed`.
+    Probe,
+    /// Write a block to its place. Answered by `on_written`.
+    Write {
+        /// The file.
+        id: EntryId,
+        /// The block's number in the file.
+        index: u32,
+        /// What is written.
+        block: B,
+    },
+    /// Make durable all writes that are through. Answered by `on_synced`.
+    Sync {
+        /// The file.
+        id: EntryId,
+    },
+    /// Append durable blocks to the journal. Answered by `on_noted`.
+    Note {
+        /// The file.
+        id: EntryId,
+        /// Numbers and values.
+        blocks: Vec<(u32, Digest)>,
+    },
+    /// Give the file its length and metadata. Answered by `on_finished`.
+    Finish {
+        /// The file.
+        id: EntryId,
+    },
+    /// Forget what the page cache has of the file, which is durable, and find where the medium
+    /// holds anything. Answered by `on_data_found`.
+    FindData {
+        /// The file.
+        id: EntryId,
+    },
+    /// Ask the sender for a block that it was told is there: it is damaged.
+    Resend {
+        /// The file.
+        id: EntryId,
+        /// The block's number in the file.
+        index: u32,
+    },
+    /// So much more has become durable.
+    Durable(ByteCount),
+    /// The end of an item that is none of these files.
+    Foreign(FileEnd),
+    /// The file is complete under its staging name and leaves the machine.
+    Stored {
+        /// The file.
+        id: EntryId,
+        /// Its digest.
+        digest: FileDigest,
+        /// Bytes of it that are not durable; zero where all of it is, with its metadata.
+        unsynced: ByteCount,
+    },
+    /// The file is given up and leaves the machine.
+    Lost {
+        /// The file.
+        id: EntryId,
+        /// Why.
+        loss: Loss,
+        /// What lies on the disk stays for a later run; otherwise whatever was opened of it is
+        /// removed.
+        keep: bool,
+    },
+    /// The file leaves the machine unfinished because the link has ended.
+    Left {
+        /// The file.
+        id: EntryId,
+        /// What lies on the disk stays for a later run; otherwise whatever was opened of it is
+        /// removed.
+        keep: bool,
+    },
+}
+
+/// A block to read and to compare. Answered by `on_compared`; one that cannot be read whole is not
+/// good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// The file.
+    pub id: EntryId,
+    /// The block's number in the file.
+    pub index: u32,
+    /// What it has to contain.
+    pub contents: Contents,
+}
+
+/// What a block has to contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// What has this value.
+    Value(Digest),
+    /// Nothing but zeros: a hole of the source.
+    Zeros,
+}
+
+impl Contents {
+    /// Whether `data` is right for block `index` of a file of `size`.
+    #[must_use]
+    pub fn fits(&self, data: &[u8], index: u32, size: ByteCount) -> bool {
+        let size = size.as_u64();
+        data.len() == block_length(size, index)
+            && match self {
+                Self::Value(value) => digest::block_value(block_offset(index), data, size) == *value,
+                Self::Zeros => data.iter().all(|byte| *byte == 0),
+            }
+    }
+}
+
+/// Why a file is given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The sender or the executor has said why.
+    Failed(Failure),
+    /// What arrived does not have the digest that the sender has told.
+    DigestsDiffer,
+    /// The medium gives back something else than was written.
+    ReadBackDiffers,
+}
+
+impl Loss {
+    /// Whether a later run can go on from what is durable.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Failed(failure) if failure.is_passing())
+    }
+
+    /// The failure of the item at `path`.
+    #[must_use]
+    pub fn into_failure(self, path: &str) -> Failure {
+        match self {
+            Self::Failed(failure) => failure,
+            Self::DigestsDiffer => {
+                Failure::Final(format!("{path}: what arrived is not what was sent (digests differ)"))
+            }
+            Self::ReadBackDiffers => Failure::Final(format!(
+                "{path}: what the medium gives back differs from what was written; check the disk"
+            )),
+        }
+    }
+}
+
+impl From<Failure> for Loss {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}

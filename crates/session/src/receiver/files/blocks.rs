@@ -1,0 +1,152 @@
+//! The blocks of one open file: which are there, written, durable, and noted in its journal.
+
+use icdc_protocol::block_map::{BlockMap, block_length};
+use icdc_protocol::message::Digest;
+use icdc_units::ByteCount;
+
+/// Bytes written between two checkpoints: what a power cut may cost besides the ring.
+pub const CHECKPOINT: ByteCount = ByteCount::from_mib(64);
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    /// Every block that is there: held from an earlier run, or arrived.
+    map: BlockMap,
+    journal: Journal,
+    /// Writes that are through since the last checkpoint began.
+    unsynced: Written,
+    checkpoint: Checkpoint,
+}
+
+/// What a later run can go on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Journal {
+    /// No later run would find one.
+    None,
+    Empty,
+    NamesBlocks,
+}
+
+#[derive(Debug)]
+enum Checkpoint {
+    Idle,
+    Syncing(Written),
+    Noting {
+        bytes: ByteCount,
+    },
+    /// A sync has failed. The system tells of data that it has lost but once: a later sync proves
+    /// nothing.
+    Failed,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    blocks: Vec<(u32, Digest)>,
+    bytes: ByteCount,
+}
+
+/// What a sync that is through means.
+pub(super) enum Synced {
+    /// These blocks are to be noted.
+    Note(Vec<(u32, Digest)>),
+    /// The checkpoint is complete: so much has become durable.
+    Durable(ByteCount),
+}
+
+impl Blocks {
+    /// Of a file whose files are open; `held` is what its journal names.
+    pub(super) fn new(size: ByteCount, held: Option<BlockMap>, journaled: bool) -> Self {
+        let map = held.unwrap_or_else(|| BlockMap::new(size.as_u64()));
+        let journal = match (journaled, map.is_empty()) {
+            (false, _) => Journal::None,
+            (true, true) => Journal::Empty,
+            (true, false) => Journal::NamesBlocks,
+        };
+        Self { map, journal, unsynced: Written::default(), checkpoint: Checkpoint::Idle }
+    }
+
+    /// Every block that is there.
+    pub(super) fn map(&self) -> &BlockMap {
+        &self.map
+    }
+
+    /// Notes a block that has arrived; false if it is there already, or beyond the end.
+    pub(super) fn arrived(&mut self, index: u32, value: Digest) -> bool {
+        !self.map.contains(index) && self.map.insert(index, value).is_ok()
+    }
+
+    /// A block that was held is damaged.
+    pub(super) fn damaged(&mut self, index: u32) {
+        self.map.remove(index);
+    }
+
+    /// The write of a block is through.
+    pub(super) fn written(&mut self, index: u32) {
+        if let Some(value) = self.map.get(index) {
+            self.unsynced.blocks.push((index, value));
+            self.unsynced.bytes += ByteCount::from(block_length(self.map.size(), index));
+        }
+    }
+
+    /// Bytes that are written and not durable.
+    pub(super) fn unsynced(&self) -> ByteCount {
+        self.unsynced.bytes
+    }
+
+    /// Whether a journal is kept.
+    pub(super) fn is_journaled(&self) -> bool {
+        self.journal != Journal::None
+    }
+
+    /// Whether a later run can go on from what is there.
+    pub(super) fn is_resumable(&self) -> bool {
+        self.journal == Journal::NamesBlocks
+    }
+
+    /// Whether enough is written for a checkpoint.
+    pub(super) fn is_checkpoint_due(&self) -> bool {
+        matches!(self.checkpoint, Checkpoint::Idle) && self.unsynced.bytes >= CHECKPOINT
+    }
+
+    /// Whether a checkpoint would let the journal name more than it does.
+    pub(super) fn is_worth_a_checkpoint(&self) -> bool {
+        matches!(self.checkpoint, Checkpoint::Idle) && self.is_journaled() && !self.unsynced.blocks.is_empty()
+    }
+
+    /// Begins a checkpoint with everything that is written: a sync has to follow.
+    pub(super) fn begin_checkpoint(&mut self) {
+        self.checkpoint = Checkpoint::Syncing(std::mem::take(&mut self.unsynced));
+    }
+
+    /// The checkpoint's sync is through.
+    pub(super) fn synced(&mut self) -> Synced {
+        match std::mem::replace(&mut self.checkpoint, Checkpoint::Idle) {
+            Checkpoint::Syncing(Written { blocks, bytes }) if self.is_journaled() && !blocks.is_empty() => {
+                self.checkpoint = Checkpoint::Noting { bytes };
+                Synced::Note(blocks)
+            }
+            Checkpoint::Syncing(Written { bytes, .. }) => Synced::Durable(bytes),
+            other => {
+                self.checkpoint = other;
+                Synced::Durable(ByteCount::ZERO)
+            }
+        }
+    }
+
+    /// The checkpoint's sync has failed: what no earlier one has made durable may be lost, and is
+    /// not noted any more.
+    pub(super) fn sync_failed(&mut self) {
+        self.checkpoint = Checkpoint::Failed;
+    }
+
+    /// The journal names the checkpoint's blocks, or cannot. Gives the bytes that count as durable.
+    pub(super) fn noted(&mut self, good: bool) -> ByteCount {
+        let Checkpoint::Noting { bytes } = self.checkpoint else { return ByteCount::ZERO };
+        self.checkpoint = Checkpoint::Idle;
+        if !good {
+            return ByteCount::ZERO;
+        }
+        self.journal = Journal::NamesBlocks;
+        bytes
+    }
+}

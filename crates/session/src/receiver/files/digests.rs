@@ -1,0 +1,43 @@
+//! Digests of whole files, from the values of their blocks.
+
+use icdc_protocol::block_map::{BlockMap, block_count, block_offset};
+use icdc_protocol::digest::{self, RootHasher};
+use icdc_protocol::limits::{BLOCK_SIZE, MAX_HASHED_HOLES};
+use icdc_protocol::message::FileDigest;
+
+/// Digest of a file of which `blocks` are there and all others are zero, made as `like`.
+#[must_use]
+pub fn digest_like(like: &FileDigest, blocks: &BlockMap) -> Option<FileDigest> {
+    let size = blocks.size();
+    match like {
+        FileDigest::SparseMap(_) => Some(FileDigest::SparseMap(digest::sparse_map(size, blocks.iter()))),
+        FileDigest::Blake3(_) => {
+            let mut hasher = RootHasher::new(size);
+            for index in 0..block_count(size) {
+                let hole = || digest::zero_block_value(block_offset(index), size);
+                hasher.push(blocks.get(index).unwrap_or_else(hole));
+            }
+            hasher.finish().map(FileDigest::Blake3)
+        }
+    }
+}
+
+/// Whether a file of which `blocks` are there has the digest that was announced for it. Only a
+/// `sparse` one may have holes.
+pub(super) fn is_as_announced(announced: &FileDigest, blocks: &BlockMap, sparse: bool) -> bool {
+    // A hole where none was announced would show what is beneath.
+    if !sparse && !blocks.is_complete() {
+        return false;
+    }
+    // A sender names a file of so many zeros by its map; to hash them would keep everything else
+    // waiting for hours.
+    if matches!(announced, FileDigest::Blake3(_)) && hole_bytes(blocks) > MAX_HASHED_HOLES {
+        return false;
+    }
+    digest_like(announced, blocks) == Some(*announced)
+}
+
+/// Bytes of whole blocks that are not there.
+fn hole_bytes(blocks: &BlockMap) -> u64 {
+    u64::from(blocks.blocks() - blocks.count()) * BLOCK_SIZE as u64
+}

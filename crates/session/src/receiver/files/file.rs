@@ -1,0 +1,504 @@
+//! One large file, from its announcement to its end.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::limits::BLOCK_SIZE;
+use icdc_protocol::message::{Digest, EntryId, FileDigest};
+use icdc_units::ByteCount;
+
+use super::action::{Action, Contents, Loss, Read};
+use super::blocks::{Blocks, Synced};
+use super::digests::is_as_announced;
+use super::plan::{Expected, Opened};
+use crate::failure::Failure;
+
+/// What the files of a session have in common.
+#[derive(Debug)]
+pub(super) struct Context<B> {
+    pub(super) actions: VecDeque<Action<B>>,
+    /// Files are read back before they are stored.
+    verify: bool,
+    /// Nothing more will come.
+    pub(super) link_ended: bool,
+    /// How often the sender was asked whether it is there, the session's own `Ready` included.
+    asked: u64,
+    /// How often it has answered.
+    pub(super) confirmed: u64,
+}
+
+impl<B> Context<B> {
+    pub(super) fn new(verify: bool) -> Self {
+        Self { actions: VecDeque::new(), verify, link_ended: false, asked: 1, confirmed: 0 }
+    }
+
+    pub(super) fn push(&mut self, action: Action<B>) {
+        self.actions.push_back(action);
+    }
+
+    fn probe(&mut self) -> Presence {
+        self.push(Action::Probe);
+        self.asked += 1;
+        Presence::Asked { number: self.asked }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct File<B> {
+    id: EntryId,
+    size: ByteCount,
+    sparse: bool,
+    /// Actions and reads whose outcome is not known yet.
+    pending: u32,
+    phase: Phase<B>,
+}
+
+#[derive(Debug)]
+enum Phase<B> {
+    /// Nothing is opened before something comes.
+    Expected,
+    Opening {
+        held: Option<BlockMap>,
+        /// Blocks that came meanwhile.
+        waiting: Vec<(u32, Digest, B)>,
+        end: Option<Result<End, Loss>>,
+    },
+    Receiving(Receiving),
+    /// All blocks are written; length and metadata are being set.
+    Finishing {
+        blocks: Blocks,
+        digest: FileDigest,
+    },
+    /// The last checkpoint is under way.
+    Flushing {
+        blocks: Blocks,
+        digest: FileDigest,
+    },
+    /// Everything is durable and noted; where the medium holds anything is being looked up.
+    FindingData {
+        blocks: Blocks,
+        digest: FileDigest,
+    },
+    ReadingBack {
+        blocks: Blocks,
+        digest: FileDigest,
+        left: VecDeque<(u32, Contents)>,
+    },
+    /// Nothing more becomes of it in this session; what is on its way to the disk still arrives
+    /// there.
+    Leaving {
+        blocks: Blocks,
+        reason: Reason,
+    },
+    Ended,
+}
+
+#[derive(Debug)]
+struct Receiving {
+    blocks: Blocks,
+    /// Blocks that have come.
+    arrived: u32,
+    /// Held blocks that were damaged, each of which comes in addition to what the sender tells.
+    asked_again: u32,
+    /// Held blocks that are not compared yet.
+    unchecked: VecDeque<(u32, Digest)>,
+    end: Option<End>,
+    sender: Presence,
+}
+
+/// What the sender has told when it was through.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    blocks: u32,
+    digest: FileDigest,
+}
+
+/// Whether the sender is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    Known,
+    /// This many answers tell that it is.
+    Asked {
+        number: u64,
+    },
+}
+
+/// Why a file is left.
+#[derive(Debug)]
+enum Reason {
+    Lost(Loss),
+    LinkEnded,
+}
+
+/// The file as its events see it: `context` is that of the session.
+impl<B> File<B> {
+    pub(super) fn new(id: EntryId, expected: Expected, context: &mut Context<B>) -> Self {
+        let Expected { size, sparse, held } = expected;
+        let mut file = Self { id, size, sparse, pending: 0, phase: Phase::Expected };
+        if held.is_some() {
+            file.open(held, context);
+        }
+        file
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
+    pub(super) fn on_block(&mut self, index: u32, value: Digest, block: B, context: &mut Context<B>) {
+        if matches!(self.phase, Phase::Expected) {
+            self.open(None, context);
+        }
+        match &mut self.phase {
+            Phase::Opening { waiting, end: None | Some(Ok(_)), .. } => waiting.push((index, value, block)),
+            Phase::Receiving(receiving) => {
+                let is_new = receiving.blocks.arrived(index, value);
+                if is_new {
+                    receiving.arrived += 1;
+                    self.pending += 1;
+                    context.push(Action::Write { id: self.id, index, block });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn on_end(&mut self, blocks: u32, digest: FileDigest, context: &mut Context<B>) {
+        if matches!(self.phase, Phase::Expected) {
+            self.open(None, context);
+        }
+        match &mut self.phase {
+            Phase::Opening { end: end @ (None | Some(Ok(_))), .. } => *end = Some(Ok(End { blocks, digest })),
+            Phase::Receiving(receiving) => receiving.end = Some(End { blocks, digest }),
+            _ => {}
+        }
+        self.advance(context);
+    }
+
+    /// Gives the file up; the first reason counts.
+    pub(super) fn give_up(&mut self, loss: Loss, context: &mut Context<B>) {
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Expected => {
+                context.push(Action::Lost { id: self.id, loss, keep: false });
+                Phase::Ended
+            }
+            Phase::Opening { held, end: None | Some(Ok(_)), .. } => {
+                Phase::Opening { held, waiting: Vec::new(), end: Some(Err(loss)) }
+            }
+            Phase::Receiving(Receiving { blocks, .. })
+            | Phase::Finishing { blocks, .. }
+            | Phase::Flushing { blocks, .. }
+            | Phase::FindingData { blocks, .. }
+            | Phase::ReadingBack { blocks, .. } => Phase::Leaving { blocks, reason: Reason::Lost(loss) },
+            phase @ (Phase::Opening { .. } | Phase::Leaving { .. } | Phase::Ended) => phase,
+        };
+        self.advance(context);
+    }
+
+    pub(super) fn on_opened(&mut self, outcome: Result<Opened, Failure>, context: &mut Context<B>) {
+        let Phase::Opening { held, waiting, end } = std::mem::replace(&mut self.phase, Phase::Ended) else { return };
+        self.pending -= 1;
+        let Opened { journaled, has_waited } = match outcome {
+            Ok(opened) => opened,
+            Err(failure) => {
+                let loss = match end {
+                    Some(Err(loss)) => loss,
+                    _ => failure.into(),
+                };
+                return context.push(Action::Lost { id: self.id, loss, keep: true });
+            }
+        };
+        let unchecked = held.iter().flat_map(BlockMap::iter).collect();
+        let blocks = Blocks::new(self.size, held, journaled);
+        let end = match end.transpose() {
+            Ok(end) => end,
+            Err(loss) => {
+                self.phase = Phase::Leaving { blocks, reason: Reason::Lost(loss) };
+                return self.advance(context);
+            }
+        };
+        let sender = if has_waited { context.probe() } else { Presence::Known };
+        self.phase = Phase::Receiving(Receiving { blocks, arrived: 0, asked_again: 0, unchecked, end, sender });
+        for (index, value, block) in waiting {
+            self.on_block(index, value, block, context);
+        }
+        self.advance(context);
+    }
+
+    pub(super) fn on_written(&mut self, index: u32, outcome: Result<(), Failure>, context: &mut Context<B>) {
+        self.pending -= 1;
+        match outcome {
+            Ok(()) => {
+                if let Some(blocks) = self.blocks() {
+                    blocks.written(index);
+                }
+                self.advance(context);
+            }
+            Err(failure) => self.give_up(failure.into(), context),
+        }
+    }
+
+    pub(super) fn on_synced(&mut self, outcome: Result<(), Failure>, context: &mut Context<B>) {
+        self.pending -= 1;
+        let id = self.id;
+        let Some(blocks) = self.blocks() else { return };
+        match outcome {
+            Ok(()) => {
+                match blocks.synced() {
+                    Synced::Note(blocks) => {
+                        self.pending += 1;
+                        context.push(Action::Note { id, blocks });
+                    }
+                    Synced::Durable(bytes) => context.push(Action::Durable(bytes)),
+                }
+                self.advance(context);
+            }
+            Err(failure) => {
+                blocks.sync_failed();
+                self.give_up(failure.into(), context);
+            }
+        }
+    }
+
+    pub(super) fn on_noted(&mut self, outcome: Result<(), Failure>, context: &mut Context<B>) {
+        self.pending -= 1;
+        let Some(blocks) = self.blocks() else { return };
+        let durable = blocks.noted(outcome.is_ok());
+        match outcome {
+            Ok(()) => {
+                context.push(Action::Durable(durable));
+                self.advance(context);
+            }
+            Err(failure) => self.give_up(failure.into(), context),
+        }
+    }
+
+    pub(super) fn on_finished(&mut self, outcome: Result<(), Failure>, context: &mut Context<B>) {
+        self.pending -= 1;
+        match (std::mem::replace(&mut self.phase, Phase::Ended), outcome) {
+            (Phase::Finishing { blocks, digest }, Ok(())) if self.size.as_u64() <= BLOCK_SIZE as u64 => {
+                // One block: made durable together with the small files.
+                context.push(Action::Stored { id: self.id, digest, unsynced: blocks.unsynced() });
+            }
+            (Phase::Finishing { mut blocks, digest }, Ok(())) => {
+                blocks.begin_checkpoint();
+                self.phase = Phase::Flushing { blocks, digest };
+                self.sync(context);
+            }
+            (phase, Ok(())) => {
+                self.phase = phase;
+                self.advance(context);
+            }
+            (phase, Err(failure)) => {
+                let journaled = matches!(&phase, Phase::Finishing { blocks, .. } if blocks.is_journaled());
+                self.phase = phase;
+                // All data is there: a run that asks for less need only give it its name.
+                self.give_up(if journaled { failure.passing() } else { failure }.into(), context);
+            }
+        }
+    }
+
+    pub(super) fn on_data_found(&mut self, outcome: Result<Vec<Range<u32>>, Failure>, context: &mut Context<B>) {
+        self.pending -= 1;
+        match (std::mem::replace(&mut self.phase, Phase::Ended), outcome) {
+            (Phase::FindingData { blocks, digest }, Ok(data)) => {
+                let left = everything(blocks.map(), &data);
+                self.phase = Phase::ReadingBack { blocks, digest, left };
+                self.advance(context);
+            }
+            (phase, outcome) => {
+                self.phase = phase;
+                match outcome {
+                    Ok(_) => self.advance(context),
+                    Err(failure) => self.give_up(failure.into(), context),
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_compared(&mut self, index: u32, good: bool, context: &mut Context<B>) {
+        self.pending -= 1;
+        match &mut self.phase {
+            Phase::Receiving(receiving) if !good => {
+                receiving.blocks.damaged(index);
+                receiving.asked_again += 1;
+                context.push(Action::Resend { id: self.id, index });
+            }
+            Phase::ReadingBack { .. } if !good => return self.give_up(Loss::ReadBackDiffers, context),
+            _ => {}
+        }
+        self.advance(context);
+    }
+
+    /// Whether it waits for the sender's answer.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        matches!(&self.phase, Phase::Receiving(Receiving { sender: Presence::Asked { .. }, .. }))
+    }
+
+    /// Whether there are blocks to compare.
+    pub(super) fn has_reads(&self, context: &Context<B>) -> bool {
+        match &self.phase {
+            _ if context.link_ended => false,
+            Phase::Receiving(receiving) => !receiving.unchecked.is_empty(),
+            Phase::ReadingBack { left, .. } => !left.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// The next block to compare.
+    pub(super) fn next_read(&mut self, context: &Context<B>) -> Option<Read> {
+        let (index, contents) = match &mut self.phase {
+            _ if context.link_ended => None,
+            Phase::Receiving(receiving) => {
+                receiving.unchecked.pop_front().map(|(index, value)| (index, Contents::Value(value)))
+            }
+            Phase::ReadingBack { left, .. } => left.pop_front(),
+            _ => None,
+        }?;
+        self.pending += 1;
+        Some(Read { id: self.id, index, contents })
+    }
+
+    /// Does whatever is next.
+    pub(super) fn advance(&mut self, context: &mut Context<B>) {
+        let is_idle = self.pending == 0;
+        match &mut self.phase {
+            Phase::Receiving(receiving) if is_idle && receiving.is_complete(context) => self.complete(context),
+            Phase::Receiving(receiving) if receiving.blocks.is_checkpoint_due() => {
+                receiving.blocks.begin_checkpoint();
+                self.sync(context);
+            }
+            Phase::Flushing { .. } if is_idle => self.flushed(context),
+            Phase::ReadingBack { left, .. } if is_idle && left.is_empty() => self.stored(context),
+            Phase::Expected | Phase::Receiving(_) | Phase::ReadingBack { .. } if is_idle && context.link_ended => {
+                self.settle(context);
+            }
+            Phase::Leaving { .. } if is_idle => self.leave(context),
+            _ => {}
+        }
+    }
+
+    /// All blocks are written, and whatever was held is right.
+    fn complete(&mut self, context: &mut Context<B>) {
+        let (blocks, digest) = match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Receiving(Receiving { blocks, end: Some(End { digest, .. }), .. }) => (blocks, digest),
+            phase => {
+                self.phase = phase;
+                return;
+            }
+        };
+        let is_right = is_as_announced(&digest, blocks.map(), self.sparse);
+        self.phase = Phase::Finishing { blocks, digest };
+        if !is_right {
+            return self.give_up(Loss::DigestsDiffer, context);
+        }
+        self.pending += 1;
+        context.push(Action::Finish { id: self.id });
+    }
+
+    /// The last checkpoint is through.
+    fn flushed(&mut self, context: &mut Context<B>) {
+        if !context.verify {
+            return self.stored(context);
+        }
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Flushing { blocks, digest } => Phase::FindingData { blocks, digest },
+            phase => phase,
+        };
+        self.pending += 1;
+        // Only now are the pages clean, so that they can be dropped and the reads go to the medium.
+        context.push(Action::FindData { id: self.id });
+    }
+
+    fn stored(&mut self, context: &mut Context<B>) {
+        if let Phase::Flushing { digest, .. } | Phase::ReadingBack { digest, .. } = self.phase {
+            self.phase = Phase::Ended;
+            context.push(Action::Stored { id: self.id, digest, unsynced: ByteCount::ZERO });
+        }
+    }
+
+    /// Nothing that it waits for will come.
+    fn settle(&mut self, context: &mut Context<B>) {
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Receiving(Receiving { blocks, .. }) | Phase::ReadingBack { blocks, .. } => {
+                Phase::Leaving { blocks, reason: Reason::LinkEnded }
+            }
+            _ => {
+                context.push(Action::Left { id: self.id, keep: true });
+                Phase::Ended
+            }
+        };
+        self.advance(context);
+    }
+
+    /// Nothing of it is on its way any more: what a later run can go on from becomes durable and is
+    /// noted, then the file ends.
+    fn leave(&mut self, context: &mut Context<B>) {
+        let Phase::Leaving { blocks, reason } = &mut self.phase else { return };
+        let goes_on_later = match reason {
+            Reason::Lost(loss) => loss.is_passing(),
+            Reason::LinkEnded => true,
+        };
+        if goes_on_later && blocks.is_worth_a_checkpoint() {
+            blocks.begin_checkpoint();
+            return self.sync(context);
+        }
+        let keep = goes_on_later && blocks.is_resumable();
+        if let Phase::Leaving { reason, .. } = std::mem::replace(&mut self.phase, Phase::Ended) {
+            context.push(match reason {
+                Reason::Lost(loss) => Action::Lost { id: self.id, loss, keep },
+                Reason::LinkEnded => Action::Left { id: self.id, keep },
+            });
+        }
+    }
+
+    fn open(&mut self, held: Option<BlockMap>, context: &mut Context<B>) {
+        self.phase = Phase::Opening { held, waiting: Vec::new(), end: None };
+        self.pending += 1;
+        context.push(Action::Open { id: self.id });
+    }
+
+    fn sync(&mut self, context: &mut Context<B>) {
+        self.pending += 1;
+        context.push(Action::Sync { id: self.id });
+    }
+
+    fn blocks(&mut self) -> Option<&mut Blocks> {
+        match &mut self.phase {
+            Phase::Receiving(Receiving { blocks, .. })
+            | Phase::Finishing { blocks, .. }
+            | Phase::Flushing { blocks, .. }
+            | Phase::FindingData { blocks, .. }
+            | Phase::ReadingBack { blocks, .. }
+            | Phase::Leaving { blocks, .. } => Some(blocks),
+            Phase::Expected | Phase::Opening { .. } | Phase::Ended => None,
+        }
+    }
+}
+
+impl Receiving {
+    /// Whether nothing more is to come, and the sender is known to be there. Whatever has come is
+    /// written when nothing is pending.
+    fn is_complete<B>(&self, context: &Context<B>) -> bool {
+        let all_arrived =
+            self.end.is_some_and(|end| u64::from(self.arrived) == u64::from(end.blocks) + u64::from(self.asked_again));
+        let is_confirmed = match self.sender {
+            Presence::Known => true,
+            Presence::Asked { number } => context.confirmed >= number,
+        };
+        all_arrived && is_confirmed && self.unchecked.is_empty()
+    }
+}
+
+/// All blocks, and the holes too where the medium holds anything.
+fn everything(blocks: &BlockMap, data: &[Range<u32>]) -> VecDeque<(u32, Contents)> {
+    let mut all: VecDeque<_> = blocks.iter().map(|(index, value)| (index, Contents::Value(value))).collect();
+    let mut next = 0;
+    for range in data {
+        let holes = (range.start.max(next)..range.end).filter(|index| !blocks.contains(*index));
+        all.extend(holes.map(|index| (index, Contents::Zeros)));
+        next = range.end.max(next);
+    }
+    all
+}
