@@ -55,6 +55,63 @@ PARAMETERS(margin, excess, known_rate, known_rtt)
 
 SOCKET_HINTS
 
+/*
+ * Constants. A train at 9/8 of what is free makes the queue grow by 1/8 of the train's time. That and the parameters
+ * `excess` (the longest queue behind a train) and `margin` (the share left alone) give most of the others.
+ */
+
+/* Rate of a train to the rate of the rest, in eighths: usually; where much more seems to be free. */
+#define TRAIN_USUAL 9
+#define TRAIN_DOUBLE 16
+/* Every eighth train measures C: at 4 C the queue grows by three times the train's time whatever others send, and the
+ * packets arrive at C. */
+#define FAST_EVERY 8
+#define FAST_GAIN 4
+/* How many times `excess` a train lasts until the queue has grown by it: 8 at 9/8; 2 in FILL, at C above C/2. */
+#define TRAIN_EXCESSES 8
+#define FILL_EXCESSES 2
+/* Fewest packets of a train: four in its first and four in its last quarter, of which the least queue counts. */
+#define TRAIN_PACKETS 16
+/* Longest train: a quarter of a round trip, so that it has left before it is answered, but not below a host's pauses. */
+#define TRAIN_PART 4
+#define TRAIN_LEAST_US 8000
+/* Pause between trains: at `margin` = 25/1000 below what is free a queue drains in 40 times its length; and a fifth more. */
+#define PAUSE_EXCESSES 48
+/* A queue above what two trains leave, and a millisecond of a host's own delay, is not of our making. */
+#define STANDING_EXCESSES 2
+#define STANDING_US 1000
+/* The queue that a train may leave: 1/64 of the round trip; no less than pacing timers can tell; after losses, their least. */
+#define EXCESS_PART 64
+#define EXCESS_LEAST_US 500
+#define EXCESS_LOSSY_US 200
+
+/* Losses count from 1 packet in 50 and a burst of three on: a path's own are rarer, a queue's that overflows are not. */
+#define LOSSY 50
+#define LOSSY_PACKETS 3
+/* How long what was delivered is then the ceiling; after that (17/16)^12, 12 round trips, double it. */
+#define CEILING_MS 2000
+#define CEILING_LIFT 16
+
+/* COMPETE begins after 24 round trips in which others have most, a third of that where a queue stands. */
+#define COMPETE_AFTER 24
+#define STANDS 3
+
+/* The least round-trip time is that of two periods of eight round trips: a queue that stands is told from a longer path
+ * before. The bounds keep a period longer than a host's pauses and within the 16 bits of its begin. */
+#define PERIOD_ROUNDS 8
+#define PERIOD_LEAST_MS 2000
+#define PERIOD_MOST_MS 30000
+
+/* SEARCH: from when on a burst may look spread, and from when on that is believed: bunched acknowledgements look so, too. */
+#define LOOK_PACKETS 8
+#define LOOK_US 200
+#define BELIEVE_PACKETS 32
+#define BELIEVE_US 1000
+/* Hosts hold acknowledgements back for up to 4 ms: the rate is taken of that much of a burst, the window has room for it. */
+#define BUNCH_US 4000
+/* Packets; 1.5 GB. */
+#define WINDOW_MOST (1U << 20)
+
 #define INLINE static inline __attribute__((always_inline))
 
 enum icdc_mode { SEARCH, FILL, HOLD, COMPETE };
@@ -172,7 +229,7 @@ INLINE u32 icdc_median(u32 a, u32 b, u32 c)
 
 INLINE bool icdc_is_fast(const struct icdc *ca)
 {
-	return ca->trains % 8 == 0;
+	return ca->trains % FAST_EVERY == 0;
 }
 
 INLINE u32 icdc_train_rate(const struct icdc *ca)
@@ -181,32 +238,32 @@ INLINE u32 icdc_train_rate(const struct icdc *ca)
 
 	if (ca->mode == FILL)
 		return ca->capacity;
-	rate = icdc_is_fast(ca) ? (u64)ca->capacity * 4 : (u64)ca->rate * ca->factor / 8;
+	rate = icdc_is_fast(ca) ? (u64)ca->capacity * FAST_GAIN : (u64)ca->rate * ca->factor / 8;
 	return rate < RATE_MAX ? rate : RATE_MAX;
 }
 
 /* As long as the queue takes to grow by what it may. */
 INLINE void icdc_start_train(struct icdc *ca, const struct tcp_sock *tp)
 {
-	u32 free = icdc_median(ca->free[0], ca->free[1], ca->free[2]), longest = icdc_base(ca) / 4, rate, above = 0;
-	u64 us = 8 * ca->excess_us, packets;
+	u32 free = icdc_median(ca->free[0], ca->free[1], ca->free[2]), longest = icdc_base(ca) / TRAIN_PART, rate, above = 0;
+	u64 us = TRAIN_EXCESSES * ca->excess_us, packets;
 
 	INVARIANT(icdc_has_trains(ca));
 	ca->trains++;
 	rate = icdc_train_rate(ca);
 	if (ca->mode == FILL)
-		us = 2 * ca->excess_us;
+		us = FILL_EXCESSES * ca->excess_us;
 	else if (rate > free)
 		above = (u64)(rate - free) * 1024 / (ca->capacity ? ca->capacity : 1);
 	if (above)
 		us = (u64)ca->excess_us * 1024 / above;
 	/* On short paths the pauses of hosts are longer than a share of the round trip. */
-	if (longest < 8000)
-		longest = 8000;
+	if (longest < TRAIN_LEAST_US)
+		longest = TRAIN_LEAST_US;
 	if (us > longest)
 		us = longest;
 	packets = icdc_packets(rate, us);
-	ca->train_packets = packets < 16 ? 16 : packets;
+	ca->train_packets = packets < TRAIN_PACKETS ? TRAIN_PACKETS : packets;
 	ca->train_first = tp->delivered + icdc_in_flight(tp);
 	ca->train_us = tp->tcp_mstamp;
 	ca->early_us = ca->late_us = NONE;
@@ -271,7 +328,7 @@ INLINE void icdc_take_train(struct icdc *ca)
 	if (free > ca->capacity)
 		ca->capacity = free;
 	/* The queue did not grow, or there is much more than we use: the next train shows how much, or confirms it. */
-	ca->factor = free > sent - sent / 32 || free > ca->rate + ca->rate / 4 ? 16 : 9;
+	ca->factor = free > sent - sent / 32 || free > ca->rate + ca->rate / 4 ? TRAIN_DOUBLE : TRAIN_USUAL;
 	icdc_keep(ca, free);
 }
 
@@ -304,7 +361,9 @@ INLINE void icdc_follow_train(struct icdc *ca, const struct tcp_sock *tp, const 
 		 * Until what the last one left in the queue has gone. In FILL until acknowledgements are there that can end it: with
 		 * a capacity that was found too high it would fill any queue.
 		 */
-		pause = icdc_base(ca) / 2 > 48U * ca->excess_us ? icdc_base(ca) / 2 : 48U * ca->excess_us;
+		pause = icdc_base(ca) / 2;
+		if (pause < (u32)PAUSE_EXCESSES * ca->excess_us)
+			pause = (u32)PAUSE_EXCESSES * ca->excess_us;
 		if (ca->mode == FILL)
 			pause = icdc_base(ca);
 		if (now - ca->train_us >= pause)
@@ -328,7 +387,7 @@ INLINE void icdc_follow_train(struct icdc *ca, const struct tcp_sock *tp, const 
 /* How long a queue is one that our own trains do not leave. */
 INLINE u32 icdc_standing(const struct icdc *ca)
 {
-	return 2U * ca->excess_us + 1000;
+	return (u32)STANDING_EXCESSES * ca->excess_us + STANDING_US;
 }
 
 /*
@@ -444,7 +503,7 @@ INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
 	u32 delivered = icdc_rate(packets, now - ca->round_us), free, longest;
 	u16 now_ms = tp->tcp_mstamp / 1000;
 
-	if (ca->mode == FILL && ca->lost > packets / 50 + 3 && ++ca->rounds > 1) {
+	if (ca->mode == FILL && ca->lost > packets / LOSSY + LOSSY_PACKETS && ++ca->rounds > 1) {
 		/* Not only the last burst: the path has less than it had, or than it seemed to have. */
 		ca->rounds = 0;
 		icdc_keep(ca, delivered);
@@ -457,18 +516,18 @@ INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
 		free = icdc_median(ca->free[0], ca->free[1], ca->free[2]);
 		/* Eight round trips of a queue, or 24 in which others have most. */
 		if (ca->queue_us > base / 8 + 2000)
-			ca->rounds += 3;
+			ca->rounds += STANDS;
 		else if (free < ca->capacity / 8 * 3)
 			ca->rounds++;
 		else
 			ca->rounds = 0;
-		if (ca->rounds >= 24) {
+		if (ca->rounds >= COMPETE_AFTER) {
 			ca->rounds = 0;
 			ca->mode = COMPETE;
 			ca->window = icdc_packets(delivered, base + ca->queue_us) + 4;
 			ca->train = NO_TRAIN;
 		}
-		if (ca->lost > packets / 50 + 3) {
+		if (ca->lost > packets / LOSSY + LOSSY_PACKETS) {
 			/* A single one may owe its losses to the bursts that came before. */
 			if (ca->ceiling || (u16)(now_ms - ca->ceiling_ms) <= 3 * base / 1000 + 50)
 				ca->ceiling = delivered;
@@ -476,18 +535,18 @@ INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
 			/* The queue is too short for our trains, unless others fill it. */
 			if (ca->queue_us <= icdc_standing(ca))
 				ca->excess_us -= ca->excess_us / 4;
-			if (ca->excess_us < 200)
-				ca->excess_us = 200;
-		} else if (ca->ceiling && (u16)(now_ms - ca->ceiling_ms) > 2000) {
+			if (ca->excess_us < EXCESS_LOSSY_US)
+				ca->excess_us = EXCESS_LOSSY_US;
+		} else if (ca->ceiling && (u16)(now_ms - ca->ceiling_ms) > CEILING_MS) {
 			/* From now on a little more with each round trip, up to what seems to be free. */
-			ca->ceiling += ca->ceiling / 16;
+			ca->ceiling += ca->ceiling / CEILING_LIFT;
 			if (ca->ceiling > free || ca->ceiling > RATE_MAX / 2)
 				ca->ceiling = 0;
 		}
 	}
 	/* The path may have become longer: the least round-trip time is that of the last two periods. */
-	longest = 8 * base > 2 * SECOND_US ? 8 * base / 1000 : 2000;
-	if ((u16)(now_ms - ca->period_ms) > (longest < 30000 ? longest : 30000)) {
+	longest = PERIOD_ROUNDS * base > PERIOD_LEAST_MS * 1000U ? PERIOD_ROUNDS * base / 1000 : PERIOD_LEAST_MS;
+	if ((u16)(now_ms - ca->period_ms) > (longest < PERIOD_MOST_MS ? longest : PERIOD_MOST_MS)) {
 		/* Nothing but packets sent again tells nothing. */
 		if (ca->period_us != ~0U) {
 			ca->before_us = ca->period_us;
@@ -516,7 +575,7 @@ INLINE u32 icdc_burst_rate(const struct icdc *ca)
 	u32 packets = ca->train_first - ca->early.number - ca->silence_packets;
 
 	INVARIANT(ca->mode == SEARCH);
-	return packets < 8 || (s32)us <= 0 ? 0 : icdc_rate(packets, us);
+	return packets < LOOK_PACKETS || (s32)us <= 0 ? 0 : icdc_rate(packets, us);
 }
 
 /* Whether a burst is spread by the path, or by the device that it leaves by. */
@@ -565,10 +624,10 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_
 		us = now - ca->early.left_us - ca->silence_us;
 		packets = tp->delivered - ca->early.number - ca->silence_packets;
 		rate = icdc_rate(packets, us);
-		spread = packets >= 8 && us >= 200 && icdc_is_spread(ca, rs, us, rate);
-		if (spread && ((packets >= 32 && us >= 1000) || us >= base / 2))
+		spread = packets >= LOOK_PACKETS && us >= LOOK_US && icdc_is_spread(ca, rs, us, rate);
+		if (spread && ((packets >= BELIEVE_PACKETS && us >= BELIEVE_US) || us >= base / 2))
 			ca->capacity = rate;
-		if (ca->capacity && (us >= 4000 || us >= base / 2 || tp->delivered == ca->train_first)) {
+		if (ca->capacity && (us >= BUNCH_US || us >= base / 2 || tp->delivered == ca->train_first)) {
 			icdc_fill(ca, now);
 			return;
 		}
@@ -578,8 +637,8 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_
 	if (spread || ca->capacity || rs->prior_in_flight < tp->snd_cwnd / 2)
 		return;
 	window = tp->snd_cwnd + 3ULL * rs->acked_sacked;
-	if (window > 1U << 20)
-		window = 1U << 20;
+	if (window > WINDOW_MOST)
+		window = WINDOW_MOST;
 	tp->snd_cwnd = window < tp->snd_cwnd_clamp ? window : tp->snd_cwnd_clamp;
 }
 
@@ -588,7 +647,7 @@ INLINE u32 icdc_window(const struct icdc *ca)
 	u32 base = icdc_base(ca);
 	u64 window = icdc_packets(ca->rate, base);
 
-	window += window / 8 + icdc_packets(ca->rate, 4000) + ca->train_packets + 16;
+	window += window / 8 + icdc_packets(ca->rate, BUNCH_US) + ca->train_packets + TRAIN_PACKETS;
 	return window < 0x7fffffff ? window : 0x7fffffff;
 }
 
@@ -679,9 +738,9 @@ OPERATION_1(void, init, struct sock *, sk)
 	ca->tick_rtt_us = ~0U;
 	ca->round_us = ca->tick_us = ca->last_us = tp->tcp_mstamp;
 	ca->tick_delivered = ca->round_delivered = ca->train_first = tp->delivered;
-	shortest = rtt_us / 64 < 500 ? 500 : rtt_us / 64;
+	shortest = rtt_us / EXCESS_PART < EXCESS_LEAST_US ? EXCESS_LEAST_US : rtt_us / EXCESS_PART;
 	ca->excess_us = shortest < excess ? shortest : excess;
-	ca->factor = 9;
+	ca->factor = TRAIN_USUAL;
 	tp->snd_ssthresh = TCP_INFINITE_SSTHRESH;
 	sk->sk_pacing_rate = sk->sk_max_pacing_rate;
 	sk->sk_pacing_status = sk->sk_pacing_status ? sk->sk_pacing_status : 1;
