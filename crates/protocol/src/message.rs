@@ -295,7 +295,7 @@ pub enum SourceKind {
 }
 
 /// Where an entry lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Parent {
     /// It is the source of this number itself.
     Source(u32),

@@ -1,0 +1,83 @@
+//! What the sending end's machine asks of its executor.
+
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::message::{EntryId, FileDigest, Problem};
+
+use crate::ending::SessionError;
+
+/// Something to do, in the order in which [`poll`](super::Sender::poll) gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The receiver has answered: data may flow.
+    Answered,
+    /// The receiver goes on with a run that was interrupted.
+    Continuing,
+    /// Read these small files into one frame: [`on_packed`](super::Sender::on_packed), or
+    /// [`on_unreadable`](super::Sender::on_unreadable) for each that cannot be read, then send the
+    /// pack. A file that is not [pending](super::Sender::item) any more is left out.
+    Pack(Vec<EntryId>),
+    /// Read a large file and send its blocks in order, but for those that the receiver holds; then
+    /// [`on_read`](super::Sender::on_read). Or [`on_unreadable`](super::Sender::on_unreadable)
+    /// where not even its first block was read.
+    Read {
+        /// The file.
+        id: EntryId,
+        /// Blocks that the receiver holds, and their values.
+        held: Option<BlockMap>,
+    },
+    /// Read one block of a large file once more and send it.
+    ReadAgain {
+        /// The file.
+        id: EntryId,
+        /// The block's number in the file.
+        index: u32,
+    },
+    /// What the scan last [requested](super::Sender::request) may be granted now: it shall request
+    /// it again.
+    Granted,
+    /// An item has ended: what the executor keeps for it may be closed.
+    Settled {
+        /// The item.
+        id: EntryId,
+        /// Path from the source's parent.
+        path: Vec<u8>,
+        /// Length of a regular file in bytes, zero of anything else.
+        bytes: u64,
+        /// How it ended.
+        fate: Fate,
+    },
+    /// The receiver could not finish a directory.
+    DirectoryFailed {
+        /// Path from the source's parent.
+        path: Vec<u8>,
+        /// Why.
+        reason: String,
+    },
+    /// Tell the user of something that is left out.
+    Problem(Problem),
+    /// Send nothing more of what waits behind the messages: the user stops the run.
+    StopData,
+    /// End all work: nothing is read or announced any more. The messages that are left are still to
+    /// be sent, then [`on_sent`](super::Sender::on_sent).
+    Leave,
+    /// The session has ended; shut its connections.
+    End(Result<(), SessionError>),
+}
+
+/// How an item ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is published; with the digest of a regular file.
+    Published(Option<FileDigest>),
+    /// It was published by an earlier session, and is left as it is.
+    Kept,
+    /// It is of equal size and time, and the user asked for an update only.
+    Skipped,
+    /// It would be transferred if this were no dry run.
+    WouldSend,
+    /// It failed at either end.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}

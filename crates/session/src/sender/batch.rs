@@ -1,0 +1,33 @@
+//! Announced entries on their way into one message.
+
+use icdc_protocol::frame::{ENTRIES_OVERHEAD, entry_length};
+use icdc_protocol::limits::MAX_HEAD;
+use icdc_protocol::message::Entry;
+
+/// Entries in one message.
+const MOST: usize = 256;
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct Batch {
+    entries: Vec<Entry>,
+    /// Bytes that they take in a message.
+    bytes: usize,
+}
+
+impl Batch {
+    /// Adds an entry; gives those that make a message now.
+    pub(super) fn push(&mut self, entry: Entry) -> Option<Vec<Entry>> {
+        let bytes = entry_length(&entry);
+        let before = if self.bytes + bytes > MAX_HEAD - ENTRIES_OVERHEAD { self.take() } else { None };
+        self.bytes += bytes;
+        self.entries.push(entry);
+        if self.entries.len() >= MOST { self.take() } else { before }
+    }
+
+    /// Gives all there are, if there are any.
+    pub(super) fn take(&mut self) -> Option<Vec<Entry>> {
+        self.bytes = 0;
+        Some(std::mem::take(&mut self.entries)).filter(|entries| !entries.is_empty())
+    }
+}

@@ -1,0 +1,210 @@
+//! How a sending session comes to its end.
+//!
+//! ```text
+//!  Running ──on_interrupt──► Interrupting ─┐ patience, silence
+//!     │ everything settled, a failure      ▼
+//!     └──────────────────────────────► Leaving ── last words sent, receiver closed, patience ──► Ended
+//! ```
+
+use icdc_units::{Span, Time};
+
+use crate::ending::SessionError;
+
+/// How long the receiver may take to make durable what it has when the user stops the run.
+pub const INTERRUPT_PATIENCE: Span = Span::from_secs(10);
+/// How long the last messages of a session may wait for the socket, and the receiver's close after
+/// a goodbye.
+pub const FAREWELL: Span = Span::from_secs(2);
+/// How long the receiver's reason may take to arrive when the connection takes nothing more.
+pub const REASON: Span = Span::from_millis(500);
+
+type Outcome = Result<(), SessionError>;
+
+/// See the module's description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Under way.
+    Running(Outgoing),
+    /// The user has stopped the run; the receiver makes durable what it has.
+    Interrupting { until: Time, outgoing: Outgoing },
+    /// The last words are being sent.
+    Leaving { outcome: Outcome, awaits: Awaits, until: Time },
+    /// Nothing follows.
+    Ended,
+}
+
+/// The direction to the receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outgoing {
+    Open,
+    /// It takes nothing more; unless the receiver's reason arrives until then, this is the reason.
+    Broken {
+        error: SessionError,
+        until: Time,
+    },
+}
+
+/// What a session that leaves waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaits {
+    Sent,
+    SentAndClosed,
+    Closed,
+}
+
+/// What a step of the ending asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Nothing,
+    /// End all work; if there is an error, tell the receiver where it makes sense to.
+    Leave(Option<SessionError>),
+    /// End all work and the session.
+    LeaveAndEnd(Outcome),
+    /// The session has ended.
+    End(Outcome),
+}
+
+impl Ending {
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self, Self::Leaving { .. } | Self::Ended)
+    }
+
+    /// The user stops the run; whether that is news.
+    pub(super) fn interrupt(&mut self, now: Time) -> bool {
+        let Self::Running(outgoing) = self else { return false };
+        let outgoing = std::mem::replace(outgoing, Outgoing::Open);
+        *self = Self::Interrupting { until: now + INTERRUPT_PATIENCE, outgoing };
+        true
+    }
+
+    /// Everything is settled. `awaits_close`: the receiver closes when it has put its journal away.
+    pub(super) fn complete(&mut self, now: Time, awaits_close: bool) -> Step {
+        let awaits = match (self.outgoing(), awaits_close) {
+            (None, _) => return Step::Nothing,
+            (Some(Outgoing::Open), true) => Awaits::SentAndClosed,
+            (Some(Outgoing::Open), false) => Awaits::Sent,
+            (Some(Outgoing::Broken { .. }), true) => Awaits::Closed,
+            (Some(Outgoing::Broken { .. }), false) => return self.leave_and_end(Ok(())),
+        };
+        *self = Self::Leaving { outcome: Ok(()), awaits, until: now + FAREWELL };
+        Step::Leave(None)
+    }
+
+    /// Something failed that ends the session; the first reason counts.
+    pub(super) fn fail(&mut self, now: Time, error: SessionError) -> Step {
+        let Some(outgoing) = self.outgoing() else { return Step::Nothing };
+        let is_broken = matches!(outgoing, Outgoing::Broken { .. });
+        let interrupted = matches!(self, Self::Interrupting { .. });
+        let outcome = Err(if interrupted { SessionError::Interrupted } else { error.clone() });
+        if is_broken || matches!(error, SessionError::Cut(_)) {
+            return self.leave_and_end(outcome);
+        }
+        *self = Self::Leaving { outcome, awaits: Awaits::Sent, until: now + FAREWELL };
+        Step::Leave(Some(error))
+    }
+
+    /// The connection takes nothing more.
+    pub(super) fn send_failed(&mut self, now: Time, error: SessionError) -> Step {
+        match self {
+            Self::Running(outgoing) | Self::Interrupting { outgoing, .. } => {
+                if *outgoing == Outgoing::Open {
+                    *outgoing = Outgoing::Broken { error, until: now + REASON };
+                }
+                Step::Nothing
+            }
+            Self::Leaving { .. } | Self::Ended => self.sent(now),
+        }
+    }
+
+    /// Nothing more arrives from the receiver.
+    pub(super) fn receive_ended(&mut self, now: Time, error: SessionError) -> Step {
+        match self {
+            Self::Leaving { awaits: Awaits::Closed, .. } => self.end(),
+            Self::Leaving { awaits: awaits @ Awaits::SentAndClosed, .. } => {
+                *awaits = Awaits::Sent;
+                Step::Nothing
+            }
+            Self::Leaving { .. } | Self::Ended => Step::Nothing,
+            Self::Running(_) | Self::Interrupting { .. } => self.fail(now, error),
+        }
+    }
+
+    /// The last words are handed to the carrier, or cannot be.
+    pub(super) fn sent(&mut self, now: Time) -> Step {
+        match self {
+            Self::Leaving { awaits: Awaits::Sent, .. } => self.end(),
+            Self::Leaving { awaits: awaits @ Awaits::SentAndClosed, until, .. } => {
+                *awaits = Awaits::Closed;
+                *until = now + FAREWELL;
+                Step::Nothing
+            }
+            _ => Step::Nothing,
+        }
+    }
+
+    /// The receiver, which tells something all the time, has not been heard for long: what is on
+    /// its way cannot be completed.
+    pub(super) fn silent(&mut self, now: Time) -> Step {
+        match self {
+            Self::Interrupting { .. } => self.leave_and_end(Err(SessionError::Interrupted)),
+            _ => self.sent(now),
+        }
+    }
+
+    /// What is due at `now`.
+    pub(super) fn time(&mut self, now: Time) -> Step {
+        if self.next_deadline().is_none_or(|deadline| now < deadline) {
+            return Step::Nothing;
+        }
+        match self {
+            Self::Running(outgoing) => match std::mem::replace(outgoing, Outgoing::Open) {
+                Outgoing::Broken { error, .. } => self.leave_and_end(Err(error)),
+                Outgoing::Open => Step::Nothing,
+            },
+            Self::Interrupting { outgoing: Outgoing::Broken { .. }, .. } => {
+                self.leave_and_end(Err(SessionError::Interrupted))
+            }
+            Self::Interrupting { .. } => {
+                let outcome = Err(SessionError::Interrupted);
+                *self = Self::Leaving { outcome, awaits: Awaits::Sent, until: now + FAREWELL };
+                Step::Leave(None)
+            }
+            Self::Leaving { .. } => self.end(),
+            Self::Ended => Step::Nothing,
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        match self {
+            Self::Running(Outgoing::Open) | Self::Ended => None,
+            Self::Running(Outgoing::Broken { until, .. }) => Some(*until),
+            Self::Interrupting { until, outgoing: Outgoing::Open } => Some(*until),
+            Self::Interrupting { until, outgoing: Outgoing::Broken { until: reason, .. } } => Some(*until.min(reason)),
+            Self::Leaving { until, .. } => Some(*until),
+        }
+    }
+
+    /// The direction to the receiver while the session is under way.
+    fn outgoing(&self) -> Option<&Outgoing> {
+        match self {
+            Self::Running(outgoing) | Self::Interrupting { outgoing, .. } => Some(outgoing),
+            Self::Leaving { .. } | Self::Ended => None,
+        }
+    }
+
+    fn leave_and_end(&mut self, outcome: Outcome) -> Step {
+        *self = Self::Ended;
+        Step::LeaveAndEnd(outcome)
+    }
+
+    fn end(&mut self) -> Step {
+        match std::mem::replace(self, Self::Ended) {
+            Self::Leaving { outcome, .. } => Step::End(outcome),
+            _ => Step::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "ending/tests.rs"]
+mod tests;

@@ -1,0 +1,372 @@
+//! The sender's ledger of items: announced, wanted, read, settled.
+//!
+//! Ids are consecutive, so the ledger is a window `first..first + slots.len()` that slides as its
+//! oldest item is settled. The window bounds memory whatever the number of files, and settling in
+//! order is what makes the tree digest independent of the order in which items arrive.
+
+use std::collections::{HashMap, VecDeque};
+
+use icdc_protocol::block_map::{BlockMap, block_count};
+use icdc_protocol::digest::{self, TreeHasher};
+use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
+use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Parent, Totals};
+
+use crate::weight::entry_weight;
+
+/// Announced items that may be unsettled at once; below what the receiver allows.
+pub(super) const WINDOW: usize = MAX_PENDING * 3 / 4;
+/// Directories that may be open at once besides those from the source down to where the scan
+/// stands: these are open until everything beneath them is done.
+const OPEN_BESIDE: usize = 512;
+/// Levels for which there is room in every tree, so that wide ones are not scanned with fewer.
+const USUAL_DEPTH: usize = 1024;
+/// Bytes of paths and attributes of pending items; well below what the receiver allows.
+const MAX_WEIGHT: usize = MAX_PENDING_BYTES / 4;
+
+/// An announced item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// As it was announced.
+    pub entry: Entry,
+    /// Path from the source's parent, for messages and the tree digest.
+    pub path: Vec<u8>,
+}
+
+impl Item {
+    /// Length of a regular file in bytes, zero of anything else.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        match self.entry.kind {
+            EntryKind::File { size, .. } => size,
+            _ => 0,
+        }
+    }
+
+    /// Whether it is a regular file.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        matches!(self.entry.kind, EntryKind::File { .. })
+    }
+}
+
+/// What has become of the items so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// What the scan has found.
+    pub totals: Totals,
+    /// Files that are published.
+    pub files_done: u64,
+    /// Sum of their sizes.
+    pub bytes_done: u64,
+    /// Files that the receiver left as they were.
+    pub skipped: u64,
+    /// Items that failed at either end.
+    pub failed: u64,
+    /// Bytes that an earlier run had left durable and that were not transferred again.
+    pub resumed_bytes: u64,
+    /// Files that an earlier run had published and that nobody has read in this one.
+    pub taken_over_files: u64,
+    /// Sum of their sizes.
+    pub taken_over_bytes: u64,
+}
+
+enum Slot {
+    Pending(Box<Open>),
+    /// Counted; the digest enters the tree when the slot is the oldest.
+    Settled(Option<Digest>),
+}
+
+/// An item that is not settled.
+struct Open {
+    item: Item,
+    /// Blocks that the receiver may still find damaged among those it holds.
+    resendable: u32,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The receiver has not said what it wants of it.
+    Announced { held: Option<BlockMap> },
+    /// It has.
+    Asked,
+    /// A small file that is in a pack.
+    Packed(Digest),
+    /// A large file whose last block is read, or that could not be read to its end.
+    Read(Result<FileDigest, GivenUp>),
+}
+
+/// The receiver had said before what it wants of an item, or the item has ended.
+#[derive(Debug)]
+pub(super) struct NotAwaited;
+
+/// How an item ended.
+pub(super) enum Settlement {
+    Published(Option<FileDigest>),
+    TakenOver(FileDigest),
+    Skipped,
+    Failed,
+}
+
+/// See the module's description.
+pub(super) struct Ledger {
+    first: EntryId,
+    slots: VecDeque<Slot>,
+    tree: TreeHasher,
+    counts: Counts,
+    only_digest: Option<FileDigest>,
+    pending: usize,
+    /// Bytes of paths and attributes of the pending items.
+    weight: usize,
+    /// Announced directories whose children are not all done, and their paths.
+    directories: HashMap<EntryId, Vec<u8>>,
+    /// Directories that must stay open: how many pending items are in each, and the scan while it
+    /// is there.
+    open: HashMap<Parent, usize>,
+}
+
+impl Ledger {
+    pub(super) fn new() -> Self {
+        Self {
+            first: 0,
+            slots: VecDeque::new(),
+            tree: TreeHasher::new(),
+            counts: Counts::default(),
+            only_digest: None,
+            pending: 0,
+            weight: 0,
+            directories: HashMap::new(),
+            open: HashMap::new(),
+        }
+    }
+
+    /// Whether another item may be announced, `depth` levels below its source.
+    pub(super) fn has_room(&self, depth: usize) -> bool {
+        let open = depth.max(USUAL_DEPTH) + OPEN_BESIDE;
+        self.slots.len() < WINDOW && self.weight < MAX_WEIGHT && self.directories.len() < open && self.open.len() < open
+    }
+
+    /// Id that the next announced item gets.
+    pub(super) fn next_id(&self) -> EntryId {
+        self.first + self.slots.len() as EntryId
+    }
+
+    /// Enters an item under `item.entry.id`, which must be [`next_id`](Self::next_id).
+    pub(super) fn announce(&mut self, item: Item) {
+        debug_assert_eq!(item.entry.id, self.next_id(), "ids are consecutive");
+        self.counts.totals.entries += 1;
+        if item.is_file() {
+            self.counts.totals.files += 1;
+            self.counts.totals.bytes += item.size();
+        }
+        self.pending += 1;
+        self.weight += entry_weight(&item.entry, &item.path);
+        *self.open.entry(item.entry.parent).or_default() += 1;
+        let open = Open { item, resendable: 0, stage: Stage::Announced { held: None } };
+        self.slots.push_back(Slot::Pending(Box::new(open)));
+    }
+
+    /// Enters a directory. It ends only when its last child does, and the window must not wait for
+    /// that: it counts as settled from the start. It stays open until it [is
+    /// left](Self::leave_directory).
+    pub(super) fn announce_directory(&mut self, directory: Item) {
+        let Item { entry, path } = directory;
+        debug_assert_eq!(entry.id, self.next_id(), "ids are consecutive");
+        self.counts.totals.entries += 1;
+        self.slots.push_back(Slot::Settled(Some(digest::item(&path, &entry, None))));
+        self.directories.insert(entry.id, path);
+        *self.open.entry(Parent::Directory(entry.id)).or_default() += 1;
+        self.slide();
+    }
+
+    /// The scan has left a directory.
+    pub(super) fn leave_directory(&mut self, id: EntryId) {
+        self.release(Parent::Directory(id));
+    }
+
+    /// Ends a directory; gives its path back the first time.
+    pub(super) fn directory_done(&mut self, id: EntryId, failed: bool) -> Option<Vec<u8>> {
+        let path = self.directories.remove(&id)?;
+        self.counts.failed += u64::from(failed);
+        Some(path)
+    }
+
+    /// The item, if it is announced and not settled.
+    pub(super) fn pending(&self, id: EntryId) -> Option<&Item> {
+        self.open(id).map(|open| &open.item)
+    }
+
+    /// Notes that the receiver has said what it wants of an item; gives the blocks that it holds.
+    pub(super) fn ask(&mut self, id: EntryId) -> Result<Option<BlockMap>, NotAwaited> {
+        let open = self.open_mut(id).ok_or(NotAwaited)?;
+        match std::mem::replace(&mut open.stage, Stage::Asked) {
+            Stage::Announced { held } => Ok(held),
+            later => {
+                open.stage = later;
+                Err(NotAwaited)
+            }
+        }
+    }
+
+    /// Notes that a block which the receiver holds is damaged. `None` if the item is settled; false
+    /// if there is no such block, or if the receiver has named more blocks than it holds.
+    pub(super) fn resend(&mut self, id: EntryId, index: u32) -> Option<bool> {
+        let open = self.open_mut(id)?;
+        let known = open.resendable > 0 && index < block_count(open.item.size());
+        open.resendable = open.resendable.saturating_sub(1);
+        Some(known)
+    }
+
+    /// Notes blocks that the receiver holds. False if the item or a block number is not known.
+    pub(super) fn hold(&mut self, id: EntryId, first: u32, values: &[Digest]) -> bool {
+        let Some(Open { item, resendable, stage: Stage::Announced { held } }) = self.open_mut(id) else { return false };
+        let map = held.get_or_insert_with(|| BlockMap::new(item.size()));
+        let all_known = (0..)
+            .zip(values)
+            .all(|(number, value)| first.checked_add(number).is_some_and(|index| map.insert(index, *value).is_ok()));
+        *resendable = map.count();
+        all_known
+    }
+
+    /// Counts bytes that need not travel.
+    pub(super) fn resumed(&mut self, bytes: u64) {
+        self.counts.resumed_bytes += bytes;
+    }
+
+    /// Notes the digest of a small file as it was read, for comparison with what the receiver
+    /// publishes.
+    pub(super) fn packed(&mut self, id: EntryId, digest: Digest) {
+        if let Some(open) = self.open_mut(id) {
+            open.stage = Stage::Packed(digest);
+        }
+    }
+
+    /// Notes how the reading of a large file ended. `None` if the item is settled.
+    pub(super) fn read(&mut self, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<FileEnd> {
+        let open = self.open_mut(id)?;
+        let end = FileEnd { id, blocks, outcome: outcome.clone() };
+        open.stage = Stage::Read(outcome);
+        Some(end)
+    }
+
+    /// Digest of the file as it was read, as far as it has been.
+    pub(super) fn digest(&self, id: EntryId) -> Option<FileDigest> {
+        match &self.open(id)?.stage {
+            Stage::Packed(digest) => Some(FileDigest::Blake3(*digest)),
+            Stage::Read(Ok(digest)) => Some(*digest),
+            _ => None,
+        }
+    }
+
+    /// Ends an item; gives it back the first time.
+    pub(super) fn settle(&mut self, id: EntryId, how: &Settlement) -> Option<Item> {
+        let position = self.position(id)?;
+        let slot = self.slots.get_mut(position).filter(|slot| matches!(slot, Slot::Pending(_)))?;
+        let Slot::Pending(open) = std::mem::replace(slot, Slot::Settled(None)) else { return None };
+        let item = open.item;
+        let published = |contents| Some(digest::item(&item.path, &item.entry, contents));
+        *slot = Slot::Settled(match how {
+            Settlement::Published(value) => published(value.as_ref()),
+            Settlement::TakenOver(value) => published(Some(value)),
+            Settlement::Skipped | Settlement::Failed => None,
+        });
+        self.pending -= 1;
+        self.weight -= entry_weight(&item.entry, &item.path);
+        self.count(&item, how);
+        self.release(item.entry.parent);
+        self.slide();
+        Some(item)
+    }
+
+    fn count(&mut self, item: &Item, how: &Settlement) {
+        let counts = &mut self.counts;
+        match how {
+            Settlement::Published(value) => {
+                self.only_digest = *value;
+                if item.is_file() {
+                    counts.files_done += 1;
+                    counts.bytes_done += item.size();
+                }
+            }
+            Settlement::TakenOver(_) => {
+                self.only_digest = None;
+                counts.files_done += 1;
+                counts.bytes_done += item.size();
+                counts.taken_over_files += 1;
+                counts.taken_over_bytes += item.size();
+            }
+            Settlement::Skipped => counts.skipped += u64::from(item.is_file()),
+            Settlement::Failed => counts.failed += 1,
+        }
+    }
+
+    /// Counts something that failed before it could be announced.
+    pub(super) fn count_failure(&mut self) {
+        self.counts.failed += 1;
+    }
+
+    /// The scan is through.
+    pub(super) fn scan_complete(&mut self) {
+        self.counts.totals.complete = true;
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Whether everything is announced and settled.
+    pub(super) fn is_settled(&self) -> bool {
+        self.counts.totals.complete && self.pending == 0 && self.directories.is_empty()
+    }
+
+    /// Digest over all items published so far, in the order of their announcement.
+    pub(super) fn tree(&self) -> Digest {
+        self.tree.finish()
+    }
+
+    /// Digest of the only file, if there was just one.
+    pub(super) fn only(&self) -> Option<FileDigest> {
+        self.only_digest.filter(|_| self.counts.totals.files == 1)
+    }
+
+    fn release(&mut self, parent: Parent) {
+        if let Some(holders) = self.open.get_mut(&parent) {
+            *holders -= 1;
+            if *holders == 0 {
+                self.open.remove(&parent);
+            }
+        }
+    }
+
+    fn position(&self, id: EntryId) -> Option<usize> {
+        Some(id.checked_sub(self.first)? as usize)
+    }
+
+    fn open(&self, id: EntryId) -> Option<&Open> {
+        match self.slots.get(self.position(id)?)? {
+            Slot::Pending(open) => Some(open),
+            Slot::Settled(_) => None,
+        }
+    }
+
+    fn open_mut(&mut self, id: EntryId) -> Option<&mut Open> {
+        let position = self.position(id)?;
+        match self.slots.get_mut(position)? {
+            Slot::Pending(open) => Some(open),
+            Slot::Settled(_) => None,
+        }
+    }
+
+    fn slide(&mut self) {
+        while let Some(Slot::Settled(digest)) = self.slots.front() {
+            if let Some(digest) = digest {
+                self.tree.push(digest);
+            }
+            self.slots.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "ledger/tests.rs"]
+mod tests;

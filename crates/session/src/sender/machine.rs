@@ -1,0 +1,496 @@
+//! The machine of the sending end.
+
+use std::collections::VecDeque;
+
+use icdc_protocol::limits::PACK_FILE_LIMIT;
+use icdc_protocol::message::{
+    Begin, Digest, Done, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, Message, PackItem, Parent,
+    Problem, Want, Wants,
+};
+use icdc_units::Time;
+
+use super::action::{Action, Fate};
+use super::batch::Batch;
+use super::ending::{Ending, Outgoing, Step};
+use super::ledger::{Counts, Item, Ledger, Settlement};
+use super::packs::into_packs;
+use crate::ending::SessionError;
+
+/// Messages that may wait for the connection before the scan has to.
+const MOST_MESSAGES: usize = 64;
+
+/// What a session is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Nothing is transferred: what would be is only told.
+    pub dry_run: bool,
+    /// The receiver keeps a journal of the run and closes when it has put it away: the session ends
+    /// behind that.
+    pub keeps_journal: bool,
+}
+
+/// Something that the scan has found, to be announced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where it lives.
+    pub parent: Parent,
+    /// As in [`Entry::name`].
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permission bits (lower 12 bits).
+    pub mode: u16,
+    /// Modification time: seconds since 1970, and nanoseconds below 1e9.
+    pub mtime: (i64, u32),
+    /// Numeric owner and group, when carried.
+    pub owner: Option<(u32, u32)>,
+    /// Extended attributes (name, value), when carried.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Path from the source's parent, for messages and the tree digest.
+    pub path: Vec<u8>,
+}
+
+/// What the scan needs room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// To announce an item so many levels below its source.
+    Item {
+        /// Directories from the source down to where the scan is.
+        depth: usize,
+    },
+    /// To tell of a problem.
+    Problem,
+}
+
+/// Whether the scan may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// It may.
+    Now,
+    /// It may not yet; an [`Action::Granted`] follows.
+    Later,
+    /// The session is over.
+    Over,
+}
+
+/// The sending end of one session: see the [module](super).
+pub struct Sender {
+    order: Order,
+    ledger: Ledger,
+    batch: Batch,
+    /// What the scan waits for.
+    needed: Option<Need>,
+    has_answered: bool,
+    ending: Ending,
+    messages: VecDeque<Message>,
+    actions: VecDeque<Action>,
+}
+
+impl Sender {
+    /// A session that begins with `begin`.
+    #[must_use]
+    pub fn new(order: Order, begin: Begin) -> Self {
+        Self {
+            order,
+            ledger: Ledger::new(),
+            batch: Batch::default(),
+            needed: None,
+            has_answered: false,
+            ending: Ending::Running(Outgoing::Open),
+            messages: VecDeque::from([Message::Begin(begin)]),
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// The next action, in order.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The next message for the first connection, in order and ahead of all data. The account of
+    /// the connections in a [`Goodbye`] (bytes, segments, stages) is for the executor to fill in.
+    pub fn poll_message(&mut self) -> Option<Message> {
+        let message = self.messages.pop_front();
+        self.grant();
+        message
+    }
+
+    /// Whether a message waits for the first connection.
+    #[must_use]
+    pub fn has_message(&self) -> bool {
+        !self.messages.is_empty()
+    }
+
+    // The scan.
+
+    /// Asks for room. Unless it is granted at once, what was announced so far is handed on.
+    pub fn request(&mut self, need: Need) -> Grant {
+        if self.ending.is_over() {
+            return Grant::Over;
+        }
+        if self.has_room(need) {
+            return Grant::Now;
+        }
+        self.flush();
+        self.needed = Some(need);
+        Grant::Later
+    }
+
+    /// Announces what was found, once there is [room](Self::request); answers its id. A directory
+    /// is to be [left](Self::leave_directory) when everything in it has been announced.
+    pub fn announce(&mut self, found: Found) -> EntryId {
+        let Found { parent, name, kind, mode, mtime, owner, xattrs, path } = found;
+        let id = self.ledger.next_id();
+        let (mtime_seconds, mtime_nanos) = mtime;
+        let entry = Entry { id, parent, name, kind, mode, mtime_seconds, mtime_nanos, owner, xattrs };
+        let is_directory = entry.kind == EntryKind::Directory;
+        let item = Item { entry: entry.clone(), path };
+        if is_directory {
+            self.ledger.announce_directory(item);
+        } else {
+            self.ledger.announce(item);
+        }
+        if let Some(entries) = self.batch.push(entry) {
+            self.tell_entries(entries);
+        }
+        id
+    }
+
+    /// All children of a directory have been announced: the scan needs it no more.
+    pub fn leave_directory(&mut self, id: EntryId) {
+        self.flush();
+        self.tell(Message::DirEnd { id });
+        self.ledger.leave_directory(id);
+        self.grant();
+    }
+
+    /// Something was found that cannot be announced, once there is [room](Self::request).
+    pub fn on_problem(&mut self, problem: Problem) {
+        if problem.error {
+            self.ledger.count_failure();
+        }
+        self.actions.push_back(Action::Problem(problem.clone()));
+        self.tell(Message::Problem(problem));
+    }
+
+    /// Everything has been announced.
+    pub fn on_scanned(&mut self, now: Time) {
+        self.flush();
+        self.ledger.scan_complete();
+        self.tell(Message::Totals(self.ledger.counts().totals));
+        self.tell(Message::End);
+        self.look(now);
+    }
+
+    // The readers.
+
+    /// An announced item that is not settled.
+    #[must_use]
+    pub fn item(&self, id: EntryId) -> Option<&Item> {
+        self.ledger.pending(id)
+    }
+
+    /// Small files are read, and their pack is going to be sent.
+    pub fn on_packed(&mut self, items: &[PackItem]) {
+        items.iter().for_each(|item| self.ledger.packed(item.id, item.digest));
+    }
+
+    /// The reading of a large file has ended, `blocks` of which are handed on (besides those that
+    /// were [read again](Action::ReadAgain)). What is to be sent behind these blocks: nothing if
+    /// the file has been given up at the other end.
+    pub fn on_read(&mut self, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<FileEnd> {
+        self.ledger.read(id, blocks, outcome)
+    }
+
+    /// An item cannot be read: the receiver is told, and it is settled.
+    pub fn on_unreadable(&mut self, now: Time, id: EntryId, given_up: GivenUp) {
+        if self.ledger.pending(id).is_none() {
+            return;
+        }
+        let reason = given_up.reason.clone();
+        // Before it is settled: if it is the last one, the goodbye follows at once.
+        self.tell(Message::FileEnd(FileEnd { id, blocks: 0, outcome: Err(given_up) }));
+        self.settle(id, &Settlement::Failed, Fate::Failed { reason });
+        self.look(now);
+    }
+
+    // The receiver.
+
+    /// A message has arrived.
+    pub fn on_message(&mut self, now: Time, message: Message) {
+        if self.ending.is_over() {
+            return;
+        }
+        if !self.has_answered {
+            self.has_answered = true;
+            self.actions.push_back(Action::Answered);
+        }
+        if let Err(error) = self.handle(message) {
+            return self.fail(now, error);
+        }
+        self.look(now);
+    }
+
+    /// Nothing more arrives on the first connection, for the reason `error`.
+    pub fn on_receive_ended(&mut self, now: Time, error: SessionError) {
+        let step = self.ending.receive_ended(now, error);
+        self.take(step);
+    }
+
+    /// The first connection takes nothing more, for the reason `error`.
+    pub fn on_send_failed(&mut self, now: Time, error: SessionError) {
+        let step = self.ending.send_failed(now, error);
+        self.take(step);
+    }
+
+    /// After [`Action::Leave`]: all messages are handed to the carrier.
+    pub fn on_sent(&mut self, now: Time) {
+        let step = self.ending.sent(now);
+        self.take(step);
+    }
+
+    /// The receiver, which tells something several times a second, has not been heard for long.
+    pub fn on_silence(&mut self, now: Time) {
+        let step = self.ending.silent(now);
+        self.take(step);
+    }
+
+    // This end.
+
+    /// The user stops the run.
+    pub fn on_interrupt(&mut self, now: Time) {
+        if self.ending.interrupt(now) {
+            self.actions.push_back(Action::StopData);
+            self.tell(Message::Interrupt);
+        }
+    }
+
+    /// Something failed at this end that leaves nothing to go on with.
+    pub fn fail(&mut self, now: Time, error: SessionError) {
+        let step = self.ending.fail(now, error);
+        self.take(step);
+    }
+
+    /// When [`on_time`](Self::on_time) is to be called, if nothing happens before.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.ending.next_deadline()
+    }
+
+    /// Does what is due at `now`.
+    pub fn on_time(&mut self, now: Time) {
+        let step = self.ending.time(now);
+        self.take(step);
+    }
+
+    // What has become of it.
+
+    /// Whether the receiver has said anything yet.
+    #[must_use]
+    pub fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
+    /// Whether the session ends: [`Action::Leave`] has been given.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ending.is_over()
+    }
+
+    /// What has become of the items so far.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        self.ledger.counts()
+    }
+
+    /// Digest over all items published so far, in the order of their announcement.
+    #[must_use]
+    pub fn tree(&self) -> Digest {
+        self.ledger.tree()
+    }
+
+    /// Digest of the only file, if there was just one.
+    #[must_use]
+    pub fn only(&self) -> Option<FileDigest> {
+        self.ledger.only()
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), SessionError> {
+        match message {
+            Message::Ready(ready) => {
+                if ready.resuming {
+                    self.actions.push_back(Action::Continuing);
+                }
+                self.tell(Message::Confirmed);
+                Ok(())
+            }
+            Message::Held(held) if self.ledger.hold(held.id, held.first, &held.values) => Ok(()),
+            Message::Held(held) => {
+                Err(SessionError::Protocol(format!("holds blocks of item {} that it does not have", held.id)))
+            }
+            Message::Wants(wants) => self.wants(wants),
+            Message::Resend { id, index } => match self.ledger.resend(id, index) {
+                Some(true) => {
+                    self.actions.push_back(Action::ReadAgain { id, index });
+                    Ok(())
+                }
+                Some(false) => Err(SessionError::Protocol(format!(
+                    "asks again for block {index} of item {id}, which it does not hold"
+                ))),
+                None => Ok(()),
+            },
+            Message::Done(done) => done.into_iter().try_for_each(|done| self.done(done)),
+            Message::Feedback(_) | Message::Accepted | Message::Ping => Ok(()),
+            Message::Interrupt => Err(SessionError::Interrupted),
+            Message::Abort(refusal) | Message::Refused(refusal) => Err(SessionError::Refused(refusal)),
+            _ => Err(SessionError::Protocol("a message that only a sender may send".into())),
+        }
+    }
+
+    fn wants(&mut self, wants: Wants) -> Result<(), SessionError> {
+        let mut small = Vec::new();
+        for (number, want) in (0..).zip(wants.answers) {
+            let Some(id) = wants.first.checked_add(number) else { break };
+            self.want(id, want, &mut small)?;
+        }
+        self.actions.extend(into_packs(small).into_iter().map(Action::Pack));
+        Ok(())
+    }
+
+    /// What the receiver wants of one entry; a small file that is to be packed goes to `small`.
+    fn want(&mut self, id: EntryId, want: Want, small: &mut Vec<(EntryId, u64)>) -> Result<(), SessionError> {
+        // Directories are settled from the start; a directory's failure comes as `Done`.
+        let Some(item) = self.ledger.pending(id) else {
+            if self.order.dry_run {
+                self.ledger.directory_done(id, false);
+            }
+            return Ok(());
+        };
+        let (size, is_file) = (item.size(), item.is_file());
+        let held = self.ledger.ask(id);
+        let held = held.map_err(|_| SessionError::Protocol(format!("asks twice for item {id}")))?;
+        match want {
+            Want::All | Want::Rest if self.order.dry_run => {
+                self.settle(id, &Settlement::Published(None), Fate::WouldSend);
+            }
+            Want::All if is_file && size <= PACK_FILE_LIMIT => small.push((id, size)),
+            Want::All | Want::Rest if is_file => {
+                self.ledger.resumed(held.as_ref().map_or(0, |held| held.bytes()));
+                self.actions.push_back(Action::Read { id, held });
+            }
+            Want::All | Want::Rest | Want::Failed => {}
+            Want::Have(digest) => {
+                self.ledger.resumed(size);
+                self.settle(id, &Settlement::Published(Some(digest)), Fate::Kept);
+            }
+            Want::TakenOver(digest) => {
+                self.ledger.resumed(size);
+                self.settle(id, &Settlement::TakenOver(digest), Fate::Kept);
+            }
+            Want::Skip => self.settle(id, &Settlement::Skipped, Fate::Skipped),
+        }
+        Ok(())
+    }
+
+    fn done(&mut self, done: Done) -> Result<(), SessionError> {
+        let Done { id, outcome } = done;
+        let Some(item) = self.ledger.pending(id) else {
+            if let Some(path) = self.ledger.directory_done(id, outcome.is_err())
+                && let Err(reason) = outcome
+            {
+                self.actions.push_back(Action::DirectoryFailed { path, reason });
+            }
+            return Ok(());
+        };
+        match outcome {
+            Ok(theirs) if item.is_file() && (theirs.is_none() || theirs != self.ledger.digest(id)) => {
+                let path = item.path.escape_ascii();
+                Err(SessionError::Protocol(format!("the receiver published {path} with another digest than was sent")))
+            }
+            Ok(digest) => {
+                self.settle(id, &Settlement::Published(digest), Fate::Published(digest));
+                Ok(())
+            }
+            Err(reason) => {
+                self.settle(id, &Settlement::Failed, Fate::Failed { reason });
+                Ok(())
+            }
+        }
+    }
+
+    fn settle(&mut self, id: EntryId, how: &Settlement, fate: Fate) {
+        if let Some(item) = self.ledger.settle(id, how) {
+            let bytes = item.size();
+            self.actions.push_back(Action::Settled { id, path: item.path, bytes, fate });
+        }
+    }
+
+    /// Looks whether anything follows from what has been settled.
+    fn look(&mut self, now: Time) {
+        if self.ledger.is_settled() {
+            let step = self.ending.complete(now, self.order.keeps_journal);
+            self.take(step);
+        }
+        self.grant();
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Nothing => return,
+            Step::Leave(error) => {
+                let last = match error {
+                    None if self.ledger.is_settled() => Some(Message::Goodbye(Goodbye {
+                        tree: self.ledger.tree(),
+                        failed: self.ledger.counts().failed,
+                        ..Goodbye::default()
+                    })),
+                    None => None,
+                    Some(error) => error.refusal().map(Message::Abort),
+                };
+                self.messages.extend(last);
+                self.actions.push_back(Action::Leave);
+            }
+            Step::LeaveAndEnd(outcome) => {
+                self.actions.extend([Action::Leave, Action::End(outcome)]);
+            }
+            Step::End(outcome) => self.actions.push_back(Action::End(outcome)),
+        }
+        self.grant();
+    }
+
+    fn has_room(&self, need: Need) -> bool {
+        self.messages.len() < MOST_MESSAGES
+            && match need {
+                Need::Item { depth } => self.ledger.has_room(depth),
+                Need::Problem => true,
+            }
+    }
+
+    /// Tells the scan when it may go on, or that the session is over.
+    fn grant(&mut self) {
+        if self.needed.is_some_and(|need| self.ending.is_over() || self.has_room(need)) {
+            self.needed = None;
+            self.actions.push_back(Action::Granted);
+        }
+    }
+
+    /// Hands on what was announced so far.
+    fn flush(&mut self) {
+        if let Some(entries) = self.batch.take() {
+            self.tell_entries(entries);
+        }
+    }
+
+    fn tell_entries(&mut self, entries: Vec<Entry>) {
+        self.tell(Message::Entries(entries));
+        self.tell(Message::Totals(self.ledger.counts().totals));
+    }
+
+    fn tell(&mut self, message: Message) {
+        self.messages.push_back(message);
+    }
+}
+
+#[cfg(test)]
+#[path = "machine/tests.rs"]
+mod tests;

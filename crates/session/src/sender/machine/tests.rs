@@ -1,0 +1,327 @@
+//! The machine as its executor and the receiver see it.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+use icdc_protocol::block_map::block_count;
+use icdc_protocol::limits::BLOCK_SIZE;
+use icdc_protocol::message::{Held, Ready, Refusal, RefusalKind};
+
+use super::super::ledger::WINDOW;
+use super::super::{FAREWELL, INTERRUPT_PATIENCE};
+use super::*;
+
+const NOW: Time = Time::from_nanos(7_000_000_000);
+const SMALL: u64 = 100;
+const LARGE: u64 = 3 * BLOCK_SIZE as u64;
+
+fn begin() -> Begin {
+    Begin { job: [0; 32], sources: Vec::new() }
+}
+
+fn sender() -> Sender {
+    Sender::new(Order { dry_run: false, keeps_journal: false }, begin())
+}
+
+fn found(parent: Parent, kind: EntryKind, path: &[u8]) -> Found {
+    let (name, owner, xattrs) = (path.to_vec(), None, Vec::new());
+    Found { parent, name, kind, mode: 0o644, mtime: (1, 2), owner, xattrs, path: path.to_vec() }
+}
+
+fn file(size: u64) -> Found {
+    let kind = EntryKind::File { size, version: [7; 16], sparse: false, linked: false };
+    found(Parent::Source(0), kind, b"file")
+}
+
+fn actions(sender: &mut Sender) -> Vec<Action> {
+    std::iter::from_fn(|| sender.poll()).collect()
+}
+
+fn messages(sender: &mut Sender) -> Vec<Message> {
+    std::iter::from_fn(|| sender.poll_message()).collect()
+}
+
+fn wants(first: EntryId, answers: Vec<Want>) -> Message {
+    Message::Wants(Wants { first, answers })
+}
+
+fn done(id: EntryId, outcome: Result<Option<FileDigest>, &str>) -> Message {
+    Message::Done(vec![Done { id, outcome: outcome.map_err(str::to_owned) }])
+}
+
+fn settled(id: EntryId, bytes: u64, fate: Fate) -> Action {
+    Action::Settled { id, path: b"file".to_vec(), bytes, fate }
+}
+
+fn protocol_error(actions: &[Action]) -> bool {
+    // The receiver is told before the session ends.
+    actions.contains(&Action::Leave) && !actions.iter().any(|action| matches!(action, Action::End(_)))
+}
+
+#[test]
+fn a_session_from_its_first_message_to_its_last() {
+    let mut sender = sender();
+    assert_eq!(messages(&mut sender), [Message::Begin(begin())]);
+    assert_eq!(sender.request(Need::Item { depth: 0 }), Grant::Now);
+    let small = sender.announce(file(SMALL));
+    let large = sender.announce(file(LARGE));
+    sender.on_scanned(NOW);
+    let told = messages(&mut sender);
+    assert!(
+        matches!(&told[..], [
+            Message::Entries(entries), Message::Totals(_), Message::Totals(totals), Message::End,
+        ] if entries.len() == 2 && totals.complete),
+        "{told:?}"
+    );
+    sender.on_message(NOW, Message::Ready(Ready { resuming: false, ring_blocks: 1 }));
+    assert_eq!(actions(&mut sender), [Action::Answered]);
+    assert_eq!(messages(&mut sender), [Message::Confirmed]);
+    sender.on_message(NOW, wants(0, vec![Want::All, Want::All]));
+    let read = Action::Read { id: large, held: None };
+    assert_eq!(actions(&mut sender), [read, Action::Pack(vec![small])]);
+    sender.on_packed(&[PackItem { id: small, length: SMALL as u32, digest: [1; 32] }]);
+    let digest = FileDigest::Blake3([2; 32]);
+    let end = sender.on_read(large, block_count(LARGE), Ok(digest)).unwrap();
+    assert_eq!(end, FileEnd { id: large, blocks: 3, outcome: Ok(digest) });
+    let packed = Some(FileDigest::Blake3([1; 32]));
+    sender.on_message(NOW, done(small, Ok(packed)));
+    assert_eq!(actions(&mut sender), [settled(small, SMALL, Fate::Published(packed))]);
+    assert!(messages(&mut sender).is_empty());
+    sender.on_message(NOW, done(large, Ok(Some(digest))));
+    assert_eq!(actions(&mut sender), [settled(large, LARGE, Fate::Published(Some(digest))), Action::Leave]);
+    assert!(sender.is_over());
+    let last = messages(&mut sender);
+    assert!(matches!(&last[..], [Message::Goodbye(goodbye)] if goodbye.tree == sender.tree()), "{last:?}");
+    sender.on_sent(NOW);
+    assert_eq!(actions(&mut sender), [Action::End(Ok(()))]);
+    let counts = sender.counts();
+    assert_eq!((counts.files_done, counts.bytes_done), (2, SMALL + LARGE));
+}
+
+#[test]
+fn a_full_window_is_granted_again_when_an_item_is_settled() {
+    let mut sender = sender();
+    let need = Need::Item { depth: 0 };
+    let mut announced = 0;
+    while sender.request(need) == Grant::Now {
+        sender.announce(file(SMALL));
+        announced += 1;
+        messages(&mut sender);
+    }
+    assert_eq!(announced, WINDOW);
+    assert!(messages(&mut sender).is_empty() && actions(&mut sender).is_empty(), "all was handed on");
+    sender.on_message(NOW, wants(0, vec![Want::Skip]));
+    let expected = [Action::Answered, settled(0, SMALL, Fate::Skipped), Action::Granted];
+    assert_eq!(actions(&mut sender), expected);
+    assert_eq!(sender.request(need), Grant::Now);
+}
+
+#[test]
+fn what_was_announced_is_handed_on_before_the_scan_waits() {
+    let mut sender = sender();
+    let mut entries = 0;
+    while sender.request(Need::Item { depth: 0 }) == Grant::Now {
+        sender.announce(file(SMALL));
+    }
+    // Messages that nobody takes hold the scan up, too.
+    for message in messages(&mut sender) {
+        if let Message::Entries(batch) = message {
+            entries += batch.len() as u64;
+        }
+    }
+    assert!(entries < WINDOW as u64);
+    assert_eq!(entries, sender.counts().totals.entries);
+    assert_eq!(actions(&mut sender), [Action::Granted]);
+}
+
+#[test]
+fn the_scan_hears_of_the_end_whatever_it_waits_for() {
+    for need in [Need::Item { depth: 0 }, Need::Problem] {
+        let mut sender = sender();
+        while sender.request(need) == Grant::Now {
+            sender.on_problem(Problem { path: Vec::new(), reason: "why".into(), error: false });
+        }
+        actions(&mut sender);
+        sender.fail(NOW, SessionError::Cut("the cable".into()));
+        let over = [Action::Leave, Action::End(Err(SessionError::Cut("the cable".into()))), Action::Granted];
+        assert_eq!(actions(&mut sender), over);
+        assert_eq!(sender.request(need), Grant::Over);
+    }
+}
+
+#[test]
+fn small_files_are_packed_by_their_number_and_their_bytes() {
+    let pack = |sizes: &[u64]| {
+        let packs = into_packs((0..).zip(sizes.iter().copied()));
+        packs.iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    assert_eq!(pack(&[]), [0; 0]);
+    assert_eq!(pack(&[0; 600]), [256, 256, 88]);
+    assert_eq!(pack(&[PACK_FILE_LIMIT; 17]), [16, 1]);
+    assert_eq!(pack(&[PACK_FILE_LIMIT, 1, PACK_FILE_LIMIT]), [3]);
+}
+
+#[test]
+fn an_item_that_cannot_be_read_is_told_before_the_goodbye() {
+    let mut sender = sender();
+    let id = sender.announce(file(SMALL));
+    sender.on_scanned(NOW);
+    messages(&mut sender);
+    sender.on_message(NOW, wants(id, vec![Want::All]));
+    actions(&mut sender);
+    let given_up = GivenUp { reason: "no permission".into(), same_version: true };
+    sender.on_unreadable(NOW, id, given_up.clone());
+    sender.on_unreadable(NOW, id, given_up.clone());
+    let told = messages(&mut sender);
+    let end = FileEnd { id, blocks: 0, outcome: Err(given_up) };
+    assert!(
+        matches!(&told[..], [Message::FileEnd(told), Message::Goodbye(goodbye)] if *told == end && goodbye.failed == 1),
+        "{told:?}"
+    );
+    let failed = settled(id, SMALL, Fate::Failed { reason: "no permission".into() });
+    assert_eq!(actions(&mut sender), [failed, Action::Leave]);
+}
+
+#[test]
+fn a_large_file_that_fails_while_it_is_read_is_settled_by_the_receiver() {
+    let mut sender = sender();
+    let id = sender.announce(file(LARGE));
+    sender.on_scanned(NOW);
+    sender.on_message(NOW, wants(id, vec![Want::All]));
+    let given_up = GivenUp { reason: "changed".into(), same_version: false };
+    let end = sender.on_read(id, 1, Err(given_up.clone())).unwrap();
+    assert_eq!(end, FileEnd { id, blocks: 1, outcome: Err(given_up) });
+    assert!(sender.item(id).is_some(), "what arrived of it becomes durable first");
+    sender.on_message(NOW, done(id, Err("changed")));
+    assert!(sender.item(id).is_none());
+    assert!(sender.on_read(id, 1, Ok(FileDigest::Blake3([0; 32]))).is_none());
+}
+
+#[test]
+fn blocks_that_the_receiver_holds_are_not_read_but_may_be_asked_for_again() {
+    let mut sender = sender();
+    let id = sender.announce(file(LARGE));
+    sender.on_message(NOW, Message::Held(Held { id, first: 1, values: vec![[5; 32]] }));
+    sender.on_message(NOW, wants(id, vec![Want::Rest]));
+    let told = actions(&mut sender);
+    assert!(
+        matches!(&told[..], [Action::Answered, Action::Read { held: Some(held), .. }] if held.contains(1)),
+        "{told:?}"
+    );
+    assert_eq!(sender.counts().resumed_bytes, BLOCK_SIZE as u64);
+    sender.on_message(NOW, Message::Resend { id, index: 1 });
+    assert_eq!(actions(&mut sender), [Action::ReadAgain { id, index: 1 }]);
+    sender.on_message(NOW, Message::Resend { id, index: 1 });
+    assert!(protocol_error(&actions(&mut sender)), "it holds no more blocks");
+}
+
+#[test]
+fn an_empty_session_says_goodbye_at_the_end_of_the_scan() {
+    let mut sender = sender();
+    sender.on_scanned(NOW);
+    let told = messages(&mut sender);
+    assert!(matches!(told[..], [_, Message::Totals(_), Message::End, Message::Goodbye(_)]), "{told:?}");
+}
+
+#[test]
+fn a_directory_is_done_behind_its_items() {
+    let mut sender = sender();
+    let directory = sender.announce(found(Parent::Source(0), EntryKind::Directory, b"d"));
+    let inner = sender.announce(found(Parent::Directory(directory), EntryKind::Directory, b"d/e"));
+    sender.leave_directory(inner);
+    sender.leave_directory(directory);
+    sender.on_scanned(NOW);
+    let told = messages(&mut sender);
+    let ends = told.iter().filter(|message| matches!(message, Message::DirEnd { .. })).count();
+    assert_eq!(ends, 2);
+    sender.on_message(NOW, wants(0, vec![Want::All, Want::All]));
+    sender.on_message(NOW, done(inner, Ok(None)));
+    assert!(!sender.is_over());
+    sender.on_message(NOW, done(directory, Err("full")));
+    let failed = Action::DirectoryFailed { path: b"d".to_vec(), reason: "full".into() };
+    assert_eq!(actions(&mut sender), [Action::Answered, failed, Action::Leave]);
+    assert_eq!(sender.counts().failed, 1);
+}
+
+#[test]
+fn a_dry_run_settles_everything_by_the_answers() {
+    let mut sender = Sender::new(Order { dry_run: true, keeps_journal: false }, begin());
+    let directory = sender.announce(found(Parent::Source(0), EntryKind::Directory, b"d"));
+    let id = sender.announce(file(LARGE));
+    sender.leave_directory(directory);
+    sender.on_scanned(NOW);
+    sender.on_message(NOW, wants(0, vec![Want::All, Want::All]));
+    let expected = [Action::Answered, settled(id, LARGE, Fate::WouldSend), Action::Leave];
+    assert_eq!(actions(&mut sender), expected);
+}
+
+#[test]
+fn what_an_earlier_session_published_is_settled_by_the_answer() {
+    let mut sender = sender();
+    let (one, other) = (sender.announce(file(SMALL)), sender.announce(file(LARGE)));
+    sender.on_scanned(NOW);
+    let digest = FileDigest::Blake3([3; 32]);
+    sender.on_message(NOW, wants(0, vec![Want::Have(digest), Want::TakenOver(digest)]));
+    assert_eq!(
+        actions(&mut sender)[1..],
+        [settled(one, SMALL, Fate::Kept), settled(other, LARGE, Fate::Kept), Action::Leave]
+    );
+    let counts = sender.counts();
+    assert_eq!((counts.resumed_bytes, counts.taken_over_files, counts.files_done), (SMALL + LARGE, 1, 2));
+}
+
+#[test]
+fn a_receiver_that_breaks_the_protocol_is_told_so() {
+    let wrong: [fn(&mut Sender) -> Message; 6] = [
+        |_| Message::End,
+        |_| Message::Held(Held { id: 0, first: 3, values: vec![[0; 32]] }),
+        |_| Message::Resend { id: 0, index: 0 },
+        |_| done(0, Ok(None)),
+        |_| done(0, Ok(Some(FileDigest::Blake3([0; 32])))),
+        |sender| {
+            sender.on_message(NOW, wants(0, vec![Want::All]));
+            wants(0, vec![Want::All])
+        },
+    ];
+    for (number, wrong) in wrong.into_iter().enumerate() {
+        let mut sender = sender();
+        sender.announce(file(LARGE));
+        let message = wrong(&mut sender);
+        sender.on_message(NOW, message);
+        assert!(protocol_error(&actions(&mut sender)), "case {number}");
+        let told = messages(&mut sender);
+        let Some(Message::Abort(refusal)) = told.last() else { panic!("case {number}: {told:?}") };
+        assert_eq!(refusal.kind, RefusalKind::Protocol);
+        sender.on_time(NOW + FAREWELL);
+        let ended = actions(&mut sender);
+        assert!(matches!(&ended[..], [Action::End(Err(SessionError::Protocol(_)))]), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_refusal_ends_the_session_without_last_words() {
+    let mut sender = sender();
+    messages(&mut sender);
+    let refusal = Refusal { kind: RefusalKind::Path, reason: "no such directory".into() };
+    sender.on_message(NOW, Message::Refused(refusal.clone()));
+    sender.on_message(NOW, Message::Feedback(Default::default()));
+    assert!(messages(&mut sender).is_empty());
+    sender.on_sent(NOW);
+    let expected = [Action::Answered, Action::Leave, Action::End(Err(SessionError::Refused(refusal)))];
+    assert_eq!(actions(&mut sender), expected);
+}
+
+#[test]
+fn an_interrupted_session_tells_the_receiver_and_waits_for_its_answer() {
+    let mut sender = sender();
+    sender.announce(file(LARGE));
+    messages(&mut sender);
+    sender.on_interrupt(NOW);
+    sender.on_interrupt(NOW);
+    assert_eq!(actions(&mut sender), [Action::StopData]);
+    assert_eq!(messages(&mut sender), [Message::Interrupt]);
+    assert_eq!(sender.next_deadline(), Some(NOW + INTERRUPT_PATIENCE));
+    sender.on_message(NOW, Message::Interrupt);
+    sender.on_sent(NOW);
+    let expected = [Action::Answered, Action::Leave, Action::End(Err(SessionError::Interrupted))];
+    assert_eq!(actions(&mut sender), expected);
+}

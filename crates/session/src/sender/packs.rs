@@ -1,0 +1,26 @@
+//! Small files, many to a block: one frame carries hundreds of them.
+
+use icdc_protocol::limits::BLOCK_SIZE;
+use icdc_protocol::message::EntryId;
+
+/// Files in one pack: enough to make a frame cheap, few enough that several packers have work.
+const MOST: usize = 256;
+
+/// Splits wanted small files, each with its size in bytes, into packs.
+pub(super) fn into_packs(files: impl IntoIterator<Item = (EntryId, u64)>) -> Vec<Vec<EntryId>> {
+    let mut packs: Vec<Vec<EntryId>> = Vec::new();
+    let mut room = 0;
+    for (id, size) in files {
+        match packs.last_mut() {
+            Some(pack) if pack.len() < MOST && size <= room => {
+                room -= size;
+                pack.push(id);
+            }
+            _ => {
+                room = (BLOCK_SIZE as u64).saturating_sub(size);
+                packs.push(vec![id]);
+            }
+        }
+    }
+    packs
+}
