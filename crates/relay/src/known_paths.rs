@@ -63,9 +63,7 @@ impl PathCache {
 impl PathObserver {
     /// Returns what is to be remembered, if that has changed.
     fn sample(&mut self, now: Time, info: &TcpInfo, finds_rate: bool) -> Option<Resumption> {
-        // Below a configured ceiling, congestion control has found the rate; at the ceiling it has
-        // not.
-        let free = Some(info.pacing_rate).filter(|rate| finds_rate && *rate < info.max_pacing_rate);
+        let free = info.found_rate().filter(|_| finds_rate);
         self.path.found_free(now, free, info.bytes_acked, info.min_rtt);
         let is_limited = info.application_limited || info.receive_window_limited != self.window_limited;
         self.window_limited = info.receive_window_limited;

@@ -122,6 +122,12 @@ impl TcpInfo {
         self.silence > Span::from_millis(500) + self.rtt
     }
 
+    /// The rate that a congestion control which finds one has found; `None` while its ceiling
+    /// holds it down.
+    pub fn found_rate(&self) -> Option<Rate> {
+        Some(self.pacing_rate).filter(|rate| *rate < self.max_pacing_rate)
+    }
+
     /// Congestion window in bytes.
     pub fn window(&self) -> ByteCount {
         self.mss * u64::from(self.cwnd)

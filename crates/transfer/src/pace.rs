@@ -131,11 +131,6 @@ pub(crate) fn observation(at: Time, info: &TcpInfo) -> Option<Observation> {
     })
 }
 
-/// The rate that the congestion control of a connection has found; `None` while it has none or something else keeps it lower.
-pub(crate) fn found(info: &TcpInfo) -> Option<Rate> {
-    Some(info.pacing_rate).filter(|rate| *rate < info.max_pacing_rate)
-}
-
 fn event(decision: &Decision) -> Event {
     tracing::debug!(state = ?decision.state, reason = ?decision.reason, ceiling = %decision.ceiling, "pace");
     let ceiling_bps = if decision.ceiling == Rate::MAX { 0 } else { decision.ceiling.as_bits_per_second() };

@@ -210,7 +210,7 @@ fn free(sockets: &[TcpStream], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<R
         Some(pacer) => (pacer.steering.state() != steering::State::Climb).then(|| pacer.steering.ceiling()),
         None => {
             let name = icdc_tcp::congestion(sockets.first()?).ok()?;
-            algorithm::finds_the_rate(&name).then(|| pace::found(info)).flatten()
+            algorithm::finds_the_rate(&name).then(|| info.found_rate()).flatten()
         }
     }
 }

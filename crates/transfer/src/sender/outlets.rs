@@ -132,7 +132,7 @@ impl<'a> Outlets<'a> {
     pub(crate) fn free(&self, info: &TcpInfo) -> Option<Rate> {
         match &self.others {
             // What the others carry is not free for the first one.
-            Some(others) => pace::found(info).filter(|_| others.lock().expect(NO_PANIC).share == Share::Nothing),
+            Some(others) => info.found_rate().filter(|_| others.lock().expect(NO_PANIC).share == Share::Nothing),
             None => self.pace.free(),
         }
     }
