@@ -15,7 +15,7 @@ use icdc_protocol::message::{EntryId, EntryKind, FileDigest, Preserve};
 use icdc_protocol::run_journal::{Record, item_key};
 
 use super::Shared;
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::pending::{Pending, metadata};
 use super::resume::{self, RunLog};
 use super::staging::Staging;
@@ -131,8 +131,9 @@ impl Batch {
         let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
         let (file, staging) = resume::make_part(directory, name, |part| directory.create_file(part, mode))?;
         let written =
-            file.write_all_at(contents, 0).map_err(|error| Failure::of_disk(&directory.path_of(name), "write", &error));
-        let written = written.and_then(|()| directory.set_metadata(&staging, &file, &wanted).map_err(Failure::from));
+            file.write_all_at(contents, 0).map_err(|error| failure::of_disk(&directory.path_of(name), "write", &error));
+        let written = written
+            .and_then(|()| directory.set_metadata(&staging, &file, &wanted).map_err(|error| failure::of_tree(&error)));
         if let Err(failure) = written {
             let _ = directory.remove_file(&staging);
             return Err(failure);
@@ -224,7 +225,7 @@ fn publish_one(shared: &Shared<'_>, at: &Pending, item: &Publication) -> Result<
         verify(at, &made.staging, digest)?;
     }
     at.directory.rename(&made.staging, &at.directory, &at.name).map_err(|error| {
-        let failure = Failure::from(error);
+        let failure = failure::of_tree(&error);
         if made.is_durable() { failure.passing() } else { failure }
     })?;
     if matches!(at.entry.kind, EntryKind::HardLink { .. }) {

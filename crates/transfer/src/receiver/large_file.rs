@@ -15,7 +15,7 @@ use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest};
 use super::Shared;
 use super::batch::Made;
 use super::compare::digest_like;
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::pending::{Pending, metadata};
 use super::resume::{self, FileJournal};
 use super::staging::Staging;
@@ -278,7 +278,7 @@ impl LargeFile {
         let mut all: VecDeque<_> = self.blocks.iter().map(|(index, value)| (index, Contents::Value(value))).collect();
         let mut next = 0;
         for range in sparse::data_ranges(self.disk.as_file(), self.size) {
-            let (offset, length) = range.map_err(|error| Failure::of_disk(&self.path(), "read", &error))?;
+            let (offset, length) = range.map_err(|error| failure::of_disk(&self.path(), "read", &error))?;
             let first = (offset / BLOCK_SIZE as u64) as u32;
             let end = (offset + length).div_ceil(BLOCK_SIZE as u64) as u32;
             let holes = (first.max(next)..end).filter(|index| !self.blocks.contains(*index));
@@ -290,7 +290,7 @@ impl LargeFile {
 
     fn note_durable(&mut self, blocks: &[(u32, Digest)]) -> Result<(), Failure> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
-        journal.append(blocks).map_err(|error| Failure::of_disk(&self.path(), "write", &error))
+        journal.append(blocks).map_err(|error| failure::of_disk(&self.path(), "write", &error))
     }
 
     /// Whether there are blocks to compare.
@@ -372,7 +372,7 @@ impl LargeFile {
         let mut wanted = wanted.clone();
         wanted.mode = wanted.mode.or(Some(0o666 & !super::umask()));
         self.directory.set_metadata(&self.staging.part(), self.disk.as_file(), &wanted).map_err(|error| {
-            let failure = Failure::from(error);
+            let failure = failure::of_tree(&error);
             // All data is there: a run that asks for less need only give it its name.
             if self.journal.is_some() { failure.passing() } else { failure }
         })

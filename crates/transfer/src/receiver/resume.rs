@@ -22,7 +22,7 @@ use icdc_protocol::message::{Digest, FileDigest, TransferId};
 use icdc_protocol::run_journal::{Published, Record, RunJournal, SLOT_LENGTH};
 use icdc_units::Span;
 
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::staging::{Purpose, Staging, make_under, short};
 use crate::clock;
 
@@ -101,7 +101,7 @@ impl FileJournal {
     /// Begins a new journal in an empty file; `path` is that of the item.
     pub(super) fn begin(file: File, header: &Header, path: &str) -> Result<Self, Failure> {
         let codec = BlockJournal::new(header);
-        file.write_all_at(codec.header(), 0).map_err(|error| Failure::of_disk(path, "write", &error))?;
+        file.write_all_at(codec.header(), 0).map_err(|error| failure::of_disk(path, "write", &error))?;
         Ok(Self { codec, file, length: block_journal::HEADER_LENGTH as u64 })
     }
 

@@ -7,7 +7,7 @@
 use icdc_disk::tree::{Directory, Kind, Name, StagingKind, StagingName, Stat, TreeError, file_user, try_lock};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::failure::Failure;
+use super::failure::{self, Failure};
 
 /// How many choices that nobody can foresee are tried.
 const UNFORESEEN: usize = 6;
@@ -113,22 +113,22 @@ pub(super) fn make_under<T>(
     kinds: &[StagingKind],
     make: impl Fn(Staging) -> Result<T, TreeError>,
 ) -> Result<(T, Staging), Failure> {
-    let mut failure = None;
+    let mut last = None;
     for staging in purpose.choices() {
         // Another copy to the same place may remove and make its own just as fast.
         for _ in 0..ATTEMPTS {
             match make(staging) {
                 Ok(made) => return Ok((made, staging)),
-                Err(error) if !error.is_existing() => return Err(error.into()),
-                Err(error) => failure = Some(error.into()),
+                Err(error) if !error.is_existing() => return Err(failure::of_tree(&error)),
+                Err(error) => last = Some(failure::of_tree(&error)),
             }
             if let Some(holder) = staging.clear(directory, kinds) {
-                failure = Some(holder.failure(directory));
+                last = Some(holder.failure(directory));
                 break;
             }
         }
     }
-    Err(failure.unwrap_or_else(|| Failure::from("no name is free beside it")))
+    Err(last.unwrap_or_else(|| Failure::from("no name is free beside it")))
 }
 
 /// What keeps this user from a name.

@@ -32,7 +32,7 @@ use super::arrived::Arrived;
 use super::batch::{Batch, Made, Publication};
 use super::claims::Claims;
 use super::compare::CompareJob;
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::pending::{Pending, metadata};
 use super::placement::{self, Placement};
 use super::resume::{RunId, RunLog};
@@ -383,7 +383,7 @@ impl<'a> Keeper<'a> {
                     if path.is_empty() {
                         self.contents = Some((directory, entry.clone()));
                     }
-                    set.map_err(|error| self.note_failure(&entry, &path, error.into()))
+                    set.map_err(|error| self.note_failure(&entry, &path, failure::of_tree(&error)))
                 }
                 _ => Ok(()),
             };

@@ -6,7 +6,7 @@ use icdc_protocol::limits::{MAX_DEPTH, MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message, Parent, Preserve, Want, Wants};
 
 use super::super::batch::{Made, Publication};
-use super::super::failure::Failure;
+use super::super::failure::{self, Failure};
 use super::super::pending::{Pending, metadata};
 use super::super::placement::{Placed, Unplaced, misplaced};
 use super::super::resume;
@@ -194,7 +194,7 @@ impl Keeper<'_> {
         };
         let (made, failed) = match made {
             Ok(made) => (made, None),
-            Err(error) => (None, Some(self.note_failure(&entry, &path, error.into()))),
+            Err(error) => (None, Some(self.note_failure(&entry, &path, failure::of_tree(&error)))),
         };
         self.weight += self.levels.open(entry, made, path, depth, failed);
     }
@@ -242,7 +242,7 @@ fn make_symlink(pending: &Pending, target: &[u8], preserve: Preserve) -> Result<
         Ok(()) => Ok(staging),
         Err(error) => {
             let _ = directory.remove_file(&staging);
-            Err(error.into())
+            Err(failure::of_tree(&error))
         }
     }
 }
