@@ -15,10 +15,10 @@ use rustix::pipe::PipeFlags;
 /// Standard output and standard error. Clones write to the same.
 #[derive(Clone)]
 pub(crate) struct Console {
-    shared: Arc<Shared>,
+    shared: Arc<Output>,
 }
 
-struct Shared {
+struct Output {
     /// `None` once the reader of standard output is gone.
     output: Mutex<Option<BufWriter<Stdout>>>,
     /// Results were lost for another reason than that nobody wants them.
@@ -30,7 +30,7 @@ struct Shared {
 impl Console {
     pub(crate) fn new() -> Self {
         let output = Mutex::new(Some(BufWriter::new(io::stdout())));
-        Self { shared: Arc::new(Shared { output, lost: AtomicBool::new(false), bar: Mutex::new(None) }) }
+        Self { shared: Arc::new(Output { output, lost: AtomicBool::new(false), bar: Mutex::new(None) }) }
     }
 
     /// A message to the user, on standard error.

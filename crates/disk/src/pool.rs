@@ -19,7 +19,7 @@ pub const BLOCK_SIZE: usize = 4 << 20;
 /// A bounded set of [`Block`]s. Clones share the same blocks.
 #[derive(Clone, Debug)]
 pub struct BlockPool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolMemory>,
 }
 
 /// A buffer of [`BLOCK_SIZE`] bytes, aligned to its size. It goes back to its pool when dropped.
@@ -28,7 +28,7 @@ pub struct BlockPool {
 #[derive(Debug)]
 pub struct Block {
     bytes: NonNull<u8>,
-    shared: Arc<Shared>,
+    shared: Arc<PoolMemory>,
 }
 
 /// The pool was closed while or before a block was asked for.
@@ -37,14 +37,14 @@ pub struct Block {
 pub struct Closed;
 
 #[derive(Debug)]
-struct Shared {
+struct PoolMemory {
     mapping: Mapping,
-    state: Mutex<State>,
+    state: Mutex<FreeBlocks>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct FreeBlocks {
     /// Addresses of the free blocks; the last one is the next to go.
     free: Vec<NonNull<u8>>,
     /// The number of who asked last, and of whose turn it is: blocks go to those who wait in the
@@ -55,11 +55,11 @@ struct State {
     closed: bool,
 }
 
-// SAFETY: the pointers of `State` and `Block` refer to disjoint blocks of the mapping; each is
+// SAFETY: the pointers of `FreeBlocks` and `Block` refer to disjoint blocks of the mapping; each is
 // either in the free list (behind the mutex) or owned by exactly one `Block`. The mapping lives as
-// long as the last `Arc<Shared>`.
-unsafe impl Send for State {}
-// SAFETY: see `State`: a block has exclusive access to its bytes, and shared access to a `&Block`
+// long as the last `Arc<PoolMemory>`.
+unsafe impl Send for FreeBlocks {}
+// SAFETY: see `FreeBlocks`: a block has exclusive access to its bytes, and shared access to a `&Block`
 // only reads them.
 unsafe impl Send for Block {}
 // SAFETY: as above.
@@ -75,8 +75,8 @@ impl BlockPool {
         let capacity = blocks.max(1);
         let mapping = Mapping::new(capacity)?;
         let free = (0..capacity).rev().map(|index| mapping.block(index)).collect();
-        let state = Mutex::new(State { free, asked: 0, turn: 0, closed: false });
-        Ok(Self { shared: Arc::new(Shared { mapping, state, changed: Condvar::new() }) })
+        let state = Mutex::new(FreeBlocks { free, asked: 0, turn: 0, closed: false });
+        Ok(Self { shared: Arc::new(PoolMemory { mapping, state, changed: Condvar::new() }) })
     }
 
     /// A free block; waits until there is one, behind those who wait already.
@@ -163,8 +163,8 @@ impl Drop for Block {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl PoolMemory {
+    fn lock(&self) -> MutexGuard<'_, FreeBlocks> {
         // No code that can panic runs under this lock, so the state behind a poisoned one is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

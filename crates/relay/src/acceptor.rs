@@ -42,13 +42,13 @@ impl OpenListener {
 
 /// The thread that accepts, as others see it.
 pub(crate) struct Acceptor {
-    state: Mutex<State>,
+    state: Mutex<Accepting>,
     wakeup: OwnedFd,
 }
 
 /// What is open; replaced at any time.
 #[derive(Clone)]
-struct State {
+struct Accepting {
     listeners: Vec<OpenListener>,
     config: Arc<Config>,
 }
@@ -62,7 +62,7 @@ impl Acceptor {
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> io::Result<Arc<Self>> {
         let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let acceptor = Arc::new(Self { state: Mutex::new(State { listeners, config }), wakeup });
+        let acceptor = Arc::new(Self { state: Mutex::new(Accepting { listeners, config }), wakeup });
         let accepting = AcceptLoop { acceptor: Arc::clone(&acceptor), context, mailboxes, next: 0 };
         std::thread::Builder::new().name("relay-accept".to_owned()).spawn(move || accepting.run())?;
         Ok(acceptor)
@@ -70,7 +70,7 @@ impl Acceptor {
 
     /// Accepts from these listeners from now on. Others are closed.
     pub(crate) fn replace(&self, listeners: Vec<OpenListener>, config: Arc<Config>) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State { listeners, config };
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Accepting { listeners, config };
         self.wake();
     }
 
@@ -85,7 +85,7 @@ impl Acceptor {
         let _ = rustix::io::write(&self.wakeup, &1_u64.to_ne_bytes());
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> Accepting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

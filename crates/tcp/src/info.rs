@@ -17,7 +17,7 @@ use crate::kernel;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TcpInfo {
     /// State of the connection (RFC 9293).
-    pub state: State,
+    pub state: ConnectionState,
     /// Whether the last `delivery_rate` was limited by the application, not by the path (4.9).
     pub application_limited: bool,
     /// Retransmission timeout.
@@ -88,7 +88,7 @@ pub struct TcpInfo {
 /// State of a TCP connection (`enum` in linux/tcp_states.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum ConnectionState {
     /// Data flows both ways.
     Established,
     /// The peer has not answered yet.
@@ -148,7 +148,7 @@ const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 fn decode(fields: &Fields<'_>) -> TcpInfo {
     TcpInfo {
-        state: State::from_number(fields.byte(0)),
+        state: ConnectionState::from_number(fields.byte(0)),
         // Bit fields: the window scales fill byte 6, `delivery_rate_app_limited` is the first bit
         // of byte 7.
         application_limited: fields.byte(7) & if cfg!(target_endian = "little") { 0x01 } else { 0x80 } != 0,
@@ -214,7 +214,7 @@ impl Fields<'_> {
     }
 }
 
-impl State {
+impl ConnectionState {
     fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Established,
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!((old.pacing_rate, old.min_rtt, old.send_window), (Rate::ZERO, Span::ZERO, ByteCount::ZERO));
         // A field cut in the middle is not half believed.
         assert_eq!(decode(&Fields(&words(104)[..83])).cwnd, 0);
-        assert_eq!(decode(&Fields(&[])).state, State::Other);
+        assert_eq!(decode(&Fields(&[])).state, ConnectionState::Other);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub use beginning::Beginning;
 pub use congestion::{CongestionError, allowed_congestion, available_congestion, congestion, set_congestion};
 pub use connect::{ConnectError, connect, connect_with};
 pub use descriptors::raise_descriptor_limit;
-pub use info::{State, TcpInfo, info};
+pub use info::{ConnectionState, TcpInfo, info};
 pub use listen::{ListenError, listen};
 pub use options::{
     Buffers, OptionError, drained, may_exceed_buffer_limits, namespace_cookie, pacing_rate, receive_memory,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use icdc_cc::Algorithm;
 use icdc_tcp::Family;
-use icdc_tcp::algorithm::{self, Holder, LoadError, State, UnloadError};
+use icdc_tcp::algorithm::{self, Availability, Holder, LoadError, UnloadError};
 use icdc_units::{ByteCount, Span};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
 use libbpf_rs::{MapCore, MapType, ObjectBuilder, ProgramType};
@@ -33,7 +33,7 @@ fn kernel() -> Option<(File, &'static Algorithm)> {
     let algorithm = algorithm::find("highspeed").unwrap();
     let _ = algorithm::unload(algorithm);
     match state(algorithm) {
-        State::Unavailable(obstacle) => {
+        Availability::Unavailable(obstacle) => {
             eprintln!("SKIPPED: nothing can be loaded: {obstacle}");
             None
         }
@@ -41,7 +41,7 @@ fn kernel() -> Option<(File, &'static Algorithm)> {
     }
 }
 
-fn state(algorithm: &Algorithm) -> State {
+fn state(algorithm: &Algorithm) -> Availability {
     algorithm::list().into_iter().find(|one| one.kernel_name == algorithm.kernel_name()).unwrap().state
 }
 
@@ -95,7 +95,7 @@ fn a_hundred_loads_under_traffic_leave_nothing() {
             let chosen = algorithm::choose(&sender, algorithm.name).unwrap();
             assert_eq!((chosen.name, chosen.instead), (algorithm.kernel_name(), None), "round {round}");
             drop(chosen.hold.unwrap());
-            assert_eq!(state(algorithm), State::Loadable, "round {round}");
+            assert_eq!(state(algorithm), Availability::Loadable, "round {round}");
             // The connection keeps what it has, and carries on with it.
             assert_eq!(icdc_tcp::congestion(&sender).unwrap(), algorithm.kernel_name());
             let so_far = received.load(Ordering::Relaxed);
@@ -122,7 +122,7 @@ fn a_connection_keeps_what_was_unloaded_and_a_new_one_cannot_have_it() {
     let Some((_lock, algorithm)) = kernel() else { return };
     let (mut sender, mut receiver) = pair();
     let pinned = algorithm::load(algorithm, &[]).unwrap().pin().unwrap();
-    assert_eq!(state(algorithm), State::Loaded(Holder::Pinned(pinned.path.clone().unwrap())));
+    assert_eq!(state(algorithm), Availability::Loaded(Holder::Pinned(pinned.path.clone().unwrap())));
     icdc_tcp::set_congestion(&sender, &algorithm.kernel_name()).unwrap();
     algorithm::unload(algorithm).unwrap();
     assert!(!pinned.path.unwrap().exists());
@@ -141,7 +141,7 @@ fn one_hold_serves_all_sockets_of_a_process() {
     let ((one, _one), (other, _other)) = (pair(), pair());
     let first = algorithm::choose(&one, algorithm.name).unwrap();
     let Holder::Process { id, .. } = (match state(algorithm) {
-        State::Loaded(holder) => holder,
+        Availability::Loaded(holder) => holder,
         state => panic!("{state:?}"),
     }) else {
         panic!("this process holds it")
@@ -149,9 +149,9 @@ fn one_hold_serves_all_sockets_of_a_process() {
     assert_eq!(id, std::process::id());
     let second = algorithm::choose(&other, &algorithm.kernel_name()).unwrap();
     drop(first);
-    assert!(matches!(state(algorithm), State::Loaded(_)), "the second socket's hold keeps it");
+    assert!(matches!(state(algorithm), Availability::Loaded(_)), "the second socket's hold keeps it");
     drop(second);
-    assert_eq!(state(algorithm), State::Loadable);
+    assert_eq!(state(algorithm), Availability::Loadable);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_name_that_somebody_else_took_is_used_and_not_taken_away() {
     let chosen = algorithm::choose(&socket, algorithm.name).unwrap();
     assert_eq!((chosen.name, chosen.instead, chosen.hold.is_none()), (algorithm.kernel_name(), None, true));
     std::fs::remove_file(PIN).unwrap();
-    assert_eq!(state(algorithm), State::Loadable);
+    assert_eq!(state(algorithm), Availability::Loadable);
 }
 
 #[test]

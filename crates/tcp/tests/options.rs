@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use icdc_tcp::{CongestionError, Family, State};
+use icdc_tcp::{CongestionError, ConnectionState, Family};
 use icdc_units::{ByteCount, Rate, Span};
 
 fn pair() -> (TcpStream, TcpStream) {
@@ -159,7 +159,7 @@ fn info_counts_what_was_sent() {
     drain(&sender);
 
     let sent = icdc_tcp::info(&sender).expect("TCP_INFO");
-    assert_eq!(sent.state, State::Established);
+    assert_eq!(sent.state, ConnectionState::Established);
     // The SYN counts for one byte.
     assert!(sent.bytes_acked >= amount && sent.bytes_acked <= amount + ByteCount::new(1), "{sent:?}");
     assert_eq!(sent.bytes_sent - sent.bytes_retransmitted, amount, "{sent:?}");
@@ -176,7 +176,7 @@ fn info_counts_what_was_sent() {
 
     drop(sender);
     assert_eq!(receiver.peek(&mut [0]).expect("end of stream"), 0);
-    assert_eq!(icdc_tcp::info(&receiver).expect("TCP_INFO").state, State::CloseWait);
+    assert_eq!(icdc_tcp::info(&receiver).expect("TCP_INFO").state, ConnectionState::CloseWait);
 }
 
 #[test]

@@ -90,13 +90,13 @@ pub(crate) enum Ended {
 /// The running sessions of a process, by transfer.
 #[derive(Clone, Default)]
 pub(crate) struct Sessions {
-    shared: Arc<Shared>,
+    shared: Arc<Registry>,
     /// By which sessions let keys in for a transfer from another far end.
     pub(crate) admission: Option<Arc<Admission>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct Registry {
     running: Mutex<HashMap<(TransferId, Part), Running>>,
     changed: Condvar,
 }

@@ -12,17 +12,17 @@ use rustix::event::{EventfdFlags, eventfd};
 /// A switch that goes from "run" to "stop" once. Clones share the switch.
 #[derive(Clone, Default)]
 pub struct StopSignal {
-    shared: Arc<Shared>,
+    shared: Arc<Signal>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct Signal {
+    state: Mutex<Waiters>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct Waiters {
     requested: bool,
     /// By number, so that one can be taken back.
     listeners: BTreeMap<u64, Listener>,

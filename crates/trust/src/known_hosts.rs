@@ -30,11 +30,11 @@ pub enum HostKey {
 #[derive(Clone, Debug)]
 pub struct KnownHosts {
     path: PathBuf,
-    entries: Vec<Entry>,
+    entries: Vec<KnownHost>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct KnownHost {
     line: usize,
     host: String,
     port: u16,
@@ -70,7 +70,7 @@ impl KnownHosts {
             let (host, port) = parse_place(place)
                 .ok_or_else(|| wrong(format!("{place:?} is not HOST, HOST:PORT or [ADDRESS]:PORT")))?;
             let key = key.parse().map_err(|error: TrustError| wrong(error.to_string()))?;
-            entries.push(Entry { line, host, port, key });
+            entries.push(KnownHost { line, host, port, key });
         }
         Ok(Self { path: path.to_owned(), entries })
     }
@@ -97,7 +97,7 @@ impl KnownHosts {
             return Err(TrustError::line(&self.path, 0, what));
         }
         let line = safe_file::append_line(&self.path, &format!("{place} {key}"))?;
-        self.entries.push(Entry { line, host: host.to_owned(), port, key: *key });
+        self.entries.push(KnownHost { line, host: host.to_owned(), port, key: *key });
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The list of algorithms, and one of them with its parameters.
 
 use icdc_cc::Algorithm;
-use icdc_tcp::algorithm::{self, Holder, Listed, State};
+use icdc_tcp::algorithm::{self, Availability, Holder, Listed};
 use serde_json::{Value, json};
 
 use crate::console::Console;
@@ -15,8 +15,8 @@ pub(super) fn list(console: &Console, as_json: bool) {
     }
     for one in &list {
         let who = match one.state {
-            State::BuiltIn | State::Loaded(_) if one.for_anyone => "anyone",
-            State::Unavailable(_) => "nobody",
+            Availability::BuiltIn | Availability::Loaded(_) if one.for_anyone => "anyone",
+            Availability::Unavailable(_) => "nobody",
             _ => "root",
         };
         let mut line = format!("{:<12} {:<12} {who:<7}", one.name, state(&one.state));
@@ -28,21 +28,21 @@ pub(super) fn list(console: &Console, as_json: bool) {
     }
 }
 
-fn state(state: &State) -> &'static str {
+fn state(state: &Availability) -> &'static str {
     match state {
-        State::BuiltIn => "built in",
-        State::Loaded(_) => "loaded",
-        State::Loadable => "loadable",
-        State::Unavailable(_) => "unavailable",
+        Availability::BuiltIn => "built in",
+        Availability::Loaded(_) => "loaded",
+        Availability::Loadable => "loadable",
+        Availability::Unavailable(_) => "unavailable",
     }
 }
 
 fn details(one: &Listed) -> String {
     match &one.state {
-        State::BuiltIn => String::new(),
-        State::Loaded(holder) => format!("as {}, {holder}", one.kernel_name),
-        State::Loadable => one.summary.to_owned(),
-        State::Unavailable(obstacle) => obstacle.to_string(),
+        Availability::BuiltIn => String::new(),
+        Availability::Loaded(holder) => format!("as {}, {holder}", one.kernel_name),
+        Availability::Loadable => one.summary.to_owned(),
+        Availability::Unavailable(obstacle) => obstacle.to_string(),
     }
 }
 
@@ -55,9 +55,9 @@ fn object(one: &Listed) -> Value {
         "for_anyone": one.for_anyone,
     });
     match &one.state {
-        State::Loaded(holder) => object["holder"] = self::holder(holder),
-        State::Unavailable(obstacle) => object["reason"] = json!(obstacle.to_string()),
-        State::BuiltIn | State::Loadable => {}
+        Availability::Loaded(holder) => object["holder"] = self::holder(holder),
+        Availability::Unavailable(obstacle) => object["reason"] = json!(obstacle.to_string()),
+        Availability::BuiltIn | Availability::Loadable => {}
     }
     object
 }
@@ -95,7 +95,7 @@ pub(super) fn one(console: &Console, algorithm: &'static Algorithm, as_json: boo
     }
     console.result(&format!("{}: {}", algorithm.name, algorithm.summary));
     let details = match listed.state {
-        State::Loadable => format!("as {name}"),
+        Availability::Loadable => format!("as {name}"),
         _ => details(&listed),
     };
     console.result(&format!("{}, {details}", state(&listed.state)));

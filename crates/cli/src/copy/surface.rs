@@ -19,10 +19,10 @@ pub(crate) struct Surface {
     json: bool,
     dry_run: bool,
     verbose: bool,
-    state: Mutex<State>,
+    state: Mutex<Display>,
 }
 
-struct State {
+struct Display {
     view: View,
     recorder: Option<Recorder>,
     tally: Tally,
@@ -42,7 +42,7 @@ struct Tally {
 
 impl Surface {
     pub(crate) fn new(console: Console, output: &Output, record: bool) -> Self {
-        let state = State {
+        let state = Display {
             view: View::new(output.progress, console.clone()),
             recorder: record.then(Recorder::default),
             tally: Tally::default(),
@@ -101,7 +101,7 @@ impl Surface {
         self.state().recorder.take().unwrap_or_default().finish().into_report(ending)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Display> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,7 +1,7 @@
 //! What the kernel lets this process do that makes transfers faster.
 
 use icdc_disk::{EngineKind, open_engine};
-use icdc_tcp::algorithm::{self, Obstacle, State};
+use icdc_tcp::algorithm::{self, Availability, Obstacle};
 
 /// Both are used where they can be had, and done without where not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,8 +36,8 @@ fn io_uring() -> Ability {
 
 fn ebpf() -> Ability {
     let obstacle = algorithm::list().into_iter().find_map(|one| match one.state {
-        State::Unavailable(obstacle) => Some(obstacle),
-        State::BuiltIn | State::Loaded(_) | State::Loadable => None,
+        Availability::Unavailable(obstacle) => Some(obstacle),
+        Availability::BuiltIn | Availability::Loaded(_) | Availability::Loadable => None,
     });
     let remedy = obstacle.as_ref().and_then(|obstacle| match obstacle {
         Obstacle::Interpreted => Some("sysctl -w net.core.bpf_jit_enable=1".to_owned()),

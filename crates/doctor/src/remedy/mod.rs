@@ -27,7 +27,7 @@ pub use outcome::{Applied, Set, Undone};
 
 use crate::sysctl::{self, numbers};
 use crate::{Reading, System};
-use note::{Entry, Note};
+use note::{Note, Remembered};
 
 const DROP_IN: &str = "/etc/sysctl.d/90-icdc.conf";
 const NOTE: &str = "/var/lib/icdc/doctor-undo.json";
@@ -61,7 +61,7 @@ pub fn apply(system: &System, changes: &[Change]) -> Result<Applied, RemedyError
         note.entries
             .entry(change.name)
             .and_modify(|entry| entry.set.clone_from(&now))
-            .or_insert_with(|| Entry { before: before.clone(), set: now.clone() });
+            .or_insert_with(|| Remembered { before: before.clone(), set: now.clone() });
         applied.set.push(Set { name: change.name, before, now });
     }
     if applied.set.is_empty() {

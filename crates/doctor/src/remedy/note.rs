@@ -16,12 +16,12 @@ const VERSION: u32 = 1;
 /// What was changed, by name. Only settings that this program changes are in it, and only numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Note {
-    pub(super) entries: BTreeMap<&'static str, Entry>,
+    pub(super) entries: BTreeMap<&'static str, Remembered>,
 }
 
 /// A setting that was changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct Remembered {
     /// Before the first change.
     pub(super) before: String,
     /// By the last one.
@@ -33,7 +33,7 @@ pub(super) struct Entry {
 #[serde(deny_unknown_fields)]
 struct Written {
     version: u32,
-    settings: BTreeMap<String, Entry>,
+    settings: BTreeMap<String, Remembered>,
 }
 
 impl Note {

@@ -79,14 +79,14 @@ const OURS: [(FarEnd, Rights, bool, f64, f64); 6] = [
 ];
 
 /// A contender with its load, and what came of its turns: one per round, until it failed.
-struct Entry {
+struct Contest {
     contender: Contender,
     wanted: Option<(f64, f64)>,
     source: PathBuf,
     finishes: Vec<Finish>,
 }
 
-impl Entry {
+impl Contest {
     /// Whether it moved everything, and all that the others did.
     fn took(&self, round: usize, full: ByteCount) -> Option<f64> {
         let finish = self.finishes.get(round)?;
@@ -171,7 +171,7 @@ fn noun(load: Load) -> &'static str {
     }
 }
 
-fn entries<'a>(peers: &[&'static Peer], load: Load, source: impl Fn(bool) -> &'a PathBuf) -> Vec<Entry> {
+fn entries<'a>(peers: &[&'static Peer], load: Load, source: impl Fn(bool) -> &'a PathBuf) -> Vec<Contest> {
     let ours = OURS.into_iter().map(|(far_end, rights, known, file, tree)| {
         (Contender::Icdc(far_end, rights, known), Some((file, tree)), load == Load::Tree && known)
     });
@@ -179,7 +179,7 @@ fn entries<'a>(peers: &[&'static Peer], load: Load, source: impl Fn(bool) -> &'a
     let ours = ours.filter(|(.., is_pointless)| !is_pointless).map(|(contender, wanted, _)| (contender, wanted, false));
     let peers = peers.iter().map(|peer| (Contender::Peer(peer), None, peer.is_slow));
     ours.chain(peers)
-        .map(|(contender, wanted, is_slow)| Entry {
+        .map(|(contender, wanted, is_slow)| Contest {
             contender,
             wanted,
             source: source(is_slow).clone(),
@@ -188,12 +188,12 @@ fn entries<'a>(peers: &[&'static Peer], load: Load, source: impl Fn(bool) -> &'a
         .collect()
 }
 
-fn table(load: Load, entries: &[Entry], (files, full): (u64, ByteCount), limit: Span) -> Table {
+fn table(load: Load, entries: &[Contest], (files, full): (u64, ByteCount), limit: Span) -> Table {
     let fastest = |round: usize| {
         let peers = entries.iter().filter(|entry| entry.wanted.is_none());
         peers.filter_map(|entry| entry.took(round, full)).min_by(f64::total_cmp)
     };
-    let row = |entry: &Entry| {
+    let row = |entry: &Contest| {
         let finishes = &entry.finishes;
         let seconds = Spread::of(finishes.iter().map(|finish| finish.took.as_secs_f64()));
         let ratios = (0..finishes.len()).filter_map(|round| Some(fastest(round)? / entry.took(round, full)?));

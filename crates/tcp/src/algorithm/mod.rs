@@ -46,6 +46,6 @@ pub use obstacle::{Obstacle, ebpf_obstacle};
 pub use pin::prepare as prepare_pins;
 pub use pin::{DIRECTORY as PINS, PinError, Pinned};
 pub use privileged::keep_privileges;
-pub use state::{Listed, State, list};
+pub use state::{Availability, Listed, list};
 #[cfg(not(feature = "ebpf"))]
 pub use without::{Loaded, load, parameters, unload};

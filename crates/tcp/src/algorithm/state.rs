@@ -20,14 +20,14 @@ pub struct Listed {
     /// One line on it; empty for those of the kernel.
     pub summary: &'static str,
     /// Whether it can be had.
-    pub state: State,
+    pub state: Availability,
     /// Any user may choose it, now that it is there.
     pub for_anyone: bool,
 }
 
 /// Whether an algorithm can be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum Availability {
     /// The kernel has it, built in or as a module.
     BuiltIn,
     /// It is one of ours, and loaded.
@@ -55,16 +55,16 @@ pub fn list() -> Vec<Listed> {
     let of_kernel = crate::available_congestion().into_iter().filter(|name| !is_ours(name)).map(|name| Listed {
         kernel_name: name.clone(),
         summary: "",
-        state: State::BuiltIn,
+        state: Availability::BuiltIn,
         for_anyone: allowed.contains(&name),
         name,
     });
     of_kernel.chain(ours.clone()).collect()
 }
 
-fn state(algorithm: &'static Algorithm) -> State {
+fn state(algorithm: &'static Algorithm) -> Availability {
     if registered(algorithm) {
-        return State::Loaded(holder(algorithm));
+        return Availability::Loaded(holder(algorithm));
     }
-    obstacle(algorithm).map_or(State::Loadable, State::Unavailable)
+    obstacle(algorithm).map_or(Availability::Loadable, Availability::Unavailable)
 }

@@ -36,7 +36,7 @@ pub fn stdio_link(
     dead_after: Option<Span>,
 ) -> io::Result<Link> {
     let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
-    let shared = Arc::new(Shared { wake, stopped: AtomicBool::new(false), peer: peer.to_owned() });
+    let shared = Arc::new(StdioControl { wake, stopped: AtomicBool::new(false), peer: peer.to_owned() });
     let inlet = StdioInlet {
         shared: Arc::clone(&shared),
         reader: reader.into(),
@@ -49,13 +49,13 @@ pub fn stdio_link(
     Ok(Link::new(outlet, inlet, shared))
 }
 
-struct Shared {
+struct StdioControl {
     wake: OwnedFd,
     stopped: AtomicBool,
     peer: String,
 }
 
-impl Shared {
+impl StdioControl {
     /// Waits until `fd` is ready (or at its end), unless the link is stopped or `limit` passes.
     fn wait(&self, fd: &OwnedFd, events: PollFlags, limit: Option<Span>) -> Result<(), LinkError> {
         let timeout = limit.map(timespec);
@@ -76,7 +76,7 @@ impl Shared {
     }
 }
 
-impl Control for Shared {
+impl Control for StdioControl {
     fn shutdown(&self) {
         if !self.stopped.swap(true, Ordering::SeqCst) {
             // The counter stays up: every later wait returns at once.
@@ -91,7 +91,7 @@ impl Control for Shared {
 }
 
 struct StdioOutlet {
-    shared: Arc<Shared>,
+    shared: Arc<StdioControl>,
     writer: OwnedFd,
     pending: Vec<u8>,
 }
@@ -134,7 +134,7 @@ impl Drop for StdioOutlet {
 }
 
 struct StdioInlet {
-    shared: Arc<Shared>,
+    shared: Arc<StdioControl>,
     reader: OwnedFd,
     dead_after: Option<Span>,
     buffer: Vec<u8>,

@@ -15,11 +15,11 @@ const PARTING: Span = Span::from_millis(400);
 /// All connections that were let in and have not ended, by number.
 #[derive(Default)]
 pub(super) struct Connections {
-    state: Mutex<State>,
+    state: Mutex<Talking>,
 }
 
 #[derive(Default)]
-struct State {
+struct Talking {
     next: u64,
     open: BTreeMap<u64, Connection>,
 }
@@ -80,7 +80,7 @@ impl Connections {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Talking> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

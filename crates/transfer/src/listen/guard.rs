@@ -70,18 +70,18 @@ pub(crate) trait Service: Send + Sync + 'static {
 
 /// A running guard. Dropping it stops accepting; connections that are being served go on.
 pub(crate) struct Guard {
-    shared: Arc<Shared>,
+    shared: Arc<GuardShared>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 /// Shared by the accept loop, the handshakes and the connections that are being served.
-struct Shared {
+struct GuardShared {
     wake: OwnedFd,
-    state: Mutex<State>,
+    state: Mutex<Admitted>,
     changed: Condvar,
 }
 
-struct State {
+struct Admitted {
     closing: bool,
     /// Connections that have not sent their first message.
     strangers: Strangers,
@@ -92,7 +92,7 @@ struct State {
     served: usize,
 }
 
-impl State {
+impl Admitted {
     /// Ends a connection that is in or after its handshake.
     fn break_off(&mut self, number: u64) {
         if let Some(stream) = self.talking.remove(&number) {
@@ -109,8 +109,8 @@ impl Guard {
             listener.set_nonblocking(true)?;
         }
         let strangers = Strangers::new(within_descriptors(limits));
-        let state = State { closing: false, strangers, talking: HashMap::new(), served: 0 };
-        let shared = Arc::new(Shared {
+        let state = Admitted { closing: false, strangers, talking: HashMap::new(), served: 0 };
+        let shared = Arc::new(GuardShared {
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -134,7 +134,7 @@ impl Guard {
     /// have.
     pub(crate) fn wait_until_served(&self, timeout: Span) -> bool {
         let timeout = Duration::from_nanos(timeout.as_nanos());
-        let busy = |state: &mut State| state.served > 0;
+        let busy = |state: &mut Admitted| state.served > 0;
         let result = self.shared.changed.wait_timeout_while(self.shared.state(), timeout, busy);
         !result.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
@@ -146,8 +146,8 @@ impl Drop for Guard {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl GuardShared {
+    fn state(&self) -> MutexGuard<'_, Admitted> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -178,7 +178,7 @@ fn within_descriptors(limits: Limits) -> Limits {
 struct AcceptLoop {
     listeners: Vec<TcpListener>,
     service: Arc<dyn Service>,
-    shared: Arc<Shared>,
+    shared: Arc<GuardShared>,
     epoll: OwnedFd,
     quiet: HashMap<u64, TcpStream>,
     links: Sender<(u64, Link)>,
@@ -188,7 +188,7 @@ struct AcceptLoop {
 }
 
 impl AcceptLoop {
-    fn new(listeners: Vec<TcpListener>, service: Arc<dyn Service>, shared: Arc<Shared>) -> io::Result<Self> {
+    fn new(listeners: Vec<TcpListener>, service: Arc<dyn Service>, shared: Arc<GuardShared>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &shared.wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         for (token, listener) in listening(&listeners) {
@@ -430,7 +430,7 @@ fn hello(stream: &TcpStream) -> Hello {
 
 /// Counts a connection that is being served, until it is dropped.
 struct Served {
-    shared: Arc<Shared>,
+    shared: Arc<GuardShared>,
 }
 
 impl Drop for Served {
@@ -443,7 +443,7 @@ impl Drop for Served {
 /// The entry of a connection among those without a first message; dropping it removes the entry.
 struct Known {
     number: u64,
-    shared: Arc<Shared>,
+    shared: Arc<GuardShared>,
 }
 
 impl Drop for Known {

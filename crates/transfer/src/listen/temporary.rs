@@ -23,10 +23,10 @@ const MAX_PER_KEY: usize = 64;
 /// Keys that are let in for one job.
 #[derive(Default)]
 pub(super) struct Temporary {
-    keys: Mutex<HashMap<PublicKey, Entry>>,
+    keys: Mutex<HashMap<PublicKey, AdmittedKey>>,
 }
 
-struct Entry {
+struct AdmittedKey {
     admission: TemporaryKey,
     /// Connections that use the key now.
     connections: usize,
@@ -57,7 +57,7 @@ impl Temporary {
             );
             return Err(Refusal { kind: RefusalKind::Busy, reason });
         }
-        keys.insert(key, Entry { admission, connections: 0, expires: now + UNUSED });
+        keys.insert(key, AdmittedKey { admission, connections: 0, expires: now + UNUSED });
         Ok(())
     }
 
@@ -90,7 +90,7 @@ impl Temporary {
         }
     }
 
-    fn keys(&self, now: Time) -> MutexGuard<'_, HashMap<PublicKey, Entry>> {
+    fn keys(&self, now: Time) -> MutexGuard<'_, HashMap<PublicKey, AdmittedKey>> {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         keys.retain(|_, entry| entry.connections > 0 || entry.expires > now);
         keys

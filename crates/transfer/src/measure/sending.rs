@@ -13,7 +13,7 @@ use icdc_protocol::measure::{ControlMessage, Order, Received, Sample, Sent};
 use icdc_rate::known_paths::{PathWatch, Resumption};
 use icdc_rate::steering::{self, Steering};
 use icdc_tcp::algorithm::{self, Chosen};
-use icdc_tcp::{State, TcpInfo};
+use icdc_tcp::{ConnectionState, TcpInfo};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::control_link::{ControlLink, Incoming, Next};
@@ -265,7 +265,7 @@ impl Pacer<'_> {
 
 /// What the kernel says of each connection that is still one.
 fn look(sockets: &[TcpStream]) -> Vec<Option<TcpInfo>> {
-    let open = |socket| icdc_tcp::info(socket).ok().filter(|info| info.state != State::Closed);
+    let open = |socket| icdc_tcp::info(socket).ok().filter(|info| info.state != ConnectionState::Closed);
     sockets.iter().map(open).collect()
 }
 

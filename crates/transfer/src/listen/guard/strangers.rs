@@ -63,7 +63,7 @@ pub(super) enum Step {
 pub(super) struct Strangers {
     limits: Limits,
     /// By number; all have the same patience, so the first is the first that is late.
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, Stranger>,
     all: Group,
     /// Handshakes by their beginning.
     begun: BTreeSet<(Time, u64)>,
@@ -74,7 +74,7 @@ pub(super) struct Strangers {
     paced: Time,
 }
 
-struct Entry {
+struct Stranger {
     origin: Origin,
     deadline: Time,
     stage: Stage,
@@ -104,7 +104,7 @@ impl Strangers {
     pub(super) fn arrive(&mut self, origin: Origin, now: Time) -> (u64, Option<u64>) {
         let number = self.next;
         self.next += 1;
-        let entry = Entry { origin, deadline: now + self.limits.patience, stage: Stage::Silent };
+        let entry = Stranger { origin, deadline: now + self.limits.patience, stage: Stage::Silent };
         self.all.put(origin.prefixes(), number, entry.stage);
         self.entries.insert(number, entry);
         let full = self.entries.len() > self.limits.connections;
