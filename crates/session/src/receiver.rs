@@ -5,5 +5,6 @@
 //! | [`book`] | names: what is wanted, and when an item, a directory and the run are done |
 //! | [`files`] | large files: what is written, durable, noted, compared, complete |
 
+mod batch;
 pub mod book;
 pub mod files;

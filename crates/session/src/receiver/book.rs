@@ -1,11 +1,253 @@
 //! The book of names: what the sender announces, from the announcement to the final name.
 //!
+//! ```text
+//! Begin ─► Place ─► (Confirmed, if a lock was waited for) ─► BeginRun ─► Ready
+//! Entries ─► MakeDirectories ─► Examine ─► Held, Wants ─┬─ packs ─► Stage ──────────┬─► batch ─► Done
+//!              (or wait for the name, or be compared)   ├─ blocks: Expect ─► stored ┤
+//!                                                       └─ links: MakeLink ─────────┘
+//! batch: Flush ─► Rename ─► FlushNames ─► NotePublished ─► RemoveJournals ─► Done
+//! DirEnd, all children done ─► FinishDirectory ─► Done          all done ─► Complete ─► PutAway
+//! ```
+//!
+//! An item is known from its announcement until it is published or has failed. It holds its name
+//! from its examination on, so that a later one of the same name waits. What is announced before it
+//! is known that the sender is there waits, too.
+//!
 //! | module | what |
 //! |---|---|
 //! | [`action`] | what the book asks for, and the outcomes |
 //! | [`item`] | what it knows of directories and items |
 //! | [`want`] | what is wanted of an item, by what lies at the destination |
+//! | `beginning` | from the sender's first message until what it announces is looked at |
+//! | `announced` | entries, until their directories are made |
+//! | `judging` | what is answered to an item |
+//! | `staging` | what has arrived, until it has its final name |
+//! | `settling` | how items, directories and the run end |
+//! | `state` | how far the session and each item is |
+//! | `claims`, `levels`, `links` | names that are held, directories that are filled, files with several names |
 
 pub mod action;
+mod announced;
+mod beginning;
+mod claims;
 pub mod item;
+mod judging;
+mod levels;
+mod links;
+mod settling;
+mod staging;
+mod state;
+#[cfg(test)]
+mod tests;
 pub mod want;
+
+use std::collections::{HashMap, VecDeque};
+
+use icdc_protocol::message::{Entry, EntryId, Message, ReceiveOptions};
+use icdc_units::Time;
+
+use self::action::{Action, Examination, Told};
+use self::claims::Claims;
+use self::item::{DirectoryId, Item, size_of};
+use self::levels::Levels;
+use self::links::Links;
+use self::state::{Announced, Phase, Stage, Tracked};
+use self::want::{Facts, Verdict};
+use super::batch::{Batch, QUIET};
+use crate::{Failure, SessionError};
+
+/// What is received, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// As asked for.
+    pub options: ReceiveOptions,
+    /// Size of the ring between socket and disk, in blocks.
+    pub ring_blocks: u32,
+    /// Whether a name is one that is kept for unfinished files.
+    pub is_reserved: fn(&[u8]) -> bool,
+    /// Paths that the sender was asked for, as the user wrote them; `None` where the sender chooses.
+    pub asked: Option<Vec<Vec<u8>>>,
+}
+
+/// See the module's description. `P` is the payload of a pack.
+pub struct Book<P> {
+    settings: Settings,
+    actions: VecDeque<Action<P>>,
+    stage: Stage,
+    /// The message whose entries are being answered.
+    answering: Option<Announced>,
+    /// Id of the next entry.
+    next: EntryId,
+    levels: Levels,
+    /// Directories whose own attributes are being set, with their paths.
+    finishing: HashMap<EntryId, Vec<u8>>,
+    /// Bytes of paths and attributes of what is known.
+    weight: usize,
+    items: HashMap<EntryId, Tracked>,
+    /// Number of items that are wanted and not done.
+    wanted: usize,
+    links: Links,
+    claims: Claims,
+    batch: Batch,
+    /// The run has a journal.
+    is_journaled: bool,
+    /// The directory that holds the run's journal among a source's contents, and the source's entry.
+    contents: Option<(DirectoryId, Entry)>,
+    /// The last event.
+    last: Time,
+    phase: Phase,
+    /// An item has failed for a reason that may be gone when the same command is run again.
+    goes_on_later: bool,
+}
+
+impl<P> Book<P> {
+    /// An empty book.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            actions: VecDeque::new(),
+            stage: Stage::default(),
+            answering: None,
+            next: 0,
+            levels: Levels::default(),
+            finishing: HashMap::new(),
+            weight: 0,
+            items: HashMap::new(),
+            wanted: 0,
+            links: Links::default(),
+            claims: Claims::default(),
+            batch: Batch::default(),
+            is_journaled: false,
+            contents: None,
+            last: Time::default(),
+            phase: Phase::Announcing,
+            goes_on_later: false,
+        }
+    }
+
+    /// What is to be done next. An action with an outcome is answered before this is called again.
+    pub fn poll(&mut self) -> Option<Action<P>> {
+        loop {
+            let action = self.actions.pop_front()?;
+            match &action {
+                // Lost before it could be expected.
+                Action::Expect { id, .. } if !self.items.contains_key(id) => {}
+                _ => return Some(action),
+            }
+        }
+    }
+
+    /// A message of the sender about names.
+    pub fn on_message(&mut self, now: Time, message: Message) {
+        self.last = now;
+        let taken = self.announce(message);
+        self.heed(taken);
+    }
+
+    /// When [`on_time`](Self::on_time) has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.batch.waits().then(|| self.last + QUIET)
+    }
+
+    /// Time has passed: what is staged is published if nothing has happened for long enough.
+    pub fn on_time(&mut self, now: Time) {
+        if self.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.last = now;
+            self.publish();
+            self.go_on();
+        }
+    }
+
+    /// Nothing more comes from the link, so that nothing more is wanted either.
+    pub fn on_link_ended(&mut self) {
+        match self.phase {
+            Phase::Announcing => self.phase = Phase::Cut,
+            Phase::Announced => self.phase = Phase::Draining,
+            Phase::Cut | Phase::Draining | Phase::Complete => {}
+        }
+    }
+
+    /// Nothing more comes from anywhere: publishes what is staged, for the last time.
+    pub fn on_settled(&mut self) {
+        self.publish();
+        self.go_on();
+    }
+
+    /// The session is over, and the sender knows whether everything is done if it `has_parted`. The
+    /// run is put away unless the same command has something to go on with: a sender that does not
+    /// know, because of a cut or a kill, comes again and has to be recognized.
+    pub fn on_over(&mut self, has_parted: bool) {
+        if self.is_complete() && has_parted && !self.goes_on_later {
+            let contents = self.contents.take().map(|(directory, entry)| (directory, Box::new(entry)));
+            self.ask(Action::PutAway { contents });
+        }
+    }
+
+    /// Decides what is wanted of an item that is to be examined.
+    ///
+    /// # Errors
+    /// Why the item cannot be done.
+    pub fn decide(&self, examination: Examination, facts: &mut impl Facts) -> Result<Verdict, Failure> {
+        match self.items.get(&examination.id) {
+            Some(Tracked { item, .. }) => want::decide(item, examination.question, &self.settings.options, facts),
+            None => Err("it is not known any more".into()),
+        }
+    }
+
+    /// An item that is not done.
+    #[must_use]
+    pub fn item(&self, id: EntryId) -> Option<&Item> {
+        self.items.get(&id).map(|tracked| &tracked.item)
+    }
+
+    /// Whether every item is done.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.phase == Phase::Complete
+    }
+
+    fn ask(&mut self, action: Action<P>) {
+        self.actions.push_back(action);
+    }
+
+    fn reply(&mut self, message: Message) {
+        self.ask(Action::Reply(message));
+    }
+
+    fn tell(&mut self, told: Told) {
+        self.ask(Action::Tell(told));
+    }
+
+    /// Ends the session where `outcome` is an error; what has arrived is still published.
+    fn heed(&mut self, outcome: Result<(), SessionError>) {
+        if let Err(error) = outcome {
+            self.stage = Stage::Broken;
+            self.answering = None;
+            self.ask(Action::Fail(error));
+        }
+        self.go_on();
+    }
+
+    /// Does what an event has made possible.
+    fn go_on(&mut self) {
+        if self.phase.is_open() {
+            self.admit_waiting();
+        }
+        // When nothing else can come, nothing is gained by waiting for it.
+        let is_last = self.phase.is_last() && self.batch.len() == self.wanted;
+        if self.batch.is_full() || is_last || !self.phase.is_open() {
+            self.publish();
+        }
+        self.look_whether_complete();
+    }
+
+    /// Notes that an item is not done, and tells of it; gives the reason.
+    fn note_failure(&mut self, entry: &Entry, path: Vec<u8>, failure: Failure) -> String {
+        self.goes_on_later |= failure.is_passing();
+        let reason = failure.into_reason();
+        self.tell(Told::Failed { path, size: size_of(entry), reason: reason.clone() });
+        reason
+    }
+}

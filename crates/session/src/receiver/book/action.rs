@@ -92,7 +92,7 @@ pub enum Action<P> {
         name: Vec<u8>,
     },
     /// Remove what lies under the staging name of an item that is not published, unless a later run
-    /// can publish it as it is.
+    /// can publish it as it is, or another session has put something else there.
     Discard(EntryId),
     /// Note in the run's journal, with what is noted next, that nothing unfinished of an item lies in
     /// its directory any more.
@@ -226,6 +226,17 @@ pub enum NotStaged {
     Damaged,
     /// It cannot be written.
     Failed(Failure),
+}
+
+/// A large file that lies complete under its staging name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Digest of its contents.
+    pub digest: FileDigest,
+    /// It is durable but for its name; otherwise it becomes so with the next batch.
+    pub is_durable: bool,
+    /// Bytes that are not durable.
+    pub bytes: u64,
 }
 
 /// The first name of a file with several.

@@ -1,0 +1,131 @@
+//! Publishing many items at once.
+//!
+//! Small files are written aside, then made durable together by one flush of their file system, and
+//! only then renamed to their final names: a file is complete under its name or not there, and
+//! thousands of files cost one flush of the disk.
+
+use std::collections::BTreeSet;
+
+use icdc_protocol::message::EntryId;
+use icdc_units::Span;
+
+/// Items that make a batch full.
+const ITEMS: usize = 4096;
+/// Bytes that make a batch full.
+const BYTES: u64 = 256 << 20;
+
+/// How long nothing may happen before what is staged is published.
+pub(super) const QUIET: Span = Span::from_millis(50);
+
+/// What is staged, and what of it is being published.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    staged: Lot,
+    publishing: Option<Vec<EntryId>>,
+}
+
+/// Items to publish together.
+#[derive(Debug, Default)]
+pub(super) struct Lot {
+    pub(super) items: Vec<EntryId>,
+    /// File systems that hold something that is not durable.
+    pub(super) file_systems: BTreeSet<u64>,
+    bytes: u64,
+}
+
+impl Lot {
+    fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.file_systems.is_empty()
+    }
+}
+
+impl Batch {
+    /// Whether nothing waits to be published or flushed, nor is at it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.staged.is_empty() && self.publishing.is_none()
+    }
+
+    /// Whether something waits to be published or flushed.
+    pub(super) fn waits(&self) -> bool {
+        !self.staged.is_empty() && self.publishing.is_none()
+    }
+
+    /// Number of items that wait to be published.
+    pub(super) fn len(&self) -> usize {
+        self.staged.items.len()
+    }
+
+    /// Whether nothing is gained by waiting for more.
+    pub(super) fn is_full(&self) -> bool {
+        self.staged.items.len() >= ITEMS || self.staged.bytes >= BYTES
+    }
+
+    /// Adds an item with `bytes` bytes that are not durable, or that is wholly durable where there
+    /// is no file system to flush.
+    pub(super) fn add(&mut self, id: EntryId, bytes: u64, file_system: Option<u64>) {
+        self.staged.items.push(id);
+        self.staged.bytes += bytes;
+        self.staged.file_systems.extend(file_system);
+    }
+
+    /// A directory was made on this file system.
+    pub(super) fn touch(&mut self, file_system: u64) {
+        self.staged.file_systems.insert(file_system);
+    }
+
+    /// Takes what waits, to be published, unless another lot is at it.
+    pub(super) fn begin(&mut self) -> Option<Lot> {
+        if !self.waits() {
+            return None;
+        }
+        let lot = std::mem::take(&mut self.staged);
+        self.publishing = Some(lot.items.clone());
+        Some(lot)
+    }
+
+    /// Items of the lot that is being published.
+    pub(super) fn publishing(&self) -> &[EntryId] {
+        self.publishing.as_deref().unwrap_or_default()
+    }
+
+    /// The lot is through; gives its items.
+    pub(super) fn end(&mut self) -> Vec<EntryId> {
+        self.publishing.take().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_full_by_items_or_bytes() {
+        let mut batch = Batch::default();
+        batch.add(0, BYTES - 1, Some(1));
+        assert!(!batch.is_full());
+        batch.add(1, 1, Some(1));
+        assert!(batch.is_full());
+        let mut batch = Batch::default();
+        (0..ITEMS as u32 - 1).for_each(|id| batch.add(id, 0, None));
+        assert!(!batch.is_full());
+        batch.touch(7);
+        assert!(!batch.is_full(), "a directory is no item");
+        batch.add(ITEMS as u32, 0, None);
+        assert!(batch.is_full());
+    }
+
+    #[test]
+    fn one_lot_is_published_at_a_time_and_a_directory_that_was_made_is_reason_enough() {
+        let mut batch = Batch::default();
+        assert!(batch.begin().is_none());
+        batch.touch(7);
+        let lot = batch.begin().expect("a directory was made");
+        assert!(lot.items.is_empty() && lot.file_systems == BTreeSet::from([7]));
+        batch.add(1, 5, Some(8));
+        assert!(batch.begin().is_none() && !batch.waits(), "the first lot is not through");
+        assert!(batch.end().is_empty() && batch.waits());
+        let lot = batch.begin().expect("an item waits");
+        assert_eq!((lot.items.as_slice(), batch.publishing()), ([1].as_slice(), [1].as_slice()));
+        assert_eq!((batch.end(), batch.is_empty()), (vec![1], true));
+    }
+}

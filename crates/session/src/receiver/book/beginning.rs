@@ -1,0 +1,150 @@
+//! From the sender's first message until what it announces is looked at.
+//!
+//! A session that had to wait for an earlier one may be that of a client killed long ago, and a
+//! newer run may have finished meanwhile: nothing is done until the sender has answered. What it has
+//! announced by then waits in one queue, in the order of its arrival.
+
+use icdc_protocol::message::{Begin, Message, Ready, Source, SourceKind};
+
+use super::Book;
+use super::action::{Action, Lock, NotBegun, Placed, Target};
+use super::state::{Opening, Queue, Run, Stage};
+use crate::SessionError;
+
+impl<P> Book<P> {
+    /// Takes a message in, and looks at what has been announced as far as that may be.
+    pub(super) fn announce(&mut self, message: Message) -> Result<(), SessionError> {
+        match message {
+            Message::Begin(begin) => return self.begin(begin),
+            Message::Confirmed => {
+                self.confirmed();
+                return Ok(());
+            }
+            Message::Entries(_) | Message::DirEnd { .. } | Message::FileEnd(_) | Message::End => {}
+            _ => return Err(SessionError::Protocol("a message that only a receiver may send".into())),
+        }
+        match &mut self.stage {
+            Stage::Fresh => Err(SessionError::Protocol("something was announced before Begin".into())),
+            Stage::Placing(opening) | Stage::Unconfirmed(opening) | Stage::Beginning { opening, .. } => {
+                opening.queue.keep(message)
+            }
+            Stage::Running(run) => {
+                run.queue.push_back(message);
+                self.look_at_announced()
+            }
+            Stage::Broken => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, begin: Begin) -> Result<(), SessionError> {
+        match self.stage {
+            Stage::Fresh => {}
+            Stage::Broken => return Ok(()),
+            _ => return Err(SessionError::Protocol("began twice".into())),
+        }
+        if let Some(asked) = &self.settings.asked {
+            refuse_unasked(&begin.sources, asked)?;
+        }
+        let many = begin.sources.len() > 1 || begin.sources.iter().any(|source| source.kind != SourceKind::Item);
+        let lock = match many {
+            _ if self.settings.options.dry_run => Lock::DryRun,
+            true => Lock::Journal,
+            false => Lock::Part,
+        };
+        self.is_journaled = lock == Lock::Journal;
+        self.stage = Stage::Placing(Opening { sources: begin.sources.clone(), queue: Queue::default() });
+        self.ask(Action::Place { begin, lock });
+        Ok(())
+    }
+
+    /// Where the sources land is known, or why they do not.
+    pub fn on_placed(&mut self, outcome: Result<Placed, SessionError>) {
+        let Stage::Placing(opening) = std::mem::replace(&mut self.stage, Stage::Broken) else { return };
+        let outcome = outcome.and_then(|placed| {
+            let Placed { resuming, has_waited, peer_is_gone } = placed;
+            if peer_is_gone {
+                // A newer run of the same command may have come to its end since.
+                let reason = "the sender closed the connection before the session began";
+                return Err(SessionError::Cut(reason.into()));
+            }
+            if has_waited {
+                self.get_confirmed(opening, resuming);
+            } else {
+                self.stage = Stage::Beginning { opening, resuming, is_confirmed: false };
+                self.ask(Action::BeginRun);
+            }
+            Ok(())
+        });
+        self.heed(outcome);
+    }
+
+    /// Asks the sender whether it is still there.
+    fn get_confirmed(&mut self, opening: Opening, resuming: bool) {
+        self.stage = Stage::Unconfirmed(opening);
+        self.ready(resuming);
+    }
+
+    fn ready(&mut self, resuming: bool) {
+        let ring_blocks = self.settings.ring_blocks;
+        self.reply(Message::Ready(Ready { resuming, ring_blocks }));
+    }
+
+    /// The sender has answered: what it has announced is done.
+    fn confirmed(&mut self) {
+        match std::mem::replace(&mut self.stage, Stage::Broken) {
+            Stage::Unconfirmed(opening) => {
+                self.stage = Stage::Beginning { opening, resuming: false, is_confirmed: true };
+                self.ask(Action::BeginRun);
+            }
+            other => self.stage = other,
+        }
+    }
+
+    /// The run has begun, or why it has not.
+    pub fn on_begun(&mut self, outcome: Result<Vec<Target>, NotBegun>) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Broken);
+        let Stage::Beginning { opening, resuming, is_confirmed } = stage else { return };
+        let outcome = match outcome {
+            Ok(targets) => {
+                let Opening { sources, queue } = opening;
+                self.stage = Stage::Running(Run { sources, targets, queue: queue.messages });
+                if !is_confirmed {
+                    self.ready(resuming);
+                }
+                self.look_at_announced()
+            }
+            Err(NotBegun::HasWaited { resuming }) if !is_confirmed => {
+                self.get_confirmed(opening, resuming);
+                Ok(())
+            }
+            Err(NotBegun::HasWaited { .. }) => Err(SessionError::Local(
+                "other sessions of the same run come and go; run the same command again".into(),
+            )),
+            Err(NotBegun::Failed(error)) => Err(error),
+        };
+        self.heed(outcome);
+    }
+}
+
+/// A sender that was asked for certain paths does not choose the names at the destination.
+fn refuse_unasked(sources: &[Source], asked: &[Vec<u8>]) -> Result<(), SessionError> {
+    let mut asked = asked.iter();
+    match sources.iter().find(|source| !asked.any(|path| is_answer(source, path))) {
+        None => Ok(()),
+        Some(other) => {
+            let name = String::from_utf8_lossy(&other.name).escape_debug().to_string();
+            Err(SessionError::Protocol(format!("it offers {name}, which was not asked for")))
+        }
+    }
+}
+
+fn is_answer(source: &Source, path: &[u8]) -> bool {
+    let trimmed = &path[..path.iter().rposition(|byte| *byte != b'/').map_or(0, |end| end + 1)];
+    let last = trimmed.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    match source.kind {
+        // Only the far end knows the name of its user's home.
+        _ if trimmed == b"~" => true,
+        SourceKind::Contents => trimmed.len() < path.len() || matches!(last, b"" | b"." | b".."),
+        SourceKind::Item | SourceKind::Directory => source.name == last,
+    }
+}

@@ -1,0 +1,207 @@
+//! What is answered to an item, by what lies at the destination.
+
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
+use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Message, Want, Wants};
+use icdc_units::Time;
+
+use super::Book;
+use super::action::{Action, Examination, Question, Told};
+use super::item::size_of;
+use super::links::{Linking, Progress};
+use super::state::{ItemState, Tracked};
+use super::want::Verdict;
+use crate::Failure;
+
+impl<P> Book<P> {
+    /// Items were examined, in the order in which that was asked for.
+    pub fn on_examined(&mut self, examined: Vec<(EntryId, Result<Verdict, Failure>)>) {
+        for (id, outcome) in examined {
+            let Some(Tracked { state, .. }) = self.items.get(&id) else { continue };
+            let by_itself = *state == ItemState::Examined;
+            let answer = self.judge(id, outcome);
+            match &mut self.answering {
+                Some(announced) if !by_itself => {
+                    announced.examined -= 1;
+                    announced.answers[(id - announced.first) as usize] = answer;
+                }
+                _ => {
+                    if let Some(want) = answer {
+                        self.answer(id, vec![want]);
+                    }
+                }
+            }
+        }
+        if self.answering.as_ref().is_some_and(|announced| announced.examined == 0 && announced.drafts.is_empty()) {
+            self.answer_announced();
+        }
+        let outcome = self.look_at_announced();
+        self.heed(outcome);
+    }
+
+    /// What is answered to an examined item; `None` if that takes longer.
+    fn judge(&mut self, id: EntryId, outcome: Result<Verdict, Failure>) -> Option<Want> {
+        let size = self.items.get(&id).map_or(0, |tracked| tracked.item.size());
+        match outcome {
+            Ok(Verdict::Have(digest)) => Some(self.have(id, digest)),
+            Ok(Verdict::TakenOver(digest)) => {
+                self.tell(Told::TakenOver { size });
+                self.leave(id, Progress::Published);
+                Some(Want::TakenOver(digest))
+            }
+            Ok(Verdict::Skip) => {
+                if let Some(Tracked { item, .. }) = self.items.get(&id) {
+                    let is_file = matches!(item.entry.kind, EntryKind::File { .. });
+                    let path = item.path.clone();
+                    self.tell(Told::Skipped { path, size, is_file });
+                }
+                self.leave(id, Progress::Published);
+                Some(Want::Skip)
+            }
+            Ok(Verdict::Compare(digest)) => {
+                self.remember(id, Progress::Coming);
+                if let Some(tracked) = self.items.get_mut(&id) {
+                    tracked.state = ItemState::Comparing(digest);
+                }
+                self.ask(Action::Compare { id, digest });
+                None
+            }
+            Ok(Verdict::Contents { held }) => {
+                let want = if held.is_some() { Want::Rest } else { Want::All };
+                if self.settings.options.dry_run {
+                    if let Some(Tracked { item, .. }) = self.items.get(&id) {
+                        let path = item.path.clone();
+                        self.tell(Told::WouldReceive { path, size });
+                    }
+                    self.leave(id, Progress::Published);
+                } else {
+                    self.want(id, held);
+                }
+                Some(want)
+            }
+            Err(failure) => {
+                let tracked = self.items.get(&id)?;
+                let (entry, path) = (tracked.item.entry.clone(), tracked.item.path.clone());
+                let want = self.refuse(&entry, path, failure);
+                self.leave(id, Progress::Failed);
+                Some(want)
+            }
+        }
+    }
+
+    /// Nothing is wanted of an item that is published with this digest.
+    fn have(&mut self, id: EntryId, digest: FileDigest) -> Want {
+        if let Some(Tracked { item, .. }) = self.items.get(&id) {
+            let size = item.size();
+            let (directory, name) = (item.directory, item.place.name.clone());
+            if size > BLOCK_SIZE as u64 {
+                self.ask(Action::RemoveLeftJournals { directory, name });
+            }
+            self.tell(Told::Had { size, digest });
+        }
+        self.leave(id, Progress::Published);
+        Want::Have(digest)
+    }
+
+    /// The contents of an item are wanted but for what is `held`; links need nothing more from the
+    /// sender.
+    fn want(&mut self, id: EntryId, held: Option<BlockMap>) {
+        let Some(tracked) = self.items.get_mut(&id) else { return };
+        tracked.state = ItemState::Wanted;
+        self.wanted += 1;
+        match tracked.item.entry.kind {
+            EntryKind::Symlink { .. } => self.ask(Action::MakeSymlink(id)),
+            EntryKind::HardLink { .. } => self.link(id),
+            EntryKind::File { size, .. } => {
+                let path = tracked.item.path.clone();
+                self.remember(id, Progress::Coming);
+                if size > PACK_FILE_LIMIT {
+                    self.expect(id, size, path, held);
+                }
+            }
+            EntryKind::Directory => {}
+        }
+    }
+
+    /// The files' machine knows a large file before its first block can be asked for, and the sender
+    /// what is held before it is told that the rest is wanted.
+    fn expect(&mut self, id: EntryId, size: u64, path: Vec<u8>, held: Option<BlockMap>) {
+        if let Some(held) = &held {
+            for held in held.held(id) {
+                self.reply(Message::Held(held));
+            }
+            self.tell(Told::Continued { held: held.bytes() });
+        }
+        if self.is_journaled && size > BLOCK_SIZE as u64 {
+            self.ask(Action::NoteStaged { id, path });
+        }
+        self.ask(Action::Expect { id, held });
+    }
+
+    /// Makes a further name of a file, unless it has to wait for the first one.
+    pub(super) fn link(&mut self, id: EntryId) {
+        let Some(Tracked { item, .. }) = self.items.get(&id) else { return };
+        let EntryKind::HardLink { to } = item.entry.kind else { return };
+        match self.links.link(id, to) {
+            Linking::Waits => {}
+            Linking::To(first) => self.ask(Action::MakeLink { id, first }),
+            Linking::Fails(reason) => self.lose(id, reason.into()),
+        }
+    }
+
+    /// Goes on with items whose names were made by earlier ones.
+    pub(super) fn admit_waiting(&mut self) {
+        let mut examinations = Vec::new();
+        while let Some(id) = self.claims.next() {
+            if let Some(tracked) = self.items.get_mut(&id) {
+                tracked.state = ItemState::Examined;
+                examinations.push(Examination { id, question: Question::Anything });
+            }
+        }
+        if !examinations.is_empty() {
+            self.ask(Action::Examine(examinations));
+        }
+    }
+
+    /// What has the name of an item was read; `same` if it has the digest that it should.
+    pub fn on_compared(&mut self, now: Time, id: EntryId, same: bool) {
+        self.last = now;
+        let Some(Tracked { item, state: ItemState::Comparing(digest) }) = self.items.get_mut(&id) else { return };
+        if !self.phase.is_open() {
+            // Nobody waits for an answer.
+            return;
+        }
+        let digest = *digest;
+        if same {
+            let want = self.have(id, digest);
+            self.answer(id, vec![want]);
+        } else {
+            let path = item.path.clone();
+            self.tell(Told::Altered { path });
+            if let Some(tracked) = self.items.get_mut(&id) {
+                tracked.state = ItemState::Examined;
+            }
+            self.ask(Action::Examine(vec![Examination { id, question: Question::Contents }]));
+        }
+        self.go_on();
+    }
+
+    pub(super) fn answer(&mut self, first: EntryId, answers: Vec<Want>) {
+        if !answers.is_empty() {
+            self.reply(Message::Wants(Wants { first, answers }));
+        }
+    }
+
+    /// Tells of an item that fails before anything is wanted of it.
+    pub(super) fn refuse(&mut self, entry: &Entry, path: Vec<u8>, failure: Failure) -> Want {
+        let reason = self.note_failure(entry, path, failure);
+        self.reply(Message::Done(vec![Done { id: entry.id, outcome: Err(reason) }]));
+        Want::Failed
+    }
+
+    /// What a dry run lists.
+    pub(super) fn would_receive(&mut self, entry: &Entry, path: Vec<u8>) -> Want {
+        self.tell(Told::WouldReceive { path, size: size_of(entry) });
+        Want::All
+    }
+}

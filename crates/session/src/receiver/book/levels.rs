@@ -1,0 +1,237 @@
+//! Directories that are being filled. One is done when the sender has said that nothing more comes
+//! and all its children are done.
+
+use std::collections::HashMap;
+
+use icdc_protocol::limits::MAX_DEPTH;
+use icdc_protocol::message::{Entry, EntryId, Parent};
+use icdc_protocol::validate::is_component;
+
+use super::item::DirectoryPlace;
+use crate::SessionError;
+use crate::weight::entry_weight;
+
+/// A directory that is being filled.
+#[derive(Debug)]
+pub(super) struct Level {
+    pub(super) entry: Entry,
+    pub(super) path: Vec<u8>,
+    pub(super) ground: Ground,
+    /// Number of the source that it is part of.
+    pub(super) source: u32,
+    depth: usize,
+    /// Children that are not done, and whether more may come.
+    pending: u32,
+    ended: bool,
+    /// How it was reached is needed when it is done, too.
+    pub(super) remembered: bool,
+}
+
+/// What a directory is filled on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ground {
+    /// It is being made.
+    Coming,
+    There(DirectoryPlace),
+    /// A dry run does not make it.
+    Imagined,
+    /// It could not be made, and each child fails by that reason.
+    Failed(String),
+}
+
+/// Where a child goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Beneath {
+    pub(super) path: Vec<u8>,
+    pub(super) depth: usize,
+    pub(super) ground: Ground,
+}
+
+impl Level {
+    pub(super) fn new(entry: Entry, source: u32, path: Vec<u8>, depth: usize, ground: Ground) -> Self {
+        Self { entry, path, ground, source, depth, pending: 0, ended: false, remembered: false }
+    }
+
+    /// Bytes of its path and attributes.
+    pub(super) fn weight(&self) -> usize {
+        entry_weight(&self.entry, &self.path)
+    }
+}
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct Levels {
+    open: HashMap<EntryId, Level>,
+}
+
+impl Levels {
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(super) fn get_mut(&mut self, id: EntryId) -> Option<&mut Level> {
+        self.open.get_mut(&id)
+    }
+
+    /// What the directory `id` is filled on, if it is open.
+    pub(super) fn ground(&self, id: EntryId) -> Option<&Ground> {
+        self.open.get(&id).map(|level| &level.ground)
+    }
+
+    /// Opens a directory, for which the one above waits from now on.
+    pub(super) fn open(&mut self, level: Level) {
+        self.count_child(&level.entry);
+        self.open.insert(level.entry.id, level);
+    }
+
+    /// Where `entry` goes, which is announced as a child of the directory `parent`.
+    pub(super) fn place(&self, entry: &Entry, parent: EntryId) -> Result<Beneath, SessionError> {
+        let level = self.open.get(&parent).filter(|level| !level.ended);
+        let level = level.ok_or_else(|| misplaced(entry, "has no open parent"))?;
+        if !is_component(&entry.name) {
+            return Err(misplaced(entry, "has a name that no item in a directory can have"));
+        }
+        let path = match level.path.as_slice() {
+            b"" => entry.name.clone(),
+            above => [above, &entry.name].join(&b'/'),
+        };
+        let depth = level.depth + 1;
+        if depth > MAX_DEPTH && !matches!(level.ground, Ground::Failed(_)) {
+            return Err(misplaced(entry, "is nested too deep"));
+        }
+        Ok(Beneath { path, depth, ground: level.ground.clone() })
+    }
+
+    /// Number of the source that an entry is part of.
+    pub(super) fn source_of(&self, entry: &Entry) -> u32 {
+        match entry.parent {
+            Parent::Source(number) => number,
+            Parent::Directory(id) => self.open.get(&id).map_or(0, |level| level.source),
+        }
+    }
+
+    /// The parent of `entry` has one child more to wait for.
+    pub(super) fn count_child(&mut self, entry: &Entry) {
+        if let Some(level) = self.parent_of(entry) {
+            level.pending += 1;
+        }
+    }
+
+    /// `entry` is done; gives the directories that are done with it, the inner ones first.
+    pub(super) fn child_done(&mut self, entry: &Entry) -> Vec<Level> {
+        let Some(level) = self.parent_of(entry) else { return Vec::new() };
+        level.pending -= 1;
+        let id = level.entry.id;
+        self.done(id)
+    }
+
+    /// No more children of the directory `id` come; gives the directories that are done with it, the
+    /// inner ones first.
+    pub(super) fn end(&mut self, id: EntryId) -> Result<Vec<Level>, SessionError> {
+        let level = self.open.get_mut(&id).filter(|level| !level.ended);
+        level.ok_or_else(|| SessionError::Protocol(format!("directory {id} is not open")))?.ended = true;
+        Ok(self.done(id))
+    }
+
+    /// Takes out the directory `id`, and those above that waited for it, if it is done.
+    fn done(&mut self, id: EntryId) -> Vec<Level> {
+        let (mut done, mut next) = (Vec::new(), Some(id));
+        while let Some(id) = next
+            && self.open.get(&id).is_some_and(|level| level.ended && level.pending == 0)
+            && let Some(level) = self.open.remove(&id)
+        {
+            next = self.parent_of(&level.entry).map(|parent| {
+                parent.pending -= 1;
+                parent.entry.id
+            });
+            done.push(level);
+        }
+        done
+    }
+
+    fn parent_of(&mut self, entry: &Entry) -> Option<&mut Level> {
+        match entry.parent {
+            Parent::Source(_) => None,
+            Parent::Directory(id) => self.open.get_mut(&id),
+        }
+    }
+}
+
+/// An entry that no sender would announce.
+pub(super) fn misplaced(entry: &Entry, what: &str) -> SessionError {
+    SessionError::Protocol(format!("entry {}: {what}", entry.id))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+    use icdc_protocol::message::EntryKind;
+
+    use super::*;
+
+    fn entry(id: EntryId, parent: Parent) -> Entry {
+        Entry {
+            id,
+            parent,
+            name: format!("n{id}").into_bytes(),
+            kind: EntryKind::Directory,
+            mode: 0o755,
+            mtime_seconds: 0,
+            mtime_nanos: 0,
+            owner: None,
+            xattrs: Vec::new(),
+        }
+    }
+
+    fn open(levels: &mut Levels, entry: &Entry, depth: usize) {
+        let source = levels.source_of(entry);
+        levels.open(Level::new(entry.clone(), source, entry.name.clone(), depth, Ground::Imagined));
+    }
+
+    fn numbers(done: Vec<Level>) -> Vec<EntryId> {
+        done.iter().map(|level| level.entry.id).collect()
+    }
+
+    #[test]
+    fn a_directory_waits_for_its_children_and_the_one_above_for_it() {
+        let mut levels = Levels::default();
+        let nested = [entry(0, Parent::Source(3)), entry(1, Parent::Directory(0)), entry(2, Parent::Directory(1))];
+        nested.iter().enumerate().for_each(|(depth, entry)| open(&mut levels, entry, depth));
+        assert_eq!(levels.source_of(&entry(9, Parent::Directory(2))), 3);
+        let item = entry(4, Parent::Directory(2));
+        levels.count_child(&item);
+        assert!(levels.end(0).unwrap().is_empty());
+        assert!(levels.end(2).unwrap().is_empty(), "its item is not done");
+        assert!(levels.place(&entry(5, Parent::Directory(2)), 2).is_err(), "nothing more may come");
+        assert!(levels.end(2).is_err(), "it has ended");
+        assert_eq!(levels.place(&entry(5, Parent::Directory(1)), 1).unwrap().path, b"n1/n5");
+        assert_eq!(numbers(levels.child_done(&item)), [2], "1 has not ended");
+        assert_eq!(numbers(levels.end(1).unwrap()), [1, 0]);
+        assert!(levels.is_empty() && levels.end(1).is_err());
+    }
+
+    #[test]
+    fn children_of_a_directory_that_failed_go_nowhere_however_deep() {
+        let mut levels = Levels::default();
+        let ground = Ground::Failed("no room".into());
+        levels.open(Level::new(entry(0, Parent::Source(0)), 0, b"top".to_vec(), MAX_DEPTH, ground.clone()));
+        let beneath = levels.place(&entry(1, Parent::Directory(0)), 0).unwrap();
+        assert_eq!((beneath.path.as_slice(), beneath.ground), (b"top/n1".as_slice(), ground));
+    }
+
+    #[test]
+    fn nothing_is_nested_deeper_than_the_limit_or_has_a_path_for_a_name() {
+        let mut levels = Levels::default();
+        open(&mut levels, &entry(0, Parent::Source(0)), MAX_DEPTH);
+        open(&mut levels, &entry(1, Parent::Source(0)), MAX_DEPTH - 1);
+        let child = |parent, name: &[u8]| Entry { name: name.to_vec(), ..entry(2, Parent::Directory(parent)) };
+        assert!(levels.place(&child(0, b"x"), 0).is_err());
+        assert!(levels.place(&child(1, b"x"), 1).is_ok());
+        assert!(levels.place(&child(1, b".."), 1).is_err() && levels.place(&child(1, b"a/b"), 1).is_err());
+    }
+}

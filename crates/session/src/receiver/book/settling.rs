@@ -1,0 +1,136 @@
+//! How items, directories and the run end.
+
+use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
+use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message};
+use icdc_units::Time;
+
+use super::Book;
+use super::action::Action;
+use super::item::DirectoryId;
+use super::levels::{Ground, Level};
+use super::links::Progress;
+use super::state::{ItemState, Phase, Stage, Tracked};
+use crate::Failure;
+
+impl<P> Book<P> {
+    /// A large file is given up, at whichever end.
+    pub fn on_lost(&mut self, now: Time, id: EntryId, failure: Failure) {
+        self.last = now;
+        self.lose(id, failure);
+        self.go_on();
+    }
+
+    /// Ends an item of which something was still to come.
+    pub(super) fn lose(&mut self, id: EntryId, failure: Failure) {
+        if self.items.get(&id).is_some_and(|tracked| tracked.state == ItemState::Wanted) {
+            self.fail(id, failure);
+        }
+    }
+
+    /// Ends an item that was wanted and has failed.
+    pub(super) fn fail(&mut self, id: EntryId, failure: Failure) {
+        let Some(Tracked { item, .. }) = self.items.get(&id) else { return };
+        let (entry, path) = (item.entry.clone(), item.path.clone());
+        if failure.is_passing() {
+            self.forget(id);
+        } else {
+            self.release(id);
+        }
+        let reason = self.note_failure(&entry, path, failure);
+        self.reply(Message::Done(vec![Done { id, outcome: Err(reason) }]));
+        self.leave(id, Progress::Failed);
+    }
+
+    /// Nothing unfinished of an item lies in its directory any more.
+    pub(super) fn release(&mut self, id: EntryId) {
+        if let Some(Tracked { item, .. }) = self.items.get(&id)
+            && self.is_journaled
+            && item.size() > BLOCK_SIZE as u64
+        {
+            let path = item.path.clone();
+            self.ask(Action::NoteReleased { path });
+        }
+        self.forget(id);
+    }
+
+    /// No block of an item is expected any more.
+    fn forget(&mut self, id: EntryId) {
+        if self.items.get(&id).is_some_and(|tracked| tracked.item.size() > PACK_FILE_LIMIT) {
+            self.ask(Action::Forget(id));
+        }
+    }
+
+    /// An item is done, one way or the other: whatever waits for it goes on.
+    pub(super) fn leave(&mut self, id: EntryId, progress: Progress) {
+        self.remember(id, progress);
+        let Some(Tracked { item, state }) = self.items.remove(&id) else { return };
+        self.wanted -= usize::from(state.is_wanted());
+        self.weight -= item.weight();
+        self.claims.release(item.place);
+        for link in self.links.settle(id, progress) {
+            self.link(link);
+        }
+        let done = self.levels.child_done(&item.entry);
+        self.finish(done);
+    }
+
+    /// Notes how far an item is if it is the first name of a file with several.
+    pub(super) fn remember(&mut self, id: EntryId, progress: Progress) {
+        let Some(Tracked { item, .. }) = self.items.get(&id) else { return };
+        if !matches!(item.entry.kind, EntryKind::File { linked: true, .. }) {
+            return;
+        }
+        self.links.remember(item, progress);
+        if let DirectoryId::Entry(directory) = item.directory
+            && let Some(level) = self.levels.get_mut(directory)
+        {
+            level.remembered = true;
+        }
+    }
+
+    /// Finishes directories whose children are all done, the inner ones first.
+    pub(super) fn finish(&mut self, levels: Vec<Level>) {
+        for level in levels {
+            self.weight -= level.weight();
+            let Level { entry, path, ground, source, remembered, .. } = level;
+            let outcome = match ground {
+                Ground::Failed(reason) => Err(reason),
+                Ground::There(_) => {
+                    if path.is_empty() {
+                        self.contents = Some((DirectoryId::Source(source), entry.clone()));
+                    }
+                    self.finishing.insert(entry.id, path);
+                    self.ask(Action::FinishDirectory { entry: Box::new(entry), remembered });
+                    continue;
+                }
+                Ground::Imagined | Ground::Coming => Ok(()),
+            };
+            self.reply(Message::Done(vec![Done { id: entry.id, outcome: outcome.map(|()| None) }]));
+        }
+    }
+
+    /// A directory has its own attributes, or why not.
+    pub fn on_directory_finished(&mut self, entry: &Entry, outcome: Result<(), Failure>) {
+        let Some(path) = self.finishing.remove(&entry.id) else { return };
+        let outcome = outcome.map(|()| None).map_err(|failure| self.note_failure(entry, path, failure));
+        self.reply(Message::Done(vec![Done { id: entry.id, outcome }]));
+        self.go_on();
+    }
+
+    pub(super) fn look_whether_complete(&mut self) {
+        let nothing_announced = match &self.stage {
+            Stage::Running(run) => run.queue.is_empty() && self.answering.is_none(),
+            _ => false,
+        };
+        if self.phase.is_last()
+            && nothing_announced
+            && self.items.is_empty()
+            && self.levels.is_empty()
+            && self.finishing.is_empty()
+            && self.batch.is_empty()
+        {
+            self.phase = Phase::Complete;
+            self.ask(Action::Complete);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What has arrived, until it has its final name.
+
+use std::collections::BTreeSet;
+
+use icdc_protocol::limits::PACK_FILE_LIMIT;
+use icdc_protocol::message::{Done, EntryId, EntryKind, FileDigest, Message, PackItem};
+use icdc_protocol::run_journal::item_key;
+use icdc_units::Time;
+
+use super::Book;
+use super::action::{Action, Names, NotStaged, Piece, Publication, PublishedFile, Stored, Told};
+use super::item::DirectoryId;
+use super::links::Progress;
+use super::state::{ItemState, Stage, Tracked};
+use crate::{Failure, SessionError};
+
+/// Directories that are flushed one by one; more are flushed with their file systems.
+const DIRECTORIES: usize = 4;
+/// Most items in one message that tells of their end.
+const TOLD_AT_ONCE: usize = 1024;
+
+impl<P> Book<P> {
+    /// Small files have come, back to back in `length` bytes.
+    pub fn on_pack(&mut self, now: Time, items: &[PackItem], length: usize, payload: P) {
+        self.last = now;
+        let outcome = self.pack(items, length, payload);
+        self.heed(outcome);
+    }
+
+    fn pack(&mut self, items: &[PackItem], length: usize, payload: P) -> Result<(), SessionError> {
+        match self.stage {
+            Stage::Running(_) => {}
+            Stage::Broken => return Ok(()),
+            _ => return Err(SessionError::Protocol("data came before it was asked for".into())),
+        }
+        let mut pieces = Vec::with_capacity(items.len());
+        let mut offset = 0;
+        for PackItem { id, length: part, digest } in items {
+            let part = *part as usize;
+            if part > length - offset {
+                return Err(SessionError::Protocol("a pack is longer than its payload".into()));
+            }
+            offset += part;
+            // An item that failed here is still on its way; its bytes are of no use.
+            let Some(Tracked { item, state: state @ ItemState::Wanted }) = self.items.get_mut(id) else { continue };
+            let EntryKind::File { size, .. } = item.entry.kind else {
+                return Err(SessionError::Protocol(format!("item {id} is not a file")));
+            };
+            if size > PACK_FILE_LIMIT || part as u64 != size {
+                return Err(SessionError::Protocol(format!("packed file {id} has another length than announced")));
+            }
+            *state = ItemState::Staging(FileDigest::Blake3(*digest));
+            pieces.push(Piece { id: *id, offset: offset - part, length: part, digest: *digest });
+        }
+        if !pieces.is_empty() {
+            self.ask(Action::Stage { pieces, payload });
+        }
+        Ok(())
+    }
+
+    /// Small files were checked and written: each with its bytes that are not durable.
+    pub fn on_staged(&mut self, staged: Vec<(EntryId, Result<u64, NotStaged>)>) {
+        let mut outcome = Ok(());
+        for (id, staged) in staged {
+            match staged {
+                Ok(bytes) => self.staged(id, bytes, false),
+                Err(NotStaged::Failed(failure)) => self.fail(id, failure),
+                Err(NotStaged::Damaged) => {
+                    outcome = Err(SessionError::Protocol(format!("packed file {id} does not match its digest")));
+                }
+            }
+        }
+        self.heed(outcome);
+    }
+
+    /// A large file is complete.
+    pub fn on_stored(&mut self, now: Time, id: EntryId, stored: Stored) {
+        self.last = now;
+        match self.items.get_mut(&id) {
+            Some(Tracked { state: state @ ItemState::Wanted, .. }) => *state = ItemState::Staging(stored.digest),
+            _ => return self.ask(Action::Discard(id)),
+        }
+        self.staged(id, stored.bytes, stored.is_durable);
+        if stored.is_durable {
+            self.publish();
+        }
+        self.go_on();
+    }
+
+    /// A symbolic link or a further name of a file was made, or why not.
+    pub fn on_link_made(&mut self, id: EntryId, outcome: Result<(), Failure>) {
+        match outcome {
+            Ok(()) => self.staged(id, 0, false),
+            Err(failure) => self.fail(id, failure),
+        }
+        self.go_on();
+    }
+
+    /// An item lies complete under its staging name.
+    fn staged(&mut self, id: EntryId, bytes: u64, is_durable: bool) {
+        let Some(Tracked { item, state }) = self.items.get_mut(&id) else { return };
+        let digest = match state {
+            ItemState::Staging(digest) => Some(*digest),
+            _ => None,
+        };
+        *state = ItemState::Staged { digest, bytes, is_durable };
+        let file_system = (!is_durable).then_some(item.place.directory.device);
+        self.batch.add(id, bytes, file_system);
+        if self.batch.is_full() {
+            self.publish();
+        }
+    }
+
+    /// Makes durable and visible what is staged, unless an earlier lot is at it.
+    pub(super) fn publish(&mut self) {
+        let Some(lot) = self.batch.begin() else { return };
+        if lot.file_systems.is_empty() {
+            self.rename();
+        } else {
+            self.ask(Action::Flush(lot.file_systems.into_iter().collect()));
+        }
+    }
+
+    /// What was staged is durable, or why it is not.
+    pub fn on_flushed(&mut self, outcome: Result<(), Failure>) {
+        match outcome {
+            Ok(()) if self.batch.publishing().is_empty() => drop(self.batch.end()),
+            Ok(()) => self.rename(),
+            Err(failure) => {
+                for id in self.batch.end() {
+                    self.ask(Action::Discard(id));
+                    self.fail(id, failure.clone().passing());
+                }
+            }
+        }
+        self.go_on();
+    }
+
+    fn rename(&mut self) {
+        let publications = self.batch.publishing().iter().filter_map(|id| {
+            let ItemState::Staged { digest, .. } = self.items.get(id)?.state else { return None };
+            Some(Publication { id: *id, digest })
+        });
+        let publications = publications.collect();
+        self.ask(Action::Rename(publications));
+    }
+
+    /// Items have their final names, or why they do not.
+    pub fn on_renamed(&mut self, outcomes: Vec<(EntryId, Result<(), Failure>)>) {
+        self.batch.end();
+        let published: Vec<EntryId> =
+            outcomes.iter().filter(|(_, outcome)| outcome.is_ok()).map(|(id, _)| *id).collect();
+        self.flush_names(&published);
+        self.note_published(&published);
+        // Up to here a file's journal tells whoever comes after a kill that the file is complete.
+        let durable = |id: &EntryId| matches!(self.state(*id), Some(ItemState::Staged { is_durable: true, .. }));
+        let durable: Vec<EntryId> = published.iter().copied().filter(durable).collect();
+        if !durable.is_empty() {
+            self.ask(Action::RemoveJournals(durable));
+        }
+        self.tell_done(&published);
+        for id in published {
+            self.end_published(id);
+        }
+        for (id, outcome) in outcomes {
+            if let Err(failure) = outcome {
+                self.ask(Action::Discard(id));
+                self.fail(id, failure);
+            }
+        }
+        self.go_on();
+    }
+
+    fn flush_names(&mut self, published: &[EntryId]) {
+        let (mut directories, mut file_systems) = (Vec::<DirectoryId>::new(), BTreeSet::new());
+        for Tracked { item, .. } in published.iter().filter_map(|id| self.items.get(id)) {
+            if directories.last() != Some(&item.directory) {
+                directories.push(item.directory);
+                file_systems.insert(item.place.directory.device);
+            }
+        }
+        let names = match directories.len() {
+            0 => return,
+            1..=DIRECTORIES => Names::In(directories),
+            _ => Names::OnFileSystems(file_systems.into_iter().collect()),
+        };
+        self.ask(Action::FlushNames(names));
+    }
+
+    fn note_published(&mut self, published: &[EntryId]) {
+        if !self.is_journaled {
+            return;
+        }
+        let records = published.iter().filter_map(|id| {
+            let Tracked { item, state: ItemState::Staged { digest: Some(digest), .. } } = self.items.get(id)? else {
+                return None;
+            };
+            let EntryKind::File { version, .. } = &item.entry.kind else { return None };
+            Some((item_key(&item.path, version), *digest))
+        });
+        let records = records.collect();
+        self.ask(Action::NotePublished(records));
+    }
+
+    fn tell_done(&mut self, published: &[EntryId]) {
+        let done = |id: &EntryId| {
+            let digest = match self.state(*id) {
+                Some(ItemState::Staged { digest, .. }) => digest,
+                _ => None,
+            };
+            Done { id: *id, outcome: Ok(digest) }
+        };
+        let done: Vec<Done> = published.iter().map(done).collect();
+        for done in done.chunks(TOLD_AT_ONCE) {
+            self.reply(Message::Done(done.to_vec()));
+        }
+    }
+
+    /// Takes an item out of the book that has its final name.
+    fn end_published(&mut self, id: EntryId) {
+        let Some(Tracked { item, state: ItemState::Staged { digest, bytes, .. } }) = self.items.get(&id) else {
+            return;
+        };
+        let (path, size) = (item.path.clone(), item.size());
+        let file = digest.map(|digest| PublishedFile { size, digest, made_durable: *bytes });
+        self.tell(Told::Published { path, file });
+        self.release(id);
+        self.leave(id, Progress::Published);
+    }
+
+    fn state(&self, id: EntryId) -> Option<ItemState> {
+        self.items.get(&id).map(|tracked| tracked.state)
+    }
+}

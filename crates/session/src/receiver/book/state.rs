@@ -1,0 +1,162 @@
+//! How far the session and each item is.
+
+use std::collections::VecDeque;
+
+use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
+use icdc_protocol::message::{Entry, EntryId, FileDigest, Message, Source, Want};
+
+use super::action::Target;
+use super::item::{DirectoryId, Item};
+use crate::SessionError;
+use crate::weight::entry_weight;
+
+/// How far the session is before what is announced is looked at.
+#[derive(Debug, Default)]
+pub(super) enum Stage {
+    /// Nothing has come.
+    #[default]
+    Fresh,
+    /// It is being found out where the sources land.
+    Placing(Opening),
+    /// The sender is to answer that it is there.
+    Unconfirmed(Opening),
+    /// The run is being begun.
+    Beginning {
+        opening: Opening,
+        resuming: bool,
+        /// The sender has been told that this end is ready, and has answered.
+        is_confirmed: bool,
+    },
+    /// What is announced is looked at.
+    Running(Run),
+    /// The session has failed; nothing that is announced counts any more.
+    Broken,
+}
+
+/// What is known before the run has begun.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) sources: Vec<Source>,
+    pub(super) queue: Queue,
+}
+
+/// A run that has begun.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// What lands there, as announced.
+    pub(super) sources: Vec<Source>,
+    pub(super) targets: Vec<Target>,
+    pub(super) queue: VecDeque<Message>,
+}
+
+/// Messages in the order of their arrival, within the bounds of what may be pending.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) messages: VecDeque<Message>,
+    items: usize,
+    weight: usize,
+}
+
+impl Queue {
+    /// Keeps a message for later.
+    pub(super) fn keep(&mut self, message: Message) -> Result<(), SessionError> {
+        let (items, weight) = match &message {
+            Message::Entries(entries) => {
+                (entries.len(), entries.iter().map(|entry| entry_weight(entry, &entry.name)).sum())
+            }
+            _ => (1, 0),
+        };
+        self.items += items;
+        self.weight += weight;
+        if self.items > 2 * MAX_PENDING || self.weight > MAX_PENDING_BYTES {
+            return Err(SessionError::Protocol("more entries are announced than may be pending".into()));
+        }
+        self.messages.push_back(message);
+        Ok(())
+    }
+}
+
+/// How far the session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// More may be announced.
+    Announcing,
+    /// Nothing more is announced.
+    Announced,
+    /// Nothing more comes from the link, though more was to be announced.
+    Cut,
+    /// Nothing more comes from the link, nor was to be announced.
+    Draining,
+    /// Every item is done.
+    Complete,
+}
+
+impl Phase {
+    /// Whether the sender is there to be answered.
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Self::Announcing | Self::Announced)
+    }
+
+    /// Whether everything has been announced, and not everything is done.
+    pub(super) fn is_last(self) -> bool {
+        matches!(self, Self::Announced | Self::Draining)
+    }
+}
+
+/// An item and how far it is.
+pub(super) struct Tracked {
+    pub(super) item: Item,
+    pub(super) state: ItemState,
+}
+
+/// How far an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ItemState {
+    /// It is examined, to be answered with the other entries of its message.
+    Announced,
+    /// An earlier item makes its name.
+    Waiting,
+    /// What has its name is read: an earlier run seems to have published it with this digest.
+    Comparing(FileDigest),
+    /// It is examined once more, to be answered by itself.
+    Examined,
+    /// Something of it, or the file it is a further name of, is still to come.
+    Wanted,
+    /// Its contents have come, with this digest, and are being staged.
+    Staging(FileDigest),
+    /// It lies under its staging name.
+    Staged {
+        /// Of a regular file.
+        digest: Option<FileDigest>,
+        /// Bytes that become durable with the batch.
+        bytes: u64,
+        /// It is durable but for its name, and a later run might publish it.
+        is_durable: bool,
+    },
+}
+
+impl ItemState {
+    /// Whether its name is to be made.
+    pub(super) fn is_wanted(self) -> bool {
+        matches!(self, Self::Wanted | Self::Staging(_) | Self::Staged { .. })
+    }
+}
+
+/// The entries of one message, until they are answered.
+pub(super) struct Announced {
+    pub(super) first: EntryId,
+    /// By number, from `first` on; `None` for those that are answered later or not yet.
+    pub(super) answers: Vec<Option<Want>>,
+    /// Items whose directories are being made.
+    pub(super) drafts: Vec<Draft>,
+    /// Items that are examined and not judged.
+    pub(super) examined: usize,
+}
+
+/// An item whose directory may not be made yet.
+pub(super) struct Draft {
+    pub(super) entry: Entry,
+    pub(super) path: Vec<u8>,
+    pub(super) directory: DirectoryId,
+    pub(super) name: Vec<u8>,
+}

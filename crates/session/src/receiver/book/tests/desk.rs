@@ -1,0 +1,341 @@
+//! A names executor without a file system: it does what the book asks for, as far as it is not told
+//! to fail, and writes down what that was.
+
+use std::collections::{BTreeMap, HashMap};
+
+use icdc_protocol::message::{
+    Begin, Digest, Done, Entry, EntryId, EntryKind, FileDigest, Message, PackItem, Parent, Source, SourceKind, Want,
+    Wants,
+};
+use icdc_units::{Span, Time};
+
+use super::super::action::{Action, Names, NotBegun, NotStaged, Placed, Stored, Target, Told};
+use super::super::item::DirectoryPlace;
+use super::super::want::Verdict;
+use super::super::{Book, Settings};
+use crate::{Failure, SessionError};
+
+pub(super) const DIGEST: Digest = [9; 32];
+
+pub(super) struct Desk {
+    pub(super) book: Book<&'static str>,
+    /// What was done, in order, since the last look.
+    log: Vec<String>,
+    pub(super) now: Time,
+    pub(super) placed: Placed,
+    pub(super) targets: Vec<Target>,
+    /// Outcomes of `BeginRun` before the one that succeeds.
+    pub(super) not_begun: Vec<NotBegun>,
+    /// Verdicts other than that everything is wanted, in the order in which they are asked for.
+    pub(super) verdicts: BTreeMap<EntryId, Vec<Verdict>>,
+    /// What fails: the action's first word and the item's number.
+    pub(super) fails: HashMap<(&'static str, EntryId), Failure>,
+    /// A small file whose contents do not match their digest.
+    pub(super) damaged: Option<EntryId>,
+}
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        options: icdc_protocol::message::ReceiveOptions { resume: true, ..Default::default() },
+        ring_blocks: 64,
+        is_reserved: |name| name.starts_with(b".icdc-"),
+        asked: None,
+    }
+}
+
+pub(super) fn place(inode: u64) -> DirectoryPlace {
+    DirectoryPlace { device: 1, inode }
+}
+
+pub(super) fn entry(id: EntryId, parent: Parent, name: &str, kind: EntryKind) -> Entry {
+    Entry {
+        id,
+        parent,
+        name: name.as_bytes().to_vec(),
+        kind,
+        mode: 0o644,
+        mtime_seconds: 1,
+        mtime_nanos: 2,
+        owner: None,
+        xattrs: Vec::new(),
+    }
+}
+
+pub(super) fn source(id: EntryId, number: u32) -> Entry {
+    entry(id, Parent::Source(number), "", EntryKind::Directory)
+}
+
+pub(super) fn directory(id: EntryId, parent: EntryId, name: &str) -> Entry {
+    entry(id, Parent::Directory(parent), name, EntryKind::Directory)
+}
+
+pub(super) fn file(id: EntryId, parent: EntryId, name: &str, size: u64) -> Entry {
+    let kind = EntryKind::File { size, version: [id as u8; 16], sparse: false, linked: false };
+    entry(id, Parent::Directory(parent), name, kind)
+}
+
+pub(super) fn linked(id: EntryId, parent: EntryId, name: &str, size: u64) -> Entry {
+    let kind = EntryKind::File { size, version: [id as u8; 16], sparse: false, linked: true };
+    entry(id, Parent::Directory(parent), name, kind)
+}
+
+pub(super) fn link(id: EntryId, parent: EntryId, name: &str, to: EntryId) -> Entry {
+    entry(id, Parent::Directory(parent), name, EntryKind::HardLink { to })
+}
+
+impl Desk {
+    /// A session in which nothing was said.
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            book: Book::new(settings),
+            log: Vec::new(),
+            now: Time::default(),
+            placed: Placed { resuming: false, has_waited: false, peer_is_gone: false },
+            targets: vec![Target::Named { directory: place(1000), name: b"dst".to_vec() }],
+            not_begun: Vec::new(),
+            verdicts: BTreeMap::new(),
+            fails: HashMap::new(),
+            damaged: None,
+        }
+    }
+
+    /// A session of one directory that has begun.
+    pub(super) fn begun() -> Self {
+        let mut desk = Self::new(settings());
+        desk.begin(&[SourceKind::Directory]);
+        assert_eq!(desk.log(), ["place Journal", "begin", "ready"]);
+        desk
+    }
+
+    pub(super) fn begin(&mut self, sources: &[SourceKind]) {
+        let sources = sources.iter().map(|kind| Source { name: b"src".to_vec(), kind: *kind }).collect();
+        self.say(Message::Begin(Begin { job: [0; 32], sources }));
+    }
+
+    /// The sender says something.
+    pub(super) fn say(&mut self, message: Message) {
+        self.book.on_message(self.now, message);
+        self.work();
+    }
+
+    pub(super) fn announce(&mut self, entries: &[Entry]) {
+        self.say(Message::Entries(entries.to_vec()));
+    }
+
+    pub(super) fn pack(&mut self, items: &[(EntryId, u32)]) {
+        let digest = DIGEST;
+        let pack: Vec<_> = items.iter().map(|&(id, length)| PackItem { id, length, digest }).collect();
+        let length = items.iter().map(|(_, length)| *length as usize).sum();
+        self.book.on_pack(self.now, &pack, length, "payload");
+        self.work();
+    }
+
+    pub(super) fn stored(&mut self, id: EntryId) {
+        let stored = Stored { digest: FileDigest::Blake3(DIGEST), is_durable: true, bytes: 0 };
+        self.book.on_stored(self.now, id, stored);
+        self.work();
+    }
+
+    pub(super) fn lost(&mut self, id: EntryId, failure: Failure) {
+        self.book.on_lost(self.now, id, failure);
+        self.work();
+    }
+
+    pub(super) fn compared(&mut self, id: EntryId, same: bool) {
+        self.book.on_compared(self.now, id, same);
+        self.work();
+    }
+
+    /// Time passes until the book has something to do.
+    pub(super) fn wait(&mut self) {
+        if let Some(deadline) = self.book.next_deadline() {
+            self.book.on_time(Time::from_nanos(deadline.as_nanos() - 1));
+            assert!(self.book.poll().is_none(), "nothing is done before its time");
+            self.now = deadline;
+            self.book.on_time(deadline);
+        }
+        self.work();
+    }
+
+    pub(super) fn pass(&mut self, span: Span) {
+        self.now += span;
+    }
+
+    /// The link ends, everything that has arrived is dealt with, and the session is over.
+    pub(super) fn over(&mut self, has_parted: bool) {
+        self.book.on_link_ended();
+        self.work();
+        self.book.on_settled();
+        self.work();
+        self.book.on_over(has_parted);
+        self.work();
+    }
+
+    /// What was done since the last look.
+    pub(super) fn log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
+    }
+
+    fn note(&mut self, what: String) {
+        self.log.push(what);
+    }
+
+    fn outcome(&self, action: &'static str, id: EntryId) -> Result<(), Failure> {
+        self.fails.get(&(action, id)).map_or(Ok(()), |failure| Err(failure.clone()))
+    }
+
+    fn work(&mut self) {
+        while let Some(action) = self.book.poll() {
+            self.carry_out(action);
+        }
+    }
+
+    fn carry_out(&mut self, action: Action<&'static str>) {
+        match action {
+            Action::Place { lock, .. } => {
+                self.note(format!("place {lock:?}"));
+                self.book.on_placed(Ok(self.placed));
+            }
+            Action::BeginRun => {
+                self.note("begin".into());
+                let outcome = self.not_begun.pop().map_or_else(|| Ok(self.targets.clone()), Err);
+                self.book.on_begun(outcome);
+            }
+            Action::MakeDirectories(new) => {
+                self.note(format!("make {:?}", numbers(new.iter().map(|new| new.id))));
+                let made = new.iter().map(|new| {
+                    let outcome = self.outcome("make", new.id);
+                    (new.id, outcome.map(|()| Some(place(u64::from(new.id)))))
+                });
+                let made = made.collect();
+                self.book.on_directories_made(made);
+            }
+            Action::Examine(examinations) => {
+                self.note(format!("examine {:?}", numbers(examinations.iter().map(|examination| examination.id))));
+                let mut examined = Vec::new();
+                for examination in examinations {
+                    let id = examination.id;
+                    let verdicts = self.verdicts.entry(id).or_default();
+                    let verdict =
+                        if verdicts.is_empty() { Verdict::Contents { held: None } } else { verdicts.remove(0) };
+                    examined.push((id, self.outcome("examine", id).map(|()| verdict)));
+                }
+                self.book.on_examined(examined);
+            }
+            Action::Stage { pieces, payload } => {
+                assert_eq!(payload, "payload");
+                self.note(format!("stage {:?}", numbers(pieces.iter().map(|piece| piece.id))));
+                let staged = pieces.iter().map(|piece| {
+                    if self.damaged == Some(piece.id) {
+                        return (piece.id, Err(NotStaged::Damaged));
+                    }
+                    let outcome = self.outcome("stage", piece.id).map_err(NotStaged::Failed);
+                    (piece.id, outcome.map(|()| piece.length as u64))
+                });
+                let staged = staged.collect();
+                self.book.on_staged(staged);
+            }
+            Action::MakeSymlink(id) => {
+                self.note(format!("symlink {id}"));
+                self.book.on_link_made(id, self.outcome("symlink", id));
+            }
+            Action::MakeLink { id, first } => {
+                self.note(format!("link {id} {}", String::from_utf8_lossy(&first.name)));
+                self.book.on_link_made(id, self.outcome("link", id));
+            }
+            Action::NoteStaged { id, .. } => {
+                self.note(format!("note-staged {id}"));
+                if let Err(failure) = self.outcome("note-staged", id) {
+                    self.book.on_lost(self.now, id, failure);
+                }
+            }
+            Action::Flush(file_systems) => {
+                self.note(format!("flush {file_systems:?}"));
+                self.book.on_flushed(self.outcome("flush", 0));
+            }
+            Action::Rename(publications) => {
+                self.note(format!("rename {:?}", numbers(publications.iter().map(|publication| publication.id))));
+                let renamed =
+                    publications.iter().map(|publication| (publication.id, self.outcome("rename", publication.id)));
+                let renamed = renamed.collect();
+                self.book.on_renamed(renamed);
+            }
+            Action::FinishDirectory { entry, remembered } => {
+                self.note(format!("finish {}{}", entry.id, if remembered { " remembered" } else { "" }));
+                self.book.on_directory_finished(&entry, self.outcome("finish", entry.id));
+            }
+            other => self.note(short(&other)),
+        }
+    }
+}
+
+/// An action without an outcome.
+fn short(action: &Action<&'static str>) -> String {
+    match action {
+        Action::Expect { id, held } => format!("expect {id}{}", if held.is_some() { " held" } else { "" }),
+        Action::Compare { id, .. } => format!("compare {id}"),
+        Action::FlushNames(Names::In(directories)) => format!("flush-names in {}", directories.len()),
+        Action::FlushNames(Names::OnFileSystems(file_systems)) => format!("flush-names on {file_systems:?}"),
+        Action::NotePublished(records) => format!("note-published {}", records.len()),
+        Action::RemoveJournals(ids) => format!("remove-journals {ids:?}"),
+        Action::RemoveLeftJournals { name, .. } => format!("remove-left-journals {}", String::from_utf8_lossy(name)),
+        Action::Discard(id) => format!("discard {id}"),
+        Action::NoteReleased { path } => format!("note-released {}", String::from_utf8_lossy(path)),
+        Action::Forget(id) => format!("forget {id}"),
+        Action::PutAway { contents } => format!("put-away{}", if contents.is_some() { " contents" } else { "" }),
+        Action::Reply(message) => reply(message),
+        Action::Tell(told) => tell(told),
+        Action::Complete => "complete".into(),
+        Action::Fail(SessionError::Protocol(reason)) => format!("fail: {reason}"),
+        Action::Fail(error) => format!("fail: {error}"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn reply(message: &Message) -> String {
+    match message {
+        Message::Ready(ready) => format!("ready{}", if ready.resuming { " resuming" } else { "" }),
+        Message::Wants(Wants { first, answers }) => {
+            let answers: Vec<_> = answers.iter().map(want).collect();
+            format!("wants {first} {}", answers.join(" "))
+        }
+        Message::Done(items) => {
+            let items = items.iter().map(|Done { id, outcome }| match outcome {
+                Ok(_) => id.to_string(),
+                Err(reason) => format!("{id}: {reason}"),
+            });
+            format!("done {}", items.collect::<Vec<_>>().join(" "))
+        }
+        Message::Held(held) => format!("held {} {}", held.id, held.values.len()),
+        other => format!("{other:?}"),
+    }
+}
+
+fn want(want: &Want) -> &'static str {
+    match want {
+        Want::All => "all",
+        Want::Rest => "rest",
+        Want::Have(_) => "have",
+        Want::TakenOver(_) => "taken-over",
+        Want::Skip => "skip",
+        Want::Failed => "failed",
+    }
+}
+
+fn tell(told: &Told) -> String {
+    let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+    match told {
+        Told::Published { path, .. } => format!("published {}", shown(path)),
+        Told::Had { .. } => "had".into(),
+        Told::TakenOver { .. } => "taken over".into(),
+        Told::Continued { held } => format!("continued {held}"),
+        Told::Skipped { path, .. } => format!("skipped {}", shown(path)),
+        Told::Failed { path, reason, .. } => format!("failed {}: {reason}", shown(path)),
+        Told::Altered { path } => format!("altered {}", shown(path)),
+        Told::WouldReceive { path, size } => format!("would receive {} {size}", shown(path)),
+    }
+}
+
+fn numbers(ids: impl Iterator<Item = EntryId>) -> Vec<EntryId> {
+    ids.collect()
+}

@@ -1,0 +1,6 @@
+//! The book with an executor that writes down what it does.
+
+mod beginning;
+mod desk;
+mod names;
+mod publishing;

@@ -1,0 +1,252 @@
+//! Names that items and directories get, and wait for.
+
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::limits::{BLOCK_SIZE, MAX_PENDING};
+use icdc_protocol::message::{EntryKind, FileDigest, Message, Parent, SourceKind};
+
+use super::desk::{DIGEST, Desk, directory, entry, file, link, linked, place, settings, source};
+use crate::Failure;
+use crate::receiver::book::action::Target;
+use crate::receiver::book::want::Verdict;
+
+const LARGE: u64 = 3 * BLOCK_SIZE as u64;
+const HAVE: Verdict = Verdict::Have(FileDigest::Blake3(DIGEST));
+const COMPARE: Verdict = Verdict::Compare(FileDigest::Blake3(DIGEST));
+
+/// The contents of two directories go into one.
+fn merged() -> Desk {
+    let mut desk = Desk::new(settings());
+    desk.targets = vec![Target::Contents(place(7)), Target::Contents(place(7))];
+    desk.begin(&[SourceKind::Contents, SourceKind::Contents]);
+    desk.announce(&[source(0, 0)]);
+    // Both sources' directories are the destination itself.
+    desk.log();
+    desk
+}
+
+#[test]
+fn directories_of_a_message_are_made_at_once_and_its_items_examined_at_once() {
+    let mut desk = Desk::begun();
+    let nested = [source(0, 0), file(1, 0, "x", 1), directory(2, 0, "d"), file(3, 2, "y", 1), file(4, 0, "z", 1)];
+    desk.verdicts.insert(3, vec![HAVE]);
+    desk.verdicts.insert(4, vec![Verdict::Skip]);
+    desk.announce(&nested);
+    let log = ["make [0, 2]", "examine [1, 3, 4]", "had", "skipped dst/z", "wants 0 all all all have skip"];
+    assert_eq!(desk.log(), log);
+}
+
+#[test]
+fn children_of_a_directory_that_cannot_be_made_fail_by_its_reason() {
+    let mut desk = Desk::begun();
+    desk.fails.insert(("make", 1), "no room".into());
+    desk.announce(&[source(0, 0), directory(1, 0, "d"), directory(2, 1, "e"), file(3, 2, "x", 1), file(4, 0, "y", 1)]);
+    desk.announce(&[file(5, 1, "z", 1)]);
+    let log = [
+        "make [0, 1, 2]",
+        "failed dst/d: no room",
+        "failed dst/d/e: no room",
+        "failed dst/d/e/x: no room",
+        "done 3: no room",
+        "examine [4]",
+        "wants 0 all all all failed all",
+        "failed dst/d/z: no room",
+        "done 5: no room",
+        "wants 5 failed",
+    ];
+    assert_eq!(desk.log(), log);
+    for id in [2, 1, 0] {
+        desk.say(Message::DirEnd { id });
+    }
+    assert_eq!(desk.log(), ["done 2: no room", "done 1: no room"], "4 is wanted");
+}
+
+#[test]
+fn inner_directories_finish_first() {
+    let mut desk = Desk::begun();
+    desk.announce(&[source(0, 0), directory(1, 0, "d"), directory(2, 1, "e"), file(3, 2, "x", 1)]);
+    for id in [2, 0, 1] {
+        desk.say(Message::DirEnd { id });
+    }
+    desk.pack(&[(3, 1)]);
+    desk.log();
+    desk.fails.insert(("finish", 1), "no".into());
+    desk.wait();
+    let log = desk.log();
+    let finished: Vec<_> = log.iter().filter(|line| line.starts_with("finish") || line.starts_with("done")).collect();
+    assert_eq!(finished, ["done 3", "finish 2", "finish 1", "finish 0", "done 2", "done 1: no", "done 0"]);
+}
+
+#[test]
+fn the_later_of_two_items_with_one_name_waits_for_the_earlier() {
+    let mut desk = merged();
+    desk.say(Message::Entries(vec![file(1, 0, "x", 1), file(2, 0, "x", 1), file(3, 0, "y", 1)]));
+    assert_eq!(desk.log(), ["examine [1, 3]", "wants 1 all", "wants 3 all"]);
+    desk.pack(&[(1, 1), (2, 1), (3, 1)]);
+    assert_eq!(desk.log(), ["stage [1, 3]"], "nothing was asked of 2");
+    desk.wait();
+    let log = desk.log();
+    assert_eq!(log.iter().filter(|line| line.starts_with("examine") || line.starts_with("wants")).count(), 2);
+    assert_eq!(log[log.len() - 2..], ["examine [2]", "wants 2 all"]);
+    assert!(desk.book.item(1).is_none() && desk.book.item(2).is_some());
+}
+
+#[test]
+fn a_name_stays_held_from_waiter_to_waiter() {
+    let mut desk = merged();
+    desk.say(Message::Entries(vec![file(1, 0, "x", LARGE), file(2, 0, "x", 1), file(3, 0, "x", 1)]));
+    desk.fails.insert(("examine", 2), "no".into());
+    desk.log();
+    desk.lost(1, Failure::Final("cut".into()));
+    let log = desk.log();
+    let order: Vec<_> = log.iter().filter(|line| line.starts_with("examine") || line.starts_with("wants")).collect();
+    assert_eq!(order, ["examine [2]", "wants 2 failed", "examine [3]", "wants 3 all"]);
+}
+
+#[test]
+fn after_the_links_end_nobody_is_admitted() {
+    let mut desk = merged();
+    desk.say(Message::Entries(vec![file(1, 0, "x", LARGE), file(2, 0, "x", 1), file(3, 0, "z", 1)]));
+    desk.verdicts.insert(4, vec![COMPARE]);
+    desk.say(Message::Entries(vec![file(4, 0, "w", 1)]));
+    desk.say(Message::DirEnd { id: 0 });
+    desk.say(Message::End);
+    desk.log();
+    desk.book.on_link_ended();
+    desk.stored(1);
+    let log = desk.log();
+    assert!(log.contains(&"done 1".to_owned()) && !log.iter().any(|line| line.starts_with("examine")), "{log:?}");
+    desk.compared(4, true);
+    desk.over(true);
+    assert_eq!(desk.log(), [""; 0], "neither complete nor put away");
+}
+
+#[test]
+fn what_is_held_and_expected_comes_before_the_answer() {
+    let mut desk = Desk::begun();
+    let mut held = BlockMap::new(LARGE);
+    held.insert(1, DIGEST).expect("a block of the file");
+    desk.verdicts.insert(1, vec![Verdict::Contents { held: Some(held) }]);
+    desk.announce(&[source(0, 0), file(1, 0, "x", LARGE), file(2, 0, "y", 1 << 20)]);
+    let log = [
+        "make [0]",
+        "examine [1, 2]",
+        "held 1 1",
+        "continued 4194304",
+        "note-staged 1",
+        "expect 1 held",
+        "expect 2",
+        "wants 0 all rest all",
+    ];
+    assert_eq!(desk.log(), log);
+}
+
+#[test]
+fn a_file_is_not_expected_when_its_part_could_not_be_noted() {
+    let mut desk = Desk::begun();
+    desk.fails.insert(("note-staged", 1), "full".into());
+    desk.announce(&[source(0, 0), file(1, 0, "x", LARGE)]);
+    let log = [
+        "make [0]",
+        "examine [1]",
+        "note-staged 1",
+        "wants 0 all all",
+        "note-released dst/x",
+        "forget 1",
+        "failed dst/x: full",
+        "done 1: full",
+    ];
+    assert_eq!(desk.log(), log);
+}
+
+#[test]
+fn what_was_compared_is_had_or_wanted_after_all() {
+    let mut desk = Desk::begun();
+    for id in [1, 2] {
+        desk.verdicts.insert(id, vec![COMPARE]);
+    }
+    desk.announce(&[source(0, 0), file(1, 0, "x", LARGE), file(2, 0, "y", LARGE), file(3, 0, "z", 1)]);
+    let log = ["make [0]", "examine [1, 2, 3]", "compare 1", "compare 2", "wants 0 all", "wants 3 all"];
+    assert_eq!(desk.log(), log);
+    desk.compared(1, true);
+    assert_eq!(desk.log(), ["remove-left-journals x", "had", "wants 1 have"]);
+    desk.compared(2, false);
+    assert_eq!(desk.log(), ["altered dst/y", "examine [2]", "note-staged 2", "expect 2", "wants 2 all"]);
+    desk.compared(9, true);
+    assert_eq!(desk.log(), [""; 0], "nobody knows it");
+}
+
+#[test]
+fn a_further_name_waits_for_the_first_or_follows_its_fate() {
+    let mut desk = Desk::begun();
+    desk.announce(&[
+        source(0, 0),
+        linked(1, 0, "a", LARGE),
+        linked(2, 0, "b", LARGE),
+        link(3, 0, "a2", 1),
+        link(4, 0, "b2", 2),
+        link(5, 0, "c2", 9),
+    ]);
+    let log = desk.log();
+    let none = "is a further name of a file that is not part of this copy";
+    assert!(log.contains(&format!("failed dst/c2: {none}")) && log.contains(&format!("done 5: {none}")));
+    assert!(!log.iter().any(|line| line.starts_with("link")), "{log:?}");
+    desk.stored(1);
+    let log = desk.log();
+    assert_eq!(log.last().expect("it goes on"), "link 3 a");
+    desk.lost(2, Failure::Passing("disk".into()));
+    let reason = "the file it is a further name of failed";
+    let log = desk.log();
+    assert_eq!(log[log.len() - 2..], [format!("failed dst/b2: {reason}"), format!("done 4: {reason}")]);
+}
+
+#[test]
+fn a_further_name_is_made_long_after_the_first_in_whichever_directory_that_was() {
+    let mut desk = Desk::begun();
+    desk.verdicts.insert(2, vec![HAVE]);
+    desk.announce(&[source(0, 0), directory(1, 0, "d"), linked(2, 1, "a", 1)]);
+    desk.say(Message::DirEnd { id: 1 });
+    assert_eq!(desk.log()[3..], ["wants 0 all all have", "finish 1 remembered", "done 1"]);
+    desk.announce(&[link(3, 0, "b", 2)]);
+    assert_eq!(desk.log(), ["examine [3]", "link 3 a", "wants 3 all"]);
+}
+
+#[test]
+fn names_for_unfinished_files_are_not_made() {
+    let mut desk = Desk::begun();
+    desk.announce(&[source(0, 0), directory(1, 0, ".icdc-1"), file(2, 0, ".icdc-2", 1), file(3, 1, "x", 1)]);
+    let log = desk.log();
+    assert_eq!(log.iter().filter(|line| line.starts_with("failed") && line.ends_with("unfinished files")).count(), 3);
+    assert_eq!(log.last().expect("an answer"), "wants 0 all all failed failed");
+}
+
+#[test]
+fn entries_are_numbered_and_bounded_and_have_open_parents() {
+    for (entries, reason) in [
+        (vec![source(1, 0)], "entry 1 came where 0 was due"),
+        (vec![source(0, 1)], "entry 0: names no source"),
+        (vec![file(0, 7, "x", 1)], "entry 0: has no open parent"),
+        (vec![source(0, 0), file(1, 0, "..", 1)], "entry 1: has a name that no item in a directory can have"),
+    ] {
+        let mut desk = Desk::begun();
+        desk.announce(&entries);
+        assert_eq!(desk.log(), [format!("fail: {reason}")]);
+    }
+    let mut desk = Desk::begun();
+    desk.announce(&[source(0, 0)]);
+    for id in 1..=MAX_PENDING as u32 {
+        desk.announce(&[file(id, 0, &id.to_string(), 1)]);
+    }
+    assert!(!desk.log().iter().any(|line| line.starts_with("fail")));
+    desk.announce(&[file(MAX_PENDING as u32 + 1, 0, "x", 1)]);
+    assert_eq!(desk.log(), ["fail: more entries are announced than may be pending"]);
+    desk.announce(&[file(MAX_PENDING as u32 + 2, 0, "y", 1)]);
+    assert_eq!(desk.log(), [""; 0], "the session has failed");
+}
+
+#[test]
+fn the_contents_of_a_source_are_a_directory() {
+    let mut desk = merged();
+    let item = entry(1, Parent::Source(1), "", EntryKind::Symlink { target: b"t".to_vec() });
+    desk.announce(&[item]);
+    assert_eq!(desk.log(), ["fail: entry 1: is not the directory that was announced"]);
+}
