@@ -14,13 +14,13 @@ use crate::SessionError;
 /// What is to be done next; `P` is the payload of a pack.
 #[derive(Debug)]
 pub enum Action<P> {
-    /// Find out where the sources land and take the lock of what the run continues, changing
-    /// nothing: `on_placed`.
+    /// Find out where the sources land and take the lock of the journal that is found there,
+    /// changing nothing: `on_placed`.
     Place {
         /// What the sender has said.
         begin: Begin,
-        /// What keeps other sessions from the same work.
-        lock: Lock,
+        /// The run has a journal.
+        is_journaled: bool,
     },
     /// Make the destination as far as it has to be made, and begin the run's journal or go on with
     /// it: `on_begun`.
@@ -125,17 +125,6 @@ pub enum Action<P> {
     Complete,
     /// The session cannot go on.
     Fail(SessionError),
-}
-
-/// What keeps other sessions from the same work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lock {
-    /// The run's journal.
-    Journal,
-    /// The unfinished file of the only source.
-    Part,
-    /// Nothing is changed.
-    DryRun,
 }
 
 /// Where sources land is known, and nothing of it is changed.

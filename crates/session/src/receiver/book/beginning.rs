@@ -7,7 +7,7 @@
 use icdc_protocol::message::{Begin, Message, Ready, Source, SourceKind};
 
 use super::Book;
-use super::action::{Action, Lock, NotBegun, Placed, Target};
+use super::action::{Action, NotBegun, Placed, Target};
 use super::state::{Opening, Queue, Run, Stage};
 use crate::SessionError;
 
@@ -46,14 +46,10 @@ impl<P> Book<P> {
             refuse_unasked(&begin.sources, asked)?;
         }
         let many = begin.sources.len() > 1 || begin.sources.iter().any(|source| source.kind != SourceKind::Item);
-        let lock = match many {
-            _ if self.settings.options.dry_run => Lock::DryRun,
-            true => Lock::Journal,
-            false => Lock::Part,
-        };
-        self.is_journaled = lock == Lock::Journal;
+        self.is_journaled = many && !self.settings.options.dry_run;
+        let is_journaled = self.is_journaled;
         self.stage = Stage::Placing(Opening { sources: begin.sources.clone(), queue: Queue::default() });
-        self.ask(Action::Place { begin, lock });
+        self.ask(Action::Place { begin, is_journaled });
         Ok(())
     }
 

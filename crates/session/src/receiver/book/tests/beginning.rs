@@ -20,7 +20,7 @@ fn a_session_that_had_to_wait_does_nothing_before_the_sender_has_answered() {
     desk.announce(&[source(0, 0), file(1, 0, "x", 5)]);
     desk.say(Message::DirEnd { id: 0 });
     desk.say(Message::End);
-    assert_eq!(desk.log(), ["place Journal", "ready resuming"]);
+    assert_eq!(desk.log(), ["place journaled", "ready resuming"]);
     desk.say(Message::Confirmed);
     assert_eq!(desk.log(), ["begin", "make [0]", "examine [1]", "wants 0 all all", "flush [1]"]);
 }
@@ -43,7 +43,7 @@ fn a_sender_that_has_gone_before_the_session_began_leaves_nothing() {
     desk.begin(&[SourceKind::Item]);
     desk.announce(&[entry(0, Parent::Source(0), "", EntryKind::Symlink { target: b"t".to_vec() })]);
     let reason = "fail: connection lost: the sender closed the connection before the session began";
-    assert_eq!(desk.log(), ["place Part", reason]);
+    assert_eq!(desk.log(), ["place", reason]);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn another_session_that_was_faster_has_the_sender_asked_once() {
     let mut desk = Desk::new(settings());
     desk.not_begun = vec![NotBegun::HasWaited { resuming: true }];
     desk.begin(&[SourceKind::Directory]);
-    assert_eq!(desk.log(), ["place Journal", "begin", "ready resuming"]);
+    assert_eq!(desk.log(), ["place journaled", "begin", "ready resuming"]);
     desk.not_begun = vec![NotBegun::HasWaited { resuming: true }];
     desk.say(Message::Confirmed);
     assert_eq!(desk.log().len(), 2, "it begins, and fails");
@@ -122,6 +122,6 @@ fn a_dry_run_lists_what_would_come_and_makes_nothing() {
     desk.announce(&[source(0, 0), file(1, 0, "x", 5)]);
     desk.say(Message::DirEnd { id: 0 });
     desk.say(Message::End);
-    let log = ["place DryRun", "begin", "ready", "would receive src/x 5", "wants 0 all all", "done 0", "complete"];
+    let log = ["place", "begin", "ready", "would receive src/x 5", "wants 0 all all", "done 0", "complete"];
     assert_eq!(desk.log(), log);
 }

@@ -103,7 +103,7 @@ impl Desk {
     pub(super) fn begun() -> Self {
         let mut desk = Self::new(settings());
         desk.begin(&[SourceKind::Directory]);
-        assert_eq!(desk.log(), ["place Journal", "begin", "ready"]);
+        assert_eq!(desk.log(), ["place journaled", "begin", "ready"]);
         desk
     }
 
@@ -192,8 +192,8 @@ impl Desk {
 
     fn carry_out(&mut self, action: Action<&'static str>) {
         match action {
-            Action::Place { lock, .. } => {
-                self.note(format!("place {lock:?}"));
+            Action::Place { is_journaled, .. } => {
+                self.note(format!("place{}", if is_journaled { " journaled" } else { "" }));
                 self.book.on_placed(Ok(self.placed));
             }
             Action::BeginRun => {
