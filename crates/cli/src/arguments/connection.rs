@@ -8,19 +8,20 @@ use crate::values::{PortRange, port_range};
 
 #[derive(Args, Debug)]
 pub(crate) struct ConnectionArguments {
-    /// Command that reaches a host; called as CMD HOST COMMAND…
+    /// Command that reaches a host; run as CMD HOST COMMAND…
     #[arg(long, value_name = "CMD", default_value = "ssh", help_heading = "Connection", value_hint = ValueHint::CommandString)]
     pub(crate) ssh: String,
 
-    /// The icdc program at the far side
+    /// The icdc program on the remote host
     #[arg(long, value_name = "PATH", default_value = "icdc", help_heading = "Connection")]
     pub(crate) remote_icdc: String,
 
-    /// Send this program to the far side and run it there, for hosts that do not have it
+    /// Copy this program to the remote host and run it there; for hosts without icdc or with
+    /// another version
     #[arg(long, conflicts_with = "remote_icdc", help_heading = "Connection")]
     pub(crate) send_self: bool,
 
-    /// Data port at the listening side, one or a range [default: the system chooses]
+    /// Data port at the listening end, one or a range [default: the system chooses]
     #[arg(long, value_name = "LO-HI", value_parser = port_range, help_heading = "Connection")]
     pub(crate) port: Option<PortRange>,
 
@@ -32,11 +33,11 @@ pub(crate) struct ConnectionArguments {
     #[arg(short = '6', help_heading = "Connection")]
     pub(crate) ipv6: bool,
 
-    /// Identity to show to daemons [default: ~/.config/icdc/identity]
+    /// Private key to present to daemons [default: ~/.config/icdc/identity]
     #[arg(long, value_name = "FILE", help_heading = "Connection", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
 
-    /// Keys of known daemons [default: ~/.config/icdc/known_hosts]
+    /// File with the public keys of known daemons [default: ~/.config/icdc/known_hosts]
     #[arg(long, value_name = "FILE", help_heading = "Connection", value_hint = ValueHint::FilePath)]
     pub(crate) known_hosts: Option<PathBuf>,
 }

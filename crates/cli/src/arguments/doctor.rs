@@ -11,37 +11,39 @@ use crate::values::{Ceiling, Place, ceiling, place, round_trip};
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Check this host, and the path to another one, before data is moved",
-    long_about = "Check this host, and with TARGET the path to another one, before data is moved: what would make transfers slower than \
-        they need to be, why, and the command that changes it.\n\n\
-        The host: limits of socket buffers against three times what is in flight on the path that is aimed at, switches of TCP, \
-        congestion control, the devices' queueing discipline, MTU, offloads, flow control, rings and interrupts, io_uring, eBPF, \
-        the clock, and with --disk a disk.\n\n\
-        The path: round-trip time, capacity, loss, the bursts that pass, path MTU, by short runs of `icdc measure` that take 30 s \
-        all together at most. TARGET is [USER@]HOST, where ssh starts icdc, or icdc://HOST[:PORT], a daemon that knows this \
-        user's key. With --port, name two ports or more when ssh starts icdc there. The runs send as fast as TCP goes for some seconds, which others on the path will notice.\n\n\
-        --apply sets what sysctl sets, now and for every start, in /etc/sysctl.d/90-icdc.conf. It raises limits and never lowers \
-        one. --undo restores what was before. Commands for devices are shown and left to you.\n\n\
-        --paths shows what earlier copies have found out about paths, which later ones begin with: by destination prefix and \
-        interface the rate, the least round-trip time, the age, and whether it would still be used.",
+    about = "Check this host, and the path to another one, before a transfer",
+    long_about = "Check this host before a transfer, and with TARGET also the path to another host. Each finding says what would \
+        slow transfers down, why, and which command fixes it.\n\n\
+        Checks of the host: socket buffer limits, TCP settings, congestion control, io_uring, eBPF, the clock, and with --disk a \
+        disk. For each network device: queueing discipline, MTU, offloads, flow control, rings and interrupts. The socket \
+        buffer limits should be at least three times the rate times the round-trip time.\n\n\
+        Checks of the path: round-trip time, capacity, loss, the size of bursts that pass without loss, and path MTU. They use \
+        short runs of `icdc measure`, which take at most 30 s in total. Some runs send as fast as TCP allows for some seconds; \
+        other traffic on the path may slow down. TARGET is [USER@]HOST, where ssh starts icdc, or icdc://HOST[:PORT], a daemon \
+        that admits this user's key. If ssh starts icdc, --port needs two ports or more.\n\n\
+        --apply changes the settings that sysctl can change, now and after every boot, in /etc/sysctl.d/90-icdc.conf. It raises \
+        limits and never lowers one. --undo restores the values from before --apply. Commands for devices are only shown.\n\n\
+        --paths shows what earlier copies have learned about paths. Later copies start from it. For each destination prefix and \
+        interface, it shows the rate, the lowest round-trip time, the age, and whether a copy would still use it.",
     after_long_help = concat!(
         "Output:\n",
-        "  A line for everything that was looked at, what matters most first: PROBLEM (the aim cannot be reached),\n",
-        "  warning (slower than it needs to be), note (there may be something to gain), ok. With --json one object.\n\n",
+        "  One finding per check, the most important first. PROBLEM: the target rate cannot be reached.\n",
+        "  warning: transfers are slower than necessary. note: a change may help. ok: nothing to do.\n",
+        "  With --json, standard output has one object.\n\n",
         "Exit codes:\n",
-        "  0  examined, whatever was found; applied, undone or forgotten as asked\n",
-        "  1  something could not be measured, applied, undone or forgotten\n",
-        "  2  the command line is not understood or makes no sense\n",
-        "  3  could not connect, or was not let in\n",
-        "  4  interrupted; what was found until then is told\n\n",
+        "  0  the checks ran, whatever they found; or --apply, --undo or --clear succeeded\n",
+        "  1  a check, --apply, --undo or --clear failed\n",
+        "  2  the command line is invalid\n",
+        "  3  could not connect, or access was refused\n",
+        "  4  interrupted; the findings up to then are printed\n\n",
         "Examples:\n",
         "  icdc doctor                                        # this host, for 1 Gbit/s over 300 ms\n",
         "  icdc doctor --rate 10gbit --rtt 150ms --disk /data\n",
-        "  icdc doctor far.example.org                        # and the path there, which sets the aim\n",
+        "  icdc doctor far.example.org                        # and the path to that host\n",
         "  sudo icdc doctor --rate 10gbit --rtt 150ms --apply\n",
         "  sudo icdc doctor --undo\n",
-        "  icdc doctor --paths                                # what is known of paths\n",
-        "  icdc doctor --paths --clear far.example.org        # forget what is known of the one there\n",
+        "  icdc doctor --paths                                # what is known about paths\n",
+        "  icdc doctor --paths --clear far.example.org        # forget the path to that host\n",
         "  icdc doctor --json | jq -r '.findings[] | select(.severity != \"ok\") | .fix'\n",
     )
 )]
@@ -50,39 +52,39 @@ pub(crate) struct DoctorArguments {
     #[arg(value_name = "TARGET", value_hint = ValueHint::Hostname)]
     pub(crate) target: Option<OsString>,
 
-    /// Rate to aim at, such as 10gbit [auto: what was measured, or 1gbit]
-    #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling, help_heading = "Aim")]
+    /// Target rate, such as 10gbit [auto: the measured capacity, or 1gbit]
+    #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling, help_heading = "Rate and round-trip time")]
     pub(crate) rate: Ceiling,
 
-    /// Round-trip time to aim at, such as 150ms [default: what was measured, or 300ms]
-    #[arg(long, value_name = "TIME", value_parser = round_trip, help_heading = "Aim")]
+    /// Round-trip time to tune for, such as 150ms [default: the measured time, or 300ms]
+    #[arg(long, value_name = "TIME", value_parser = round_trip, help_heading = "Rate and round-trip time")]
     pub(crate) rtt: Option<Span>,
 
-    /// Measure the disk below this directory by a file of at most 1 GiB, which has no name and
-    /// leaves nothing behind
-    #[arg(long, value_name = "DIR", help_heading = "What to examine", value_hint = ValueHint::DirPath)]
+    /// Measure the disk of this directory with an unnamed file of at most 1 GiB; nothing is left
+    /// behind
+    #[arg(long, value_name = "DIR", help_heading = "What to check", value_hint = ValueHint::DirPath)]
     pub(crate) disk: Option<PathBuf>,
 
-    /// Set what the findings name and sysctl can set; needs root
+    /// Apply the fixes that sysctl can make; needs root
     #[arg(long, help_heading = "What to change")]
     pub(crate) apply: bool,
 
-    /// Restore what was before --apply; needs root
+    /// Restore the values from before --apply; needs root
     #[arg(long, help_heading = "What to change", conflicts_with_all = ["apply", "target", "rate", "rtt", "disk"])]
     pub(crate) undo: bool,
 
-    /// Show what is known of paths, and examine nothing
+    /// Show what is known about paths; check nothing
     #[arg(long, help_heading = "Known paths", conflicts_with_all = ["apply", "undo", "target", "rate", "rtt", "disk"])]
     pub(crate) paths: bool,
 
-    /// Forget it all, or what concerns a prefix (192.0.2.0/24), an address or a host
+    /// Forget all paths, or those to a prefix (192.0.2.0/24), an address or a host
     #[arg(long, value_name = "PREFIX|HOST", num_args = 0..=1, value_parser = place, requires = "paths", help_heading = "Known paths")]
     pub(crate) clear: Option<Option<Place>>,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,
 
-    /// One JSON object on standard output
+    /// Print one JSON object on standard output
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 

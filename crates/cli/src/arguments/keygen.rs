@@ -8,15 +8,16 @@ use crate::values::{DaemonAddress, comment, daemon_address};
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Make an identity, or remember the key of a daemon",
-    long_about = "Make an identity: an Ed25519 key pair in `identity` (private, mode 0600) and `identity.pub`. Users of daemons and \
-        daemons each have one. An existing identity is never overwritten.\n\n\
-        With --trust, remember the public key of a daemon instead, so that `icdc copy` knows it.",
+    about = "Create an identity (a key pair), or trust the public key of a daemon",
+    long_about = "Create an identity: an Ed25519 key pair in the files `identity` (private, mode 0600) and `identity.pub`. Each daemon \
+        has one, and so does each of its users. An existing identity is never overwritten.\n\n\
+        With --trust, add the public key of a daemon to the known hosts instead. icdc then connects to this daemon without \
+        asking.",
     after_long_help = concat!(
         "Exit codes:\n",
         "  0  done\n",
-        "  1  the identity exists already, the host is known by another key, or a file could not be written\n",
-        "  2  the command line is not understood\n\n",
+        "  1  the identity already exists, another key is known for this host, or a file could not be written\n",
+        "  2  the command line is invalid\n\n",
         "Examples:\n",
         "  icdc keygen\n",
         "  icdc keygen --identity /etc/icdc/identity --comment dtn.example.org\n",
@@ -25,20 +26,20 @@ use crate::values::{DaemonAddress, comment, daemon_address};
     )
 )]
 pub(crate) struct KeygenArguments {
-    /// Where to write the private key; the public one goes beside it [default:
+    /// File for the private key; the public key gets the same name with .pub [default:
     /// ~/.config/icdc/identity]
     #[arg(long, value_name = "FILE", conflicts_with = "trust", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
 
-    /// Words to recognise the key by.
-    #[arg(help = "Words to recognise the key by [default: USER@HOST]", long, value_name = "TEXT", conflicts_with = "trust", value_parser = comment)]
+    /// Text that identifies the key to people.
+    #[arg(help = "Text that identifies the key to people [default: USER@HOST]", long, value_name = "TEXT", conflicts_with = "trust", value_parser = comment)]
     pub(crate) comment: Option<String>,
 
-    /// Remember that this daemon has the public key KEY
+    /// Trust KEY as the public key of this daemon
     #[arg(long, value_name = "HOST[:PORT]", requires = "key", value_parser = daemon_address)]
     pub(crate) trust: Option<DaemonAddress>,
 
-    /// Where to remember it [default: ~/.config/icdc/known_hosts]
+    /// File to add the key to [default: ~/.config/icdc/known_hosts]
     #[arg(long, value_name = "FILE", requires = "trust", value_hint = ValueHint::FilePath)]
     pub(crate) known_hosts: Option<PathBuf>,
 

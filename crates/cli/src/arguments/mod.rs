@@ -37,19 +37,22 @@ pub(crate) use serve::ServeArguments;
 #[command(
     name = "icdc",
     version,
-    about = "Disk-to-disk copy across long fat networks over one paced, encrypted, verified TCP stream",
-    long_about = "icdc moves data disk to disk across the world at the rate that the path and the disks can really carry, \
-                  over one paced, encrypted, verified TCP stream, without tuning by hand.\n\n\
-                  Sizes are written 256MiB or 4MB; rates are bits (900mbit, 10gbit) or bytes with a capital B (1.2GB/s, \
-                  100MiB/s); times are 25us, 300ms, 10min. RUST_LOG=debug shows what happens inside, on standard error.",
+    about = "Copy data from disk to disk across long fat networks, over paced, encrypted and verified TCP",
+    long_about = "icdc copies data from disk to disk over long distances. It finds the rate that the path and the disks can \
+                  carry, without manual tuning. Data is sent over one paced, encrypted TCP connection and verified on \
+                  arrival.\n\n\
+                  Write sizes as 256MiB or 4MB, and times as 25us, 300ms or 10min. Write rates in bits per second (900mbit, \
+                  10gbit) or in bytes per second with a capital B (1.2GB/s, 100MiB/s). RUST_LOG=debug prints a detailed log \
+                  on standard error.",
     after_long_help = concat!(
         "Examples:\n",
         "  icdc copy data.bin results/ user@far.example.org:/srv/in/     # push by ssh\n",
         "  icdc copy far.example.org:run7/ run7                          # pull by ssh\n",
         "  icdc keygen; icdc copy run7 icdc://dtn.example.org/in/        # push to a daemon\n",
-        "  icdc measure far.example.org                                  # what the way there carries\n",
-        "  icdc relay --socks5 :1080 --allow from=10.1.0.0/16 --route default=far.example.org:2634    # split TCP for hosts that cannot be tuned\n",
-        "  icdc doctor far.example.org                                   # what would slow transfers down, and what to do\n",
+        "  icdc measure far.example.org                                  # what TCP achieves on the path\n",
+        "  icdc doctor far.example.org                                   # what slows transfers down\n",
+        "  # split TCP for hosts that cannot be tuned:\n",
+        "  icdc relay --socks5 :1080 --allow from=10.1.0.0/16 --route default=far.example.org:2634\n",
     ),
     arg_required_else_help = true,
     disable_help_subcommand = true,
