@@ -18,9 +18,9 @@ use crate::values::{Ceiling, Congestion, ceiling, congestion, preserve, ring};
     long_about = "Copy files and directories.\n\n\
         SRC and DST are PATH, [USER@]HOST:PATH (by ssh) or icdc://HOST[:PORT]/PATH (a daemon). All sources must be on the \
         same host. A name with a colon is local if a slash comes before the colon: ./a:b.\n\n\
-        SRC/ with a trailing slash copies the contents of a directory, SRC the directory itself. If DST is an existing \
-        directory or ends in a slash, each source keeps its own name in DST. Otherwise, a single source gets the name \
-        DST.\n\n\
+        SRC/ with a trailing slash copies the contents of a directory; SRC copies the directory itself. If DST is an \
+        existing directory or ends in a slash, each source keeps its own name in DST. Otherwise, a single source gets \
+        the name DST.\n\n\
         Each file appears under its final name only when it is complete and durable. To resume an interrupted copy, run \
         the same command again.",
     after_long_help = concat!(

@@ -23,8 +23,8 @@ use crate::values::{Ceiling, Place, ceiling, place, round_trip};
         that admits this user's key. If ssh starts icdc, --port needs two ports or more.\n\n\
         --apply changes the settings that sysctl can change, now and after every boot, in /etc/sysctl.d/90-icdc.conf. It raises \
         limits and never lowers one. --undo restores the values from before --apply. Commands for devices are only shown.\n\n\
-        --paths shows what earlier copies have learned about paths. Later copies start from it. For each destination prefix and \
-        interface, it shows the rate, the lowest round-trip time, the age, and whether a copy would still use it.",
+        --paths shows what earlier copies have learned about paths. Later copies start from these values. For each destination \
+        prefix and interface, it shows the rate, the lowest round-trip time, the age, and whether a copy would still use it.",
     after_long_help = concat!(
         "Output:\n",
         "  One finding per check, the most important first. PROBLEM: the target rate cannot be reached.\n",

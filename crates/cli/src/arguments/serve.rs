@@ -14,8 +14,8 @@ use crate::values::listen_address;
         says which directory the key can access and what it may do there:\n\n\
         \x20   root=/srv/data,rights=rw,user=data icdc-ed25519 BASE64 someone@example.org\n\n\
         root= is the only directory that the key can access. rights= is r, w or rw (r if absent). user= is the system user that \
-        the daemon acts as; a daemon that runs as root needs it if the key may write. owner=keep lets the client set owners and \
-        set-id bits. The daemon watches the file: if a line is removed or changed, the running transfers of its key end within a \
+        the daemon acts as; if the daemon runs as root and the key may write, it is required. owner=keep lets the client set owners \
+        and set-id bits. The daemon watches the file: if a line is removed or changed, the running transfers of its key end within a \
         second.\n\n\
         Give the daemon's public key to its users. They add it with `icdc keygen --trust`. At SIGHUP, the daemon reads its \
         identity and the authorized keys again; running transfers continue. The daemon stops cleanly at SIGTERM or SIGINT.",
