@@ -32,7 +32,7 @@ use crate::values::{Ceiling, Place, ceiling, place, round_trip};
         "  With --json, standard output has one object.\n\n",
         "Exit codes:\n",
         "  0  the checks ran, whatever they found; or --apply, --undo or --clear succeeded\n",
-        "  1  a check, --apply, --undo or --clear failed\n",
+        "  1  a check could not run, or --apply, --undo or --clear failed\n",
         "  2  the command line is invalid\n",
         "  3  could not connect, or access was refused\n",
         "  4  interrupted; the findings up to then are printed\n\n",
