@@ -15,15 +15,16 @@ use super::sim::SimArguments;
 #[derive(Args, Debug)]
 #[command(
     about = "Emulate a long fat network between two hosts on this machine",
-    long_about = "Emulate a long fat network on this machine: two hosts, a and b, each a network namespace with the addresses \
-        10.26.33.1 and fd26:33::1 (a), 10.26.33.2 and fd26:33::2 (b), and a path between them with a bottleneck, a queue, delay and loss. \
-        Whatever program runs on a host meets that path. It needs no kernel module, and root or unprivileged user namespaces.\n\n\
-        The path decides by the times at which the kernel saw the packets; how late it delivered them is recorded, and shown by \
-        `icdc lab status`.",
+    long_about = "Emulate a long fat network on this machine. There are two hosts, a (10.26.33.1 and fd26:33::1) and b (10.26.33.2 and \
+        fd26:33::2), each in a network namespace, and a path between them with a bottleneck, a queue, delay and loss. \
+        Any program that runs on a host sends through that path. The lab needs no kernel module. It needs root or unprivileged user \
+        namespaces.\n\n\
+        Drops and delays depend only on the times at which the kernel received the packets. The lab records how late it delivered them; \
+        `icdc lab status` shows it.",
     after_long_help = "Exit codes:\n  \
-        0  done; of exec, whatever the command gives\n  \
-        1  it could not be done; standard error says why\n  \
-        2  the command line is not understood, or no path can be like that\n\n\
+        0  done; with exec, the exit code is the command's\n  \
+        1  the command failed; standard error says why\n  \
+        2  the command line is invalid, or such a path is impossible\n\n\
         Examples:\n  \
         icdc lab up --rate 1gbit --rtt 300ms --queue 2.5MB --loss 1e-6\n  \
         icdc lab exec b -- iperf3 -s -D -1; icdc lab exec a -- iperf3 -c 10.26.33.2\n  \
@@ -47,19 +48,19 @@ pub(crate) enum LabCommand {
     List,
     Report(ReportArguments),
     Sim(Box<SimArguments>),
-    /// What `up` starts: the path itself
+    /// The process that `up` starts and that carries the path
     #[command(hide = true)]
     Wire,
 }
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Make a lab",
-    long_about = "Make a lab. Where a value may differ by direction, two separated by a comma are for a to b and for b to a.",
+    about = "Create a lab",
+    long_about = "Create a lab. Options that show two values take one for both directions, or two separated by a comma: a to b, and b to a.",
     after_long_help = "Exit codes:\n  \
-        0  it stands\n  \
-        1  it could not be made; nothing of it is left\n  \
-        2  the command line is not understood, or no path can be like that\n\n\
+        0  the lab exists\n  \
+        1  creating it failed; nothing of it is left\n  \
+        2  the command line is invalid, or such a path is impossible\n\n\
         Examples:\n  \
         icdc lab up --rate 1gbit --rtt 300ms\n  \
         icdc lab up --rate 100mbit,10mbit --delay 20ms,30ms --queue 250kB,50kB --loss 1e-4,0\n  \
@@ -73,8 +74,8 @@ pub(crate) struct UpArguments {
     #[command(flatten)]
     pub(crate) path: PathArguments,
 
-    /// Let processors sleep while packets are on their way: saves power, but the next packet may
-    /// wait until one is awake
+    /// Let processors sleep while packets are in flight. This saves power, but a packet may wait
+    /// until a processor is awake
     #[arg(long)]
     pub(crate) let_sleep: bool,
 }
@@ -95,30 +96,30 @@ pub(crate) struct Name {
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Take a lab down",
-    long_about = "Take a lab down: end everything that runs on its hosts, and remove its namespaces and devices. It works as well \
-        where parts of the lab have died.",
+    about = "Remove a lab",
+    long_about = "Remove a lab: end everything that runs on its hosts, and remove its namespaces and devices. This works even \
+        if parts of the lab have died.",
     after_long_help = "Examples:\n  icdc lab down\n  icdc lab down --name jumbo\n  icdc lab down --all\n"
 )]
 pub(crate) struct DownArguments {
     #[command(flatten)]
     pub(crate) name: Name,
 
-    /// All labs of this user
+    /// Remove all labs of this user
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
 }
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Show what crossed a lab's path",
+    about = "Show traffic, drops and lateness of a lab's path",
     after_long_help = "Examples:\n  icdc lab status\n  icdc lab status --name jumbo --json\n"
 )]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     pub(crate) name: Name,
 
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -126,9 +127,9 @@ pub(crate) struct StatusArguments {
 #[derive(Args, Debug)]
 #[command(
     about = "Run a command on a host of a lab",
-    long_about = "Run a command on host a or b of a lab: with its devices, addresses and TCP settings, and the files of this machine. The \
-        exit code is the command's. A host may also be named by its address, and with --shell the arguments go to a shell as they would by \
-        ssh: `icdc lab exec --shell` serves as --ssh of `icdc copy`.",
+    long_about = "Run a command on host a or b of a lab, with the devices, addresses and TCP settings of that host, and the files of this \
+        machine. The exit code is the command's. A host can also be named by its address. With --shell the arguments go to a shell, \
+        as with ssh: `icdc copy --ssh 'icdc lab exec --shell'` uses the lab in place of ssh.",
     after_long_help = "Examples:\n  icdc lab exec a -- ping -c 3 10.26.33.2\n  icdc lab exec --name jumbo b -- bash\n  \
         icdc lab exec a -- icdc copy --ssh 'icdc lab exec --shell' data.bin 10.26.33.2:/tmp/\n"
 )]
@@ -136,7 +137,7 @@ pub(crate) struct ExecArguments {
     #[command(flatten)]
     pub(crate) name: Name,
 
-    /// Hand the arguments to a shell
+    /// Pass the arguments to a shell
     #[arg(long)]
     pub(crate) shell: bool,
 
@@ -151,9 +152,10 @@ pub(crate) struct ExecArguments {
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Write a report of what crossed a lab's path",
-    long_about = "Write a report of what crossed a lab's path in the last minutes, ten at most: throughput in windows of 1 ms and 1000 ms, \
-        queue, drops, for both directions, and whether the emulator was on time. FILE ends in .html, .json or .csv; the last has the directions in one table.",
+    about = "Write a report of the traffic on a lab's path",
+    long_about = "Write a report of the traffic on a lab's path in the last minutes (at most ten): throughput in windows of 1 ms and 1000 ms, \
+        queue and drops for both directions, and whether the emulator was on time. FILE ends in .html, .json or .csv; a .csv file has \
+        both directions in one table.",
     after_long_help = "Examples:\n  icdc lab report path.html\n  icdc lab report --name jumbo --last 30s path.csv\n  \
         icdc lab report --origin 5012.25s path.html\n"
 )]
@@ -161,12 +163,12 @@ pub(crate) struct ReportArguments {
     #[command(flatten)]
     pub(crate) name: Name,
 
-    /// Only the last TIME
+    /// Report only the last TIME
     #[arg(long, value_name = "TIME", default_value = "10min")]
     pub(crate) last: Span,
 
-    /// Begin the time axis here on the host's monotonic clock, as the report of a copy or a
-    /// measurement tells it ("Time axis begins at")
+    /// Begin the time axis at this time of the host's monotonic clock. The report of a copy or a
+    /// measurement gives it ("Time axis begins at")
     #[arg(long, value_name = "TIME")]
     pub(crate) origin: Option<Span>,
 

@@ -19,7 +19,7 @@ pub(super) const MAX_MEMORY: ByteCount = ByteCount::from_mib(16 << 10);
 /// What a lab's path is like.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PathArguments {
-    /// Rate of the bottleneck, counted on the wire: 24 bytes a frame more than the frame itself
+    /// Rate of the bottleneck on the wire: each frame counts with its length plus 24 bytes
     #[arg(
         long,
         allow_hyphen_values = true,
@@ -33,20 +33,20 @@ pub(crate) struct PathArguments {
     #[arg(long, allow_hyphen_values = true, value_name = "TIME", default_value = "0ms", help_heading = "Path")]
     rtt: Span,
 
-    /// Delay of each direction, in place of --rtt
+    /// Delay of each direction, instead of --rtt
     #[arg(long, allow_hyphen_values = true, value_name = "TIME[,TIME]", conflicts_with = "rtt", help_heading = "Path")]
     delay: Option<Pair<Span>>,
 
-    /// Random additional delay of up to so much; packets stay in order
+    /// Random additional delay up to this value; packets stay in order
     #[arg(long, allow_hyphen_values = true, value_name = "TIME[,TIME]", default_value = "0ms", help_heading = "Path")]
     jitter: Pair<Span>,
 
-    /// Queue before the bottleneck, in bytes on the wire; what does not fit is dropped [default:
-    /// 20ms of the rate]
+    /// Queue before the bottleneck, in bytes on the wire; a frame that does not fit is dropped
+    /// [default: 20ms of the rate]
     #[arg(long, allow_hyphen_values = true, value_name = "SIZE[,SIZE]", help_heading = "Path")]
     queue: Option<Pair<ByteCount>>,
 
-    /// Share of packets that is lost at random
+    /// Share of packets lost at random
     #[arg(long, allow_hyphen_values = true, value_name = "RATIO[,RATIO]", default_value = "0", help_heading = "Path")]
     loss: Pair<f64>,
 
@@ -62,8 +62,8 @@ pub(crate) struct PathArguments {
     #[arg(long, value_name = "N,N…", value_delimiter = ',', conflicts_with_all = ["loss", "burst"], help_heading = "Path")]
     drop_list_back: Vec<u64>,
 
-    /// Rate of the lines between the hosts and the path, on which gap frames end [default:
-    /// infinite]
+    /// Rate of the lines between the hosts and the path; gap frames of the wire pacer end there
+    /// [default: infinite]
     #[arg(long, value_name = "RATE[,RATE]", help_heading = "Path")]
     line_rate: Option<Pair<Rate>>,
 
@@ -75,15 +75,15 @@ pub(crate) struct PathArguments {
     #[arg(long, value_name = "BYTES", default_value_t = 1500, help_heading = "Hosts")]
     mtu: u64,
 
-    /// How packets cross: one by one, or many segments at once for high rates
+    /// How packets cross the path: one by one, or many segments at once for high rates
     #[arg(long, default_value = "exact", help_heading = "Hosts")]
     mode: ModeArgument,
 
-    /// Largest TCP buffers of the hosts [default: three times what fills the path]
+    /// Largest TCP buffers of the hosts [default: 3 × rate × round trip]
     #[arg(long, value_name = "SIZE", help_heading = "Hosts")]
     buffer: Option<ByteCount>,
 
-    /// Leave the hosts' TCP buffers as they are
+    /// Keep the system's TCP buffer settings on the hosts
     #[arg(long, conflicts_with = "buffer", help_heading = "Hosts")]
     untuned: bool,
 }
@@ -92,7 +92,7 @@ pub(crate) struct PathArguments {
 enum ModeArgument {
     /// MTU-sized packets, one by one
     Exact,
-    /// Superpackets carried whole, charged frame by frame
+    /// Superpackets (GSO) carried whole, charged frame by frame
     Fast,
 }
 

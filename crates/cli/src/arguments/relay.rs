@@ -9,26 +9,28 @@ use icdc_units::{ByteCount, Prefix, Rate, Span};
 #[derive(Args, Debug)]
 #[command(
     about = "Split TCP at a relay, for hosts that cannot be tuned",
-    long_about = "Run a relay: it takes plain TCP of hosts that cannot be changed, and carries it over the long path to another relay by \
-        a connection that is tuned for that path. Both ends keep their algorithm and their small buffers, because their own round trip \
-        is short.\n\n\
-        Clients come by a forwarded port (--forward), by SOCKS 5 (--socks5), without knowing of it (--transparent), or from another relay \
-        (--peer). Routes (--route) choose the next hop by the destination, the longest prefix first: another \
+    long_about = "Run a relay. It accepts plain TCP connections of hosts that cannot be tuned, and carries them over the long path to another \
+        relay, on a connection that is tuned for that path. Both hosts keep their algorithm and their small buffers, because the round trip \
+        to their relay is short.\n\n\
+        Clients connect to a forwarded port (--forward), by SOCKS 5 (--socks5), transparently (--transparent), or from another relay \
+        (--peer). Routes (--route) choose the next hop by the longest prefix of the destination: another \
         relay's --peer, or the destination itself.\n\n\
-        Everything can be in a file (--config); options add to it. SIGHUP reads it again, SIGTERM stops: no \
-        connection is accepted any more, and open ones have the time of --drain to end. Listeners take the sockets of their addresses that systemd has opened \
-        (LISTEN_FDS).\n\n\
-        Without rules, a forwarded port serves everybody; SOCKS without users and peers without keys serve this host only, and SOCKS \
-        leads to public addresses only. `--allow from=10.0.0.0/8` admits those clients, and no others but this host; \
-        `--allow to=10.0.0.0/8` lets SOCKS reach these addresses.",
+        All settings can be in a file (--config); options add to it. SIGHUP reads the file again. SIGTERM stops the relay: it \
+        accepts no more connections, and open ones have the --drain time to end. A listener uses a socket that systemd opened for its \
+        address (LISTEN_FDS).\n\n\
+        Without rules, a forwarded port serves everybody. SOCKS without users and peers without keys serve only this host, and SOCKS \
+        reaches only public addresses. `--allow from=10.0.0.0/8` admits these clients and this host, and no others; \
+        `--allow to=10.0.0.0/8` lets SOCKS clients reach these addresses.",
     after_long_help = concat!(
         "Exit codes:\n",
         "  0  stopped by a signal, or --check found nothing wrong\n",
-        "  1  it could not start\n",
-        "  2  the command line or the configuration is not understood\n\n",
+        "  1  the relay could not start\n",
+        "  2  the command line or the configuration is invalid\n\n",
         "Examples:\n",
-        "  icdc relay --peer :2634 --allow from=192.0.2.1                              # near the destination\n",
-        "  icdc relay --forward :5432=db.example.org:5432 --route default=192.0.2.2:2634    # near the clients\n",
+        "  # near the destination:\n",
+        "  icdc relay --peer :2634 --allow from=192.0.2.1\n",
+        "  # near the clients:\n",
+        "  icdc relay --forward :5432=db.example.org:5432 --route default=192.0.2.2:2634\n",
         "  icdc relay --socks5 127.0.0.1:1080 --route default=relay.example.org:2634,direct\n",
         "  icdc relay --config /etc/icdc/relay.toml --check\n",
         "  icdc relay status\n",
@@ -51,7 +53,7 @@ pub(crate) enum RelayCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArguments {
-    /// Take the configuration from this file; options add to it
+    /// Read the configuration from this file; options add to it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
 
@@ -59,36 +61,36 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Relay connections from here to one destination; may be given several times
+    /// Relay connections to this address to one destination; may be given several times
     #[arg(long, value_name = "ADDR:PORT=HOST:PORT", value_parser = pair, help_heading = "Listeners")]
     pub(crate) forward: Vec<(String, String)>,
 
-    /// Serve SOCKS 5 clients here
+    /// Serve SOCKS 5 clients at this address
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Listeners")]
     pub(crate) socks5: Vec<String>,
 
-    /// Require a login of SOCKS clients; the file has one USER:PASSWORD a line
+    /// Require SOCKS clients to log in; the file has one USER:PASSWORD per line
     #[arg(long, value_name = "FILE", requires = "socks5", help_heading = "Listeners", value_hint = ValueHint::FilePath)]
     pub(crate) socks5_users: Option<String>,
 
-    /// Serve other relays here
+    /// Serve other relays at this address
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Listeners")]
     pub(crate) peer: Vec<String>,
 
-    /// Serve connections here that `icdc relay rules` redirects (TPROXY)
+    /// Serve connections that `icdc relay rules` redirects to this address (TPROXY)
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Listeners")]
     pub(crate) transparent: Vec<String>,
 
-    /// Next hops for destinations of a prefix: other relays, or direct; when one fails, the next is
+    /// Next hops for destinations of a prefix: other relays, or direct. If one fails, the next is
     /// tried
     #[arg(long, value_name = "PREFIX|default=HOST:PORT|direct[,…]", value_parser = pair, help_heading = "Routes")]
     pub(crate) route: Vec<(String, String)>,
 
-    /// Connections to keep open to each next relay, so that a client need not wait for one
+    /// Number of connections to keep open to each next relay, which saves clients the handshakes
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Routes")]
     pub(crate) warm: usize,
 
-    /// Public key of another relay: the legs of --peer and --route then have TLS, and other keys
+    /// Public key of another relay: connections of --peer and --route then use TLS, and other keys
     /// are refused
     #[arg(long, value_name = "KEY", help_heading = "Routes")]
     pub(crate) peer_key: Vec<PublicKey>,
@@ -97,7 +99,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE", help_heading = "Routes", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
 
-    /// Congestion control of the legs between relays, as for copy
+    /// Congestion control between relays, as for copy
     #[arg(long, value_name = "NAME", help_heading = "Legs")]
     pub(crate) cc: Option<String>,
 
@@ -105,24 +107,24 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "RATE", help_heading = "Legs")]
     pub(crate) rate: Option<Rate>,
 
-    /// Buffers between relays of this size [default: they grow with the path]
+    /// Size of the socket buffers between relays [default: they grow with the path]
     #[arg(long, value_name = "SIZE", help_heading = "Legs")]
     pub(crate) buffer: Option<ByteCount>,
 
-    /// Tell destinations who their client is, by the PROXY protocol, version 2
+    /// Send destinations the client's address by the PROXY protocol, version 2
     #[arg(long, help_heading = "Legs")]
     pub(crate) proxy_protocol: bool,
 
-    /// Connect to destinations from the client's address in place of the relay's
+    /// Connect to destinations from the client's address instead of the relay's
     #[arg(long, help_heading = "Legs")]
     pub(crate) keep_source: bool,
 
-    /// Allow; conditions are listener=KIND, from=PREFIX, to=PREFIX, port=LO-HI. The first rule that
-    /// matches decides
+    /// Allow matching connections. Conditions are listener=KIND, from=PREFIX, to=PREFIX and
+    /// port=LO-HI. The first rule that matches decides
     #[arg(long, value_name = "CONDITION[,…]", help_heading = "Rules")]
     pub(crate) allow: Vec<String>,
 
-    /// Deny; all of these come before those of --allow
+    /// Deny matching connections; these rules are evaluated before those of --allow
     #[arg(long, value_name = "CONDITION[,…]", help_heading = "Rules")]
     pub(crate) deny: Vec<String>,
 
@@ -134,11 +136,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) per_client: Option<usize>,
 
-    /// Most bytes buffered in the relay and its sockets [default: 4GiB]
+    /// Most bytes buffered in the relay and its sockets, in total [default: 4GiB]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(crate) memory: Option<ByteCount>,
 
-    /// Most bytes buffered of one connection, and largest socket buffer [default: 256MiB]
+    /// Most bytes buffered for one connection, and largest socket buffer [default: 256MiB]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(crate) memory_per_connection: Option<ByteCount>,
 
@@ -162,7 +164,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) threads: Option<usize>,
 
-    /// Serve metrics for Prometheus here
+    /// Serve Prometheus metrics at this address
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Monitoring")]
     pub(crate) metrics: Option<String>,
 
@@ -180,20 +182,20 @@ pub(crate) struct StatusSocket {
 #[derive(Args, Debug)]
 #[command(
     about = "Print the status of a running relay",
-    long_about = "Print the status of the relay on this host: its listeners, sums since its start, and every connection with both legs: rate, \
-        round-trip time, congestion window, queue, retransmissions, and the leg that limits.",
+    long_about = "Print the status of the relay on this host: its listeners, totals since its start, and every connection with both legs: \
+        rate, round-trip time, congestion window, queue, retransmissions, and the leg that limits.",
     after_long_help = concat!(
         "Exit codes:\n",
-        "  0  printed\n",
+        "  0  done\n",
         "  1  no relay answers\n",
-        "  2  the command line is not understood\n\n",
+        "  2  the command line is invalid\n\n",
         "Examples:\n",
         "  icdc relay status\n",
         "  icdc relay status --json | jq '.connections[] | select(.up.limited_by == \"far\")'\n",
     )
 )]
 pub(crate) struct StatusArguments {
-    /// One object on standard output
+    /// Print one object
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -203,14 +205,14 @@ pub(crate) struct StatusArguments {
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Print, apply or remove the rules that steer connections to a transparent listener",
-    long_about = "Rules of nftables and of routing by which TCP connections that pass through this host come to the relay's \
-        --transparent listener (TPROXY), for IPv4 and IPv6. What is meant for this host itself is left alone.",
+    about = "Print, apply or remove the rules that redirect connections to a transparent listener",
+    long_about = "Print, apply or remove nftables and routing rules that redirect TCP connections routed through this host to the relay's \
+        --transparent listener (TPROXY), for IPv4 and IPv6. Connections to this host itself are not redirected.",
     after_long_help = concat!(
         "Exit codes:\n",
         "  0  done\n",
-        "  1  it could not be done\n",
-        "  2  the command line is not understood\n\n",
+        "  1  the command failed\n",
+        "  2  the command line is invalid\n\n",
         "Examples:\n",
         "  icdc relay rules print --listener 2635 --port 80,443\n",
         "  icdc relay rules apply --listener 2635 --from 10.1.0.0/16 --interface eth1\n",
@@ -224,10 +226,10 @@ pub(crate) struct RulesArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
-    /// Print a shell script that does what apply does
+    /// Print a shell script that applies the rules
     #[command(after_long_help = "Examples:\n  icdc relay rules print --listener 2635 --port 80,443\n")]
     Print(SteeringArguments),
-    /// Put the rules in place of earlier ones; needs root
+    /// Apply the rules, in place of earlier ones; needs root
     #[command(
         after_long_help = "Examples:\n  icdc relay rules apply --listener 2635 --from 10.1.0.0/16 --interface eth1\n"
     )]
@@ -243,15 +245,15 @@ pub(crate) struct SteeringArguments {
     #[arg(long, value_name = "PORT")]
     pub(crate) listener: u16,
 
-    /// Ports of destinations [default: all]
+    /// Destination ports to redirect [default: all]
     #[arg(long, value_name = "PORT,…", value_delimiter = ',')]
     pub(crate) port: Vec<u16>,
 
-    /// Where clients are [default: everywhere]
+    /// Prefixes of clients [default: all]
     #[arg(long, value_name = "PREFIX,…", value_delimiter = ',', value_parser = crate::values::prefix)]
     pub(crate) from: Vec<Prefix>,
 
-    /// Device by which clients come [default: any]
+    /// Device on which clients' packets arrive [default: any]
     #[arg(long, value_name = "NAME", value_parser = device)]
     pub(crate) interface: Option<String>,
 
@@ -261,11 +263,11 @@ pub(crate) struct SteeringArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct MarkArguments {
-    /// Mark of the packets
+    /// Firewall mark for the redirected packets
     #[arg(long, value_name = "NUMBER", default_value_t = 7388)]
     pub(crate) mark: u32,
 
-    /// Routing table for them
+    /// Routing table for the redirected packets
     #[arg(long, value_name = "NUMBER", default_value_t = 7388)]
     pub(crate) table: u32,
 }

@@ -8,14 +8,14 @@ use icdc_units::Span;
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Measure a paper's table or figure anew",
-    long_about = "Measure a paper's table or figure anew, in labs made for it, and print the paper's value beside ours. What was measured goes \
-        to a directory: report.html with plots, report.json, and CSV files. A measurement that the machine spoilt, because it \
-        delivered packets too late or lost some itself, is repeated, at most three times, and marked if it stays so.",
+    about = "Run a scenario: repeat a paper's measurement, or one of icdc's own",
+    long_about = "Run a scenario in labs created for it: repeat a paper's table or figure and print the paper's value beside ours, or \
+        measure icdc's own claims. The results go to a directory: report.html with plots, report.json, and CSV files. If the machine \
+        delivered packets too late or lost some itself, the measurement is repeated, at most three times, and marked as invalid if it stays so.",
     after_long_help = "Exit codes:\n  \
-        0  measured\n  \
-        1  measured, but some measurements stayed invalid, or it failed\n  \
-        2  the command line is not understood\n\n\
+        0  the measurement is complete\n  \
+        1  the measurement failed, or parts of it stayed invalid\n  \
+        2  the command line is invalid\n\n\
         Examples:\n  icdc lab list\n  icdc lab run icdc-pseudo\n  icdc lab run --quick --out /tmp/window window\n"
 )]
 pub(crate) struct RunArguments {
@@ -23,7 +23,7 @@ pub(crate) struct RunArguments {
     #[arg(value_name = "SCENARIO", value_parser = scenario)]
     pub(crate) scenario: &'static Scenario,
 
-    /// Where to put what was measured [default: lab-SCENARIO]
+    /// Directory for the results [default: lab-SCENARIO]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
 
@@ -31,13 +31,12 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// How often each thing is measured, where a scenario repeats its measurements [default: the
-    /// scenario's own number]
+    /// Number of repetitions, in scenarios that repeat their measurements [default: the scenario's
+    /// own number]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) runs: Option<u64>,
 
-    /// How long each live measurement waits at most for a machine whose processors are not taken by
-    /// others
+    /// How long each live measurement waits at most until other work leaves the processors free
     #[arg(long, value_name = "TIME", default_value = "1min")]
     pub(crate) patience: Span,
 }

@@ -6,8 +6,8 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Measure a paper's table or figure anew (not in this build)",
-    long_about = "Measure a paper's table or figure anew. This build of icdc has no experiments: the feature `experiments` was left out."
+    about = "Run a scenario (not in this build)",
+    long_about = "Run a scenario. This build of icdc has no scenarios: it was built without the feature `experiments`."
 )]
 pub(crate) struct RunArguments {
     /// Ignored

@@ -21,22 +21,22 @@ const BATCH_TIME: Span = Span::from_micros(50);
 #[derive(Args, Debug)]
 #[command(
     about = "Simulate TCP flows over a path, in virtual time",
-    long_about = "Simulate TCP flows over a path like that of `icdc lab up`, in virtual time: the same loss, queue and delay, senders and \
-        receivers that do as Linux does, and the very congestion control algorithms that are loaded into kernels. It needs \
-        no rights and no devices, is not bound by what this machine can carry, and gives the same result for the same seed.\n\n\
-        A flow is an algorithm, and what it is given, separated by commas:\n  \
-        start=TIME   when it is established and begins\n  \
-        stop=TIME    when it has nothing more to send\n  \
-        bytes=SIZE   all that it has to send\n  \
-        rtt=TIME     its own round-trip time, no less than the path's\n  \
-        rate=RATE    a ceiling of its rate, at which it is paced\n  \
+    long_about = "Simulate TCP flows in virtual time over a path like that of `icdc lab up`: the same loss, queue and delay, senders and \
+        receivers that behave like Linux, and the same congestion control algorithms that icdc loads into the kernel. The simulator needs \
+        no privileges and no devices, is not limited by what this machine can carry, and gives the same result for the same seed.\n\n\
+        FLOW is an algorithm and its settings, separated by commas:\n  \
+        start=TIME   when the connection is established and begins to send\n  \
+        stop=TIME    when the application has nothing more to send\n  \
+        bytes=SIZE   total amount to send\n  \
+        rtt=TIME     the flow's own round-trip time, no less than the path's\n  \
+        rate=RATE    a ceiling of the rate; the flow is paced at it\n  \
         window=SIZE  a fixed receive window\n  \
         NAME=NUMBER  a parameter of the algorithm",
-    after_long_help = "docs/simulator.md says what is modelled and what is simplified.\n\n\
+    after_long_help = "docs/simulator.md describes the model and its simplifications.\n\n\
         Exit codes:\n  \
-        0  simulated\n  \
-        1  something could not be written\n  \
-        2  the command line is not understood, or no path or flow can be like that\n\n\
+        0  the simulation is complete\n  \
+        1  the output could not be written\n  \
+        2  the command line is invalid, or such a path or flow is impossible\n\n\
         Examples:\n  \
         icdc lab sim --rate 1gbit --rtt 300ms --queue 2.5MB --loss 1e-7 --seconds 600\n  \
         icdc lab sim --rate 10gbit --rtt 300ms --queue 25MB --cc reno,rate=9gbit --report sim.html\n  \
@@ -46,8 +46,7 @@ pub(crate) struct SimArguments {
     #[command(flatten)]
     path: PathArguments,
 
-    /// Congestion control of a flow from beginning to end, and what else it is given [default:
-    /// reno]
+    /// A single flow that lasts for the whole simulation [default: reno]
     #[arg(long, value_name = "FLOW", conflicts_with = "flow", help_heading = "Flows")]
     cc: Option<FlowArgument>,
 
@@ -55,11 +54,11 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "FLOW", help_heading = "Flows")]
     flow: Vec<FlowArgument>,
 
-    /// End after so long, in seconds or as a time such as 2min
+    /// End after this time, in seconds or as a time such as 2min
     #[arg(long, value_name = "N", value_parser = seconds, default_value = "60", help_heading = "Flows")]
     seconds: Span,
 
-    /// The result as one JSON object
+    /// Print the result as one JSON object
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 

@@ -11,21 +11,21 @@ use wire::WireArguments;
 #[derive(Args, Debug)]
 #[command(
     about = "Pace other programs' traffic",
-    long_about = "Pace the traffic of programs that cannot be changed, or that nobody wants to change.\n\n\
-        A policy gives every new TCP connection to or from a prefix a rate, a congestion control and windows, in any process of a \
-        cgroup. It costs nothing while data flows. The wire pacer takes all that this host sends through a device, sorts it into classes, and \
-        spaces the frames of each.",
+    long_about = "Pace the traffic of other programs without changing them.\n\n\
+        A policy sets the rate, the congestion control and the windows of every new TCP connection to or from a prefix, for all \
+        processes of a cgroup. It adds no work while data flows. The wire pacer sorts everything that this host sends through a device \
+        into classes, and spaces the frames of each class.",
     after_long_help = concat!(
         "Exit codes:\n",
         "  0  done\n",
-        "  1  it could not be done\n",
-        "  2  the command line is not understood\n",
-        "  3  this user may not\n\n",
+        "  1  the command failed\n",
+        "  2  the command line is invalid\n",
+        "  3  permission denied\n\n",
         "Examples:\n",
-        "  icdc pace policy add --to 192.0.2.0/24 --rate 500mbit    # every connection there, from now on\n",
-        "  icdc pace policy watch                                   # which sockets have got it, and how they fare\n",
+        "  icdc pace policy add --to 192.0.2.0/24 --rate 500mbit    # for every new connection\n",
+        "  icdc pace policy watch                                   # the sockets under a policy\n",
         "  icdc pace policy remove --to 192.0.2.0/24\n",
-        "  icdc pace wire --dev eth0 --classes classes.toml         # classes by address, port, protocol, DSCP\n",
+        "  icdc pace wire --dev eth0 --classes classes.toml         # by address, port, protocol, DSCP\n",
     )
 )]
 pub(crate) struct PaceArguments {

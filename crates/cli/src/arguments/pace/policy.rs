@@ -11,18 +11,18 @@ use crate::values::{Congestion, congestion, pause, prefix};
 
 #[derive(Args, Debug)]
 #[command(
-    about = "What TCP connections to or from a prefix get, in any program",
-    long_about = "What TCP connections to or from a prefix get, in any program: a rate, a congestion control, windows. A policy stays when the \
-        command ends, until it is removed or the host restarts. It needs root.\n\n\
-        It acts when a connection is established, whichever end began it, in every network namespace. What is connected already keeps what it \
-        has, also when the policy goes. Of several prefixes the longest decides; of several cgroups that have a policy, the \
-        innermost.",
+    about = "Set rate, congestion control and windows of any program's TCP connections, by prefix",
+    long_about = "Set the rate, the congestion control and the windows of TCP connections to or from a prefix, in any program. A policy stays in \
+        force after the command ends, until it is removed or the host restarts. Policies need root.\n\n\
+        A policy acts when a connection is established, whichever end opened it, in every network namespace. Existing connections \
+        keep their settings, also when a policy is removed. If several prefixes match, the longest decides; if several cgroups have a \
+        policy, the innermost decides.",
     after_long_help = concat!(
         "Exit codes:\n",
         "  0  done\n",
-        "  1  it could not be done\n",
-        "  2  the command line is not understood\n",
-        "  3  this user may not\n\n",
+        "  1  the command failed\n",
+        "  2  the command line is invalid\n",
+        "  3  permission denied\n\n",
         "Examples:\n",
         "  icdc pace policy add --to 192.0.2.0/24 --rate 500mbit --cc highspeed\n",
         "  icdc pace policy list\n",
@@ -45,20 +45,22 @@ pub(crate) enum PolicyCommand {
 #[derive(Args, Debug)]
 #[command(
     about = "Put a policy in force",
-    long_about = "Put a policy in force, in place of one for the same prefix and cgroup. What is not given stays as it is.\n\n\
-        The rate is that of TCP's payload, by the kernel's own pacing, at most 34.35gbit: each connection gets it for itself. The first ten \
-        segments of a connection are not paced. The kernel paces between bursts of a millisecond of the rate; --burst makes them shorter, by the \
-        limit on packets of many segments of the device by which the prefix is reached, until the last policy that asks for it is removed. A congestion control of icdc's that is not loaded is loaded and pinned.",
+    long_about = "Put a policy in force. It replaces a policy for the same prefix and cgroup. Connections keep the kernel's setting for \
+        every option that is not given.\n\n\
+        The rate is the TCP payload of each single connection, at most 34.35gbit, paced by the kernel. The first ten \
+        segments of a connection are not paced. The kernel paces in bursts of about a millisecond of the rate. --burst makes them shorter: it limits \
+        the segments per packet (gso_max_segs) at the device on the route to the prefix, until the last policy with --burst is removed. \
+        If --cc names one of icdc's algorithms that is not loaded, the command loads and pins it.",
     after_long_help = concat!(
         "Exit codes:\n",
-        "  0  it is in force\n",
-        "  1  it could not be done\n",
-        "  2  the command line is not understood, or the policy would set nothing\n",
-        "  3  this user may not\n\n",
+        "  0  the policy is in force\n",
+        "  1  the command failed\n",
+        "  2  the command line is invalid, or the policy sets nothing\n",
+        "  3  permission denied\n\n",
         "Examples:\n",
         "  icdc pace policy add --to 192.0.2.0/24 --rate 500mbit --burst 2\n",
         "  icdc pace policy add --to 2001:db8::/32 --cc bbr --init-window 32\n",
-        "  icdc pace policy add --to 0.0.0.0/0 --rate 50mbit --cgroup /sys/fs/cgroup/system.slice/backup.service\n",
+        "  icdc pace policy add --to 0.0.0.0/0 --rate 50mbit \\\n      --cgroup /sys/fs/cgroup/system.slice/backup.service\n",
     )
 )]
 pub(crate) struct AddArguments {
@@ -70,20 +72,20 @@ pub(crate) struct AddArguments {
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
 
-    /// Congestion control: the kernel's, or one of `icdc cc list`
+    /// Congestion control: the kernel's or icdc's (see `icdc cc list`)
     #[arg(long, value_name = "NAME", value_parser = congestion)]
     pub(crate) cc: Option<Congestion>,
 
-    /// Segments that may leave before the first acknowledgement
+    /// Segments that a connection may send before the first acknowledgement
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_WINDOW)))]
     pub(crate) init_window: Option<u32>,
 
-    /// Segments that may ever be on their way unacknowledged
+    /// Most segments in flight
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_WINDOW)))]
     pub(crate) max_window: Option<u32>,
 
-    /// Segments that a connection may send at once, in place of a millisecond of its rate; set at
-    /// the device of the route, for all that begins there
+    /// Segments that a connection may send at once, instead of a millisecond of its rate. This sets
+    /// the device of the route, for all connections that start there
     #[arg(long, value_name = "N", requires = "rate", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_BURST)))]
     pub(crate) burst: Option<u32>,
 
@@ -107,7 +109,7 @@ impl AddArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct CgroupArguments {
-    /// The processes meant: a directory of the cgroup v2 file system [default: its root, which has
+    /// Only processes of this cgroup: a directory of the cgroup v2 file system [default: its root,
     /// all processes]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::DirPath)]
     pub(crate) cgroup: Option<PathBuf>,
@@ -115,28 +117,29 @@ pub(crate) struct CgroupArguments {
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Tell which policies are in force",
-    long_about = "One line for each policy: prefix, rate, congestion control, initial and largest window and burst in segments, the number of connections \
-        that have got it so far, and its cgroup. A dash stands for what it leaves as it is.",
+    about = "List the policies in force",
+    long_about = "List the policies in force, one per line: prefix, rate, congestion control, initial window, largest window and burst in \
+        segments, the number of connections to which the policy has been applied, and the cgroup. A dash means that the policy does \
+        not set the value.",
     after_long_help = concat!("Examples:\n", "  icdc pace policy list\n", "  icdc pace policy list --json | jq -r '.[].to'\n")
 )]
 pub(crate) struct ListArguments {
-    /// An array of objects on standard output
+    /// Print an array of objects
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Take policies out of force",
-    long_about = "Take one policy out of force, or all of them. Connections that have got it keep what they have until they are closed. With \
-        the last one, everything goes that icdc had put into the kernel for them.",
+    about = "Remove policies",
+    long_about = "Remove one policy, or all of them. Connections under the policy keep their settings until they are closed. With \
+        the last policy, everything that icdc put into the kernel for policies is removed.",
     after_long_help = concat!(
         "Exit codes:\n",
         "  0  done\n",
-        "  1  there is no such policy, or it could not be removed\n",
-        "  2  the command line is not understood\n",
-        "  3  this user may not\n\n",
+        "  1  there is no such policy, or removing it failed\n",
+        "  2  the command line is invalid\n",
+        "  3  permission denied\n\n",
         "Examples:\n",
         "  icdc pace policy remove --to 192.0.2.0/24\n",
         "  icdc pace policy remove --all\n",
@@ -157,31 +160,31 @@ pub(crate) struct RemoveArguments {
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Tell which sockets are under a policy, and how they fare",
-    long_about = "The sockets under a policy, once per interval: both ends, the rate at which the other end has acknowledged data since the last \
-        time, the rate at which the kernel paces now, congestion control, window, round-trip time, segments retransmitted, and the policy. Runs until Ctrl-C, \
-        or --count times.",
+    about = "Show the sockets under a policy, with rate, window and round-trip time",
+    long_about = "Show the sockets under a policy, once per interval: both ends, the rate at which the other end has acknowledged data in the \
+        interval, the rate at which the kernel paces now, congestion control, window, round-trip time, segments retransmitted, and \
+        the policy. The command runs until Ctrl-C, or for --count intervals.",
     after_long_help = concat!(
         "Exit codes:\n",
-        "  0  done, also by Ctrl-C\n",
-        "  1  it could not be done\n",
-        "  2  the command line is not understood\n",
-        "  3  this user may not\n\n",
+        "  0  done, or ended by Ctrl-C\n",
+        "  1  the command failed\n",
+        "  2  the command line is invalid\n",
+        "  3  permission denied\n\n",
         "Examples:\n",
         "  icdc pace policy watch\n",
         "  icdc pace policy watch --interval 100ms --count 50 --json\n",
     )
 )]
 pub(crate) struct WatchArguments {
-    /// Time between two looks
+    /// Time between two outputs
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = pause)]
     pub(crate) interval: Span,
 
-    /// How often to look
+    /// End after this many outputs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
-    /// One object per look on standard output
+    /// Print one object per interval
     #[arg(long)]
     pub(crate) json: bool,
 }
