@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 /// Crates without circles, by their folders.
-const FREE: [&str; 19] = [
+const FREE: [&str; 20] = [
     "cc",
     "cli",
     "disk",
@@ -22,6 +22,7 @@ const FREE: [&str; 19] = [
     "path",
     "protocol",
     "rate",
+    "record",
     "relay",
     "report",
     "scheduler",

@@ -18,7 +18,7 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 20] = [
+const CRATES: [(&str, u8, Unsafe); 21] = [
     ("icdc", 5, Forbidden),
     ("icdc-experiments", 4, Forbidden),
     ("icdc-transfer", 3, ForTheKernel),
@@ -37,6 +37,7 @@ const CRATES: [(&str, u8, Unsafe); 20] = [
     ("icdc-path", 1, Forbidden),
     ("icdc-protocol", 1, Forbidden),
     ("icdc-rate", 1, Forbidden),
+    ("icdc-record", 1, Forbidden),
     ("icdc-scheduler", 1, Forbidden),
     ("icdc-units", 0, Forbidden),
 ];

@@ -1,12 +1,14 @@
 //! Handshakes: rustls' unbuffered connections over a socket with a deadline for the whole.
 //!
-//! rustls is fed one record at a time, so that what the peer sends right behind its last handshake message is never
-//! decrypted by it, but left for the link's own record layer.
+//! rustls is fed one record at a time, so that what the peer sends right behind its last handshake
+//! message is never decrypted by it, but left for the link's own record layer.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 
+use icdc_record::Role;
+use icdc_record::format::HEADER;
 use icdc_trust::PublicKey;
 use icdc_units::{Span, Time};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
@@ -14,24 +16,24 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{ClientConfig, CommonState, ExtractedSecrets, ServerConfig};
 
-use super::key_schedule::KeySchedule;
-use super::record::{HEADER, RecordKey};
+use super::key_schedule::{KeySchedule, Secrets};
 use crate::clock;
 use crate::link::LinkError;
 
-/// A handshake of raw public keys takes about 2 KiB from either side; a stranger is not allowed much more.
+/// A handshake of raw public keys takes about 2 KiB from either side; a stranger is not allowed
+/// much more.
 const MAX_BUFFERED: usize = 64 << 10;
 /// Longest body of a record in a handshake (RFC 8446 section 5.2).
 const MAX_BODY: usize = (1 << 14) + 256;
 
 /// What a completed handshake leaves.
 pub(super) struct Established {
-    pub(super) transmit: RecordKey,
-    pub(super) receive: RecordKey,
+    pub(super) transmit: Secrets,
+    pub(super) receive: Secrets,
     pub(super) schedule: KeySchedule,
     pub(super) peer_key: PublicKey,
     pub(super) cipher: &'static str,
-    pub(super) is_client: bool,
+    pub(super) role: Role,
     /// Bytes that arrived behind the handshake.
     pub(super) early: Vec<u8>,
 }
@@ -111,14 +113,13 @@ impl<'a> Handshake<'a> {
         let peer_key = icdc_trust::peer_key(common).ok_or_else(|| self.socket.failed(&no_key))?;
         let cipher = common.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown");
         let (secrets, schedule) = connection.into_secrets().map_err(|error| self.socket.failed(&error))?;
-        let key = |(sequence, secrets)| RecordKey::new(&secrets, sequence).map_err(|error| self.socket.failed(&error));
         Ok(Established {
-            transmit: key(secrets.tx)?,
-            receive: key(secrets.rx)?,
+            transmit: secrets.tx,
+            receive: secrets.rx,
             schedule,
             peer_key,
             cipher,
-            is_client: C::IS_CLIENT,
+            role: C::ROLE,
             early: self.incoming[self.shown..].to_vec(),
         })
     }
@@ -134,7 +135,8 @@ impl<'a> Handshake<'a> {
         self.buffer(self.shown + HEADER)?;
         let header = &self.incoming[self.shown..];
         let body = usize::from(u16::from_be_bytes([header[3], header[4]]));
-        // Content types 20 to 23, any version that begins with 3: everything that begins a record of TLS.
+        // Content types 20 to 23, any version that begins with 3: everything that begins a record
+        // of TLS.
         if !matches!(header, [20..=23, 3, ..]) || body > MAX_BODY {
             return Err(self.socket.refused("it does not speak TLS 1.3: is it another service?"));
         }
@@ -242,7 +244,7 @@ fn is_passing(error: &io::Error) -> bool {
 trait Party: Sized {
     type Data;
 
-    const IS_CLIENT: bool;
+    const ROLE: Role;
 
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
@@ -254,7 +256,7 @@ trait Party: Sized {
 impl Party for UnbufferedClientConnection {
     type Data = ClientConnectionData;
 
-    const IS_CLIENT: bool = true;
+    const ROLE: Role = Role::Client;
 
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(incoming)
@@ -273,7 +275,7 @@ impl Party for UnbufferedClientConnection {
 impl Party for UnbufferedServerConnection {
     type Data = ServerConnectionData;
 
-    const IS_CLIENT: bool = false;
+    const ROLE: Role = Role::Server;
 
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(incoming)

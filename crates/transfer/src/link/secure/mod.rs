@@ -6,19 +6,21 @@
 //!                                                              └─► inlet:  records in  ─┘
 //! ```
 //!
-//! rustls runs the handshake and keeps the key schedule. The records after it are made and opened here, because rustls
-//! keeps both directions of a connection in one object: with two, a thread that waits for the socket to take data never
-//! holds up the one that receives; a payload is encrypted from its block straight into the buffer of the next write and
-//! decrypted from the buffer of the last read straight into its block. The two halves meet only for a key update.
+//! rustls runs the handshake and keeps the key schedule. The records after it are made and opened
+//! by [`icdc_record`], because rustls keeps both directions of a connection in one object: with
+//! two, a thread that waits for the socket to take data never holds up the one that receives; a
+//! payload is encrypted from its block straight into the buffer of the next write and decrypted
+//! from the buffer of the last read straight into its block. The two halves meet only for a key
+//! update.
 //!
-//! What this record layer does otherwise than rustls, and within RFC 8446: errors send no alert. The socket is shut
-//! down instead, which the peer takes for a cut, and after a cut it connects again.
+//! What this record layer does otherwise than rustls, and within RFC 8446: errors send no alert.
+//! The socket is shut down instead, which the peer takes for a cut, and after a cut it connects
+//! again.
 
 mod handshake;
 mod inlet;
 mod key_schedule;
 mod outlet;
-mod record;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use icdc_rate::known_paths::Resumption;
+use icdc_record::{Opener, Sealer};
 use icdc_tcp::TcpInfo;
 use icdc_tcp::algorithm::{self, Hold};
 use icdc_trust::PublicKey;
@@ -36,7 +39,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::handshake::Established;
 use self::inlet::SecureInlet;
-use self::key_schedule::KeySchedule;
+use self::key_schedule::{KeySchedule, next_key, record_key};
 use self::outlet::SecureOutlet;
 use super::{Control, DEAD_AFTER, Link, LinkError, SendTimes};
 use crate::stand_in::StandIn;
@@ -52,8 +55,8 @@ const FAREWELL: Span = Span::from_secs(2);
 pub struct SecureSettings {
     /// Longest time without a byte from the peer while this end waits for one.
     pub dead_after: Span,
-    /// Records that are sent under one key. AES-GCM is good for 2^24.5 full records (RFC 8446 section 5.5); the
-    /// default is 2^23, 128 GiB of payload.
+    /// Records that are sent under one key. AES-GCM is good for 2^24.5 full records (RFC 8446
+    /// section 5.5); the default is 2^23, 128 GiB of payload.
     pub records_per_key: u64,
 }
 
@@ -65,12 +68,12 @@ impl Default for SecureSettings {
 
 /// Runs the connecting end of a handshake and returns the link.
 ///
-/// The server's verdict on this end's key comes after the handshake: if it refuses, the first `receive` fails with
-/// [`LinkError::KeyRefused`].
+/// The server's verdict on this end's key comes after the handshake: if it refuses, the first
+/// `receive` fails with [`LinkError::KeyRefused`].
 ///
 /// # Errors
-/// If the handshake fails, or is not complete when `deadline` has passed since the call, however busy the peer keeps
-/// the line.
+/// If the handshake fails, or is not complete when `deadline` has passed since the call, however
+/// busy the peer keeps the line.
 pub fn secure_client(stream: TcpStream, config: Arc<rustls::ClientConfig>, deadline: Span) -> Result<Link, LinkError> {
     secure_client_with(stream, config, deadline, SecureSettings::default())
 }
@@ -116,8 +119,8 @@ pub fn secure_server_with(
     link(stream, peer, established, settings)
 }
 
-/// Flights of the handshake and frames are gathered into large writes here; the last piece of one must not wait for an
-/// acknowledgement.
+/// Flights of the handshake and frames are gathered into large writes here; the last piece of one
+/// must not wait for an acknowledgement.
 fn send_at_once(stream: &TcpStream, peer: &str) -> Result<(), LinkError> {
     stream.set_nodelay(true).map_err(|error| LinkError::io(peer, "setsockopt(TCP_NODELAY)", error))
 }
@@ -128,7 +131,15 @@ fn link(
     established: Established,
     settings: SecureSettings,
 ) -> Result<Link, LinkError> {
-    let Established { transmit, receive, schedule, peer_key, cipher, is_client, early } = established;
+    let Established { transmit, receive, schedule, peer_key, cipher, role, early } = established;
+    let no_key =
+        |error: rustls::Error| LinkError::Handshake { peer: peer.clone(), reason: icdc_trust::explain(&error) };
+    let (transmit, receive) = (record_key(&transmit).map_err(no_key)?, record_key(&receive).map_err(no_key)?);
+    let schedule = Arc::new(schedule);
+    let sealer = Sealer::new(transmit, next_key(&schedule, KeySchedule::next_transmit), settings.records_per_key);
+    let mut opener = Opener::new(receive, next_key(&schedule, KeySchedule::next_receive), role, inlet::BUFFER);
+    opener.room()[..early.len()].copy_from_slice(&early);
+    opener.arrived(early.len());
     let deadlines =
         stream.set_read_timeout(Some(settings.dead_after.into())).and_then(|()| stream.set_write_timeout(None));
     deadlines.map_err(|error| LinkError::io(&peer, "setsockopt(SO_RCVTIMEO)", error))?;
@@ -137,7 +148,6 @@ fn link(
         peer,
         peer_key,
         cipher,
-        schedule,
         key_update_wanted: AtomicBool::new(false),
         stopped: AtomicBool::new(false),
         said_farewell: AtomicBool::new(false),
@@ -150,8 +160,8 @@ fn link(
         payload_received: AtomicU64::new(0),
         overhead_sent: AtomicU64::new(0),
     });
-    let outlet = SecureOutlet::new(Arc::clone(&connection), transmit, settings.records_per_key);
-    let inlet = SecureInlet::new(Arc::clone(&connection), receive, settings.dead_after, is_client, &early);
+    let outlet = SecureOutlet::new(Arc::clone(&connection), sealer);
+    let inlet = SecureInlet::new(Arc::clone(&connection), opener, settings.dead_after);
     Ok(Link::new(outlet, inlet, connection))
 }
 
@@ -161,7 +171,6 @@ struct Connection {
     peer: String,
     peer_key: PublicKey,
     cipher: &'static str,
-    schedule: KeySchedule,
     /// The peer asked for new keys in the outlet's direction too.
     key_update_wanted: AtomicBool,
     /// This end has shut the connection down.
@@ -289,8 +298,9 @@ impl Control for Connection {
 }
 
 impl Drop for Connection {
-    /// Closing a socket that holds unread data resets the connection, which takes the farewell from the peer that has
-    /// not read it yet. So after a farewell what still arrives is read away, up to the peer's end.
+    /// Closing a socket that holds unread data resets the connection, which takes the farewell from
+    /// the peer that has not read it yet. So after a farewell what still arrives is read away, up
+    /// to the peer's end.
     fn drop(&mut self) {
         if !self.said_farewell.load(Ordering::SeqCst) || self.heard_end.load(Ordering::SeqCst) || self.is_stopped() {
             return;

@@ -1,13 +1,13 @@
 //! The sending half: frames into records, records into large writes.
 //!
 //! ```text
-//! messages ─► pending ─┐ seal                           write, WRITE bytes or more
-//!                      ├──────► out: [record][record]… ────────────────────────────► socket
-//! payload block ───────┘ (the only copy)
+//! messages ─► pending ─┐                                   write, once one is due
+//!                      ├─► sealer's buffer: [record][record]… ────────────────────► socket
+//! payload block ───────┘   (the only copy)
 //! ```
 //!
-//! Payload and heads never share a record, so the records of a block start at its first byte and the peer can decrypt
-//! them in place.
+//! Payload and heads never share a record, so the records of a block start at its first byte and
+//! the peer can decrypt them in place.
 
 use std::io::Write as _;
 use std::net::Shutdown;
@@ -16,40 +16,31 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use icdc_protocol::frame;
+use icdc_record::format::MAX_CONTENT;
+use icdc_record::{RecordError, Sealer};
 use icdc_units::Time;
 
-use super::record::{Kind, MAX_CONTENT, MAX_RECORD, RecordKey, message};
 use super::{Connection, FAREWELL};
 use crate::clock;
 use crate::link::{LinkError, Outlet, Parcel};
 
-/// A write is due when so much is ready: 16 full records, which stay in the second-level cache between the cipher
-/// and the kernel's copy.
-const WRITE: usize = 16 * MAX_RECORD;
-/// Room for a record and a key update behind the point where a write is due.
-const OUT: usize = WRITE + 2 * MAX_RECORD;
 /// Messages without payload are collected up to this many bytes.
 const MAX_PENDING: usize = 64 << 10;
 
 pub(super) struct SecureOutlet {
     connection: Arc<Connection>,
-    key: RecordKey,
-    records_per_key: u64,
+    sealer: Sealer,
     /// Frames not yet encrypted.
     pending: Vec<u8>,
-    /// Records not yet written, in the first `filled` bytes.
-    out: Box<[u8]>,
-    filled: usize,
-    /// Bytes of payload in them.
+    /// Bytes of payload in the records not yet written.
     payload: usize,
     /// An error has left the stream of records in the middle of one.
     failed: bool,
 }
 
 impl SecureOutlet {
-    pub(super) fn new(connection: Arc<Connection>, key: RecordKey, records_per_key: u64) -> Self {
-        let out = vec![0; OUT].into_boxed_slice();
-        Self { connection, key, records_per_key, pending: Vec::new(), out, filled: 0, payload: 0, failed: false }
+    pub(super) fn new(connection: Arc<Connection>, sealer: Sealer) -> Self {
+        Self { connection, sealer, pending: Vec::new(), payload: 0, failed: false }
     }
 
     fn transmit(&mut self, payload: &[u8]) -> Result<(), LinkError> {
@@ -63,13 +54,13 @@ impl SecureOutlet {
         Ok(())
     }
 
-    /// What is pending and a record of padding, which is longer than the ten segments that a connection may begin with (RFC 6928).
+    /// What is pending and a record of padding, which is longer than the ten segments that a
+    /// connection may begin with (RFC 6928).
     fn transmit_padded(&mut self) -> Result<(), LinkError> {
         let mut stopwatch = Stopwatch { since: clock::now() };
         let pending = std::mem::take(&mut self.pending);
         self.seal_data(&pending, &mut stopwatch)?;
-        let padding = self.key.seal_padding(&mut self.out[self.filled..]);
-        self.filled += padding.map_err(|error| LinkError::Protocol(error.to_string()))?;
+        self.seal(Sealer::padding, &mut stopwatch)?;
         self.write_out(&mut stopwatch)
     }
 
@@ -83,46 +74,41 @@ impl SecureOutlet {
 
     fn seal_data(&mut self, data: &[u8], stopwatch: &mut Stopwatch) -> Result<(), LinkError> {
         for content in data.chunks(MAX_CONTENT) {
-            if self.filled >= WRITE {
-                self.write_out(stopwatch)?;
-            }
-            let peer_asked = self.connection.key_update_wanted.load(Ordering::Relaxed);
-            if peer_asked || self.key.records() >= self.records_per_key {
-                self.update_key()?;
-            }
-            self.seal(Kind::Data, content)?;
+            self.seal(|sealer| sealer.data(content), stopwatch)?;
         }
         Ok(())
     }
 
-    fn update_key(&mut self) -> Result<(), LinkError> {
-        self.connection.key_update_wanted.store(false, Ordering::Relaxed);
-        self.seal(Kind::Handshake, &message::KEY_UPDATE_MESSAGE)?;
-        let key = self.connection.schedule.next_transmit();
-        self.key = key.map_err(|error| LinkError::Protocol(format!("key update: {error}")))?;
-        Ok(())
-    }
-
-    fn seal(&mut self, kind: Kind, content: &[u8]) -> Result<(), LinkError> {
-        let sealed = self.key.seal(kind, content, &mut self.out[self.filled..]);
-        self.filled += sealed.map_err(|error| LinkError::Protocol(error.to_string()))?;
-        Ok(())
+    /// Has a record of data made, where there is room for it.
+    fn seal(
+        &mut self,
+        record: impl FnOnce(&mut Sealer) -> Result<(), RecordError>,
+        stopwatch: &mut Stopwatch,
+    ) -> Result<(), LinkError> {
+        if self.sealer.is_due() {
+            self.write_out(stopwatch)?;
+        }
+        if self.connection.key_update_wanted.swap(false, Ordering::Relaxed) {
+            self.sealer.answer_key_update();
+        }
+        record(&mut self.sealer).map_err(|error| LinkError::Protocol(error.to_string()))
     }
 
     fn write_out(&mut self, stopwatch: &mut Stopwatch) -> Result<(), LinkError> {
         let connection = &*self.connection;
         connection.encrypt_nanos.fetch_add(stopwatch.lap(), Ordering::Relaxed);
-        let overhead = self.filled - std::mem::take(&mut self.payload);
+        let records = self.sealer.records();
+        let overhead = records.len() - std::mem::take(&mut self.payload);
         connection.overhead_sent.fetch_add(overhead as u64, Ordering::Relaxed);
-        let written = (&connection.stream).write_all(&self.out[..self.filled]);
+        let written = (&connection.stream).write_all(records);
         connection.socket_nanos.fetch_add(stopwatch.lap(), Ordering::Relaxed);
-        self.filled = 0;
+        self.sealer.written();
         written.map_err(|error| connection.io("send", error))
     }
 
     fn farewell(&mut self) -> Result<(), LinkError> {
         self.flush()?;
-        self.seal(Kind::Alert, &message::CLOSE_NOTIFY)?;
+        self.sealer.close_notify().map_err(|error| LinkError::Protocol(error.to_string()))?;
         self.write_out(&mut Stopwatch { since: clock::now() })?;
         let shut = self.connection.stream.shutdown(Shutdown::Write);
         shut.map_err(|error| self.connection.io("shutdown", error))

@@ -6,13 +6,15 @@ use std::net::TcpStream;
 use icdc_disk::pool::BlockPool;
 use icdc_protocol::Message;
 use icdc_protocol::frame;
+use icdc_record::RecordKey;
+use icdc_record::format::{self, CLOSE_NOTIFY, HEADER, KEY_UPDATE, Kind, OVERHEAD, message};
 use icdc_trust::{Identity, ServerPin, client_config, server_config};
 use icdc_units::Span;
 
 use super::{DEADLINE, configs, handshake, listen, pair, pause, proxied, settings, sockets};
 use crate::clock;
 use crate::link::secure::handshake::{self as raw, Established};
-use crate::link::secure::record::{self, HEADER, Kind, OVERHEAD, message};
+use crate::link::secure::key_schedule::{KeySchedule, record_key};
 use crate::link::secure::{secure_client, secure_server, secure_server_with};
 use crate::link::tests::{length, receive_all, send_all, spawn, whole_block};
 use crate::link::{Link, LinkError};
@@ -143,7 +145,9 @@ fn a_server_with_another_key_is_refused_and_both_keys_are_named() {
 /// A link and a peer that can send it any record.
 struct Rogue {
     stream: TcpStream,
-    established: Established,
+    transmit: RecordKey,
+    receive: RecordKey,
+    schedule: KeySchedule,
     link: Link,
 }
 
@@ -153,12 +157,14 @@ impl Rogue {
         let (client, server) = configs();
         let accepting = spawn(move || secure_server_with(accepted, server, DEADLINE, settings()));
         let established = raw::client(&stream, "peer", client, DEADLINE).unwrap();
-        Self { stream, established, link: accepting.join().unwrap().unwrap() }
+        let Established { transmit, receive, schedule, .. } = established;
+        let (transmit, receive) = (record_key(&transmit).unwrap(), record_key(&receive).unwrap());
+        Self { stream, transmit, receive, schedule, link: accepting.join().unwrap().unwrap() }
     }
 
     fn record(&mut self, kind: Kind, content: &[u8]) {
         let mut record = vec![0; content.len() + OVERHEAD];
-        self.established.transmit.seal(kind, content, &mut record).unwrap();
+        self.transmit.seal(kind, content, 0, &mut record).unwrap();
         // The link may have given up before.
         let _ = self.stream.write_all(&record);
     }
@@ -167,10 +173,10 @@ impl Rogue {
     fn receive(&mut self) -> (Kind, Vec<u8>) {
         let mut header = [0; HEADER];
         self.stream.read_exact(&mut header).unwrap();
-        let mut body = vec![0; record::parse_header(&header).unwrap()];
+        let mut body = vec![0; format::parse_header(&header).unwrap()];
         self.stream.read_exact(&mut body).unwrap();
-        let mut inner = vec![0; record::inner_length(body.len())];
-        let (kind, length) = self.established.receive.open(&header, &body, &mut inner).unwrap();
+        let mut inner = vec![0; format::plaintext_length(body.len())];
+        let (kind, length) = self.receive.open(&header, &body, &mut inner).unwrap();
         inner.truncate(length);
         (kind, inner)
     }
@@ -194,7 +200,7 @@ fn verdict(records: &[Record<'_>]) -> LinkError {
 
 #[test]
 fn records_that_break_the_rules_end_the_link() {
-    let update = &message::KEY_UPDATE_MESSAGE[..];
+    let update = &KEY_UPDATE[..];
     let cases: [(&str, Vec<Record<'_>>); 10] = [
         ("empty handshake record", vec![(Kind::Handshake, b"")]),
         ("handshake message in pieces", vec![(Kind::Handshake, &update[..4])]),
@@ -205,7 +211,7 @@ fn records_that_break_the_rules_end_the_link() {
         ("client hello", vec![(Kind::Handshake, &[1, 0, 0, 1, 0])]),
         ("alert of one byte", vec![(Kind::Alert, &[0])]),
         ("empty records without end", vec![(Kind::Data, b""); 40]),
-        ("farewell within a frame", vec![(Kind::Data, &[9, 0, 0]), (Kind::Alert, &message::CLOSE_NOTIFY)]),
+        ("farewell within a frame", vec![(Kind::Data, &[9, 0, 0]), (Kind::Alert, &CLOSE_NOTIFY)]),
     ];
     for (name, records) in cases {
         let end = verdict(&records);
@@ -220,22 +226,37 @@ fn a_key_update_that_asks_for_another_is_answered_before_the_next_data_and_only_
     let mut ping = Vec::new();
     frame::encode(&Message::Ping, 0, &mut ping).unwrap();
     rogue.record(Kind::Handshake, &[message::KEY_UPDATE, 0, 0, 1, 1]);
-    rogue.established.transmit = rogue.established.schedule.next_transmit().unwrap();
+    rogue.transmit = record_key(&rogue.schedule.next_transmit().unwrap()).unwrap();
     rogue.record(Kind::Data, &ping);
     assert_eq!(rogue.link.inlet.receive(&pool).unwrap().message, Message::Ping);
     for _ in 0..2 {
         rogue.link.outlet.send(Message::Ping.into()).unwrap();
         rogue.link.outlet.flush().unwrap();
     }
-    assert_eq!(rogue.receive(), (Kind::Handshake, message::KEY_UPDATE_MESSAGE.to_vec()));
-    rogue.established.receive = rogue.established.schedule.next_receive().unwrap();
+    assert_eq!(rogue.receive(), (Kind::Handshake, KEY_UPDATE.to_vec()));
+    rogue.receive = record_key(&rogue.schedule.next_receive().unwrap()).unwrap();
     assert_eq!(rogue.receive(), (Kind::Data, ping.clone()));
     assert_eq!(rogue.receive(), (Kind::Data, ping));
 }
 
 #[test]
+fn padding_is_data_before_which_a_key_update_is_answered() {
+    let mut rogue = Rogue::new();
+    let mut ping = Vec::new();
+    frame::encode(&Message::Ping, 0, &mut ping).unwrap();
+    rogue.record(Kind::Handshake, &[message::KEY_UPDATE, 0, 0, 1, 1]);
+    rogue.transmit = record_key(&rogue.schedule.next_transmit().unwrap()).unwrap();
+    rogue.record(Kind::Data, &ping);
+    assert_eq!(rogue.link.inlet.receive(&BlockPool::new(1).unwrap()).unwrap().message, Message::Ping);
+    rogue.link.outlet.fill().unwrap();
+    assert_eq!(rogue.receive(), (Kind::Handshake, KEY_UPDATE.to_vec()));
+    rogue.receive = record_key(&rogue.schedule.next_receive().unwrap()).unwrap();
+    assert_eq!(rogue.receive(), (Kind::Data, vec![]));
+}
+
+#[test]
 fn alerts_are_told_apart() {
-    assert!(matches!(verdict(&[(Kind::Alert, &message::CLOSE_NOTIFY)]), LinkError::Closed));
+    assert!(matches!(verdict(&[(Kind::Alert, &CLOSE_NOTIFY)]), LinkError::Closed));
     assert!(matches!(verdict(&[(Kind::Alert, &[2, 0])]), LinkError::Closed), "the level means nothing");
     let end = verdict(&[(Kind::Alert, &[2, 80])]);
     assert!(end.to_string().contains("InternalError"), "{end}");

@@ -1,0 +1,170 @@
+//! The sending direction: content into records, in a buffer for the next write.
+
+use crate::error::RecordError;
+use crate::format::{CLOSE_NOTIFY, KEY_UPDATE, Kind, MAX_CONTENT, MAX_RECORD, OVERHEAD};
+use crate::key::{NextKey, RecordKey};
+
+/// A write is due when so much is ready: 16 full records, which stay in the second-level cache
+/// between the cipher and the kernel's copy.
+const WRITE: usize = 16 * MAX_RECORD;
+/// Nothing is sealed while a write is due, so there is room for one record more, with a key update
+/// before it.
+const BUFFER: usize = WRITE - 1 + KEY_UPDATE.len() + OVERHEAD + MAX_RECORD;
+
+/// Makes the records of one direction.
+pub struct Sealer {
+    key: RecordKey,
+    next_key: NextKey,
+    records_per_key: u64,
+    /// The peer waits for a key update before the next data (RFC 8446 section 4.6.3).
+    owes_key_update: bool,
+    /// Records that have not been taken, in the first `filled` bytes.
+    buffer: Box<[u8]>,
+    filled: usize,
+}
+
+impl Sealer {
+    /// Seals under `key`, and under a new one after each `records_per_key` records.
+    #[must_use]
+    pub fn new(key: RecordKey, next_key: NextKey, records_per_key: u64) -> Self {
+        let buffer = vec![0; BUFFER].into_boxed_slice();
+        Self { key, next_key, records_per_key, owes_key_update: false, buffer, filled: 0 }
+    }
+
+    /// The peer has asked for new keys in this direction: a key update precedes the next data.
+    pub fn answer_key_update(&mut self) {
+        self.owes_key_update = true;
+    }
+
+    /// Appends a record of data, and before it the key update that is due.
+    ///
+    /// # Errors
+    /// If a key update is due and there is no further key, or the key has seen as many records as
+    /// it may.
+    ///
+    /// # Panics
+    /// If the content is longer than [`MAX_CONTENT`], or while a [write is due](Self::is_due).
+    pub fn data(&mut self, content: &[u8]) -> Result<(), RecordError> {
+        self.data_record(content, 0)
+    }
+
+    /// Appends a record that carries no data and is as long as any.
+    ///
+    /// # Errors
+    /// As [`data`](Self::data).
+    ///
+    /// # Panics
+    /// While a [write is due](Self::is_due).
+    pub fn padding(&mut self) -> Result<(), RecordError> {
+        self.data_record(&[], MAX_CONTENT)
+    }
+
+    /// Appends the alert that ends this direction in order.
+    ///
+    /// # Errors
+    /// If the key has seen as many records as it may.
+    ///
+    /// # Panics
+    /// While a [write is due](Self::is_due).
+    pub fn close_notify(&mut self) -> Result<(), RecordError> {
+        assert!(!self.is_due(), "what is due is written first");
+        self.record(Kind::Alert, &CLOSE_NOTIFY, 0)
+    }
+
+    /// Whether so much is ready that it must be written before more is sealed.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.filled >= WRITE
+    }
+
+    /// The records that are ready to be written.
+    #[must_use]
+    pub fn records(&self) -> &[u8] {
+        &self.buffer[..self.filled]
+    }
+
+    /// Forgets the records that were ready.
+    pub fn written(&mut self) {
+        self.filled = 0;
+    }
+
+    /// Padding alone is a record of data too: what is owed to the peer and to the key comes before
+    /// it.
+    fn data_record(&mut self, content: &[u8], padding: usize) -> Result<(), RecordError> {
+        assert!(!self.is_due(), "what is due is written first");
+        if self.owes_key_update || self.key.records() >= self.records_per_key {
+            let next = (self.next_key)()?;
+            self.record(Kind::Handshake, &KEY_UPDATE, 0)?;
+            self.key = next;
+            self.owes_key_update = false;
+        }
+        self.record(Kind::Data, content, padding)
+    }
+
+    fn record(&mut self, kind: Kind, content: &[u8], padding: usize) -> Result<(), RecordError> {
+        self.filled += self.key.seal(kind, content, padding, &mut self.buffer[self.filled..])?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Cipher;
+
+    fn key(number: u8) -> RecordKey {
+        RecordKey::new(Cipher::Aes256Gcm, &[number; 32], [3; 12], 0).unwrap()
+    }
+
+    fn sealer(records_per_key: u64) -> Sealer {
+        let mut number = 0;
+        let next = move || {
+            number += 1;
+            Ok(key(number))
+        };
+        Sealer::new(key(0), Box::new(next), records_per_key)
+    }
+
+    #[test]
+    fn the_fullest_buffer_has_room_for_padding_behind_a_key_update() {
+        // One byte less than due, then the most that one call appends.
+        let mut sealer = sealer(u64::MAX);
+        for _ in 0..15 {
+            sealer.data(&[1; MAX_CONTENT]).unwrap();
+        }
+        sealer.data(&[1; MAX_CONTENT - 1]).unwrap();
+        assert_eq!(sealer.filled, WRITE - 1);
+        assert!(!sealer.is_due());
+        sealer.answer_key_update();
+        sealer.padding().unwrap();
+        assert_eq!(sealer.filled, BUFFER);
+        assert!(sealer.is_due());
+        sealer.written();
+        assert!(sealer.records().is_empty());
+        sealer.close_notify().unwrap();
+    }
+
+    #[test]
+    fn padding_is_preceded_by_the_key_update_that_is_owed() {
+        let mut sealer = sealer(2);
+        let update = KEY_UPDATE.len() + OVERHEAD;
+        sealer.answer_key_update();
+        sealer.padding().unwrap();
+        assert_eq!(sealer.filled, update + MAX_RECORD);
+        sealer.padding().unwrap();
+        assert_eq!(sealer.filled, update + 2 * MAX_RECORD, "it is owed once");
+        sealer.padding().unwrap();
+        assert_eq!(sealer.filled, 2 * update + 3 * MAX_RECORD, "the key has seen its records");
+    }
+
+    #[test]
+    fn without_a_next_key_nothing_is_sealed_that_needs_it() {
+        let no_more = || Err(RecordError::NextKey("none".to_owned()));
+        let mut sealer = Sealer::new(key(0), Box::new(no_more), 1);
+        sealer.data(b"first").unwrap();
+        let filled = sealer.filled;
+        assert_eq!(sealer.data(b"second"), no_more().map(drop));
+        assert_eq!(sealer.data(b"second"), no_more().map(drop));
+        assert_eq!(sealer.filled, filled);
+    }
+}
