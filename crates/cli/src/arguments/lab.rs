@@ -56,7 +56,8 @@ pub(crate) enum LabCommand {
 #[derive(Args, Debug)]
 #[command(
     about = "Create a lab",
-    long_about = "Create a lab. Options that show two values take one for both directions, or two separated by a comma: a to b, and b to a.",
+    long_about = "Create a lab. Options such as --rate <RATE[,RATE]> take one value for both directions, or two separated by a comma: the \
+        first for a to b, the second for b to a.",
     after_long_help = "Exit codes:\n  \
         0  the lab exists\n  \
         1  creating it failed; nothing of it is left\n  \

@@ -12,8 +12,8 @@ use icdc_units::{ByteCount, Prefix, Rate, Span};
     long_about = "Run a relay. It accepts plain TCP connections of hosts that cannot be tuned, and carries them over the long path to another \
         relay, on a connection that is tuned for that path. Both hosts keep their algorithm and their small buffers, because the round trip \
         to their relay is short.\n\n\
-        Clients connect to a forwarded port (--forward), by SOCKS 5 (--socks5), transparently (--transparent), or from another relay \
-        (--peer). Routes (--route) choose the next hop by the longest prefix of the destination: another \
+        Clients reach the relay through a forwarded port (--forward), SOCKS 5 (--socks5), a transparent redirect (--transparent), or \
+        another relay (--peer). Routes (--route) choose the next hop by the longest prefix of the destination: another \
         relay's --peer, or the destination itself.\n\n\
         All settings can be in a file (--config); options add to it. SIGHUP reads the file again. SIGTERM stops the relay: it \
         accepts no more connections, and open ones have the --drain time to end. A listener uses a socket that systemd opened for its \
@@ -61,7 +61,7 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Relay connections to this address to one destination; may be given several times
+    /// Forward connections that arrive at ADDR:PORT to HOST:PORT; may be given several times
     #[arg(long, value_name = "ADDR:PORT=HOST:PORT", value_parser = pair, help_heading = "Listeners")]
     pub(crate) forward: Vec<(String, String)>,
 
@@ -99,7 +99,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE", help_heading = "Routes", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
 
-    /// Congestion control between relays, as for copy
+    /// Congestion control between relays, as with `icdc copy --cc`
     #[arg(long, value_name = "NAME", help_heading = "Legs")]
     pub(crate) cc: Option<String>,
 

@@ -27,7 +27,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
 
-    /// Fewer and shorter measurements
+    /// Make fewer and shorter measurements
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -36,7 +36,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) runs: Option<u64>,
 
-    /// How long each live measurement waits at most until other work leaves the processors free
+    /// Longest time that each live measurement waits for other work to leave the processors free
     #[arg(long, value_name = "TIME", default_value = "1min")]
     pub(crate) patience: Span,
 }

@@ -84,8 +84,8 @@ pub(crate) struct AddArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_WINDOW)))]
     pub(crate) max_window: Option<u32>,
 
-    /// Segments that a connection may send at once, instead of a millisecond of its rate. This sets
-    /// the device of the route, for all connections that start there
+    /// Segments that a connection may send at once, instead of a millisecond of its rate. This
+    /// changes the device on the route, for all connections that start there
     #[arg(long, value_name = "N", requires = "rate", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_BURST)))]
     pub(crate) burst: Option<u32>,
 
@@ -146,11 +146,11 @@ pub(crate) struct ListArguments {
     )
 )]
 pub(crate) struct RemoveArguments {
-    /// The prefix, as it was given
+    /// Prefix of the policy, as given to `add`
     #[arg(long, value_name = "PREFIX", value_parser = prefix, required_unless_present = "all")]
     pub(crate) to: Option<Prefix>,
 
-    /// All policies of all cgroups
+    /// Remove all policies of all cgroups
     #[arg(long, conflicts_with_all = ["to", "cgroup"])]
     pub(crate) all: bool,
 
