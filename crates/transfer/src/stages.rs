@@ -134,10 +134,11 @@ impl StageClock {
         Stage::ALL[usize::from(self.current.load(Ordering::Relaxed)) % Stage::ALL.len()]
     }
 
-    /// Time charged so far by stage.
-    pub(crate) fn charged(&self) -> Vec<(Stage, Span)> {
+    /// Time charged so far, in nanoseconds, by the names of the stages.
+    pub(crate) fn charged_by_name(&self) -> Vec<(String, u64)> {
         let charged = self.charged.lock().expect("no panic while charging");
-        Stage::ALL.into_iter().zip(charged.spans).filter(|(_, span)| *span > Span::ZERO).collect()
+        let spans = Stage::ALL.into_iter().zip(charged.spans).filter(|(_, span)| *span > Span::ZERO);
+        spans.map(|(stage, span)| (stage.name().to_owned(), span.as_nanos())).collect()
     }
 }
 

@@ -297,6 +297,12 @@ impl Sender {
         self.ending.is_over()
     }
 
+    /// Whether everything is announced, and every item has ended.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.ledger.is_settled()
+    }
+
     /// What has become of the items so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {

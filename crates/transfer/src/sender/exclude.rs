@@ -1,8 +1,8 @@
 //! `--exclude GLOB`: shell patterns for names and paths.
 //!
 //! A pattern without `/` matches the name of any item; one with `/` matches the path below the
-//! source (a leading `/` anchors it there). An excluded directory is not entered. `*` and `?` do not
-//! match `/`, `**` does.
+//! source (a leading `/` anchors it there). An excluded directory is not entered. `*` and `?` do
+//! not match `/`, `**` does.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,8 +1,8 @@
 //! Reads large files block by block and hashes them.
 //!
-//! Two threads: the reader keeps the disk engine's queue full and hands blocks on in file order; the
-//! hasher computes each block's value, builds the file's digest from them, and queues the block for
-//! the socket. Order within a file matters only for the digest, which is pushed block by block.
+//! Two threads: the reader keeps the disk engine's queue full and hands blocks on in file order;
+//! the hasher computes each block's value, builds the file's digest from them, and queues the block
+//! for the socket. Order within a file matters only for the digest, which is pushed block by block.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset
 use icdc_protocol::data_ranges;
 use icdc_protocol::digest::{self, RootHasher};
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_HASHED_HOLES};
-use icdc_protocol::message::{BlockHeader, Digest, EntryKind, FileDigest, FileEnd, GivenUp, Message};
+use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, Message};
 
-use super::ledger::Item;
+use super::executor::{Contents, Executor, ReadJob};
+use super::given_up::{changed, unopened, unreadable};
 use super::scan::version;
-use super::{Shared, changed, unopened, unreadable};
 use crate::error::SessionError;
 use crate::link::Parcel;
 
@@ -30,21 +30,13 @@ const SHORT_HOLE: u32 = 16 << 10;
 /// Why a file is not read any further whose failure is known already.
 const GIVEN_UP: &str = "given up at the other end";
 
-/// Work for the reader.
-pub(crate) enum LargeJob {
-    /// All blocks of a file but those that the receiver holds.
-    File(Arc<Item>, Option<BlockMap>),
-    /// One block that the receiver found damaged.
-    Again(Arc<Item>, u32),
-}
-
 /// What the reader hands to the hasher, in file order.
-pub(crate) enum Step {
-    Start { item: Arc<Item>, hash_holes: bool },
+pub(super) enum Step {
+    Start { id: EntryId, size: u64, hash_holes: bool },
     Held { value: Digest },
     Hole { index: u32 },
     Data { index: u32, ranges: Vec<(u32, u32)>, block: Block, length: usize },
-    Again { item: Arc<Item>, index: u32, block: Block, length: usize },
+    Again { id: EntryId, size: u64, index: u32, block: Block, length: usize },
     End,
     Fail(GivenUp),
 }
@@ -61,18 +53,18 @@ enum Queued {
     Dropped,
     /// The last step of a file: its version is checked when every read before it is through.
     Check {
-        item: Arc<Item>,
+        version: [u8; 16],
         file: Arc<DiskFile>,
     },
 }
 
 enum Pending {
     Data { index: u32, ranges: Vec<(u32, u32)> },
-    Again { item: Arc<Item>, index: u32 },
+    Again { id: EntryId, size: u64, index: u32 },
 }
 
 struct Reader<'a> {
-    shared: &'a Shared<'a>,
+    executor: &'a Executor<'a>,
     steps: &'a Channel<Step>,
     engine: Box<dyn Engine>,
     queue: VecDeque<Queued>,
@@ -85,12 +77,12 @@ struct Reader<'a> {
 struct Over;
 
 /// Reads jobs until the queue is closed or the session ends.
-pub(crate) fn read(shared: &Shared<'_>, jobs: &Queue<LargeJob>, steps: &Channel<Step>) {
+pub(super) fn read(executor: &Executor<'_>, jobs: &Queue<ReadJob>, steps: &Channel<Step>) {
     let engine = match open_engine(DEPTH, EngineKind::Auto) {
         Ok(engine) => engine,
-        Err(error) => return shared.fail(SessionError::Local(error.to_string())),
+        Err(error) => return executor.fail(SessionError::Local(error.to_string())),
     };
-    let mut reader = Reader { shared, steps, engine, queue: VecDeque::new(), next_tag: 0, failed: false };
+    let mut reader = Reader { executor, steps, engine, queue: VecDeque::new(), next_tag: 0, failed: false };
     loop {
         // With reads in flight the queue is only looked at: their completions come first.
         let job = if reader.queue.is_empty() {
@@ -108,8 +100,8 @@ pub(crate) fn read(shared: &Shared<'_>, jobs: &Queue<LargeJob>, steps: &Channel<
         };
         let Some(job) = job else { return };
         let outcome = match job {
-            LargeJob::File(item, held) => reader.read_file(item, held),
-            LargeJob::Again(item, index) => reader.read_again(item, index),
+            ReadJob::File(id, held) => reader.read_file(id, held),
+            ReadJob::Again(id, index) => reader.read_again(id, index),
         };
         if outcome.is_err() {
             return;
@@ -118,20 +110,21 @@ pub(crate) fn read(shared: &Shared<'_>, jobs: &Queue<LargeJob>, steps: &Channel<
 }
 
 impl Reader<'_> {
-    fn read_file(&mut self, item: Arc<Item>, held: Option<BlockMap>) -> Result<(), Over> {
-        let EntryKind::File { size, sparse, .. } = item.entry.kind else { return Ok(()) };
-        let file = match open(&item, self.shared.buffered) {
+    fn read_file(&mut self, id: EntryId, held: Option<BlockMap>) -> Result<(), Over> {
+        let Some(contents) = self.executor.contents(id) else { return Ok(()) };
+        let Contents { size, sparse, version, .. } = contents;
+        let file = match open(&contents, self.executor.buffered) {
             Ok(file) => file,
             Err(given_up) => {
-                self.shared.give_up(&item, given_up);
+                self.executor.give_up(id, given_up);
                 return Ok(());
             }
         };
         let map = if sparse { DataMap::of(&file, size) } else { None };
         let holes = map.as_ref().map_or(0, |map| size.saturating_sub(map.total));
-        self.queue.push_back(Queued::Ready(Step::Start { item: item.clone(), hash_holes: holes <= MAX_HASHED_HOLES }));
+        self.queue.push_back(Queued::Ready(Step::Start { id, size, hash_holes: holes <= MAX_HASHED_HOLES }));
         for index in 0..block_count(size) {
-            if self.shared.ledger.pending(item.entry.id).is_none() {
+            if !self.executor.is_pending(id) {
                 // The receiver has given it up.
                 return self.push_ready(Step::Fail(unreadable(GIVEN_UP.to_owned())));
             }
@@ -151,15 +144,17 @@ impl Reader<'_> {
             };
             self.submit(&file, size, index, Pending::Data { index, ranges })?;
         }
-        self.queue.push_back(Queued::Check { item, file });
+        self.queue.push_back(Queued::Check { version, file });
         Ok(())
     }
 
-    fn read_again(&mut self, item: Arc<Item>, index: u32) -> Result<(), Over> {
-        match open(&item, self.shared.buffered) {
-            Ok(file) => self.submit(&file, item.size(), index, Pending::Again { item: item.clone(), index }),
+    fn read_again(&mut self, id: EntryId, index: u32) -> Result<(), Over> {
+        let Some(contents) = self.executor.contents(id) else { return Ok(()) };
+        let size = contents.size;
+        match open(&contents, self.executor.buffered) {
+            Ok(file) => self.submit(&file, size, index, Pending::Again { id, size, index }),
             Err(given_up) => {
-                self.shared.give_up(&item, given_up);
+                self.executor.give_up(id, given_up);
                 Ok(())
             }
         }
@@ -178,12 +173,12 @@ impl Reader<'_> {
         while self.engine.in_flight() >= self.engine.depth() {
             self.advance()?;
         }
-        let block = match self.shared.pool.try_take() {
+        let block = match self.executor.pool.try_take() {
             Some(block) => block,
             None => {
                 // Blocks come back only if what has been read is handed on.
                 self.drain()?;
-                self.shared.pool.take().map_err(|_| Over)?
+                self.executor.pool.take().map_err(|_| Over)?
             }
         };
         let tag = self.next_tag;
@@ -204,7 +199,7 @@ impl Reader<'_> {
     /// Waits for one completion and hands on what is ready.
     fn advance(&mut self) -> Result<(), Over> {
         let completion = {
-            let _busy = self.shared.stages.read.busy();
+            let _busy = self.executor.stages.read.busy();
             self.engine.wait()
         };
         if let Some(completion) = completion {
@@ -227,11 +222,11 @@ impl Reader<'_> {
                 (Ok(block), Pending::Data { index, ranges }) => {
                     *slot = Queued::Ready(Step::Data { index, ranges, block, length });
                 }
-                (Ok(block), Pending::Again { item, index }) => {
-                    *slot = Queued::Ready(Step::Again { item, index, block, length });
+                (Ok(block), Pending::Again { id, size, index }) => {
+                    *slot = Queued::Ready(Step::Again { id, size, index, block, length });
                 }
                 (Err(given_up), Pending::Data { .. }) => *slot = Queued::Ready(Step::Fail(given_up)),
-                (Err(given_up), Pending::Again { item, .. }) => self.shared.give_up(&item, given_up),
+                (Err(given_up), Pending::Again { id, .. }) => self.executor.give_up(id, given_up),
             }
         }
         self.forward()
@@ -246,8 +241,8 @@ impl Reader<'_> {
                 }
                 Queued::Dropped => continue,
                 Queued::Ready(step) => step,
-                Queued::Check { item, file } => match Stat::of(file.as_file()) {
-                    Ok(stat) if is_announced(&item, &stat) => Step::End,
+                Queued::Check { version: announced, file } => match Stat::of(file.as_file()) {
+                    Ok(stat) if version(&stat) == announced => Step::End,
                     Ok(_) => Step::Fail(changed()),
                     Err(error) => Step::Fail(unreadable(error.to_string())),
                 },
@@ -265,17 +260,13 @@ impl Reader<'_> {
     }
 }
 
-fn open(item: &Item, buffered: bool) -> Result<Arc<DiskFile>, GivenUp> {
-    let (file, stat) = item.directory.open_file(&item.name).map_err(|error| unopened(&error))?;
-    if !is_announced(item, &stat) {
+fn open(contents: &Contents, buffered: bool) -> Result<Arc<DiskFile>, GivenUp> {
+    let (file, stat) = contents.directory.open_file(&contents.name).map_err(|error| unopened(&error))?;
+    if version(&stat) != contents.version {
         return Err(changed());
     }
     let file = DiskFile::for_reading(file).map_err(|error| unreadable(error.to_string()))?;
     Ok(Arc::new(file.through_page_cache(buffered)))
-}
-
-fn is_announced(item: &Item, stat: &Stat) -> bool {
-    matches!(item.entry.kind, EntryKind::File { version: announced, .. } if version(stat) == announced)
 }
 
 /// Where a sparse file has data: (offset, length), ascending.
@@ -311,24 +302,21 @@ impl DataMap {
 }
 
 /// Hashes steps until the channel is closed or the session ends.
-pub(crate) fn hash(shared: &Shared<'_>, steps: &Queue<Step>) {
+pub(super) fn hash(executor: &Executor<'_>, steps: &Queue<Step>) {
     let mut current: Option<Hashing> = None;
     for step in steps {
-        let busy = shared.stages.hash.busy();
+        let busy = executor.stages.hash.busy();
         let parcel = match step {
-            Step::Start { item, hash_holes } => {
-                current = Some(Hashing::new(item, hash_holes));
+            Step::Start { id, size, hash_holes } => {
+                current = Some(Hashing::new(id, size, hash_holes));
                 None
             }
-            Step::Again { item, index, block, length } => {
-                let value = digest::block_value(block_offset(index), &block[..length], item.size());
-                let header = BlockHeader { id: item.entry.id, index, value, ranges: Vec::new() };
+            Step::Again { id, size, index, block, length } => {
+                let value = digest::block_value(block_offset(index), &block[..length], size);
+                let header = BlockHeader { id, index, value, ranges: Vec::new() };
                 Some(Parcel { message: Message::Block(header), payload: Some((block, length)) })
             }
-            Step::Fail(given_up) => {
-                let hashing = current.take().filter(|hashing| shared.ledger.is_pending(hashing.item.entry.id));
-                hashing.map(|hashing| hashing.give_up(given_up))
-            }
+            Step::Fail(given_up) => current.take().and_then(|hashing| hashing.give_up(executor, given_up)),
             other => match (&mut current, other) {
                 (Some(hashing), Step::Held { value }) => {
                     hashing.push(value);
@@ -341,13 +329,13 @@ pub(crate) fn hash(shared: &Shared<'_>, steps: &Queue<Step>) {
                 (Some(hashing), Step::Data { index, ranges, block, length }) => {
                     Some(hashing.data(index, ranges, block, length))
                 }
-                (Some(_), Step::End) => current.take().map(|hashing| hashing.end(shared)),
+                (Some(_), Step::End) => current.take().and_then(|hashing| hashing.end(executor)),
                 _ => None,
             },
         };
         drop(busy);
         if let Some(parcel) = parcel
-            && shared.queue_data(parcel).is_none()
+            && executor.queue_data(parcel).is_none()
         {
             return;
         }
@@ -356,7 +344,7 @@ pub(crate) fn hash(shared: &Shared<'_>, steps: &Queue<Step>) {
 
 /// The file that is being hashed.
 struct Hashing {
-    item: Arc<Item>,
+    id: EntryId,
     size: u64,
     next: u32,
     sent: u32,
@@ -370,10 +358,9 @@ enum DigestMode {
 }
 
 impl Hashing {
-    fn new(item: Arc<Item>, hash_holes: bool) -> Self {
-        let size = item.size();
+    fn new(id: EntryId, size: u64, hash_holes: bool) -> Self {
         let mode = if hash_holes { DigestMode::Root(RootHasher::new(size)) } else { DigestMode::Map(Vec::new()) };
-        Self { item, size, next: 0, sent: 0, mode }
+        Self { id, size, next: 0, sent: 0, mode }
     }
 
     fn push(&mut self, value: Digest) {
@@ -405,25 +392,29 @@ impl Hashing {
             }
         }
         debug_assert!(payload <= BLOCK_SIZE);
-        let header = BlockHeader { id: self.item.entry.id, index, value, ranges };
+        let header = BlockHeader { id: self.id, index, value, ranges };
         Parcel { message: Message::Block(header), payload: Some((block, payload)) }
     }
 
-    /// Tells the receiver, behind the blocks, so that what was read before is stored; it answers when that is done.
-    fn give_up(self, given_up: GivenUp) -> Parcel {
-        let end = FileEnd { id: self.item.entry.id, blocks: self.sent, outcome: Err(given_up) };
-        Parcel { message: Message::FileEnd(end), payload: None }
+    /// Tells the receiver, behind the blocks, so that what was read before is stored; it answers
+    /// when that is done.
+    fn give_up(self, executor: &Executor<'_>, given_up: GivenUp) -> Option<Parcel> {
+        through(executor, self.id, self.sent, Err(given_up))
     }
 
-    fn end(self, shared: &Shared<'_>) -> Parcel {
-        let id = self.item.entry.id;
+    fn end(self, executor: &Executor<'_>) -> Option<Parcel> {
         let digest = match self.mode {
             DigestMode::Root(hasher) => {
                 FileDigest::Blake3(hasher.finish().expect("every block of the file was pushed"))
             }
             DigestMode::Map(values) => FileDigest::SparseMap(digest::sparse_map(self.size, values)),
         };
-        shared.ledger.set_digest(id, digest);
-        Parcel { message: Message::FileEnd(FileEnd { id, blocks: self.sent, outcome: Ok(digest) }), payload: None }
+        through(executor, self.id, self.sent, Ok(digest))
     }
+}
+
+/// What is sent behind the last block of a file.
+fn through(executor: &Executor<'_>, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<Parcel> {
+    let end = executor.with(|machine| machine.on_read(id, blocks, outcome))?;
+    Some(Message::FileEnd(end).into())
 }

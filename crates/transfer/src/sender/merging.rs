@@ -1,7 +1,8 @@
-//! Names that several sources bring to one place: the contents of `a/` and of `b/` go into one directory, and both have
-//! an `x`. The later one stays; the user is told.
+//! Names that several sources bring to one place: the contents of `a/` and of `b/` go into one
+//! directory, and both have an `x`. The later one stays; the user is told.
 //!
-//! Names are kept as hashes of 8 bytes, as far as [`MOST_NAMES`]: memory is bounded whatever the sources hold.
+//! Names are kept as hashes of 8 bytes, as far as [`MOST_NAMES`]: memory is bounded whatever the
+//! sources hold.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -21,7 +22,8 @@ pub(super) struct Merging {
     /// `None` where no two sources can have the same name.
     seen: Option<HashSet<u64>>,
     hasher: RandomState,
-    /// Length of what paths of the present source have before what they are called at the destination.
+    /// Length of what paths of the present source have before what they are called at the
+    /// destination.
     prefix: usize,
     equal: u64,
     last: Vec<u8>,

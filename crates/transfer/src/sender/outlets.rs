@@ -1,39 +1,36 @@
 //! The sending halves of a session's connections.
 //!
 //! All connections take blocks from one queue, so that a fast one carries more; the first one also
-//! carries everything else, ahead of the blocks. Where the first one's congestion control finds the rate of the path, the others take
-//! blocks only once that one does not carry all of it ([`icdc_rate::sharing`]).
+//! carries everything else, ahead of the blocks. Where the first one's congestion control finds the
+//! rate of the path, the others take blocks only once that one does not carry all of it
+//! ([`icdc_rate::sharing`]).
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Scope;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, never, select, select_biased};
-use icdc_protocol::message::{Message, SendOptions};
+use icdc_protocol::message::{Goodbye, Message, SendOptions};
 use icdc_rate::sharing::{Look, Share, Sharing};
 use icdc_tcp::TcpInfo;
 use icdc_tcp::algorithm::finds_the_rate;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use super::Shared;
+use super::executor::Executor;
+use crate::clock;
 use crate::ending::Once;
-use crate::error::SessionError;
-use crate::link::{Link, LinkControl, Outlet, Parcel};
+use crate::link::{Link, LinkControl, LinkError, Outlet, Parcel};
 use crate::pace::{self, Limit, Pace};
 
 /// Interval at which a sender with nothing to say shows that it lives.
 const PING: Duration = Duration::from_secs(1);
 
-/// How long the receiving half may take to learn why the connection broke.
-const REASON: Span = Span::from_millis(500);
-
-pub(crate) struct Outlets<'a> {
-    shared: &'a Shared<'a>,
-    control: Queue<Parcel>,
+pub(super) struct Outlets<'a> {
+    executor: &'a Executor<'a>,
+    wake: Queue<()>,
     data: Queue<Parcel>,
     bytes_sent: AtomicU64,
-    data_stopped: AtomicBool,
     /// The connections after the first.
     further: Mutex<Vec<LinkControl>>,
     pace: Pace,
@@ -45,6 +42,15 @@ pub(crate) struct Outlets<'a> {
     congestion: Option<&'a str>,
 }
 
+/// What a connection sends next.
+enum Next {
+    /// Those that wait for the first connection.
+    Messages,
+    Parcel(Box<Parcel>),
+    /// The session is over.
+    Over,
+}
+
 struct Others {
     sharing: Sharing,
     share: Share,
@@ -53,24 +59,23 @@ struct Others {
 const NO_PANIC: &str = "no panic while rates are shared";
 
 impl<'a> Outlets<'a> {
-    pub(crate) fn new(
-        shared: &'a Shared<'a>,
-        control: Queue<Parcel>,
+    pub(super) fn new(
+        executor: &'a Executor<'a>,
+        wake: Queue<()>,
         data: Queue<Parcel>,
         options: &'a SendOptions,
     ) -> Self {
         // A named algorithm is what the user wants to see at work.
-        let finds_the_rate = shared.link.congestion().is_some_and(|name| finds_the_rate(&name));
+        let finds_the_rate = executor.link.congestion().is_some_and(|name| finds_the_rate(&name));
         let is_steered = options.congestion.is_none() && !finds_the_rate;
         let others = Others { sharing: Sharing::default(), share: Share::Nothing };
         let outlets = Self {
-            shared,
-            control,
+            executor,
+            wake,
             data,
             bytes_sent: AtomicU64::new(0),
-            data_stopped: AtomicBool::new(false),
             further: Mutex::default(),
-            pace: Pace::new(options.rate, is_steered.then(|| pace::steering(shared.link.known_path()))),
+            pace: Pace::new(options.rate, is_steered.then(|| pace::steering(executor.link.known_path()))),
             others: finds_the_rate.then(|| Mutex::new(others)),
             open: Once::default(),
             congestion: options.congestion.as_deref(),
@@ -82,33 +87,34 @@ impl<'a> Outlets<'a> {
     }
 
     /// Payload bytes handed to the sockets.
-    pub(crate) fn bytes_sent(&self) -> u64 {
+    pub(super) fn bytes_sent(&self) -> u64 {
         self.bytes_sent.load(Ordering::Relaxed)
     }
 
     /// Payload that the receiver's host has, over all connections.
-    pub(crate) fn delivered(&self) -> ByteCount {
+    pub(super) fn delivered(&self) -> ByteCount {
         let further = self.further.lock().expect("no panic while connections are listed");
-        further.iter().chain([&self.shared.link]).map(LinkControl::delivered).sum()
+        further.iter().chain([&self.executor.link]).map(LinkControl::delivered).sum()
     }
 
     /// Segments retransmitted on all connections.
-    pub(crate) fn retransmitted_segments(&self) -> u64 {
+    pub(super) fn retransmitted_segments(&self) -> u64 {
         self.tcp_infos().iter().map(|info| info.segments_retransmitted).sum()
     }
 
     /// Bytes that were acknowledged on all connections.
-    pub(crate) fn acknowledged(&self) -> ByteCount {
+    pub(super) fn acknowledged(&self) -> ByteCount {
         self.tcp_infos().iter().map(|info| info.bytes_acked).sum()
     }
 
     fn tcp_infos(&self) -> Vec<TcpInfo> {
         let further = self.further.lock().expect("no panic while connections are listed");
-        further.iter().chain([&self.shared.link]).filter_map(LinkControl::tcp_info).collect()
+        further.iter().chain([&self.executor.link]).filter_map(LinkControl::tcp_info).collect()
     }
 
-    /// What the first connection may send of what the user and the receiver's disk allow, and which of the two it is.
-    pub(crate) fn limit(&self) -> Option<Limit> {
+    /// What the first connection may send of what the user and the receiver's disk allow, and which
+    /// of the two it is.
+    pub(super) fn limit(&self) -> Option<Limit> {
         let (first, _) = self.rates();
         self.pace.limit().map(|limit| Limit { rate: first, ..limit })
     }
@@ -129,7 +135,7 @@ impl<'a> Outlets<'a> {
     }
 
     /// What the path has free, as far as the first connection knows.
-    pub(crate) fn free(&self, info: &TcpInfo) -> Option<Rate> {
+    pub(super) fn free(&self, info: &TcpInfo) -> Option<Rate> {
         match &self.others {
             // What the others carry is not free for the first one.
             Some(others) => info.found_rate().filter(|_| others.lock().expect(NO_PANIC).share == Share::Nothing),
@@ -138,14 +144,14 @@ impl<'a> Outlets<'a> {
     }
 
     /// Number of connections in use.
-    pub(crate) fn connections(&self) -> u64 {
+    pub(super) fn connections(&self) -> u64 {
         1 + self.further.lock().expect("no panic while connections are listed").len() as u64
     }
 
     /// Follows what the receiver's ring and the path allow.
-    pub(crate) fn steer(&self, now: Time) {
-        let feedback = *self.shared.feedback.lock().expect("no panic while feedback is stored");
-        let info = self.shared.link.tcp_info();
+    pub(super) fn steer(&self, now: Time) {
+        let feedback = *self.executor.feedback.lock().expect("no panic while feedback is stored");
+        let info = self.executor.link.tcp_info();
         let change = self.pace.look(now, &feedback, info.as_ref(), self.connections());
         let shared_out = info.as_ref().is_some_and(|info| self.share_out(now, info));
         if change.limit || shared_out {
@@ -155,14 +161,14 @@ impl<'a> Outlets<'a> {
             self.open();
         }
         if let (Some(state), Some(info)) = (change.state, &info) {
-            self.shared.link.look(now, info, state);
+            self.executor.link.look(now, info, state);
         }
-        change.events.into_iter().for_each(|event| (self.shared.events)(event));
+        change.events.into_iter().for_each(|event| (self.executor.events)(event));
     }
 
     fn set_rates(&self) {
         let (first, each) = self.rates();
-        self.shared.link.set_rate(first);
+        self.executor.link.set_rate(first);
         // Those that take no blocks yet need no rate.
         if !each.is_zero() {
             let further = self.further.lock().expect("no panic while connections are listed");
@@ -170,7 +176,8 @@ impl<'a> Outlets<'a> {
         }
     }
 
-    /// What the connections after the first may send together; true if that is another rate than before.
+    /// What the connections after the first may send together; true if that is another rate than
+    /// before.
     fn share_out(&self, now: Time, info: &TcpInfo) -> bool {
         let Some(others) = &self.others else { return false };
         let further: Vec<TcpInfo> = {
@@ -204,18 +211,13 @@ impl<'a> Outlets<'a> {
         }
     }
 
-    /// Nothing of what waits shall be sent any more: the user stops the run.
-    pub(crate) fn stop_data(&self) {
-        self.data_stopped.store(true, Ordering::Relaxed);
-    }
-
     /// Ends all connections after the first.
-    pub(crate) fn shut_further(&self) {
+    pub(super) fn shut_further(&self) {
         self.further.lock().expect("no panic while connections are listed").iter().for_each(LinkControl::shutdown);
     }
 
     /// Takes a further connection into use.
-    pub(crate) fn add<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, link: Link) {
+    pub(super) fn add<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, link: Link) {
         let Link { outlet, inlet, control } = link;
         if let Err(error) = control.set_congestion(self.congestion) {
             tracing::debug!("a further connection keeps its congestion control: {error}");
@@ -227,22 +229,37 @@ impl<'a> Outlets<'a> {
         scope.spawn(move || {
             // Nothing comes back on a further connection; its receiving half only has to stay open.
             let _open = inlet;
-            self.run(outlet, &never(), self.others.is_some());
+            self.run_further(outlet);
         });
     }
 
-    /// Serves the first connection until the session is over; what is queued for control by then is
-    /// still sent.
-    pub(crate) fn run_first(&self, outlet: Box<dyn Outlet>) {
-        self.run(outlet, &self.control, false);
+    /// Serves the first connection until the session is over; what is left of the messages by then
+    /// is still sent.
+    pub(super) fn run_first(&self, mut outlet: Box<dyn Outlet>) {
+        let sent = self.serve_first(&mut *outlet);
+        let now = clock::now();
+        self.executor.with(|machine| match sent {
+            Ok(()) => machine.on_sent(now),
+            Err(error) => machine.on_send_failed(now, error.into()),
+        });
     }
 
-    /// Waits until the connections after the first may take blocks; false if the session ends before.
-    fn await_share(&self, outlet: &mut dyn Outlet) -> Result<bool, SessionError> {
+    /// Sends blocks, once the connections after the first may, until the session is over.
+    fn run_further(&self, mut outlet: Box<dyn Outlet>) {
+        let may_serve = if self.others.is_some() { self.await_share(&mut *outlet) } else { Ok(true) };
+        let served = may_serve.and_then(|may| if may { self.serve_further(&mut *outlet) } else { Ok(()) });
+        if let Err(error) = served {
+            self.executor.with(|machine| machine.on_send_failed(clock::now(), error.into()));
+        }
+    }
+
+    /// Waits until the connections after the first may take blocks; false if the session ends
+    /// before.
+    fn await_share(&self, outlet: &mut dyn Outlet) -> Result<bool, LinkError> {
         loop {
             select! {
                 recv(self.open.channel()) -> _ => return Ok(true),
-                recv(self.shared.over.channel()) -> _ => return Ok(false),
+                recv(self.executor.over.channel()) -> _ => return Ok(false),
                 default(PING) => {
                     outlet.send(Message::Ping.into())?;
                     outlet.flush()?;
@@ -251,46 +268,79 @@ impl<'a> Outlets<'a> {
         }
     }
 
-    /// `waits`: for the share of the connections after the first.
-    fn run(&self, mut outlet: Box<dyn Outlet>, control: &Queue<Parcel>, waits: bool) {
-        let may_serve = if waits { self.await_share(&mut *outlet) } else { Ok(true) };
-        let served = may_serve.and_then(|may| if may { self.serve(&mut *outlet, control) } else { Ok(()) });
-        if let Err(error) = served {
-            // The receiver's reason for closing may still be on its way in.
-            self.shared.wait_for_reason(REASON);
-            self.shared.fail(error);
-        }
-    }
-
-    fn serve(&self, outlet: &mut dyn Outlet, control: &Queue<Parcel>) -> Result<(), SessionError> {
-        let no_data = never();
+    fn serve_first(&self, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
         loop {
-            let data = if self.data_stopped.load(Ordering::Relaxed) { &no_data } else { &self.data };
-            let next = control.try_recv().or_else(|_| data.try_recv());
-            let parcel = match next {
-                Ok(parcel) => parcel,
-                Err(_) => {
-                    outlet.flush()?;
-                    select_biased! {
-                        recv(control) -> parcel => match parcel { Ok(parcel) => parcel, Err(_) => return Ok(()) },
-                        recv(data) -> parcel => match parcel { Ok(parcel) => parcel, Err(_) => return Ok(()) },
-                        recv(self.shared.over.channel()) -> _ => return self.drain(outlet, control),
-                        default(PING) => Parcel { message: Message::Ping, payload: None },
-                    }
+            match self.next(outlet, &self.wake)? {
+                Next::Messages => self.send_messages(outlet)?,
+                Next::Parcel(parcel) => self.send(outlet, *parcel)?,
+                Next::Over => {
+                    self.send_messages(outlet)?;
+                    return outlet.flush();
                 }
-            };
-            let _busy = self.shared.stages.send.busy();
-            let length = parcel.payload.as_ref().map_or(0, |(_, length)| *length as u64);
-            outlet.send(parcel)?;
-            self.bytes_sent.fetch_add(length, Ordering::Relaxed);
+            }
         }
     }
 
-    fn drain(&self, outlet: &mut dyn Outlet, control: &Queue<Parcel>) -> Result<(), SessionError> {
-        for parcel in control.try_iter() {
-            outlet.send(parcel)?;
+    fn serve_further(&self, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
+        let no_messages = never();
+        while let Next::Parcel(parcel) = self.next(outlet, &no_messages)? {
+            self.send(outlet, *parcel)?;
+        }
+        outlet.flush()
+    }
+
+    /// What a connection sends next; waits for it.
+    fn next(&self, outlet: &mut dyn Outlet, wake: &Queue<()>) -> Result<Next, LinkError> {
+        if wake.try_recv().is_ok() {
+            return Ok(Next::Messages);
+        }
+        if self.executor.over.wait(Span::ZERO) {
+            return Ok(Next::Over);
+        }
+        let no_data = never();
+        let data = if self.executor.is_data_stopped() { &no_data } else { &self.data };
+        if let Ok(parcel) = data.try_recv() {
+            return Ok(Next::Parcel(Box::new(parcel)));
         }
         outlet.flush()?;
+        Ok(select_biased! {
+            recv(wake) -> woken => woken.map_or(Next::Over, |()| Next::Messages),
+            recv(self.executor.over.channel()) -> _ => Next::Over,
+            recv(data) -> parcel => parcel.map_or(Next::Over, |parcel| Next::Parcel(Box::new(parcel))),
+            default(PING) => Next::Parcel(Box::new(Message::Ping.into())),
+        })
+    }
+
+    fn send_messages(&self, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
+        while let Some(message) = self.executor.next_message() {
+            self.send(outlet, self.with_account(message).into())?;
+        }
         Ok(())
+    }
+
+    fn send(&self, outlet: &mut dyn Outlet, parcel: Parcel) -> Result<(), LinkError> {
+        let _busy = self.executor.stages.send.busy();
+        let length = parcel.payload_length() as u64;
+        outlet.send(parcel)?;
+        self.bytes_sent.fetch_add(length, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A goodbye tells what the connections did.
+    fn with_account(&self, message: Message) -> Message {
+        let Message::Goodbye(goodbye) = message else { return message };
+        self.sample(clock::now());
+        Message::Goodbye(Goodbye {
+            bytes_sent: self.bytes_sent(),
+            retransmitted_segments: self.retransmitted_segments(),
+            limited_by: self.executor.stages.charged_by_name(),
+            ..goodbye
+        })
+    }
+
+    /// Charges the time since the last call to the stage that limited.
+    pub(super) fn sample(&self, now: Time) {
+        let executor = self.executor;
+        executor.stages.sample(now, &executor.link, executor.idle_stage(), self.limit());
     }
 }

@@ -4,33 +4,23 @@
 //! byte order, so that two runs over the same tree announce the same sequence.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use icdc_disk::tree::{CAPABILITY, Directory, Kind, Listing, Name, Stat, is_staging};
-use icdc_protocol::frame::{ENTRIES_OVERHEAD, entry_length};
-use icdc_protocol::limits::{
-    MAX_DEPTH, MAX_FILE_SIZE, MAX_HEAD, MAX_LEVEL_PATHS, MAX_NAME, MAX_SHOWN_PATH, MAX_XATTR_BYTES,
-};
-use icdc_protocol::message::{Entry, EntryId, EntryKind, Message, Parent, Preserve, Problem, SendOptions};
+use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_LEVEL_PATHS, MAX_NAME, MAX_SHOWN_PATH, MAX_XATTR_BYTES};
+use icdc_protocol::message::{EntryId, EntryKind, Parent, Preserve, Problem, SendOptions};
+use icdc_session::sender::{Found, Need};
 
 use super::exclude::Exclude;
-use super::ledger::{Item, Ledger, OpenDirectory};
+use super::executor::Executor;
 use super::merging::Merging;
 use super::sources::Root;
+use crate::clock;
 use crate::error::SessionError;
 
-/// Entries in one message.
-const BATCH: usize = 256;
-
-pub(crate) struct Scan<'a> {
-    ledger: &'a Ledger,
-    tell: &'a dyn Fn(Message) -> Option<()>,
-    problem: &'a dyn Fn(Problem),
+pub(super) struct Scan<'a> {
+    executor: &'a Executor<'a>,
     preserve: Preserve,
     exclude: Exclude,
-    batch: Vec<Entry>,
-    /// Bytes that the batch takes in a message.
-    batch_bytes: usize,
     /// First announced name of each file with several names: (device, inode) → id.
     linked: HashMap<(u64, u64), EntryId>,
     merging: Merging,
@@ -40,7 +30,7 @@ pub(crate) struct Scan<'a> {
 
 /// A directory being walked.
 struct Level {
-    directory: Arc<OpenDirectory>,
+    directory: Directory,
     id: EntryId,
     path: Vec<u8>,
     /// Bytes of the paths from the source down to this one.
@@ -50,21 +40,12 @@ struct Level {
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(
-        ledger: &'a Ledger,
-        tell: &'a dyn Fn(Message) -> Option<()>,
-        problem: &'a dyn Fn(Problem),
-        options: &SendOptions,
-    ) -> Result<Self, SessionError> {
+    pub(super) fn new(executor: &'a Executor<'a>, options: &SendOptions) -> Result<Self, SessionError> {
         let exclude = Exclude::new(&options.exclude).map_err(SessionError::Local)?;
         Ok(Self {
-            ledger,
-            tell,
-            problem,
+            executor,
             preserve: options.preserve,
             exclude,
-            batch: Vec::new(),
-            batch_bytes: 0,
             linked: HashMap::new(),
             merging: Merging::default(),
             depth: 0,
@@ -72,7 +53,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Announces every source; returns early when the session ends.
-    pub(crate) fn run(mut self, roots: Vec<(u32, Root)>) {
+    pub(super) fn run(mut self, roots: Vec<(u32, Root)>) {
         self.merging = Merging::of(&roots);
         for (number, root) in roots {
             self.merging.enter(&root);
@@ -81,38 +62,28 @@ impl<'a> Scan<'a> {
             let done = match root.name {
                 // The contents of a directory.
                 None => self.enter(root.directory, parent, path, &root.stat),
-                Some(name) => {
-                    let directory = self.ledger.hold_open(root.directory);
-                    match root.stat.kind {
-                        Kind::Directory => match directory.open_directory(&name) {
-                            Ok(inner) => self.enter(inner, parent, path, &root.stat),
-                            Err(error) => self.fail(path, error.to_string()),
-                        },
-                        _ => self.visit(&directory, name, parent, path, &root.stat),
-                    }
-                }
+                Some(name) => match root.stat.kind {
+                    Kind::Directory => match root.directory.open_directory(&name) {
+                        Ok(inner) => self.enter(inner, parent, path, &root.stat),
+                        Err(error) => self.fail(path, error.to_string()),
+                    },
+                    _ => self.visit(&root.directory, name, parent, path, &root.stat),
+                },
             };
             if done.is_none() {
                 return;
             }
         }
-        self.flush();
-        if let Some(problem) = self.merging.rest() {
-            (self.problem)(problem);
+        if let Some(problem) = self.merging.rest()
+            && self.tell(problem).is_none()
+        {
+            return;
         }
-        self.ledger.scan_complete();
-        self.tell(Message::Totals(self.ledger.counts().totals));
+        self.executor.with(|machine| machine.on_scanned(clock::now()));
     }
 
     /// Announces anything but a directory. `None` when the session is over.
-    fn visit(
-        &mut self,
-        directory: &Arc<OpenDirectory>,
-        name: Name,
-        parent: Parent,
-        path: Vec<u8>,
-        stat: &Stat,
-    ) -> Option<()> {
+    fn visit(&mut self, directory: &Directory, name: Name, parent: Parent, path: Vec<u8>, stat: &Stat) -> Option<()> {
         let wire_name = match parent {
             Parent::Source(_) => Vec::new(),
             Parent::Directory(_) => name.as_bytes().to_vec(),
@@ -139,14 +110,15 @@ impl<'a> Scan<'a> {
             Vec::new()
         };
         if let Some(problem) = self.merging.note(&path) {
-            (self.problem)(problem);
+            self.tell(problem)?;
         }
         let linked = matches!(kind, EntryKind::File { linked: true, .. });
-        let entry = self.entry(parent, wire_name, kind, stat, xattrs)?;
+        let found = self.found(parent, wire_name, kind, stat, xattrs, path);
+        self.await_room()?;
+        let id = self.executor.announce(found, directory, name);
         if linked {
-            self.linked.insert((stat.dev, stat.ino), entry.id);
+            self.linked.insert((stat.dev, stat.ino), id);
         }
-        self.announce(Item { entry, path, directory: directory.clone(), name });
         Some(())
     }
 
@@ -168,8 +140,7 @@ impl<'a> Scan<'a> {
             let Some(level) = levels.last_mut() else { break };
             let Some(raw) = level.names.get(level.next).map(|entry| entry.name.to_vec()) else {
                 let level = levels.pop().expect("a level was just seen");
-                self.flush();
-                self.tell(Message::DirEnd { id: level.id });
+                self.executor.with(|machine| machine.leave_directory(level.id));
                 continue;
             };
             level.next += 1;
@@ -238,82 +209,52 @@ impl<'a> Scan<'a> {
         } else {
             Vec::new()
         };
-        let entry = self.entry(parent, wire_name, EntryKind::Directory, stat, xattrs)?;
-        let id = entry.id;
-        let directory = self.ledger.hold_open(directory);
-        self.ledger.announce_directory(&path, &entry);
-        self.push(entry);
         let paths = levels.last().map_or(0, |above| above.paths) + path.len();
+        let found = self.found(parent, wire_name, EntryKind::Directory, stat, xattrs, path.clone());
+        self.await_room()?;
+        let id = self.executor.with(|machine| machine.announce(found));
         levels.push(Level { directory, id, path, paths, names, next: 0 });
         Some(())
     }
 
-    fn entry(
-        &mut self,
+    fn found(
+        &self,
         parent: Parent,
         name: Vec<u8>,
         kind: EntryKind,
         stat: &Stat,
         xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    ) -> Option<Entry> {
-        let ledger = self.ledger;
-        if !ledger.wait_for_room(self.depth, || self.flush()) {
-            return None;
-        }
-        Some(Entry {
-            id: ledger.next_id(),
+        path: Vec<u8>,
+    ) -> Found {
+        Found {
             parent,
             name,
             kind,
             mode: stat.mode & 0o7777,
-            mtime_seconds: stat.mtime.seconds,
-            mtime_nanos: stat.mtime.nanos,
+            mtime: (stat.mtime.seconds, stat.mtime.nanos),
             owner: self.preserve.owner.then_some((stat.uid, stat.gid)),
             xattrs,
-        })
-    }
-
-    fn announce(&mut self, item: Item) {
-        let entry = item.entry.clone();
-        self.ledger.announce(item);
-        self.push(entry);
-    }
-
-    fn push(&mut self, entry: Entry) {
-        let bytes = entry_length(&entry);
-        if self.batch_bytes + bytes > MAX_HEAD - ENTRIES_OVERHEAD {
-            self.flush();
-        }
-        self.batch_bytes += bytes;
-        self.batch.push(entry);
-        if self.batch.len() >= BATCH {
-            self.flush();
+            path,
         }
     }
 
-    fn flush(&mut self) {
-        if !self.batch.is_empty() {
-            let entries = std::mem::take(&mut self.batch);
-            self.batch_bytes = 0;
-            self.tell(Message::Entries(entries));
-            self.tell(Message::Totals(self.ledger.counts().totals));
-        }
+    /// Waits until an item may be announced. `None` when the session is over.
+    fn await_room(&self) -> Option<()> {
+        self.executor.await_room(Need::Item { depth: self.depth }).then_some(())
     }
 
-    fn tell(&self, message: Message) {
-        // Once the session is over the ledger says so too.
-        let _ = (self.tell)(message);
+    /// Tells of a problem. `None` when the session is over.
+    fn tell(&self, problem: Problem) -> Option<()> {
+        let has_room = self.executor.await_room(Need::Problem);
+        has_room.then(|| self.executor.with(|machine| machine.on_problem(problem)))
     }
 
     fn fail(&mut self, path: Vec<u8>, reason: String) -> Option<()> {
-        self.ledger.count_failure();
-        (self.problem)(Problem { path, reason, error: true });
-        Some(())
+        self.tell(Problem { path, reason, error: true })
     }
 
     fn leave_out(&mut self, path: Vec<u8>, reason: String) -> Option<()> {
-        (self.problem)(Problem { path, reason, error: false });
-        Some(())
+        self.tell(Problem { path, reason, error: false })
     }
 
     fn bounded_xattrs(&mut self, mut found: Vec<(Vec<u8>, Vec<u8>)>, path: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -333,7 +274,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Why the directory at `path` is not descended into. Every level keeps its path, here and at the receiver.
+/// Why the directory at `path` is not descended into. Every level keeps its path, here and at the
+/// receiver.
 fn too_deep(levels: &[Level], path: &[u8]) -> Option<String> {
     let paths = levels.last().map_or(0, |level| level.paths) + path.len();
     if levels.len() >= MAX_DEPTH {
@@ -346,7 +288,7 @@ fn too_deep(levels: &[Level], path: &[u8]) -> Option<String> {
 }
 
 /// Names this state of a file: any write, truncation or replacement changes it.
-pub(crate) fn version(stat: &Stat) -> [u8; 16] {
+pub(super) fn version(stat: &Stat) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key("icdc source version 1");
     for part in [stat.dev, stat.ino, stat.size] {
         hasher.update(&part.to_le_bytes());

@@ -20,9 +20,11 @@ pub(crate) struct Root {
 
 /// The sources of a run.
 pub(crate) struct Sources {
-    /// Names the pair (this host, these sources), see [`Begin::job`](icdc_protocol::message::Begin).
+    /// Names the pair (this host, these sources), see
+    /// [`Begin::job`](icdc_protocol::message::Begin).
     pub(crate) job: Digest,
-    /// Every source that was named, in the order of the command line: where things arrive depends on all of them.
+    /// Every source that was named, in the order of the command line: where things arrive depends
+    /// on all of them.
     pub(crate) named: Vec<Source>,
     /// Those that were found, by their place in `named`.
     pub(crate) roots: Vec<(u32, Root)>,

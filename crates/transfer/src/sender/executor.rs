@@ -1,0 +1,376 @@
+//! The executor of the sending end's machine, [`icdc_session::sender`].
+//!
+//! The machine and what belongs to its items (directories by descriptor) are behind one lock. Each
+//! thread tells what has happened by [`Executor::with`], which carries out what follows: work is
+//! queued for the readers, messages for the first connection, and the user is told. All waiting is
+//! here.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, select, unbounded};
+use icdc_disk::BlockPool;
+use icdc_disk::tree::{Directory, Name};
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::message::{Begin, Digest, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions};
+use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Sender};
+use icdc_units::Span;
+
+use crate::ending::Once;
+use crate::error::SessionError;
+use crate::event::{Event, EventSink, Outcome, Stage};
+use crate::link::{LinkControl, Parcel};
+use crate::stages::StageClock;
+use crate::{clock, digest_text, path_text};
+
+/// Frames that wait for the socket.
+const DATA_QUEUE: usize = 4;
+
+const NO_PANIC: &str = "no panic while the session's state is locked";
+
+/// Work for the reader of large files.
+pub(super) enum ReadJob {
+    /// All blocks of a file but those that the receiver holds.
+    File(EntryId, Option<BlockMap>),
+    /// One block once more.
+    Again(EntryId, u32),
+}
+
+/// Where the contents of a pending file are.
+#[derive(Clone)]
+pub(super) struct Contents {
+    pub(super) id: EntryId,
+    pub(super) directory: Directory,
+    pub(super) name: Name,
+    /// Announced size in bytes.
+    pub(super) size: u64,
+    /// Announced state of the file, see [`EntryKind::File`].
+    pub(super) version: [u8; 16],
+    pub(super) sparse: bool,
+}
+
+/// Where an announced item is.
+struct Place {
+    directory: Directory,
+    name: Name,
+}
+
+/// The queues for the readers.
+struct Jobs {
+    packs: Channel<Vec<EntryId>>,
+    reads: Channel<ReadJob>,
+}
+
+struct SessionState {
+    machine: Sender,
+    /// Of the pending items.
+    places: HashMap<EntryId, Place>,
+    /// `None` when the session is over.
+    jobs: Option<Jobs>,
+    /// The scan may request again what it requested last.
+    granted: bool,
+    outcome: Option<Result<(), SessionError>>,
+}
+
+/// What is done without the lock.
+#[derive(Default)]
+struct Outside {
+    events: Vec<Event>,
+    /// Their directories may be closed now.
+    left: Vec<Place>,
+    answered: bool,
+    over: bool,
+}
+
+/// See the module's description.
+pub(super) struct Executor<'a> {
+    state: Mutex<SessionState>,
+    /// The scan may go on.
+    granted: Condvar,
+    /// The session is over, or has ended.
+    ended: Condvar,
+    /// Wakes the first connection for a message.
+    wake: Channel<()>,
+    data: Channel<Parcel>,
+    data_stopped: AtomicBool,
+    /// The session is over.
+    pub(super) over: Once,
+    pub(super) stages: StageClock,
+    pub(super) pool: BlockPool,
+    pub(super) events: &'a EventSink,
+    pub(super) feedback: Mutex<Feedback>,
+    pub(super) link: LinkControl,
+    /// Files are read through the page cache.
+    pub(super) buffered: bool,
+}
+
+/// The queues that the executor fills.
+pub(super) struct Queues {
+    pub(super) packs: Queue<Vec<EntryId>>,
+    pub(super) reads: Queue<ReadJob>,
+    pub(super) data: Queue<Parcel>,
+    /// A message waits: [`Executor::next_message`].
+    pub(super) wake: Queue<()>,
+}
+
+impl<'a> Executor<'a> {
+    /// Of a session that begins with `begin`, with `pool` for what is read.
+    pub(super) fn new(
+        begin: Begin,
+        keeps_journal: bool,
+        options: &SendOptions,
+        pool: BlockPool,
+        link: LinkControl,
+        events: &'a EventSink,
+    ) -> (Self, Queues) {
+        let (to_packers, packs) = unbounded();
+        let (to_reader, reads) = unbounded();
+        let (to_outlets, data) = bounded(DATA_QUEUE);
+        let (to_first, wake) = bounded(1);
+        let order = Order { dry_run: options.dry_run, keeps_journal };
+        let state = SessionState {
+            machine: Sender::new(order, begin),
+            places: HashMap::new(),
+            jobs: Some(Jobs { packs: to_packers, reads: to_reader }),
+            granted: false,
+            outcome: None,
+        };
+        let executor = Self {
+            state: Mutex::new(state),
+            granted: Condvar::new(),
+            ended: Condvar::new(),
+            wake: to_first,
+            data: to_outlets,
+            data_stopped: AtomicBool::new(false),
+            over: Once::default(),
+            stages: StageClock::default(),
+            pool,
+            events,
+            feedback: Mutex::default(),
+            link,
+            buffered: options.buffered,
+        };
+        (executor, Queues { packs, reads, data, wake })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SessionState> {
+        self.state.lock().expect(NO_PANIC)
+    }
+
+    /// Tells the machine what has happened, and carries out what follows.
+    pub(super) fn with<T>(&self, event: impl FnOnce(&mut Sender) -> T) -> T {
+        self.with_state(|state| event(&mut state.machine))
+    }
+
+    fn with_state<T>(&self, event: impl FnOnce(&mut SessionState) -> T) -> T {
+        let mut state = self.lock();
+        let answer = event(&mut state);
+        let mut outside = Outside::default();
+        while let Some(action) = state.machine.poll() {
+            self.carry_out(&mut state, action, &mut outside);
+        }
+        let has_message = state.machine.has_message();
+        drop(state);
+        if has_message {
+            // If it is full, the first connection looks anyway.
+            let _ = self.wake.try_send(());
+        }
+        self.finish(outside);
+        answer
+    }
+
+    fn carry_out(&self, state: &mut SessionState, action: Action, outside: &mut Outside) {
+        match action {
+            Action::Answered => outside.answered = true,
+            Action::Continuing => {
+                outside.events.push(Event::Notice { text: "continuing an interrupted run".into() });
+            }
+            Action::Pack(ids) => {
+                if let Some(jobs) = &state.jobs {
+                    let _ = jobs.packs.send(ids);
+                }
+            }
+            Action::Read { id, held } => {
+                if let Some(held) = &held {
+                    outside.events.push(Event::Resumed { bytes: held.bytes() });
+                }
+                read(state, ReadJob::File(id, held));
+            }
+            Action::ReadAgain { id, index } => read(state, ReadJob::Again(id, index)),
+            Action::Granted => {
+                state.granted = true;
+                self.granted.notify_all();
+            }
+            Action::Settled { id, path, bytes, fate } => {
+                outside.left.extend(state.places.remove(&id));
+                outside.events.extend(settled(&path, bytes, fate));
+            }
+            Action::DirectoryFailed { path, reason } => outside.events.push(failed(&path, reason)),
+            Action::Problem(problem) if problem.error => {
+                outside.events.push(failed(&problem.path, problem.reason));
+            }
+            Action::Problem(problem) => {
+                let text = format!("{}: {}", path_text(&problem.path), problem.reason);
+                outside.events.push(Event::Notice { text });
+            }
+            Action::StopData => self.data_stopped.store(true, Ordering::Relaxed),
+            Action::Leave => {
+                state.jobs = None;
+                outside.over = true;
+                self.ended.notify_all();
+            }
+            Action::End(outcome) => {
+                if let Err(error) = &outcome {
+                    tracing::debug!(%error, "the sending session ends");
+                }
+                state.outcome = Some(outcome);
+                self.ended.notify_all();
+            }
+        }
+    }
+
+    fn finish(&self, outside: Outside) {
+        if outside.answered {
+            self.link.begin_data();
+        }
+        outside.events.into_iter().for_each(|event| (self.events)(event));
+        if outside.over {
+            self.pool.close();
+            self.over.tell();
+        }
+    }
+
+    /// Something failed that leaves nothing to go on with.
+    pub(super) fn fail(&self, error: SessionError) {
+        self.with(|machine| machine.fail(clock::now(), error));
+    }
+
+    /// Waits until the scan has room; false if the session is over.
+    pub(super) fn await_room(&self, need: Need) -> bool {
+        loop {
+            match self.with(|machine| machine.request(need)) {
+                Grant::Now => return true,
+                Grant::Over => return false,
+                Grant::Later => {
+                    let granted = self.granted.wait_while(self.lock(), |state| !state.granted);
+                    granted.expect(NO_PANIC).granted = false;
+                }
+            }
+        }
+    }
+
+    /// Announces an item that is in `directory` under `name`.
+    pub(super) fn announce(&self, found: Found, directory: &Directory, name: Name) -> EntryId {
+        self.with_state(|state| {
+            let id = state.machine.announce(found);
+            state.places.insert(id, Place { directory: directory.clone(), name });
+            id
+        })
+    }
+
+    /// Where the contents of a file are, if it is pending.
+    pub(super) fn contents(&self, id: EntryId) -> Option<Contents> {
+        contents(&self.lock(), id)
+    }
+
+    /// Those of the files that are pending.
+    pub(super) fn contents_of(&self, ids: &[EntryId]) -> Vec<Contents> {
+        let state = self.lock();
+        ids.iter().filter_map(|id| contents(&state, *id)).collect()
+    }
+
+    pub(super) fn is_pending(&self, id: EntryId) -> bool {
+        self.lock().machine.item(id).is_some()
+    }
+
+    /// An item cannot be read.
+    pub(super) fn give_up(&self, id: EntryId, given_up: GivenUp) {
+        self.with(|machine| machine.on_unreadable(clock::now(), id, given_up));
+    }
+
+    /// Queues a frame in the order of the data. `None` when the session is over.
+    pub(super) fn queue_data(&self, parcel: Parcel) -> Option<()> {
+        select! {
+            send(self.data, parcel) -> sent => sent.ok(),
+            recv(self.over.channel()) -> _ => None,
+        }
+    }
+
+    /// The next message for the first connection.
+    pub(super) fn next_message(&self) -> Option<Message> {
+        self.with(Sender::poll_message)
+    }
+
+    /// Nothing of the data that waits shall be sent any more: the user stops the run.
+    pub(super) fn is_data_stopped(&self) -> bool {
+        self.data_stopped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        *self.lock().machine.counts()
+    }
+
+    /// What the session waits for when no stage is at work.
+    pub(super) fn idle_stage(&self) -> Stage {
+        let state = self.lock();
+        if !state.machine.has_answered() {
+            Stage::Start
+        } else if !state.machine.counts().totals.complete {
+            Stage::Scan
+        } else {
+            Stage::Finish
+        }
+    }
+
+    /// Digest over all items that are published, and of the only file if there was just one.
+    pub(super) fn digests(&self) -> (Digest, Option<FileDigest>) {
+        let state = self.lock();
+        (state.machine.tree(), state.machine.only())
+    }
+
+    /// Waits until the session is over, at most for `patience`; whether it is.
+    pub(super) fn await_over(&self, patience: Span) -> bool {
+        let waited = self.ended.wait_timeout_while(self.lock(), patience.into(), |state| !state.machine.is_over());
+        waited.expect(NO_PANIC).0.machine.is_over()
+    }
+
+    /// Waits until the session has ended, at most for `patience`; how it has.
+    pub(super) fn await_end(&self, patience: Span) -> Option<Result<(), SessionError>> {
+        let waited = self.ended.wait_timeout_while(self.lock(), patience.into(), |state| state.outcome.is_none());
+        waited.expect(NO_PANIC).0.outcome.clone()
+    }
+}
+
+fn read(state: &SessionState, job: ReadJob) {
+    if let Some(jobs) = &state.jobs {
+        let _ = jobs.reads.send(job);
+    }
+}
+
+fn contents(state: &SessionState, id: EntryId) -> Option<Contents> {
+    let EntryKind::File { size, version, sparse, .. } = state.machine.item(id)?.entry.kind else {
+        return None;
+    };
+    let Place { directory, name } = state.places.get(&id)?;
+    Some(Contents { id, directory: directory.clone(), name: name.clone(), size, version, sparse })
+}
+
+/// What the user is told of an item that has ended.
+fn settled(path: &[u8], bytes: u64, fate: Fate) -> Option<Event> {
+    let path = path_text(path);
+    let (outcome, digest, reason) = match fate {
+        Fate::Kept => return None,
+        Fate::WouldSend => return Some(Event::WouldSend { path, bytes }),
+        Fate::Published(Some(FileDigest::Blake3(digest))) => (Outcome::Published, Some(digest_text(&digest)), None),
+        Fate::Published(_) => (Outcome::Published, None, None),
+        Fate::Skipped => (Outcome::Skipped, None, None),
+        Fate::Failed { reason } => (Outcome::Failed, None, Some(reason)),
+    };
+    Some(Event::Item { path, bytes, digest, outcome, reason })
+}
+
+fn failed(path: &[u8], reason: String) -> Event {
+    let path = path_text(path);
+    Event::Item { path, bytes: 0, digest: None, outcome: Outcome::Failed, reason: Some(reason) }
+}

@@ -1,0 +1,23 @@
+//! Why an item is given up.
+
+use icdc_disk::tree::TreeError;
+use icdc_protocol::message::GivenUp;
+
+/// Why a file is given up whose version is not the announced one.
+const CHANGED: &str = "changed while it was read; copy it again when it is at rest";
+
+/// The item is no longer what was announced.
+pub(super) fn changed() -> GivenUp {
+    GivenUp { reason: CHANGED.to_owned(), same_version: false }
+}
+
+/// The item could not be read, for a reason that may be gone another time.
+pub(super) fn unreadable(reason: String) -> GivenUp {
+    GivenUp { reason, same_version: true }
+}
+
+/// The item could not be opened.
+pub(super) fn unopened(error: &TreeError) -> GivenUp {
+    let gone = matches!(error, TreeError::Missing { .. } | TreeError::NotAFile { .. });
+    GivenUp { reason: error.to_string(), same_version: !gone }
+}

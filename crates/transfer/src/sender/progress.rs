@@ -1,0 +1,64 @@
+//! Progress events of a sending session, made out of what its threads count.
+
+use icdc_session::sender::Counts;
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+use super::executor::Executor;
+use super::outlets::Outlets;
+use crate::event::{Event, Sample};
+
+/// Interval of progress events.
+const INTERVAL: Span = Span::from_millis(100);
+
+/// Makes progress events out of what the threads count.
+pub(super) struct Progress {
+    start: Time,
+    last: Time,
+    /// Payload that the receiver's host had then.
+    delivered: ByteCount,
+    last_totals: (u64, u64, bool),
+}
+
+impl Progress {
+    pub(super) fn new(start: Time, now: Time, delivered: ByteCount) -> Self {
+        Self { start, last: now, delivered, last_totals: (0, 0, false) }
+    }
+
+    pub(super) fn report(&mut self, now: Time, executor: &Executor<'_>, outlets: &Outlets<'_>, counts: &Counts) {
+        if now - self.last >= INTERVAL {
+            self.report_last(now, executor, outlets, counts);
+        }
+    }
+
+    pub(super) fn report_last(&mut self, now: Time, executor: &Executor<'_>, outlets: &Outlets<'_>, counts: &Counts) {
+        let totals = (counts.totals.files, counts.totals.bytes, counts.totals.complete);
+        if totals != self.last_totals {
+            self.last_totals = totals;
+            (executor.events)(Event::Scanned { files: totals.0, bytes: totals.1, complete: totals.2 });
+        }
+        let feedback = *executor.feedback.lock().expect("no panic while feedback is stored");
+        let tcp = executor.link.tcp_info();
+        let elapsed = now - self.last;
+        // What is sent in frames without payload counts against it until it is acknowledged.
+        let delivered = outlets.delivered().max(self.delivered);
+        let rate = if elapsed == Span::ZERO { Rate::ZERO } else { (delivered - self.delivered) / elapsed };
+        self.last = now;
+        self.delivered = delivered;
+        let tcp = tcp.as_ref();
+        (executor.events)(Event::Progress(Sample {
+            seconds: (now - self.start).as_secs_f64(),
+            bytes_done: (feedback.received + counts.resumed_bytes).min(counts.totals.bytes),
+            bytes_total: counts.totals.bytes,
+            files_done: counts.files_done + counts.skipped,
+            rate_bps: rate.as_bits_per_second(),
+            limited_by: executor.stages.current(),
+            ring_used: feedback.ring_used,
+            ring_blocks: feedback.ring_blocks,
+            rtt_us: tcp.map_or(0, |info| info.rtt.as_micros()),
+            cwnd: tcp.map_or(0, |info| info.cwnd.into()),
+            retransmitted_segments: outlets.retransmitted_segments(),
+            pacing_bps: tcp.map_or(0, |info| info.pacing_rate.as_bits_per_second()),
+            silent_ms: tcp.map_or(0, |info| info.silence.as_millis()),
+        }));
+    }
+}
