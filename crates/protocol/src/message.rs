@@ -59,7 +59,7 @@ pub enum Message {
     /// Last message of the sender, after every item is accounted for.
     Goodbye(Goodbye),
 
-    /// First message of the receiver.
+    /// First message of the receiver. Said once more, it asks whether the sender is still there.
     Ready(Ready),
     /// Chaining values of blocks that an earlier run left durable, before the `Wants` that names the file.
     Held(Held),
@@ -95,7 +95,7 @@ pub enum Message {
     /// What the sender's TCP goes by, before its `Begin`.
     Congestion(Congestion),
 
-    /// The sender's answer to `Ready`: it is still there.
+    /// The sender's answer to every `Ready`: it is still there.
     Confirmed,
 }
 

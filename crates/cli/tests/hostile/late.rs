@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use icdc_protocol::Message;
-use icdc_protocol::message::{Parent, SourceKind};
+use icdc_protocol::digest::block_value;
+use icdc_protocol::message::{BlockHeader, FileEnd, Parent, SourceKind};
 use rustix::process::{Signal, kill_process};
 
-use crate::peer::{Peer, begin, entry, symlink};
+use crate::peer::{Peer, begin, digest, entry, file, symlink};
 use crate::support::daemon::Daemon;
 use crate::support::process::eventually;
 use crate::support::{Site, leftovers};
@@ -45,6 +46,19 @@ impl Scene {
         self.site.path("root/in/top/link")
     }
 
+    /// A session that has the lock of the only file of its run.
+    fn holds_file(&self) -> Peer {
+        let mut peer = self.accepted();
+        send_block(&mut peer);
+        let part = || leftovers(&self.site.path("root")).len() == 1;
+        assert!(eventually(part), "no file is being written");
+        peer
+    }
+
+    fn has_file(&self) -> bool {
+        self.site.path("root/in/only").exists()
+    }
+
     fn has_link(&self) -> bool {
         self.link().symlink_metadata().is_ok()
     }
@@ -54,6 +68,24 @@ impl Scene {
         let ended = || self.daemon.run().stderr().matches(" seconds=").count() >= count;
         assert!(eventually(ended), "{}", self.daemon.run().stderr());
     }
+}
+
+/// A file of one block.
+const CONTENTS: &[u8] = &[7; 1 << 20];
+
+/// The only source of a run is a file. Sends its data where it is wanted, and nothing more.
+fn send_block(peer: &mut Peer) {
+    peer.say(begin(b"only", SourceKind::Item));
+    peer.say(Message::Entries(vec![entry(0, Parent::Source(0), b"", file(CONTENTS.len() as u64))]));
+    peer.hear_wanted(0);
+    let value = block_value(0, CONTENTS, CONTENTS.len() as u64);
+    peer.say_with(Message::Block(BlockHeader { id: 0, index: 0, value, ranges: Vec::new() }), CONTENTS);
+}
+
+/// Ends the file that [`send_block`] has begun.
+fn end_file(peer: &mut Peer) {
+    peer.say(Message::FileEnd(FileEnd { id: 0, blocks: 1, outcome: Ok(digest(CONTENTS)) }));
+    peer.say(Message::End);
 }
 
 /// Announces a directory with a symbolic link, which is made without a further question.
@@ -117,4 +149,44 @@ fn who_waited_for_an_earlier_run_begins_once_its_client_answers() {
         _ => None,
     });
     assert!(scene.has_link());
+}
+
+#[test]
+fn who_has_gone_while_a_file_of_an_earlier_run_was_waited_for_changes_nothing() {
+    let scene = Scene::new();
+    let first = scene.holds_file();
+    let mut second = scene.accepted();
+    send_block(&mut second);
+    end_file(&mut second);
+    // It comes to wait for the first one.
+    std::thread::sleep(Duration::from_millis(300));
+    drop(second);
+    drop(first);
+    scene.await_ends(2);
+    assert!(!scene.has_file(), "a session without a client has published something");
+    assert_eq!(leftovers(&scene.site.path("root")), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn who_waited_for_a_file_of_an_earlier_run_ends_once_its_client_answers() {
+    let scene = Scene::new();
+    let first = scene.holds_file();
+    let mut second = scene.accepted();
+    send_block(&mut second);
+    end_file(&mut second);
+    second.confirms = false;
+    std::thread::sleep(Duration::from_millis(300));
+    drop(first);
+    second.hear_of(|message| matches!(message, Message::Ready(_)).then_some(()));
+    // A client behind a link that is down says nothing for now.
+    for _ in 0..5 {
+        second.hear_of(|message| matches!(message, Message::Feedback(_)).then_some(()));
+    }
+    assert!(!scene.has_file(), "it ended before its client had answered");
+    second.say(Message::Confirmed);
+    second.hear_of(|message| match message {
+        Message::Done(done) => done.iter().any(|done| done.id == 0 && done.outcome.is_ok()).then_some(()),
+        _ => None,
+    });
+    assert!(scene.has_file());
 }

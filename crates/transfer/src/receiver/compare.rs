@@ -8,10 +8,11 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver as Queue, Sender as Channel};
 use icdc_disk::tree::{Directory, Name};
 use icdc_disk::{BlockPool, Completion, DiskFile, Engine, EngineKind, Job, open_engine, sparse};
-use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
-use icdc_protocol::digest::{self, RootHasher};
+use icdc_protocol::block_map::{BlockMap, block_length, block_offset};
+use icdc_protocol::digest;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{EntryId, FileDigest};
+use icdc_session::receiver::files::digest_like;
 
 use super::Shared;
 use super::tree::TreeJob;
@@ -112,22 +113,6 @@ impl Reader {
                 blocks.insert(index, value).map(|_| ()).map_err(|error| error.to_string())
             }
             _ => Err("it has become shorter".into()),
-        }
-    }
-}
-
-/// Digest of a file of which `blocks` are there and all others are zero, made as `like`.
-pub(super) fn digest_like(like: &FileDigest, blocks: &BlockMap) -> Option<FileDigest> {
-    let size = blocks.size();
-    match like {
-        FileDigest::SparseMap(_) => Some(FileDigest::SparseMap(digest::sparse_map(size, blocks.iter()))),
-        FileDigest::Blake3(_) => {
-            let mut hasher = RootHasher::new(size);
-            for index in 0..block_count(size) {
-                let hole = || digest::zero_block_value(block_offset(index), size);
-                hasher.push(blocks.get(index).unwrap_or_else(hole));
-            }
-            hasher.finish().map(FileDigest::Blake3)
         }
     }
 }

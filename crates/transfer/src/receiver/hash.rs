@@ -15,6 +15,7 @@ use crate::error::SessionError;
 pub(super) enum HashJob {
     Block { header: BlockHeader, payload: Option<Arrived> },
     End(FileEnd),
+    Confirmed,
 }
 
 /// Handles jobs until the queue is closed.
@@ -22,6 +23,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
     for job in queue {
         let job = match job {
             HashJob::End(end) => StoreJob::End(end),
+            HashJob::Confirmed => StoreJob::Confirmed,
             HashJob::Block { header, payload } => {
                 // Blocks of a file that failed meanwhile are still on their way.
                 let Some(size) = shared.size_of_large(header.id) else { continue };

@@ -112,6 +112,10 @@ impl Intake<'_> {
             }
             Message::Interrupt => return Err(SessionError::Interrupted),
             Message::Abort(refusal) | Message::Refused(refusal) => return Err(SessionError::Refused(refusal)),
+            Message::Confirmed => {
+                let _ = self.hash.send(HashJob::Confirmed);
+                let _ = self.tree.send(TreeJob::Message(Message::Confirmed));
+            }
             other => {
                 let _ = self.tree.send(TreeJob::Message(other));
             }

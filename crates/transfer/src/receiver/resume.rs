@@ -105,11 +105,6 @@ impl FileJournal {
         Ok(Self { codec, file, length: block_journal::HEADER_LENGTH as u64 })
     }
 
-    /// Whether it names any block.
-    pub(super) fn names_blocks(&self) -> bool {
-        self.length > block_journal::HEADER_LENGTH as u64
-    }
-
     /// Notes blocks that are durable.
     pub(super) fn append(&mut self, blocks: &[(u32, Digest)]) -> io::Result<()> {
         let bytes: Vec<u8> = blocks.iter().flat_map(|(index, value)| self.codec.record(*index, value)).collect();
@@ -176,14 +171,27 @@ pub(super) fn make_files(
     Ok((file, journal, staging))
 }
 
-/// The unfinished file that an earlier run of this user has left of the item with the final name `name`, locked.
-pub(super) fn find_part(directory: &Directory, name: &Name, what: &str) -> Result<Option<(Staging, File)>, String> {
+/// What an earlier session has left of an item.
+pub(super) struct LeftPart {
+    /// The unfinished file, locked; `None` if there is none, or none any more.
+    pub(super) part: Option<(Staging, File)>,
+    /// An earlier session has held it until just now.
+    pub(super) has_waited: bool,
+}
+
+/// Looks for the unfinished file that an earlier run of this user has left of the item with the
+/// final name `name`.
+pub(super) fn find_part(directory: &Directory, name: &Name, what: &str) -> Result<LeftPart, String> {
+    let mut left = LeftPart { part: None, has_waited: false };
     for staging in own(directory, name, &BESIDE) {
-        if let Some(file) = claim(directory, &staging.part(), what)?.file {
-            return Ok(Some((staging, file)));
+        let claimed = claim(directory, &staging.part(), what)?;
+        left.has_waited |= claimed.has_waited;
+        if let Some(file) = claimed.file {
+            left.part = Some((staging, file));
+            break;
         }
     }
-    Ok(None)
+    Ok(left)
 }
 
 /// Removes what is there of an unfinished item.

@@ -1,11 +1,20 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
+use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::digest::root;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::FileDigest;
 use icdc_units::ByteCount;
 
 use super::*;
+
+mod any_order;
+mod checkpoints;
+mod confirmed;
+mod digests;
+mod failures;
+mod held;
+mod link_end;
 
 const ID: EntryId = 7;
 const BLOCK: ByteCount = ByteCount::new(BLOCK_SIZE as u64);
@@ -66,13 +75,73 @@ impl Bench {
         self
     }
 
+    /// A block comes and is written.
+    fn take(&mut self, index: u32) {
+        self.block(index);
+        assert_eq!(self.actions(), [written(index)]);
+        self.write(index);
+    }
+
     fn write(&mut self, index: u32) {
         self.files.on_written(ID, index, Ok(()));
+    }
+
+    /// The whole file is there, and its length and metadata are set.
+    fn finished(mut self, blocks: u32) -> Self {
+        self.files.on_end(end(blocks, digest(blocks)));
+        assert_eq!(self.actions(), [Action::Finish { id: ID }]);
+        self.files.on_finished(ID, Ok(()));
+        self
+    }
+
+    /// What is asked for is a sync, and then to note these blocks.
+    fn noting(mut self, blocks: impl IntoIterator<Item = u32>) -> Self {
+        assert_eq!(self.actions(), [Action::Sync { id: ID }]);
+        self.files.on_synced(ID, Ok(()));
+        assert_eq!(self.actions(), [noted(blocks)]);
+        self.files.on_noted(ID, Ok(()));
+        self
+    }
+
+    /// The only thing asked for is the end of the file.
+    #[track_caller]
+    fn ends(mut self, last: &[Action<u32>]) {
+        assert_eq!(self.actions(), last);
+        assert!(self.files.is_empty());
+        assert_eq!(self.files.next_read(), None);
+    }
+
+    fn reads(&mut self) -> Vec<(u32, Contents)> {
+        std::iter::from_fn(|| self.files.next_read()).map(|read| (read.index, read.contents)).collect()
     }
 
     fn actions(&mut self) -> Vec<Action<u32>> {
         std::iter::from_fn(|| self.files.poll()).collect()
     }
+}
+
+fn held(indexes: impl IntoIterator<Item = u32>, blocks: u32) -> Expected {
+    let mut held = BlockMap::new(whole(blocks).as_u64());
+    for index in indexes {
+        held.insert(index, value(index)).unwrap();
+    }
+    Expected { size: whole(blocks), sparse: false, held: Some(held) }
+}
+
+fn stored(blocks: u32) -> Action<u32> {
+    Action::Stored { id: ID, digest: digest(blocks), unsynced: ByteCount::ZERO }
+}
+
+fn lost(failure: Failure, keep: bool) -> Action<u32> {
+    Action::Lost { id: ID, loss: failure.into(), keep }
+}
+
+fn passing() -> Failure {
+    Failure::Passing("gone".into())
+}
+
+fn last() -> Failure {
+    Failure::Final("gone".into())
 }
 
 fn written(index: u32) -> Action<u32> {
@@ -98,19 +167,26 @@ fn nothing_is_opened_before_something_comes() {
 #[test]
 fn a_complete_file_is_finished_made_durable_noted_and_stored() {
     let mut bench = Bench::new(2).opened_by(1);
-    bench.files.on_end(end(2, digest(2)));
+    assert_eq!(bench.actions(), [written(1)]);
     bench.write(1);
+    bench.take(0);
+    let bench = bench.finished(2).noting([1, 0]);
+    bench.ends(&[Action::Durable(whole(2)), stored(2)]);
+}
+
+#[test]
+fn the_end_may_come_before_blocks_and_even_before_the_file_is_open() {
+    let mut bench = Bench::new(2);
+    bench.files.on_end(end(2, digest(2)));
+    bench.block(1);
+    assert_eq!(bench.actions(), [Action::Open { id: ID }]);
+    bench.files.on_opened(ID, Ok(OPENED));
+    assert_eq!(bench.actions(), [written(1)]);
     bench.block(0);
     bench.write(0);
-    assert_eq!(bench.actions(), [written(1), written(0), Action::Finish { id: ID }]);
-    bench.files.on_finished(ID, Ok(()));
-    assert_eq!(bench.actions(), [Action::Sync { id: ID }]);
-    bench.files.on_synced(ID, Ok(()));
-    assert_eq!(bench.actions(), [noted([1, 0])]);
-    bench.files.on_noted(ID, Ok(()));
-    let stored = Action::Stored { id: ID, digest: digest(2), unsynced: ByteCount::ZERO };
-    assert_eq!(bench.actions(), [Action::Durable(whole(2)), stored]);
-    assert!(bench.files.is_empty());
+    assert_eq!(bench.actions(), [written(0)], "block 1 is not written");
+    bench.write(1);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID }]);
 }
 
 #[test]
@@ -120,34 +196,33 @@ fn a_block_that_comes_twice_counts_once() {
     bench.files.on_end(end(2, digest(2)));
     bench.write(0);
     assert_eq!(bench.actions(), [written(0)]);
+    bench.take(1);
+    bench.block(1);
+    assert_eq!(bench.actions(), [Action::Finish { id: ID }]);
 }
 
 #[test]
-fn the_link_ends_and_what_has_arrived_is_noted() {
-    let mut bench = Bench::new(3).opened_by(2);
-    bench.block(0);
-    bench.files.on_link_ended();
+fn a_block_beyond_the_end_is_nothing() {
+    let mut bench = Bench::new(2).opened_by(2);
+    assert_eq!(bench.actions(), []);
+}
+
+#[test]
+fn one_block_needs_neither_journal_nor_sync_of_its_own() {
+    let size = ByteCount::new(5000);
+    let mut bench = Bench::of(Expected { size, sparse: false, held: None }, true).opened_by(0);
+    let digest = FileDigest::Blake3(root(5000, &[value(0)]).unwrap());
+    bench.files.on_end(end(1, digest));
     bench.write(0);
-    assert_eq!(bench.actions(), [written(2), written(0)]);
-    bench.write(2);
-    assert_eq!(bench.actions(), [Action::Sync { id: ID }]);
-    bench.files.on_synced(ID, Ok(()));
-    assert_eq!(bench.actions(), [noted([0, 2])]);
-    bench.files.on_noted(ID, Ok(()));
-    assert_eq!(bench.actions(), [Action::Durable(whole(2)), Action::Left { id: ID, keep: true }]);
-    assert!(bench.files.is_empty());
+    assert_eq!(bench.actions(), [written(0), Action::Finish { id: ID }]);
+    bench.files.on_finished(ID, Ok(()));
+    bench.ends(&[Action::Stored { id: ID, digest, unsynced: size }]);
 }
 
 #[test]
-fn a_file_that_is_given_up_waits_for_its_writes() {
-    let mut bench = Bench::new(2).opened_by(1);
-    bench.files.on_end(given_up(true));
-    assert_eq!(bench.actions(), [written(1)]);
-    bench.write(1);
-    assert_eq!(bench.actions(), [Action::Sync { id: ID }]);
-    bench.files.on_synced(ID, Ok(()));
-    bench.files.on_noted(ID, Ok(()));
-    let loss = Loss::Failed(Failure::Passing("gone".into()));
-    assert_eq!(bench.actions(), [noted([1]), Action::Durable(BLOCK), Action::Lost { id: ID, loss, keep: true }]);
-    assert!(bench.files.is_empty());
+fn an_item_that_is_none_of_the_files_ends_elsewhere() {
+    let mut bench = Bench::new(2);
+    let foreign = FileEnd { id: ID + 1, ..given_up(true) };
+    bench.files.on_end(foreign.clone());
+    assert_eq!(bench.actions(), [Action::Foreign(foreign)]);
 }

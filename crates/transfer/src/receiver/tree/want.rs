@@ -92,9 +92,10 @@ impl Keeper<'_> {
         let header = Header { version: *version, size: *size, path: *blake3::hash(name.as_bytes()).as_bytes() };
         let mut plan = Plan::new(pending, header);
         let mut want = Want::All;
+        let mut left = None;
         if options.resume
             && *size > BLOCK_SIZE as u64
-            && let Some((staging, file)) = resume::find_part(directory, name, &directory.path_of(name))?
+            && let Some((staging, file)) = resume::find_part(directory, name, &directory.path_of(name))?.part
             && let Some((journal, held)) = FileJournal::find(directory, staging, &header)
             // The blocks of a file without holes all arrive; they need no cleared place.
             && (!*sparse || resume::clear_beside(&file, &held).is_ok_and(|cleared| cleared))
@@ -104,7 +105,8 @@ impl Keeper<'_> {
             }
             want = Want::Rest;
             self.shared.resumed(held.bytes());
-            plan.continue_with(Continued { staging, file, journal, held });
+            plan.continue_with(Continued { staging, file, journal });
+            left = Some(held);
         }
         if let Some(run) = &mut self.run
             && *size > BLOCK_SIZE as u64
@@ -115,7 +117,7 @@ impl Keeper<'_> {
         self.shared.expect_large(entry.id, *size);
         // The store knows the file before its first block can be asked for.
         if let Some(store) = &self.store {
-            let _ = store.send(StoreJob::Expect(Box::new(plan)));
+            let _ = store.send(StoreJob::Expect { plan: Box::new(plan), held: left });
         }
         Ok(want)
     }

@@ -1,0 +1,53 @@
+//! A lock that had to be waited for.
+
+use super::*;
+
+#[test]
+fn who_had_to_wait_stores_nothing_before_its_sender_has_answered() {
+    let mut bench = Bench::new(1);
+    bench.block(0);
+    bench.files.on_end(end(1, digest(1)));
+    bench.actions();
+    bench.files.on_opened(ID, Ok(Opened { journaled: false, has_waited: true }));
+    assert_eq!(bench.actions(), [Action::Probe, written(0)], "blocks must not be kept in memory meanwhile");
+    bench.write(0);
+    assert_eq!(bench.actions(), []);
+    bench.files.on_confirmed();
+    assert_eq!(bench.actions(), [Action::Finish { id: ID }]);
+}
+
+#[test]
+fn an_answer_to_an_earlier_question_tells_nothing() {
+    let mut files = Files::new(false);
+    for id in [1, 2] {
+        files.expect(id, Expected { size: whole(1), sparse: false, held: None });
+        files.on_block(id, 0, value(0), 0);
+        files.on_end(FileEnd { id, blocks: 1, outcome: Ok(digest(1)) });
+        files.on_opened(id, Ok(Opened { journaled: false, has_waited: true }));
+        files.on_written(id, 0, Ok(()));
+    }
+    let finishes = |files: &mut Files<u32>| {
+        std::iter::from_fn(|| files.poll()).filter(|action| matches!(action, Action::Finish { .. })).collect::<Vec<_>>()
+    };
+    assert_eq!(finishes(&mut files), []);
+    files.on_confirmed();
+    assert_eq!(finishes(&mut files), [], "that was the answer to the session's own Ready");
+    files.on_confirmed();
+    assert_eq!(finishes(&mut files), [Action::Finish { id: 1 }]);
+    files.on_confirmed();
+    assert_eq!(finishes(&mut files), [Action::Finish { id: 2 }]);
+}
+
+#[test]
+fn without_an_answer_nothing_is_stored() {
+    let mut bench = Bench::new(2);
+    bench.block(0);
+    bench.block(1);
+    bench.files.on_end(end(2, digest(2)));
+    bench.files.on_opened(ID, Ok(Opened { journaled: true, has_waited: true }));
+    bench.write(0);
+    bench.write(1);
+    bench.actions();
+    bench.files.on_link_ended();
+    bench.noting([0, 1]).ends(&[Action::Durable(whole(2)), Action::Left { id: ID, keep: true }]);
+}
