@@ -4,7 +4,7 @@
 //! client → server   Request ─────────────► Accepted | Refused
 //! sender → receiver Congestion, Begin, Confirmed, Entries*, (Block | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
 //! receiver → sender Ready, Held*, Wants*, Resend*, Done*, Feedback*
-//! either way        Ping, Interrupt, Abort
+//! either way        Left, Ping, Interrupt, Abort
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
 //!
@@ -97,6 +97,24 @@ pub enum Message {
 
     /// The sender's answer to every `Ready`: it is still there.
     Confirmed,
+    /// A connection after the first has ended at this end before the session. Each end says so
+    /// once of each, on the first connection; a receiver also when the sender has, whether or not
+    /// it knows the connection. The sender transmits again what did not arrive.
+    Left {
+        /// Its number, see [`Job::Join`].
+        connection: u8,
+        /// Frames of data (`Block`, `Pack`, `FileEnd`) that were handed to it by the sender, or
+        /// that arrived over it at the receiver.
+        frames: u64,
+    },
+}
+
+impl Message {
+    /// Whether it may travel over any connection of a session and counts in [`Message::Left`].
+    #[must_use]
+    pub fn is_data(&self) -> bool {
+        matches!(self, Self::Block(_) | Self::Pack(_) | Self::FileEnd(_))
+    }
 }
 
 /// What the connecting end wants.

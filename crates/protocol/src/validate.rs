@@ -79,6 +79,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Feedback(_) => ("Feedback", Ok(())),
         Message::Ping => ("Ping", Ok(())),
         Message::Confirmed => ("Confirmed", Ok(())),
+        Message::Left { connection, .. } => ("Left", job::further(*connection)),
         Message::Interrupt => ("Interrupt", Ok(())),
         Message::Relay(_) => ("Relay", Ok(())),
         Message::Measure(message) => ("Measure", measure::check_control(message)),

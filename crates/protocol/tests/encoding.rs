@@ -34,6 +34,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Done", "ea407dac"),
         ("Feedback", "6faecbcf"),
         ("Refused", "73ff7261"),
+        ("Left", "93d7c101"),
         ("Ping", "f6e2645d"),
         ("Interrupt", "1b2cb006"),
         ("Abort", "295675a6"),
@@ -131,6 +132,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Measure(_) => "Measure",
         Message::Congestion(_) => "Congestion",
         Message::Confirmed => "Confirmed",
+        Message::Left { .. } => "Left",
     }
 }
 
@@ -276,6 +278,7 @@ fn either_way() -> Vec<Message> {
     let refused = kinds.map(|kind| Message::Refused(Refusal { kind, reason: "why".into() }));
     let bootstrap = |peer| Bootstrap { version: "1.2.3".into(), peer, ports: (5000, 5010), family: 6 };
     let rest = vec![
+        Message::Left { connection: 3, frames: 1 << 33 },
         Message::Ping,
         Message::Interrupt,
         Message::Abort(Refusal { kind: RefusalKind::Internal, reason: "why".into() }),

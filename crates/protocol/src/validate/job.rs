@@ -17,7 +17,7 @@ pub(super) fn job(job: &Job) -> Checked {
             source_paths(sources)?;
             send_options(options)
         }
-        Job::Join { stream } => require((1..MAX_STREAMS).contains(stream), "a connection number out of bounds"),
+        Job::Join { stream } => further(*stream),
         Job::Admit { job, .. } => match **job {
             Job::Receive { .. } | Job::Send { .. } | Job::Join { .. } => self::job(job),
             Job::Admit { .. } | Job::Drive(_) | Job::DriveKey | Job::Measure(_) => {
@@ -28,6 +28,11 @@ pub(super) fn job(job: &Job) -> Checked {
         Job::DriveKey => Ok(()),
         Job::Measure(order) => measure::check_order(order),
     }
+}
+
+/// A connection after the first.
+pub(super) fn further(stream: u8) -> Checked {
+    require((1..MAX_STREAMS).contains(&stream), "a connection number out of bounds")
 }
 
 fn drive(drive: &Drive) -> Checked {

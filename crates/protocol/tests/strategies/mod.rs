@@ -71,6 +71,7 @@ fn either_way() -> impl Strategy<Value = Message> {
     prop_oneof![
         Just(Message::Ping),
         Just(Message::Interrupt),
+        (1..MAX_STREAMS, any::<u64>()).prop_map(|(connection, frames)| Message::Left { connection, frames }),
         refusal().prop_map(Message::Abort),
         bootstrap.prop_map(|(version, peer, ports, family)| Message::Bootstrap(Bootstrap {
             version,

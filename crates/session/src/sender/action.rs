@@ -55,6 +55,12 @@ pub enum Action {
     },
     /// Tell the user of something that is left out.
     Problem(Problem),
+    /// A connection after the first is gone, and what did not arrive over it is read once more:
+    /// shut it, and tell the user.
+    ConnectionLost {
+        /// Its number.
+        connection: u8,
+    },
     /// Send nothing more of what waits behind the messages: the user stops the run.
     StopData,
     /// End all work: nothing is read or announced any more. The messages that are left are still to

@@ -92,7 +92,7 @@ enum Stage {
     /// A small file that is in a pack.
     Packed(Digest),
     /// A large file whose last block is read, or that could not be read to its end.
-    Read(Result<FileDigest, GivenUp>),
+    Read { blocks: u32, outcome: Result<FileDigest, GivenUp> },
 }
 
 /// The receiver had said before what it wants of an item, or the item has ended.
@@ -244,15 +244,23 @@ impl Ledger {
     pub(super) fn read(&mut self, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<FileEnd> {
         let open = self.open_mut(id)?;
         let end = FileEnd { id, blocks, outcome: outcome.clone() };
-        open.stage = Stage::Read(outcome);
+        open.stage = Stage::Read { blocks, outcome };
         Some(end)
+    }
+
+    /// How the reading of a large file ended, if it has and the item is not settled.
+    pub(super) fn end_of(&self, id: EntryId) -> Option<FileEnd> {
+        match &self.open(id)?.stage {
+            Stage::Read { blocks, outcome } => Some(FileEnd { id, blocks: *blocks, outcome: outcome.clone() }),
+            _ => None,
+        }
     }
 
     /// Digest of the file as it was read, as far as it has been.
     pub(super) fn digest(&self, id: EntryId) -> Option<FileDigest> {
         match &self.open(id)?.stage {
             Stage::Packed(digest) => Some(FileDigest::Blake3(*digest)),
-            Stage::Read(Ok(digest)) => Some(*digest),
+            Stage::Read { outcome: Ok(digest), .. } => Some(*digest),
             _ => None,
         }
     }

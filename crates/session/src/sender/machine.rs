@@ -11,6 +11,7 @@ use icdc_units::Time;
 
 use super::action::{Action, Fate};
 use super::batch::Batch;
+use super::connections::{Account, Connections, Debt};
 use super::ending::{Ending, Outgoing, Step};
 use super::ledger::{Counts, Item, Ledger, Settlement};
 use super::packs::into_packs;
@@ -78,6 +79,7 @@ pub struct Sender {
     order: Order,
     ledger: Ledger,
     batch: Batch,
+    connections: Connections,
     /// What the scan waits for.
     needed: Option<Need>,
     has_answered: bool,
@@ -94,6 +96,7 @@ impl Sender {
             order,
             ledger: Ledger::new(),
             batch: Batch::default(),
+            connections: Connections::default(),
             needed: None,
             has_answered: false,
             ending: Ending::Running(Outgoing::Open),
@@ -255,6 +258,39 @@ impl Sender {
         self.take(step);
     }
 
+    // The connections after the first.
+
+    /// A further connection is there. False if it is not to be used: it has ended before, the
+    /// session is over, or there is one of its number.
+    #[must_use]
+    pub fn on_joined(&mut self, connection: u8) -> bool {
+        !self.ending.is_over() && self.connections.join(connection)
+    }
+
+    /// A further connection is going to send this frame; the first one needs not tell. False if it
+    /// is not to be sent over it, which has ended: then what is in it is read once more.
+    #[must_use]
+    pub fn on_handed(&mut self, connection: u8, frame: &Message) -> bool {
+        let Some(debt) = Debt::of(frame) else { return true };
+        let is_pending = |id| self.ledger.pending(id).is_some();
+        match self.connections.hand(connection, debt, is_pending) {
+            Ok(()) => true,
+            Err(debt) => {
+                self.repay(debt);
+                false
+            }
+        }
+    }
+
+    /// A further connection has ended at this end. The receiver answers what arrived over it.
+    pub fn on_connection_ended(&mut self, connection: u8) {
+        if let Some(frames) = self.connections.end(connection)
+            && !self.ending.is_over()
+        {
+            self.tell(Message::Left { connection, frames });
+        }
+    }
+
     // This end.
 
     /// The user stops the run.
@@ -346,6 +382,7 @@ impl Sender {
                 None => Ok(()),
             },
             Message::Done(done) => done.into_iter().try_for_each(|done| self.done(done)),
+            Message::Left { connection, frames } => self.left(connection, frames),
             Message::Feedback(_) | Message::Accepted | Message::Ping => Ok(()),
             Message::Interrupt => Err(SessionError::Interrupted),
             Message::Abort(refusal) | Message::Refused(refusal) => Err(SessionError::Refused(refusal)),
@@ -420,6 +457,45 @@ impl Sender {
             Err(reason) => {
                 self.settle(id, &Settlement::Failed, Fate::Failed { reason });
                 Ok(())
+            }
+        }
+    }
+
+    fn left(&mut self, connection: u8, arrived: u64) -> Result<(), SessionError> {
+        match self.connections.account(connection, arrived) {
+            Account::Owed(owed) => {
+                self.actions.push_back(Action::ConnectionLost { connection });
+                owed.into_iter().for_each(|debt| self.repay(debt));
+                Ok(())
+            }
+            Account::Unused => Ok(()),
+            Account::Wrong => Err(SessionError::Protocol(format!(
+                "tells of {arrived} frames over connection {connection}, which cannot be"
+            ))),
+        }
+    }
+
+    /// Has a frame that did not arrive made and sent again, as far as what it is of is pending.
+    fn repay(&mut self, debt: Debt) {
+        match debt {
+            Debt::Block { id, index } => {
+                // Of a file that could not be read to its end no block is waited for.
+                let is_given_up = self.ledger.end_of(id).is_some_and(|end| end.outcome.is_err());
+                if self.ledger.pending(id).is_some() && !is_given_up {
+                    self.actions.push_back(Action::ReadAgain { id, index });
+                }
+            }
+            Debt::Pack(mut ids) => {
+                ids.retain(|id| self.ledger.pending(*id).is_some());
+                if !ids.is_empty() {
+                    self.actions.push_back(Action::Pack(ids));
+                }
+            }
+            // It may overtake the file's blocks, which are counted.
+            Debt::End(id) => {
+                if let Some(end) = self.ledger.end_of(id) {
+                    self.tell(Message::FileEnd(end));
+                }
             }
         }
     }

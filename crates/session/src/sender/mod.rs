@@ -18,6 +18,7 @@
 
 mod action;
 mod batch;
+mod connections;
 mod ending;
 mod ledger;
 mod machine;

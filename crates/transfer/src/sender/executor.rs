@@ -214,6 +214,10 @@ impl<'a> Executor<'a> {
                 let text = format!("{}: {}", path_text(&problem.path), problem.reason);
                 outside.events.push(Event::Notice { text });
             }
+            Action::ConnectionLost { connection } => {
+                let text = format!("connection {connection} was lost; the others carry the rest");
+                outside.events.push(Event::Notice { text });
+            }
             Action::StopData => self.data_stopped.store(true, Ordering::Relaxed),
             Action::Leave => {
                 state.jobs = None;

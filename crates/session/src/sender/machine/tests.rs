@@ -325,3 +325,93 @@ fn an_interrupted_session_tells_the_receiver_and_waits_for_its_answer() {
     let expected = [Action::Answered, Action::Leave, Action::End(Err(SessionError::Interrupted))];
     assert_eq!(actions(&mut sender), expected);
 }
+
+fn block(id: EntryId, index: u32) -> Message {
+    let header = icdc_protocol::message::BlockHeader { id, index, value: [0; 32], ranges: Vec::new() };
+    Message::Block(header)
+}
+
+fn pack(ids: [EntryId; 2]) -> Message {
+    Message::Pack(ids.map(|id| PackItem { id, length: SMALL as u32, digest: [1; 32] }).to_vec())
+}
+
+/// A large file and two small ones that the receiver wants.
+fn wanted() -> (Sender, EntryId, [EntryId; 2]) {
+    let mut sender = sender();
+    let large = sender.announce(file(LARGE));
+    let small = [sender.announce(file(SMALL)), sender.announce(file(SMALL))];
+    sender.on_scanned(NOW);
+    sender.on_message(NOW, wants(0, vec![Want::All; 3]));
+    actions(&mut sender);
+    messages(&mut sender);
+    (sender, large, small)
+}
+
+#[test]
+fn what_a_lost_connection_owes_is_read_again() {
+    let (mut sender, large, small) = wanted();
+    assert!(sender.on_joined(1));
+    assert!(sender.on_handed(1, &Message::Ping), "not counted");
+    for frame in [block(large, 0), pack(small), block(large, 2)] {
+        assert!(sender.on_handed(1, &frame));
+    }
+    let end = sender.on_read(large, 3, Ok(FileDigest::Blake3([2; 32]))).unwrap();
+    assert!(sender.on_handed(1, &Message::FileEnd(end.clone())));
+    sender.on_message(NOW, done(small[0], Err("full")));
+    actions(&mut sender);
+    sender.on_message(NOW, Message::Left { connection: 1, frames: 1 });
+    let again = [
+        Action::ConnectionLost { connection: 1 },
+        Action::Pack(vec![small[1]]),
+        Action::ReadAgain { id: large, index: 2 },
+    ];
+    assert_eq!(actions(&mut sender), again);
+    assert_eq!(messages(&mut sender), [Message::FileEnd(end)]);
+}
+
+#[test]
+fn a_connection_that_ends_here_is_asked_about_once() {
+    let (mut sender, large, _) = wanted();
+    assert!(sender.on_joined(1));
+    assert!(sender.on_handed(1, &block(large, 0)));
+    sender.on_connection_ended(1);
+    sender.on_connection_ended(1);
+    assert_eq!(messages(&mut sender), [Message::Left { connection: 1, frames: 1 }]);
+    assert!(actions(&mut sender).is_empty(), "what arrived is not known yet");
+    sender.on_message(NOW, Message::Left { connection: 1, frames: 0 });
+    let lost = Action::ConnectionLost { connection: 1 };
+    assert_eq!(actions(&mut sender), [lost, Action::ReadAgain { id: large, index: 0 }]);
+}
+
+#[test]
+fn a_frame_that_comes_too_late_for_its_connection_is_read_again() {
+    let (mut sender, large, _) = wanted();
+    assert!(sender.on_joined(1));
+    sender.on_message(NOW, Message::Left { connection: 1, frames: 0 });
+    actions(&mut sender);
+    assert!(!sender.on_handed(1, &block(large, 1)));
+    assert_eq!(actions(&mut sender), [Action::ReadAgain { id: large, index: 1 }]);
+    sender.on_connection_ended(1);
+    assert!(messages(&mut sender).is_empty(), "the receiver has told first");
+}
+
+#[test]
+fn of_a_file_that_is_given_up_only_that_is_told_again() {
+    let (mut sender, large, _) = wanted();
+    assert!(sender.on_joined(1));
+    assert!(sender.on_handed(1, &block(large, 0)));
+    let given_up = GivenUp { reason: "changed".into(), same_version: false };
+    let end = sender.on_read(large, 1, Err(given_up)).unwrap();
+    assert!(sender.on_handed(1, &Message::FileEnd(end.clone())));
+    sender.on_message(NOW, Message::Left { connection: 1, frames: 0 });
+    assert_eq!(actions(&mut sender), [Action::ConnectionLost { connection: 1 }]);
+    assert_eq!(messages(&mut sender), [Message::FileEnd(end)]);
+}
+
+#[test]
+fn an_account_of_a_connection_that_cannot_be_ends_the_session() {
+    let (mut sender, ..) = wanted();
+    sender.on_message(NOW, Message::Left { connection: 1, frames: 1 });
+    assert!(protocol_error(&actions(&mut sender)));
+    assert!(!sender.on_joined(2), "the session is over");
+}
