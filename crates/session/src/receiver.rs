@@ -3,8 +3,10 @@
 //! | module | what |
 //! |---|---|
 //! | [`book`] | names: what is wanted, and when an item, a directory and the run are done |
+//! | [`ending`] | how the session ends, and what is said last |
 //! | [`files`] | large files: what is written, durable, noted, compared, complete |
 
 mod batch;
 pub mod book;
+pub mod ending;
 pub mod files;

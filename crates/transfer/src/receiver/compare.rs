@@ -15,7 +15,7 @@ use icdc_protocol::message::{EntryId, FileDigest};
 use icdc_session::receiver::files::digest_like;
 
 use super::Shared;
-use super::tree::TreeJob;
+use super::names::NameJob;
 use crate::error::SessionError;
 
 /// Reads in flight.
@@ -32,7 +32,7 @@ pub(super) struct CompareJob {
 }
 
 /// Handles jobs until the queue is closed or the session fails.
-pub(super) fn run(shared: &Shared<'_>, queue: &Queue<CompareJob>, tree: &Channel<TreeJob>) {
+pub(super) fn run(shared: &Shared<'_>, queue: &Queue<CompareJob>, names: &Channel<NameJob>) {
     let mut reader: Option<Reader> = None;
     for job in queue {
         let reader = match &mut reader {
@@ -50,7 +50,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<CompareJob>, tree: &Channel
         if shared.failure().is_some() {
             return;
         }
-        let _ = tree.send(TreeJob::Compared { id: job.id, same: found == Some(job.digest) });
+        let _ = names.send(NameJob::Compared { id: job.id, same: found == Some(job.digest) });
     }
 }
 

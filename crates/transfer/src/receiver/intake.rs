@@ -9,7 +9,7 @@ use icdc_units::Span;
 
 use super::Shared;
 use super::hash::HashJob;
-use super::tree::TreeJob;
+use super::names::NameJob;
 use crate::account::Account;
 use crate::error::SessionError;
 use crate::event::{Event, Outcome};
@@ -22,7 +22,7 @@ const GOODBYE: Span = Span::from_secs(2);
 #[derive(Clone)]
 pub(super) struct Intake<'a> {
     pub(super) shared: &'a Shared<'a>,
-    pub(super) tree: Channel<TreeJob>,
+    pub(super) names: Channel<NameJob>,
     pub(super) hash: Channel<HashJob>,
     pub(super) account: &'a Account,
     pub(super) goodbye: &'a Mutex<Option<Goodbye>>,
@@ -93,7 +93,7 @@ impl Intake<'_> {
                 let _ = self.hash.send(HashJob::End(end));
             }
             Message::Pack(items) => {
-                let _ = self.tree.send(TreeJob::Pack(items, payload));
+                let _ = self.names.send(NameJob::Pack(items, payload));
             }
             Message::Totals(totals) => *self.shared.totals.lock().expect("no panic while totals are noted") = totals,
             Message::Problem(problem) => self.problem(&problem),
@@ -114,10 +114,10 @@ impl Intake<'_> {
             Message::Abort(refusal) | Message::Refused(refusal) => return Err(SessionError::Refused(refusal)),
             Message::Confirmed => {
                 let _ = self.hash.send(HashJob::Confirmed);
-                let _ = self.tree.send(TreeJob::Message(Message::Confirmed));
+                let _ = self.names.send(NameJob::Message(Message::Confirmed));
             }
             other => {
-                let _ = self.tree.send(TreeJob::Message(other));
+                let _ = self.names.send(NameJob::Message(other));
             }
         }
         Ok(Flow::Continue)

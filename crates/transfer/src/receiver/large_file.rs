@@ -13,10 +13,10 @@ use icdc_session::receiver::files::Opened;
 use icdc_units::ByteCount;
 
 use super::Shared;
-use super::batch::Made;
 use super::failure::{self, Failure};
-use super::pending::{Pending, metadata};
+use super::pending::metadata;
 use super::resume::{self, FileJournal};
+use super::staged::Made;
 use super::staging::Staging;
 use crate::error::SessionError;
 
@@ -38,15 +38,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(pending: &Pending, header: Header) -> Self {
-        Self {
-            id: pending.entry.id,
-            entry: pending.entry.clone(),
-            directory: pending.directory.clone(),
-            name: pending.name.clone(),
-            header,
-            continued: None,
-        }
+    /// The file `name` in `directory`, by its entry.
+    pub(super) fn new(entry: Entry, directory: Directory, name: Name, header: Header) -> Self {
+        Self { id: entry.id, entry, directory, name, header, continued: None }
     }
 
     /// Uses what an earlier run left.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! link ──► intake ─┬─ blocks ──► hash ──► store (Direct I/O, journal) ─┐ complete files
-//!                  └─ entries, packs ───► tree (directories, small files, names) ◄─┘
+//!                  └─ entries, packs ───► names (directories, small files) ◄───────┘
 //!                                             │ wants, done
 //! link ◄── outlet ◄───────────────────────────┴──────────── feedback
 //! ```
@@ -12,20 +12,19 @@
 //! ends, so that what has arrived becomes durable and is not sent again.
 
 mod arrived;
-mod batch;
-mod claims;
 mod compare;
 mod failure;
 mod hash;
 mod intake;
 mod large_file;
+mod names;
 mod pending;
 mod placement;
 mod progress;
 mod resume;
+mod staged;
 mod staging;
 mod store;
-mod tree;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,7 +36,7 @@ use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{
-    Entry, EntryId, EntryKind, Feedback, FileDigest, Goodbye, Message, ReceiveOptions, RefusalKind, Totals, TransferId,
+    EntryId, Feedback, FileDigest, Goodbye, Message, ReceiveOptions, RefusalKind, Totals, TransferId,
 };
 use icdc_rate::ring::Load;
 use icdc_units::{ByteCount, Rate, Span, Time};
@@ -53,8 +52,8 @@ use crate::{clock, digest_text, path_text};
 
 use self::arrived::Waiting;
 use self::intake::Intake;
+use self::names::Keeper;
 use self::progress::Progress;
-use self::tree::Keeper;
 
 /// Default size of the ring between socket and disk.
 const RING: ByteCount = ByteCount::from_mib(256);
@@ -235,27 +234,9 @@ impl Shared<'_> {
         *self.counters.only.lock().expect("no panic while a digest is noted") = digest.copied();
     }
 
-    fn published(&self, entry: &Entry, path: &[u8], digest: Option<&FileDigest>) {
-        if let EntryKind::File { size, .. } = entry.kind {
-            self.count_published(size, digest);
-        }
-        self.report(entry, path, Outcome::Published, digest, None);
-    }
-
-    fn report(
-        &self,
-        entry: &Entry,
-        path: &[u8],
-        outcome: Outcome,
-        digest: Option<&FileDigest>,
-        reason: Option<String>,
-    ) {
-        let bytes = match entry.kind {
-            EntryKind::File { size, .. } => size,
-            _ => 0,
-        };
+    fn report(&self, path: &[u8], bytes: u64, outcome: Outcome, digest: Option<FileDigest>, reason: Option<String>) {
         let digest = match digest {
-            Some(FileDigest::Blake3(digest)) => Some(digest_text(digest)),
+            Some(FileDigest::Blake3(digest)) => Some(digest_text(&digest)),
             _ => None,
         };
         (self.events)(Event::Item { path: path_text(path), bytes, digest, outcome, reason });
@@ -315,7 +296,7 @@ pub(crate) fn run(
         counters: Counters::default(),
     };
     let goodbye = Mutex::new(None);
-    let (to_tree, tree_queue) = bounded(64);
+    let (to_names, names_queue) = bounded(64);
     let (stored, stored_queue) = unbounded();
     let (to_hash, hash_queue) = bounded(2);
     let (to_store, store_queue) = bounded(2);
@@ -330,12 +311,12 @@ pub(crate) fn run(
             let _sends = sends;
             run_outlet(shared, outlet, &replies_queue);
         });
-        let keeper = scope.spawn(move || keeper.run(&tree_queue, &stored_queue));
+        let keeper = scope.spawn(move || keeper.run(&names_queue, &stored_queue));
         scope.spawn(move || hash::run(shared, &hash_queue, &to_store));
         let compared = stored.clone();
         scope.spawn(move || compare::run(shared, &compare_queue, &compared));
         scope.spawn(move || store::run(shared, &store_queue, stored));
-        let intake = Intake { shared, account, tree: to_tree, hash: to_hash, goodbye };
+        let intake = Intake { shared, account, names: to_names, hash: to_hash, goodbye };
         let further = intake.clone();
         let (receives, first_ended) = watched();
         scope.spawn(move || {

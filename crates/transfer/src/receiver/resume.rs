@@ -20,6 +20,7 @@ use icdc_protocol::block_journal::{self, BlockJournal, Header};
 use icdc_protocol::block_map::{BlockMap, block_offset};
 use icdc_protocol::message::{Digest, FileDigest, TransferId};
 use icdc_protocol::run_journal::{Published, Record, RunJournal, SLOT_LENGTH};
+use icdc_session::receiver::book::want::PublishedBy;
 use icdc_units::Span;
 
 use super::failure::{self, Failure};
@@ -210,15 +211,6 @@ pub(super) fn remove_journals(directory: &Directory, name: &Name) {
 /// Under which names this user may have left something of the item with the final name `name`.
 fn own(directory: &Directory, name: &Name, kinds: &[StagingKind]) -> impl Iterator<Item = Staging> {
     Purpose::item(name).found_again().into_iter().filter(move |staging| staging.is_free(directory, kinds))
-}
-
-/// Which run has published an item.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum PublishedBy {
-    /// The present one, in this session or before a cut.
-    ThisRun,
-    /// One that was interrupted; anything may have happened to the item since.
-    AnEarlierRun,
 }
 
 /// Which run a journal is of.

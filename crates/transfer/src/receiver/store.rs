@@ -4,7 +4,7 @@
 //! hash ── blocks, ends ──► Files ── Write, Sync, Read ──► engine ── completions ──► Files
 //!                            │
 //!                            ├── Open, Note, Finish … ──► part file, journal (at once)
-//!                            └── Stored, Lost ──► tree
+//!                            └── Stored, Lost ──► names
 //! ```
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use super::Shared;
 use super::arrived::{Arrived, Waits};
 use super::failure::Failure;
 use super::large_file::LargeFile;
-use super::tree::TreeJob;
+use super::names::NameJob;
 use crate::error::SessionError;
 
 pub(super) use super::large_file::Plan;
@@ -68,7 +68,7 @@ enum Purpose {
 
 pub(super) struct Store<'a> {
     shared: &'a Shared<'a>,
-    tree: Channel<TreeJob>,
+    names: Channel<NameJob>,
     engine: Box<dyn Engine>,
     machine: Files<Arrival>,
     /// Files of which nothing is opened.
@@ -79,14 +79,14 @@ pub(super) struct Store<'a> {
 }
 
 /// Handles jobs until the queue is closed, then makes durable what has arrived.
-pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, tree: Channel<TreeJob>) {
+pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<NameJob>) {
     let engine = match open_engine(DEPTH, EngineKind::Auto) {
         Ok(engine) => engine,
         Err(error) => return shared.fail(SessionError::Local(error.to_string())),
     };
     let mut store = Store {
         shared,
-        tree,
+        names,
         engine,
         machine: Files::new(shared.options.verify),
         plans: HashMap::new(),
@@ -181,20 +181,20 @@ impl Store<'_> {
                     tracing::warn!(%path, index, "a block kept by an earlier run is damaged; it travels again");
                     self.shared.reply(Message::Resend { id, index });
                 }
-                Action::Foreign(end) => self.tell(TreeJob::Message(Message::FileEnd(end))),
+                Action::Foreign(end) => self.tell(NameJob::Message(Message::FileEnd(end))),
                 Action::Stored { id, digest, unsynced } => {
                     let Some(file) = self.files.remove(&id) else { continue };
                     self.tell(match file.made(unsynced) {
-                        Ok(made) => TreeJob::Stored { id, made, digest },
+                        Ok(made) => NameJob::Stored { id, made, digest },
                         Err(failure) => {
                             file.close(false);
-                            TreeJob::Lost { id, failure }
+                            NameJob::Lost { id, failure }
                         }
                     });
                 }
                 Action::Lost { id, loss, keep } => {
                     let path = self.close(id, keep);
-                    self.tell(TreeJob::Lost { id, failure: loss.into_failure(&path) });
+                    self.tell(NameJob::Lost { id, failure: loss.into_failure(&path) });
                 }
                 Action::Left { id, keep } => {
                     self.close(id, keep);
@@ -203,9 +203,9 @@ impl Store<'_> {
         }
     }
 
-    fn tell(&self, job: TreeJob) {
+    fn tell(&self, job: NameJob) {
         // A tree that has ended has failed the session.
-        let _ = self.tree.send(job);
+        let _ = self.names.send(job);
     }
 
     fn open(&mut self, id: EntryId) {

@@ -24,7 +24,7 @@ impl<P> Book<P> {
             _ => return Err(SessionError::Protocol("a message that only a receiver may send".into())),
         }
         match &mut self.stage {
-            Stage::Fresh => Err(SessionError::Protocol("something was announced before Begin".into())),
+            Stage::Fresh => Err(SessionError::Protocol("something came before Begin".into())),
             Stage::Placing(opening) | Stage::Unconfirmed(opening) | Stage::Beginning { opening, .. } => {
                 opening.queue.keep(message)
             }

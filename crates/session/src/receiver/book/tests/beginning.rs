@@ -86,7 +86,7 @@ fn data_before_the_answer_and_a_second_beginning_break_the_protocol() {
     assert_eq!(desk.log(), ["fail: began twice"]);
     let mut desk = Desk::new(settings());
     desk.announce(&[source(0, 0)]);
-    assert_eq!(desk.log(), ["fail: something was announced before Begin"]);
+    assert_eq!(desk.log(), ["fail: something came before Begin"]);
     desk.say(Message::Ping);
     assert_eq!(desk.log(), ["fail: a message that only a receiver may send"]);
 }

@@ -1,0 +1,213 @@
+//! Each way in which a session ends.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+use icdc_protocol::message::Refusal;
+
+use super::*;
+
+const START: Time = Time::from_nanos(1_000_000_000);
+
+fn actions(ending: &mut Ending) -> Vec<Action> {
+    std::iter::from_fn(|| ending.poll()).collect()
+}
+
+fn goodbye() -> Goodbye {
+    Goodbye { bytes_sent: 7, ..Goodbye::default() }
+}
+
+fn local() -> SessionError {
+    SessionError::Local("no disk".into())
+}
+
+fn abort(kind: RefusalKind, reason: &str) -> Action {
+    say(Message::Abort(Refusal { kind, reason: reason.into() }))
+}
+
+fn cut() -> LinkEnd {
+    LinkEnd::Failed(SessionError::Cut("reset".into()))
+}
+
+/// Everything behind the connections ends, and all is said.
+fn through(mut ending: Ending) -> (Vec<Action>, Result<Option<Goodbye>, SessionError>) {
+    assert!(ending.is_draining());
+    ending.on_drained(START);
+    let mut done = actions(&mut ending);
+    ending.on_closed();
+    done.extend(actions(&mut ending));
+    assert!(ending.has_ended() && ending.next_deadline().is_none());
+    (done, ending.into_outcome())
+}
+
+#[test]
+fn a_goodbye_parts_whether_it_comes_before_or_after_the_last_item() {
+    for goodbye_first in [false, true] {
+        let mut ending = Ending::default();
+        if goodbye_first {
+            ending.on_goodbye(START, Connection::First, goodbye());
+            assert!(!ending.has_parted() && !ending.is_complete());
+            ending.on_complete();
+        } else {
+            ending.on_complete();
+            assert!(!ending.has_parted() && ending.is_complete());
+            ending.on_goodbye(START, Connection::First, goodbye());
+        }
+        assert!(ending.has_parted() && ending.is_draining());
+        assert_eq!(actions(&mut ending), [Action::CutFurther]);
+        let (done, outcome) = through(ending);
+        assert_eq!((done, outcome), (vec![Action::Close, Action::Cut], Ok(Some(goodbye()))));
+    }
+}
+
+#[test]
+fn a_sender_that_has_seen_everything_done_may_leave_without_a_word() {
+    let mut ending = Ending::default();
+    ending.on_complete();
+    ending.on_link_ended(START, Connection::First, LinkEnd::Closed);
+    assert!(ending.has_parted());
+    actions(&mut ending);
+    assert_eq!(through(ending).1, Ok(None));
+}
+
+#[test]
+fn a_connection_that_breaks_after_the_last_item_does_not_part() {
+    let mut ending = Ending::default();
+    ending.on_complete();
+    ending.on_link_ended(START, Connection::First, cut());
+    assert!(ending.is_complete() && !ending.has_parted() && ending.failure().is_none());
+    actions(&mut ending);
+    assert_eq!(through(ending).1, Ok(None));
+}
+
+#[test]
+fn only_the_first_connection_parts() {
+    let mut ending = Ending::default();
+    ending.on_complete();
+    ending.on_link_ended(START, Connection::Further, LinkEnd::Closed);
+    ending.on_link_ended(START, Connection::Further, cut());
+    assert!(!ending.has_parted() && !ending.is_draining() && ending.next_deadline().is_none());
+    ending.on_goodbye(START, Connection::Further, goodbye());
+    assert!(!ending.has_parted() && actions(&mut ending).is_empty());
+    ending.on_link_ended(START, Connection::First, cut());
+    assert!(!ending.has_parted(), "the first one broke: the sender comes again and has to be recognized");
+    let mut ending = Ending::default();
+    ending.on_goodbye(START, Connection::Further, goodbye());
+    assert!(matches!(ending.failure(), Some(SessionError::Protocol(_))));
+}
+
+#[test]
+fn a_goodbye_before_everything_is_done_breaks_the_protocol() {
+    let mut ending = Ending::default();
+    ending.on_goodbye(START, Connection::First, goodbye());
+    actions(&mut ending);
+    let reason = "it said goodbye before everything was done";
+    let error = SessionError::Protocol(reason.into());
+    let (done, outcome) = through(ending);
+    assert_eq!(done, [abort(RefusalKind::Protocol, &error.to_string()), Action::Close, Action::Cut]);
+    assert_eq!(outcome, Err(error));
+}
+
+#[test]
+fn the_reason_is_said_before_the_link_is_cut_and_only_the_first_counts() {
+    let mut ending = Ending::default();
+    ending.on_failure(START, local());
+    ending.on_failure(START, SessionError::Cut("later".into()));
+    assert_eq!(actions(&mut ending), [abort(RefusalKind::Internal, "no disk"), Action::Flush]);
+    assert_eq!(ending.next_deadline(), Some(START + PARTING));
+    ending.on_flushed();
+    assert_eq!(actions(&mut ending), [Action::Cut]);
+    ending.on_complete();
+    ending.on_link_ended(START, Connection::First, cut());
+    assert_eq!(actions(&mut ending), [Action::CutFurther]);
+    assert_eq!(through(ending), (vec![Action::Close, Action::Cut], Err(local())));
+}
+
+#[test]
+fn a_carrier_that_takes_nothing_holds_nobody_up() {
+    let mut ending = Ending::default();
+    ending.on_interrupt(START);
+    assert_eq!(actions(&mut ending), [say(Message::Interrupt), Action::Flush]);
+    ending.on_time(START + PARTING - Span::from_nanos(1));
+    assert!(actions(&mut ending).is_empty());
+    ending.on_time(START + PARTING);
+    assert_eq!(actions(&mut ending), [Action::Cut]);
+    ending.on_link_ended(START, Connection::First, cut());
+    ending.on_drained(START);
+    actions(&mut ending);
+    assert_eq!(ending.next_deadline(), Some(START + FAREWELL));
+    ending.on_flushed();
+    assert!(!ending.has_ended(), "an answer that is too late is none to the last words");
+    ending.on_time(START + FAREWELL);
+    assert_eq!(actions(&mut ending), [Action::Cut]);
+    assert!(ending.has_ended());
+}
+
+#[test]
+fn a_sender_that_interrupts_is_answered_when_everything_is_durable() {
+    let mut ending = Ending::default();
+    ending.on_link_ended(START, Connection::First, LinkEnd::Failed(SessionError::Interrupted));
+    assert_eq!(actions(&mut ending), [Action::CutFurther]);
+    let (done, outcome) = through(ending);
+    assert_eq!(done, [say(Message::Interrupt), Action::Close, Action::Cut]);
+    assert_eq!(outcome, Err(SessionError::Interrupted));
+}
+
+#[test]
+fn a_sender_that_breaks_the_protocol_hears_of_it_at_once() {
+    let mut ending = Ending::default();
+    let error = SessionError::Protocol("x".into());
+    ending.on_link_ended(START, Connection::First, LinkEnd::Failed(error.clone()));
+    let reason = abort(RefusalKind::Protocol, &error.to_string());
+    assert_eq!(actions(&mut ending), [reason, Action::CutFurther]);
+    assert_eq!(through(ending), (vec![Action::Close, Action::Cut], Err(error)));
+}
+
+#[test]
+fn what_fails_while_the_rest_is_drained_is_said_at_the_end() {
+    let mut ending = Ending::default();
+    ending.on_goodbye(START, Connection::First, goodbye());
+    ending.on_failure(START, local());
+    actions(&mut ending);
+    let (done, outcome) = through(ending);
+    assert_eq!(done, [abort(RefusalKind::Internal, "no disk"), Action::Close, Action::Cut]);
+    assert_eq!(outcome, Err(local()));
+}
+
+#[test]
+fn a_further_connection_that_ends_early_ends_the_session_unless_it_is_over_by_then() {
+    for is_over in [false, true] {
+        let mut ending = Ending::default();
+        ending.on_link_ended(START, Connection::Further, LinkEnd::Closed);
+        ending.on_link_ended(START + PARTING, Connection::Further, cut());
+        assert_eq!(ending.next_deadline(), Some(START + GOODBYE));
+        if is_over {
+            ending.on_complete();
+        }
+        ending.on_time(START + GOODBYE);
+        let error = SessionError::Cut("the sender closed the connection early".into());
+        assert_eq!(ending.failure(), (!is_over).then_some(&error));
+    }
+}
+
+#[test]
+fn the_user_may_stop_a_session_whose_sender_says_no_goodbye() {
+    let mut ending = Ending::default();
+    ending.on_complete();
+    ending.on_failure(START, local());
+    assert!(ending.failure().is_none(), "everything is done");
+    ending.on_interrupt(START);
+    assert_eq!(actions(&mut ending), [say(Message::Interrupt), Action::Flush]);
+    ending.on_flushed();
+    ending.on_link_ended(START, Connection::First, cut());
+    actions(&mut ending);
+    assert_eq!(through(ending).1, Ok(None));
+}
+
+#[test]
+fn a_destination_that_is_no_good_is_told_and_other_refusals_came_from_there() {
+    for (kind, said) in [(RefusalKind::Path, 2), (RefusalKind::Busy, 1)] {
+        let mut ending = Ending::default();
+        ending.on_failure(START, SessionError::Refused(Refusal { kind, reason: "no".into() }));
+        assert_eq!(actions(&mut ending).len(), said);
+    }
+}

@@ -1,0 +1,461 @@
+//! Names: one thread that carries out what the [`Book`] asks for, and tells it what comes of it and
+//! from the link and the store.
+//!
+//! It has the directories, what lies under staging names and the run's journal; what is wanted, in
+//! which order and when something is done is the book's.
+//!
+//! | file | what |
+//! |---|---|
+//! | `directories` | directories by their numbers |
+//! | `look` | what lies at the destination that bears on one item |
+//! | `telling` | events and counts |
+
+mod directories;
+mod look;
+mod telling;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
+use icdc_disk::tree::{Directory, Name, is_staging};
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest, Message, PackItem};
+use icdc_protocol::run_journal::{ItemKey, Record};
+use icdc_session::receiver::book::action::{
+    Action, Examination, FirstName, Names, NewDirectory, NotBegun, NotStaged, Piece, Placed, Publication, Stored,
+    Target,
+};
+use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, Item};
+use icdc_session::receiver::book::want::Verdict;
+use icdc_session::receiver::book::{Book, Settings};
+
+use super::Shared;
+use super::arrived::Arrived;
+use super::compare::CompareJob;
+use super::failure::{self, Failure};
+use super::large_file::Continued;
+use super::pending::metadata;
+use super::placement::Placement;
+use super::resume::{self, RunId, RunLog};
+use super::staged::{Made, Staged};
+use super::store::{Plan, StoreJob};
+use crate::clock;
+use crate::error::SessionError;
+use directories::Directories;
+use look::{Look, header};
+
+/// Work for the thread of the names.
+pub(super) enum NameJob {
+    Message(Message),
+    Pack(Vec<PackItem>, Option<Arrived>),
+    /// A large file is complete under its staging name.
+    Stored {
+        id: EntryId,
+        made: Made,
+        digest: FileDigest,
+    },
+    /// A file that an earlier run has published was read.
+    Compared {
+        id: EntryId,
+        /// It still has the digest under which it was published.
+        same: bool,
+    },
+    /// A large file is given up.
+    Lost {
+        id: EntryId,
+        failure: Failure,
+    },
+}
+
+/// How long the thread waits for work where nothing is staged.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// See the module's description.
+pub(super) struct Keeper<'a> {
+    shared: &'a Shared<'a>,
+    book: Book<Option<Arrived>>,
+    /// From the sender's first message until the run has begun.
+    opening: Option<Opening>,
+    run: Option<RunLog>,
+    directories: Directories,
+    /// What examinations have claimed, until it is expected.
+    claimed: HashMap<EntryId, Continued>,
+    staged: HashMap<EntryId, Staged>,
+    /// `None` when nothing more will come from the link: then the store may end, too.
+    store: Option<Channel<StoreJob>>,
+    /// Likewise.
+    compare: Option<Channel<CompareJob>>,
+}
+
+/// A run that has not begun.
+struct Opening {
+    job: Digest,
+    placement: Placement,
+    is_journaled: bool,
+}
+
+impl<'a> Keeper<'a> {
+    pub(super) fn new(shared: &'a Shared<'a>, store: Channel<StoreJob>, compare: Channel<CompareJob>) -> Self {
+        let settings = Settings {
+            options: shared.options.clone(),
+            ring_blocks: shared.pool.capacity() as u32,
+            is_reserved: is_staging,
+            asked: shared.order.asked.map(<[_]>::to_vec),
+        };
+        Self {
+            shared,
+            book: Book::new(settings),
+            opening: None,
+            run: None,
+            directories: Directories::default(),
+            claimed: HashMap::new(),
+            staged: HashMap::new(),
+            store: Some(store),
+            compare: Some(compare),
+        }
+    }
+
+    /// Handles what comes from the link and from the store until both have ended, then publishes
+    /// what is staged.
+    pub(super) fn run(mut self, link: &Queue<NameJob>, stored: &Queue<NameJob>) {
+        let ended = never();
+        let mut link = link;
+        loop {
+            let quiet = self.book.next_deadline().map_or(LONG, |deadline| (deadline - clock::now()).into());
+            select! {
+                recv(link) -> job => match job {
+                    Ok(job) => self.handle(job),
+                    Err(_) => {
+                        link = &ended;
+                        self.store = None;
+                        self.compare = None;
+                        self.book.on_link_ended();
+                    }
+                },
+                recv(stored) -> job => match job {
+                    Ok(job) => self.handle(job),
+                    Err(_) => break,
+                },
+                default(quiet) => self.book.on_time(clock::now()),
+            }
+            self.carry_out();
+        }
+        self.book.on_settled();
+        self.carry_out();
+        self.book.on_over(self.shared.has_parted());
+        self.carry_out();
+    }
+
+    fn handle(&mut self, job: NameJob) {
+        let now = clock::now();
+        match job {
+            NameJob::Message(message) => self.book.on_message(now, message),
+            NameJob::Pack(items, payload) => {
+                let length = payload.as_ref().map_or(0, |arrived| arrived.length);
+                self.book.on_pack(now, &items, length, payload);
+            }
+            NameJob::Stored { id, made, digest } => {
+                let stored = Stored { digest, is_durable: made.is_durable(), bytes: made.bytes() };
+                let item = self.book.item(id);
+                if let Some((directory, name)) = item.and_then(|item| self.place(item).ok()) {
+                    let staged = Staged::new(directory, name, made);
+                    self.staged.insert(id, staged);
+                }
+                self.book.on_stored(now, id, stored);
+            }
+            NameJob::Compared { id, same } => self.book.on_compared(now, id, same),
+            NameJob::Lost { id, failure } => self.book.on_lost(now, id, failure),
+        }
+    }
+
+    /// Does what the book asks for, and tells it the outcome of each action before the next.
+    fn carry_out(&mut self) {
+        while let Some(action) = self.book.poll() {
+            self.act(action);
+        }
+    }
+
+    fn act(&mut self, action: Action<Option<Arrived>>) {
+        match action {
+            Action::Place { begin, is_journaled } => {
+                let placed = self.find_place(&begin, is_journaled);
+                self.book.on_placed(placed);
+            }
+            Action::BeginRun => {
+                let begun = self.begin_run();
+                self.book.on_begun(begun);
+            }
+            Action::MakeDirectories(new) => {
+                let made = new.iter().map(|new| (new.id, self.make_directory(new))).collect();
+                self.book.on_directories_made(made);
+            }
+            Action::Examine(asked) => {
+                let examined = asked.iter().map(|asked| (asked.id, self.examine(*asked))).collect();
+                self.book.on_examined(examined);
+            }
+            Action::NoteStaged { id, path } => {
+                if let Err(reason) = self.note_staged(&path) {
+                    self.book.on_lost(clock::now(), id, reason.into());
+                }
+            }
+            Action::Expect { id, held } => self.expect(id, held),
+            Action::Compare { id, digest } => self.compare(id, digest),
+            Action::Stage { pieces, payload } => {
+                let staged = self.stage(&pieces, payload);
+                self.book.on_staged(staged);
+            }
+            Action::MakeSymlink(id) => {
+                let made = self.make_symlink(id);
+                self.book.on_link_made(id, made);
+            }
+            Action::MakeLink { id, first } => {
+                let made = self.make_link(id, &first);
+                self.book.on_link_made(id, made);
+            }
+            Action::Flush(file_systems) => {
+                let flushed = self.directories.flush(&file_systems).map_err(|error| failure::of_tree(&error));
+                self.book.on_flushed(flushed);
+            }
+            Action::Rename(publications) => {
+                let renamed = publications.iter().map(|item| (item.id, self.rename(item))).collect();
+                self.book.on_renamed(renamed);
+            }
+            Action::FlushNames(names) => self.flush_names(&names),
+            Action::NotePublished(records) => self.note_published(&records),
+            Action::RemoveJournals(ids) => {
+                ids.iter().filter_map(|id| self.staged.remove(id)).for_each(|staged| staged.remove_journal());
+            }
+            Action::RemoveLeftJournals { directory, name } => {
+                if let (Ok(directory), Ok(name)) = (self.directories.get(directory), Name::new(&name)) {
+                    resume::remove_journals(directory, &name);
+                }
+            }
+            Action::Discard(id) => {
+                if let Some(staged) = self.staged.remove(&id) {
+                    staged.discard();
+                }
+            }
+            Action::NoteReleased { path } => {
+                if let Some(run) = &mut self.run {
+                    run.released(&path);
+                }
+            }
+            Action::Forget(id) => {
+                self.claimed.remove(&id);
+                self.shared.forget_large(id);
+            }
+            Action::FinishDirectory { entry, remembered } => {
+                let finished = self.finish_directory(&entry, remembered);
+                self.book.on_directory_finished(&entry, finished);
+            }
+            Action::PutAway { contents } => self.put_away(contents),
+            Action::Reply(message) => self.shared.reply(message),
+            Action::Tell(told) => self.shared.tell(told),
+            Action::Complete => self.shared.complete(),
+            Action::Fail(error) => self.shared.fail(error),
+        }
+    }
+}
+
+/// The run as a whole.
+impl Keeper<'_> {
+    /// Where the sources land; takes the lock of the journal that an earlier session may still hold.
+    fn find_place(&mut self, begin: &Begin, is_journaled: bool) -> Result<Placed, SessionError> {
+        let shared = self.shared;
+        let placement = Placement::find(shared.order.tree, shared.order.destination, begin)?;
+        let opening = self.opening.insert(Opening { job: begin.job, placement, is_journaled });
+        self.run = opening.find_run(shared)?;
+        Ok(Placed {
+            resuming: self.run.as_ref().is_some_and(|run| run.resuming),
+            has_waited: self.run.as_ref().is_some_and(|run| run.has_waited),
+            peer_is_gone: shared.link.is_hung_up(),
+        })
+    }
+
+    /// Makes the destination, if need be, and begins the run's journal in it.
+    fn begin_run(&mut self) -> Result<Vec<Target>, NotBegun> {
+        let shared = self.shared;
+        let Some(opening) = &mut self.opening else { return Ok(Vec::new()) };
+        if !shared.options.dry_run {
+            opening.placement.make().map_err(NotBegun::Failed)?;
+        }
+        if self.run.is_none()
+            && let Some(run) = opening.find_run(shared).map_err(NotBegun::Failed)?
+        {
+            let (resuming, has_waited) = (run.resuming, run.has_waited);
+            self.run = Some(run);
+            if has_waited {
+                return Err(NotBegun::HasWaited { resuming });
+            }
+        }
+        let local = |reason| NotBegun::Failed(SessionError::Local(reason));
+        if let Some(run) = &mut self.run {
+            run.begin(shared.order.transfer).map_err(local)?;
+        }
+        let landings = opening.placement.landings().map_err(NotBegun::Failed)?;
+        self.opening = None;
+        self.directories.land(landings).map_err(|error| local(error.to_string()))
+    }
+
+    fn note_staged(&mut self, path: &[u8]) -> Result<(), String> {
+        let Some(run) = &mut self.run else { return Ok(()) };
+        run.staged(path);
+        run.write()
+    }
+
+    fn note_published(&mut self, records: &[(ItemKey, FileDigest)]) {
+        let Some(run) = &mut self.run else { return };
+        records.iter().for_each(|&(key, digest)| run.note(&Record::Published { key, digest }));
+        if let Err(reason) = run.write() {
+            tracing::warn!(%reason, "an interrupted run will not be continued from here");
+        }
+    }
+
+    fn put_away(&mut self, contents: Option<(DirectoryId, Box<Entry>)>) {
+        if let Some(run) = &mut self.run {
+            run.remove();
+        }
+        if let Some((directory, entry)) = contents
+            && let Ok(directory) = self.directories.get(directory)
+        {
+            // It was possible a moment ago, and was answered for then.
+            let _ = directory.set_own_metadata(&metadata(&entry, self.shared.options.preserve));
+        }
+    }
+}
+
+impl Opening {
+    /// The run's journal, if it has one and the directory for it is there.
+    fn find_run(&self, shared: &Shared<'_>) -> Result<Option<RunLog>, SessionError> {
+        let (true, Some(base)) = (self.is_journaled, self.placement.base()) else { return Ok(None) };
+        let id = RunId { job: &self.job, target: self.placement.only_name(), transfer: &shared.order.transfer };
+        RunLog::find(base, id, shared.options.resume).map(Some).map_err(SessionError::Local)
+    }
+}
+
+/// Items and directories.
+impl Keeper<'_> {
+    fn make_directory(&mut self, new: &NewDirectory) -> Result<Option<DirectoryPlace>, Failure> {
+        if self.shared.options.dry_run {
+            return Ok(self.directories.look(new));
+        }
+        self.directories.make(new, self.shared.options.preserve).map(Some)
+    }
+
+    fn finish_directory(&mut self, entry: &Entry, remembered: bool) -> Result<(), Failure> {
+        let Some(directory) = self.directories.close(entry.id, remembered) else { return Ok(()) };
+        if self.shared.options.dry_run {
+            return Ok(());
+        }
+        let wanted = metadata(entry, self.shared.options.preserve);
+        directory.set_own_metadata(&wanted).map_err(|error| failure::of_tree(&error))
+    }
+
+    /// The directory that an item goes into, and its name there.
+    fn place(&self, item: &Item) -> Result<(&Directory, Name), Failure> {
+        let directory = self.directories.get(item.directory)?;
+        let name = Name::new(&item.place.name).map_err(|error| error.to_string())?;
+        Ok((directory, name))
+    }
+
+    fn item(&self, id: EntryId) -> Result<&Item, Failure> {
+        self.book.item(id).ok_or_else(|| "it is not known any more".into())
+    }
+
+    fn examine(&mut self, examination: Examination) -> Result<Verdict, Failure> {
+        let item = self.item(examination.id)?;
+        let (directory, name) = self.place(item)?;
+        let mut look = Look::at(item, directory, &name, self.run.as_ref());
+        let verdict = self.book.decide(examination, &mut look)?;
+        if let Some(claimed) = look.claimed {
+            self.claimed.insert(examination.id, claimed);
+        }
+        Ok(verdict)
+    }
+
+    fn expect(&mut self, id: EntryId, held: Option<BlockMap>) {
+        let continued = self.claimed.remove(&id).zip(held);
+        let (Some(store), Ok(item)) = (&self.store, self.item(id)) else { return };
+        let Ok((directory, name)) = self.place(item) else { return };
+        let header = header(item, &name);
+        self.shared.expect_large(id, item.size());
+        let mut plan = Box::new(Plan::new(item.entry.clone(), directory.clone(), name, header));
+        let held = continued.map(|(continued, held)| {
+            plan.continue_with(continued);
+            held
+        });
+        // The store knows the file before its first block can be asked for.
+        let _ = store.send(StoreJob::Expect { plan, held });
+    }
+
+    fn compare(&self, id: EntryId, digest: FileDigest) {
+        let (Some(compare), Ok(item)) = (&self.compare, self.item(id)) else { return };
+        let Ok((directory, name)) = self.place(item) else { return };
+        let _ = compare.send(CompareJob { id, directory: directory.clone(), name, size: item.size(), digest });
+    }
+
+    /// Checks and writes small files.
+    fn stage(&mut self, pieces: &[Piece], payload: Option<Arrived>) -> Vec<(EntryId, Result<u64, NotStaged>)> {
+        let contents = payload.as_ref().map_or(&[][..], |arrived| &arrived.block[..arrived.length]);
+        let mut stage = |piece: &Piece| {
+            let contents = contents.get(piece.offset..).and_then(|rest| rest.get(..piece.length));
+            let contents = contents.filter(|contents| *blake3::hash(contents).as_bytes() == piece.digest);
+            let staged = self.stage_one(piece.id, contents.ok_or(NotStaged::Damaged)?);
+            staged.map(|()| piece.length as u64).map_err(NotStaged::Failed)
+        };
+        pieces.iter().map(|piece| (piece.id, stage(piece))).collect()
+    }
+
+    fn stage_one(&mut self, id: EntryId, contents: &[u8]) -> Result<(), Failure> {
+        let item = self.item(id)?;
+        let (directory, name) = self.place(item)?;
+        let staged = Staged::small(directory, name, &item.entry, contents, self.shared.options.preserve)?;
+        self.staged.insert(id, staged);
+        Ok(())
+    }
+
+    fn make_symlink(&mut self, id: EntryId) -> Result<(), Failure> {
+        let item = self.item(id)?;
+        let (directory, name) = self.place(item)?;
+        let staged = Staged::symlink(directory, name, &item.entry, self.shared.options.preserve)?;
+        self.staged.insert(id, staged);
+        Ok(())
+    }
+
+    fn make_link(&mut self, id: EntryId, first: &FirstName) -> Result<(), Failure> {
+        let item = self.item(id)?;
+        let (directory, name) = self.place(item)?;
+        let first_name = Name::new(&first.name).map_err(|error| error.to_string())?;
+        let staged = if first.place == item.place.directory {
+            Staged::hard_link(directory, name, directory, &first_name)?
+        } else {
+            Staged::hard_link(directory, name, &self.directories.of_first(first, &first_name)?, &first_name)?
+        };
+        self.staged.insert(id, staged);
+        Ok(())
+    }
+
+    fn rename(&mut self, publication: &Publication) -> Result<(), Failure> {
+        let Publication { id, digest } = *publication;
+        let item = self.item(id)?;
+        let staged = self.staged.get(&id).ok_or("it is not staged")?;
+        staged.rename(item, digest.filter(|_| self.shared.options.verify))?;
+        if !staged.is_durable() {
+            self.staged.remove(&id);
+        }
+        Ok(())
+    }
+
+    fn flush_names(&self, names: &Names) {
+        let outcome = match names {
+            Names::In(directories) => {
+                directories.iter().filter_map(|id| self.directories.get(*id).ok()).try_for_each(Directory::sync)
+            }
+            Names::OnFileSystems(file_systems) => self.directories.flush(file_systems),
+        };
+        if let Err(reason) = outcome {
+            tracing::warn!(%reason, "names may not survive a power cut");
+        }
+    }
+}

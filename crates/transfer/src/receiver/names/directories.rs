@@ -1,0 +1,129 @@
+//! Directories of a session by their numbers, and how those that are finished were reached.
+
+use std::collections::HashMap;
+
+use icdc_disk::tree::{Directory, Metadata, Name, TreeError, Whereabouts};
+use icdc_protocol::message::{EntryId, Preserve};
+use icdc_session::receiver::book::action::{FirstName, NewDirectory, Target};
+use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace};
+
+use super::super::failure::{self, Failure};
+use super::super::placement::{Landing, place_of};
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct Directories {
+    open: HashMap<DirectoryId, Directory>,
+    /// A directory of each file system that is written to, by its number.
+    file_systems: HashMap<u64, Directory>,
+    /// Those that are finished and hold the first name of a file with several.
+    finished: HashMap<EntryId, Whereabouts>,
+}
+
+impl Directories {
+    /// Takes in where the sources land.
+    pub(super) fn land(&mut self, landings: Vec<Landing>) -> Result<Vec<Target>, TreeError> {
+        (0..).zip(landings).map(|(number, landing)| self.target(number, landing)).collect()
+    }
+
+    fn target(&mut self, number: u32, landing: Landing) -> Result<Target, TreeError> {
+        let (directory, name) = match landing {
+            Landing::Named(directory, name) => (directory, Some(name)),
+            Landing::Contents(directory) => (directory, None),
+            Landing::Imagined => return Ok(Target::Imagined),
+        };
+        let place = self.insert(DirectoryId::Source(number), directory)?;
+        Ok(match name {
+            Some(name) => Target::Named { directory: place, name: name.as_bytes().to_vec() },
+            None => Target::Contents(place),
+        })
+    }
+
+    fn insert(&mut self, id: DirectoryId, directory: Directory) -> Result<DirectoryPlace, TreeError> {
+        let place = place_of(&directory)?;
+        self.file_systems.entry(place.device).or_insert_with(|| directory.clone());
+        self.open.insert(id, directory);
+        Ok(place)
+    }
+
+    /// Makes a directory or opens the one that is there, so that it can be filled.
+    pub(super) fn make(&mut self, new: &NewDirectory, preserve: Preserve) -> Result<DirectoryPlace, Failure> {
+        let parent = self.get(new.parent)?;
+        let directory = match &new.name {
+            None => parent.clone(),
+            Some(name) => {
+                let name = Name::new(name).map_err(|error| error.to_string())?;
+                make_directory(parent, &name, preserve.mode).map_err(|error| failure::of_tree(&error))?
+            }
+        };
+        self.insert(DirectoryId::Entry(new.id), directory).map_err(|error| failure::of_tree(&error))
+    }
+
+    /// Opens the directory that is there, for a dry run; `None` if there is none.
+    pub(super) fn look(&mut self, new: &NewDirectory) -> Option<DirectoryPlace> {
+        let parent = self.open.get(&new.parent)?;
+        let directory = match &new.name {
+            None => parent.clone(),
+            Some(name) => parent.open_directory(&Name::new(name).ok()?).ok()?,
+        };
+        self.insert(DirectoryId::Entry(new.id), directory).ok()
+    }
+
+    /// A directory that is open.
+    pub(super) fn get(&self, id: DirectoryId) -> Result<&Directory, Failure> {
+        self.open.get(&id).ok_or_else(|| "its directory is not there".into())
+    }
+
+    /// Takes a directory out that is done; how it was reached stays known if it is to be
+    /// `remembered`.
+    pub(super) fn close(&mut self, id: EntryId, remembered: bool) -> Option<Directory> {
+        let directory = self.open.remove(&DirectoryId::Entry(id))?;
+        if remembered {
+            self.finished.insert(id, directory.whereabouts());
+        }
+        Some(directory)
+    }
+
+    /// The directory that the first name of a file is in.
+    pub(super) fn of_first(&self, first: &FirstName, name: &Name) -> Result<Directory, Failure> {
+        if let Some(directory) = self.open.get(&first.directory) {
+            return Ok(directory.clone());
+        }
+        let finished = match first.directory {
+            DirectoryId::Entry(id) => self.finished.get(&id),
+            DirectoryId::Source(_) => None,
+        };
+        let start = self.open.get(&DirectoryId::Source(first.source));
+        let (start, finished) = start.zip(finished).ok_or("the file it is a further name of has no place here")?;
+        let directory = start.reopen(finished).map_err(|error| error.to_string())?;
+        match place_of(&directory) {
+            Ok(place) if place == first.place => Ok(directory),
+            Ok(_) => Err(format!(
+                "{}: the directory was replaced during the copy; run the same command again",
+                directory.path_of(name)
+            )
+            .into()),
+            Err(error) => Err(error.to_string().into()),
+        }
+    }
+
+    /// Makes durable what is written to these file systems.
+    pub(super) fn flush(&self, file_systems: &[u64]) -> Result<(), TreeError> {
+        let mut directories = file_systems.iter().filter_map(|device| self.file_systems.get(device));
+        directories.try_for_each(Directory::sync_filesystem)
+    }
+}
+
+fn make_directory(directory: &Directory, name: &Name, restore_mode: bool) -> Result<Directory, TreeError> {
+    if !restore_mode {
+        return directory.make_directory(name, 0o777);
+    }
+    // Private while it is filled; an existing one may lack the owner's right to write, as one does
+    // whose source is read-only and whose filling was interrupted.
+    let made = directory.make_directory(name, 0o700)?;
+    let mode = made.own_stat()?.mode;
+    if mode & 0o700 != 0o700 {
+        made.set_own_metadata(&Metadata { mode: Some(mode | 0o700), ..Metadata::default() })?;
+    }
+    Ok(made)
+}

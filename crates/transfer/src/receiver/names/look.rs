@@ -1,0 +1,88 @@
+//! What lies at the destination that bears on one item.
+
+use icdc_disk::tree::{Directory, Kind, Name};
+use icdc_protocol::block_journal::Header;
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::message::{EntryKind, FileDigest};
+use icdc_protocol::run_journal::ItemKey;
+use icdc_session::receiver::book::item::{Item, ModificationTime};
+use icdc_session::receiver::book::want::{self, Facts, PublishedBy};
+
+use super::super::failure::Failure;
+use super::super::large_file::Continued;
+use super::super::resume::{self, FileJournal, RunLog};
+use super::super::staging::Purpose;
+
+/// Looks at the file system only when it is asked.
+pub(super) struct Look<'a> {
+    directory: &'a Directory,
+    name: &'a Name,
+    header: Header,
+    run: Option<&'a RunLog>,
+    stat: Option<Option<want::Stat>>,
+    /// What was claimed of an earlier run.
+    pub(super) claimed: Option<Continued>,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn at(item: &Item, directory: &'a Directory, name: &'a Name, run: Option<&'a RunLog>) -> Self {
+        Self { directory, name, header: header(item, name), run, stat: None, claimed: None }
+    }
+}
+
+/// What the journal of an item's blocks is about.
+pub(super) fn header(item: &Item, name: &Name) -> Header {
+    let version = match item.entry.kind {
+        EntryKind::File { version, .. } => version,
+        _ => [0; 16],
+    };
+    Header { version, size: item.size(), path: *blake3::hash(name.as_bytes()).as_bytes() }
+}
+
+impl Facts for Look<'_> {
+    fn stat(&mut self) -> Option<want::Stat> {
+        *self.stat.get_or_insert_with(|| {
+            let found = self.directory.stat(self.name).ok()?;
+            let kind = match found.kind {
+                Kind::File => want::Kind::File,
+                Kind::Directory => want::Kind::Directory,
+                Kind::Symlink => want::Kind::Symlink,
+                Kind::Other(_) => want::Kind::Other,
+            };
+            let mtime = ModificationTime { seconds: found.mtime.seconds, nanos: found.mtime.nanos };
+            Some(want::Stat { kind, size: found.size, mtime, mode: found.mode, owner: (found.uid, found.gid) })
+        })
+    }
+
+    fn link_target(&mut self) -> Option<Vec<u8>> {
+        self.directory.read_link(self.name).ok()
+    }
+
+    fn shown(&self) -> String {
+        self.directory.path_of(self.name)
+    }
+
+    fn published(&mut self, key: &ItemKey) -> Option<(FileDigest, PublishedBy)> {
+        self.run?.published(key)
+    }
+
+    fn journals_without_part(&mut self) -> Vec<BlockMap> {
+        let left = Purpose::item(self.name).found_again().into_iter();
+        let renamed = left.filter(|staging| self.directory.stat(&staging.part()).is_err());
+        let journals = renamed.filter_map(|staging| FileJournal::find(self.directory, staging, &self.header));
+        journals.map(|(_, held)| held).collect()
+    }
+
+    fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure> {
+        let Self { directory, name, header, .. } = self;
+        let Some((staging, file)) = resume::find_part(directory, name, &directory.path_of(name))?.part else {
+            return Ok(None);
+        };
+        let Some((journal, held)) = FileJournal::find(directory, staging, header) else { return Ok(None) };
+        if cleared && !resume::clear_beside(&file, &held).is_ok_and(|cleared| cleared) {
+            return Ok(None);
+        }
+        self.claimed = Some(Continued { staging, file, journal });
+        Ok(Some(held))
+    }
+}

@@ -1,0 +1,45 @@
+//! What the book has to tell the user, as events and counts.
+
+use icdc_session::receiver::book::action::{PublishedFile, Told};
+
+use super::super::Shared;
+use crate::event::{Event, Outcome};
+use crate::path_text;
+
+impl Shared<'_> {
+    /// Tells the user, and counts.
+    pub(super) fn tell(&self, told: Told) {
+        match told {
+            Told::Published { path, file } => {
+                if let Some(PublishedFile { size, digest, made_durable }) = &file {
+                    self.durable(*made_durable);
+                    self.count_published(*size, Some(digest));
+                }
+                let (bytes, digest) = file.map_or((0, None), |file| (file.size, Some(file.digest)));
+                self.report(&path, bytes, Outcome::Published, digest, None);
+            }
+            Told::Had { size, digest } => {
+                self.resumed(size);
+                self.count_published(size, Some(&digest));
+            }
+            Told::TakenOver { size } => self.take_over(size),
+            Told::Continued { held } => self.resumed(held),
+            Told::Skipped { path, size, is_file } => {
+                if is_file {
+                    self.skipped();
+                }
+                self.report(&path, size, Outcome::Skipped, None, None);
+            }
+            Told::Failed { path, size, reason } => {
+                self.report(&path, size, Outcome::Failed, None, Some(reason));
+                self.failed();
+            }
+            Told::Altered { path } => {
+                tracing::warn!(path = %path_text(&path), "what an earlier run published was altered; it is replaced");
+            }
+            Told::WouldReceive { path, size } => {
+                (self.events)(Event::WouldSend { path: path_text(&path), bytes: size });
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Items that lie complete under a staging name, until they have their final one.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use icdc_disk::DiskFile;
+use icdc_disk::tree::{Directory, Metadata, Name, Stat};
+use icdc_protocol::message::{Entry, EntryKind, FileDigest, Preserve};
+use icdc_session::receiver::book::item::Item;
+
+use super::failure::{self, Failure};
+use super::pending::metadata;
+use super::resume;
+use super::staging::Staging;
+
+/// A large file that needs nothing more but its name.
+struct Durable {
+    _file: Arc<DiskFile>,
+    /// `None` where no later run would find it.
+    journal: Option<Name>,
+}
+
+/// An item that is complete under a staging name.
+pub(super) struct Made {
+    staging: Name,
+    /// The file, if its contents and metadata are durable already. It stays open
+    /// until it is renamed, because its lock keeps others away from the name.
+    durable: Option<Durable>,
+    bytes: u64,
+    /// Device and inode, for what must not be mixed up with the work of another copy to the same
+    /// place.
+    inode: Option<(u64, u64)>,
+}
+
+impl Made {
+    /// A link, or anything else without contents of its own to flush.
+    fn unsynced(staging: Name) -> Self {
+        Self { staging, durable: None, bytes: 0, inode: None }
+    }
+
+    /// `file`, which has `bytes` bytes that are not durable.
+    pub(super) fn file(staging: Name, file: &File, bytes: u64) -> Result<Self, String> {
+        let stat = Stat::of(file).map_err(|error| format!("its size and time cannot be read: {error}"))?;
+        Ok(Self { staging, durable: None, bytes, inode: Some((stat.dev, stat.ino)) })
+    }
+
+    /// `file`, which is durable and has a journal of blocks where a later run finds one.
+    pub(super) fn durable(staging: Staging, file: Arc<DiskFile>) -> Result<Self, String> {
+        let made = Self::file(staging.part(), file.as_file(), 0)?;
+        let journal = staging.is_found_again().then(|| staging.blocks());
+        Ok(Self { durable: Some(Durable { _file: file, journal }), ..made })
+    }
+
+    /// Whether it need not be flushed.
+    pub(super) fn is_durable(&self) -> bool {
+        self.durable.is_some()
+    }
+
+    /// Bytes that are not durable.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// An item under its staging name.
+pub(super) struct Staged {
+    directory: Directory,
+    name: Name,
+    made: Made,
+}
+
+impl Staged {
+    /// What was made in `directory`, to be `name` there.
+    pub(super) fn new(directory: &Directory, name: Name, made: Made) -> Self {
+        Self { directory: directory.clone(), name, made }
+    }
+
+    /// Writes a small file.
+    pub(super) fn small(
+        directory: &Directory,
+        name: Name,
+        entry: &Entry,
+        contents: &[u8],
+        preserve: Preserve,
+    ) -> Result<Self, Failure> {
+        let wanted = metadata(entry, preserve);
+        let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
+        let (file, staging) = resume::make_part(directory, &name, |part| directory.create_file(part, mode))?;
+        let written = file
+            .write_all_at(contents, 0)
+            .map_err(|error| failure::of_disk(&directory.path_of(&name), "write", &error));
+        let written = written
+            .and_then(|()| directory.set_metadata(&staging, &file, &wanted).map_err(|error| failure::of_tree(&error)));
+        if let Err(failure) = written {
+            let _ = directory.remove_file(&staging);
+            return Err(failure);
+        }
+        let made = Made::file(staging, &file, contents.len() as u64)?;
+        Ok(Self::new(directory, name, made))
+    }
+
+    /// Makes a symbolic link.
+    pub(super) fn symlink(
+        directory: &Directory,
+        name: Name,
+        entry: &Entry,
+        preserve: Preserve,
+    ) -> Result<Self, Failure> {
+        let EntryKind::Symlink { target } = &entry.kind else { return Err("is not a symbolic link".into()) };
+        let ((), staging) = resume::make_part(directory, &name, |part| directory.make_symlink(target, part))?;
+        let wanted = Metadata { mode: None, ..metadata(entry, preserve) };
+        match directory.set_link_metadata(&staging, &wanted) {
+            Ok(()) => Ok(Self::new(directory, name, Made::unsynced(staging))),
+            Err(error) => {
+                let _ = directory.remove_file(&staging);
+                Err(failure::of_tree(&error))
+            }
+        }
+    }
+
+    /// Makes a further name of the file `first` in `first_directory`.
+    pub(super) fn hard_link(
+        directory: &Directory,
+        name: Name,
+        first_directory: &Directory,
+        first: &Name,
+    ) -> Result<Self, Failure> {
+        let link = |part: &Name| directory.hard_link(first_directory, first, part);
+        let ((), staging) = resume::make_part(directory, &name, link)?;
+        Ok(Self::new(directory, name, Made::unsynced(staging)))
+    }
+
+    /// Gives the item its final name, after a look at what the medium holds if `verified` has it: by
+    /// this digest.
+    pub(super) fn rename(&self, item: &Item, verified: Option<FileDigest>) -> Result<(), Failure> {
+        let Self { directory, name, made } = self;
+        if !self.is_ours() {
+            let path = directory.path_of(name);
+            let reason =
+                "another copy has written it at the same time; run the same command again when that is through";
+            return Err(format!("{path}: {reason}").into());
+        }
+        if let (false, Some(FileDigest::Blake3(digest))) = (made.is_durable(), verified) {
+            self.verify(item.size(), &digest)?;
+        }
+        directory.rename(&made.staging, directory, name).map_err(|error| {
+            let failure = failure::of_tree(&error);
+            if made.is_durable() { failure.passing() } else { failure }
+        })?;
+        if matches!(item.entry.kind, EntryKind::HardLink { .. }) {
+            // A rename onto a name of the same file does nothing and leaves the staging name behind.
+            let _ = directory.remove_file(&made.staging);
+        }
+        Ok(())
+    }
+
+    /// Another process that copies to the same place at the same time puts its own unfinished file
+    /// under the staging name: that one must neither be published nor be removed.
+    fn is_ours(&self) -> bool {
+        let Some(inode) = self.made.inode else { return true };
+        self.directory.stat(&self.made.staging).is_ok_and(|stat| (stat.dev, stat.ino) == inode)
+    }
+
+    /// Reads a small file back from the medium.
+    fn verify(&self, size: u64, digest: &[u8; 32]) -> Result<(), String> {
+        let (file, _) = self.directory.open_file(&self.made.staging).map_err(|error| error.to_string())?;
+        let file = DiskFile::for_reading(file).map_err(|error| error.to_string())?;
+        // The pages are clean after the flush, so they can be dropped: the read goes to the medium.
+        file.forget_cache();
+        let mut contents = vec![0; size as usize];
+        file.as_file().read_exact_at(&mut contents, 0).map_err(|error| format!("read back: {error}"))?;
+        if blake3::hash(&contents).as_bytes() == digest {
+            Ok(())
+        } else {
+            Err("what the medium gives back differs from what was written; check the disk".into())
+        }
+    }
+
+    /// Whether its contents need not be flushed, and a journal may tell of it.
+    pub(super) fn is_durable(&self) -> bool {
+        self.made.is_durable()
+    }
+
+    /// Removes the journal of its blocks, now that it has its final name.
+    pub(super) fn remove_journal(&self) {
+        if let Some(Durable { journal: Some(journal), .. }) = &self.made.durable {
+            let _ = self.directory.remove_file(journal);
+        }
+    }
+
+    /// Removes it, unless a later run can publish it as it is.
+    pub(super) fn discard(&self) {
+        let is_kept = self.made.durable.as_ref().is_some_and(|durable| durable.journal.is_some());
+        if !is_kept && self.is_ours() {
+            let _ = self.directory.remove_file(&self.made.staging);
+        }
+    }
+}
