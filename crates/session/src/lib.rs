@@ -8,6 +8,15 @@
 //! | [`receiver`] | the receiving end: names, large files |
 //! | [`weight`] | the memory that an announced entry is charged with |
 //! | [`sender`] | the sending end: announcements, requests, what becomes of the items, the end |
+//!
+//! `tests/simulation` runs both ends over simulated connections and a simulated disk, with kills, power cuts, cut
+//! connections and disks that fail, tens of thousands of worlds in a few seconds. Every world follows from its number:
+//!
+//! ```text
+//! cargo test -p icdc-session --test simulation                                      the worlds of every run of the tests
+//! ICDC_SEEDS=0..1000000 cargo test -p icdc-session --test simulation any_world      more of them
+//! ICDC_SEED=4711 cargo test -p icdc-session --test simulation any_world             one, with its last events if it fails
+//! ```
 
 #![forbid(unsafe_code)]
 

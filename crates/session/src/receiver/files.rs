@@ -21,7 +21,7 @@ mod digests;
 mod file;
 mod plan;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use icdc_protocol::message::{Digest, EntryId, FileEnd, GivenUp};
@@ -36,7 +36,7 @@ pub use plan::{Expected, Opened};
 /// The large files of one session.
 #[derive(Debug)]
 pub struct Files<B> {
-    files: HashMap<EntryId, File<B>>,
+    files: BTreeMap<EntryId, File<B>>,
     /// Files that may have blocks to compare.
     reading: VecDeque<EntryId>,
     context: Context<B>,
@@ -46,7 +46,7 @@ impl<B> Files<B> {
     /// With `verify`, every file is read back from the medium before it is stored.
     #[must_use]
     pub fn new(verify: bool) -> Self {
-        Self { files: HashMap::new(), reading: VecDeque::new(), context: Context::new(verify) }
+        Self { files: BTreeMap::new(), reading: VecDeque::new(), context: Context::new(verify) }
     }
 
     /// A file whose blocks will come.

@@ -3,6 +3,7 @@
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Message, Want, Wants};
+use icdc_protocol::run_journal::item_key;
 use icdc_units::Time;
 
 use super::Book;
@@ -95,6 +96,11 @@ impl<P> Book<P> {
             let size = item.size();
             let (directory, name) = (item.directory, item.place.name.clone());
             if size > BLOCK_SIZE as u64 {
+                // Without its journal of blocks only that of the run tells a later session of it.
+                if let EntryKind::File { version, .. } = &item.entry.kind {
+                    let key = item_key(&item.path, version);
+                    self.ask(Action::NotePublished(vec![(key, digest)]));
+                }
                 self.ask(Action::RemoveLeftJournals { directory, name });
             }
             self.tell(Told::Had { size, digest });

@@ -168,7 +168,7 @@ fn what_was_compared_is_had_or_wanted_after_all() {
     let log = ["make [0]", "examine [1, 2, 3]", "compare 1", "compare 2", "wants 0 all", "wants 3 all"];
     assert_eq!(desk.log(), log);
     desk.compared(1, true);
-    assert_eq!(desk.log(), ["remove-left-journals x", "had", "wants 1 have"]);
+    assert_eq!(desk.log(), ["note-published 1", "remove-left-journals x", "had", "wants 1 have"]);
     desk.compared(2, false);
     assert_eq!(desk.log(), ["altered dst/y", "examine [2]", "note-staged 2", "expect 2", "wants 2 all"]);
     desk.compared(9, true);

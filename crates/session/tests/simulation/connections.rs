@@ -1,0 +1,144 @@
+//! The connections of one session, as its two ends use them.
+
+use icdc_units::Span;
+
+use crate::environment::{Environment, Event, SessionId, Side};
+use crate::random::Random;
+use crate::wire::{Arrival, Direction, End, Frame};
+
+/// How long a side that hears nothing waits before it takes a connection for broken.
+const SILENCE: Span = Span::from_secs(20);
+
+/// A connection: what is on its way to each side.
+#[derive(Debug)]
+struct Connection {
+    to_receiver: Direction,
+    to_sender: Direction,
+}
+
+/// See the module's description. The first one carries everything but further blocks and packs.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    session: SessionId,
+    connections: Vec<Connection>,
+    delay: Span,
+    jitter: Span,
+    /// Frames that have arrived so far, in either direction.
+    arrived: u64,
+}
+
+impl Connections {
+    pub(crate) fn new(session: SessionId, random: &mut Random) -> Self {
+        let delay = random.span(Span::from_micros(50), Span::from_millis(150));
+        let jitter = random.span(Span::from_micros(1), Span::from_millis(20));
+        Self { session, connections: Vec::new(), delay, jitter, arrived: 0 }
+    }
+
+    /// Makes one more; gives its number.
+    pub(crate) fn open(&mut self, random: &mut Random) -> usize {
+        let window = random.within(2, 12) as usize;
+        let to_receiver = Direction::new(self.delay, self.jitter, window, random);
+        let to_sender = Direction::new(self.delay, self.jitter, usize::MAX, random);
+        self.connections.push(Connection { to_receiver, to_sender });
+        self.connections.len() - 1
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.connections.len()
+    }
+
+    pub(crate) fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    fn direction(&mut self, connection: usize, side: Side) -> &mut Direction {
+        let found = &mut self.connections[connection];
+        match side {
+            Side::Receiver => &mut found.to_receiver,
+            Side::Sender => &mut found.to_sender,
+        }
+    }
+
+    /// Whether a frame to `side` can be sent without waiting.
+    pub(crate) fn has_room(&mut self, connection: usize, side: Side) -> bool {
+        self.direction(connection, side).has_room()
+    }
+
+    /// Sends a frame to `side`; false if the connection takes nothing more.
+    pub(crate) fn send(&mut self, connection: usize, side: Side, frame: Frame, env: &mut Environment) -> bool {
+        self.put(connection, side, Arrival::Frame(Box::new(frame)), env)
+    }
+
+    fn put(&mut self, connection: usize, side: Side, arrival: Arrival, env: &mut Environment) -> bool {
+        let session = self.session;
+        let Some(due) = self.direction(connection, side).send(env.agenda.now(), arrival) else { return false };
+        env.agenda.at(due, Event::Arrives { session, connection, side });
+        true
+    }
+
+    /// What has arrived for `side`, moved to where it is read.
+    pub(crate) fn deliver(&mut self, connection: usize, side: Side, env: &Environment) {
+        let frames = self.direction(connection, side).deliver(env.agenda.now());
+        self.arrived += frames as u64;
+    }
+
+    pub(crate) fn peek(&mut self, connection: usize, side: Side) -> Option<&Arrival> {
+        self.direction(connection, side).peek()
+    }
+
+    /// The next thing to read; who waits for room to send learns of it in time.
+    pub(crate) fn read(&mut self, connection: usize, side: Side, env: &mut Environment) -> Option<Arrival> {
+        let was_full = !self.has_room(connection, side);
+        let read = self.direction(connection, side).read();
+        if was_full {
+            let session = self.session;
+            env.agenda.after(self.delay, Event::Arrives { session, connection, side: side.other() });
+        }
+        read
+    }
+
+    /// A side ends a connection behind what it has sent; nothing more arrives at it.
+    pub(crate) fn close(&mut self, connection: usize, by: Side, end: End, env: &mut Environment) {
+        self.put(connection, by.other(), Arrival::End(end), env);
+        self.direction(connection, by).cut(true);
+        let session = self.session;
+        env.agenda.after(Span::ZERO, Event::Arrives { session, connection, side: by });
+    }
+
+    /// A side's process is gone: all its connections end behind what it has sent.
+    pub(crate) fn abandon(&mut self, by: Side, env: &mut Environment) {
+        for connection in 0..self.count() {
+            self.close(connection, by, End::Broken, env);
+        }
+    }
+
+    /// The wire is cut: what is on its way is lost. Each side learns of it at once, or when it has heard nothing for long.
+    pub(crate) fn cut(&mut self, connection: usize, env: &mut Environment) {
+        let session = self.session;
+        for side in [Side::Sender, Side::Receiver] {
+            let at_once = env.random.once_in(2);
+            self.direction(connection, side).cut(at_once);
+            let after = if at_once { Span::ZERO } else { env.random.span(Span::from_millis(200), SILENCE) };
+            env.agenda.after(after, Event::Noticed { session, connection, side });
+        }
+    }
+
+    /// A side takes the connection for broken.
+    pub(crate) fn notice(&mut self, connection: usize, side: Side) {
+        self.direction(connection, side).notice();
+    }
+
+    /// Whether `side` could know that the other one has ended the connection.
+    pub(crate) fn is_hung_up(&mut self, connection: usize, side: Side) -> bool {
+        self.direction(connection, side).is_hung_up()
+    }
+}
+
+impl Side {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Sender => Self::Receiver,
+            Self::Receiver => Self::Sender,
+        }
+    }
+}

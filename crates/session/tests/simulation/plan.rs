@@ -1,0 +1,140 @@
+//! What a world is like and what befalls it, all of it by its seed.
+
+use icdc_units::Span;
+
+use crate::environment::{DiskFaults, Side};
+use crate::random::Random;
+use crate::source::Source;
+
+/// Who asks for the copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The sender's program is run by the user; the receiver is a server.
+    Push,
+    /// The other way round.
+    Pull,
+}
+
+/// When something befalls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
+    /// After so many frames have arrived in the session with this number.
+    Frames {
+        session: usize,
+        count: u64,
+    },
+    After(Span),
+    /// After so many events of the world.
+    Events(u64),
+}
+
+/// What befalls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Incident {
+    Kill(Side),
+    PowerCut,
+    /// A connection of the newest session is cut; `number` counts from 0 and wraps.
+    Cut {
+        number: usize,
+    },
+    /// The user asks to stop.
+    Interrupt,
+    /// The receivers' processes get no processor for so long.
+    Freeze {
+        span: Span,
+    },
+    /// Files at the source become other ones.
+    Change,
+}
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) source: Source,
+    pub(crate) mode: Mode,
+    pub(crate) streams: usize,
+    pub(crate) ring: usize,
+    pub(crate) verify: bool,
+    pub(crate) destination_exists: bool,
+    /// The server knows which sessions run; otherwise each is a process of its own.
+    pub(crate) has_registry: bool,
+    pub(crate) faults: DiskFaults,
+    pub(crate) incidents: Vec<(When, Incident)>,
+    /// How often the source is copied, another version of it each time.
+    pub(crate) copies: u32,
+}
+
+impl Plan {
+    /// Any world.
+    pub(crate) fn any(random: &mut Random) -> Self {
+        let source = Source::any(random);
+        let mode = if random.once_in(3) { Mode::Pull } else { Mode::Push };
+        let copies = random.within(1, 3) as u32;
+        let count = random.below(7);
+        let mut incidents: Vec<(When, Incident)> = (0..count).map(|_| incident(random)).collect();
+        if random.once_in(6) {
+            incidents.clear();
+        }
+        Self {
+            source,
+            mode,
+            streams: if random.once_in(2) { 1 } else { random.within(2, 4) as usize },
+            ring: random.within(4, 16) as usize,
+            verify: random.once_in(3),
+            destination_exists: random.once_in(3),
+            has_registry: random.once_in(2),
+            faults: faults(random),
+            incidents,
+            copies,
+        }
+    }
+
+    /// A small world to which nothing happens.
+    pub(crate) fn calm(source: Source) -> Self {
+        Self {
+            source,
+            mode: Mode::Push,
+            streams: 1,
+            ring: 8,
+            verify: false,
+            destination_exists: false,
+            has_registry: true,
+            faults: DiskFaults::default(),
+            incidents: Vec::new(),
+            copies: 1,
+        }
+    }
+}
+
+fn incident(random: &mut Random) -> (When, Incident) {
+    let when = if random.once_in(3) {
+        When::After(random.span(Span::from_millis(1), Span::from_secs(20)))
+    } else {
+        When::Frames { session: random.below(4) as usize, count: random.within(1, 60) }
+    };
+    let incident = match random.below(12) {
+        0..=2 => Incident::Kill(Side::Sender),
+        3 | 4 => Incident::Kill(Side::Receiver),
+        5 => Incident::PowerCut,
+        6 | 7 => Incident::Cut { number: random.below(4) as usize },
+        8 => Incident::Interrupt,
+        9 | 10 => Incident::Freeze { span: random.span(Span::from_millis(50), Span::from_secs(60)) },
+        _ => Incident::Change,
+    };
+    (when, incident)
+}
+
+fn faults(random: &mut Random) -> DiskFaults {
+    let rate = |random: &mut Random| if random.once_in(3) { random.within(2, 80) } else { 0 };
+    let mut faults = DiskFaults::default();
+    if random.once_in(3) {
+        faults.write = rate(random);
+        faults.sync = rate(random);
+        faults.names = rate(random);
+        faults.read = rate(random);
+    }
+    if random.once_in(4) {
+        faults.stall = random.within(1, 30);
+    }
+    faults
+}

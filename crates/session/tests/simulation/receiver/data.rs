@@ -1,0 +1,515 @@
+//! The executor of the receiver's large files: the simulated disk instead of Direct I/O.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use icdc_protocol::block_journal::Header;
+use icdc_protocol::limits::BLOCK_SIZE;
+use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, FileEnd, Message, Ready};
+use icdc_session::failure::Failure;
+use icdc_session::receiver::files::{Action, Contents, Expected, Files, Opened, Read};
+use icdc_units::{ByteCount, Span, Time};
+
+use super::file_journal::FileJournal;
+use super::ring::{Block, Ring};
+use super::staging::{self, Claim};
+use crate::audit::Unfinished;
+use crate::disk::{Holder, Inode, Mark, Number, Write};
+use crate::environment::Environment;
+use crate::source::value_of;
+
+/// Writes and reads in flight.
+const DEPTH: usize = 8;
+/// How soon an executor looks again for a lock, or for room to compare blocks.
+pub(crate) const LOOK_AGAIN: Span = Span::from_millis(20);
+/// How long the lock of an earlier session is waited for.
+pub(crate) const LOCK_PATIENCE: Span = Span::from_secs(30);
+
+/// Work for this executor.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Expect { id: EntryId, plan: Box<Plan>, expected: Expected },
+    Block { header: BlockHeader, block: Block },
+    End(FileEnd),
+    Confirmed,
+    LinkEnded,
+}
+
+/// What comes out of it.
+#[derive(Debug)]
+pub(crate) enum Report {
+    Reply(Message),
+    Stored {
+        id: EntryId,
+        part: Inode,
+        is_durable: bool,
+        digest: FileDigest,
+        unsynced: ByteCount,
+    },
+    Lost {
+        id: EntryId,
+        failure: Failure,
+    },
+    Foreign(FileEnd),
+    /// Every file has ended behind the link's end.
+    Ended,
+}
+
+/// What is known of a large file before it is opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) directory: Inode,
+    pub(crate) name: Vec<u8>,
+    pub(crate) header: Header,
+    pub(crate) unfinished: Unfinished,
+    /// Blocks that were noted before.
+    pub(crate) noted: BTreeSet<u32>,
+    pub(crate) mode: u16,
+    pub(crate) mtime: (i64, u32),
+    pub(crate) claimed: Option<Claimed>,
+}
+
+/// What an earlier run has left of it, locked.
+#[derive(Clone, Debug)]
+pub(crate) struct Claimed {
+    pub(crate) part: Inode,
+    pub(crate) journal: FileJournal,
+    pub(crate) has_waited: bool,
+}
+
+/// A file that is open.
+#[derive(Debug)]
+struct OpenFile {
+    plan: Plan,
+    part: Inode,
+    journal: Option<FileJournal>,
+}
+
+/// What the disk is busy with.
+#[derive(Debug)]
+enum Operation {
+    Write { id: EntryId, part: Inode, index: u32, block: Block },
+    Sync { id: EntryId, part: Inode, mark: Mark },
+    Read { read: Read, part: Inode },
+}
+
+/// An open that waits for a lock.
+#[derive(Debug)]
+struct Waiting {
+    id: EntryId,
+    until: Time,
+    has_waited: bool,
+}
+
+/// See the module's description.
+pub(crate) struct Data {
+    holder: Holder,
+    files: Files<Block>,
+    ring: Ring,
+    inbox: VecDeque<Job>,
+    actions: VecDeque<Action<Block>>,
+    planned: BTreeMap<EntryId, Plan>,
+    open: BTreeMap<EntryId, OpenFile>,
+    waiting: Option<Waiting>,
+    operations: BTreeMap<u64, Operation>,
+    /// Blocks that have arrived of files that are not through.
+    arrived: BTreeMap<EntryId, (Unfinished, Vec<u32>)>,
+    next_tag: u64,
+    link_ended: bool,
+    ended: bool,
+}
+
+/// When the executor is to be asked again.
+pub(crate) enum Again {
+    /// It has more to do.
+    Soon,
+    /// It waits for a lock, or for room.
+    Later,
+    /// The disk takes its time.
+    Slow,
+    /// Something has to come first.
+    No,
+}
+
+impl Data {
+    pub(crate) fn new(holder: Holder, verify: bool, ring: Ring) -> Self {
+        Self {
+            holder,
+            files: Files::new(verify),
+            ring,
+            inbox: VecDeque::new(),
+            actions: VecDeque::new(),
+            planned: BTreeMap::new(),
+            open: BTreeMap::new(),
+            waiting: None,
+            operations: BTreeMap::new(),
+            arrived: BTreeMap::new(),
+            next_tag: 0,
+            link_ended: false,
+            ended: false,
+        }
+    }
+
+    pub(crate) fn push(&mut self, job: Job) {
+        self.inbox.push_back(job);
+    }
+
+    /// Whether there is something to do.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.waiting.is_none() && self.operations.len() < DEPTH && !self.inbox.is_empty()
+    }
+
+    /// Jobs that are waiting.
+    pub(crate) fn backlog(&self) -> usize {
+        self.inbox.len()
+    }
+
+    /// Does one thing. Operations of the disk that begin are handed to `begin` with their tags.
+    pub(crate) fn step(
+        &mut self,
+        env: &mut Environment,
+        is_hung_up: bool,
+        reports: &mut Vec<Report>,
+        begun: &mut Vec<u64>,
+    ) -> Again {
+        if self.waiting.is_some() {
+            self.try_open(env, is_hung_up);
+            return if self.waiting.is_some() { Again::Later } else { Again::Soon };
+        }
+        if self.operations.len() >= DEPTH {
+            return Again::No;
+        }
+        self.collect();
+        if let Some(action) = self.actions.pop_front() {
+            self.carry_out(action, env, is_hung_up, reports, begun);
+            return Again::Soon;
+        }
+        if self.operations.len() < DEPTH / 2 && self.files.has_reads() {
+            if self.ring.has_room_to_compare() {
+                if let Some(read) = self.files.next_read() {
+                    self.read(read, begun);
+                    return Again::Soon;
+                }
+            } else if self.inbox.is_empty() {
+                return Again::Later;
+            }
+        }
+        if let Some(job) = self.inbox.pop_front() {
+            env.note(format_args!("{} data: {job:?}", self.holder));
+            self.handle(job, env);
+            return Again::Soon;
+        }
+        if self.link_ended && self.files.is_empty() && !self.ended {
+            self.ended = true;
+            reports.push(Report::Ended);
+        }
+        Again::No
+    }
+
+    fn collect(&mut self) {
+        while let Some(action) = self.files.poll() {
+            self.actions.push_back(action);
+        }
+    }
+
+    fn handle(&mut self, job: Job, env: &mut Environment) {
+        match job {
+            Job::Expect { id, plan, expected } => {
+                self.planned.insert(id, *plan);
+                self.files.expect(id, expected);
+            }
+            Job::Block { header, block } => {
+                self.check_is_news(&header, env);
+                self.files.on_block(header.id, header.index, header.value, block);
+            }
+            Job::End(end) => self.files.on_end(end),
+            Job::Confirmed => self.files.on_confirmed(),
+            Job::LinkEnded => {
+                self.link_ended = true;
+                self.files.on_link_ended();
+            }
+        }
+    }
+
+    /// What is durable and noted does not travel again; what has arrived will be when the session ends.
+    fn check_is_news(&mut self, header: &BlockHeader, env: &mut Environment) {
+        let plan = self.planned.get(&header.id).or_else(|| Some(&self.open.get(&header.id)?.plan));
+        let Some(plan) = plan else { return };
+        let was_noted = plan.noted.contains(&header.index) && env.audit.is_noted(&plan.unfinished, header.index);
+        if was_noted && !env.may_resend {
+            env.violate(format!("block {} of {:?} was noted and is sent again", header.index, plan.unfinished));
+        }
+        if plan.header.size > BLOCK_SIZE as u64 {
+            self.arrived.entry(header.id).or_insert((plan.unfinished.clone(), Vec::new())).1.push(header.index);
+        }
+    }
+
+    /// However a session ends: what has arrived of unfinished files is noted.
+    pub(crate) fn check_arrived(&self, env: &mut Environment) {
+        if env.may_resend {
+            return;
+        }
+        for (file, indices) in self.arrived.values() {
+            if let Some(index) = indices.iter().find(|index| !env.audit.is_noted(file, **index)) {
+                return env.violate(format!("block {index} of {file:?} has arrived and is not noted"));
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        action: Action<Block>,
+        env: &mut Environment,
+        is_hung_up: bool,
+        reports: &mut Vec<Report>,
+        begun: &mut Vec<u64>,
+    ) {
+        env.note(format_args!("{} data does {action:?}", self.holder));
+        match action {
+            Action::Open { id } => {
+                self.waiting = Some(Waiting { id, until: env.agenda.now() + LOCK_PATIENCE, has_waited: false });
+                self.try_open(env, is_hung_up);
+            }
+            Action::Probe => {
+                let ready = Ready { resuming: false, ring_blocks: self.ring.capacity() as u32 };
+                reports.push(Report::Reply(Message::Ready(ready)));
+            }
+            Action::Write { id, index, block } => match self.open.get(&id) {
+                Some(file) => {
+                    let part = file.part;
+                    self.begin(Operation::Write { id, part, index, block }, begun);
+                }
+                None => env.violate(format!("writes to file {id}, which is not open")),
+            },
+            Action::Sync { id } => match self.open.get(&id) {
+                Some(file) => {
+                    let part = file.part;
+                    self.begin(Operation::Sync { id, part, mark: env.disk.begin_sync() }, begun);
+                }
+                None => env.violate(format!("flushes file {id}, which is not open")),
+            },
+            Action::Note { id, blocks } => {
+                let outcome = self.note(id, &blocks, env);
+                self.files.on_noted(id, outcome);
+            }
+            Action::Finish { id } => {
+                let outcome = self.finish(id, env);
+                self.files.on_finished(id, outcome);
+            }
+            Action::FindData { id } => {
+                let outcome = match self.open.get(&id) {
+                    _ if env.random.permille(env.faults.read) => Err(Failure::Passing("cannot be read".into())),
+                    Some(file) => {
+                        Ok(env.disk.contents(file.part).blocks.keys().map(|index| *index..*index + 1).collect())
+                    }
+                    None => Err("is not open".into()),
+                };
+                self.files.on_data_found(id, outcome);
+            }
+            Action::Resend { id, index } => {
+                if let Some(file) = self.open.get(&id) {
+                    env.audit.is_damaged(&file.plan.unfinished, index);
+                }
+                reports.push(Report::Reply(Message::Resend { id, index }));
+            }
+            Action::Durable(_) => {}
+            Action::Foreign(end) => reports.push(Report::Foreign(end)),
+            Action::Stored { id, digest, unsynced } => {
+                self.arrived.remove(&id);
+                let Some(file) = self.open.remove(&id) else { return env.violate(format!("file {id} is not open")) };
+                let is_durable = file.plan.header.size > BLOCK_SIZE as u64;
+                reports.push(Report::Stored { id, part: file.part, is_durable, digest, unsynced });
+            }
+            Action::Lost { id, loss, keep } => {
+                if let (false, Some((file, _))) = (loss.is_passing(), self.arrived.remove(&id)) {
+                    env.audit.is_gone(&file);
+                }
+                self.put_down(id, keep, env);
+                reports.push(Report::Lost { id, failure: loss.into_failure("file") });
+            }
+            Action::Left { id, keep } => self.put_down(id, keep, env),
+        }
+    }
+
+    /// A file leaves: its lock goes, and what nobody goes on from.
+    fn put_down(&mut self, id: EntryId, keep: bool, env: &mut Environment) {
+        let planned = self.planned.remove(&id);
+        if let Some(Plan { claimed: Some(claimed), .. }) = planned {
+            env.disk.unlock(claimed.part, self.holder);
+        }
+        let Some(OpenFile { plan, part, .. }) = self.open.remove(&id) else { return };
+        if !keep {
+            discard(env, &plan);
+        }
+        env.disk.unlock(part, self.holder);
+    }
+
+    fn note(
+        &mut self,
+        id: EntryId,
+        blocks: &[(u32, icdc_protocol::message::Digest)],
+        env: &mut Environment,
+    ) -> Result<(), Failure> {
+        let Some(OpenFile { part, journal: Some(journal), plan }) = self.open.get_mut(&id) else {
+            env.violate(format!("notes blocks of file {id}, which has no journal"));
+            return Err("has no journal".into());
+        };
+        if env.random.permille(env.faults.write) {
+            return Err(Failure::full("journal"));
+        }
+        if let Err(what) = env.audit.noted(&env.disk, *part, &plan.unfinished, blocks) {
+            env.violate(format!("file {id}: {what}"));
+        }
+        journal.append(&mut env.disk, blocks);
+        Ok(())
+    }
+
+    fn finish(&mut self, id: EntryId, env: &mut Environment) -> Result<(), Failure> {
+        let Some(OpenFile { plan, part, .. }) = self.open.get(&id) else {
+            env.violate(format!("finishes file {id}, which is not open"));
+            return Err("is not open".into());
+        };
+        if env.random.permille(env.faults.names) {
+            return Err(Failure::Passing("cannot be given its metadata".into()));
+        }
+        env.disk.write(*part, Write::Length(plan.header.size));
+        env.disk.write(*part, Write::Mode(plan.mode));
+        env.disk.write(*part, Write::Mtime(plan.mtime));
+        Ok(())
+    }
+
+    /// Makes or reopens the files of the item whose open is next, unless their lock has to be waited for.
+    fn try_open(&mut self, env: &mut Environment, is_hung_up: bool) {
+        let Some(waiting) = &mut self.waiting else { return };
+        let id = waiting.id;
+        let Some(plan) = self.planned.get(&id) else {
+            self.waiting = None;
+            return env.violate(format!("opens file {id}, which nobody expects"));
+        };
+        let outcome = if let Some(Claimed { part, journal, has_waited }) = plan.claimed.clone() {
+            Ok((part, Some(journal), has_waited))
+        } else {
+            match staging::claim(&mut env.disk, plan.directory, &staging::part(&plan.name), self.holder) {
+                Claim::Busy if env.agenda.now() < waiting.until => {
+                    waiting.has_waited = true;
+                    return;
+                }
+                Claim::Busy => Err(Failure::from("another copy is writing it; wait for its end or stop it")),
+                left if env.random.permille(env.faults.names) => {
+                    if let Claim::Taken(inode) = left {
+                        env.disk.unlock(inode, self.holder);
+                    }
+                    Err(Failure::full("part"))
+                }
+                left => Ok(make(env, plan, left, self.holder, waiting.has_waited)),
+            }
+        };
+        self.waiting = None;
+        let Some(plan) = self.planned.remove(&id) else { return };
+        let outcome = match outcome {
+            Ok((part, journal, has_waited)) => {
+                let journaled = journal.is_some();
+                self.open.insert(id, OpenFile { plan, part, journal });
+                // Who has gone may have been followed by a newer run, even where no lock tells of it.
+                Ok(Opened { journaled, has_waited: has_waited || is_hung_up })
+            }
+            Err(failure) => Err(failure),
+        };
+        env.note(format_args!("{} data opened {id}: {outcome:?}", self.holder));
+        self.files.on_opened(id, outcome);
+    }
+
+    fn read(&mut self, read: Read, begun: &mut Vec<u64>) {
+        if let Some(file) = self.open.get(&read.id) {
+            let part = file.part;
+            self.begin(Operation::Read { read, part }, begun);
+        }
+    }
+
+    fn begin(&mut self, operation: Operation, begun: &mut Vec<u64>) {
+        self.next_tag += 1;
+        self.operations.insert(self.next_tag, operation);
+        begun.push(self.next_tag);
+    }
+
+    /// The disk is through with something.
+    pub(crate) fn completed(&mut self, tag: u64, env: &mut Environment) {
+        let Some(operation) = self.operations.remove(&tag) else { return };
+        match operation {
+            Operation::Write { id, part, index, block } => {
+                let outcome = if env.random.permille(env.faults.write) {
+                    if let Some(torn) = Write::Block(index, block.number).torn(&mut env.random) {
+                        env.disk.write(part, torn);
+                    }
+                    Err(Failure::full("file"))
+                } else {
+                    env.disk.write(part, Write::Block(index, block.number));
+                    Ok(())
+                };
+                drop(block);
+                self.files.on_written(id, index, outcome);
+            }
+            Operation::Sync { id, part, mark } => {
+                let outcome = if env.random.permille(env.faults.sync) {
+                    env.disk.sync_failed(part, mark, &mut env.random);
+                    Err(Failure::Passing("input/output error".into()))
+                } else {
+                    env.disk.synced(part, mark);
+                    Ok(())
+                };
+                self.files.on_synced(id, outcome);
+            }
+            Operation::Read { read: Read { id, index, contents }, part } => {
+                let number: Number = env.disk.contents(part).blocks.get(&index).copied().unwrap_or_default();
+                let is_right = match contents {
+                    Contents::Value(value) => value_of(number) == value,
+                    Contents::Zeros => number == 0,
+                };
+                let good = is_right && !env.random.permille(env.faults.read);
+                self.files.on_compared(id, index, good);
+            }
+        }
+    }
+
+    /// The process is killed: what the disk was busy with is done, torn or not.
+    pub(crate) fn kill(self, env: &mut Environment) {
+        for operation in self.operations.into_values() {
+            match operation {
+                Operation::Write { part, index, block, .. } => {
+                    let write = Write::Block(index, block.number);
+                    if let Some(write) = write.survivor(&mut env.random) {
+                        env.disk.write(part, write);
+                    }
+                }
+                Operation::Sync { part, mark, .. } if env.random.once_in(2) => env.disk.synced(part, mark),
+                Operation::Sync { .. } | Operation::Read { .. } => {}
+            }
+        }
+    }
+}
+
+/// Makes the files of an item in place of what an earlier run left.
+fn make(
+    env: &mut Environment,
+    plan: &Plan,
+    left: Claim,
+    holder: Holder,
+    has_waited: bool,
+) -> (Inode, Option<FileJournal>, bool) {
+    discard(env, plan);
+    let part = env.disk.create(plan.directory, &staging::part(&plan.name)).expect("the name is free");
+    env.disk.lock(part, holder);
+    if let Claim::Taken(inode) = left {
+        env.disk.unlock(inode, holder);
+    }
+    let journal = (plan.header.size > BLOCK_SIZE as u64).then(|| {
+        let blocks = env.disk.create(plan.directory, &staging::blocks(&plan.name)).expect("the name is free");
+        FileJournal::begin(&mut env.disk, blocks, &plan.header)
+    });
+    (part, journal, has_waited)
+}
+
+/// Removes what is there of an unfinished item.
+fn discard(env: &mut Environment, plan: &Plan) {
+    let _ = env.disk.remove(plan.directory, &staging::part(&plan.name));
+    let _ = env.disk.remove(plan.directory, &staging::blocks(&plan.name));
+}

@@ -1,0 +1,61 @@
+//! The blocks between the wire and the disk: so many and no more.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::disk::Number;
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub(crate) struct Ring {
+    in_use: Rc<Cell<usize>>,
+    capacity: usize,
+}
+
+/// A block that has arrived; its place in the ring is free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) number: Number,
+    _place: Place,
+}
+
+/// A place in the ring.
+#[derive(Debug)]
+pub(crate) struct Place(Rc<Cell<usize>>);
+
+impl Ring {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { in_use: Rc::default(), capacity }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.in_use.get() < self.capacity
+    }
+
+    /// Whether comparing may take a block without standing in the way of what arrives.
+    pub(crate) fn has_room_to_compare(&self) -> bool {
+        self.in_use.get() < self.capacity / 2
+    }
+
+    /// A place for what has arrived; the caller has seen that there is room.
+    pub(crate) fn take(&self) -> Place {
+        self.in_use.set(self.in_use.get() + 1);
+        Place(self.in_use.clone())
+    }
+}
+
+impl Place {
+    pub(crate) fn with(self, number: Number) -> Block {
+        Block { number, _place: self }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}

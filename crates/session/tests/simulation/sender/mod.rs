@@ -1,0 +1,337 @@
+//! The executor of the sending end: its threads are tasks that take turns as chance has it.
+
+mod reader;
+pub(crate) mod scan;
+
+use std::collections::{BTreeSet, VecDeque};
+
+use icdc_protocol::message::{Begin, EntryId, Message, PackItem, Source as Named};
+use icdc_session::SessionError;
+use icdc_session::sender::{Action, Grant, Need, Order, Sender};
+use icdc_units::Time;
+
+use self::reader::{Read, Reading, changed, look};
+use self::scan::{Next, Scan};
+use crate::connections::Connections;
+use crate::environment::{Environment, Event, SessionId, Side};
+use crate::source::{Body, Source};
+use crate::wire::{Arrival, End, Frame, Payload};
+
+/// Frames that wait for the socket.
+const DATA_QUEUE: usize = 4;
+
+/// A thread of the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Task {
+    Scan,
+    Pack,
+    Read,
+    Intake,
+    Outlet(usize),
+    /// Whoever looks at the clock.
+    Clock,
+}
+
+/// Work for the reader.
+#[derive(Debug)]
+enum Job {
+    File(Reading),
+    Again { id: EntryId, index: u32 },
+}
+
+/// What the sending end of a session has come to.
+pub(crate) type Outcome = Result<(), SessionError>;
+
+/// See the module's description.
+pub(crate) struct SenderEnd {
+    session: SessionId,
+    machine: Sender,
+    pub(crate) scan: Scan,
+    scan_waits: bool,
+    scanned: bool,
+    packs: VecDeque<Vec<EntryId>>,
+    jobs: VecDeque<Job>,
+    data: VecDeque<Frame>,
+    data_stopped: bool,
+    leaving: bool,
+    sent: bool,
+    broken: BTreeSet<usize>,
+    scheduled: BTreeSet<Task>,
+    deadline: Option<Time>,
+    outcome: Option<Outcome>,
+}
+
+impl SenderEnd {
+    pub(crate) fn new(session: SessionId, source: &Source, job: [u8; 32]) -> Self {
+        let named = source.roots.iter().map(|root| Named { name: root.name.clone(), kind: root.kind }).collect();
+        let is_run = source.is_run();
+        let order = Order { dry_run: false, keeps_journal: is_run };
+        Self {
+            session,
+            machine: Sender::new(order, Begin { job, sources: named }),
+            scan: Scan::of(source),
+            scan_waits: false,
+            scanned: false,
+            packs: VecDeque::new(),
+            jobs: VecDeque::new(),
+            data: VecDeque::new(),
+            data_stopped: false,
+            leaving: false,
+            sent: false,
+            broken: BTreeSet::new(),
+            scheduled: BTreeSet::new(),
+            deadline: None,
+            outcome: None,
+        }
+    }
+
+    pub(crate) fn machine(&self) -> &Sender {
+        &self.machine
+    }
+
+    pub(crate) fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// The user stops the run.
+    pub(crate) fn interrupt(&mut self, env: &mut Environment, connections: &mut Connections) {
+        self.machine.on_interrupt(env.agenda.now());
+        self.settle(env, connections);
+    }
+
+    /// A thread takes its turn.
+    pub(crate) fn step(&mut self, task: Task, env: &mut Environment, connections: &mut Connections, source: &Source) {
+        self.scheduled.remove(&task);
+        if self.outcome.is_some() {
+            return;
+        }
+        let now = env.agenda.now();
+        match task {
+            Task::Scan => self.scan(now, source),
+            Task::Pack => self.pack(now, source),
+            Task::Read => self.read(now, source),
+            Task::Intake => self.take_in(env, connections),
+            Task::Outlet(connection) => self.put_out(connection, env, connections),
+            Task::Clock => {
+                if self.machine.next_deadline().is_some_and(|deadline| deadline <= now) {
+                    self.machine.on_time(now);
+                }
+            }
+        }
+        self.settle(env, connections);
+    }
+
+    /// Carries out what the machine asks for, then wakes whoever has something to do.
+    pub(crate) fn settle(&mut self, env: &mut Environment, connections: &mut Connections) {
+        while let Some(action) = self.machine.poll() {
+            env.note(format_args!("{} sender does {action:?}", self.session));
+            match action {
+                Action::Pack(ids) => self.packs.push_back(ids),
+                Action::Read { id, held } => {
+                    let announced = self.scan.announced[&id].clone();
+                    self.jobs.push_back(Job::File(Reading::new(id, announced, held)));
+                }
+                Action::ReadAgain { id, index } => self.jobs.push_back(Job::Again { id, index }),
+                Action::Granted => self.scan_waits = false,
+                Action::StopData => self.data_stopped = true,
+                Action::Leave => {
+                    self.leaving = true;
+                    self.data.clear();
+                    self.jobs.clear();
+                    self.packs.clear();
+                }
+                Action::End(outcome) => {
+                    for connection in 0..connections.count() {
+                        connections.close(connection, Side::Sender, End::Closed, env);
+                    }
+                    self.outcome = Some(outcome);
+                    return;
+                }
+                Action::Answered
+                | Action::Continuing
+                | Action::Settled { .. }
+                | Action::DirectoryFailed { .. }
+                | Action::ConnectionLost { .. }
+                | Action::Problem(_) => {}
+            }
+        }
+        self.wake(env, connections);
+    }
+
+    fn wake(&mut self, env: &mut Environment, connections: &mut Connections) {
+        let room = self.data.len() < DATA_QUEUE;
+        let mut ready = Vec::new();
+        if !self.leaving {
+            if !self.scanned && !self.scan_waits {
+                ready.push(Task::Scan);
+            }
+            if room && !self.packs.is_empty() {
+                ready.push(Task::Pack);
+            }
+            if room && !self.jobs.is_empty() {
+                ready.push(Task::Read);
+            }
+        }
+        if connections.peek(0, Side::Sender).is_some() {
+            ready.push(Task::Intake);
+        }
+        for connection in 0..connections.count() {
+            if self.has_output(connection) && connections.has_room(connection, Side::Receiver) {
+                ready.push(Task::Outlet(connection));
+            }
+        }
+        for task in ready {
+            if self.scheduled.insert(task) {
+                let after = env.step_time();
+                env.agenda.after(after, Event::Sender { session: self.session, task });
+            }
+        }
+        let deadline = self.machine.next_deadline();
+        if deadline != self.deadline {
+            self.deadline = deadline;
+            if let Some(deadline) = deadline {
+                env.agenda.at(deadline, Event::Sender { session: self.session, task: Task::Clock });
+            }
+        }
+    }
+
+    fn has_output(&self, connection: usize) -> bool {
+        if self.broken.contains(&connection) {
+            return false;
+        }
+        let has_data = !self.data_stopped && !self.data.is_empty();
+        match connection {
+            0 => self.machine.has_message() || has_data || (self.leaving && !self.sent),
+            _ => has_data,
+        }
+    }
+
+    fn scan(&mut self, now: Time, source: &Source) {
+        if self.leaving || self.scanned || self.scan_waits {
+            return;
+        }
+        match self.scan.next(source) {
+            Next::Announce(found, depth) => match self.machine.request(Need::Item { depth }) {
+                Grant::Now => {
+                    let id = self.machine.announce(found);
+                    self.scan.announced(id);
+                }
+                Grant::Later => self.scan_waits = true,
+                Grant::Over => self.scanned = true,
+            },
+            Next::Leave(id) => {
+                self.machine.leave_directory(id);
+                self.scan.left();
+            }
+            Next::Through => {
+                self.scanned = true;
+                self.machine.on_scanned(now);
+            }
+        }
+    }
+
+    fn pack(&mut self, now: Time, source: &Source) {
+        if self.leaving || self.data.len() >= DATA_QUEUE {
+            return;
+        }
+        let Some(ids) = self.packs.pop_front() else { return };
+        let (mut items, mut payload) = (Vec::new(), Vec::new());
+        for id in ids {
+            if self.machine.item(id).is_none() {
+                continue;
+            }
+            let announced = &self.scan.announced[&id];
+            let found = look(source, announced).filter(|now| Some(*now) == announced.file.as_ref());
+            let Some(Body::Small(bytes)) = found.map(|file| &file.body) else {
+                self.machine.on_unreadable(now, id, changed());
+                continue;
+            };
+            payload.extend_from_slice(bytes);
+            items.push(PackItem { id, length: bytes.len() as u32, digest: *blake3::hash(bytes).as_bytes() });
+        }
+        if !items.is_empty() {
+            self.machine.on_packed(&items);
+            self.data.push_back(Frame { message: Message::Pack(items), payload: Some(Payload::Small(payload)) });
+        }
+    }
+
+    fn read(&mut self, now: Time, source: &Source) {
+        if self.leaving || self.data.len() >= DATA_QUEUE {
+            return;
+        }
+        match self.jobs.front_mut() {
+            None => {}
+            Some(Job::Again { id, index }) => {
+                let (id, index) = (*id, *index);
+                self.jobs.pop_front();
+                match Reading::again(id, index, &self.scan.announced[&id], source) {
+                    Ok(frame) => self.data.push_back(frame),
+                    Err(given_up) => self.machine.on_unreadable(now, id, given_up),
+                }
+            }
+            Some(Job::File(reading)) => {
+                let id = reading.id;
+                if self.machine.item(id).is_none() {
+                    // The receiver has given it up.
+                    self.jobs.pop_front();
+                    return;
+                }
+                match reading.step(source) {
+                    Read::Block(frame) => self.data.push_back(*frame),
+                    Read::Nothing => {}
+                    Read::Unreadable(given_up) => {
+                        self.jobs.pop_front();
+                        self.machine.on_unreadable(now, id, given_up);
+                    }
+                    Read::End { blocks, outcome } => {
+                        self.jobs.pop_front();
+                        if let Some(end) = self.machine.on_read(id, blocks, outcome) {
+                            self.data.push_back(Message::FileEnd(end).into());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_in(&mut self, env: &mut Environment, connections: &mut Connections) {
+        let now = env.agenda.now();
+        match connections.read(0, Side::Sender, env) {
+            None => {}
+            Some(Arrival::Frame(frame)) => {
+                env.note(format_args!("{} sender hears {:?}", self.session, frame.message));
+                self.machine.on_message(now, frame.message);
+            }
+            Some(Arrival::End(end)) => {
+                env.note(format_args!("{} sender hears {end:?}", self.session));
+                self.machine.on_receive_ended(now, SessionError::Cut(format!("{end:?}")));
+            }
+        }
+    }
+
+    fn put_out(&mut self, connection: usize, env: &mut Environment, connections: &mut Connections) {
+        if !self.has_output(connection) || !connections.has_room(connection, Side::Receiver) {
+            return;
+        }
+        let now = env.agenda.now();
+        let message = if connection == 0 { self.machine.poll_message().map(Frame::from) } else { None };
+        let frame = match message {
+            Some(frame) => Some(frame),
+            None if self.data_stopped => None,
+            None => self.data.pop_front(),
+        };
+        let Some(frame) = frame else {
+            if connection == 0 && self.leaving && !self.sent {
+                self.sent = true;
+                self.machine.on_sent(now);
+            }
+            return;
+        };
+        env.note(format_args!("{} sender says {:?} on {connection}", self.session, frame.message));
+        if !connections.send(connection, Side::Receiver, frame, env) {
+            self.broken.insert(connection);
+            let error = SessionError::Cut("takes nothing more".into());
+            self.machine.on_send_failed(now, error);
+        }
+    }
+}

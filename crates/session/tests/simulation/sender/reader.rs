@@ -1,0 +1,120 @@
+//! The reader of large files, over the model of a source.
+
+use std::collections::BTreeMap;
+
+use icdc_protocol::block_map::{BlockMap, block_count};
+use icdc_protocol::digest;
+use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, Message};
+
+use crate::disk::Number;
+use crate::source::{Body, File, Node, Source, value_of};
+use crate::wire::{Frame, Payload};
+
+use super::scan::Announced;
+
+/// A large file that is being read.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) id: EntryId,
+    announced: Announced,
+    held: Option<BlockMap>,
+    next: u32,
+    sent: u32,
+    values: BTreeMap<u32, Digest>,
+}
+
+/// What a step of reading comes to.
+pub(crate) enum Read {
+    Block(Box<Frame>),
+    /// A hole, or a block that the receiver holds.
+    Nothing,
+    End {
+        blocks: u32,
+        outcome: Result<FileDigest, GivenUp>,
+    },
+    /// Not even the first block could be read.
+    Unreadable(GivenUp),
+}
+
+pub(crate) fn changed() -> GivenUp {
+    GivenUp { reason: "changed while it was read".into(), same_version: false }
+}
+
+/// The file as it is now.
+pub(crate) fn look<'a>(source: &'a Source, announced: &Announced) -> Option<&'a File> {
+    match source.find(announced.place.root, &announced.place.path) {
+        Some(Node::File(file)) => Some(file),
+        _ => None,
+    }
+}
+
+fn block(file: &File, index: u32) -> Number {
+    match &file.body {
+        Body::Blocks { blocks, .. } => blocks.get(&index).copied().unwrap_or_default(),
+        Body::Small(_) => 0,
+    }
+}
+
+impl Reading {
+    pub(crate) fn new(id: EntryId, announced: Announced, held: Option<BlockMap>) -> Self {
+        Self { id, announced, held, next: 0, sent: 0, values: BTreeMap::new() }
+    }
+
+    /// Reads the next block.
+    pub(crate) fn step(&mut self, source: &Source) -> Read {
+        let (Some(now), Some(then)) = (look(source, &self.announced), &self.announced.file) else {
+            return if self.next == 0 { Read::Unreadable(changed()) } else { self.end(Err(changed())) };
+        };
+        let is_same = now.revision == then.revision;
+        if self.next == 0 && !is_same {
+            return Read::Unreadable(changed());
+        }
+        let Body::Blocks { size, sparse, blocks } = &then.body else {
+            return Read::Unreadable(changed());
+        };
+        // What is a hole is told by the file as it was opened.
+        while self.next < block_count(*size) {
+            let index = self.next;
+            let held = self.held.as_ref().and_then(|held| held.get(index));
+            if held.is_none() && *sparse && !blocks.contains_key(&index) {
+                self.next = blocks.range(index..).next().map_or(block_count(*size), |(next, _)| *next);
+                continue;
+            }
+            self.next += 1;
+            if let Some(value) = held {
+                self.values.insert(index, value);
+                return Read::Nothing;
+            }
+            let number = block(now, index);
+            let value = value_of(number);
+            self.values.insert(index, value);
+            self.sent += 1;
+            return Read::Block(Box::new(frame(self.id, index, number)));
+        }
+        let outcome = if is_same { Ok(digest_of(*size, *sparse, &self.values)) } else { Err(changed()) };
+        self.end(outcome)
+    }
+
+    fn end(&self, outcome: Result<FileDigest, GivenUp>) -> Read {
+        Read::End { blocks: self.sent, outcome }
+    }
+
+    /// Reads one block once more.
+    pub(crate) fn again(id: EntryId, index: u32, announced: &Announced, source: &Source) -> Result<Frame, GivenUp> {
+        let now = look(source, announced).filter(|now| Some(*now) == announced.file.as_ref()).ok_or_else(changed)?;
+        Ok(frame(id, index, block(now, index)))
+    }
+}
+
+fn frame(id: EntryId, index: u32, number: Number) -> Frame {
+    let header = BlockHeader { id, index, value: value_of(number), ranges: Vec::new() };
+    Frame { message: Message::Block(header), payload: Some(Payload::Block(number)) }
+}
+
+fn digest_of(size: u64, sparse: bool, values: &BTreeMap<u32, Digest>) -> FileDigest {
+    if sparse {
+        return FileDigest::SparseMap(digest::sparse_map(size, values.iter().map(|(index, value)| (*index, *value))));
+    }
+    let values: Vec<Digest> = values.values().copied().collect();
+    FileDigest::Blake3(digest::root(size, &values).unwrap_or_default())
+}

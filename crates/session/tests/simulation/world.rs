@@ -1,0 +1,588 @@
+//! A world: a user who copies a source until it is there, and what befalls meanwhile.
+
+use icdc_protocol::message::{ReceiveOptions, Refusal, RefusalKind};
+use icdc_session::SessionError;
+use icdc_units::{Span, Time};
+
+use crate::audit::{Path, is_like, show};
+use crate::client::{Command, Next, Step};
+use crate::connections::Connections;
+use crate::disk::{Disk, Kind};
+use crate::environment::{DiskFaults, Environment, Event, SessionId, Side};
+use crate::plan::{Incident, Mode, Plan, When};
+use crate::random::Random;
+use crate::receiver::names::DESTINATION;
+use crate::receiver::{ReceiverEnd, staging};
+use crate::sender::SenderEnd;
+use crate::sender::scan::What;
+use crate::source::Source;
+
+/// After so many commands the disk does what it should, and nothing befalls any more.
+const TROUBLED: u32 = 8;
+/// So many commands more must be enough.
+const CALM: u32 = 4;
+/// How long a world may take.
+const LONGEST: Span = Span::from_secs(4 * 3600);
+/// Events that one world may have.
+const MOST_EVENTS: u64 = 400_000;
+/// How long a newer connection waits for the session that it replaces.
+const HANDOVER: Span = Span::from_secs(10);
+
+/// The two ends of a session and what is between them; an end that is gone is `None`.
+pub(crate) struct Session {
+    transfer: [u8; 16],
+    pub(crate) connections: Connections,
+    pub(crate) sender: SenderEnd,
+    pub(crate) receiver: Option<ReceiverEnd>,
+    /// The receiver's process gets no processor before.
+    frozen_until: Time,
+    /// The sender's end has come, and what it knew is kept.
+    sender_ended: bool,
+    /// Where the sources have landed, known when the receiver has ended.
+    landed: Option<Vec<Path>>,
+    /// Payload has arrived.
+    progressed: bool,
+    /// Something has befallen it.
+    disturbed: bool,
+}
+
+/// See the module's description.
+pub(crate) struct World {
+    pub(crate) env: Environment,
+    plan: Plan,
+    source: Source,
+    pub(crate) sessions: Vec<Session>,
+    command: Option<Command>,
+    commands: u32,
+    /// Commands since the last copy that succeeded.
+    tries: u32,
+    copies_left: u32,
+    events: u64,
+    /// Incidents that wait for frames to arrive.
+    waiting: Vec<usize>,
+    /// A connection waits for the end of the session that it replaces, since then.
+    replacing: Option<Time>,
+}
+
+impl Session {
+    fn still_sends(&self) -> bool {
+        !self.sender_ended
+    }
+}
+
+/// What a run of a world came to.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) violation: Option<String>,
+    pub(crate) trace: Vec<String>,
+    /// Frames that arrived in the first session, sessions, and events.
+    pub(crate) frames: u64,
+    pub(crate) sessions: usize,
+    pub(crate) events: u64,
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan, mut random: Random, traced: bool) -> Self {
+        let mut env = Environment::new(random.fork(), traced);
+        env.faults = plan.faults;
+        env.may_resend = plan.faults.any() || plan.source.roots.len() > 1;
+        env.pace = random.span(Span::from_micros(2), Span::from_millis(3));
+        let root = env.disk.root();
+        if plan.destination_exists {
+            let made = env.disk.make_directory(root, DESTINATION);
+            debug_assert!(made.is_ok(), "the disk is empty");
+            env.disk.sync_filesystem();
+        }
+        let source = plan.source.clone();
+        env.audit.learn(&source);
+        let copies_left = plan.copies;
+        Self {
+            env,
+            plan,
+            source,
+            sessions: Vec::new(),
+            command: None,
+            commands: 0,
+            tries: 0,
+            copies_left,
+            events: 0,
+            waiting: Vec::new(),
+            replacing: None,
+        }
+    }
+
+    /// Lets everything happen until the user is content and all is quiet.
+    pub(crate) fn run(mut self) -> Report {
+        self.env.agenda.after(Span::ZERO, Event::Client(Step::Run));
+        for (number, (when, _)) in self.plan.incidents.iter().enumerate() {
+            match when {
+                When::After(span) => self.env.agenda.after(*span, Event::Incident(number)),
+                When::Frames { .. } => self.waiting.push(number),
+                When::Events(_) => {}
+            }
+        }
+        while self.env.violation().is_none() {
+            let Some(event) = self.env.agenda.next() else { break };
+            self.events += 1;
+            if self.events > MOST_EVENTS || self.env.agenda.now() > Time::ORIGIN + LONGEST {
+                let what = if self.copies_left > 0 { "there is no end to it" } else { "there is no rest" };
+                self.env.violate(format!("{what}: {event:?}"));
+                break;
+            }
+            self.happen(event);
+            self.look_for_counted();
+        }
+        if self.env.violation().is_none() {
+            self.check_end();
+        }
+        let Self { env, sessions, events, .. } = self;
+        let frames = sessions.first().map_or(0, |session| session.connections.arrived());
+        let violation = env.violation().map(str::to_owned);
+        Report { violation, trace: env.into_trace(), frames, sessions: sessions.len(), events }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrives { session, connection, side } => {
+                let found = &mut self.sessions[session];
+                found.connections.deliver(connection, side, &self.env);
+                self.wake(session, side);
+                self.look_for_incidents(session);
+            }
+            Event::Noticed { session, connection, side } => {
+                self.sessions[session].connections.notice(connection, side);
+                self.wake(session, side);
+            }
+            Event::Receiver { session, task } => {
+                let found = &mut self.sessions[session];
+                if found.frozen_until > self.env.agenda.now() {
+                    return self.env.agenda.at(found.frozen_until, Event::Receiver { session, task });
+                }
+                if let Some(receiver) = &mut found.receiver {
+                    let put_away_before = receiver.names.has_put_away();
+                    receiver.step(task, &mut self.env, &mut found.connections);
+                    if !put_away_before && receiver.names.has_put_away() {
+                        self.check_put_away(session);
+                    }
+                }
+                self.look_after(session);
+            }
+            Event::Sender { session, task } => {
+                let found = &mut self.sessions[session];
+                if found.still_sends() {
+                    found.sender.step(task, &mut self.env, &mut found.connections, &self.source);
+                }
+                self.look_after(session);
+            }
+            Event::Incident(number) => self.befall(number),
+            Event::Client(step) => self.client(step),
+        }
+    }
+
+    fn wake(&mut self, session: SessionId, side: Side) {
+        let found = &mut self.sessions[session];
+        match side {
+            Side::Receiver => {
+                if let Some(receiver) = &mut found.receiver {
+                    receiver.settle(&mut self.env, &mut found.connections);
+                }
+            }
+            Side::Sender => {
+                if found.still_sends() {
+                    found.sender.settle(&mut self.env, &mut found.connections);
+                }
+            }
+        }
+    }
+
+    fn client_side(&self) -> Side {
+        match self.plan.mode {
+            Mode::Push => Side::Sender,
+            Mode::Pull => Side::Receiver,
+        }
+    }
+
+    // The client.
+
+    fn client(&mut self, step: Step) {
+        match step {
+            Step::Run => {
+                self.commands += 1;
+                self.tries += 1;
+                if self.tries > TROUBLED {
+                    self.env.faults = DiskFaults::default();
+                }
+                if self.tries > TROUBLED + CALM {
+                    return self.env.violate("the copy does not succeed, though nothing befalls any more".into());
+                }
+                let command = Command::new(u64::from(self.commands));
+                let transfer = command.transfer;
+                self.command = Some(command);
+                self.client(Step::Connect { transfer });
+            }
+            Step::Connect { transfer } => self.connect(transfer),
+            Step::Join { session } => {
+                let Session { connections, sender, sender_ended, receiver, .. } = &mut self.sessions[session];
+                let Some(receiver) = receiver else { return };
+                if !*sender_ended && sender.outcome().is_none() && receiver.outcome().is_none() && !receiver.has_ended()
+                {
+                    connections.open(&mut self.env.random);
+                    sender.settle(&mut self.env, connections);
+                    receiver.settle(&mut self.env, connections);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, transfer: [u8; 16]) {
+        let now = self.env.agenda.now();
+        if self.command.as_ref().is_none_or(|command| command.transfer != transfer) {
+            return;
+        }
+        if self.plan.has_registry && self.plan.mode == Mode::Push && self.replaces(transfer) {
+            let since = *self.replacing.get_or_insert(now);
+            if now < since + HANDOVER {
+                return self.env.agenda.after(Span::from_millis(50), Event::Client(Step::Connect { transfer }));
+            }
+            self.replacing = None;
+            let busy = Refusal { kind: RefusalKind::Busy, reason: "the earlier session is not through".into() };
+            return self.after(&SessionError::Refused(busy), false);
+        }
+        self.replacing = None;
+        let Some(command) = self.command.as_mut() else { return };
+        let session = self.sessions.len();
+        command.session = Some(session);
+        command.sessions += 1;
+        self.env.note(format_args!("{session} begins: session {} of command {}", command.sessions, self.commands));
+        let mut connections = Connections::new(session, &mut self.env.random);
+        connections.open(&mut self.env.random);
+        let options = ReceiveOptions { verify: self.plan.verify, resume: true, ..ReceiveOptions::default() };
+        let mut sender = SenderEnd::new(session, &self.source, [7; 32]);
+        let receiver = ReceiverEnd::new(session, transfer, options, self.plan.ring);
+        sender.settle(&mut self.env, &mut connections);
+        self.sessions.push(Session {
+            transfer,
+            connections,
+            sender,
+            receiver: Some(receiver),
+            frozen_until: Time::ORIGIN,
+            sender_ended: false,
+            landed: None,
+            progressed: false,
+            disturbed: false,
+        });
+        for _ in 1..self.plan.streams {
+            let after = self.env.random.span(Span::from_millis(1), Span::from_millis(500));
+            self.env.agenda.after(after, Event::Client(Step::Join { session }));
+        }
+    }
+
+    /// Whether an earlier session of the run is still there; it is ended.
+    fn replaces(&mut self, transfer: [u8; 16]) -> bool {
+        let mut found = false;
+        for session in self.sessions.iter_mut().filter(|session| session.transfer == transfer) {
+            let Some(receiver) = &mut session.receiver else { continue };
+            found = true;
+            session.disturbed = true;
+            if self.replacing.is_none() {
+                session.connections.abandon(Side::Receiver, &mut self.env);
+                receiver.settle(&mut self.env, &mut session.connections);
+            }
+        }
+        found
+    }
+
+    /// Looks whether the ends of a session have come to their ends.
+    fn look_after(&mut self, session: SessionId) {
+        let found = &mut self.sessions[session];
+        if let Some(receiver) = &found.receiver
+            && let Some(outcome) = receiver.outcome().cloned()
+        {
+            let failed = receiver.names.failed();
+            self.env.note(format_args!("{session} receiver has ended: {outcome:?}"));
+            self.env.disk.unlock_all(session as u64);
+            found.landed = receiver.names.landed();
+            found.receiver = None;
+            self.ended(session, Side::Receiver, outcome, failed);
+        }
+        let found = &mut self.sessions[session];
+        if let (Some(outcome), false) = (found.sender.outcome().cloned(), found.sender_ended) {
+            let failed = found.sender.machine().counts().failed;
+            self.env.note(format_args!("{session} sender has ended: {outcome:?}"));
+            found.sender_ended = true;
+            self.ended(session, Side::Sender, outcome, failed);
+        }
+    }
+
+    /// An end of a session has ended; `failed` items are not copied.
+    fn ended(&mut self, session: SessionId, side: Side, outcome: Result<(), SessionError>, failed: u64) {
+        self.check_reason(session, &outcome);
+        let is_current = self.command.as_ref().is_some_and(|command| command.session == Some(session));
+        if side != self.client_side() || !is_current {
+            return;
+        }
+        match outcome {
+            Err(error) => self.after(&error, self.sessions[session].progressed),
+            Ok(()) => {
+                self.command = None;
+                if failed > 0 {
+                    return self.again();
+                }
+                self.check_copied(session);
+                self.copies_left -= 1;
+                self.tries = 0;
+                if self.copies_left > 0 {
+                    self.source.change(&mut self.env.random);
+                    self.env.audit.learn(&self.source);
+                    self.again();
+                }
+            }
+        }
+    }
+
+    fn after(&mut self, error: &SessionError, progressed: bool) {
+        let now = self.env.agenda.now();
+        let Some(command) = &mut self.command else { return };
+        match command.after(now, error, progressed) {
+            Next::Retry(pause) => {
+                let transfer = command.transfer;
+                self.env.agenda.after(pause, Event::Client(Step::Connect { transfer }));
+            }
+            Next::Over => {
+                self.command = None;
+                self.again();
+            }
+        }
+    }
+
+    /// The user runs the command again, soon or late.
+    fn again(&mut self) {
+        let after = self.env.random.span(Span::from_millis(5), Span::from_secs(30));
+        self.env.agenda.after(after, Event::Client(Step::Run));
+    }
+
+    // What befalls.
+
+    /// Incidents that befall after so many events.
+    fn look_for_counted(&mut self) {
+        for number in 0..self.plan.incidents.len() {
+            if matches!(self.plan.incidents[number].0, When::Events(count) if count == self.events) {
+                self.befall(number);
+            }
+        }
+    }
+
+    fn look_for_incidents(&mut self, session: SessionId) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let arrived = self.sessions[session].connections.arrived();
+        let incidents = &self.plan.incidents;
+        let is_due = |number: &usize| match incidents[*number].0 {
+            When::Frames { session: wanted, count } => wanted == session && count <= arrived,
+            When::Events(_) | When::After(_) => false,
+        };
+        let due: Vec<usize> = self.waiting.iter().copied().filter(is_due).collect();
+        self.waiting.retain(|number| !due.contains(number));
+        due.into_iter().for_each(|number| self.befall(number));
+    }
+
+    fn befall(&mut self, number: usize) {
+        if self.tries > TROUBLED {
+            return;
+        }
+        let incident = self.plan.incidents[number].1;
+        self.env.note(format_args!("it befalls: {incident:?}"));
+        let newest = self.sessions.len().checked_sub(1);
+        match incident {
+            Incident::Kill(side) => {
+                let Some(newest) = newest else { return };
+                self.kill(newest, side);
+                if side == self.client_side() && self.command.take().is_some() {
+                    self.again();
+                }
+            }
+            Incident::PowerCut => {
+                for session in 0..self.sessions.len() {
+                    if self.sessions[session].receiver.is_some() {
+                        self.kill(session, Side::Receiver);
+                    }
+                }
+                self.env.disk.cut_power(&mut self.env.random);
+                self.env.audit.power_was_cut();
+                if let Err(what) = self.env.audit.check_tree(&self.env.disk) {
+                    self.env.violate(format!("after a power cut {what}"));
+                }
+                if self.client_side() == Side::Receiver && self.command.take().is_some() {
+                    self.again();
+                }
+            }
+            Incident::Cut { number } => {
+                if let Some(session) = newest.map(|newest| &mut self.sessions[newest]) {
+                    let number = number % session.connections.count();
+                    session.disturbed = true;
+                    session.connections.cut(number, &mut self.env);
+                }
+            }
+            Incident::Interrupt => {
+                let Some(command) = &mut self.command else { return };
+                command.stopped = true;
+                let Some(session) = command.session.and_then(|session| self.sessions.get_mut(session)) else { return };
+                match (self.plan.mode, &mut session.receiver) {
+                    (Mode::Push, _) if !session.sender_ended => {
+                        session.sender.interrupt(&mut self.env, &mut session.connections);
+                    }
+                    (Mode::Pull, Some(receiver)) => receiver.interrupt(&mut self.env, &mut session.connections),
+                    _ => {}
+                }
+            }
+            Incident::Freeze { span } => {
+                let until = self.env.agenda.now() + span;
+                if let Some(newest) = newest {
+                    self.sessions[newest].disturbed = true;
+                    self.sessions[newest].frozen_until = until;
+                }
+            }
+            Incident::Change => {
+                self.source.change(&mut self.env.random);
+                self.env.audit.learn(&self.source);
+            }
+        }
+    }
+
+    fn kill(&mut self, session: SessionId, side: Side) {
+        let found = &mut self.sessions[session];
+        let was_there = match side {
+            Side::Receiver => match found.receiver.take() {
+                Some(receiver) => {
+                    found.landed = receiver.names.landed();
+                    receiver.kill(&mut self.env);
+                    true
+                }
+                None => false,
+            },
+            Side::Sender => found.still_sends(),
+        };
+        found.sender_ended |= was_there && side == Side::Sender;
+        if was_there {
+            found.disturbed = true;
+            found.connections.abandon(side, &mut self.env);
+        }
+    }
+
+    // What must hold.
+
+    /// The ends understand each other, and where nothing befalls neither is left without a reason.
+    fn check_reason(&mut self, session: SessionId, outcome: &Result<(), SessionError>) {
+        let is_broken = match outcome {
+            Err(SessionError::Protocol(_)) => true,
+            Err(SessionError::Refused(refusal)) => refusal.kind == RefusalKind::Protocol,
+            _ => false,
+        };
+        if is_broken {
+            self.env.violate(format!("the ends do not understand each other: {outcome:?}"));
+        }
+        if matches!(outcome, Err(SessionError::Cut(_))) && !self.sessions[session].disturbed {
+            self.env.violate(format!("an end of {session} has not learned why the other one went: {outcome:?}"));
+        }
+    }
+
+    /// The run's journal may go only when the sender knows that everything is done.
+    fn check_put_away(&mut self, session: SessionId) {
+        if !self.sessions[session].sender.machine().is_over() {
+            self.env.violate(format!(
+                "{session} puts the run's journal away, and the sender does not know that all is done"
+            ));
+        }
+    }
+
+    /// Everything that was announced is at the destination as it was announced.
+    fn check_copied(&mut self, session: SessionId) {
+        let found = &self.sessions[session];
+        let landed = found.landed.clone().or_else(|| found.receiver.as_ref()?.names.landed());
+        let Some(landed) = landed else {
+            return self.env.violate(format!("{session} has copied everything to nowhere"));
+        };
+        let mut problem = None;
+        let mut promises = Vec::new();
+        // What is announced later may replace what came before.
+        let mut last = std::collections::BTreeMap::new();
+        for announced in found.sender.scan.announced.values() {
+            let path: Path = landed[announced.place.root].iter().chain(&announced.place.path).cloned().collect();
+            last.insert(path, announced);
+        }
+        for (path, announced) in last {
+            let found = look_up(&self.env.disk, &path);
+            let is_right = match (&announced.what, found.map(|inode| (inode, self.env.disk.kind(inode)))) {
+                (What::File, Some((inode, Kind::File))) => {
+                    let file = announced.file.as_ref();
+                    promises.extend(file.map(|file| (path.clone(), file.revision)));
+                    file.is_some_and(|file| {
+                        let contents = self.env.disk.contents(inode);
+                        is_like(file, contents) && contents.mtime.0 == file.mtime()
+                    })
+                }
+                (What::Link { revision }, Some((inode, Kind::File))) => {
+                    self.env.audit.revision_of(self.env.disk.contents(inode)) == Ok(*revision)
+                }
+                (What::Directory { .. }, Some((_, Kind::Directory))) => true,
+                (What::Symlink { target }, Some((_, Kind::Symlink(found)))) => found == target,
+                _ => false,
+            };
+            if !is_right {
+                problem.get_or_insert(format!("{} was copied and is not what was announced", show(&path)));
+            }
+        }
+        promises.into_iter().for_each(|(path, revision)| self.env.audit.promise(path, revision));
+        if let Some(problem) = problem
+            && !self.env.audit.may_have_lost()
+        {
+            self.env.violate(problem);
+        }
+    }
+
+    /// All is quiet.
+    fn check_end(&mut self) {
+        if self.copies_left > 0 {
+            let session = self.command.as_ref().and_then(|command| command.session);
+            return self
+                .env
+                .violate(format!("nothing happens any more, and the copy is not done (session {session:?})"));
+        }
+        if let Some(session) = self.sessions.iter().position(|session| session.receiver.is_some()) {
+            return self.env.violate(format!("nothing happens any more, and the receiver of {session} has not ended"));
+        }
+        if let Some(session) = self.sessions.iter().position(Session::still_sends) {
+            return self.env.violate(format!("nothing happens any more, and the sender of {session} has not ended"));
+        }
+        if let Err(what) = self.env.audit.check_tree(&self.env.disk) {
+            return self.env.violate(format!("in the end {what}"));
+        }
+        if self.plan.incidents.is_empty()
+            && let Some(left) = left_behind(&self.env.disk, self.env.disk.root(), &mut Vec::new())
+        {
+            self.env.violate(format!("{left} was left behind"));
+        }
+    }
+}
+
+fn look_up(disk: &Disk, path: &Path) -> Option<crate::disk::Inode> {
+    path.iter().try_fold(disk.root(), |directory, name| disk.find(directory, name))
+}
+
+/// Something unfinished that is still there.
+fn left_behind(disk: &Disk, directory: crate::disk::Inode, path: &mut Path) -> Option<String> {
+    for (name, inode) in disk.names(directory) {
+        path.push(name.to_vec());
+        if staging::is_staging(name) {
+            return Some(show(path));
+        }
+        if *disk.kind(inode) == Kind::Directory
+            && let Some(found) = left_behind(disk, inode, path)
+        {
+            return Some(found);
+        }
+        path.pop();
+    }
+    None
+}
