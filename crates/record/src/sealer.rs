@@ -48,7 +48,8 @@ impl Sealer {
         self.data_record(content, 0)
     }
 
-    /// Appends a record that carries no data and is as long as any.
+    /// Appends a record that carries no data and is as long as any. A peer takes 32 records without
+    /// data in a row.
     ///
     /// # Errors
     /// As [`data`](Self::data).

@@ -40,6 +40,7 @@ fn seal(keys: Keys, script: &mut Script<'_>) -> (Vec<u8>, Vec<Plaintext>) {
     let mut wire = Vec::new();
     let mut expected = Vec::new();
     let (mut owed, mut under_key, mut updates) = (false, 0, 0);
+    let mut idle = 0;
     let steps = script.byte();
     for number in 0..usize::from(steps) {
         if sealer.is_due() || script.byte() < 20 {
@@ -55,6 +56,10 @@ fn seal(keys: Keys, script: &mut Script<'_>) -> (Vec<u8>, Vec<Plaintext>) {
             1 => (Vec::new(), MAX_CONTENT),
             _ => (content(number, script.length(MAX_CONTENT)), 0),
         };
+        // A peer takes no more in a row, key updates included.
+        if content.is_empty() && idle >= 30 {
+            continue;
+        }
         let is_due = owed || under_key >= records_per_key;
         let sealed = if padding > 0 { sealer.padding() } else { sealer.data(&content) };
         if is_due && updates == keys.generations {
@@ -65,7 +70,9 @@ fn seal(keys: Keys, script: &mut Script<'_>) -> (Vec<u8>, Vec<Plaintext>) {
         if is_due {
             expected.push(Plaintext { kind: 22, content: vec![24, 0, 0, 1, 0], padding: 0 });
             (owed, under_key, updates) = (false, 0, updates + 1);
+            idle += 1;
         }
+        idle = if content.is_empty() { idle + 1 } else { 0 };
         expected.push(Plaintext { kind: 23, content, padding });
         under_key += 1;
         if wire.len() > MAX_STREAM {

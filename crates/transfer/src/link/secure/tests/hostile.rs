@@ -21,7 +21,8 @@ use crate::link::{Link, LinkError};
 
 #[test]
 fn a_bit_changed_on_the_way_is_an_error_and_never_data() {
-    // Bytes of the stream behind the handshake: in the middle of records, and through some header's five.
+    // Bytes of the stream behind the handshake: in the middle of records, and through some header's
+    // five.
     let somewhere = [20_000_u64, 30_001, 1_234_567, 9_000_000];
     let within_a_record = (16_406 * 100..16_406 * 100 + 16_406).step_by(3001);
     let headers = 16_406 * 200 + 1_500..16_406 * 200 + 3_500;

@@ -1,10 +1,12 @@
-//! Links whose peer is rustls' own connection: the record layer of this crate is TLS 1.3, not only its own mirror image.
+//! Links whose peer is rustls' own connection: the record layer of this crate is TLS 1.3, not only
+//! its own mirror image.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::ops::DerefMut;
 use std::sync::Arc;
 
-use icdc_disk::pool::{BLOCK_SIZE, BlockPool};
+use icdc_disk::pool::BlockPool;
 use icdc_protocol::Message;
 use icdc_protocol::frame::{self, Prefix};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,12 +16,13 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ServerSessionMemoryCache;
 use rustls::version::TLS13;
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, ServerConfig, SignatureScheme, StreamOwned,
+    ClientConfig, ClientConnection, ConnectionCommon, DigitallySignedStruct, Error, ServerConfig, ServerConnection,
+    SideData, SignatureScheme, StreamOwned,
 };
 
 use super::{DEADLINE, configs, settings, sockets};
 use crate::link::secure::{SecureSettings, secure_client_with, secure_server_with};
-use crate::link::tests::{block, noise, spawn};
+use crate::link::tests::{block, length, noise, spawn};
 use crate::link::{Link, LinkError, Parcel};
 
 /// The bytes of a block's frame.
@@ -41,11 +44,14 @@ fn read_frame(stream: &mut impl Read) -> (Message, Vec<u8>) {
     (frame::decode_head(&bytes, payload).unwrap(), data)
 }
 
+type Stream<C> = StreamOwned<C, TcpStream>;
+
+/// rustls' connecting end, and the link that listened.
 fn with_rustls_client(
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     settings: SecureSettings,
-) -> (StreamOwned<ClientConnection, TcpStream>, Link) {
+) -> (Stream<ClientConnection>, Link) {
     let (near, far) = sockets();
     let accepting = spawn(move || secure_server_with(far, server, DEADLINE, settings));
     let connection = ClientConnection::new(client, icdc_trust::server_name()).unwrap();
@@ -54,14 +60,38 @@ fn with_rustls_client(
     (stream, accepting.join().unwrap().unwrap())
 }
 
+/// rustls' listening end, and the link that connected.
+fn with_rustls_server(
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    settings: SecureSettings,
+) -> (Stream<ServerConnection>, Link) {
+    let (near, far) = sockets();
+    let accepting = spawn(move || {
+        let mut stream = StreamOwned::new(ServerConnection::new(server).unwrap(), far);
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+        stream
+    });
+    let link = secure_client_with(near, client, DEADLINE, settings).unwrap();
+    (accepting.join().unwrap(), link)
+}
+
 #[test]
 fn rustls_and_the_link_understand_each_other_through_key_updates_of_both() {
     let (client, server) = configs();
     let few = SecureSettings { records_per_key: 5, ..settings() };
-    let (mut rustls, mut link) = with_rustls_client(client, server, few);
+    converse(with_rustls_client(Arc::clone(&client), Arc::clone(&server), few));
+    converse(with_rustls_server(client, server, few));
+}
+
+fn converse<C, S>((mut rustls, mut link): (Stream<C>, Link))
+where
+    C: DerefMut<Target = ConnectionCommon<S>> + Send + 'static,
+    S: SideData,
+{
     let pool = BlockPool::new(2).unwrap();
     for index in 0..20 {
-        let length = [BLOCK_SIZE, 100_000, 1][index as usize % 3];
+        let length = length(index);
         // rustls puts heads and payloads into the same records, at any offset.
         let sending = {
             let frames = block_frame(index, length);
@@ -82,6 +112,8 @@ fn rustls_and_the_link_understand_each_other_through_key_updates_of_both() {
         let parcel = block(index, length, &pool);
         let mut outlet = link.outlet;
         let answering = spawn(move || {
+            // Padding carries nothing, but the key update that is owed precedes it too.
+            outlet.fill().unwrap();
             outlet.send(parcel).unwrap();
             outlet
         });
@@ -95,6 +127,41 @@ fn rustls_and_the_link_understand_each_other_through_key_updates_of_both() {
     assert!(matches!(link.inlet.receive(&pool), Err(LinkError::Closed)));
     drop(link);
     assert_eq!(rustls.read(&mut [0; 16]).unwrap(), 0, "the link's farewell is a close_notify");
+}
+
+#[test]
+fn a_cut_is_told_from_a_farewell_by_rustls_and_by_the_link() {
+    let (client, server) = configs();
+    is_cut(with_rustls_client(Arc::clone(&client), Arc::clone(&server), settings()));
+    is_cut(with_rustls_server(Arc::clone(&client), Arc::clone(&server), settings()));
+    cuts(with_rustls_client(Arc::clone(&client), Arc::clone(&server), settings()));
+    cuts(with_rustls_server(client, server, settings()));
+}
+
+/// rustls is gone within a frame.
+fn is_cut<C, S>((mut rustls, mut link): (Stream<C>, Link))
+where
+    C: DerefMut<Target = ConnectionCommon<S>>,
+    S: SideData,
+{
+    rustls.write_all(&block_frame(1, 100_000)[..50_000]).unwrap();
+    drop(rustls);
+    let end = link.inlet.receive(&BlockPool::new(1).unwrap()).map(drop);
+    assert!(matches!(end, Err(LinkError::Cut { .. })), "{end:?}");
+}
+
+/// The link is shut down behind a frame.
+fn cuts<C, S>((mut rustls, mut link): (Stream<C>, Link))
+where
+    C: DerefMut<Target = ConnectionCommon<S>>,
+    S: SideData,
+{
+    link.outlet.send(block(1, 100_000, &BlockPool::new(1).unwrap())).unwrap();
+    assert!(read_frame(&mut rustls).1 == noise(1)[..100_000]);
+    link.control.shutdown();
+    drop(link);
+    let end = rustls.read(&mut [0; 16]).map_err(|error| error.kind());
+    assert_eq!(end, Err(ErrorKind::UnexpectedEof));
 }
 
 #[test]

@@ -1,5 +1,7 @@
-//! Tests over real sockets. Here: pairs of ends, and a proxy between them that watches, changes and cuts.
+//! Tests over real sockets. Here: pairs of ends, and a proxy between them that watches, changes and
+//! cuts.
 
+mod differential;
 mod hostile;
 mod interop;
 mod streams;
@@ -57,8 +59,8 @@ fn pair() -> (Link, Link) {
     pair_over(sockets(), settings())
 }
 
-/// What a proxy does with bytes on their way from client to server, of which the first is number `offset`. Returns
-/// how many of them to pass on; fewer than all ends both connections behind them.
+/// What a proxy does with bytes on their way from client to server, of which the first is number
+/// `offset`. Returns how many of them to pass on; fewer than all ends both connections behind them.
 type Tamper = Box<dyn FnMut(u64, &mut [u8]) -> usize + Send>;
 
 /// Two links with a proxy between them.
