@@ -209,14 +209,15 @@ fn a_block_beyond_the_end_is_nothing() {
 
 #[test]
 fn one_block_needs_neither_journal_nor_sync_of_its_own() {
-    let size = ByteCount::new(5000);
-    let mut bench = Bench::of(Expected { size, sparse: false, held: None }, true).opened_by(0);
-    let digest = FileDigest::Blake3(root(5000, &[value(0)]).unwrap());
-    bench.files.on_end(end(1, digest));
-    bench.write(0);
-    assert_eq!(bench.actions(), [written(0), Action::Finish { id: ID }]);
-    bench.files.on_finished(ID, Ok(()));
-    bench.ends(&[Action::Stored { id: ID, digest, unsynced: size }]);
+    for size in [ByteCount::new(5000), BLOCK] {
+        let mut bench = Bench::of(Expected { size, sparse: false, held: None }, true).opened_by(0);
+        let digest = FileDigest::Blake3(root(size.as_u64(), &[value(0)]).unwrap());
+        bench.files.on_end(end(1, digest));
+        bench.write(0);
+        assert_eq!(bench.actions(), [written(0), Action::Finish { id: ID }]);
+        bench.files.on_finished(ID, Ok(()));
+        bench.ends(&[Action::Stored { id: ID, digest, unsynced: size }]);
+    }
 }
 
 #[test]

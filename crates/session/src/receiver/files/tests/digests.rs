@@ -55,7 +55,8 @@ fn a_file_of_nothing_but_holes_is_opened_by_its_end() {
 
 #[test]
 fn so_many_zeros_are_not_hashed() {
-    let size = ByteCount::new(MAX_HASHED_HOLES + 2 * BLOCK.as_u64());
+    // To hash them would take days.
+    let size = ByteCount::new(MAX_HASHED_HOLES << 16);
     let (standard, map) = (FileDigest::Blake3([1; 32]), sparse_map(size.as_u64(), [(0, value(0))]));
     for (announced, good) in [(standard, false), (FileDigest::SparseMap(map), true)] {
         let mut bench = Bench::of(Expected { size, sparse: true, held: None }, false).opened_by(0);
@@ -82,7 +83,7 @@ fn blocks_and_holes_with_data_are_read_back() {
         bench.files.on_finished(ID, Ok(()));
         let mut bench = bench.noting([1, 3]);
         assert_eq!(bench.actions(), [Action::Durable(whole(2)), Action::FindData { id: ID }]);
-        bench.files.on_data_found(ID, Ok(vec![1..2, 1..3, 4..5]));
+        bench.files.on_data_found(ID, Ok(vec![1..3, 2..3, 4..5]));
         let holes = [(2, Contents::Zeros), (4, Contents::Zeros)];
         let blocks = [(1, Contents::Value(value(1))), (3, Contents::Value(value(3)))];
         assert_eq!(bench.reads(), [blocks, holes].concat());
