@@ -204,7 +204,7 @@ impl Store<'_> {
     }
 
     fn tell(&self, job: NameJob) {
-        // A tree that has ended has failed the session.
+        // Where the names have ended, the session has failed.
         let _ = self.names.send(job);
     }
 
