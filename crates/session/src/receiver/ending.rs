@@ -32,6 +32,10 @@ pub const PARTING: Span = Span::from_millis(500);
 /// How long after the end of a further connection the goodbye may take to arrive on the first.
 pub const GOODBYE: Span = Span::from_secs(2);
 
+/// How long what has arrived may take to be received when nothing more can be sent: the sender's
+/// reason, or its goodbye.
+pub const REASON: Span = Span::from_millis(500);
+
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -73,6 +77,9 @@ pub struct Ending {
     course: Course,
     /// A further connection has failed: the session does so, too, unless it is over by then.
     doomed: Option<(Time, SessionError)>,
+    /// The first connection takes nothing more: the session fails by that, unless the sender's end
+    /// of it tells more by then.
+    mute: Option<(Time, SessionError)>,
     actions: VecDeque<Action>,
 }
 
@@ -112,7 +119,7 @@ enum Course {
 
 impl Default for Ending {
     fn default() -> Self {
-        Self { verdict: Verdict::Open, course: Course::Running, doomed: None, actions: VecDeque::new() }
+        Self { verdict: Verdict::Open, course: Course::Running, doomed: None, mute: None, actions: VecDeque::new() }
     }
 }
 
@@ -137,6 +144,14 @@ impl Ending {
             let words = last_words(&error);
             self.verdict = Verdict::Failed(error);
             self.part(now, words);
+        }
+    }
+
+    /// The first connection takes nothing more, for the reason `error`.
+    pub fn on_send_failed(&mut self, now: Time, error: SessionError) {
+        // Behind a goodbye nobody waits for an answer.
+        if let (Verdict::Open, Course::Running) = (&self.verdict, self.course) {
+            self.mute.get_or_insert((now + REASON, error));
         }
     }
 
@@ -250,16 +265,15 @@ impl Ending {
             Course::Parting { until } | Course::Farewell { until } => Some(until),
             Course::Running | Course::Cut | Course::Draining { .. } | Course::Ended => None,
         };
-        let doomed = self.doomed.as_ref().map(|(until, _)| *until);
-        said.into_iter().chain(doomed).min()
+        let waits = [&self.doomed, &self.mute].into_iter().flatten().map(|(until, _)| *until);
+        waits.chain(said).min()
     }
 
     /// Time has passed.
     pub fn on_time(&mut self, now: Time) {
-        if let Some((until, error)) = self.doomed.take() {
-            if until > now {
-                self.doomed = Some((until, error));
-            } else if let Verdict::Open = self.verdict {
+        let due = [self.doomed.take_if(|(until, _)| *until <= now), self.mute.take_if(|(until, _)| *until <= now)];
+        for (_, error) in due.into_iter().flatten() {
+            if let Verdict::Open = self.verdict {
                 self.on_failure(now, error);
             }
         }

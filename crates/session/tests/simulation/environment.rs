@@ -9,6 +9,7 @@ use icdc_units::Span;
 use crate::agenda::Agenda;
 use crate::audit::Audit;
 use crate::disk::Disk;
+use crate::mutations::Mutation;
 use crate::random::Random;
 
 /// Events that are kept for whoever looks at a seed that failed.
@@ -70,6 +71,7 @@ pub(crate) struct Environment {
     pub(crate) audit: Audit,
     /// Longest time that a thread takes for a step.
     pub(crate) pace: Span,
+    mutation: Option<Mutation>,
     trace: Option<VecDeque<String>>,
     violation: Option<String>,
 }
@@ -84,9 +86,21 @@ impl Environment {
             may_resend: false,
             audit: Audit::default(),
             pace: Span::from_micros(200),
+            mutation: None,
             trace: traced.then(VecDeque::new),
             violation: None,
         }
+    }
+
+    /// Puts a bug in.
+    pub(crate) fn mutate(&mut self, mutation: Option<Mutation>) {
+        self.mutation = mutation;
+        self.disk.ignore_locks(mutation == Some(Mutation::LocksDoNothing));
+    }
+
+    /// Whether this bug is in.
+    pub(crate) fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
     }
 
     /// Keeps a line for whoever looks at a seed that failed.

@@ -8,6 +8,7 @@ mod client;
 mod connections;
 mod disk;
 mod environment;
+mod mutations;
 mod plan;
 mod random;
 mod receiver;

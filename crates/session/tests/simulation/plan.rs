@@ -3,6 +3,7 @@
 use icdc_units::Span;
 
 use crate::environment::{DiskFaults, Side};
+use crate::mutations::Mutation;
 use crate::random::Random;
 use crate::source::Source;
 
@@ -43,6 +44,8 @@ pub(crate) enum Incident {
     Freeze {
         span: Span,
     },
+    /// Something that an unfinished file has on the medium is not any more what was written.
+    Rot,
     /// Files at the source become other ones.
     Change,
 }
@@ -62,11 +65,16 @@ pub(crate) struct Plan {
     pub(crate) incidents: Vec<(When, Incident)>,
     /// How often the source is copied, another version of it each time.
     pub(crate) copies: u32,
+    /// The bug that is put in.
+    pub(crate) mutation: Option<Mutation>,
 }
 
 impl Plan {
     /// Any world.
     pub(crate) fn any(random: &mut Random) -> Self {
+        if random.once_in(16) {
+            return Self::sleeper(random);
+        }
         let source = Source::any(random);
         let mode = if random.once_in(3) { Mode::Pull } else { Mode::Push };
         let copies = random.within(1, 3) as u32;
@@ -86,6 +94,25 @@ impl Plan {
             faults: faults(random),
             incidents,
             copies,
+            mutation: None,
+        }
+    }
+
+    /// A world in which a session gets no processor while its client is killed and newer commands come to their end.
+    fn sleeper(random: &mut Random) -> Self {
+        let count = random.within(1, 12);
+        let span = random.span(Span::from_secs(5), Span::from_secs(60));
+        let killed = random.span(Span::from_millis(100), Span::from_secs(2));
+        Self {
+            streams: random.within(1, 2) as usize,
+            has_registry: random.once_in(2),
+            copies: random.within(1, 3) as u32,
+            incidents: vec![
+                (When::Frames { session: 0, count }, Incident::Freeze { span }),
+                (When::After(killed), Incident::Kill(Side::Sender)),
+                incident(random),
+            ],
+            ..Self::calm(if random.once_in(2) { Source::single_file() } else { Source::any(random) })
         }
     }
 
@@ -102,6 +129,7 @@ impl Plan {
             faults: DiskFaults::default(),
             incidents: Vec::new(),
             copies: 1,
+            mutation: None,
         }
     }
 }
@@ -112,13 +140,14 @@ fn incident(random: &mut Random) -> (When, Incident) {
     } else {
         When::Frames { session: random.below(4) as usize, count: random.within(1, 60) }
     };
-    let incident = match random.below(12) {
+    let incident = match random.below(13) {
         0..=2 => Incident::Kill(Side::Sender),
         3 | 4 => Incident::Kill(Side::Receiver),
         5 => Incident::PowerCut,
         6 | 7 => Incident::Cut { number: random.below(4) as usize },
         8 => Incident::Interrupt,
         9 | 10 => Incident::Freeze { span: random.span(Span::from_millis(50), Span::from_secs(60)) },
+        11 => Incident::Rot,
         _ => Incident::Change,
     };
     (when, incident)

@@ -55,12 +55,14 @@ pub(crate) struct Direction {
     window: usize,
     /// Nothing more can be sent.
     ended: bool,
+    /// The end has arrived, read or not.
+    hung_up: bool,
 }
 
 impl Direction {
     pub(crate) fn new(delay: Span, jitter: Span, window: usize, random: &mut Random) -> Self {
         let delay = Delay::new(delay, jitter, random.below(u64::MAX));
-        Self { delay, line: DelayLine::default(), unread: VecDeque::new(), window, ended: false }
+        Self { delay, line: DelayLine::default(), unread: VecDeque::new(), window, ended: false, hung_up: false }
     }
 
     /// Whether another frame can be sent now without waiting.
@@ -84,6 +86,7 @@ impl Direction {
         let mut frames = 0;
         while let Some((_, arrival)) = self.line.pop_due(now) {
             frames += usize::from(matches!(arrival, Arrival::Frame(_)));
+            self.hung_up |= matches!(arrival, Arrival::End(_));
             self.unread.push_back(arrival);
         }
         frames
@@ -109,13 +112,14 @@ impl Direction {
 
     /// The receiving end learns that the connection is gone.
     pub(crate) fn notice(&mut self) {
-        if !self.unread.iter().any(|arrival| matches!(arrival, Arrival::End(_))) {
+        if !self.hung_up {
+            self.hung_up = true;
             self.unread.push_back(Arrival::End(End::Broken));
         }
     }
 
     /// Whether the end has arrived, read or not.
     pub(crate) fn is_hung_up(&self) -> bool {
-        self.unread.iter().any(|arrival| matches!(arrival, Arrival::End(_)))
+        self.hung_up
     }
 }

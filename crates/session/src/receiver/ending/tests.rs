@@ -211,3 +211,25 @@ fn a_destination_that_is_no_good_is_told_and_other_refusals_came_from_there() {
         assert_eq!(actions(&mut ending).len(), said);
     }
 }
+
+#[test]
+fn a_reply_that_cannot_be_sent_fails_the_session_only_if_the_sender_tells_no_more() {
+    let error = || SessionError::Cut("broken pipe".into());
+    let mut ending = Ending::default();
+    ending.on_send_failed(START, error());
+    assert_eq!((actions(&mut ending), ending.next_deadline()), (vec![], Some(START + REASON)));
+    ending.on_goodbye(START, Connection::First, goodbye());
+    ending.on_complete();
+    ending.on_time(START + REASON);
+    assert!(ending.has_parted() && ending.failure().is_none());
+
+    let mut ending = Ending::default();
+    ending.on_goodbye(START, Connection::First, goodbye());
+    ending.on_send_failed(START, error());
+    assert_eq!(ending.next_deadline(), None, "behind a goodbye nobody waits for an answer");
+
+    let mut ending = Ending::default();
+    ending.on_send_failed(START, error());
+    ending.on_time(START + REASON);
+    assert_eq!(ending.failure(), Some(&error()));
+}

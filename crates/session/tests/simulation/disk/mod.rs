@@ -54,6 +54,7 @@ pub(crate) struct Disk {
     dirty: BTreeSet<Inode>,
     locks: BTreeMap<Inode, Holder>,
     changes: u64,
+    ignores_locks: bool,
 }
 
 /// Who holds a lock: a session.
@@ -64,8 +65,8 @@ const ROOT: Inode = Inode(0);
 impl Disk {
     /// An empty one.
     pub(crate) fn new() -> Self {
-        let mut disk =
-            Self { nodes: BTreeMap::new(), dirty: BTreeSet::new(), locks: BTreeMap::new(), changes: 1 << 20 };
+        let (nodes, dirty, locks) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let mut disk = Self { nodes, dirty, locks, changes: 1 << 20, ignores_locks: false };
         disk.make(Kind::Directory);
         disk
     }
@@ -223,14 +224,19 @@ impl Disk {
         }
     }
 
+    /// From now on a lock is had by whoever asks for it.
+    pub(crate) fn ignore_locks(&mut self, ignores_locks: bool) {
+        self.ignores_locks = ignores_locks;
+    }
+
     /// Takes the lock of a file, unless another session holds it.
     pub(crate) fn lock(&mut self, inode: Inode, holder: Holder) -> bool {
-        *self.locks.entry(inode).or_insert(holder) == holder
+        *self.locks.entry(inode).or_insert(holder) == holder || self.ignores_locks
     }
 
     /// Whether another session than `holder` has the lock.
     pub(crate) fn is_locked(&self, inode: Inode, holder: Holder) -> bool {
-        self.locks.get(&inode).is_some_and(|other| *other != holder)
+        !self.ignores_locks && self.locks.get(&inode).is_some_and(|other| *other != holder)
     }
 
     pub(crate) fn unlock(&mut self, inode: Inode, holder: Holder) {
@@ -242,6 +248,28 @@ impl Disk {
     /// A session's process is gone.
     pub(crate) fn unlock_all(&mut self, holder: Holder) {
         self.locks.retain(|_, other| *other != holder);
+    }
+
+    /// The medium loses a block of a file that nobody has locked and all whose names `may` be chosen, if there is one.
+    pub(crate) fn rot(&mut self, random: &mut Random, may: impl Fn(&[u8]) -> bool) {
+        let mut files = BTreeMap::new();
+        for (name, inode) in self.nodes.values().flat_map(|node| node.names.iter()) {
+            *files.entry(inode).or_insert(true) &= may(name) && !self.locks.contains_key(&inode);
+        }
+        let files: Vec<Inode> = files.into_iter().filter(|(_, all)| *all).map(|(inode, _)| inode).collect();
+        if files.is_empty() {
+            return;
+        }
+        let node = self.nodes.get_mut(random.pick(&files)).expect("inodes are never removed");
+        let indices: Vec<u32> = node.durable.blocks.keys().copied().collect();
+        if indices.is_empty() {
+            return;
+        }
+        let index = *random.pick(&indices);
+        if let Some(torn) = Write::Block(index, 1).torn(random) {
+            node.durable.apply(&torn);
+            node.reread();
+        }
     }
 
     /// The machine fails and starts again.

@@ -15,6 +15,7 @@ use super::staging::{self, Claim};
 use crate::audit::Unfinished;
 use crate::disk::{Holder, Inode, Mark, Number, Write};
 use crate::environment::Environment;
+use crate::mutations::Mutation;
 use crate::source::value_of;
 
 /// Writes and reads in flight.
@@ -359,7 +360,9 @@ impl Data {
         if let Err(what) = env.audit.noted(&env.disk, *part, &plan.unfinished, blocks) {
             env.violate(format!("file {id}: {what}"));
         }
-        journal.append(&mut env.disk, blocks);
+        if !env.has(Mutation::NothingIsNoted) {
+            journal.append(&mut env.disk, blocks);
+        }
         Ok(())
     }
 
@@ -410,7 +413,7 @@ impl Data {
                 let journaled = journal.is_some();
                 self.open.insert(id, OpenFile { plan, part, journal });
                 // Who has gone may have been followed by a newer run, even where no lock tells of it.
-                Ok(Opened { journaled, has_waited: has_waited || is_hung_up })
+                Ok(Opened { journaled, has_waited: (has_waited || is_hung_up) && !env.has(Mutation::OldSessionWakes) })
             }
             Err(failure) => Err(failure),
         };
@@ -453,7 +456,9 @@ impl Data {
                     env.disk.sync_failed(part, mark, &mut env.random);
                     Err(Failure::Passing("input/output error".into()))
                 } else {
-                    env.disk.synced(part, mark);
+                    if !env.has(Mutation::FlushDoesNothing) {
+                        env.disk.synced(part, mark);
+                    }
                     Ok(())
                 };
                 self.files.on_synced(id, outcome);
@@ -464,7 +469,8 @@ impl Data {
                     Contents::Value(value) => value_of(number) == value,
                     Contents::Zeros => number == 0,
                 };
-                let good = is_right && !env.random.permille(env.faults.read);
+                let is_read = !env.random.permille(env.faults.read);
+                let good = is_right && is_read || env.has(Mutation::DamagedBlocksAreTrusted);
                 self.files.on_compared(id, index, good);
             }
         }
@@ -495,6 +501,10 @@ fn make(
     holder: Holder,
     has_waited: bool,
 ) -> (Inode, Option<FileJournal>, bool) {
+    if env.audit.noted_of(&plan.unfinished) != plan.noted {
+        // Another session has been faster since this one has looked, and has gone.
+        env.audit.is_gone(&plan.unfinished);
+    }
     discard(env, plan);
     let part = env.disk.create(plan.directory, &staging::part(&plan.name)).expect("the name is free");
     env.disk.lock(part, holder);

@@ -2,7 +2,6 @@
 
 mod compare;
 mod data;
-mod ending;
 mod file_journal;
 pub(crate) mod names;
 mod ring;
@@ -10,19 +9,21 @@ mod run_log;
 pub(crate) mod staging;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 use icdc_protocol::message::{BlockHeader, Message, ReceiveOptions, TransferId};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::{Book, Settings};
+use icdc_session::receiver::ending::{self, Connection, Ending, LinkEnd};
 use icdc_units::Time;
 
 use self::compare::Compare;
 use self::data::{Again, Data, LOOK_AGAIN};
-use self::ending::Ending;
 use self::names::{Contents, Names};
 use self::ring::Ring;
 use crate::connections::Connections;
 use crate::environment::{Environment, Event, SessionId, Side};
+use crate::mutations::Mutation;
 use crate::source::value_of;
 use crate::wire::{Arrival, End, Frame, Payload};
 
@@ -54,18 +55,33 @@ pub(crate) struct ReceiverEnd {
     pub(crate) names: Names,
     data: Data,
     compare: Compare,
-    pub(crate) ending: Ending,
+    ending: Ending,
+    /// A bug has the journal put away.
+    is_mistaken: bool,
     /// Connections on which nothing more is read.
     ended: BTreeSet<usize>,
     /// Connections that this end has ended.
     shut: BTreeSet<usize>,
-    replies: VecDeque<Message>,
+    replies: VecDeque<Reply>,
+    /// The first connection takes nothing more.
+    is_deaf: bool,
+    /// What is said behind the next reply.
+    overtaken: Vec<Message>,
     scheduled: BTreeSet<Task>,
     deadlines: BTreeMap<Time, ()>,
     link_ended: bool,
     files_ended: bool,
     ends: Ends,
     outcome: Option<Outcome>,
+}
+
+/// What the outlet is to do.
+#[derive(Debug)]
+enum Reply {
+    Message(Box<Message>),
+    /// Tell that everything so far is handed on.
+    Flush,
+    Close,
 }
 
 /// Who is coming to its end behind the link's end.
@@ -75,6 +91,7 @@ enum Ends {
     Files,
     Settling,
     PuttingAway,
+    TakingLeave,
 }
 
 impl ReceiverEnd {
@@ -93,9 +110,12 @@ impl ReceiverEnd {
             data: Data::new(holder, options.verify, ring.clone()),
             compare: Compare::default(),
             ending: Ending::default(),
+            is_mistaken: false,
             ended: BTreeSet::new(),
             shut: BTreeSet::new(),
             replies: VecDeque::new(),
+            is_deaf: false,
+            overtaken: Vec::new(),
             scheduled: BTreeSet::new(),
             deadlines: BTreeMap::new(),
             link_ended: false,
@@ -173,30 +193,41 @@ impl ReceiverEnd {
     /// Carries out how the session ends, then wakes whoever has something to do.
     pub(crate) fn settle(&mut self, env: &mut Environment, connections: &mut Connections) {
         let now = env.agenda.now();
-        if let Some(last) = self.ending.take_last_words() {
-            self.replies.extend(last);
-        }
-        if self.ending.takes_link_down(self.replies.is_empty()) {
-            self.shut(0, env, connections);
-        }
-        if self.ended.contains(&0) {
-            // Without the first connection the others are of no use.
-            self.shut(1, env, connections);
-        }
+        self.carry_out(env, connections);
         if !self.link_ended && self.ended.len() == connections.count() {
             self.link_ended = true;
             self.names.push(names::Job::LinkEnded);
             self.ends = Ends::Names;
         }
         if self.link_ended {
-            self.end(now, env, connections);
+            self.end(now);
+            self.carry_out(env, connections);
         }
         self.wake(env, connections);
     }
 
-    /// Ends the connections from this one on.
-    fn shut(&mut self, first: usize, env: &mut Environment, connections: &mut Connections) {
-        for connection in first..connections.count() {
+    /// Does what the ending asks for.
+    fn carry_out(&mut self, env: &mut Environment, connections: &mut Connections) {
+        while let Some(action) = self.ending.poll() {
+            env.note(format_args!("{} ending does {action:?}", self.session));
+            match action {
+                ending::Action::Say(_) if env.has(Mutation::NoReasonIsGiven) => {}
+                ending::Action::Say(message) => self.replies.push_back(Reply::Message(message)),
+                ending::Action::Flush => self.replies.push_back(Reply::Flush),
+                ending::Action::Close => self.replies.push_back(Reply::Close),
+                ending::Action::Cut => self.shut(0..1, env, connections),
+                ending::Action::CutFurther => self.shut(1..connections.count(), env, connections),
+            }
+        }
+        if self.ending.has_ended() {
+            self.data.check_arrived(env);
+            self.outcome = Some(std::mem::take(&mut self.ending).into_outcome().map(drop));
+        }
+    }
+
+    /// Ends these connections.
+    fn shut(&mut self, which: Range<usize>, env: &mut Environment, connections: &mut Connections) {
+        for connection in which {
             if self.shut.insert(connection) {
                 connections.close(connection, Side::Receiver, End::Closed, env);
             }
@@ -204,7 +235,7 @@ impl ReceiverEnd {
     }
 
     /// Behind the link's end everything comes to its own, one after the other.
-    fn end(&mut self, now: Time, env: &mut Environment, connections: &mut Connections) {
+    fn end(&mut self, now: Time) {
         if !self.names.is_idle() {
             return;
         }
@@ -220,22 +251,15 @@ impl ReceiverEnd {
             }
             Ends::Files => {}
             Ends::Settling => {
-                self.names.push(names::Job::Over { has_parted: self.ending.has_parted() });
+                let has_parted = self.ending.has_parted() || self.is_mistaken;
+                self.names.push(names::Job::Over { has_parted });
                 self.ends = Ends::PuttingAway;
             }
-            Ends::PuttingAway if self.replies.is_empty() => {
-                let outcome = self.ending.settled(now);
-                if let Some(last) = self.ending.take_last_words() {
-                    self.replies.extend(last);
-                }
-                while let Some(message) = self.replies.pop_front() {
-                    connections.send(0, Side::Sender, message.into(), env);
-                }
-                self.shut(0, env, connections);
-                self.data.check_arrived(env);
-                self.outcome = Some(outcome);
+            Ends::PuttingAway => {
+                self.ending.on_drained(now);
+                self.ends = Ends::TakingLeave;
             }
-            Ends::PuttingAway => {}
+            Ends::TakingLeave => {}
         }
     }
 
@@ -246,7 +270,7 @@ impl ReceiverEnd {
 
     /// The user stops the run.
     pub(crate) fn interrupt(&mut self, env: &mut Environment, connections: &mut Connections) {
-        self.ending.fail(env.agenda.now(), SessionError::Interrupted);
+        self.ending.on_interrupt(env.agenda.now());
         self.settle(env, connections);
     }
 
@@ -306,7 +330,12 @@ impl ReceiverEnd {
             Some(Arrival::End(end)) => {
                 env.note(format_args!("{} receiver hears {end:?} on {connection}", self.session));
                 self.ended.insert(connection);
-                self.ending.on_connection_ended(env.agenda.now(), connection, end);
+                self.is_mistaken |= env.has(Mutation::PutAwayAtFurtherEnd) && connection > 0;
+                let end = match end {
+                    End::Closed => LinkEnd::Closed,
+                    End::Broken => LinkEnd::Failed(SessionError::Cut("broken".into())),
+                };
+                self.ending.on_link_ended(env.agenda.now(), which(connection), end);
             }
             Some(Arrival::Frame(frame)) => {
                 env.note(format_args!("{} receiver hears {:?} on {connection}", self.session, frame.message));
@@ -339,31 +368,47 @@ impl ReceiverEnd {
                 self.data.push(data::Job::Confirmed);
             }
             (Message::Totals(_) | Message::Problem(_) | Message::Ping | Message::Congestion(_), _) => {}
-            (message @ (Message::Goodbye(_) | Message::Interrupt | Message::Abort(_) | Message::Refused(_)), _) => {
-                if self.ending.on_message(env.agenda.now(), message) {
-                    self.ended.insert(connection);
-                }
+            (Message::Goodbye(goodbye), _) => {
+                self.ended.insert(connection);
+                self.ending.on_goodbye(env.agenda.now(), which(connection), goodbye);
+            }
+            (Message::Interrupt, _) => self.broken_off(connection, SessionError::Interrupted, env),
+            (Message::Abort(refusal) | Message::Refused(refusal), _) => {
+                self.broken_off(connection, SessionError::Refused(refusal), env);
             }
             (message, _) => self.names.push(names::Job::Message(message)),
         }
     }
 
+    /// The sender ends the session.
+    fn broken_off(&mut self, connection: usize, error: SessionError, env: &Environment) {
+        self.ended.insert(connection);
+        self.ending.on_link_ended(env.agenda.now(), which(connection), LinkEnd::Failed(error));
+    }
+
     fn named(&mut self, report: names::Report, env: &mut Environment, now: Time) {
         match report {
-            names::Report::Reply(message) => self.replies.push_back(message),
+            names::Report::Reply(message @ Message::Held(_)) if env.has(Mutation::WantsOvertakeHeld) => {
+                self.overtaken.push(message);
+            }
+            names::Report::Reply(message) => {
+                self.replies.push_back(Reply::Message(Box::new(message)));
+                self.replies
+                    .extend(std::mem::take(&mut self.overtaken).into_iter().map(|held| Reply::Message(Box::new(held))));
+            }
             names::Report::Expect { id, plan, expected } => self.data.push(data::Job::Expect { id, plan, expected }),
             names::Report::Compare { id, inode, digest } => self.compare.push(id, inode, digest),
-            names::Report::Complete => self.ending.on_complete(now),
+            names::Report::Complete => self.ending.on_complete(),
             names::Report::Fail(error) => {
                 env.note(format_args!("{} receiver fails: {error}", self.session));
-                self.ending.fail(now, error);
+                self.ending.on_failure(now, error);
             }
         }
     }
 
     fn stored(&mut self, report: data::Report) {
         match report {
-            data::Report::Reply(message) => self.replies.push_back(message),
+            data::Report::Reply(message) => self.replies.push_back(Reply::Message(Box::new(message))),
             data::Report::Stored { id, part, is_durable, digest, unsynced } => {
                 self.names.push(names::Job::Stored { id, part, is_durable, digest, unsynced });
             }
@@ -374,11 +419,19 @@ impl ReceiverEnd {
     }
 
     fn put_out(&mut self, env: &mut Environment, connections: &mut Connections) {
-        let Some(message) = self.replies.pop_front() else { return };
-        env.note(format_args!("{} receiver says {message:?}", self.session));
-        if !connections.send(0, Side::Sender, message.into(), env) {
-            self.replies.clear();
-            self.ending.on_send_failed(env.agenda.now());
+        let now = env.agenda.now();
+        match self.replies.pop_front() {
+            None => {}
+            Some(Reply::Flush) => self.ending.on_flushed(),
+            Some(Reply::Close) => self.ending.on_closed(),
+            Some(Reply::Message(_)) if self.is_deaf => {}
+            Some(Reply::Message(message)) => {
+                env.note(format_args!("{} receiver says {message:?}", self.session));
+                if !connections.send(0, Side::Sender, (*message).into(), env) {
+                    self.is_deaf = true;
+                    self.ending.on_send_failed(now, SessionError::Cut("takes nothing more".into()));
+                }
+            }
         }
     }
 
@@ -388,4 +441,8 @@ impl ReceiverEnd {
         self.data.kill(env);
         env.disk.unlock_all(self.session as u64);
     }
+}
+
+fn which(connection: usize) -> Connection {
+    if connection == 0 { Connection::First } else { Connection::Further }
 }

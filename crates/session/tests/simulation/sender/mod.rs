@@ -14,6 +14,7 @@ use self::reader::{Read, Reading, changed, look};
 use self::scan::{Next, Scan};
 use crate::connections::Connections;
 use crate::environment::{Environment, Event, SessionId, Side};
+use crate::mutations::Mutation;
 use crate::source::{Body, Source};
 use crate::wire::{Arrival, End, Frame, Payload};
 
@@ -58,6 +59,8 @@ pub(crate) struct SenderEnd {
     broken: BTreeSet<usize>,
     scheduled: BTreeSet<Task>,
     deadline: Option<Time>,
+    /// What was overtaken by the message behind it.
+    overtaken: Option<Message>,
     outcome: Option<Outcome>,
 }
 
@@ -81,6 +84,7 @@ impl SenderEnd {
             broken: BTreeSet::new(),
             scheduled: BTreeSet::new(),
             deadline: None,
+            overtaken: None,
             outcome: None,
         }
     }
@@ -109,7 +113,7 @@ impl SenderEnd {
         match task {
             Task::Scan => self.scan(now, source),
             Task::Pack => self.pack(now, source),
-            Task::Read => self.read(now, source),
+            Task::Read => self.read(env, source),
             Task::Intake => self.take_in(env, connections),
             Task::Outlet(connection) => self.put_out(connection, env, connections),
             Task::Clock => {
@@ -201,7 +205,7 @@ impl SenderEnd {
         }
         let has_data = !self.data_stopped && !self.data.is_empty();
         match connection {
-            0 => self.machine.has_message() || has_data || (self.leaving && !self.sent),
+            0 => self.machine.has_message() || self.overtaken.is_some() || has_data || (self.leaving && !self.sent),
             _ => has_data,
         }
     }
@@ -255,7 +259,8 @@ impl SenderEnd {
         }
     }
 
-    fn read(&mut self, now: Time, source: &Source) {
+    fn read(&mut self, env: &Environment, source: &Source) {
+        let now = env.agenda.now();
         if self.leaving || self.data.len() >= DATA_QUEUE {
             return;
         }
@@ -285,7 +290,9 @@ impl SenderEnd {
                     }
                     Read::End { blocks, outcome } => {
                         self.jobs.pop_front();
-                        if let Some(end) = self.machine.on_read(id, blocks, outcome) {
+                        if let Some(end) = self.machine.on_read(id, blocks, outcome)
+                            && !env.has(Mutation::FileEndIsLost)
+                        {
                             self.data.push_back(Message::FileEnd(end).into());
                         }
                     }
@@ -309,12 +316,23 @@ impl SenderEnd {
         }
     }
 
+    fn next_message(&mut self, env: &Environment) -> Option<Message> {
+        let message = self.overtaken.take().or_else(|| self.machine.poll_message())?;
+        let is_last_failure = matches!(&message, Message::FileEnd(end) if end.outcome.is_err());
+        if env.has(Mutation::GoodbyeOvertakes) && is_last_failure {
+            let next = self.machine.poll_message();
+            self.overtaken = Some(message);
+            return next.or_else(|| self.overtaken.take());
+        }
+        Some(message)
+    }
+
     fn put_out(&mut self, connection: usize, env: &mut Environment, connections: &mut Connections) {
         if !self.has_output(connection) || !connections.has_room(connection, Side::Receiver) {
             return;
         }
         let now = env.agenda.now();
-        let message = if connection == 0 { self.machine.poll_message().map(Frame::from) } else { None };
+        let message = if connection == 0 { self.next_message(env).map(Frame::from) } else { None };
         let frame = match message {
             Some(frame) => Some(frame),
             None if self.data_stopped => None,

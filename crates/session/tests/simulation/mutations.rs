@@ -1,0 +1,109 @@
+//! Bugs that are put in between the machines and their executors: the simulation has to find each of them by itself.
+
+use crate::plan::Plan;
+use crate::random::Random;
+use crate::world::World;
+
+/// A bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutation {
+    /// The sender's goodbye overtakes what it says of its last item.
+    GoodbyeOvertakes,
+    /// The run's journal is put away when a further connection ends.
+    PutAwayAtFurtherEnd,
+    /// A session that had to wait for an earlier one, or whose client has gone, goes on as if nothing had happened.
+    OldSessionWakes,
+    /// What a flush was asked for is told as durable, and is not.
+    FlushDoesNothing,
+    /// Likewise for names.
+    NamesAreNotFlushed,
+    /// The journal of an unfinished file gets no records.
+    NothingIsNoted,
+    /// What the run has published is not noted.
+    NoPublicationIsNoted,
+    /// The end of a large file gets lost.
+    FileEndIsLost,
+    /// The receiver tells what it wants before it tells what it holds.
+    WantsOvertakeHeld,
+    /// A lock is had by whoever asks for it.
+    LocksDoNothing,
+    /// The receiver breaks off without a word.
+    NoReasonIsGiven,
+    /// Blocks of an earlier run that are damaged are taken for good.
+    DamagedBlocksAreTrusted,
+}
+
+/// So many worlds may pass before the bug is found.
+const PATIENCE: u64 = 20_000;
+
+/// The number of the first world in which the bug shows, and what it violates there.
+fn find(mutation: Mutation) -> Option<(u64, String)> {
+    (0..PATIENCE).find_map(|seed| {
+        let mut random = Random::new(seed);
+        let plan = Plan { mutation: Some(mutation), ..Plan::any(&mut random) };
+        let run = || World::new(plan, random, false).run().violation;
+        let violation = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        Some((seed, violation.unwrap_or_else(|_| Some("a panic".into()))?))
+    })
+}
+
+fn finds(mutation: Mutation, in_words: &[&str]) {
+    let found = find(mutation);
+    let (seed, violation) = found.unwrap_or_else(|| panic!("{mutation:?} is not found in {PATIENCE} worlds"));
+    println!("{mutation:?} is found by seed {seed}: {violation}");
+    assert!(in_words.iter().any(|words| violation.contains(words)), "{mutation:?}, seed {seed}: {violation}");
+}
+
+#[test]
+fn a_goodbye_that_overtakes_the_last_failure_is_found() {
+    finds(Mutation::GoodbyeOvertakes, &["do not understand each other"]);
+}
+
+#[test]
+fn a_journal_that_is_put_away_too_early_is_found() {
+    finds(Mutation::PutAwayAtFurtherEnd, &["does not know that all is done"]);
+}
+
+#[test]
+fn an_old_session_that_wakes_is_found() {
+    finds(Mutation::OldSessionWakes, &["goes back to version", "has gone back to version"]);
+}
+
+#[test]
+fn durability_that_is_only_claimed_is_found() {
+    finds(Mutation::FlushDoesNothing, &["was noted and is not durable", "is not durable"]);
+    finds(Mutation::NamesAreNotFlushed, &["was copied and is gone", "is not what was announced", "gone back"]);
+}
+
+#[test]
+fn blocks_that_travel_twice_are_found() {
+    finds(Mutation::NothingIsNoted, &["was noted and is sent again"]);
+}
+
+#[test]
+fn what_leaves_an_end_waiting_is_found() {
+    finds(Mutation::FileEndIsLost, &["nothing happens any more"]);
+}
+
+#[test]
+fn messages_in_another_order_are_found() {
+    finds(Mutation::WantsOvertakeHeld, &["do not understand each other"]);
+}
+
+#[test]
+fn a_lock_that_holds_nobody_off_is_found() {
+    finds(
+        Mutation::LocksDoNothing,
+        &["goes back", "gone back", "is not what", "sent again", "has arrived", "is not open"],
+    );
+}
+
+#[test]
+fn a_reason_that_is_not_given_is_found() {
+    finds(Mutation::NoReasonIsGiven, &["has not learned why"]);
+}
+
+#[test]
+fn held_blocks_that_nobody_compares_are_found() {
+    finds(Mutation::DamagedBlocksAreTrusted, &["is not what version"]);
+}

@@ -1,0 +1,86 @@
+//! What lies at the destination, as far as it bears on one item.
+
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::message::FileDigest;
+use icdc_protocol::run_journal::ItemKey;
+use icdc_session::failure::Failure;
+use icdc_session::receiver::book::item::{Item, ModificationTime};
+use icdc_session::receiver::book::want::{Facts, Kind as Found, PublishedBy, Stat};
+
+use super::header_of;
+use crate::disk::{Disk, Holder, Inode, Kind, Write};
+use crate::receiver::data::Claimed;
+use crate::receiver::file_journal::FileJournal;
+use crate::receiver::run_log::RunLog;
+use crate::receiver::staging::{self, Claim};
+
+/// What lies at the destination that bears on one item.
+pub(super) struct Known<'a> {
+    pub(super) disk: &'a mut Disk,
+    pub(super) holder: Holder,
+    pub(super) directory: Inode,
+    pub(super) name: Vec<u8>,
+    pub(super) item: Option<Item>,
+    pub(super) run: Option<RunLog>,
+    pub(super) has_waited: bool,
+    pub(super) claimed: Option<Claimed>,
+}
+
+impl Facts for Known<'_> {
+    fn stat(&mut self) -> Option<Stat> {
+        let inode = self.disk.find(self.directory, &self.name)?;
+        let contents = self.disk.contents(inode);
+        let kind = match self.disk.kind(inode) {
+            Kind::File => Found::File,
+            Kind::Directory => Found::Directory,
+            Kind::Symlink(_) => Found::Symlink,
+        };
+        let size = contents.length.max(contents.bytes.len() as u64);
+        let mtime = ModificationTime { seconds: contents.mtime.0, nanos: contents.mtime.1 };
+        Some(Stat { kind, size, mtime, mode: contents.mode, owner: (0, 0) })
+    }
+
+    fn link_target(&mut self) -> Option<Vec<u8>> {
+        match self.disk.kind(self.disk.find(self.directory, &self.name)?) {
+            Kind::Symlink(target) => Some(target.clone()),
+            _ => None,
+        }
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+
+    fn published(&mut self, key: &ItemKey) -> Option<(FileDigest, PublishedBy)> {
+        let (digest, ours) = self.run.as_ref()?.published(key)?;
+        Some((digest, if ours { PublishedBy::ThisRun } else { PublishedBy::AnEarlierRun }))
+    }
+
+    fn journals_without_part(&mut self) -> Vec<BlockMap> {
+        let Some(item) = &self.item else { return Vec::new() };
+        if self.disk.find(self.directory, &staging::part(&self.name)).is_some() {
+            return Vec::new();
+        }
+        let header = header_of(&item.entry, &self.name);
+        FileJournal::find(self.disk, self.directory, &self.name, &header).map(|(_, held)| held).into_iter().collect()
+    }
+
+    fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure> {
+        let Some(item) = &self.item else { return Ok(None) };
+        let header = header_of(&item.entry, &self.name);
+        let part = match staging::claim(self.disk, self.directory, &staging::part(&self.name), self.holder) {
+            Claim::Nothing => return Ok(None),
+            Claim::Busy => return Err("another copy is writing it; wait for its end or stop it".into()),
+            Claim::Taken(part) => part,
+        };
+        let Some((journal, held)) = FileJournal::find(self.disk, self.directory, &self.name, &header) else {
+            self.disk.unlock(part, self.holder);
+            return Ok(None);
+        };
+        if cleared {
+            self.disk.write(part, Write::Punch(held.iter().map(|(index, _)| index).collect()));
+        }
+        self.claimed = Some(Claimed { part, journal, has_waited: self.has_waited });
+        Ok(Some(held))
+    }
+}

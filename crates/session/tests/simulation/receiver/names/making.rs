@@ -1,0 +1,181 @@
+//! What has staging names and final ones.
+
+use icdc_protocol::message::{Entry, EntryId, EntryKind, FileDigest};
+use icdc_protocol::run_journal::{ItemKey, Record};
+use icdc_session::failure::Failure;
+use icdc_session::receiver::book::action::{Names as NamesToFlush, NotStaged, Piece, Publication};
+use icdc_session::receiver::book::item::DirectoryId;
+
+use super::{Contents, Made, Names};
+use crate::audit::Unfinished;
+use crate::disk::{Disk, Inode, Write};
+use crate::environment::Environment;
+use crate::mutations::Mutation;
+use crate::receiver::staging;
+use crate::source::File;
+
+impl Names {
+    /// Makes something under the staging name of an item in place of what an earlier run left.
+    fn make_part(
+        &mut self,
+        id: EntryId,
+        env: &mut Environment,
+        make: impl FnOnce(&mut Disk, Inode, &[u8]) -> Inode,
+    ) -> Result<Inode, Failure> {
+        let (directory, name) = self.place_of(id).ok_or("its directory is not open")?;
+        if env.random.permille(env.faults.names) {
+            return Err(Failure::full("part"));
+        }
+        let staging = staging::part(&name);
+        let _ = env.disk.remove(directory, &staging);
+        let _ = env.disk.remove(directory, &staging::blocks(&name));
+        let inode = make(&mut env.disk, directory, &staging);
+        self.made.insert(id, Made { directory, name, staging, inode, is_durable: false });
+        Ok(inode)
+    }
+
+    pub(super) fn stage(&mut self, piece: &Piece, payload: &Contents, env: &mut Environment) -> Result<u64, NotStaged> {
+        let bytes = payload.bytes.get(piece.offset..piece.offset + piece.length).unwrap_or_default().to_vec();
+        if *blake3::hash(&bytes).as_bytes() != piece.digest {
+            return Err(NotStaged::Damaged);
+        }
+        let Some(item) = self.book.item(piece.id).cloned() else { return Err(NotStaged::Failed("is unknown".into())) };
+        if env.random.permille(env.faults.write) {
+            return Err(NotStaged::Failed(Failure::full("part")));
+        }
+        let make = |disk: &mut Disk, directory, name: &[u8]| disk.create(directory, name).expect("the name is free");
+        let inode = self.make_part(piece.id, env, make).map_err(NotStaged::Failed)?;
+        env.disk.write(inode, Write::Bytes(0, bytes));
+        restore(&mut env.disk, inode, &item.entry);
+        Ok(piece.length as u64)
+    }
+
+    pub(super) fn make_symlink(&mut self, id: EntryId, env: &mut Environment) -> Result<(), Failure> {
+        let item = self.book.item(id).cloned().ok_or("is unknown")?;
+        let EntryKind::Symlink { target } = &item.entry.kind else { return Err("is no link".into()) };
+        let make = |disk: &mut Disk, directory, name: &[u8]| {
+            disk.make_symlink(directory, name, target).expect("the name is free")
+        };
+        let inode = self.make_part(id, env, make)?;
+        restore(&mut env.disk, inode, &item.entry);
+        Ok(())
+    }
+
+    pub(super) fn make_link(&mut self, id: EntryId, from: Option<Inode>, env: &mut Environment) -> Result<(), Failure> {
+        let from = from.ok_or("the file it is a further name of is not there")?;
+        let make = |disk: &mut Disk, directory, name: &[u8]| {
+            disk.link(directory, name, from).expect("the name is free");
+            from
+        };
+        self.make_part(id, env, make).map(drop)
+    }
+
+    pub(super) fn rename(&mut self, item: &Publication, env: &mut Environment) -> Result<(), Failure> {
+        let Some(made) = self.made.get(&item.id).cloned() else {
+            env.violate(format!("renames item {}, which is not made", item.id));
+            return Err("is not made".into());
+        };
+        if env.disk.find(made.directory, &made.staging) != Some(made.inode) {
+            return Err("another copy has written it at the same time".into());
+        }
+        if env.random.permille(env.faults.names) {
+            let failure = Failure::from("cannot be renamed");
+            return Err(if made.is_durable { failure.passing() } else { failure });
+        }
+        let renamed = env.disk.rename(made.directory, &made.staging, &made.name);
+        renamed.map_err(|error| Failure::from(format!("cannot be renamed: {error:?}")))?;
+        if item.digest.is_none() {
+            let _ = env.disk.remove(made.directory, &made.staging);
+        }
+        let mut path = self.paths.get(&made.directory).cloned().unwrap_or_default();
+        path.push(made.name.clone());
+        let has_lock = made.is_durable || self.run.is_some();
+        if let Err(what) = env.audit.check_published(&env.disk, made.inode, &path, has_lock) {
+            env.violate(what);
+        }
+        if !made.is_durable {
+            self.made.remove(&item.id);
+        }
+        if let Ok(revision) = env.audit.revision_of(env.disk.contents(made.inode)) {
+            let file = Unfinished { directory: made.directory, name: made.name, revision };
+            env.audit.is_named(&file);
+            // Without a journal of the run, or with holes in the file, nobody knows it again.
+            if self.run.is_none() || env.audit.version(revision).is_some_and(File::is_sparse) {
+                env.audit.is_gone(&file);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush_names(&mut self, names: &NamesToFlush, env: &mut Environment) {
+        if env.random.permille(env.faults.sync) {
+            return env.audit.doubt();
+        }
+        if env.has(Mutation::NamesAreNotFlushed) {
+            return;
+        }
+        match names {
+            NamesToFlush::OnFileSystems(_) => env.disk.sync_filesystem(),
+            NamesToFlush::In(directories) => {
+                for inode in directories.iter().filter_map(|directory| self.directories.get(directory)) {
+                    let mark = env.disk.begin_sync();
+                    env.disk.synced(*inode, mark);
+                }
+            }
+        }
+    }
+
+    pub(super) fn note_published(&mut self, published: &[(ItemKey, FileDigest)], env: &mut Environment) {
+        let Some(run) = &mut self.run else { return };
+        if env.random.permille(env.faults.write) || env.has(Mutation::NoPublicationIsNoted) {
+            return;
+        }
+        for (key, digest) in published {
+            run.note(&Record::Published { key: *key, digest: *digest });
+        }
+        run.write(&mut env.disk);
+    }
+
+    pub(super) fn finish_directory(&mut self, entry: &Entry, env: &mut Environment) -> Result<(), Failure> {
+        let Some(inode) = self.directories.get(&DirectoryId::Entry(entry.id)) else {
+            env.violate(format!("finishes directory {}, which is not open", entry.id));
+            return Err("is not open".into());
+        };
+        if env.random.permille(env.faults.names) {
+            return Err("cannot be given its metadata".into());
+        }
+        restore(&mut env.disk, *inode, entry);
+        Ok(())
+    }
+
+    pub(super) fn put_away(&mut self, contents: Option<(DirectoryId, Box<Entry>)>, env: &mut Environment) {
+        self.put_away = true;
+        let Some(run) = &mut self.run else { return };
+        env.audit.is_put_away();
+        let base = run.directory();
+        for path in run.remove(&mut env.disk, self.holder) {
+            remove_left_behind(&mut env.disk, base, &path);
+        }
+        if let Some((directory, entry)) = contents
+            && let Some(inode) = self.directories.get(&directory)
+        {
+            restore(&mut env.disk, *inode, &entry);
+        }
+    }
+}
+
+fn remove_left_behind(disk: &mut Disk, base: Inode, path: &[u8]) {
+    let mut components: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
+    let Some(name) = components.pop() else { return };
+    let directory = components.iter().try_fold(base, |directory, name| disk.find(directory, name));
+    let Some(directory) = directory else { return };
+    let before = disk.contents(directory).mtime;
+    let _ = disk.remove(directory, &staging::part(name));
+    let _ = disk.remove(directory, &staging::blocks(name));
+    disk.write(directory, Write::Mtime(before));
+}
+
+fn restore(disk: &mut Disk, inode: Inode, entry: &Entry) {
+    disk.write(inode, Write::Mode(entry.mode));
+    disk.write(inode, Write::Mtime((entry.mtime_seconds, entry.mtime_nanos)));
+}
