@@ -1,11 +1,10 @@
 //! What comes from the sender, handed to the thread whose work it is.
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::Sender as Channel;
 use icdc_protocol::message::{Congestion, Goodbye, Message, Problem};
-use icdc_units::Span;
+use icdc_session::receiver::ending::{Connection, LinkEnd};
 
 use super::Shared;
 use super::hash::HashJob;
@@ -16,65 +15,37 @@ use crate::event::{Event, Outcome};
 use crate::link::{Inlet, LinkError, Parcel};
 use crate::path_text;
 
-/// How long after the end of a further connection the goodbye may take to arrive on the first.
-const GOODBYE: Span = Span::from_secs(2);
-
 #[derive(Clone)]
 pub(super) struct Intake<'a> {
     pub(super) shared: &'a Shared<'a>,
     pub(super) names: Channel<NameJob>,
     pub(super) hash: Channel<HashJob>,
     pub(super) account: &'a Account,
-    pub(super) goodbye: &'a Mutex<Option<Goodbye>>,
 }
 
 /// What a message means for the intake.
 enum Flow {
     Continue,
-    End,
-}
-
-/// How a connection ended that had nothing more to carry.
-enum Left {
-    /// Its sender closed it in order.
-    Closed,
-    Over,
+    Goodbye(Goodbye),
 }
 
 impl Intake<'_> {
-    /// Receives on the first connection until it or the session ends.
-    pub(super) fn run(self, inlet: Box<dyn Inlet>) {
+    /// Receives on a connection until it or the session ends.
+    pub(super) fn run(self, inlet: Box<dyn Inlet>, connection: Connection) {
         match self.receive(inlet) {
-            // The goodbye comes here, and so does the end of a sender that has left without one.
-            Ok(Left::Closed) => self.shared.part(),
-            Ok(Left::Over) => {}
-            Err(error) => self.shared.fail(error),
+            Ok(goodbye) => self.shared.on_ending(|ending, now| ending.on_goodbye(now, connection, goodbye)),
+            Err(end) => self.shared.on_ending(|ending, now| ending.on_link_ended(now, connection, end)),
         }
     }
 
-    /// Receives on a further connection until it or the session ends.
-    pub(super) fn run_further(self, inlet: Box<dyn Inlet>) {
-        let Err(error) = self.receive(inlet) else { return };
-        // A sender that is through closes all connections at once, and its goodbye comes on the first one.
-        if !self.shared.over.wait(GOODBYE) {
-            self.shared.fail(error);
-        }
-    }
-
-    fn receive(&self, mut inlet: Box<dyn Inlet>) -> Result<Left, SessionError> {
+    fn receive(&self, mut inlet: Box<dyn Inlet>) -> Result<Goodbye, LinkEnd> {
         loop {
-            let flow = match inlet.receive(&self.shared.pool) {
-                Ok(parcel) => self.handle(parcel)?,
-                // A sender that has seen everything done may leave without a word.
-                Err(LinkError::Closed) if self.shared.is_complete() => return Ok(Left::Closed),
-                Err(_) if self.shared.is_complete() => return Ok(Left::Over),
-                Err(LinkError::Closed) => {
-                    return Err(SessionError::Cut("the sender closed the connection early".into()));
-                }
-                Err(error) => return Err(error.into()),
-            };
-            if matches!(flow, Flow::End) {
-                return Ok(Left::Over);
+            let parcel = inlet.receive(&self.shared.pool).map_err(|error| match error {
+                LinkError::Closed => LinkEnd::Closed,
+                error => LinkEnd::Failed(error.into()),
+            })?;
+            if let Flow::Goodbye(goodbye) = self.handle(parcel).map_err(LinkEnd::Failed)? {
+                return Ok(goodbye);
             }
         }
     }
@@ -104,12 +75,7 @@ impl Intake<'_> {
                     (self.shared.events)(Event::Notice { text: instead });
                 }
             }
-            Message::Goodbye(goodbye) => {
-                *self.goodbye.lock().expect("no panic while the goodbye is noted") = Some(goodbye);
-                self.shared.part();
-                self.shared.over.tell();
-                return Ok(Flow::End);
-            }
+            Message::Goodbye(goodbye) => return Ok(Flow::Goodbye(goodbye)),
             Message::Interrupt => return Err(SessionError::Interrupted),
             Message::Abort(refusal) | Message::Refused(refusal) => return Err(SessionError::Refused(refusal)),
             Message::Confirmed => {
