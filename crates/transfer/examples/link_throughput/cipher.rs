@@ -21,11 +21,13 @@ type Seal<'a> = &'a mut dyn FnMut(usize, &[u8], &mut [u8]) -> Result<(), Failure
 /// Opens the record with this number; the room has [`TAG`] bytes more than its plaintext.
 type Open<'a> = &'a mut dyn FnMut(usize, &[u8], &mut [u8]) -> Result<(), Failure>;
 
+/// Seals and opens so many rounds; processor time per GiB for either, in seconds.
+type Contestant = fn(usize) -> Result<[f64; 2], Failure>;
+
 /// Prints what AES-128-GCM takes in records of 16 KiB.
 pub(super) fn compare(gibibytes: f64, runs: usize) -> Result<(), Failure> {
     let rounds = (gibibytes * GIBIBYTE / (RECORDS * MAX_CONTENT) as f64).ceil() as usize;
-    let contestants: [(&str, fn(usize) -> Result<[f64; 2], Failure>); 3] =
-        [("icdc's", ours), ("ring", by_ring), ("aws-lc-rs", by_aws_lc)];
+    let contestants: [(&str, Contestant); 3] = [("icdc's", ours), ("ring", by_ring), ("aws-lc-rs", by_aws_lc)];
     let mut costs: [[Vec<f64>; 2]; 3] = Default::default();
     for run in 0..runs {
         for place in 0..contestants.len() {
