@@ -16,7 +16,7 @@ use crate::account::Account;
 use crate::connect::{ConnectError, Far};
 use crate::error::{CopyError, SessionError};
 use crate::event::{Event, EventSink, Summary};
-use crate::link::{Link, memory_pair};
+use crate::link::{FurtherLink, Link, memory_pair};
 use crate::location::Location;
 use crate::options::CopyOptions;
 use crate::receiver::{self, Received};
@@ -293,7 +293,7 @@ fn with_streams<T: Send>(
     streams: u8,
     sending: bool,
     events: &EventSink,
-    session: impl FnOnce(&Queue<Link>) -> Result<T, SessionError>,
+    session: impl FnOnce(&Queue<FurtherLink>) -> Result<T, SessionError>,
 ) -> Result<T, Attempt> {
     let (join, joined) = unbounded();
     let over = AtomicBool::new(false);
@@ -307,7 +307,7 @@ fn with_streams<T: Send>(
         outcome
     });
     // Those that came too late; nobody at the other end has anything to say on them.
-    joined.try_iter().for_each(|link| link.control.shutdown());
+    joined.try_iter().for_each(|further| further.link.control.shutdown());
     outcome.map_err(Attempt::from)
 }
 
@@ -316,7 +316,7 @@ fn further_streams(
     transfer: TransferId,
     streams: u8,
     sending: bool,
-    join: &Channel<Link>,
+    join: &Channel<FurtherLink>,
     over: &AtomicBool,
     events: &EventSink,
 ) {
@@ -333,7 +333,7 @@ fn further_streams(
         match made {
             Ok(link) => {
                 announce(&link, stream, sending, events);
-                if join.send(link).is_err() {
+                if join.send(FurtherLink { number: stream, link }).is_err() {
                     return;
                 }
             }

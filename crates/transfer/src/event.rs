@@ -110,6 +110,13 @@ pub enum Event {
     Summary(Summary),
 }
 
+impl Event {
+    /// A connection after the first has ended early.
+    pub(crate) fn connection_lost(number: u8) -> Self {
+        Self::Notice { text: format!("connection {number} was lost; the others carry the rest") }
+    }
+}
+
 /// Why a sender allows itself another rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

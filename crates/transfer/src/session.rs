@@ -15,7 +15,7 @@ use icdc_trust::PublicKey;
 use crate::account::Account;
 use crate::error::SessionError;
 use crate::event::EventSink;
-use crate::link::{Link, LinkControl, LinkError};
+use crate::link::{FurtherLink, Link, LinkControl, LinkError};
 use crate::listen::admission::Admission;
 use crate::listen::credentials::Credentials;
 use crate::stop::StopSignal;
@@ -114,7 +114,7 @@ struct Running {
     peer: Option<PublicKey>,
     control: LinkControl,
     stop: StopSignal,
-    join: Channel<Link>,
+    join: Channel<FurtherLink>,
 }
 
 /// A session in the registry; leaves it when dropped.
@@ -122,7 +122,7 @@ pub(crate) struct Registered<'a> {
     sessions: &'a Sessions,
     entry: (TransferId, Part),
     pub(crate) stop: StopSignal,
-    pub(crate) joined: Queue<Link>,
+    pub(crate) joined: Queue<FurtherLink>,
 }
 
 impl Sessions {
@@ -177,19 +177,26 @@ impl Sessions {
     }
 
     /// Hands a further connection to the session that it belongs to; else gives it back, to be refused.
-    fn join(&self, transfer: TransferId, link: Link) -> Result<(), (Link, Refusal)> {
-        let peer = link.control.peer_key();
+    fn join(&self, transfer: TransferId, further: FurtherLink) -> Result<(), (Link, Refusal)> {
+        let peer = further.link.control.peer_key();
         let deadline = clock::now() + HANDOVER.into();
         let mut running = self.shared.running.lock().expect("no panic in the registry");
         loop {
             match running.get(&(transfer, Part::Move)) {
                 Some(session) if session.peer == peer => {
-                    let ending = |SendError(link)| (link, refusal(RefusalKind::Busy, "the session is ending"));
-                    return session.join.send(link).map_err(ending);
+                    let ending = |SendError(FurtherLink { link, .. })| {
+                        (link, refusal(RefusalKind::Busy, "the session is ending"))
+                    };
+                    return session.join.send(further).map_err(ending);
                 }
-                Some(_) => return Err((link, refusal(RefusalKind::NotAllowed, "the transfer belongs to another key"))),
+                Some(_) => {
+                    return Err((
+                        further.link,
+                        refusal(RefusalKind::NotAllowed, "the transfer belongs to another key"),
+                    ));
+                }
                 None if clock::now() >= deadline => {
-                    return Err((link, refusal(RefusalKind::Busy, "no such transfer is running")));
+                    return Err((further.link, refusal(RefusalKind::Busy, "no such transfer is running")));
                 }
                 None => {
                     (running, _) = self
@@ -293,7 +300,7 @@ fn carry_out(
     work: &Work,
 ) -> Ended {
     match request.job {
-        Job::Join { .. } => match sessions.join(request.transfer, link) {
+        Job::Join { stream } => match sessions.join(request.transfer, FurtherLink { number: stream, link }) {
             Ok(()) => Ended::Joined,
             Err((link, refusal)) => refuse(link, refusal),
         },

@@ -2,14 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::daemon::{Daemon, location};
 use crate::support::network::Pair;
-use crate::support::{Ended, HERE, MIB, Run, Signal, Site, Start, assert_no_leftovers, assert_same, data, skip};
+use crate::support::{Ended, HERE, MIB, Run, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data, skip};
 
 const SIZE: u64 = 48 * MIB + 3;
 
@@ -88,6 +88,8 @@ const NOTHING: u8 = 0;
 const FLIP_FORTH: u8 = 1;
 const FLIP_BACK: u8 = 2;
 const CUT: u8 = 3;
+/// Cuts a connection other than the first one, in the middle of its data.
+const CUT_FURTHER: u8 = 4;
 
 impl Proxy {
     fn before(port: u16) -> Self {
@@ -97,7 +99,7 @@ impl Proxy {
         let closed = Arc::new(AtomicBool::new(false));
         let proxy = Self { port: own, mischief: Arc::clone(&mischief), closed: Arc::clone(&closed) };
         std::thread::spawn(move || {
-            for client in listener.incoming().flatten() {
+            for (number, client) in listener.incoming().flatten().enumerate() {
                 if closed.load(Ordering::Relaxed) {
                     return;
                 }
@@ -107,7 +109,7 @@ impl Proxy {
                 for (from, to, flip) in [(&client, &server, FLIP_FORTH), (&server, &client, FLIP_BACK)] {
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     let mischief = Arc::clone(&mischief);
-                    std::thread::spawn(move || pass(from, to, &mischief, flip));
+                    std::thread::spawn(move || pass(from, to, &mischief, flip, number > 0));
                 }
             }
         });
@@ -130,13 +132,13 @@ impl Drop for Proxy {
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, mischief: &AtomicU8, flip: u8) {
+fn pass(mut from: TcpStream, mut to: TcpStream, mischief: &AtomicU8, flip: u8, is_further: bool) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let take = |what| mischief.compare_exchange(what, NOTHING, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if take(flip) {
             buffer[length / 2] ^= 0x10;
-        } else if take(CUT) {
+        } else if take(CUT) || (is_further && length == buffer.len() && take(CUT_FURTHER)) {
             break;
         }
         if to.write_all(&buffer[..length]).is_err() {
@@ -204,4 +206,46 @@ fn a_bit_flips_on_the_way_from_the_daemon() {
 fn a_proxy_drops_the_connection() {
     through_proxy(Way::Push, CUT).expect_code(0);
     through_proxy(Way::Pull, CUT).expect_code(0);
+}
+
+/// Copies over four connections, one of which after the first is cut in the middle.
+#[track_caller]
+fn cut_one_of_four(way: Way, prepare: impl Fn(&Path) -> PathBuf) {
+    let site = Site::new();
+    let source = prepare(&site.path("source"));
+    let daemon = Daemon::start(&site, site.root(), "rw");
+    let proxy = Proxy::before(daemon.port());
+    daemon.trust(&site, proxy.port);
+    let far = |name| location(proxy.port, name);
+    // All connections take blocks from the beginning.
+    let mut command = site.copy(&["--streams", "4", "--cc", "cubic", "--rate", "320mbit"]);
+    match way {
+        Way::Push => command.arg(&source).arg(far("copy")),
+        Way::Pull => command.arg(far("source")).arg(site.path("copy")),
+    };
+    let run = command.start();
+    assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
+    proxy.order(CUT_FURTHER);
+    let ended = run.finish().expect_code(0);
+    assert!(proxy.was_done(), "no further connection carried data: {ended}");
+    assert!(ended.all("reconnecting").next().is_none(), "one session is enough: {ended}");
+    let mut notices = ended.all("notice").filter_map(|event| event["text"].as_str());
+    assert!(notices.any(|text| text.contains("was lost")), "{ended}");
+    assert_same(&source, &site.path("copy"));
+    assert_no_leftovers(&site.path("."));
+}
+
+#[test]
+fn a_further_connection_of_a_large_file_is_cut() {
+    for way in [Way::Push, Way::Pull] {
+        cut_one_of_four(way, |path| data::file(path, SIZE, 42));
+    }
+}
+
+#[test]
+fn a_further_connection_of_many_small_files_is_cut() {
+    let shape = Shape { small: 3000, ..Shape::default() };
+    for way in [Way::Push, Way::Pull] {
+        cut_one_of_four(way, |path| data::tree(path, 43, &shape));
+    }
 }

@@ -7,7 +7,6 @@ mod client;
 mod floods;
 mod keys;
 mod late;
-mod parting;
 #[path = "../support/peer.rs"]
 mod peer;
 mod server;

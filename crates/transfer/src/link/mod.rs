@@ -17,6 +17,7 @@
 
 mod assembler;
 mod error;
+mod further;
 mod memory;
 mod secure;
 mod stdio;
@@ -38,6 +39,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use crate::stand_in::{self, StandIn};
 
 pub use error::LinkError;
+pub(crate) use further::{FurtherControls, FurtherLink};
 pub use memory::memory_pair;
 pub use secure::{SecureSettings, secure_client, secure_client_with, secure_server, secure_server_with};
 pub use stdio::stdio_link;

@@ -20,7 +20,7 @@ use icdc_units::Span;
 use crate::ending::Once;
 use crate::error::SessionError;
 use crate::event::{Event, EventSink, Outcome, Stage};
-use crate::link::{LinkControl, Parcel};
+use crate::link::{FurtherControls, LinkControl, Parcel};
 use crate::stages::StageClock;
 use crate::{clock, digest_text, path_text};
 
@@ -79,6 +79,8 @@ struct Outside {
     events: Vec<Event>,
     /// Their directories may be closed now.
     left: Vec<Place>,
+    /// Connections after the first that are gone.
+    lost: Vec<u8>,
     answered: bool,
     over: bool,
 }
@@ -101,6 +103,8 @@ pub(super) struct Executor<'a> {
     pub(super) events: &'a EventSink,
     pub(super) feedback: Mutex<Feedback>,
     pub(super) link: LinkControl,
+    /// The connections after the first.
+    pub(super) further: FurtherControls,
     /// Files are read through the page cache.
     pub(super) buffered: bool,
 }
@@ -149,6 +153,7 @@ impl<'a> Executor<'a> {
             events,
             feedback: Mutex::default(),
             link,
+            further: FurtherControls::default(),
             buffered: options.buffered,
         };
         (executor, Queues { packs, reads, data, wake })
@@ -215,8 +220,8 @@ impl<'a> Executor<'a> {
                 outside.events.push(Event::Notice { text });
             }
             Action::ConnectionLost { connection } => {
-                let text = format!("connection {connection} was lost; the others carry the rest");
-                outside.events.push(Event::Notice { text });
+                outside.events.push(Event::connection_lost(connection));
+                outside.lost.push(connection);
             }
             Action::StopData => self.data_stopped.store(true, Ordering::Relaxed),
             Action::Leave => {
@@ -239,6 +244,7 @@ impl<'a> Executor<'a> {
             self.link.begin_data();
         }
         outside.events.into_iter().for_each(|event| (self.events)(event));
+        outside.lost.into_iter().for_each(|connection| self.further.shut(connection));
         if outside.over {
             self.pool.close();
             self.over.tell();

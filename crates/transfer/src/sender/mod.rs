@@ -22,6 +22,8 @@ mod progress;
 mod scan;
 mod small;
 mod sources;
+#[cfg(test)]
+mod tests;
 
 use crossbeam_channel::{Receiver as Queue, bounded};
 use icdc_disk::BlockPool;
@@ -35,7 +37,7 @@ use crate::account::Account;
 use crate::clock;
 use crate::error::SessionError;
 use crate::event::{EventSink, Stage};
-use crate::link::Link;
+use crate::link::{FurtherLink, Link};
 use crate::stages::TICK;
 use crate::stop::StopSignal;
 
@@ -67,7 +69,7 @@ pub(crate) struct Sent {
 /// connection breaks or the user stops; what the receiver has made durable by then is not lost.
 pub(crate) fn run(
     link: Link,
-    joined: &Queue<Link>,
+    joined: &Queue<FurtherLink>,
     sources: Sources,
     options: &SendOptions,
     account: &Account,
@@ -108,7 +110,7 @@ pub(crate) fn run(
             control.remember_path(found);
         }
         control.shutdown();
-        outlets.shut_further();
+        executor.further.shut_all();
         outcome
     });
     account.add_bytes(outlets.bytes_sent());
@@ -152,7 +154,7 @@ fn supervise<'scope, 'env>(
     executor: &'scope Executor<'scope>,
     scope: &'scope std::thread::Scope<'scope, 'env>,
     outlets: &'scope Outlets<'scope>,
-    joined: &Queue<Link>,
+    joined: &Queue<FurtherLink>,
     path: &mut PathWatch,
     start: Time,
     stop: &StopSignal,

@@ -20,7 +20,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use super::executor::Executor;
 use crate::clock;
 use crate::ending::Once;
-use crate::link::{Link, LinkControl, LinkError, Outlet, Parcel};
+use crate::link::{FurtherLink, Link, LinkError, Outlet, Parcel};
 use crate::pace::{self, Limit, Pace};
 
 /// Interval at which a sender with nothing to say shows that it lives.
@@ -31,9 +31,9 @@ pub(super) struct Outlets<'a> {
     wake: Queue<()>,
     data: Queue<Parcel>,
     bytes_sent: AtomicU64,
-    /// The connections after the first.
-    further: Mutex<Vec<LinkControl>>,
     pace: Pace,
+    /// Connections that the rate was last shared by.
+    shared_by: AtomicU64,
     /// What the connections after the first may send, where that one finds the rate of the path.
     others: Option<Mutex<Others>>,
     /// The connections after the first may take blocks.
@@ -74,8 +74,8 @@ impl<'a> Outlets<'a> {
             wake,
             data,
             bytes_sent: AtomicU64::new(0),
-            further: Mutex::default(),
             pace: Pace::new(options.rate, is_steered.then(|| pace::steering(executor.link.known_path()))),
+            shared_by: AtomicU64::new(1),
             others: finds_the_rate.then(|| Mutex::new(others)),
             open: Once::default(),
             congestion: options.congestion.as_deref(),
@@ -93,8 +93,7 @@ impl<'a> Outlets<'a> {
 
     /// Payload that the receiver's host has, over all connections.
     pub(super) fn delivered(&self) -> ByteCount {
-        let further = self.further.lock().expect("no panic while connections are listed");
-        further.iter().chain([&self.executor.link]).map(LinkControl::delivered).sum()
+        self.executor.link.delivered() + self.executor.further.delivered()
     }
 
     /// Segments retransmitted on all connections.
@@ -108,8 +107,9 @@ impl<'a> Outlets<'a> {
     }
 
     fn tcp_infos(&self) -> Vec<TcpInfo> {
-        let further = self.further.lock().expect("no panic while connections are listed");
-        further.iter().chain([&self.executor.link]).filter_map(LinkControl::tcp_info).collect()
+        let mut infos = self.executor.further.tcp_infos();
+        infos.extend(self.executor.link.tcp_info());
+        infos
     }
 
     /// What the first connection may send of what the user and the receiver's disk allow, and which
@@ -145,16 +145,18 @@ impl<'a> Outlets<'a> {
 
     /// Number of connections in use.
     pub(super) fn connections(&self) -> u64 {
-        1 + self.further.lock().expect("no panic while connections are listed").len() as u64
+        1 + self.executor.further.count()
     }
 
     /// Follows what the receiver's ring and the path allow.
     pub(super) fn steer(&self, now: Time) {
         let feedback = *self.executor.feedback.lock().expect("no panic while feedback is stored");
         let info = self.executor.link.tcp_info();
-        let change = self.pace.look(now, &feedback, info.as_ref(), self.connections());
+        let connections = self.connections();
+        let change = self.pace.look(now, &feedback, info.as_ref(), connections);
         let shared_out = info.as_ref().is_some_and(|info| self.share_out(now, info));
-        if change.limit || shared_out {
+        let fewer = self.shared_by.swap(connections, Ordering::Relaxed) > connections;
+        if change.limit || shared_out || (fewer && self.is_limited()) {
             self.set_rates();
         }
         if shared_out {
@@ -166,13 +168,17 @@ impl<'a> Outlets<'a> {
         change.events.into_iter().for_each(|event| (self.executor.events)(event));
     }
 
+    /// Whether what a connection may send depends on how many there are.
+    fn is_limited(&self) -> bool {
+        self.pace.limit().is_some() || self.others.is_some()
+    }
+
     fn set_rates(&self) {
         let (first, each) = self.rates();
         self.executor.link.set_rate(first);
         // Those that take no blocks yet need no rate.
         if !each.is_zero() {
-            let further = self.further.lock().expect("no panic while connections are listed");
-            further.iter().for_each(|connection| connection.set_rate(each));
+            self.executor.further.set_rate(each);
         }
     }
 
@@ -180,13 +186,10 @@ impl<'a> Outlets<'a> {
     /// before.
     fn share_out(&self, now: Time, info: &TcpInfo) -> bool {
         let Some(others) = &self.others else { return false };
-        let further: Vec<TcpInfo> = {
-            let further = self.further.lock().expect("no panic while connections are listed");
-            further.iter().filter_map(LinkControl::tcp_info).collect()
-        };
-        if further.is_empty() {
+        if self.executor.further.count() == 0 {
             return false;
         }
+        let further = self.executor.further.tcp_infos();
         let look = Look {
             at: now,
             round_trip: info.rtt,
@@ -211,25 +214,23 @@ impl<'a> Outlets<'a> {
         }
     }
 
-    /// Ends all connections after the first.
-    pub(super) fn shut_further(&self) {
-        self.further.lock().expect("no panic while connections are listed").iter().for_each(LinkControl::shutdown);
-    }
-
     /// Takes a further connection into use.
-    pub(super) fn add<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, link: Link) {
-        let Link { outlet, inlet, control } = link;
+    pub(super) fn add<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, link: FurtherLink) {
+        let FurtherLink { number, link: Link { outlet, inlet, control } } = link;
+        if !self.executor.with(|machine| machine.on_joined(number)) {
+            return control.shutdown();
+        }
         if let Err(error) = control.set_congestion(self.congestion) {
             tracing::debug!("a further connection keeps its congestion control: {error}");
         }
-        self.further.lock().expect("no panic while connections are listed").push(control);
-        if self.pace.limit().is_some() || self.others.is_some() {
+        self.executor.further.add(number, control);
+        if self.is_limited() {
             self.set_rates();
         }
         scope.spawn(move || {
             // Nothing comes back on a further connection; its receiving half only has to stay open.
             let _open = inlet;
-            self.run_further(outlet);
+            self.run_further(number, outlet);
         });
     }
 
@@ -244,12 +245,19 @@ impl<'a> Outlets<'a> {
         });
     }
 
-    /// Sends blocks, once the connections after the first may, until the session is over.
-    fn run_further(&self, mut outlet: Box<dyn Outlet>) {
-        let may_serve = if self.others.is_some() { self.await_share(&mut *outlet) } else { Ok(true) };
-        let served = may_serve.and_then(|may| if may { self.serve_further(&mut *outlet) } else { Ok(()) });
+    /// Sends blocks, once the connections after the first may, until this one has ended or the
+    /// session is over.
+    fn run_further(&self, number: u8, mut outlet: Box<dyn Outlet>) {
+        let outlet = &mut *outlet;
+        let may_serve = if self.others.is_some() { self.await_share(outlet) } else { Ok(true) };
+        let served = match may_serve {
+            Ok(true) => self.serve_further(number, outlet),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
         if let Err(error) = served {
-            self.executor.with(|machine| machine.on_send_failed(clock::now(), error.into()));
+            tracing::debug!(%error, number, "a further connection has ended");
+            self.executor.with(|machine| machine.on_connection_ended(number));
         }
     }
 
@@ -281,9 +289,12 @@ impl<'a> Outlets<'a> {
         }
     }
 
-    fn serve_further(&self, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
+    fn serve_further(&self, number: u8, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
         let no_messages = never();
         while let Next::Parcel(parcel) = self.next(outlet, &no_messages)? {
+            if !self.executor.with(|machine| machine.on_handed(number, &parcel.message)) {
+                return Ok(());
+            }
             self.send(outlet, *parcel)?;
         }
         outlet.flush()

@@ -3,5 +3,4 @@
 mod beginning;
 mod desk;
 mod names;
-mod orders;
 mod publishing;

@@ -1,0 +1,106 @@
+//! The connections after the first: how many frames of data have arrived over each.
+//!
+//! One that ends does not end the session. The sender is told how much arrived over it, and
+//! transmits the rest over another.
+
+use std::collections::BTreeMap;
+
+use icdc_protocol::message::Message;
+
+/// See the module's description.
+#[derive(Clone, Debug, Default)]
+pub struct Connections(BTreeMap<u8, Connection>);
+
+#[derive(Clone, Copy, Debug)]
+enum Connection {
+    /// So many frames have arrived over it.
+    Open { frames: u64 },
+    /// It has ended, and the sender knows what arrived.
+    Gone,
+}
+
+/// What follows when the sender tells that a connection has ended at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing: it has ended at this end, too.
+    Nothing,
+    /// Shut it; [`Connections::on_ended`] follows.
+    Shut,
+    /// Tell the sender that nothing arrived over it.
+    NothingArrived,
+}
+
+impl Connections {
+    /// A further connection is there. False if it is not to be used: there has been one of its
+    /// number, or the sender has given it up.
+    #[must_use]
+    pub fn on_joined(&mut self, connection: u8) -> bool {
+        if self.0.contains_key(&connection) {
+            return false;
+        }
+        self.0.insert(connection, Connection::Open { frames: 0 });
+        true
+    }
+
+    /// A message has arrived over a further connection and is on its way to where it belongs.
+    pub fn on_message(&mut self, connection: u8, message: &Message) {
+        if let Some(Connection::Open { frames }) = self.0.get_mut(&connection) {
+            *frames += u64::from(message.is_data());
+        }
+    }
+
+    /// A further connection has ended; gives what the sender is to be told.
+    pub fn on_ended(&mut self, connection: u8) -> Option<Message> {
+        match self.0.insert(connection, Connection::Gone) {
+            Some(Connection::Open { frames }) => Some(Message::Left { connection, frames }),
+            Some(Connection::Gone) | None => None,
+        }
+    }
+
+    /// The sender tells that a connection has ended at its end.
+    pub fn on_left(&mut self, connection: u8) -> Answer {
+        match self.0.get(&connection) {
+            Some(Connection::Open { .. }) => Answer::Shut,
+            Some(Connection::Gone) => Answer::Nothing,
+            None => {
+                // It may still be on its way, and must not come into use then.
+                self.0.insert(connection, Connection::Gone);
+                Answer::NothingArrived
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_protocol::message::BlockHeader;
+
+    use super::*;
+
+    fn block() -> Message {
+        Message::Block(BlockHeader { id: 1, index: 0, value: [0; 32], ranges: Vec::new() })
+    }
+
+    #[test]
+    fn the_sender_is_told_once_what_arrived() {
+        let mut connections = Connections::default();
+        assert!(connections.on_joined(1) && !connections.on_joined(1));
+        connections.on_message(1, &block());
+        connections.on_message(1, &Message::Ping);
+        connections.on_message(1, &block());
+        assert_eq!(connections.on_left(1), Answer::Shut);
+        assert_eq!(connections.on_ended(1), Some(Message::Left { connection: 1, frames: 2 }));
+        assert_eq!(connections.on_ended(1), None);
+        assert_eq!(connections.on_left(1), Answer::Nothing);
+        assert!(!connections.on_joined(1));
+    }
+
+    #[test]
+    fn a_connection_that_never_came_is_answered_and_does_not_come_into_use() {
+        let mut connections = Connections::default();
+        assert_eq!(connections.on_left(3), Answer::NothingArrived);
+        assert!(!connections.on_joined(3));
+        assert_eq!(connections.on_ended(3), None);
+        assert_eq!(connections.on_left(3), Answer::Nothing);
+    }
+}
