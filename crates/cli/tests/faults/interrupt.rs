@@ -140,3 +140,18 @@ fn a_second_signal_ends_at_once_and_nothing_durable_is_lost() {
     assert_no_leftovers(site.root());
     assert!(second.resumed() >= BREAK, "{second}");
 }
+
+#[test]
+fn an_interrupted_copy_over_several_connections_has_lost_none_of_them() {
+    for way in [Way::Push, Way::Pull] {
+        let site = Site::new();
+        data::file(&site.path("source"), SIZE, 32);
+        let options = ["--streams", "4", "--cc", "cubic", "--rate", "160mbit", "--ssh", &site.ssh()];
+        let run = site.copy(&options).args(words(&site, way)).start();
+        assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
+        run.signal(Signal::INT);
+        let ended = run.finish().expect_code(4);
+        let mut notices = ended.all("notice").filter_map(|event| event["text"].as_str());
+        assert!(!notices.any(|text| text.contains("was lost")), "{ended}");
+    }
+}

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use crossbeam_channel::Sender as Channel;
 use icdc_protocol::message::{Congestion, Goodbye, Message, Problem};
 use icdc_session::receiver::connections::{Answer, Connections};
+use icdc_units::Span;
 
 use super::Shared;
 use super::hash::HashJob;
@@ -53,6 +54,8 @@ impl Intake<'_> {
     pub(super) fn run_further(self, number: u8, inlet: Box<dyn Inlet>) {
         match self.receive(inlet, Some(number)) {
             Ok(_) => {}
+            // All connections end with the session.
+            Err(SessionError::Cut(_)) if self.shared.over.wait(Span::ZERO) => {}
             // The sender transmits what did not arrive over another one.
             Err(SessionError::Cut(_)) => self.ended(number),
             Err(error) => self.shared.fail(error),
