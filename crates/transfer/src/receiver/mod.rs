@@ -484,8 +484,7 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
         };
         if let Some(Err(error)) = sent {
             broken = true;
-            shared.fail(error.into());
-            shared.link.shutdown();
+            shared.on_ending(|ending, now| ending.on_send_failed(now, error.into()));
         }
         let now = clock::now();
         if now >= next_feedback && !broken {
