@@ -90,6 +90,8 @@ const FLIP_BACK: u8 = 2;
 const CUT: u8 = 3;
 /// Cuts a connection other than the first one, in the middle of its data.
 const CUT_FURTHER: u8 = 4;
+/// Lets nothing more pass there, and leaves it open.
+const STALL_FURTHER: u8 = 5;
 
 impl Proxy {
     fn before(port: u16) -> Self {
@@ -140,6 +142,10 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mischief: &AtomicU8, flip: u8, i
             buffer[length / 2] ^= 0x10;
         } else if take(CUT) || (is_further && length == buffer.len() && take(CUT_FURTHER)) {
             break;
+        } else if is_further && length == buffer.len() && take(STALL_FURTHER) {
+            loop {
+                std::thread::park();
+            }
         }
         if to.write_all(&buffer[..length]).is_err() {
             break;
@@ -208,9 +214,9 @@ fn a_proxy_drops_the_connection() {
     through_proxy(Way::Pull, CUT).expect_code(0);
 }
 
-/// Copies over four connections, one of which after the first is cut in the middle.
+/// Copies over four connections, to one of which after the first `mischief` is done in the middle.
 #[track_caller]
-fn cut_one_of_four(way: Way, prepare: impl Fn(&Path) -> PathBuf) {
+fn one_of_four(mischief: u8, way: Way, prepare: impl Fn(&Path) -> PathBuf) {
     let site = Site::new();
     let source = prepare(&site.path("source"));
     let daemon = Daemon::start(&site, site.root(), "rw");
@@ -225,7 +231,7 @@ fn cut_one_of_four(way: Way, prepare: impl Fn(&Path) -> PathBuf) {
     };
     let run = command.start();
     assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
-    proxy.order(CUT_FURTHER);
+    proxy.order(mischief);
     let ended = run.finish().expect_code(0);
     assert!(proxy.was_done(), "no further connection carried data: {ended}");
     assert!(ended.all("reconnecting").next().is_none(), "one session is enough: {ended}");
@@ -238,7 +244,7 @@ fn cut_one_of_four(way: Way, prepare: impl Fn(&Path) -> PathBuf) {
 #[test]
 fn a_further_connection_of_a_large_file_is_cut() {
     for way in [Way::Push, Way::Pull] {
-        cut_one_of_four(way, |path| data::file(path, SIZE, 42));
+        one_of_four(CUT_FURTHER, way, |path| data::file(path, SIZE, 42));
     }
 }
 
@@ -246,6 +252,16 @@ fn a_further_connection_of_a_large_file_is_cut() {
 fn a_further_connection_of_many_small_files_is_cut() {
     let shape = Shape { small: 3000, ..Shape::default() };
     for way in [Way::Push, Way::Pull] {
-        cut_one_of_four(way, |path| data::tree(path, 43, &shape));
+        one_of_four(CUT_FURTHER, way, |path| data::tree(path, 43, &shape));
     }
+}
+
+#[test]
+fn a_further_connection_of_a_push_goes_silent() {
+    one_of_four(STALL_FURTHER, Way::Push, |path| data::file(path, SIZE, 44));
+}
+
+#[test]
+fn a_further_connection_of_a_pull_goes_silent() {
+    one_of_four(STALL_FURTHER, Way::Pull, |path| data::file(path, SIZE, 45));
 }

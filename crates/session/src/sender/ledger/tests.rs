@@ -161,3 +161,21 @@ fn an_item_is_asked_for_once_and_then_gives_what_the_receiver_holds() {
     assert_eq!((ledger.resend(id, 0), ledger.end_of(id), ledger.digest(id)), (None, None, None));
     assert_eq!(ledger.only(), Some(FileDigest::Blake3([9; 32])));
 }
+
+#[test]
+fn a_hundred_thousand_items_take_the_memory_of_one_window() {
+    assert!(size_of::<Slot>() <= 40 && size_of::<Open>() <= 320, "besides path, name and attributes");
+    let mut ledger = Ledger::new();
+    let mut settled = 0;
+    while settled < 100_000 {
+        fill(&mut ledger, 10, 0);
+        // The oldest is settled last: until then the window cannot slide.
+        for id in (settled..ledger.next_id()).rev() {
+            assert_eq!(ledger.slots.len(), WINDOW);
+            ledger.settle(id, &Settlement::Published(None)).unwrap();
+        }
+        settled = ledger.next_id();
+        assert!(ledger.slots.is_empty() && ledger.slots.capacity() <= 2 * WINDOW);
+    }
+    assert!(ledger.open.is_empty() && ledger.weight == 0);
+}
