@@ -4,39 +4,23 @@
 //! ```text
 //! nonce = iv XOR sequence number of the record under its key (64 bits, big endian, in the last 8 bytes)
 //! ```
-//!
-//! Each record is copied (within the first-level caches) and then worked on in place: `ring` has
-//! the vectorized AES-GCM for machines with VAES but without AVX-512, at twice the speed of what
-//! rustls' provider does there, and only in place.
 
 use std::fmt;
 
-use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey};
-
+use crate::cipher::{Aead, Cipher};
 use crate::error::RecordError;
-use crate::format::{self, HEADER, Kind, MAX_CONTENT, TAG, plaintext_length};
+use crate::format::{self, HEADER, Kind, MAX_CONTENT, TAG};
 
 /// No key is used for more records, in either direction, whatever the peer thinks of it: AES-GCM is
 /// safe for 2^24.5 full records (RFC 8446 section 5.5).
 const RECORDS_PER_KEY: u64 = 1 << 24;
-
-/// The ciphers of TLS 1.3 that icdc has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cipher {
-    /// AES-GCM with a key of 16 bytes.
-    Aes128Gcm,
-    /// AES-GCM with a key of 32 bytes.
-    Aes256Gcm,
-    /// ChaCha20-Poly1305, with a key of 32 bytes.
-    Chacha20Poly1305,
-}
 
 /// The key schedule of one direction: the key after the next key update, on demand.
 pub type NextKey = Box<dyn FnMut() -> Result<RecordKey, RecordError> + Send>;
 
 /// The key of one direction between two key updates, with the number of records that it has seen.
 pub struct RecordKey {
-    key: LessSafeKey,
+    key: Aead,
     iv: [u8; 12],
     sequence: u64,
 }
@@ -46,13 +30,7 @@ impl RecordKey {
     /// too many.
     #[must_use]
     pub fn new(cipher: Cipher, key: &[u8], iv: [u8; 12], sequence: u64) -> Option<Self> {
-        let algorithm = match cipher {
-            Cipher::Aes128Gcm => &AES_128_GCM,
-            Cipher::Aes256Gcm => &AES_256_GCM,
-            Cipher::Chacha20Poly1305 => &CHACHA20_POLY1305,
-        };
-        let key = UnboundKey::new(algorithm, key).ok()?;
-        Some(Self { key: LessSafeKey::new(key), iv, sequence })
+        Some(Self { key: Aead::new(cipher, key)?, iv, sequence })
     }
 
     /// Records seen.
@@ -73,21 +51,21 @@ impl RecordKey {
         assert!(content.len() + padding <= MAX_CONTENT, "the caller splits what it sends");
         let inner = content.len() + 1 + padding;
         let body = inner + TAG;
-        let (header, rest) = out.split_at_mut(HEADER);
-        header.copy_from_slice(&format::header(body));
+        let header = format::header(body);
+        let (front, rest) = out.split_at_mut(HEADER);
+        front.copy_from_slice(&header);
         let (inner, tag) = rest[..body].split_at_mut(inner);
         inner[..content.len()].copy_from_slice(content);
         inner[content.len()] = kind.code();
         inner[content.len() + 1..].fill(0);
         let nonce = self.next_nonce()?;
-        let sealed = self.key.seal_in_place_separate_tag(nonce, Aad::from(&*header), inner);
-        tag.copy_from_slice(sealed.expect("lengths are within the limits of every suite").as_ref());
+        self.key.seal(nonce, &header, inner, tag);
         Ok(HEADER + body)
     }
 
     /// Decrypts a body of [`MIN_BODY`](crate::format::MIN_BODY) bytes or more into the front of
-    /// `out`, of which it overwrites [`plaintext_length`] bytes; returns the kind and the length of
-    /// the content. On error the bytes mean nothing.
+    /// `out`, of which it overwrites [`plaintext_length`](format::plaintext_length) bytes; returns
+    /// the kind and the length of the content. On error the bytes mean nothing.
     ///
     /// # Errors
     /// If the record was not sealed under this key as the next one, has no known kind, or the key
@@ -97,19 +75,15 @@ impl RecordKey {
     /// If the body or `out` is too short.
     pub fn open(&mut self, header: &[u8; HEADER], body: &[u8], out: &mut [u8]) -> Result<(Kind, usize), RecordError> {
         let nonce = self.next_nonce()?;
-        let (encrypted, tag) = body.split_at(plaintext_length(body.len()));
-        let tag = Tag::try_from(tag).map_err(|_| RecordError::Forged)?;
+        let (encrypted, tag) = body.split_last_chunk().expect("the caller has read the header");
         let inner = &mut out[..encrypted.len()];
-        inner.copy_from_slice(encrypted);
-        self.key
-            .open_in_place_separate_tag(nonce, Aad::from(header), tag, inner, 0..)
-            .map_err(|_| RecordError::Forged)?;
+        self.key.open(nonce, header, encrypted, tag, inner)?;
         let length = inner.iter().rposition(|&byte| byte != 0).ok_or(RecordError::NoKind)?;
         let kind = Kind::from_code(inner[length]).ok_or(RecordError::Kind(inner[length]))?;
         Ok((kind, length))
     }
 
-    fn next_nonce(&mut self) -> Result<Nonce, RecordError> {
+    fn next_nonce(&mut self) -> Result<[u8; 12], RecordError> {
         if self.sequence >= RECORDS_PER_KEY {
             return Err(RecordError::KeyWornOut);
         }
@@ -118,7 +92,7 @@ impl RecordKey {
             *byte ^= part;
         }
         self.sequence += 1;
-        Ok(Nonce::assume_unique_for_key(nonce))
+        Ok(nonce)
     }
 }
 
@@ -131,7 +105,7 @@ impl fmt::Debug for RecordKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{MAX_RECORD, OVERHEAD, parse_header};
+    use crate::format::{MAX_RECORD, OVERHEAD, parse_header, plaintext_length};
 
     /// The same key for both directions of a test.
     fn pair() -> (RecordKey, RecordKey) {
@@ -194,8 +168,9 @@ mod tests {
             let header = format::header(inner.len() + TAG);
             let mut encrypted = inner.to_vec();
             let nonce = sender.next_nonce().unwrap();
-            let tag = sender.key.seal_in_place_separate_tag(nonce, Aad::from(header), &mut encrypted).unwrap();
-            [&header[..], &encrypted, tag.as_ref()].concat()
+            let mut tag = [0; TAG];
+            sender.key.seal(nonce, &header, &mut encrypted, &mut tag);
+            [&header[..], &encrypted, &tag].concat()
         };
         let padded = forge(&[1, 2, 3, 23, 0, 0, 0]);
         let bare = forge(&[0, 0, 0]);

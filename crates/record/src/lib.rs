@@ -11,6 +11,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`format`] | the header, kinds of content, lengths |
+//! | [`cipher`] | AES-GCM and ChaCha20-Poly1305, each by the faster library |
 //! | [`key`] | one traffic key: seals and opens single records |
 //! | [`sealer`] | the sending direction: records into a buffer, with the key updates that are due |
 //! | [`opener`] | the receiving direction: records out of what arrives in any pieces |
@@ -41,13 +42,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cipher;
 pub mod error;
 pub mod format;
 pub mod key;
 pub mod opener;
 pub mod sealer;
 
+pub use cipher::Cipher;
 pub use error::RecordError;
-pub use key::{Cipher, NextKey, RecordKey};
+pub use key::{NextKey, RecordKey};
 pub use opener::{Opened, Opener, Role};
 pub use sealer::Sealer;

@@ -111,7 +111,7 @@ impl Sealer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::Cipher;
+    use crate::cipher::Cipher;
 
     fn key(number: u8) -> RecordKey {
         RecordKey::new(Cipher::Aes256Gcm, &[number; 32], [3; 12], 0).unwrap()

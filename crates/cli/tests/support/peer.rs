@@ -141,6 +141,18 @@ impl Peer {
         }
     }
 
+    /// Closes this direction of the connection in order, and waits for the end of the other.
+    pub fn close(self) {
+        let Self { link: Link { outlet, mut inlet, .. }, pool, .. } = self;
+        drop(outlet);
+        while inlet.receive(&pool).is_ok() {}
+    }
+
+    /// Breaks the connection.
+    pub fn cut(&self) {
+        self.link.control.shutdown();
+    }
+
     /// Why the connection ends.
     pub fn hear_end(&mut self) -> LinkError {
         loop {

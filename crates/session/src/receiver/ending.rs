@@ -296,6 +296,12 @@ impl Ending {
         matches!(self.verdict, Verdict::Complete | Verdict::Parted(_))
     }
 
+    /// Whether it is known how the session ends: all its connections end then.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        !matches!(self.verdict, Verdict::Open)
+    }
+
     /// Whether the first connection has ended, so that what has arrived can be drained.
     #[must_use]
     pub fn is_draining(&self) -> bool {

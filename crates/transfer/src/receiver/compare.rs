@@ -47,7 +47,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<CompareJob>, names: &Channe
             tracing::warn!(%reason, "a published file cannot be compared; it travels again");
             None
         });
-        if shared.failure().is_some() {
+        if shared.has_failed() {
             return;
         }
         let _ = names.send(NameJob::Compared { id: job.id, same: found == Some(job.digest) });
@@ -82,7 +82,7 @@ impl Reader {
             let (offset, length) = range.map_err(|error| error.to_string())?;
             let end = (offset + length).div_ceil(BLOCK_SIZE as u64) as u32;
             next = next.max((offset / BLOCK_SIZE as u64) as u32);
-            while next < end && outcome.is_ok() && shared.failure().is_none() {
+            while next < end && outcome.is_ok() && !shared.has_failed() {
                 let Some(block) = self.pool.try_take() else {
                     outcome = self.take(&mut blocks);
                     continue;
@@ -97,7 +97,7 @@ impl Reader {
             outcome = outcome.and(self.take(&mut blocks));
         }
         outcome?;
-        Ok(if shared.failure().is_some() { None } else { digest_like(&job.digest, &blocks) })
+        Ok(if shared.has_failed() { None } else { digest_like(&job.digest, &blocks) })
     }
 
     /// Waits for a block and notes its value.

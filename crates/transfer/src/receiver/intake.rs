@@ -1,12 +1,11 @@
 //! What comes from the sender, handed to the thread whose work it is.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard};
 
 use crossbeam_channel::Sender as Channel;
 use icdc_protocol::message::{Congestion, Goodbye, Message, Problem};
-use icdc_session::receiver::connections::{Answer, Connections};
-use icdc_units::Span;
+use icdc_session::receiver::connections::Answer;
+use icdc_session::receiver::ending::{Connection, LinkEnd};
 
 use super::Shared;
 use super::hash::HashJob;
@@ -23,75 +22,59 @@ pub(super) struct Intake<'a> {
     pub(super) names: Channel<NameJob>,
     pub(super) hash: Channel<HashJob>,
     pub(super) account: &'a Account,
-    pub(super) goodbye: &'a Mutex<Option<Goodbye>>,
 }
 
 /// What a message means for the intake.
 enum Flow {
     Continue,
-    End,
-}
-
-/// How a connection ended that had nothing more to carry.
-enum Left {
-    /// Its sender closed it in order.
-    Closed,
-    Over,
+    Goodbye(Goodbye),
 }
 
 impl Intake<'_> {
     /// Receives on the first connection until it or the session ends.
     pub(super) fn run(self, inlet: Box<dyn Inlet>) {
         match self.receive(inlet, None) {
-            // The goodbye comes here, and so does the end of a sender that has left without one.
-            Ok(Left::Closed) => self.shared.part(),
-            Ok(Left::Over) => {}
-            Err(error) => self.shared.fail(error),
+            Ok(goodbye) => {
+                self.shared.on_ending(|ending, now| ending.on_goodbye(now, Connection::First, goodbye));
+            }
+            Err(end) => {
+                self.shared.on_ending(|ending, now| ending.on_link_ended(now, Connection::First, end));
+            }
         }
     }
 
     /// Receives on the further connection of this number until it or the session ends.
     pub(super) fn run_further(self, number: u8, inlet: Box<dyn Inlet>) {
         match self.receive(inlet, Some(number)) {
-            Ok(_) => {}
+            Ok(goodbye) => {
+                self.shared.on_ending(|ending, now| ending.on_goodbye(now, Connection::Further, goodbye));
+            }
             // All connections end with the session.
-            Err(SessionError::Cut(_)) if self.shared.over.wait(Span::ZERO) => {}
+            Err(_) if self.shared.ending().is_over() => {}
             // The sender transmits what did not arrive over another one.
-            Err(SessionError::Cut(_)) => self.ended(number),
-            Err(error) => self.shared.fail(error),
+            Err(LinkEnd::Closed | LinkEnd::Failed(SessionError::Cut(_))) => self.ended(number),
+            Err(LinkEnd::Failed(error)) => self.shared.fail(error),
         }
     }
 
-    fn receive(&self, mut inlet: Box<dyn Inlet>, further: Option<u8>) -> Result<Left, SessionError> {
+    fn receive(&self, mut inlet: Box<dyn Inlet>, further: Option<u8>) -> Result<Goodbye, LinkEnd> {
         loop {
-            let flow = match inlet.receive(&self.shared.pool) {
-                Ok(parcel) => {
-                    if let Some(number) = further {
-                        self.connections().on_message(number, &parcel.message);
-                    }
-                    self.handle(parcel)?
-                }
-                // A sender that has seen everything done may leave without a word.
-                Err(LinkError::Closed) if self.shared.is_complete() => return Ok(Left::Closed),
-                Err(_) if self.shared.is_complete() => return Ok(Left::Over),
-                Err(LinkError::Closed) => {
-                    return Err(SessionError::Cut("the sender closed the connection early".into()));
-                }
-                Err(error) => return Err(error.into()),
-            };
-            if matches!(flow, Flow::End) {
-                return Ok(Left::Over);
+            let parcel = inlet.receive(&self.shared.pool).map_err(|error| match error {
+                LinkError::Closed => LinkEnd::Closed,
+                error => LinkEnd::Failed(error.into()),
+            })?;
+            if let Some(number) = further {
+                self.shared.connections().on_message(number, &parcel.message);
+            }
+            if let Flow::Goodbye(goodbye) = self.handle(parcel).map_err(LinkEnd::Failed)? {
+                return Ok(goodbye);
             }
         }
     }
 
-    fn connections(&self) -> MutexGuard<'_, Connections> {
-        self.shared.connections.lock().expect("no panic while frames are counted")
-    }
-
     /// A further connection has ended.
     fn ended(&self, number: u8) {
-        let told = self.connections().on_ended(number);
+        let told = self.shared.connections().on_ended(number);
         self.shared.further.shut(number);
         if let Some(left) = told {
             (self.shared.events)(Event::connection_lost(number));
@@ -101,7 +84,7 @@ impl Intake<'_> {
 
     /// A further connection has ended at the sender's end.
     fn left(&self, number: u8) {
-        let answer = self.connections().on_left(number);
+        let answer = self.shared.connections().on_left(number);
         match answer {
             Answer::Nothing => {}
             Answer::Shut => self.shared.further.shut(number),
@@ -136,12 +119,7 @@ impl Intake<'_> {
                     (self.shared.events)(Event::Notice { text: instead });
                 }
             }
-            Message::Goodbye(goodbye) => {
-                *self.goodbye.lock().expect("no panic while the goodbye is noted") = Some(goodbye);
-                self.shared.part();
-                self.shared.over.tell();
-                return Ok(Flow::End);
-            }
+            Message::Goodbye(goodbye) => return Ok(Flow::Goodbye(goodbye)),
             Message::Left { connection, .. } => self.left(connection),
             Message::Interrupt => return Err(SessionError::Interrupted),
             Message::Abort(refusal) | Message::Refused(refusal) => return Err(SessionError::Refused(refusal)),

@@ -25,25 +25,25 @@ mod resume;
 mod staged;
 mod staging;
 mod store;
+mod supervise;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, bounded, never, select, unbounded};
+use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, bounded, unbounded};
 use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{
-    EntryId, Feedback, FileDigest, Goodbye, Message, ReceiveOptions, RefusalKind, Totals, TransferId,
-};
+use icdc_protocol::message::{EntryId, Feedback, FileDigest, Goodbye, Message, ReceiveOptions, Totals, TransferId};
 use icdc_rate::ring::Load;
 use icdc_session::receiver::connections::Connections;
+use icdc_session::receiver::ending::Ending;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::account::Account;
-use crate::ending::{Ended, Once, Running, watched};
+use crate::ending::{Ended, Running, watched};
 use crate::error::SessionError;
 use crate::event::{Event, EventSink, Outcome};
 use crate::link::{FurtherControls, FurtherLink, Link, LinkControl, Outlet};
@@ -54,7 +54,7 @@ use crate::{clock, digest_text, path_text};
 use self::arrived::Waiting;
 use self::intake::Intake;
 use self::names::Keeper;
-use self::progress::Progress;
+use self::supervise::Watch;
 
 /// Default size of the ring between socket and disk.
 const RING: ByteCount = ByteCount::from_mib(256);
@@ -62,10 +62,6 @@ const RING: ByteCount = ByteCount::from_mib(256);
 const LEAST_BLOCKS: u64 = 16;
 /// Interval of feedback and of progress events.
 const FEEDBACK: Duration = Duration::from_millis(100);
-/// How long the last messages may take to be sent.
-const FAREWELL: Span = Span::from_secs(2);
-/// The same while the sender still sends: it keeps nobody waiting who has asked to stop.
-const PARTING: Span = Span::from_millis(500);
 
 /// What the outlet is to do.
 enum Reply {
@@ -88,13 +84,9 @@ pub(crate) struct Shared<'a> {
     further: FurtherControls,
     /// What has arrived over them.
     connections: Mutex<Connections>,
-    failure: Mutex<Option<SessionError>>,
-    /// The session has failed.
-    failed: Once,
-    /// It has failed, everything is done, or the sender has said goodbye.
-    over: Once,
-    complete: AtomicBool,
-    parted: AtomicBool,
+    ending: Mutex<Ending>,
+    /// Tells the thread that watches the session that its ending has something to do.
+    stir: Channel<()>,
     sizes: Mutex<HashMap<EntryId, u64>>,
     totals: Mutex<Totals>,
     writes: Activity,
@@ -145,19 +137,29 @@ pub(crate) struct Received {
 }
 
 impl Shared<'_> {
-    /// Ends the session; the first reason counts. The sender learns it by the last message.
-    fn fail(&self, error: SessionError) {
-        let mut failure = self.failure.lock().expect("no panic while a failure is noted");
-        if failure.is_none() && !self.complete.load(Ordering::Relaxed) {
-            tracing::debug!(%error, "the receiving session ends");
-            *failure = Some(error);
-            self.failed.tell();
-            self.over.tell();
-        }
+    fn ending(&self) -> MutexGuard<'_, Ending> {
+        self.ending.lock().expect("no panic while a session ends")
     }
 
-    fn failure(&self) -> Option<SessionError> {
-        self.failure.lock().expect("no panic while a failure is noted").clone()
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().expect("no panic while frames are counted")
+    }
+
+    /// Something has happened that the session may end by.
+    fn on_ending(&self, event: impl FnOnce(&mut Ending, Time)) {
+        event(&mut self.ending(), clock::now());
+        // One that is not taken yet will do.
+        let _ = self.stir.try_send(());
+    }
+
+    /// Ends the session; the first reason counts. The sender learns it by the last message.
+    fn fail(&self, error: SessionError) {
+        tracing::debug!(%error, "the receiving session fails, unless it has ended already");
+        self.on_ending(|ending, now| ending.on_failure(now, error));
+    }
+
+    fn has_failed(&self) -> bool {
+        self.ending().failure().is_some()
     }
 
     fn reply(&self, message: Message) {
@@ -170,24 +172,6 @@ impl Shared<'_> {
         let (running, ended) = watched();
         let _ = self.replies.send(Reply::Flush(running));
         ended
-    }
-
-    fn complete(&self) {
-        self.complete.store(true, Ordering::Relaxed);
-        self.over.tell();
-    }
-
-    /// The sender knows that everything is done.
-    fn part(&self) {
-        self.parted.store(true, Ordering::Relaxed);
-    }
-
-    fn has_parted(&self) -> bool {
-        self.parted.load(Ordering::Relaxed)
-    }
-
-    fn is_complete(&self) -> bool {
-        self.complete.load(Ordering::Relaxed)
     }
 
     fn expect_large(&self, id: EntryId, size: u64) {
@@ -278,6 +262,7 @@ pub(crate) fn run(
     let options = order.options;
     let pool = ring(options).map_err(|error| SessionError::Local(format!("memory for the ring: {error}")))?;
     let (replies, replies_queue) = bounded(4096);
+    let (stir, stirred) = bounded(1);
     let shared = Shared {
         order: *order,
         options,
@@ -288,17 +273,13 @@ pub(crate) fn run(
         link: control,
         further: FurtherControls::default(),
         connections: Mutex::default(),
-        failure: Mutex::new(None),
-        failed: Once::default(),
-        over: Once::default(),
-        complete: AtomicBool::new(false),
-        parted: AtomicBool::new(false),
+        ending: Mutex::default(),
+        stir,
         sizes: Mutex::default(),
         totals: Mutex::default(),
         writes: Activity::default(),
         counters: Counters::default(),
     };
-    let goodbye = Mutex::new(None);
     let (to_names, names_queue) = bounded(64);
     let (stored, stored_queue) = unbounded();
     let (to_hash, hash_queue) = bounded(2);
@@ -307,7 +288,6 @@ pub(crate) fn run(
 
     std::thread::scope(|scope| {
         let shared = &shared;
-        let goodbye = &goodbye;
         let keeper = Keeper::new(shared, to_store.clone(), to_compare);
         let (sends, sent) = watched();
         scope.spawn(move || {
@@ -319,7 +299,7 @@ pub(crate) fn run(
         let compared = stored.clone();
         scope.spawn(move || compare::run(shared, &compare_queue, &compared));
         scope.spawn(move || store::run(shared, &store_queue, stored));
-        let intake = Intake { shared, account, names: to_names, hash: to_hash, goodbye };
+        let intake = Intake { shared, account, names: to_names, hash: to_hash };
         let further = intake.clone();
         let (receives, first_ended) = watched();
         scope.spawn(move || {
@@ -328,26 +308,17 @@ pub(crate) fn run(
         });
 
         // The intakes hold the heads of all queues: when they end, everything behind them drains.
-        supervise(shared, scope, further, joined, account.start, stop, &first_ended);
+        let watch = Watch { start: account.start, stop, joined, stirred: &stirred, first: &first_ended };
+        supervise::supervise(shared, scope, &further, &watch);
+        drop(further);
         if let Err(panic) = keeper.join() {
             std::panic::resume_unwind(panic);
         }
-        if goodbye.lock().expect("no panic while the goodbye is noted").is_some() && !shared.is_complete() {
-            shared.fail(SessionError::Protocol("it said goodbye before everything was done".into()));
-        }
-        if let Some(refusal) = shared.failure().as_ref().and_then(parting_message) {
-            shared.reply(refusal);
-        }
-        let _ = shared.replies.send(Reply::End);
-        sent.wait(FAREWELL);
-        shared.link.shutdown();
+        supervise::take_leave(shared, &sent);
     });
 
     account.add_bytes(shared.counters.received.load(Ordering::Relaxed));
-    if let Some(error) = shared.failure() {
-        return Err(error);
-    }
-    let goodbye = goodbye.into_inner().expect("no panic while the goodbye is noted");
+    let goodbye = shared.ending.into_inner().expect("no panic while a session ends").into_outcome()?;
     let counters = &shared.counters;
     let files = counters.files.load(Ordering::Relaxed);
     let only = *counters.only.lock().expect("no panic while a digest is noted");
@@ -370,92 +341,6 @@ fn ring(options: &ReceiveOptions) -> std::io::Result<BlockPool> {
     let bytes = options.ring.unwrap_or(RING);
     let blocks = (bytes.as_u64() / BLOCK_SIZE as u64).max(LEAST_BLOCKS);
     BlockPool::new(usize::try_from(blocks).unwrap_or(usize::MAX))
-}
-
-fn parting_message(failure: &SessionError) -> Option<Message> {
-    match failure {
-        SessionError::Interrupted => Some(Message::Interrupt),
-        // Where a path is no good the sender has to hear of it; other refusals came from there.
-        SessionError::Refused(refusal) if refusal.kind == RefusalKind::Path => Some(Message::Abort(refusal.clone())),
-        other => other.refusal().map(Message::Abort),
-    }
-}
-
-/// Waits for the end of the first intake; meanwhile takes in further connections, reports progress
-/// and heeds the user's wish to stop.
-fn supervise<'scope, 'env>(
-    shared: &'scope Shared<'scope>,
-    scope: &'scope std::thread::Scope<'scope, 'env>,
-    further: Intake<'scope>,
-    joined: &Queue<FurtherLink>,
-    start: Time,
-    stop: &StopSignal,
-    first_ended: &Ended,
-) {
-    let mut progress = Progress::new(start, clock::now());
-    let (request, requested) = watched();
-    let _listening = stop.while_waiting(move || drop(request));
-    let nothing_more = never();
-    let mut joined = joined;
-    let none = never();
-    let (mut requested, mut failed) = (requested.channel(), shared.failed.channel());
-    loop {
-        let stops = select! {
-            recv(first_ended.channel()) -> _ => break,
-            recv(joined) -> link => {
-                match link {
-                    Ok(link) => add(shared, scope, &further, link),
-                    Err(_) => joined = &nothing_more,
-                }
-                false
-            }
-            recv(requested) -> _ => true,
-            recv(failed) -> _ => true,
-            default(progress.due_in(clock::now())) => false,
-        };
-        progress.report(clock::now(), shared);
-        if stops {
-            (requested, failed) = (&none, &none);
-            part(shared, stop);
-        }
-    }
-    progress.report_now(clock::now(), shared);
-    shared.further.shut_all();
-}
-
-/// Takes a further connection in.
-fn add<'scope>(
-    shared: &'scope Shared<'scope>,
-    scope: &'scope std::thread::Scope<'scope, '_>,
-    further: &Intake<'scope>,
-    link: FurtherLink,
-) {
-    let FurtherLink { number, link: Link { outlet, inlet, control } } = link;
-    let is_new = shared.connections.lock().expect("no panic while frames are counted").on_joined(number);
-    if !is_new {
-        return control.shutdown();
-    }
-    shared.further.add(number, control);
-    let intake = further.clone();
-    scope.spawn(move || {
-        // Nothing is sent on a further connection; its sending half only has to stay open.
-        let _open = outlet;
-        intake.run_further(number, inlet);
-    });
-}
-
-/// Tells the sender why the session ends, and ends the link.
-fn part(shared: &Shared<'_>, stop: &StopSignal) {
-    if stop.is_requested() {
-        shared.fail(SessionError::Interrupted);
-        shared.reply(Message::Interrupt);
-    } else if let Some(last) = shared.failure().as_ref().and_then(parting_message) {
-        shared.reply(last);
-    }
-    // That has to leave before the link is shut, or the sender would take it for a cut.
-    shared.flush().wait(PARTING);
-    shared.link.shutdown();
-    shared.pool.close();
 }
 
 fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<Reply>) {

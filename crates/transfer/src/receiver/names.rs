@@ -143,7 +143,7 @@ impl<'a> Keeper<'a> {
         }
         self.book.on_settled();
         self.carry_out();
-        self.book.on_over(self.shared.has_parted());
+        self.book.on_over(self.shared.ending().has_parted());
         self.carry_out();
     }
 
@@ -252,7 +252,7 @@ impl<'a> Keeper<'a> {
             Action::PutAway { contents } => self.put_away(contents),
             Action::Reply(message) => self.shared.reply(message),
             Action::Tell(told) => self.shared.tell(told),
-            Action::Complete => self.shared.complete(),
+            Action::Complete => self.shared.on_ending(|ending, _| ending.on_complete()),
             Action::Fail(error) => self.shared.fail(error),
         }
     }

@@ -32,6 +32,10 @@ pub(super) struct Desk {
     pub(super) fails: HashMap<(&'static str, EntryId), Failure>,
     /// A small file whose contents do not match their digest.
     pub(super) damaged: Option<EntryId>,
+    /// What the sender was told, since it looked.
+    pub(super) replies: Vec<Message>,
+    /// Files that are to be compared, since anybody looked.
+    pub(super) compares: Vec<EntryId>,
 }
 
 pub(super) fn settings() -> Settings {
@@ -96,6 +100,8 @@ impl Desk {
             verdicts: BTreeMap::new(),
             fails: HashMap::new(),
             damaged: None,
+            replies: Vec::new(),
+            compares: Vec::new(),
         }
     }
 
@@ -264,6 +270,14 @@ impl Desk {
                 self.note(format!("finish {}{}", entry.id, if remembered { " remembered" } else { "" }));
                 self.book.on_directory_finished(&entry, self.outcome("finish", entry.id));
             }
+            Action::Compare { id, .. } => {
+                self.compares.push(id);
+                self.note(format!("compare {id}"));
+            }
+            Action::Reply(message) => {
+                self.note(reply(&message));
+                self.replies.push(message);
+            }
             other => self.note(short(&other)),
         }
     }
@@ -273,7 +287,6 @@ impl Desk {
 fn short(action: &Action<&'static str>) -> String {
     match action {
         Action::Expect { id, held } => format!("expect {id}{}", if held.is_some() { " held" } else { "" }),
-        Action::Compare { id, .. } => format!("compare {id}"),
         Action::FlushNames(Names::In(directories)) => format!("flush-names in {}", directories.len()),
         Action::FlushNames(Names::OnFileSystems(file_systems)) => format!("flush-names on {file_systems:?}"),
         Action::NotePublished(records) => format!("note-published {}", records.len()),
@@ -283,7 +296,6 @@ fn short(action: &Action<&'static str>) -> String {
         Action::NoteReleased { path } => format!("note-released {}", String::from_utf8_lossy(path)),
         Action::Forget(id) => format!("forget {id}"),
         Action::PutAway { contents } => format!("put-away{}", if contents.is_some() { " contents" } else { "" }),
-        Action::Reply(message) => reply(message),
         Action::Tell(told) => tell(told),
         Action::Complete => "complete".into(),
         Action::Fail(SessionError::Protocol(reason)) => format!("fail: {reason}"),

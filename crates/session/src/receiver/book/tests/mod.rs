@@ -3,4 +3,5 @@
 mod beginning;
 mod desk;
 mod names;
+mod orders;
 mod publishing;

@@ -1,0 +1,138 @@
+//! Waits for the end of a session: takes in further connections, reports progress, heeds the user's
+//! wish to stop, and carries out what the session's ending asks for.
+
+use crossbeam_channel::{Receiver as Queue, never, select};
+use icdc_session::receiver::ending::{Action, Connection, FAREWELL, LinkEnd};
+use icdc_units::Time;
+
+use super::intake::Intake;
+use super::progress::Progress;
+use super::{Reply, Shared};
+use crate::clock;
+use crate::ending::{Ended, watched};
+use crate::error::SessionError;
+use crate::link::{FurtherLink, Link};
+use crate::stop::StopSignal;
+
+/// What a session is watched by.
+pub(super) struct Watch<'a> {
+    /// When it began.
+    pub(super) start: Time,
+    /// The user's wish to stop.
+    pub(super) stop: &'a StopSignal,
+    /// Further connections.
+    pub(super) joined: &'a Queue<FurtherLink>,
+    /// Its ending has something to do.
+    pub(super) stirred: &'a Queue<()>,
+    /// End of the thread that receives on the first connection.
+    pub(super) first: &'a Ended,
+}
+
+/// Returns when nothing more is received on the first connection.
+pub(super) fn supervise<'scope, 'env>(
+    shared: &'scope Shared<'scope>,
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+    further: &Intake<'scope>,
+    watch: &Watch<'_>,
+) {
+    let mut progress = Progress::new(watch.start, clock::now());
+    let (request, requested) = watched();
+    let _listening = watch.stop.while_waiting(move || drop(request));
+    let (no_link, nothing) = (never(), never());
+    let mut joined = watch.joined;
+    let mut requested = requested.channel();
+    let mut flushed = None;
+    loop {
+        carry_out(shared, &mut flushed);
+        if shared.ending().is_draining() {
+            break;
+        }
+        let now = clock::now();
+        let deadline = shared.ending().next_deadline();
+        let patience =
+            deadline.map_or(progress.due_in(now), |deadline| progress.due_in(now).min((deadline - now).into()));
+        select! {
+            recv(watch.stirred) -> _ => {}
+            recv(watch.first.channel()) -> _ => {
+                let error = SessionError::Local("the thread that receives has ended".into());
+                shared.ending().on_link_ended(clock::now(), Connection::First, LinkEnd::Failed(error));
+            }
+            recv(joined) -> link => match link {
+                Ok(link) => add(shared, scope, further, link),
+                Err(_) => joined = &no_link,
+            },
+            recv(requested) -> _ => {
+                requested = &nothing;
+                shared.ending().on_interrupt(clock::now());
+            }
+            recv(flushed.as_ref().map_or(&nothing, Ended::channel)) -> _ => {
+                flushed = None;
+                shared.ending().on_flushed();
+            }
+            default(patience) => {}
+        }
+        let now = clock::now();
+        shared.ending().on_time(now);
+        progress.report(now, shared);
+    }
+    progress.report_now(clock::now(), shared);
+}
+
+/// Says the last words, when everything behind the connections has ended; `sent` is the end of the
+/// thread that sends.
+pub(super) fn take_leave(shared: &Shared<'_>, sent: &Ended) {
+    shared.ending().on_drained(clock::now());
+    loop {
+        carry_out(shared, &mut None);
+        if shared.ending().has_ended() {
+            return;
+        }
+        let deadline = shared.ending().next_deadline();
+        let patience = deadline.map_or(FAREWELL, |deadline| deadline - clock::now());
+        if sent.wait(patience) {
+            shared.ending().on_closed();
+        }
+        shared.ending().on_time(clock::now());
+    }
+}
+
+fn carry_out(shared: &Shared<'_>, flushed: &mut Option<Ended>) {
+    loop {
+        let action = shared.ending().poll();
+        match action {
+            None => return,
+            Some(Action::Say(message)) => shared.reply(*message),
+            Some(Action::Flush) => *flushed = Some(shared.flush()),
+            Some(Action::Cut) => {
+                shared.link.shutdown();
+                shared.pool.close();
+            }
+            Some(Action::CutFurther) => {
+                shared.further.shut_all();
+            }
+            Some(Action::Close) => {
+                let _ = shared.replies.send(Reply::End);
+            }
+        }
+    }
+}
+
+/// Takes a further connection in.
+fn add<'scope>(
+    shared: &'scope Shared<'scope>,
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    further: &Intake<'scope>,
+    link: FurtherLink,
+) {
+    let FurtherLink { number, link: Link { outlet, inlet, control } } = link;
+    if !shared.connections().on_joined(number) {
+        return control.shutdown();
+    }
+    shared.further.add(number, control);
+    let intake = further.clone();
+    scope.spawn(move || {
+        // Nothing is sent on a further connection; its sending half only has to stay open.
+        let _open = outlet;
+        intake.run_further(number, inlet);
+    });
+}
