@@ -100,7 +100,10 @@ impl Connections {
     /// A side ends a connection behind what it has sent; nothing more arrives at it.
     pub(crate) fn close(&mut self, connection: usize, by: Side, end: End, env: &mut Environment) {
         self.put(connection, by.other(), Arrival::End(end), env);
-        self.direction(connection, by).cut(true);
+        let towards = self.direction(connection, by);
+        towards.cut();
+        towards.end();
+        towards.notice();
         let session = self.session;
         env.agenda.after(Span::ZERO, Event::Arrives { session, connection, side: by });
     }
@@ -116,8 +119,8 @@ impl Connections {
     pub(crate) fn cut(&mut self, connection: usize, env: &mut Environment) {
         let session = self.session;
         for side in [Side::Sender, Side::Receiver] {
+            self.direction(connection, side).cut();
             let at_once = env.random.once_in(2);
-            self.direction(connection, side).cut(at_once);
             let after = if at_once { Span::ZERO } else { env.random.span(Span::from_millis(200), SILENCE) };
             env.agenda.after(after, Event::Noticed { session, connection, side });
         }
@@ -126,6 +129,7 @@ impl Connections {
     /// A side takes the connection for broken.
     pub(crate) fn notice(&mut self, connection: usize, side: Side) {
         self.direction(connection, side).notice();
+        self.direction(connection, side.other()).end();
     }
 
     /// Whether `side` could know that the other one has ended the connection.

@@ -27,6 +27,8 @@ pub(crate) enum Mutation {
     WantsOvertakeHeld,
     /// A lock is had by whoever asks for it.
     LocksDoNothing,
+    /// Nobody tells what did not arrive over a further connection that has ended.
+    DebtsAreForgotten,
     /// The receiver breaks off without a word.
     NoReasonIsGiven,
     /// Blocks of an earlier run that are damaged are taken for good.
@@ -83,6 +85,11 @@ fn blocks_that_travel_twice_are_found() {
 #[test]
 fn what_leaves_an_end_waiting_is_found() {
     finds(Mutation::FileEndIsLost, &["nothing happens any more"]);
+}
+
+#[test]
+fn blocks_that_are_lost_with_their_connection_are_found() {
+    finds(Mutation::DebtsAreForgotten, &["nothing happens any more"]);
 }
 
 #[test]

@@ -55,6 +55,10 @@ pub(crate) struct Direction {
     window: usize,
     /// Nothing more can be sent.
     ended: bool,
+    /// The wire is cut: what is sent is lost.
+    is_cut: bool,
+    /// Frames that were sent since.
+    lost: usize,
     /// The end has arrived, read or not.
     hung_up: bool,
 }
@@ -62,12 +66,12 @@ pub(crate) struct Direction {
 impl Direction {
     pub(crate) fn new(delay: Span, jitter: Span, window: usize, random: &mut Random) -> Self {
         let delay = Delay::new(delay, jitter, random.below(u64::MAX));
-        Self { delay, line: DelayLine::default(), unread: VecDeque::new(), window, ended: false, hung_up: false }
+        Self { delay, line: DelayLine::default(), unread: VecDeque::new(), window, ended: false, is_cut: false, lost: 0, hung_up: false }
     }
 
     /// Whether another frame can be sent now without waiting.
     pub(crate) fn has_room(&self) -> bool {
-        self.line.held() + self.unread.len() < self.window
+        self.line.held() + self.unread.len() + self.lost < self.window
     }
 
     /// Sends something; tells when it arrives. `None` if nothing can be sent any more.
@@ -76,6 +80,10 @@ impl Direction {
             return None;
         }
         self.ended = matches!(arrival, Arrival::End(_));
+        if self.is_cut {
+            self.lost += 1;
+            return Some(now);
+        }
         let due = self.delay.deliver(now);
         self.line.push(due, arrival);
         Some(due)
@@ -101,13 +109,15 @@ impl Direction {
         self.unread.pop_front()
     }
 
-    /// Nothing of what is on its way arrives any more; the end is noticed at once where it is `noticed`.
-    pub(crate) fn cut(&mut self, noticed: bool) {
-        self.ended = true;
+    /// Nothing of what is on its way arrives any more, nor what is sent from now on.
+    pub(crate) fn cut(&mut self) {
+        self.is_cut = true;
         self.line = DelayLine::default();
-        if noticed {
-            self.notice();
-        }
+    }
+
+    /// The sending end learns that the connection is gone.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
     }
 
     /// The receiving end learns that the connection is gone.

@@ -16,6 +16,7 @@ use crate::receiver::names::DESTINATION;
 use crate::receiver::{ReceiverEnd, staging};
 use crate::sender::SenderEnd;
 use crate::source::Source;
+use crate::wire::End;
 
 /// After so many commands the disk does what it should, and nothing befalls any more.
 const TROUBLED: u32 = 8;
@@ -227,7 +228,14 @@ impl World {
                 let Some(receiver) = receiver else { return };
                 if !*sender_ended && sender.outcome().is_none() && receiver.outcome().is_none() && !receiver.has_ended()
                 {
-                    connections.open(&mut self.env.random);
+                    let connection = connections.open(&mut self.env.random);
+                    for (side, is_used) in
+                        [(Side::Sender, sender.join(connection)), (Side::Receiver, receiver.join(connection))]
+                    {
+                        if !is_used {
+                            connections.close(connection, side, End::Closed, &mut self.env);
+                        }
+                    }
                     sender.settle(&mut self.env, connections);
                     receiver.settle(&mut self.env, connections);
                 }
@@ -421,7 +429,8 @@ impl World {
             Incident::Cut { number } => {
                 if let Some(session) = newest.map(|newest| &mut self.sessions[newest]) {
                     let number = number % session.connections.count();
-                    session.disturbed = true;
+                    // One after the first does not end the session.
+                    session.disturbed |= number == 0;
                     session.connections.cut(number, &mut self.env);
                 }
             }

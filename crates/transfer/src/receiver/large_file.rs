@@ -63,7 +63,8 @@ impl Plan {
     }
 
     /// Makes the part file and its journal in place of what lies there. True if another session had
-    /// to be waited for.
+    /// to be waited for, or if the sender has gone: a newer run may be through then, even where no
+    /// lock tells of it.
     fn begin(&self, shared: &Shared<'_>) -> Result<(Unfinished, bool), Failure> {
         let Self { directory, name, header, .. } = self;
         let shown = self.path();
@@ -78,7 +79,8 @@ impl Plan {
         let has_waited = resume::lock(&file, &shown).map_err(|error| error.to_string())?;
         let journal = journal.map(|file| FileJournal::begin(file, header, &shown)).transpose();
         let journal = journal.inspect_err(|_| resume::discard(directory, staging))?;
-        Ok((Unfinished { staging, file, journal }, left.has_waited || has_waited))
+        let may_be_overtaken = left.has_waited || has_waited || shared.link.is_hung_up();
+        Ok((Unfinished { staging, file, journal }, may_be_overtaken))
     }
 }
 

@@ -114,7 +114,12 @@ impl Placement {
                 Some(name) => located.directory.make_directory(name, 0o777),
                 None => located.open_directory(),
             };
-            self.destination = Destination::Inside(made.map_err(refuse)?);
+            let made = made.map_err(refuse)?;
+            // Large files are flushed one by one, and an empty directory not at all.
+            if let Err(error) = located.directory.sync() {
+                tracing::warn!(%error, "the destination may not survive a power cut");
+            }
+            self.destination = Destination::Inside(made);
         }
         Ok(())
     }

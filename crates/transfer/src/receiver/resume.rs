@@ -204,7 +204,10 @@ pub(super) fn discard(directory: &Directory, staging: Staging) {
 /// Removes the journals of the published item with the final name `name`.
 pub(super) fn remove_journals(directory: &Directory, name: &Name) {
     for staging in own(directory, name, &[StagingKind::Blocks]) {
-        let _ = directory.remove_file(&staging.blocks());
+        // Beside an unfinished file it is that of another item of this name, which comes later.
+        if directory.stat(&staging.part()).is_err() {
+            let _ = directory.remove_file(&staging.blocks());
+        }
     }
 }
 

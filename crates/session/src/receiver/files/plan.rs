@@ -20,7 +20,8 @@ pub struct Expected {
 pub struct Opened {
     /// It has a journal that a later run finds.
     pub journaled: bool,
-    /// Another session held its lock until just now. That one's end, or a newer run's, may be why
-    /// the lock is free: this session's own sender may have gone long ago.
+    /// Another session held its lock until just now, or the sender has closed the connection. That
+    /// session's end, or a newer run's, may be why the lock is free: this session's own sender may
+    /// have gone long ago.
     pub has_waited: bool,
 }

@@ -14,6 +14,7 @@ use std::ops::Range;
 use icdc_protocol::message::{BlockHeader, Message, ReceiveOptions, TransferId};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::{Book, Settings};
+use icdc_session::receiver::connections::{Answer, Connections as Arrived};
 use icdc_session::receiver::ending::{self, Connection, Ending, LinkEnd};
 use icdc_units::Time;
 
@@ -56,6 +57,7 @@ pub(crate) struct ReceiverEnd {
     data: Data,
     compare: Compare,
     ending: Ending,
+    arrived: Arrived,
     /// A bug has the journal put away.
     is_mistaken: bool,
     /// Connections on which nothing more is read.
@@ -110,6 +112,7 @@ impl ReceiverEnd {
             data: Data::new(holder, options.verify, ring.clone()),
             compare: Compare::default(),
             ending: Ending::default(),
+            arrived: Arrived::default(),
             is_mistaken: false,
             ended: BTreeSet::new(),
             shut: BTreeSet::new(),
@@ -268,6 +271,24 @@ impl ReceiverEnd {
         self.ended.contains(&0)
     }
 
+    /// A further connection is there; false if it is of no use.
+    pub(crate) fn join(&mut self, connection: usize) -> bool {
+        let is_used = self.arrived.on_joined(connection as u8);
+        if !is_used {
+            self.ended.insert(connection);
+        }
+        is_used
+    }
+
+    /// A further connection has ended.
+    fn left(&mut self, connection: usize, env: &Environment) {
+        if let Some(left) = self.arrived.on_ended(connection as u8)
+            && !env.has(Mutation::DebtsAreForgotten)
+        {
+            self.replies.push_back(Reply::Message(Box::new(left)));
+        }
+    }
+
     /// The user stops the run.
     pub(crate) fn interrupt(&mut self, env: &mut Environment, connections: &mut Connections) {
         self.ending.on_interrupt(env.agenda.now());
@@ -331,20 +352,32 @@ impl ReceiverEnd {
                 env.note(format_args!("{} receiver hears {end:?} on {connection}", self.session));
                 self.ended.insert(connection);
                 self.is_mistaken |= env.has(Mutation::PutAwayAtFurtherEnd) && connection > 0;
+                if connection > 0 {
+                    return self.left(connection, env);
+                }
                 let end = match end {
                     End::Closed => LinkEnd::Closed,
                     End::Broken => LinkEnd::Failed(SessionError::Cut("broken".into())),
                 };
-                self.ending.on_link_ended(env.agenda.now(), which(connection), end);
+                self.ending.on_link_ended(env.agenda.now(), Connection::First, end);
             }
             Some(Arrival::Frame(frame)) => {
                 env.note(format_args!("{} receiver hears {:?} on {connection}", self.session, frame.message));
-                self.take(connection, *frame, env);
+                if connection > 0 {
+                    self.arrived.on_message(connection as u8, &frame.message);
+                }
+                self.take(connection, *frame, env, connections);
             }
         }
     }
 
-    fn take(&mut self, connection: usize, Frame { message, payload }: Frame, env: &mut Environment) {
+    fn take(
+        &mut self,
+        connection: usize,
+        Frame { message, payload }: Frame,
+        env: &mut Environment,
+        connections: &mut Connections,
+    ) {
         match (message, payload) {
             (Message::Block(header), Some(Payload::Block(number))) => {
                 if value_of(number) != header.value {
@@ -368,6 +401,17 @@ impl ReceiverEnd {
                 self.data.push(data::Job::Confirmed);
             }
             (Message::Totals(_) | Message::Problem(_) | Message::Ping | Message::Congestion(_), _) => {}
+            (Message::Left { connection, .. }, _) => match self.arrived.on_left(connection) {
+                Answer::Nothing => {}
+                Answer::Shut => {
+                    let connection = usize::from(connection);
+                    self.shut(connection..connection + 1, env, connections);
+                }
+                Answer::NothingArrived => {
+                    let left = Message::Left { connection, frames: 0 };
+                    self.replies.push_back(Reply::Message(Box::new(left)));
+                }
+            },
             (Message::Goodbye(goodbye), _) => {
                 self.ended.insert(connection);
                 self.ending.on_goodbye(env.agenda.now(), which(connection), goodbye);

@@ -97,6 +97,11 @@ impl SenderEnd {
         self.outcome.as_ref()
     }
 
+    /// A further connection is there; false if it is of no use.
+    pub(crate) fn join(&mut self, connection: usize) -> bool {
+        self.machine.on_joined(connection as u8)
+    }
+
     /// The user stops the run.
     pub(crate) fn interrupt(&mut self, env: &mut Environment, connections: &mut Connections) {
         self.machine.on_interrupt(env.agenda.now());
@@ -155,8 +160,14 @@ impl SenderEnd {
                 | Action::Continuing
                 | Action::Settled { .. }
                 | Action::DirectoryFailed { .. }
-                | Action::ConnectionLost { .. }
                 | Action::Problem(_) => {}
+                Action::ConnectionLost { connection } => {
+                    let connection = usize::from(connection);
+                    self.broken.insert(connection);
+                    if connection < connections.count() {
+                        connections.close(connection, Side::Sender, End::Closed, env);
+                    }
+                }
             }
         }
         self.wake(env, connections);
@@ -345,11 +356,19 @@ impl SenderEnd {
             }
             return;
         };
+        if connection > 0 && !self.machine.on_handed(connection as u8, &frame.message) {
+            self.broken.insert(connection);
+            return;
+        }
         env.note(format_args!("{} sender says {:?} on {connection}", self.session, frame.message));
         if !connections.send(connection, Side::Receiver, frame, env) {
             self.broken.insert(connection);
             let error = SessionError::Cut("takes nothing more".into());
-            self.machine.on_send_failed(now, error);
+            if connection == 0 {
+                self.machine.on_send_failed(now, error);
+            } else {
+                self.machine.on_connection_ended(connection as u8);
+            }
         }
     }
 }
