@@ -66,7 +66,16 @@ pub(crate) struct Direction {
 impl Direction {
     pub(crate) fn new(delay: Span, jitter: Span, window: usize, random: &mut Random) -> Self {
         let delay = Delay::new(delay, jitter, random.below(u64::MAX));
-        Self { delay, line: DelayLine::default(), unread: VecDeque::new(), window, ended: false, is_cut: false, lost: 0, hung_up: false }
+        Self {
+            delay,
+            line: DelayLine::default(),
+            unread: VecDeque::new(),
+            window,
+            ended: false,
+            is_cut: false,
+            lost: 0,
+            hung_up: false,
+        }
     }
 
     /// Whether another frame can be sent now without waiting.

@@ -58,6 +58,8 @@ pub(crate) struct World {
     /// Commands since the last copy that succeeded.
     tries: u32,
     copies_left: u32,
+    /// The session that has completed the last copy.
+    copied_by: Option<SessionId>,
     events: u64,
     /// Incidents that wait for frames to arrive.
     waiting: Vec<usize>,
@@ -107,6 +109,7 @@ impl World {
             commands: 0,
             tries: 0,
             copies_left,
+            copied_by: None,
             events: 0,
             waiting: Vec::new(),
             replacing: None,
@@ -338,6 +341,7 @@ impl World {
                     return self.again();
                 }
                 self.check_copied(session);
+                self.copied_by = Some(session);
                 self.copies_left -= 1;
                 self.tries = 0;
                 if self.copies_left > 0 {

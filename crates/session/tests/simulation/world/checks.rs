@@ -100,10 +100,28 @@ impl World {
             return self.env.violate(format!("in the end {what}"));
         }
         if self.plan.incidents.is_empty()
+            && !self.env.faults.any()
+            && let Some(problem) = self.copied_by.and_then(|session| self.wrong_time(session))
+        {
+            return self.env.violate(problem);
+        }
+        if self.plan.incidents.is_empty()
             && let Some(left) = left_behind(&self.env.disk, self.env.disk.root(), &mut Vec::new())
         {
             self.env.violate(format!("{left} was left behind"));
         }
+    }
+
+    /// A directory that does not have its time, when nothing has befallen.
+    fn wrong_time(&self, session: SessionId) -> Option<String> {
+        let Session { landed, sender, .. } = &self.sessions[session];
+        let landed = landed.as_ref()?;
+        sender.scan.announced.values().find_map(|announced| {
+            let What::Directory { mtime } = announced.what else { return None };
+            let path: Path = landed[announced.place.root].iter().chain(&announced.place.path).cloned().collect();
+            let found = self.env.disk.contents(look_up(&self.env.disk, &path)?).mtime;
+            (found != (mtime, 0)).then(|| format!("{} has the time {found:?}", show(&path)))
+        })
     }
 }
 
