@@ -73,11 +73,21 @@ impl Scene {
 /// A file of one block.
 const CONTENTS: &[u8] = &[7; 1 << 20];
 
-/// The only source of a run is a file. Sends its data where it is wanted, and nothing more.
-fn send_block(peer: &mut Peer) {
+/// Announces the only source of a run, a file, until it is wanted.
+fn announce_file(peer: &mut Peer) {
     peer.say(begin(b"only", SourceKind::Item));
     peer.say(Message::Entries(vec![entry(0, Parent::Source(0), b"", file(CONTENTS.len() as u64))]));
     peer.hear_wanted(0);
+}
+
+/// The only source of a run is a file. Sends its data where it is wanted, and nothing more.
+fn send_block(peer: &mut Peer) {
+    announce_file(peer);
+    send_contents(peer);
+}
+
+/// Sends the data of a file that is wanted.
+fn send_contents(peer: &mut Peer) {
     let value = block_value(0, CONTENTS, CONTENTS.len() as u64);
     peer.say_with(Message::Block(BlockHeader { id: 0, index: 0, value, ranges: Vec::new() }), CONTENTS);
 }
@@ -125,6 +135,23 @@ fn who_has_gone_before_a_slow_daemon_begins_changes_nothing() {
     kill_process(daemon, Signal::CONT).unwrap();
     scene.await_ends(1);
     assert!(!scene.has_link(), "a session without a client has published something");
+    assert_eq!(leftovers(&scene.site.path("root")), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn who_has_gone_before_a_slow_daemon_opens_a_file_changes_nothing() {
+    let scene = Scene::new();
+    let daemon = scene.daemon.run().pid();
+    let mut peer = scene.accepted();
+    announce_file(&mut peer);
+    kill_process(daemon, Signal::STOP).unwrap();
+    send_contents(&mut peer);
+    end_file(&mut peer);
+    drop(peer);
+    std::thread::sleep(Duration::from_millis(100));
+    kill_process(daemon, Signal::CONT).unwrap();
+    scene.await_ends(1);
+    assert!(!scene.has_file(), "a session without a client has published something");
     assert_eq!(leftovers(&scene.site.path("root")), Vec::<PathBuf>::new());
 }
 

@@ -414,3 +414,23 @@ fn remove_left_behind(base: &Directory, path: &[u8]) {
         let _ = directory.set_own_metadata(&Metadata { mtime: Some(before.mtime), ..Metadata::default() });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use icdc_disk::tree::Tree;
+
+    use super::*;
+
+    #[test]
+    fn a_journal_stays_with_the_unfinished_file_that_it_is_about() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = Tree::open(temporary.path()).unwrap().root().clone();
+        let name = Name::new(b"file").unwrap();
+        let (_, _, staging) = make_files(&directory, &name, true).unwrap();
+        remove_journals(&directory, &name);
+        assert!(directory.stat(&staging.blocks()).is_ok(), "its unfinished file is still there");
+        directory.remove_file(&staging.part()).unwrap();
+        remove_journals(&directory, &name);
+        assert!(directory.stat(&staging.blocks()).is_err());
+    }
+}
