@@ -29,8 +29,6 @@ pub const FAREWELL: Span = Span::from_secs(2);
 /// How long the reason may take to be sent while the sender still sends: it keeps nobody waiting who
 /// has asked to stop.
 pub const PARTING: Span = Span::from_millis(500);
-/// How long after the end of a further connection the goodbye may take to arrive on the first.
-pub const GOODBYE: Span = Span::from_secs(2);
 
 /// How long what has arrived may take to be received when nothing more can be sent: the sender's
 /// reason, or its goodbye.
@@ -75,8 +73,6 @@ pub enum LinkEnd {
 pub struct Ending {
     verdict: Verdict,
     course: Course,
-    /// A further connection has failed: the session does so, too, unless it is over by then.
-    doomed: Option<(Time, SessionError)>,
     /// The first connection takes nothing more: the session fails by that, unless the sender's end
     /// of it tells more by then.
     mute: Option<(Time, SessionError)>,
@@ -119,7 +115,7 @@ enum Course {
 
 impl Default for Ending {
     fn default() -> Self {
-        Self { verdict: Verdict::Open, course: Course::Running, doomed: None, mute: None, actions: VecDeque::new() }
+        Self { verdict: Verdict::Open, course: Course::Running, mute: None, actions: VecDeque::new() }
     }
 }
 
@@ -208,12 +204,11 @@ impl Ending {
                 self.drain(false);
             }
             (Connection::First, _) => self.drain(false),
-            (Connection::Further, Verdict::Open) => {
-                // A sender that is through closes all connections at once, and its goodbye comes on
-                // the first one.
-                self.doomed.get_or_insert_with(|| (now + GOODBYE, error_of(end)));
-            }
-            (Connection::Further, _) => {}
+            (Connection::Further, _) => match end {
+                // What did not arrive over it is transmitted over another one.
+                LinkEnd::Closed | LinkEnd::Failed(SessionError::Cut(_)) => {}
+                LinkEnd::Failed(error) => self.on_failure(now, error),
+            },
         }
     }
 
@@ -265,17 +260,15 @@ impl Ending {
             Course::Parting { until } | Course::Farewell { until } => Some(until),
             Course::Running | Course::Cut | Course::Draining { .. } | Course::Ended => None,
         };
-        let waits = [&self.doomed, &self.mute].into_iter().flatten().map(|(until, _)| *until);
-        waits.chain(said).min()
+        self.mute.iter().map(|(until, _)| *until).chain(said).min()
     }
 
     /// Time has passed.
     pub fn on_time(&mut self, now: Time) {
-        let due = [self.doomed.take_if(|(until, _)| *until <= now), self.mute.take_if(|(until, _)| *until <= now)];
-        for (_, error) in due.into_iter().flatten() {
-            if let Verdict::Open = self.verdict {
-                self.on_failure(now, error);
-            }
+        if let Some((_, error)) = self.mute.take_if(|(until, _)| *until <= now)
+            && let Verdict::Open = self.verdict
+        {
+            self.on_failure(now, error);
         }
         match self.course {
             Course::Parting { until } if until <= now => self.on_flushed(),

@@ -53,7 +53,9 @@ impl Intake<'_> {
             Err(_) if self.shared.ending().is_over() => {}
             // The sender transmits what did not arrive over another one.
             Err(LinkEnd::Closed | LinkEnd::Failed(SessionError::Cut(_))) => self.ended(number),
-            Err(LinkEnd::Failed(error)) => self.shared.fail(error),
+            Err(end) => {
+                self.shared.on_ending(|ending, now| ending.on_link_ended(now, Connection::Further, end));
+            }
         }
     }
 

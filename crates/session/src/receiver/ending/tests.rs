@@ -174,19 +174,17 @@ fn what_fails_while_the_rest_is_drained_is_said_at_the_end() {
 }
 
 #[test]
-fn a_further_connection_that_ends_early_ends_the_session_unless_it_is_over_by_then() {
-    for is_over in [false, true] {
-        let mut ending = Ending::default();
-        ending.on_link_ended(START, Connection::Further, LinkEnd::Closed);
-        ending.on_link_ended(START + PARTING, Connection::Further, cut());
-        assert_eq!(ending.next_deadline(), Some(START + GOODBYE));
-        if is_over {
-            ending.on_complete();
-        }
-        ending.on_time(START + GOODBYE);
-        let error = SessionError::Cut("the sender closed the connection early".into());
-        assert_eq!(ending.failure(), (!is_over).then_some(&error));
-    }
+fn a_further_connection_that_is_lost_does_not_end_the_session_but_one_that_breaks_the_protocol_does() {
+    let mut ending = Ending::default();
+    ending.on_link_ended(START, Connection::Further, LinkEnd::Closed);
+    ending.on_link_ended(START, Connection::Further, cut());
+    assert!(!ending.is_over() && ending.next_deadline().is_none() && actions(&mut ending).is_empty());
+    let error = SessionError::Protocol("x".into());
+    ending.on_link_ended(START, Connection::Further, LinkEnd::Failed(error.clone()));
+    assert!(ending.is_over());
+    assert_eq!(ending.failure(), Some(&error));
+    let reason = abort(RefusalKind::Protocol, &error.to_string());
+    assert_eq!(actions(&mut ending), [reason, Action::Flush]);
 }
 
 #[test]
