@@ -60,7 +60,7 @@ pub(crate) enum PolicyCommand {
         "Examples:\n",
         "  icdc pace policy add --to 192.0.2.0/24 --rate 500mbit --burst 2\n",
         "  icdc pace policy add --to 2001:db8::/32 --cc bbr --init-window 32\n",
-        "  icdc pace policy add --to 0.0.0.0/0 --rate 50mbit \\\n      --cgroup /sys/fs/cgroup/system.slice/backup.service\n",
+        "  icdc pace policy add --to 0.0.0.0/0 --rate 50mbit --cgroup /sys/fs/cgroup/system.slice/backup.service\n",
     )
 )]
 pub(crate) struct AddArguments {
