@@ -10,7 +10,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`format`] | the header, kinds of content, lengths |
+//! | [`mod@format`] | the header, kinds of content, lengths |
 //! | [`cipher`] | AES-GCM and ChaCha20-Poly1305, each by the faster library |
 //! | [`key`] | one traffic key: seals and opens single records |
 //! | [`sealer`] | the sending direction: records into a buffer, with the key updates that are due |
