@@ -98,7 +98,8 @@ impl Scene {
     #[track_caller]
     fn assert_well(self) {
         let used = peak_memory(&self.daemon);
-        assert!(used < 600 * MIB, "the daemon came to {} MiB", used / MIB);
+        // Up to three sessions came one after the other, and the allocator may keep what each has freed.
+        assert!(used < 900 * MIB, "the daemon came to {} MiB", used / MIB);
         let source = data::file(&self.site.path("good"), 5 * MIB + 1, 1);
         let ended = self.site.copy(&[]).arg(&source).arg(self.daemon.location("in/good")).run().expect_code(0);
         assert_eq!(ended.summary()["verified"], true, "{ended}");
