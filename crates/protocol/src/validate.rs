@@ -5,18 +5,22 @@
 //! are open, sizes that match what was announced) is checked where that state is kept.
 
 mod job;
+mod names;
 mod rules;
 
 use crate::limits::{
-    BLOCK_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NAME, MAX_PACK_ITEMS, MAX_RANGES, MAX_SHOWN_PATH,
-    MAX_SOURCES, MAX_STAGES, MAX_TEXT, MAX_XATTR_BYTES, PACK_FILE_LIMIT,
+    BLOCK_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_PACK_ITEMS, MAX_RANGES, MAX_SHOWN_PATH, MAX_SOURCES,
+    MAX_STAGES, MAX_TEXT, PACK_FILE_LIMIT,
 };
 use crate::measure;
 use crate::message::{
     Begin, BlockHeader, Bootstrap, Congestion, Entry, EntryKind, Goodbye, Held, Job, Message, PackItem, Parent,
     Problem, Refusal, Source, SourceKind, Wants,
 };
-use rules::{Checked, path, require, text};
+use names::{path, xattrs};
+use rules::{Checked, require, text};
+
+pub use names::is_component;
 
 /// A rule that a message breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,17 +97,6 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
 /// The rule that it breaks.
 pub fn job(job: &Job) -> Result<(), &'static str> {
     job::job(job)
-}
-
-/// Whether `name` can be one component of a path: not empty, `.` or `..`, no `/` or NUL, at most
-/// [`MAX_NAME`] bytes.
-#[must_use]
-pub fn is_component(name: &[u8]) -> bool {
-    !name.is_empty()
-        && name.len() <= MAX_NAME
-        && name != b"."
-        && name != b".."
-        && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
 /// Shortens a text for a message to [`MAX_TEXT`] bytes, at a character's boundary.
@@ -198,13 +191,6 @@ fn entry(entry: &Entry) -> Checked {
         require(user != u32::MAX && group != u32::MAX, "an owner that is not a user's or group's number")?;
     }
     xattrs(&entry.xattrs)
-}
-
-fn xattrs(xattrs: &[(Vec<u8>, Vec<u8>)]) -> Checked {
-    let bytes: usize = xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
-    require(bytes <= MAX_XATTR_BYTES, "too many bytes of extended attributes")?;
-    let names_fit = xattrs.iter().all(|(name, _)| !name.is_empty() && name.len() <= MAX_NAME && !name.contains(&0));
-    require(names_fit, "an extended attribute without a proper name")
 }
 
 fn begin(begin: &Begin) -> Checked {

@@ -3,14 +3,14 @@
 //!
 //! | part | file |
 //! |---|---|
-//! | the rate where the kernel's own congestion control must do | [`steering`] |
-//! | what a slow disk leaves of the rate | [`ring`] |
+//! | the rate where the kernel's own congestion control must do | [`path_ceiling`] |
+//! | what a slow disk leaves of the rate | [`disk_ceiling`] |
 //! | one rate for several connections | [`sharing`] |
 //! | what is remembered of a path | [`known_paths`] |
 
 #![forbid(unsafe_code)]
 
+pub mod disk_ceiling;
 pub mod known_paths;
-pub mod ring;
+pub mod path_ceiling;
 pub mod sharing;
-pub mod steering;

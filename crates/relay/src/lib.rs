@@ -22,7 +22,7 @@
 //! | `clients`, `counters`, `resolver` | limits on connections, sums, name resolution |
 //! | `context`, `worker_context` | what all threads, and all connections of a thread, share |
 //! | `status`, `monitor`, `admin` | the status: its form, its collection, its interfaces |
-//! | `steering` | the rules by which packets come to a transparent listener |
+//! | `tproxy` | the rules by which packets come to a transparent listener |
 //!
 //! Neighbours: `icdc-protocol` has what goes over the wire before the data, `icdc-tcp` socket
 //! options and congestion control, `icdc-trust` keys and TLS; `cli` makes `icdc relay` of it.
@@ -51,7 +51,7 @@ mod relay;
 mod resolver;
 mod socket;
 pub mod status;
-pub mod steering;
+pub mod tproxy;
 mod warm;
 mod worker;
 mod worker_context;

@@ -3,7 +3,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`ending`] | why a session ends before its work is done |
+//! | [`error`] | why a session ends before its work is done |
 //! | [`failure`] | why an item is not done, and whether a later run goes on with it |
 //! | [`receiver`] | the receiving end: names, large files |
 //! | [`weight`] | the memory that an announced entry is charged with |
@@ -20,11 +20,11 @@
 
 #![forbid(unsafe_code)]
 
-pub mod ending;
+pub mod error;
 pub mod failure;
 pub mod receiver;
 pub mod sender;
 pub mod weight;
 
-pub use ending::SessionError;
+pub use error::SessionError;
 pub use failure::Failure;

@@ -7,7 +7,7 @@
 
 use icdc_cc::native::Connection;
 use icdc_path::{DelayLine, Direction, Fate, Frame};
-use icdc_rate::steering::Steering;
+use icdc_rate::path_ceiling::Steering;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::observer::Observer;

@@ -50,7 +50,7 @@ pub struct Flow {
     pub extra_delay: Span,
     /// Ceiling of its rate (`SO_MAX_PACING_RATE`): paces it.
     pub rate: Option<Rate>,
-    /// Whether the application steers that ceiling by [`icdc_rate::steering`].
+    /// Whether the application steers that ceiling by [`icdc_rate::path_ceiling`].
     pub steered: bool,
     /// What its receiver takes.
     pub window: ReceiveWindow,

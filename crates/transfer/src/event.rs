@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use icdc_rate::steering::Reason;
+use icdc_rate::path_ceiling::Reason;
 use serde::{Deserialize, Serialize};
 
 /// Takes the events of a run, from any thread, in the order in which they happen on that thread.

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::Feedback;
+use icdc_rate::disk_ceiling::{self, RingState};
 use icdc_rate::known_paths::Resumption;
-use icdc_rate::ring::{self, RingState};
-use icdc_rate::steering::{Decision, Observation, State, Steering};
+use icdc_rate::path_ceiling::{Decision, Observation, State, Steering};
 use icdc_tcp::TcpInfo;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -114,7 +114,7 @@ fn disk_ceiling(feedback: &Feedback, round_trip: Span) -> Option<Rate> {
         size: ByteCount::new(u64::from(feedback.ring_blocks) * BLOCK_SIZE as u64),
         drained: feedback.write_rate.map(Rate::from_bytes_per_second),
     };
-    ring::ceiling(&state, round_trip + FEEDBACK)
+    disk_ceiling::ceiling(&state, round_trip + FEEDBACK)
 }
 
 /// What the kernel says of a connection, for [`Steering`]; `None` where the path is too short to be steered.

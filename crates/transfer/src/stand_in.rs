@@ -11,7 +11,7 @@
 //! BBR believes in a window that has grown before there was data only after several round trips, in which a plain one
 //! doubles with each. Later it closes its window every ten seconds to look for the least round-trip time, which on a path
 //! of 300 ms costs half a second, and it sends a quarter less in one round trip of eight; below the ceiling that
-//! [`icdc_rate::steering`] keeps there is no queue to look behind. But a plain algorithm halves its window by any loss: the first
+//! [`icdc_rate::path_ceiling`] keeps there is no queue to look behind. But a plain algorithm halves its window by any loss: the first
 //! one hardly shows, because the window that it takes over is twice as large as it needs, and then the system's own is back.
 //!
 //! Where a higher ceiling is tried, BBR does not go there by itself for eight round trips, and then by a quarter. So it is begun
@@ -22,7 +22,7 @@
 use std::net::TcpStream;
 
 use icdc_rate::known_paths::Resumption;
-use icdc_rate::steering::State;
+use icdc_rate::path_ceiling::State;
 use icdc_tcp::TcpInfo;
 use icdc_tcp::algorithm::finds_the_rate;
 use icdc_units::{ByteCount, Rate, Time};

@@ -9,7 +9,7 @@ mod plan;
 mod status;
 
 use anyhow::Context;
-use icdc_relay::steering::Steering;
+use icdc_relay::tproxy::Steering;
 use icdc_relay::{Relay, RelayError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

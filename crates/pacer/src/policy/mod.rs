@@ -12,7 +12,7 @@
 //! | file | what |
 //! |---|---|
 //! | `c/policy.c` | the program in the kernel, and the report on sockets |
-//! | `burst` | how much a paced connection sends at once |
+//! | `segment_limit` | how much a paced connection sends at once |
 //! | `cgroup` | the cgroup that is meant |
 //! | `congestion` | the algorithm that is meant, loaded if it must be |
 //! | `ebpf` | making, changing and reading what is pinned (feature `ebpf`) |
@@ -22,13 +22,13 @@
 //! also when the policy goes. Of several prefixes the longest decides, of several cgroups that have
 //! one the innermost.
 
-#[cfg(feature = "ebpf")]
-mod burst;
 mod cgroup;
 #[cfg(feature = "ebpf")]
 mod congestion;
 #[cfg(feature = "ebpf")]
 mod ebpf;
+#[cfg(feature = "ebpf")]
+mod segment_limit;
 #[cfg(not(feature = "ebpf"))]
 mod without;
 

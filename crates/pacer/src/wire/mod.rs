@@ -23,22 +23,22 @@
 //! | tap, routes, neighbours | `detour` |
 //! | frames and gap frames in memory | `frames` |
 //! | positions on the line and times | `line_clock` |
-//! | the loop | `pump` |
+//! | the loop | `departure` |
 //! | detour and loop as one | `pacer` |
 //! | what can go wrong | `error` |
-//! | how bursty each class leaves | `bursts` |
+//! | how bursty each class leaves | `burstiness` |
 //! | what others may see and ask of it | `control` |
 
-mod bursts;
+mod burstiness;
 mod classes;
 mod control;
+mod departure;
 mod detour;
 mod error;
 mod frames;
 mod line;
 mod line_clock;
 mod pacer;
-mod pump;
 
 pub use classes::Classes;
 pub use control::{ClassStatus, Control, Status};

@@ -3,10 +3,10 @@
 use icdc_scheduler::Tree;
 
 use super::control::Control;
+use super::departure::Pump;
 use super::detour::Detour;
 use super::error::WireError;
 use super::line::Line;
-use super::pump::Pump;
 
 /// A device whose traffic is paced, until dropped.
 pub struct WirePacer {

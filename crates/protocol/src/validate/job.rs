@@ -2,7 +2,8 @@
 
 use icdc_units::ByteCount;
 
-use super::rules::{Checked, path, require};
+use super::names::path;
+use super::rules::{Checked, require};
 use crate::limits::{MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS};
 use crate::measure;
 use crate::message::{Drive, Job, ReceiveOptions, SendOptions};

@@ -1,6 +1,6 @@
 //! Rules that several messages share, and how the outcome of a rule is told.
 
-use crate::limits::{MAX_PATH, MAX_TEXT};
+use crate::limits::MAX_TEXT;
 
 /// Nothing, or the rule that is broken.
 pub(super) type Checked = Result<(), &'static str>;
@@ -8,12 +8,6 @@ pub(super) type Checked = Result<(), &'static str>;
 /// The rule, unless it holds.
 pub(super) fn require(holds: bool, rule: &'static str) -> Checked {
     if holds { Ok(()) } else { Err(rule) }
-}
-
-/// A path of any number of components, as bytes.
-pub(super) fn path(path: &[u8]) -> Checked {
-    require(path.len() <= MAX_PATH, "a path too long")?;
-    require(!path.contains(&0), "a path with a NUL")
 }
 
 /// A text for people.

@@ -8,7 +8,7 @@ use icdc_protocol::relay::peer::{RelayId, Verdict};
 use icdc_protocol::relay::socks5;
 use icdc_units::Time;
 
-use super::route::Policy;
+use super::candidates::Policy;
 use crate::buffers;
 use crate::clients::Slot;
 use crate::config::{Config, Listener, ListenerKind};

@@ -13,29 +13,29 @@
 //!
 //! | file | what | uses |
 //! |---|---|---|
-//! | `route` | the request and the candidates for the next hop; sans-I/O | |
-//! | `greeting` | the client's request in the protocol of its listener; sans-I/O | `route` |
-//! | `inbound` | the client's side: what every stage has | `route` |
+//! | `candidates` | the request and the candidates for the next hop; sans-I/O | |
+//! | `client_protocol` | the client's request in the protocol of its listener; sans-I/O | `candidates` |
+//! | `inbound` | the client's side: what every stage has | `candidates` |
 //! | `channel` | both directions of data, their buffers and limits | |
 //! | `stage` | the stages with their data, and their transitions | all above |
-//! | `greet`, `routing`, `connecting`, `requesting`, `relaying`, `closing` | what each stage does | `stage`, `inbound` |
+//! | `greeting`, `next_hop`, `connecting`, `requesting`, `relaying`, `closing` | what each stage does | `stage`, `inbound` |
 //! | `dial` | opens the leg to a next hop | `inbound` |
 //! | `timers` | deadlines and limits | `stage` |
 //!
 //! Each function of a stage takes it and returns a [`Transition`](stage::Transition) with the next
 //! one.
 
+mod candidates;
 mod channel;
+mod client_protocol;
 mod closing;
 mod connecting;
 mod dial;
-mod greet;
 mod greeting;
 mod inbound;
+mod next_hop;
 mod relaying;
 mod requesting;
-mod route;
-mod routing;
 mod stage;
 mod timers;
 
@@ -51,9 +51,9 @@ use crate::mailbox::Accepted;
 use crate::poller::{Readiness, Side};
 use crate::status::{ConnectionStatus, FlowStatus, LegStatus};
 use crate::worker_context::WorkerContext;
-use greeting::Greeting;
+use candidates::Refusal;
+use client_protocol::Greeting;
 use inbound::Inbound;
-use route::Refusal;
 use stage::{End, Stage, Transition};
 
 /// A client, and what has become of its request.
@@ -96,8 +96,8 @@ impl Connection {
         loop {
             let inbound = &mut self.inbound;
             let transition = match std::mem::replace(&mut self.stage, Stage::Closed) {
-                Stage::Greeting(greeting) => greet::advance(greeting, inbound, context),
-                Stage::Routing(pending) => routing::advance(pending, inbound, context),
+                Stage::Greeting(greeting) => greeting::advance(greeting, inbound, context),
+                Stage::Routing(pending) => next_hop::advance(pending, inbound, context),
                 Stage::Resolving(stage) => Transition::Wait(Stage::Resolving(stage)),
                 Stage::Connecting(stage) => connecting::connect(stage, inbound, context),
                 Stage::Securing(stage) => connecting::secure(stage, inbound, context),
@@ -162,7 +162,7 @@ impl Connection {
         context: &mut WorkerContext,
     ) -> Fate {
         let transition = match std::mem::replace(&mut self.stage, Stage::Closed) {
-            Stage::Resolving(stage) if stage.query == query => routing::resolved(stage, found, &self.inbound, context),
+            Stage::Resolving(stage) if stage.query == query => next_hop::resolved(stage, found, &self.inbound, context),
             // An answer that came too late.
             stage => Transition::Wait(stage),
         };

@@ -17,29 +17,29 @@
 //! |---|---|
 //! | [`action`] | what the book asks for, and the outcomes |
 //! | [`item`] | what it knows of directories and items |
-//! | [`want`] | what is wanted of an item, by what lies at the destination |
+//! | [`resume`] | what is wanted of an item, by what lies at the destination |
 //! | `beginning` | from the sender's first message until what it announces is looked at |
 //! | `announced` | entries, until their directories are made |
-//! | `judging` | what is answered to an item |
-//! | `staging` | what has arrived, until it has its final name |
-//! | `settling` | how items, directories and the run end |
+//! | `answers` | what is answered to an item |
+//! | `publishing` | what has arrived, until it has its final name |
+//! | `completion` | how items, directories and the run end |
 //! | `state` | how far the session and each item is |
 //! | `claims`, `levels`, `links` | names that are held, directories that are filled, files with several names |
 
 pub mod action;
 mod announced;
+mod answers;
 mod beginning;
 mod claims;
+mod completion;
 pub mod item;
-mod judging;
 mod levels;
 mod links;
-mod settling;
-mod staging;
+mod publishing;
+pub mod resume;
 mod state;
 #[cfg(test)]
 mod tests;
-pub mod want;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -51,9 +51,9 @@ use self::claims::Claims;
 use self::item::{DirectoryId, Item, size_of};
 use self::levels::Levels;
 use self::links::Links;
+use self::publishing::batch::{Batch, QUIET};
+use self::resume::{Facts, Verdict};
 use self::state::{Announced, Phase, Stage, Tracked};
-use self::want::{Facts, Verdict};
-use super::batch::{Batch, QUIET};
 use crate::{Failure, SessionError};
 
 /// What is received, and how.
@@ -191,7 +191,7 @@ impl<P> Book<P> {
     /// Why the item cannot be done.
     pub fn decide(&self, examination: Examination, facts: &mut impl Facts) -> Result<Verdict, Failure> {
         match self.items.get(&examination.id) {
-            Some(Tracked { item, .. }) => want::decide(item, examination.question, &self.settings.options, facts),
+            Some(Tracked { item, .. }) => resume::decide(item, examination.question, &self.settings.options, facts),
             None => Err("it is not known any more".into()),
         }
     }

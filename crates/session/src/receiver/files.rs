@@ -18,8 +18,8 @@
 mod action;
 mod blocks;
 mod digests;
+mod expected;
 mod file;
-mod plan;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -30,8 +30,8 @@ use crate::failure::Failure;
 pub use action::{Action, Contents, Loss, Read};
 pub use blocks::CHECKPOINT;
 pub use digests::digest_like;
+pub use expected::{Expected, Opened};
 use file::{Context, File};
-pub use plan::{Expected, Opened};
 
 /// The large files of one session.
 #[derive(Debug)]

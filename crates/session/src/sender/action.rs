@@ -3,7 +3,7 @@
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{EntryId, FileDigest, Problem};
 
-use crate::ending::SessionError;
+use crate::error::SessionError;
 
 /// Something to do, in the order in which [`poll`](super::Sender::poll) gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 
 use icdc_units::{Span, Time};
 
-use crate::ending::SessionError;
+use crate::error::SessionError;
 
 /// How long the receiver may take to make durable what it has when the user stops the run.
 pub const INTERRUPT_PATIENCE: Span = Span::from_secs(10);

@@ -10,12 +10,12 @@ use icdc_protocol::message::{
 use icdc_units::Time;
 
 use super::action::{Action, Fate};
-use super::batch::Batch;
-use super::connections::{Account, Connections, Debt};
+use super::announcement::Batch;
+use super::debts::{Account, Connections, Debt};
 use super::ending::{Ending, Outgoing, Step};
 use super::ledger::{Counts, Item, Ledger, Settlement};
 use super::packs::into_packs;
-use crate::ending::SessionError;
+use crate::error::SessionError;
 
 /// Messages that may wait for the connection before the scan has to.
 const MOST_MESSAGES: usize = 64;

@@ -17,8 +17,8 @@
 //! receiver answers what it wants, and the ledger bounds how far ahead the announcements may run.
 
 mod action;
-mod batch;
-mod connections;
+mod announcement;
+mod debts;
 mod ending;
 mod ledger;
 mod machine;

@@ -33,7 +33,7 @@ mod timer;
 mod timers;
 
 use icdc_cc::native::{CongestionState, Connection, WindowEvent};
-use icdc_rate::steering::Observation;
+use icdc_rate::path_ceiling::Observation;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use pacing::Pacing;

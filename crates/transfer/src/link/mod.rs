@@ -31,7 +31,7 @@ use std::sync::Arc;
 use icdc_disk::pool::{Block, BlockPool};
 use icdc_protocol::Message;
 use icdc_rate::known_paths::Resumption;
-use icdc_rate::steering::State;
+use icdc_rate::path_ceiling::State;
 use icdc_tcp::TcpInfo;
 use icdc_trust::PublicKey;
 use icdc_units::{ByteCount, Rate, Span, Time};

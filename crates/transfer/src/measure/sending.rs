@@ -11,7 +11,7 @@ use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_MEASURE_ERRORS;
 use icdc_protocol::measure::{ControlMessage, Order, Received, Sample, Sent};
 use icdc_rate::known_paths::{PathWatch, Resumption};
-use icdc_rate::steering::{self, Steering};
+use icdc_rate::path_ceiling::{self, Steering};
 use icdc_tcp::algorithm::{self, Chosen};
 use icdc_tcp::{ConnectionState, TcpInfo};
 use icdc_units::{ByteCount, Rate, Span, Time};
@@ -207,7 +207,7 @@ fn watch_path(
 /// What was found that the path has free for the first connection, which `info` is of.
 fn free(sockets: &[TcpStream], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<Rate> {
     match pacers.first() {
-        Some(pacer) => (pacer.steering.state() != steering::State::Climb).then(|| pacer.steering.ceiling()),
+        Some(pacer) => (pacer.steering.state() != path_ceiling::State::Climb).then(|| pacer.steering.ceiling()),
         None => {
             let name = icdc_tcp::congestion(sockets.first()?).ok()?;
             algorithm::finds_the_rate(&name).then(|| info.found_rate()).flatten()

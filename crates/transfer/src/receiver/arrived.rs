@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use icdc_disk::Block;
-use icdc_rate::ring::{Backlog, Load};
+use icdc_rate::disk_ceiling::{Backlog, Load};
 use icdc_units::ByteCount;
 
 use crate::clock;

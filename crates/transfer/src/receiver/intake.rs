@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::Sender as Channel;
 use icdc_protocol::message::{Congestion, Goodbye, Message, Problem};
-use icdc_session::receiver::connections::Answer;
 use icdc_session::receiver::ending::{Connection, LinkEnd};
+use icdc_session::receiver::further_connections::Answer;
 
 use super::Shared;
 use super::hash::HashJob;

@@ -37,9 +37,9 @@ use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{EntryId, Feedback, FileDigest, Goodbye, Message, ReceiveOptions, Totals, TransferId};
-use icdc_rate::ring::Load;
-use icdc_session::receiver::connections::Connections;
+use icdc_rate::disk_ceiling::Load;
 use icdc_session::receiver::ending::Ending;
+use icdc_session::receiver::further_connections::Connections;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::account::Account;

@@ -27,7 +27,7 @@ use icdc_session::receiver::book::action::{
     Target,
 };
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, Item};
-use icdc_session::receiver::book::want::Verdict;
+use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::book::{Book, Settings};
 
 use super::Shared;

@@ -20,7 +20,7 @@ use icdc_protocol::block_journal::{self, BlockJournal, Header};
 use icdc_protocol::block_map::{BlockMap, block_offset};
 use icdc_protocol::message::{Digest, FileDigest, TransferId};
 use icdc_protocol::run_journal::{Published, Record, RunJournal, SLOT_LENGTH};
-use icdc_session::receiver::book::want::PublishedBy;
+use icdc_session::receiver::book::resume::PublishedBy;
 use icdc_units::Span;
 
 use super::failure::{self, Failure};

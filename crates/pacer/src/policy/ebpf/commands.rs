@@ -8,7 +8,7 @@ use icdc_units::Prefix;
 use super::access::{lock, may};
 use super::group::{self, Group, groups};
 use super::places::{directory, home, homes, notes};
-use crate::policy::{Added, Cgroup, Listed, Policy, PolicyError, burst, congestion};
+use crate::policy::{Added, Cgroup, Listed, Policy, PolicyError, congestion, segment_limit};
 
 /// Puts a policy in force, in place of one for the same prefix.
 ///
@@ -32,12 +32,12 @@ pub fn add(policy: &Policy, cgroup: Option<&Path>) -> Result<Added, PolicyError>
     let _lock = lock()?;
     sweep();
     match policy.burst {
-        Some(segments) => notes.push(burst::limit(cgroup.id, policy.to, segments)?),
-        None => burst::release(cgroup.id, policy.to)?,
+        Some(segments) => notes.push(segment_limit::limit(cgroup.id, policy.to, segments)?),
+        None => segment_limit::release(cgroup.id, policy.to)?,
     }
     let replaced = put(&policy, &cgroup).inspect_err(|_| {
         // That error is told.
-        let _ = burst::release(cgroup.id, policy.to);
+        let _ = segment_limit::release(cgroup.id, policy.to);
     })?;
     Ok(Added { cgroup: cgroup.path, policy, replaced, notes })
 }
@@ -57,7 +57,7 @@ pub fn list() -> Result<Vec<Listed>, PolicyError> {
     let mut listed = Vec::new();
     for group in groups()? {
         let with_burst = |mut one: Listed| {
-            one.policy.burst = burst::of(group.id(), one.policy.to);
+            one.policy.burst = segment_limit::of(group.id(), one.policy.to);
             one
         };
         listed.extend(group.policies()?.into_iter().map(with_burst));
@@ -82,7 +82,7 @@ pub fn remove(to: Prefix, cgroup: Option<&Path>) -> Result<(), PolicyError> {
     if !group.take(to)? {
         return Err(not_there());
     }
-    burst::release(cgroup.id, to)?;
+    segment_limit::release(cgroup.id, to)?;
     if group.policies()?.is_empty() {
         group.dismantle()?;
     }
@@ -105,7 +105,7 @@ pub fn remove_all() -> Result<usize, PolicyError> {
     for home in &homes {
         group::dismantle(home)?;
     }
-    burst::release_all()?;
+    segment_limit::release_all()?;
     sweep();
     Ok(homes.len())
 }
@@ -118,7 +118,7 @@ fn sweep() {
         if let Ok(false) = is_wanted {
             let _ = group::dismantle(&home);
             let number = home.file_name().and_then(|name| name.to_str()?.parse().ok());
-            let _ = number.map(burst::release_cgroup);
+            let _ = number.map(segment_limit::release_cgroup);
         }
     }
     if homes().is_empty() {

@@ -11,7 +11,7 @@ use icdc_units::ByteCount;
 use super::action::{Action, Contents, Loss, Read};
 use super::blocks::{Blocks, Synced};
 use super::digests::is_as_announced;
-use super::plan::{Expected, Opened};
+use super::expected::{Expected, Opened};
 use crate::failure::Failure;
 
 /// What the files of a session have in common.

@@ -14,8 +14,8 @@ use std::ops::Range;
 use icdc_protocol::message::{BlockHeader, Message, ReceiveOptions, TransferId};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::{Book, Settings};
-use icdc_session::receiver::connections::{Answer, Connections as Arrived};
 use icdc_session::receiver::ending::{self, Connection, Ending, LinkEnd};
+use icdc_session::receiver::further_connections::{Answer, Connections as Arrived};
 use icdc_units::Time;
 
 use self::compare::Compare;

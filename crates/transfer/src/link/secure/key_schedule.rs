@@ -1,4 +1,8 @@
 //! The key schedule of one connection, kept by rustls: the next key of either direction on demand.
+//!
+//! A key update is decided where records are: `icdc_record::Sealer` asks for the next key when one
+//! is due, `icdc_record::Opener` when the peer's has arrived; `inlet.rs` passes a peer's request for
+//! one on to `outlet.rs`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,6 @@
-//! Who among the connections that have not shown who they are gets what (sans-I/O).
+//! Limits for unauthenticated connections (sans-I/O): how many there may be, which of them get a
+//! handshake, and which is closed when there are too many. They hold for all together; an address or
+//! prefix has no limit of its own, but a share.
 //!
 //! ```text
 //! silent ──whole ClientHello──► waiting ──place, pace──► handshake ──first message──► known (leaves)

@@ -6,7 +6,7 @@ use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{EntryKind, FileDigest};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
-use icdc_session::receiver::book::want::{self, Facts, PublishedBy};
+use icdc_session::receiver::book::resume::{Facts, Kind as StatKind, PublishedBy, Stat};
 
 use super::super::failure::Failure;
 use super::super::large_file::Continued;
@@ -19,7 +19,7 @@ pub(super) struct Look<'a> {
     name: &'a Name,
     header: Header,
     run: Option<&'a RunLog>,
-    stat: Option<Option<want::Stat>>,
+    stat: Option<Option<Stat>>,
     /// What was claimed of an earlier run.
     pub(super) claimed: Option<Continued>,
 }
@@ -40,17 +40,17 @@ pub(super) fn header(item: &Item, name: &Name) -> Header {
 }
 
 impl Facts for Look<'_> {
-    fn stat(&mut self) -> Option<want::Stat> {
+    fn stat(&mut self) -> Option<Stat> {
         *self.stat.get_or_insert_with(|| {
             let found = self.directory.stat(self.name).ok()?;
             let kind = match found.kind {
-                Kind::File => want::Kind::File,
-                Kind::Directory => want::Kind::Directory,
-                Kind::Symlink => want::Kind::Symlink,
-                Kind::Other(_) => want::Kind::Other,
+                Kind::File => StatKind::File,
+                Kind::Directory => StatKind::Directory,
+                Kind::Symlink => StatKind::Symlink,
+                Kind::Other(_) => StatKind::Other,
             };
             let mtime = ModificationTime { seconds: found.mtime.seconds, nanos: found.mtime.nanos };
-            Some(want::Stat { kind, size: found.size, mtime, mode: found.mode, owner: (found.uid, found.gid) })
+            Some(Stat { kind, size: found.size, mtime, mode: found.mode, owner: (found.uid, found.gid) })
         })
     }
 

@@ -11,7 +11,7 @@ use icdc_units::{Span, Time};
 
 use super::super::action::{Action, Names, NotBegun, NotStaged, Placed, Stored, Target, Told};
 use super::super::item::DirectoryPlace;
-use super::super::want::Verdict;
+use super::super::resume::Verdict;
 use super::super::{Book, Settings};
 use crate::{Failure, SessionError};
 

@@ -7,7 +7,7 @@ use icdc_protocol::message::{EntryKind, FileDigest, Message, Parent, SourceKind}
 use super::desk::{DIGEST, Desk, directory, entry, file, link, linked, place, settings, source};
 use crate::Failure;
 use crate::receiver::book::action::Target;
-use crate::receiver::book::want::Verdict;
+use crate::receiver::book::resume::Verdict;
 
 const LARGE: u64 = 3 * BLOCK_SIZE as u64;
 const HAVE: Verdict = Verdict::Have(FileDigest::Blake3(DIGEST));

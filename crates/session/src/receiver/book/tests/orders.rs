@@ -9,7 +9,7 @@ use icdc_protocol::message::{
 
 use super::desk::{DIGEST, Desk, directory, entry, file, link, linked, settings, source};
 use crate::Failure;
-use crate::receiver::book::want::Verdict;
+use crate::receiver::book::resume::Verdict;
 
 /// Numbers that follow from a seed (SplitMix64).
 struct Dice(u64);

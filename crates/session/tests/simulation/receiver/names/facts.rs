@@ -5,7 +5,7 @@ use icdc_protocol::message::FileDigest;
 use icdc_protocol::run_journal::ItemKey;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
-use icdc_session::receiver::book::want::{Facts, Kind as Found, PublishedBy, Stat};
+use icdc_session::receiver::book::resume::{Facts, Kind as Found, PublishedBy, Stat};
 
 use super::header_of;
 use crate::disk::{Disk, Holder, Inode, Kind, Write};

@@ -31,9 +31,9 @@
 //! tells nothing of the path either, and whatever is seen, the ceiling becomes no less than half of
 //! what it was in one round trip.
 
-mod delivery;
+mod delivery_rate;
 
-use delivery::Delivery;
+use delivery_rate::Delivery;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 /// Share of the capacity that is left alone: one in so many.

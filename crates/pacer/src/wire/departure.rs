@@ -18,7 +18,7 @@ use icdc_units::{ByteCount, Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::bursts::Bursts;
+use super::burstiness::Bursts;
 use super::detour::Detour;
 use super::frames::{Frame, Gaps, Outgoing, Room};
 use super::line_clock::LineClock;

@@ -15,21 +15,21 @@ const ITEMS: usize = 4096;
 const BYTES: u64 = 256 << 20;
 
 /// How long nothing may happen before what is staged is published.
-pub(super) const QUIET: Span = Span::from_millis(50);
+pub(in crate::receiver::book) const QUIET: Span = Span::from_millis(50);
 
 /// What is staged, and what of it is being published.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(in crate::receiver::book) struct Batch {
     staged: Lot,
     publishing: Option<Vec<EntryId>>,
 }
 
 /// Items to publish together.
 #[derive(Debug, Default)]
-pub(super) struct Lot {
-    pub(super) items: Vec<EntryId>,
+pub(in crate::receiver::book) struct Lot {
+    pub(in crate::receiver::book) items: Vec<EntryId>,
     /// File systems that hold something that is not durable.
-    pub(super) file_systems: BTreeSet<u64>,
+    pub(in crate::receiver::book) file_systems: BTreeSet<u64>,
     bytes: u64,
 }
 
@@ -41,40 +41,40 @@ impl Lot {
 
 impl Batch {
     /// Whether nothing waits to be published or flushed, nor is at it.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::receiver::book) fn is_empty(&self) -> bool {
         self.staged.is_empty() && self.publishing.is_none()
     }
 
     /// Whether something waits to be published or flushed.
-    pub(super) fn waits(&self) -> bool {
+    pub(in crate::receiver::book) fn waits(&self) -> bool {
         !self.staged.is_empty() && self.publishing.is_none()
     }
 
     /// Number of items that wait to be published.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::receiver::book) fn len(&self) -> usize {
         self.staged.items.len()
     }
 
     /// Whether nothing is gained by waiting for more.
-    pub(super) fn is_full(&self) -> bool {
+    pub(in crate::receiver::book) fn is_full(&self) -> bool {
         self.staged.items.len() >= ITEMS || self.staged.bytes >= BYTES
     }
 
     /// Adds an item with `bytes` bytes that are not durable, or that is wholly durable where there
     /// is no file system to flush.
-    pub(super) fn add(&mut self, id: EntryId, bytes: u64, file_system: Option<u64>) {
+    pub(in crate::receiver::book) fn add(&mut self, id: EntryId, bytes: u64, file_system: Option<u64>) {
         self.staged.items.push(id);
         self.staged.bytes += bytes;
         self.staged.file_systems.extend(file_system);
     }
 
     /// A directory was made on this file system.
-    pub(super) fn touch(&mut self, file_system: u64) {
+    pub(in crate::receiver::book) fn touch(&mut self, file_system: u64) {
         self.staged.file_systems.insert(file_system);
     }
 
     /// Takes what waits, to be published, unless another lot is at it.
-    pub(super) fn begin(&mut self) -> Option<Lot> {
+    pub(in crate::receiver::book) fn begin(&mut self) -> Option<Lot> {
         if !self.waits() {
             return None;
         }
@@ -84,12 +84,12 @@ impl Batch {
     }
 
     /// Items of the lot that is being published.
-    pub(super) fn publishing(&self) -> &[EntryId] {
+    pub(in crate::receiver::book) fn publishing(&self) -> &[EntryId] {
         self.publishing.as_deref().unwrap_or_default()
     }
 
     /// The lot is through; gives its items.
-    pub(super) fn end(&mut self) -> Vec<EntryId> {
+    pub(in crate::receiver::book) fn end(&mut self) -> Vec<EntryId> {
         self.publishing.take().unwrap_or_default()
     }
 }

@@ -8,10 +8,10 @@ use icdc_protocol::relay::peer::Verdict;
 use icdc_protocol::relay::{Host, HostName};
 use icdc_units::Time;
 
+use super::candidates::{Candidate, NextHop, Refusal};
 use super::dial::dial;
 use super::inbound::Inbound;
 use super::requesting;
-use super::route::{Candidate, NextHop, Refusal};
 use super::stage::{Connecting, End, Pending, Resolving, Stage, Target, Transition};
 use crate::config::{ListenerKind, NextRelay};
 use crate::leg::Leg;

@@ -1,4 +1,5 @@
-//! What is wanted of an item: all of it, what an earlier run has not left, or nothing.
+//! How an item is resumed: whether all of it is wanted, what an earlier run has not left, or nothing.
+//! What an earlier run left is found by `Facts`; a file's blocks are in its journal.
 
 use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::RootHasher;

@@ -1,4 +1,4 @@
-//! How items, directories and the run end.
+//! When items, directories and the run are complete, or have failed.
 
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message};

@@ -10,8 +10,8 @@ use super::Book;
 use super::action::{Action, Examination, Question, Told};
 use super::item::size_of;
 use super::links::{Linking, Progress};
+use super::resume::Verdict;
 use super::state::{ItemState, Tracked};
-use super::want::Verdict;
 use crate::Failure;
 
 impl<P> Book<P> {

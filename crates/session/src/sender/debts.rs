@@ -1,4 +1,6 @@
-//! The connections after the first: what each has been handed and the receiver may not have.
+//! Debts of the connections after the first: what each has been handed and the receiver may not
+//! have. Which connection a frame goes over is decided by whoever has room first (the executor's
+//! one queue), not here.
 //!
 //! A connection's frames of data are counted by both ends. When one has ended, the receiver tells
 //! how many arrived over it, and whatever was handed to it behind these is owed: it is read again
@@ -135,5 +137,5 @@ impl Debt {
 }
 
 #[cfg(test)]
-#[path = "connections/tests.rs"]
+#[path = "debts/tests.rs"]
 mod tests;

@@ -1,4 +1,6 @@
-//! What has arrived, until it has its final name.
+//! Publishing: what has arrived is staged, made durable, and gets its final name.
+
+pub(super) mod batch;
 
 use std::collections::BTreeSet;
 
