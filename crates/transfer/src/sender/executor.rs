@@ -339,17 +339,39 @@ impl<'a> Executor<'a> {
         (state.machine.tree(), state.machine.only())
     }
 
-    /// Waits until the session is over, at most for `patience`; whether it is.
-    pub(super) fn await_over(&self, patience: Span) -> bool {
-        let waited = self.ended.wait_timeout_while(self.lock(), patience.into(), |state| !state.machine.is_over());
+    /// Waits until the session is over, at most until the machine's deadline and for `interval`;
+    /// whether it is.
+    pub(super) fn await_over(&self, interval: Span) -> bool {
+        let state = self.lock();
+        let patience = until_deadline(&state.machine).map_or(interval, |patience| patience.min(interval));
+        let waited = self.ended.wait_timeout_while(state, patience.into(), |state| !state.machine.is_over());
         waited.expect(NO_PANIC).0.machine.is_over()
     }
 
-    /// Waits until the session has ended, at most for `patience`; how it has.
-    pub(super) fn await_end(&self, patience: Span) -> Option<Result<(), SessionError>> {
-        let waited = self.ended.wait_timeout_while(self.lock(), patience.into(), |state| state.outcome.is_none());
-        waited.expect(NO_PANIC).0.outcome.clone()
+    /// Waits until a session that is over has ended; how it has.
+    pub(super) fn await_end(&self) -> Result<(), SessionError> {
+        loop {
+            let state = self.lock();
+            let goes_on = |state: &mut SessionState| state.outcome.is_none();
+            let state = match until_deadline(&state.machine) {
+                Some(patience) => self
+                    .ended
+                    .wait_timeout_while(state, patience.into(), goes_on)
+                    .map(|(state, _)| state)
+                    .expect(NO_PANIC),
+                None => self.ended.wait_while(state, goes_on).expect(NO_PANIC),
+            };
+            if let Some(outcome) = &state.outcome {
+                return outcome.clone();
+            }
+            drop(state);
+            self.with(|machine| machine.on_time(clock::now()));
+        }
     }
+}
+
+fn until_deadline(machine: &Sender) -> Option<Span> {
+    machine.next_deadline().map(|deadline| deadline - clock::now())
 }
 
 fn read(state: &SessionState, job: ReadJob) {

@@ -190,12 +190,7 @@ fn supervise<'scope, 'env>(
     if is_settled {
         progress.report_last(clock::now(), executor, outlets, &executor.counts());
     }
-    loop {
-        if let Some(outcome) = executor.await_end(TICK) {
-            return outcome;
-        }
-        executor.with(|machine| machine.on_time(clock::now()));
-    }
+    executor.await_end()
 }
 
 /// What the path carries shows only where nothing else limits, on one connection, unless the rate
