@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, ensure};
 use icdc_protocol::limits::MAX_SOURCES;
 use icdc_protocol::message::{ReceiveOptions, SendOptions};
+use icdc_remote::{CopyOptions, Location};
 use icdc_tcp::Family;
-use icdc_transfer::{CopyOptions, Location};
 use icdc_trust::Paths;
 
 use crate::arguments::{ConnectionArguments, CopyArguments, ProgressMode};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use icdc_transfer::{ServeConfig, StopSignal};
+use icdc_remote::ServeConfig;
+use icdc_stop::StopSignal;
 use signal_hook::consts::SIGHUP;
 
 use crate::arguments::ServeArguments;
@@ -30,6 +31,6 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
     };
     let stop = StopSignal::new();
     signals::watch(&stop, console, STOPPING, exit::FAILED).context("signals cannot be watched")?;
-    icdc_transfer::serve(&config, &stop, &reload)?;
+    icdc_remote::serve(&config, &stop, &reload)?;
     Ok(())
 }

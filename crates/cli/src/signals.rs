@@ -2,7 +2,7 @@
 
 use std::io;
 
-use icdc_transfer::StopSignal;
+use icdc_stop::StopSignal;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

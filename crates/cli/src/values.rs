@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_WINDOW};
 use icdc_protocol::message::Preserve;
-use icdc_transfer::Location;
-use icdc_transfer::location::DAEMON_PORT;
+use icdc_remote::Location;
+use icdc_remote::location::DAEMON_PORT;
 use icdc_units::{ByteCount, Prefix, Rate, Span};
 
 /// Ports, inclusive.

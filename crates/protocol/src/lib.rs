@@ -15,7 +15,7 @@
 //! | [`relay`] | what relays say before the data, to each other and to others |
 //! | [`limits`] | the bounds of all of these |
 //!
-//! Neighbours: `icdc-transfer` above decides what to do about messages and moves the frames,
+//! Neighbours: `icdc-link` above moves the frames, `icdc-session` decides what to do about messages,
 //! `icdc-trust` names the protocol in its handshakes; `icdc-units` lies below.
 //!
 //! A file travels as blocks in any order, and its digest is still the one that `b3sum` prints:

@@ -115,6 +115,13 @@ impl Message {
     pub fn is_data(&self) -> bool {
         matches!(self, Self::Block(_) | Self::Pack(_) | Self::FileEnd(_))
     }
+
+    /// Name of its kind, for people.
+    #[must_use]
+    pub fn kind(&self) -> String {
+        let text = format!("{self:?}");
+        text.split(|character: char| !character.is_alphanumeric()).next().unwrap_or_default().to_owned()
+    }
 }
 
 /// What the connecting end wants.
@@ -504,6 +511,13 @@ pub struct Refusal {
     pub kind: RefusalKind,
     /// What, where and what to do.
     pub reason: String,
+}
+
+impl Refusal {
+    /// A refusal of this kind, with the words for it.
+    pub fn new(kind: RefusalKind, reason: impl Into<String>) -> Self {
+        Self { kind, reason: reason.into() }
+    }
 }
 
 /// Kinds of refusal.

@@ -25,7 +25,7 @@
 //!
 //! Both directions work in buffers of a fixed size. An error is final: nothing after it is opened.
 //!
-//! Neighbours: `icdc-transfer` above runs the handshake by rustls, which also derives every traffic
+//! Neighbours: `icdc-link` above runs the handshake by rustls, which also derives every traffic
 //! key, and moves the bytes.
 //!
 //! ```

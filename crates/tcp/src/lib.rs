@@ -11,7 +11,7 @@
 //! | [`algorithm`] | icdc's own congestion control, loaded into the kernel as eBPF |
 //!
 //! Options take anything with a descriptor (`&TcpStream`, `&OwnedFd`). Below are `icdc-units`,
-//! `icdc-cc` and `icdc-rate`; above, `icdc-transfer` builds its links on it. Only `kernel.rs` has
+//! `icdc-cc` and `icdc-rate`; above, `icdc-link` builds its links on it. Only `kernel.rs` has
 //! unsafe code.
 //!
 //! ```

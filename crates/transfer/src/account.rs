@@ -8,9 +8,8 @@ use icdc_units::Time;
 use crate::stages;
 
 /// Sums over the sessions of one run.
-pub(crate) struct Account {
-    /// Start of the run.
-    pub(crate) start: Time,
+pub struct Account {
+    start: Time,
     sums: Mutex<Sums>,
 }
 
@@ -23,17 +22,25 @@ struct Sums {
 }
 
 impl Account {
-    pub(crate) fn new(start: Time) -> Self {
+    /// Nothing yet, of a run that began at `start`.
+    #[must_use]
+    pub fn new(start: Time) -> Self {
         Self { start, sums: Mutex::default() }
     }
 
+    /// Start of the run.
+    #[must_use]
+    pub fn start(&self) -> Time {
+        self.start
+    }
+
     /// Adds payload bytes that travelled.
-    pub(crate) fn add_bytes(&self, bytes: u64) {
+    pub fn add_bytes(&self, bytes: u64) {
         self.sums.lock().expect("no panic while sums are kept").bytes += bytes;
     }
 
     /// Adds what the sending end counted: segments retransmitted, and nanoseconds by stage.
-    pub(crate) fn add_sender(&self, retransmitted_segments: u64, stages: &[(String, u64)]) {
+    pub fn add_sender(&self, retransmitted_segments: u64, stages: &[(String, u64)]) {
         let mut sums = self.sums.lock().expect("no panic while sums are kept");
         sums.retransmitted_segments += retransmitted_segments;
         for (stage, nanos) in stages {
@@ -42,24 +49,31 @@ impl Account {
     }
 
     /// Notes what the sending end's TCP goes by.
-    pub(crate) fn note_congestion(&self, name: String) {
+    pub fn note_congestion(&self, name: String) {
         self.sums.lock().expect("no panic while sums are kept").congestion = name;
     }
 
-    pub(crate) fn congestion(&self) -> String {
+    /// What the sending end's TCP went by last; empty where that is unknown.
+    #[must_use]
+    pub fn congestion(&self) -> String {
         self.sums.lock().expect("no panic while sums are kept").congestion.clone()
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Payload bytes that travelled.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         self.sums.lock().expect("no panic while sums are kept").bytes
     }
 
-    pub(crate) fn retransmitted_segments(&self) -> u64 {
+    /// TCP segments retransmitted.
+    #[must_use]
+    pub fn retransmitted_segments(&self) -> u64 {
         self.sums.lock().expect("no panic while sums are kept").retransmitted_segments
     }
 
     /// Share of the time by stage.
-    pub(crate) fn limited_by(&self) -> BTreeMap<String, f64> {
+    #[must_use]
+    pub fn limited_by(&self) -> BTreeMap<String, f64> {
         stages::shares(&self.sums.lock().expect("no panic while sums are kept").stages)
     }
 }

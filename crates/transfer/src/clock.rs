@@ -1,12 +1,3 @@
 //! The clock adapter of this crate: everything else takes time from here or as a parameter.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 pub(crate) use icdc_tcp::clock::now;
-
-/// The date, for what is remembered between runs.
-pub(crate) fn seconds_since_1970() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock adapter")]
-    let now = SystemTime::now();
-    now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}

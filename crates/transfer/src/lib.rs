@@ -1,42 +1,33 @@
-//! Moves files between two ends over one paced, encrypted, verified stream, and measures the way between them.
+//! Transfers: the two ends of a session over links that are connected already.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`sender`], [`receiver`] | the two ends: they carry out what the machines of `icdc-session` decide |
+//! | [`WithinHost`] | a copy within one host, both ends in this process |
+//! | [`event`] | what happens, for the user, JSON and reports |
+//! | [`summary`] | the result of a run, whose costs over all sessions an [`Account`] keeps |
+//!
+//! Below are `icdc-session`, which decides, `icdc-link`, which carries frames, `icdc-disk` and
+//! `icdc-tuning`. Who connects, authenticates and resumes is `icdc-remote` above.
+
+#![forbid(unsafe_code)]
 
 mod account;
-mod buffers;
 mod clock;
-mod connect;
-mod copy;
-mod drive;
 mod ending;
-mod error;
 pub mod event;
-mod far_end;
-pub mod known_paths;
-pub mod link;
-mod listen;
-pub mod location;
-mod measure;
-mod options;
-mod own_rights;
+mod further;
 mod pace;
-mod receiver;
-mod sender;
-mod serve;
-mod session;
+pub mod receiver;
+pub mod sender;
 mod stages;
-mod stand_in;
-mod stop;
+pub mod summary;
+mod within_host;
 
-pub use connect::{ConnectError, Far};
-pub use copy::copy;
-pub use error::CopyError;
+pub use account::Account;
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary};
-pub use far_end::{FarEndError, far_end};
-pub use icdc_session::SessionError;
-pub use location::{Location, LocationError};
-pub use measure::{MeasureError, MeasureEvent, MeasureOptions, MeasureSink, Measurement, measure};
-pub use options::{ConfirmHost, CopyOptions};
-pub use serve::{ServeConfig, ServeError, serve};
-pub use stop::StopSignal;
+pub use further::FurtherLink;
+pub use within_host::WithinHost;
 
 /// A path for people: bytes that are not printable are escaped.
 pub(crate) fn path_text(path: &[u8]) -> String {

@@ -6,17 +6,15 @@ use std::sync::Mutex;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::Feedback;
 use icdc_rate::disk_ceiling::{self, RingState};
-use icdc_rate::known_paths::Resumption;
-use icdc_rate::path_ceiling::{Decision, Observation, State, Steering};
+use icdc_rate::path_ceiling::{Decision, State, Steering};
 use icdc_tcp::TcpInfo;
+use icdc_tuning::observation;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::event::{Event, PaceReason, Stage};
 
 /// Time between two words of the receiver.
 const FEEDBACK: Span = Span::from_millis(100);
-/// On shorter paths the kernel's own control fills the path at once.
-const SHORT: Span = Span::from_millis(2);
 
 /// A limit for all connections together, and the stage that it is owed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,12 +99,6 @@ impl Moving {
     }
 }
 
-/// How the rate of a connection is found that its congestion control does not find, beginning with what is known of its
-/// path.
-pub(crate) fn steering(known: Option<Resumption>) -> Steering {
-    known.map_or_else(Steering::default, |known| Steering::resuming(known.rate))
-}
-
 fn disk_ceiling(feedback: &Feedback, round_trip: Span) -> Option<Rate> {
     let state = RingState {
         waiting: feedback.ring_used,
@@ -115,20 +107,6 @@ fn disk_ceiling(feedback: &Feedback, round_trip: Span) -> Option<Rate> {
         drained: feedback.write_rate.map(Rate::from_bytes_per_second),
     };
     disk_ceiling::ceiling(&state, round_trip + FEEDBACK)
-}
-
-/// What the kernel says of a connection, for [`Steering`]; `None` where the path is too short to be steered.
-pub(crate) fn observation(at: Time, info: &TcpInfo) -> Option<Observation> {
-    (info.min_rtt >= SHORT).then(|| Observation {
-        at,
-        rtt: info.rtt,
-        least_rtt: info.min_rtt,
-        delivered: info.mss * info.segments_delivered,
-        again: info.segments_retransmitted,
-        packet: info.mss,
-        window: info.window(),
-        idle: info.application_limited,
-    })
 }
 
 fn event(decision: &Decision) -> Event {

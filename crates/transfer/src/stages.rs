@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
+use icdc_link::LinkControl;
 use icdc_units::{Rate, Span, Time};
 
 use crate::event::Stage;
-use crate::link::LinkControl;
 use crate::pace::Limit;
 
 /// Interval of the samples.

@@ -15,7 +15,9 @@ mod surface;
 
 use std::sync::Arc;
 
-use icdc_transfer::{CopyError, Event, EventSink, StopSignal, Summary};
+use icdc_remote::CopyError;
+use icdc_stop::StopSignal;
+use icdc_transfer::{Event, EventSink, Summary};
 
 use crate::arguments::CopyArguments;
 use crate::console::Console;
@@ -51,7 +53,7 @@ fn carry_out(plan: CopyPlan, console: &Console) -> u8 {
         sources: sources.iter().map(ToString::to_string).collect(),
         destination: destination.to_string(),
     });
-    let result = icdc_transfer::copy(&sources, &destination, &options, &events, &stop);
+    let result = icdc_remote::copy(&sources, &destination, &options, &events, &stop);
     conclude(&surface, console, report, result)
 }
 

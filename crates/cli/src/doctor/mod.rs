@@ -22,7 +22,7 @@ use std::path::Path;
 
 use icdc_doctor::remedy::{self, RemedyError, Set};
 use icdc_doctor::{Aim, Finding, HostFacts, System, facts, judge};
-use icdc_transfer::StopSignal;
+use icdc_stop::StopSignal;
 
 use crate::arguments::DoctorArguments;
 use crate::command_line::command_line;

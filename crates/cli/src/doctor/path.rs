@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use icdc_doctor::probe::{Outcome, Run};
 use icdc_doctor::{PathFacts, Probe, facts};
+use icdc_measure::{MeasureEvent, MeasureOptions, MeasureSink, Measurement};
+use icdc_remote::{CopyOptions, Location, MeasureError};
+use icdc_stop::StopSignal;
 use icdc_tcp::Family;
-use icdc_transfer::{
-    CopyOptions, Location, MeasureError, MeasureEvent, MeasureOptions, MeasureSink, Measurement, StopSignal,
-};
 use icdc_units::{ByteCount, Span};
 
 use super::examination::{INTERRUPTED, Troubles};
@@ -29,8 +29,7 @@ pub(super) fn measure(
     let mut noticed = BTreeSet::new();
     while let Some(run) = probe.next() {
         console.complain(&format!("measuring the {}", run.step));
-        let (result, took) =
-            timed(|| icdc_transfer::measure(target, &options(&run), connection, &events(console), stop));
+        let (result, took) = timed(|| icdc_remote::measure(target, &options(&run), connection, &events(console), stop));
         match result {
             Ok(measurement) => {
                 let notices = measurement.received.notices.iter().chain(&measurement.sent.notices);

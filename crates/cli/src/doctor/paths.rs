@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, ensure};
 use icdc_doctor::facts;
 use icdc_rate::known_paths::{KnownPath, OLDEST};
-use icdc_transfer::known_paths;
+use icdc_tuning::known_paths;
 use icdc_units::Prefix;
 use serde_json::{Value, json};
 

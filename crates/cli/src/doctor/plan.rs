@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use icdc_doctor::System;
-use icdc_transfer::{CopyOptions, Location};
+use icdc_remote::{CopyOptions, Location};
 use icdc_units::{Rate, Span};
 
 use crate::arguments::DoctorArguments;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use icdc_measure::{MeasureOptions, Measurement};
 use icdc_protocol::measure::Sent;
 use icdc_report::reduce::moving_sums;
-use icdc_transfer::{MeasureOptions, Measurement};
 use icdc_units::{ByteCount, Span};
 
 use crate::measure::record::Record;

@@ -16,7 +16,8 @@ pub(crate) mod show;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use icdc_transfer::{MeasureEvent, MeasureSink, StopSignal};
+use icdc_measure::{MeasureEvent, MeasureSink};
+use icdc_stop::StopSignal;
 
 use crate::arguments::MeasureArguments;
 use crate::clock::monotonic;
@@ -56,7 +57,7 @@ fn carry_out(plan: MeasurePlan, console: &Console) -> u8 {
             }
         })
     };
-    let result = icdc_transfer::measure(&target, &options, &connection, &events, &stop);
+    let result = icdc_remote::measure(&target, &options, &connection, &events, &stop);
     let record = std::mem::take(&mut *record.lock().unwrap_or_else(PoisonError::into_inner));
     let (figures, mut code) = match result {
         Ok(measurement) => {

@@ -5,8 +5,9 @@ use std::net::Ipv6Addr;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{bail, ensure};
+use icdc_measure::MeasureOptions;
 use icdc_protocol::limits::MAX_MEASURE_NANOS;
-use icdc_transfer::{CopyOptions, Location, MeasureOptions};
+use icdc_remote::{CopyOptions, Location};
 use icdc_units::Span;
 
 use crate::arguments::{ConnectionArguments, MeasureArguments};

@@ -8,12 +8,12 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 use icdc_disk::BlockPool;
+use icdc_link::{Link, LinkError, Parcel, secure_client, secure_server};
 use icdc_protocol::Message;
 use icdc_protocol::message::{
     Begin, Entry, EntryId, EntryKind, FileDigest, Job, Parent, ReceiveOptions, Refusal, Request, Source, SourceKind,
     Want,
 };
-use icdc_transfer::link::{Link, LinkError, Parcel, secure_client, secure_server};
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_config};
 use icdc_units::Span;
 

@@ -6,30 +6,19 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel};
-use icdc_disk::tree::{Directory, Name};
 use icdc_disk::{BlockPool, Completion, DiskFile, Engine, EngineKind, Job, open_engine, sparse};
 use icdc_protocol::block_map::{BlockMap, block_length, block_offset};
 use icdc_protocol::digest;
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{EntryId, FileDigest};
+use icdc_protocol::message::FileDigest;
+use icdc_session::SessionError;
 use icdc_session::receiver::files::digest_like;
 
-use super::Shared;
-use super::names::NameJob;
-use crate::error::SessionError;
+use super::jobs::{CompareJob, NameJob};
+use super::shared::Shared;
 
 /// Reads in flight.
 const DEPTH: usize = 4;
-
-/// A file to compare.
-pub(super) struct CompareJob {
-    pub(super) id: EntryId,
-    pub(super) directory: Directory,
-    pub(super) name: Name,
-    pub(super) size: u64,
-    /// What its contents should have.
-    pub(super) digest: FileDigest,
-}
 
 /// Handles jobs until the queue is closed or the session fails.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<CompareJob>, names: &Channel<NameJob>) {

@@ -4,19 +4,12 @@ use crossbeam_channel::{Receiver as Queue, Sender as Channel};
 use icdc_disk::Block;
 use icdc_protocol::block_map::{block_count, block_length, block_offset};
 use icdc_protocol::digest;
-use icdc_protocol::message::{BlockHeader, FileEnd};
+use icdc_protocol::message::BlockHeader;
+use icdc_session::SessionError;
 
-use super::Shared;
 use super::arrived::Arrived;
-use super::store::StoreJob;
-use crate::error::SessionError;
-
-/// Work for the hasher's thread.
-pub(super) enum HashJob {
-    Block { header: BlockHeader, payload: Option<Arrived> },
-    End(FileEnd),
-    Confirmed,
-}
+use super::jobs::{HashJob, StoreJob};
+use super::shared::Shared;
 
 /// Handles jobs until the queue is closed.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<StoreJob>) {

@@ -3,17 +3,16 @@
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::Sender as Channel;
+use icdc_link::{Inlet, LinkError, Parcel};
 use icdc_protocol::message::{Congestion, Goodbye, Message, Problem};
+use icdc_session::SessionError;
 use icdc_session::receiver::ending::{Connection, LinkEnd};
 use icdc_session::receiver::further_connections::Answer;
 
-use super::Shared;
-use super::hash::HashJob;
-use super::names::NameJob;
+use super::jobs::{HashJob, NameJob};
+use super::shared::Shared;
 use crate::account::Account;
-use crate::error::SessionError;
 use crate::event::{Event, Outcome};
-use crate::link::{Inlet, LinkError, Parcel};
 use crate::path_text;
 
 #[derive(Clone)]

@@ -2,23 +2,23 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use icdc_disk::tree::{Directory, Name};
 use icdc_disk::{DiskFile, sparse};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, Preserve};
+use icdc_session::SessionError;
 use icdc_session::receiver::files::Opened;
 use icdc_units::ByteCount;
 
-use super::Shared;
 use super::failure::{self, Failure};
 use super::pending::metadata;
 use super::resume::{self, FileJournal};
+use super::shared::Shared;
 use super::staged::Made;
 use super::staging::Staging;
-use crate::error::SessionError;
 
 /// What an earlier run has left of a file, locked.
 pub(super) struct Continued {
@@ -164,7 +164,7 @@ impl LargeFile {
     pub(super) fn finish(&self, preserve: Preserve) -> Result<(), Failure> {
         self.disk.set_len(self.size).map_err(|error| Failure::Passing(error.to_string()))?;
         let mut wanted = metadata(&self.entry, preserve);
-        wanted.mode = wanted.mode.or(Some(0o666 & !super::umask()));
+        wanted.mode = wanted.mode.or(Some(0o666 & !umask()));
         self.directory
             .set_metadata(&self.staging.part(), self.disk.as_file(), &wanted)
             .map_err(|error| failure::of_tree(&error))
@@ -196,4 +196,15 @@ impl LargeFile {
             resume::discard(&self.directory, self.staging);
         }
     }
+}
+
+/// The umask of this process.
+fn umask() -> u16 {
+    static UMASK: OnceLock<u16> = OnceLock::new();
+    *UMASK.get_or_init(|| {
+        // Reading it by umask(2) would change it for a moment, for all threads.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let field = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        field.and_then(|text| u16::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
+    })
 }

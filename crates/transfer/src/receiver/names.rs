@@ -18,10 +18,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
+use directories::Directories;
 use icdc_disk::tree::{Directory, Name, is_staging};
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest, Message, PackItem};
+use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest};
 use icdc_protocol::run_journal::{ItemKey, Record};
+use icdc_session::SessionError;
 use icdc_session::receiver::book::action::{
     Action, Examination, FirstName, Names, NewDirectory, NotBegun, NotStaged, Piece, Placed, Publication, Stored,
     Target,
@@ -29,44 +31,18 @@ use icdc_session::receiver::book::action::{
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, Item};
 use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::book::{Book, Settings};
+use look::{Look, header};
 
-use super::Shared;
 use super::arrived::Arrived;
-use super::compare::CompareJob;
 use super::failure::{self, Failure};
-use super::large_file::Continued;
+use super::jobs::{CompareJob, NameJob, StoreJob};
+use super::large_file::{Continued, Plan};
 use super::pending::metadata;
 use super::placement::Placement;
 use super::resume::{self, RunId, RunLog};
-use super::staged::{Made, Staged};
-use super::store::{Plan, StoreJob};
+use super::shared::Shared;
+use super::staged::Staged;
 use crate::clock;
-use crate::error::SessionError;
-use directories::Directories;
-use look::{Look, header};
-
-/// Work for the thread of the names.
-pub(super) enum NameJob {
-    Message(Message),
-    Pack(Vec<PackItem>, Option<Arrived>),
-    /// A large file is complete under its staging name.
-    Stored {
-        id: EntryId,
-        made: Made,
-        digest: FileDigest,
-    },
-    /// A file that an earlier run has published was read.
-    Compared {
-        id: EntryId,
-        /// It still has the digest under which it was published.
-        same: bool,
-    },
-    /// A large file is given up.
-    Lost {
-        id: EntryId,
-        failure: Failure,
-    },
-}
 
 /// How long the thread waits for work where nothing is staged.
 const LONG: Duration = Duration::from_secs(3600);

@@ -15,10 +15,10 @@ use std::collections::HashSet;
 
 use icdc_disk::tree::{Directory, Kind, Located, Name, Tree, TreeError, is_staging};
 use icdc_protocol::message::{Begin, Refusal, RefusalKind, Source, SourceKind};
+use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryPlace;
 
 use super::resume::RunLog;
-use crate::error::SessionError;
 use crate::path_text;
 
 /// Where one source lands.

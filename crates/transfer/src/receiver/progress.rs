@@ -6,7 +6,7 @@ use std::time::Duration;
 use icdc_protocol::message::Totals;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use super::{FEEDBACK, Shared};
+use super::shared::{FEEDBACK, Shared};
 use crate::event::{Event, Sample, Stage};
 
 /// What the last event told, for the next one.

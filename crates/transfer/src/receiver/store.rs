@@ -12,19 +12,17 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, TryRecvError};
 use icdc_disk::{Block, Completion, Engine, EngineKind, Job, open_engine};
-use icdc_protocol::block_map::{BlockMap, block_length, block_offset};
-use icdc_protocol::message::{BlockHeader, EntryId, FileEnd, Message, Ready};
+use icdc_protocol::block_map::{block_length, block_offset};
+use icdc_protocol::message::{BlockHeader, EntryId, Message, Ready};
+use icdc_session::SessionError;
 use icdc_session::receiver::files::{Action, Contents, Expected, Files, Read};
 use icdc_units::ByteCount;
 
-use super::Shared;
 use super::arrived::{Arrived, Waits};
 use super::failure::Failure;
-use super::large_file::LargeFile;
-use super::names::NameJob;
-use crate::error::SessionError;
-
-pub(super) use super::large_file::Plan;
+use super::jobs::{NameJob, StoreJob};
+use super::large_file::{LargeFile, Plan};
+use super::shared::Shared;
 
 /// Writes and reads in flight.
 const DEPTH: usize = 8;
@@ -33,18 +31,6 @@ const DEPTH: usize = 8;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How long it waits for work otherwise.
 const LONG: Duration = Duration::from_secs(3600);
-
-/// Work for the store's thread.
-pub(super) enum StoreJob {
-    /// A file whose blocks will come, except for those that are held.
-    Expect { plan: Box<Plan>, held: Option<BlockMap> },
-    /// A block with the right value.
-    Block { header: BlockHeader, block: Arrived },
-    /// No more blocks of a file will come, or it is given up.
-    End(FileEnd),
-    /// The sender has answered a `Ready`.
-    Confirmed,
-}
 
 /// A block to write.
 struct Arrival {

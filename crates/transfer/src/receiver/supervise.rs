@@ -2,17 +2,18 @@
 //! wish to stop, and carries out what the session's ending asks for.
 
 use crossbeam_channel::{Receiver as Queue, never, select};
+use icdc_link::Link;
+use icdc_session::SessionError;
 use icdc_session::receiver::ending::{Action, Connection, FAREWELL, LinkEnd};
+use icdc_stop::StopSignal;
 use icdc_units::Time;
 
 use super::intake::Intake;
 use super::progress::Progress;
-use super::{Reply, Shared};
+use super::shared::{Reply, Shared};
 use crate::clock;
 use crate::ending::{Ended, watched};
-use crate::error::SessionError;
-use crate::link::{FurtherLink, Link};
-use crate::stop::StopSignal;
+use crate::further::FurtherLink;
 
 /// What a session is watched by.
 pub(super) struct Watch<'a> {

@@ -12,15 +12,17 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, select, unbounded};
 use icdc_disk::BlockPool;
 use icdc_disk::tree::{Directory, Name};
+use icdc_link::{LinkControl, Parcel};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{Begin, Digest, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions};
+use icdc_session::SessionError;
 use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Sender};
+use icdc_tuning::Tuned;
 use icdc_units::Span;
 
 use crate::ending::Once;
-use crate::error::SessionError;
 use crate::event::{Event, EventSink, Outcome, Stage};
-use crate::link::{FurtherControls, LinkControl, Parcel};
+use crate::further::FurtherControls;
 use crate::stages::StageClock;
 use crate::{clock, digest_text, path_text};
 
@@ -103,6 +105,8 @@ pub(super) struct Executor<'a> {
     pub(super) events: &'a EventSink,
     pub(super) feedback: Mutex<Feedback>,
     pub(super) link: LinkControl,
+    /// How the socket of the link is tuned; `None` for one that is not TCP.
+    pub(super) tuned: Option<Tuned>,
     /// The connections after the first.
     pub(super) further: FurtherControls,
     /// Files are read through the page cache.
@@ -126,6 +130,7 @@ impl<'a> Executor<'a> {
         options: &SendOptions,
         pool: BlockPool,
         link: LinkControl,
+        tuned: Option<Tuned>,
         events: &'a EventSink,
     ) -> (Self, Queues) {
         let (to_packers, packs) = unbounded();
@@ -153,6 +158,7 @@ impl<'a> Executor<'a> {
             events,
             feedback: Mutex::default(),
             link,
+            tuned,
             further: FurtherControls::default(),
             buffered: options.buffered,
         };
@@ -240,8 +246,10 @@ impl<'a> Executor<'a> {
     }
 
     fn finish(&self, outside: Outside) {
-        if outside.answered {
-            self.link.begin_data();
+        if outside.answered
+            && let Some(tuned) = &self.tuned
+        {
+            tuned.begin_data();
         }
         outside.events.into_iter().for_each(|event| (self.events)(event));
         outside.lost.into_iter().for_each(|connection| self.further.shut(connection));

@@ -1,12 +1,12 @@
 //! What comes back from the receiver, handed to the machine.
 
 use icdc_disk::BlockPool;
+use icdc_link::Inlet;
 use icdc_protocol::message::Message;
+use icdc_session::SessionError;
 
 use super::executor::Executor;
 use crate::clock;
-use crate::error::SessionError;
-use crate::link::Inlet;
 
 /// Hands messages on until nothing more arrives.
 pub(super) fn run(executor: &Executor<'_>, mut inlet: Box<dyn Inlet>) {

@@ -10,17 +10,17 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver as Queue, Sender as Channel};
 use icdc_disk::tree::Stat;
 use icdc_disk::{Block, DiskFile, Engine, EngineKind, Job, open_engine, sparse};
+use icdc_link::Parcel;
 use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
 use icdc_protocol::data_ranges;
 use icdc_protocol::digest::{self, RootHasher};
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_HASHED_HOLES};
 use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, Message};
+use icdc_session::SessionError;
 
 use super::executor::{Contents, Executor, ReadJob};
 use super::given_up::{changed, unopened, unreadable};
 use super::scan::version;
-use crate::error::SessionError;
-use crate::link::Parcel;
 
 /// Reads in flight.
 const DEPTH: usize = 6;

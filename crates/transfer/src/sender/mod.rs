@@ -20,6 +20,7 @@ mod merging;
 mod outlets;
 mod progress;
 mod scan;
+mod sending_link;
 mod small;
 mod sources;
 #[cfg(test)]
@@ -27,48 +28,58 @@ mod tests;
 
 use crossbeam_channel::{Receiver as Queue, bounded};
 use icdc_disk::BlockPool;
+use icdc_link::Link;
 use icdc_protocol::message::{Begin, Digest, FileDigest, Problem, Refusal, RefusalKind, SendOptions};
 use icdc_protocol::validate::clip;
 use icdc_rate::known_paths::PathWatch;
+use icdc_session::SessionError;
 use icdc_session::sender::{Counts, Need};
+use icdc_stop::StopSignal;
 use icdc_units::Time;
-
-use crate::account::Account;
-use crate::clock;
-use crate::error::SessionError;
-use crate::event::{EventSink, Stage};
-use crate::link::{FurtherLink, Link};
-use crate::stages::TICK;
-use crate::stop::StopSignal;
 
 use self::executor::{Executor, Queues};
 use self::outlets::Outlets;
 use self::progress::Progress;
-pub(crate) use self::sources::{Sources, find as find_sources};
+pub use self::sending_link::{SendingLink, tune};
+pub use self::sources::{Sources, find as find_sources};
+use crate::account::Account;
+use crate::clock;
+use crate::event::{EventSink, Stage};
+use crate::further::FurtherLink;
+use crate::stages::TICK;
 
 /// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for the socket.
 /// Each connection after the first sends one more, however slowly.
 const POOL_BLOCKS: usize = 20;
 
-/// Whether `--exclude` patterns make sense; the error names the one that does not.
-pub(crate) fn check_patterns(patterns: &[String]) -> Result<(), String> {
+/// Whether `--exclude` patterns make sense.
+///
+/// # Errors
+/// Which one does not.
+pub fn check_patterns(patterns: &[String]) -> Result<(), String> {
     exclude::Exclude::new(patterns).map(|_| ())
 }
 
 /// What a finished session has done.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sent {
-    pub(crate) counts: Counts,
-    pub(crate) tree: Digest,
-    pub(crate) only: Option<FileDigest>,
+pub struct Sent {
+    /// What became of the items.
+    pub counts: Counts,
+    /// Digest over names, metadata and contents of all items.
+    pub tree: Digest,
+    /// Digest of the file, if there was just one.
+    pub only: Option<FileDigest>,
 }
 
-/// Sends `sources` over `link` and waits until the receiver has published everything.
+/// Sends `sources` over `first` and waits until the receiver has published everything.
 ///
 /// `joined` brings further connections of the same session. Returns early with the reason when the
 /// connection breaks or the user stops; what the receiver has made durable by then is not lost.
-pub(crate) fn run(
-    link: Link,
+///
+/// # Errors
+/// How the session ended.
+pub fn run(
+    first: SendingLink,
     joined: &Queue<FurtherLink>,
     sources: Sources,
     options: &SendOptions,
@@ -76,7 +87,7 @@ pub(crate) fn run(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Sent, SessionError> {
-    let Link { mut outlet, inlet, control } = link;
+    let SendingLink { link: Link { mut outlet, inlet, control }, tuned } = first;
     if let Some(refusal) = nothing_found(&sources) {
         outlet.send(icdc_protocol::Message::Abort(refusal.clone()).into())?;
         outlet.flush()?;
@@ -87,7 +98,7 @@ pub(crate) fn run(
     let keeps_journal = sources.is_run() && !options.dry_run;
     let begin = Begin { job: sources.job, sources: sources.named };
     let (roots, problems) = (sources.roots, sources.problems);
-    let (executor, queues) = Executor::new(begin, keeps_journal, options, pool, control.clone(), events);
+    let (executor, queues) = Executor::new(begin, keeps_journal, options, pool, control.clone(), tuned, events);
     let Queues { packs, reads, data, wake } = queues;
     let outlets = Outlets::new(&executor, wake, data, options);
     let (steps, steps_queue) = bounded(2);
@@ -105,9 +116,9 @@ pub(crate) fn run(
         scope.spawn(move || large::hash(executor, &steps_queue));
         scope.spawn(move || scan_sources(executor, roots, problems, options));
 
-        let outcome = supervise(executor, scope, outlets, joined, &mut path, account.start, stop);
-        if let Some(found) = path.found() {
-            control.remember_path(found);
+        let outcome = supervise(executor, scope, outlets, joined, &mut path, account.start(), stop);
+        if let (Some(found), Some(tuned)) = (path.found(), &executor.tuned) {
+            tuned.remember_path(found);
         }
         control.shutdown();
         executor.further.shut_all();

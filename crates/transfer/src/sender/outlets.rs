@@ -11,17 +11,20 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, never, select, select_biased};
+use icdc_link::{Link, LinkError, Outlet, Parcel};
 use icdc_protocol::message::{Goodbye, Message, SendOptions};
 use icdc_rate::sharing::{Look, Share, Sharing};
 use icdc_tcp::TcpInfo;
 use icdc_tcp::algorithm::finds_the_rate;
+use icdc_tuning::{Tuned, steering};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::executor::Executor;
+use super::sending_link::tune;
 use crate::clock;
 use crate::ending::Once;
-use crate::link::{FurtherLink, Link, LinkError, Outlet, Parcel};
-use crate::pace::{self, Limit, Pace};
+use crate::further::FurtherLink;
+use crate::pace::{Limit, Pace};
 
 /// Interval at which a sender with nothing to say shows that it lives.
 const PING: Duration = Duration::from_secs(1);
@@ -66,15 +69,16 @@ impl<'a> Outlets<'a> {
         options: &'a SendOptions,
     ) -> Self {
         // A named algorithm is what the user wants to see at work.
-        let finds_the_rate = executor.link.congestion().is_some_and(|name| finds_the_rate(&name));
+        let finds_the_rate = executor.tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion()));
         let is_steered = options.congestion.is_none() && !finds_the_rate;
+        let known = executor.tuned.as_ref().and_then(Tuned::known_path);
         let others = Others { sharing: Sharing::default(), share: Share::Nothing };
         let outlets = Self {
             executor,
             wake,
             data,
             bytes_sent: AtomicU64::new(0),
-            pace: Pace::new(options.rate, is_steered.then(|| pace::steering(executor.link.known_path()))),
+            pace: Pace::new(options.rate, is_steered.then(|| steering(known))),
             shared_by: AtomicU64::new(1),
             others: finds_the_rate.then(|| Mutex::new(others)),
             open: Once::default(),
@@ -162,8 +166,8 @@ impl<'a> Outlets<'a> {
         if shared_out {
             self.open();
         }
-        if let (Some(state), Some(info)) = (change.state, &info) {
-            self.executor.link.look(now, info, state);
+        if let (Some(state), Some(info), Some(tuned)) = (change.state, &info, &self.executor.tuned) {
+            tuned.look(now, info, state);
         }
         change.events.into_iter().for_each(|event| (self.executor.events)(event));
     }
@@ -220,9 +224,10 @@ impl<'a> Outlets<'a> {
         if !self.executor.with(|machine| machine.on_joined(number)) {
             return control.shutdown();
         }
-        if let Err(error) = control.set_congestion(self.congestion) {
+        let tuned = tune(&control, self.congestion).unwrap_or_else(|error| {
             tracing::debug!("a further connection keeps its congestion control: {error}");
-        }
+            None
+        });
         self.executor.further.add(number, control);
         if self.is_limited() {
             self.set_rates();
@@ -230,6 +235,8 @@ impl<'a> Outlets<'a> {
         scope.spawn(move || {
             // Nothing comes back on a further connection; its receiving half only has to stay open.
             let _open = inlet;
+            // Keeps its congestion control loaded.
+            let _tuned = tuned;
             self.run_further(number, outlet);
         });
     }

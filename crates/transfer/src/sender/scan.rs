@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use icdc_disk::tree::{CAPABILITY, Directory, Kind, Listing, Name, Stat, is_staging};
 use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_LEVEL_PATHS, MAX_NAME, MAX_SHOWN_PATH, MAX_XATTR_BYTES};
 use icdc_protocol::message::{EntryId, EntryKind, Parent, Preserve, Problem, SendOptions};
+use icdc_session::SessionError;
 use icdc_session::sender::{Found, Need};
 
 use super::exclude::Exclude;
@@ -15,7 +16,6 @@ use super::executor::Executor;
 use super::merging::Merging;
 use super::sources::Root;
 use crate::clock;
-use crate::error::SessionError;
 
 pub(super) struct Scan<'a> {
     executor: &'a Executor<'a>,

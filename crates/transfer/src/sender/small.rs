@@ -8,12 +8,12 @@ use std::os::unix::fs::FileExt;
 use crossbeam_channel::Receiver as Queue;
 use icdc_disk::Block;
 use icdc_disk::tree::Stat;
+use icdc_link::Parcel;
 use icdc_protocol::message::{EntryId, GivenUp, Message, PackItem};
 
 use super::executor::{Contents, Executor};
 use super::given_up::{changed, unopened, unreadable};
 use super::scan::version;
-use crate::link::Parcel;
 
 /// Packers that work at once.
 pub(super) const PACKERS: usize = 4;

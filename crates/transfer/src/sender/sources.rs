@@ -19,7 +19,7 @@ pub(crate) struct Root {
 }
 
 /// The sources of a run.
-pub(crate) struct Sources {
+pub struct Sources {
     /// Names the pair (this host, these sources), see
     /// [`Begin::job`](icdc_protocol::message::Begin).
     pub(crate) job: Digest,
@@ -40,7 +40,7 @@ impl Sources {
 }
 
 /// Looks `paths` up beneath `tree`.
-pub(crate) fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
+pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     let mut job = blake3::Hasher::new_derive_key("icdc job 1");
     job.update(&host());
     job.update(&[options.preserve.links.into(), options.preserve.sparse.into()]);

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::unbounded;
 use icdc_disk::tree::Tree;
+use icdc_link::memory_pair;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{Preserve, ReceiveOptions};
 
 use super::*;
 use crate::event::Event;
-use crate::link::memory_pair;
 use crate::receiver;
 
 #[test]
@@ -45,7 +45,7 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
     let sent = std::thread::scope(|scope| {
         scope.spawn(|| receiver::run(far, &nobody, &order, &receiving, &silent, &stop).unwrap());
         let sources = find_sources(&tree, &[b"source".to_vec()], &send);
-        run(near, &joined, sources, &send, &sending, &events, &stop).unwrap()
+        run(SendingLink { link: near, tuned: None }, &joined, sources, &send, &sending, &events, &stop).unwrap()
     });
     assert_eq!((sent.counts.files_done, sent.counts.failed), (1, 0));
     let told = told.lock().unwrap();

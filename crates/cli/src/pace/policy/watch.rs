@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use icdc_pacer::policy::{Governed, PolicyError, Watch};
-use icdc_transfer::StopSignal;
+use icdc_stop::StopSignal;
 use icdc_units::{ByteCount, Rate, Span};
 use serde_json::{Value, json};
 

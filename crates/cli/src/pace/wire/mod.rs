@@ -13,7 +13,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use icdc_lab::{Lab, registry};
 use icdc_pacer::wire::{Classes, Control, Line, Mode, Status, WireError, WirePacer};
-use icdc_transfer::StopSignal;
+use icdc_stop::StopSignal;
 use icdc_units::{Rate, Span};
 use signal_hook::consts::SIGHUP;
 

@@ -2,7 +2,7 @@
 
 use icdc_session::receiver::book::action::{PublishedFile, Told};
 
-use super::super::Shared;
+use super::super::shared::Shared;
 use crate::event::{Event, Outcome};
 use crate::path_text;
 

@@ -1,0 +1,139 @@
+//! What any thread may hold of a link.
+
+use std::fmt;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use icdc_tcp::TcpInfo;
+use icdc_trust::PublicKey;
+use icdc_units::{ByteCount, Rate, Span};
+
+/// Where the time of an outlet went since the link began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendTimes {
+    /// Framing and encryption.
+    pub encrypt: Span,
+    /// Waiting for the socket to take data, and the kernel's copy of it.
+    pub socket: Span,
+}
+
+/// Handle for any thread to watch a link or to end it.
+#[derive(Clone)]
+pub struct LinkControl(pub(crate) Arc<dyn Control>);
+
+impl LinkControl {
+    /// Ends both directions at once: calls that wait in either half return with
+    /// [`LinkError::Stopped`](crate::LinkError::Stopped), the peer sees
+    /// [`LinkError::Cut`](crate::LinkError::Cut). A `receive` that waits for a block wakes when its
+    /// pool is closed.
+    pub fn shutdown(&self) {
+        self.0.shutdown();
+    }
+
+    /// Whether the peer has ended its direction, whatever of it is still to be received: nobody is
+    /// there for an answer.
+    #[must_use]
+    pub fn is_hung_up(&self) -> bool {
+        self.0.is_hung_up()
+    }
+
+    /// The kernel's view of the connection; `None` for links that are not TCP, or are gone.
+    #[must_use]
+    pub fn tcp_info(&self) -> Option<TcpInfo> {
+        self.0.tcp_info()
+    }
+
+    /// Payload that has arrived so far, that of a frame which is not complete yet included.
+    #[must_use]
+    pub fn received(&self) -> ByteCount {
+        self.0.received()
+    }
+
+    /// Payload that the peer's host has so far.
+    #[must_use]
+    pub fn delivered(&self) -> ByteCount {
+        self.0.delivered()
+    }
+
+    /// Caps the pace at which the kernel sends, where the carrier is TCP.
+    pub fn set_rate(&self, rate: Rate) {
+        self.0.set_rate(rate);
+    }
+
+    /// The socket, for its options; `None` for links that are not TCP.
+    #[must_use]
+    pub fn socket(&self) -> Option<&Arc<TcpStream>> {
+        self.0.socket()
+    }
+
+    /// Where the outlet's time went so far; zero for links that are not TCP.
+    #[must_use]
+    pub fn send_times(&self) -> SendTimes {
+        self.0.send_times()
+    }
+
+    /// The key that the peer has proved to hold; `None` for links that are not encrypted.
+    #[must_use]
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.0.peer_key()
+    }
+
+    /// Address or description of the peer, for messages.
+    #[must_use]
+    pub fn peer(&self) -> String {
+        self.0.peer().to_owned()
+    }
+
+    /// Name of the cipher suite; `None` for links that are not encrypted.
+    #[must_use]
+    pub fn cipher(&self) -> Option<&'static str> {
+        self.0.cipher()
+    }
+}
+
+impl fmt::Debug for LinkControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LinkControl").field(&self.0.peer()).finish()
+    }
+}
+
+/// What a carrier does for [`LinkControl`].
+pub(crate) trait Control: Send + Sync {
+    fn shutdown(&self);
+
+    fn peer(&self) -> &str;
+
+    fn is_hung_up(&self) -> bool {
+        false
+    }
+
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        None
+    }
+
+    fn received(&self) -> ByteCount {
+        ByteCount::ZERO
+    }
+
+    fn delivered(&self) -> ByteCount {
+        ByteCount::ZERO
+    }
+
+    fn set_rate(&self, _rate: Rate) {}
+
+    fn socket(&self) -> Option<&Arc<TcpStream>> {
+        None
+    }
+
+    fn send_times(&self) -> SendTimes {
+        SendTimes::default()
+    }
+
+    fn peer_key(&self) -> Option<PublicKey> {
+        None
+    }
+
+    fn cipher(&self) -> Option<&'static str> {
+        None
+    }
+}

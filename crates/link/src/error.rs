@@ -1,0 +1,126 @@
+//! How links end.
+
+use std::io;
+
+use icdc_protocol::frame::FrameError;
+use icdc_protocol::message::{Refusal, RefusalKind};
+use icdc_session::SessionError;
+use icdc_units::Span;
+
+/// Why a link carries no more.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The peer has ended its direction in order, and everything before the end has been received.
+    #[error("the other end closed the connection")]
+    Closed,
+    /// This end ended the link by [`LinkControl::shutdown`](crate::LinkControl::shutdown) or closed
+    /// the pool.
+    #[error("the connection was shut down at this end")]
+    Stopped,
+    /// The connection ended without the peer's farewell: the path, the peer's machine or its
+    /// process is gone.
+    #[error("the connection with {peer} was cut")]
+    Cut {
+        /// Whom it was with.
+        peer: String,
+    },
+    /// Nothing arrived for too long.
+    #[error("nothing was heard from {peer} for {after}: its machine or the path is down")]
+    Silent {
+        /// Whom it was with.
+        peer: String,
+        /// For how long.
+        after: Span,
+    },
+    /// What arrived is not what the peer sent. None of it was handed on.
+    #[error("data from {peer} was changed on its way: faulty hardware, or somebody between")]
+    Corrupt {
+        /// Whom it was with.
+        peer: String,
+    },
+    /// The peer does not accept this end's key.
+    #[error("{peer} does not accept the key of this end: have the public key added to authorized_keys there")]
+    KeyRefused {
+        /// Who refused.
+        peer: String,
+    },
+    /// The peer ended the connection with a fatal alert.
+    #[error("{peer} broke the connection off with TLS alert {alert}")]
+    Alert {
+        /// Who it was.
+        peer: String,
+        /// Name of the alert.
+        alert: String,
+    },
+    /// Identities, protocol or keys could not be agreed upon.
+    #[error("no secure connection with {peer}: {reason}")]
+    Handshake {
+        /// Whom it was with.
+        peer: String,
+        /// What failed, and what to do.
+        reason: String,
+    },
+    /// The peer did not get through the handshake in time.
+    #[error("{peer} did not complete the handshake within {deadline}")]
+    Late {
+        /// Whom it was with.
+        peer: String,
+        /// The time it had.
+        deadline: Span,
+    },
+    /// The peer sent what the protocol does not allow.
+    #[error("{0}")]
+    Protocol(String),
+    /// A system call failed.
+    #[error("connection with {peer}: {cause}")]
+    Io {
+        /// Whom it was with.
+        peer: String,
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        cause: io::Error,
+    },
+    /// The half was used after it had failed.
+    #[error("the connection has failed before")]
+    Broken,
+}
+
+impl LinkError {
+    /// Sorts what a system call says into a cut and everything else.
+    pub(crate) fn io(peer: &str, call: &'static str, cause: io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        let peer = peer.to_owned();
+        match cause.kind() {
+            Kind::ConnectionReset
+            | Kind::ConnectionAborted
+            | Kind::BrokenPipe
+            | Kind::NotConnected
+            | Kind::TimedOut
+            | Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::NetworkDown
+            | Kind::UnexpectedEof => Self::Cut { peer },
+            _ => Self::Io { peer, call, cause },
+        }
+    }
+}
+
+impl From<FrameError> for LinkError {
+    fn from(error: FrameError) -> Self {
+        Self::Protocol(error.to_string())
+    }
+}
+
+/// How a session ends that loses its link by this.
+impl From<LinkError> for SessionError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Protocol(reason) => Self::Protocol(reason),
+            LinkError::KeyRefused { .. } => {
+                Self::Refused(Refusal { kind: RefusalKind::NotAllowed, reason: error.to_string() })
+            }
+            other => Self::Cut(other.to_string()),
+        }
+    }
+}

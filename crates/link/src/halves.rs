@@ -1,0 +1,49 @@
+//! The two halves of a link.
+
+use icdc_disk::pool::BlockPool;
+use icdc_units::Span;
+
+use crate::error::LinkError;
+use crate::parcel::Parcel;
+
+/// A TCP link on which not a byte arrives for so long is given up. Ends that have nothing to say
+/// send a sign of life several times within it.
+pub const DEAD_AFTER: Span = Span::from_secs(15);
+
+/// The sending half of a link.
+pub trait Outlet: Send {
+    /// Sends a parcel. One without a payload may wait in a buffer until [`flush`](Outlet::flush) or
+    /// a later payload; one with a payload is handed to the carrier, with all that waited before
+    /// it, when this returns.
+    ///
+    /// # Errors
+    /// Why the link does not carry any more; every later call fails too.
+    fn send(&mut self, parcel: Parcel) -> Result<(), LinkError>;
+
+    /// Hands everything that waits to the carrier.
+    ///
+    /// # Errors
+    /// As [`send`](Outlet::send).
+    fn flush(&mut self) -> Result<(), LinkError>;
+
+    /// Hands everything that waits to the carrier, and where that is TCP as much that means nothing
+    /// as a connection may begin with: for an end that has nothing to send for a round trip, so
+    /// that its congestion window has doubled by then.
+    ///
+    /// # Errors
+    /// As [`send`](Outlet::send).
+    fn fill(&mut self) -> Result<(), LinkError> {
+        self.flush()
+    }
+}
+
+/// The receiving half of a link.
+pub trait Inlet: Send {
+    /// The next parcel; waits for it. A block is taken from `pool` (waiting, if it must) only once
+    /// a payload is announced.
+    ///
+    /// # Errors
+    /// [`LinkError::Closed`] once the peer has ended its direction in order and everything has been
+    /// received; else why no more can be received. Every later call fails too.
+    fn receive(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError>;
+}

@@ -1,0 +1,162 @@
+//! Links within one process: two bounded channels of parcels.
+//!
+//! A parcel changes owner and nothing is copied, so a payload stays a block of the sender's pool
+//! until the receiver drops it: the pool of the sender bounds the memory of both. There is no sign
+//! of life to wait for and so no [`LinkError::Silent`]; all other ends are those of a TCP link.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, bounded, select_biased};
+use icdc_disk::pool::BlockPool;
+use icdc_units::ByteCount;
+
+use crate::control::Control;
+use crate::error::LinkError;
+use crate::halves::{Inlet, Outlet};
+use crate::link::Link;
+use crate::parcel::Parcel;
+
+/// Parcels that may wait in each direction: enough to keep both threads running, as a socket's
+/// buffers would.
+const DEPTH: usize = 16;
+
+const PEER: &str = "this process";
+
+/// Two links that are each other's peer.
+#[must_use]
+pub fn memory_pair() -> (Link, Link) {
+    let (stop, stopped) = bounded(0);
+    let wire = Arc::new(Wire {
+        stop: Mutex::new(Some(stop)),
+        stopped_by: AtomicU8::new(NOBODY),
+        received: Default::default(),
+    });
+    let (first_sender, first_receiver) = bounded(DEPTH);
+    let (second_sender, second_receiver) = bounded(DEPTH);
+    let link = |number, sender, receiver| {
+        let end = End { number, wire: Arc::clone(&wire), stopped: stopped.clone() };
+        let outlet = MemoryOutlet { sender, end: end.clone() };
+        Link::new(outlet, MemoryInlet { receiver, end: end.clone() }, Arc::new(end))
+    };
+    (link(1, first_sender, second_receiver), link(2, second_sender, first_receiver))
+}
+
+/// [`Wire::stopped_by`] while the link runs.
+const NOBODY: u8 = 0;
+
+/// What both ends share.
+struct Wire {
+    /// Dropped to wake everyone.
+    stop: Mutex<Option<Sender<Infallible>>>,
+    stopped_by: AtomicU8,
+    /// Bytes of payload that each end has received.
+    received: [AtomicU64; 2],
+}
+
+/// One end's view of the wire.
+#[derive(Clone)]
+struct End {
+    number: u8,
+    wire: Arc<Wire>,
+    stopped: Receiver<Infallible>,
+}
+
+impl End {
+    fn stop(&self) {
+        let _ = self.wire.stopped_by.compare_exchange(NOBODY, self.number, Ordering::SeqCst, Ordering::SeqCst);
+        drop(self.wire.stop.lock().expect("nothing panics under this lock").take());
+    }
+
+    /// Index of this end's count in [`Wire::received`].
+    fn index(&self) -> usize {
+        usize::from(self.number - 1)
+    }
+
+    fn count(&self, index: usize) -> ByteCount {
+        ByteCount::new(self.wire.received[index].load(Ordering::Relaxed))
+    }
+
+    fn reason(&self) -> LinkError {
+        match self.wire.stopped_by.load(Ordering::SeqCst) {
+            by if by == self.number => LinkError::Stopped,
+            _ => cut(),
+        }
+    }
+}
+
+impl Control for End {
+    fn shutdown(&self) {
+        self.stop();
+    }
+
+    fn peer(&self) -> &str {
+        PEER
+    }
+
+    fn received(&self) -> ByteCount {
+        self.count(self.index())
+    }
+
+    fn delivered(&self) -> ByteCount {
+        self.count(1 - self.index())
+    }
+}
+
+struct MemoryOutlet {
+    sender: Sender<Parcel>,
+    end: End,
+}
+
+impl Outlet for MemoryOutlet {
+    fn send(&mut self, parcel: Parcel) -> Result<(), LinkError> {
+        select_biased! {
+            recv(self.end.stopped) -> _ => Err(self.end.reason()),
+            send(self.sender, parcel) -> sent => sent.map_err(|_| cut()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        Ok(())
+    }
+}
+
+impl Drop for MemoryOutlet {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.end.stop();
+        }
+    }
+}
+
+struct MemoryInlet {
+    receiver: Receiver<Parcel>,
+    end: End,
+}
+
+impl Inlet for MemoryInlet {
+    fn receive(&mut self, _pool: &BlockPool) -> Result<Parcel, LinkError> {
+        let parcel = select_biased! {
+            recv(self.end.stopped) -> _ => self.after_the_stop(),
+            recv(self.receiver) -> parcel => parcel.map_err(|_| LinkError::Closed),
+        }?;
+        self.end.wire.received[self.end.index()].fetch_add(parcel.payload_length() as u64, Ordering::Relaxed);
+        Ok(parcel)
+    }
+}
+
+impl MemoryInlet {
+    /// What the peer said before it stopped the link arrives, as it would over a socket.
+    fn after_the_stop(&self) -> Result<Parcel, LinkError> {
+        match self.end.reason() {
+            LinkError::Stopped => Err(LinkError::Stopped),
+            reason => self.receiver.try_recv().map_err(|_| reason),
+        }
+    }
+}
+
+fn cut() -> LinkError {
+    LinkError::Cut { peer: PEER.to_owned() }
+}

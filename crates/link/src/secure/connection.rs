@@ -1,0 +1,138 @@
+//! What the halves of a link over TCP share, and what any thread may see of it.
+
+use std::io::Read as _;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use icdc_tcp::{TcpInfo, clock};
+use icdc_trust::PublicKey;
+use icdc_units::{ByteCount, Rate, Span};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::control::{Control, SendTimes};
+use crate::error::LinkError;
+
+/// Time that the last bytes and the peer's farewell have when a link is closed in order.
+pub(super) const FAREWELL: Span = Span::from_secs(2);
+
+/// What the two halves and the control share.
+pub(super) struct Connection {
+    pub(super) stream: Arc<TcpStream>,
+    pub(super) peer: String,
+    pub(super) peer_key: PublicKey,
+    pub(super) cipher: &'static str,
+    /// The peer asked for new keys in the outlet's direction too.
+    pub(super) key_update_wanted: AtomicBool,
+    /// This end has shut the connection down.
+    pub(super) stopped: AtomicBool,
+    /// The outlet has ended its direction in order.
+    pub(super) said_farewell: AtomicBool,
+    /// The inlet has seen the end of its direction, of whatever kind.
+    pub(super) heard_end: AtomicBool,
+    pub(super) encrypt_nanos: AtomicU64,
+    pub(super) socket_nanos: AtomicU64,
+    /// Bytes of payload that the inlet has decrypted.
+    pub(super) payload_received: AtomicU64,
+    /// Bytes that the outlet has written and that were no payload.
+    pub(super) overhead_sent: AtomicU64,
+}
+
+impl Connection {
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// What an error of the socket means.
+    pub(super) fn io(&self, call: &'static str, error: std::io::Error) -> LinkError {
+        if self.is_stopped() { LinkError::Stopped } else { LinkError::io(&self.peer, call, error) }
+    }
+
+    pub(super) fn cut(&self) -> LinkError {
+        if self.is_stopped() { LinkError::Stopped } else { LinkError::Cut { peer: self.peer.clone() } }
+    }
+
+    /// Ends the connection without a farewell.
+    pub(super) fn abort(&self) {
+        // It fails if the peer was faster, and then there is nothing left to end.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl Control for Connection {
+    fn shutdown(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.abort();
+    }
+
+    fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    fn is_hung_up(&self) -> bool {
+        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut watched = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        poll(&mut watched, Some(&Timespec::default())).is_ok() && watched[0].revents().intersects(gone)
+    }
+
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        icdc_tcp::info(&*self.stream).ok()
+    }
+
+    fn received(&self) -> ByteCount {
+        ByteCount::new(self.payload_received.load(Ordering::Relaxed))
+    }
+
+    fn delivered(&self) -> ByteCount {
+        let Some(info) = self.tcp_info() else { return ByteCount::ZERO };
+        let overhead = ByteCount::new(self.overhead_sent.load(Ordering::Relaxed));
+        info.bytes_acked + info.mss * u64::from(info.sacked) - overhead
+    }
+
+    fn set_rate(&self, rate: Rate) {
+        if let Err(error) = icdc_tcp::set_pacing_rate(&*self.stream, rate) {
+            tracing::debug!("{}: pacing rate not set: {error}", self.peer);
+        }
+    }
+
+    fn socket(&self) -> Option<&Arc<TcpStream>> {
+        Some(&self.stream)
+    }
+
+    fn send_times(&self) -> SendTimes {
+        SendTimes {
+            encrypt: Span::from_nanos(self.encrypt_nanos.load(Ordering::Relaxed)),
+            socket: Span::from_nanos(self.socket_nanos.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn peer_key(&self) -> Option<PublicKey> {
+        Some(self.peer_key)
+    }
+
+    fn cipher(&self) -> Option<&'static str> {
+        Some(self.cipher)
+    }
+}
+
+impl Drop for Connection {
+    /// Closing a socket that holds unread data resets the connection, which takes the farewell from
+    /// the peer that has not read it yet. So after a farewell what still arrives is read away, up
+    /// to the peer's end.
+    fn drop(&mut self) {
+        if !self.said_farewell.load(Ordering::SeqCst) || self.heard_end.load(Ordering::SeqCst) || self.is_stopped() {
+            return;
+        }
+        let end = clock::now() + FAREWELL;
+        let mut scrap = [0; 16 << 10];
+        loop {
+            let left = end - clock::now();
+            if left == Span::ZERO || self.stream.set_read_timeout(Some(left.into())).is_err() {
+                return;
+            }
+            if !matches!((&*self.stream).read(&mut scrap), Ok(1..)) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Handshakes: rustls' unbuffered connections over a socket with a deadline for the whole.
+//!
+//! rustls is fed one record at a time, so that what the peer sends right behind its last handshake
+//! message is never decrypted by it, but left for the link's own record layer.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use icdc_record::Role;
+use icdc_record::format::HEADER;
+use icdc_tcp::clock;
+use icdc_trust::PublicKey;
+use icdc_units::{Span, Time};
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
+use rustls::{ClientConfig, CommonState, ExtractedSecrets, ServerConfig};
+
+use super::key_schedule::{KeySchedule, Secrets};
+use crate::error::LinkError;
+
+/// A handshake of raw public keys takes about 2 KiB from either side; a stranger is not allowed
+/// much more.
+const MAX_BUFFERED: usize = 64 << 10;
+/// Longest body of a record in a handshake (RFC 8446 section 5.2).
+const MAX_BODY: usize = (1 << 14) + 256;
+
+/// What a completed handshake leaves.
+pub(super) struct Established {
+    pub(super) transmit: Secrets,
+    pub(super) receive: Secrets,
+    pub(super) schedule: KeySchedule,
+    pub(super) peer_key: PublicKey,
+    pub(super) cipher: &'static str,
+    pub(super) role: Role,
+    /// Bytes that arrived behind the handshake.
+    pub(super) early: Vec<u8>,
+}
+
+pub(super) fn client(
+    stream: &TcpStream,
+    peer: &str,
+    config: Arc<ClientConfig>,
+    deadline: Span,
+) -> Result<Established, LinkError> {
+    let connection = UnbufferedClientConnection::new(config, icdc_trust::server_name());
+    Handshake::new(stream, peer, deadline).run(connection)
+}
+
+pub(super) fn server(
+    stream: &TcpStream,
+    peer: &str,
+    config: Arc<ServerConfig>,
+    deadline: Span,
+) -> Result<Established, LinkError> {
+    Handshake::new(stream, peer, deadline).run(UnbufferedServerConnection::new(config))
+}
+
+struct Handshake<'a> {
+    socket: Socket<'a>,
+    /// What has arrived and is not used up.
+    incoming: Vec<u8>,
+    /// How much of it rustls may see: whole records.
+    shown: usize,
+    outgoing: Vec<u8>,
+}
+
+impl<'a> Handshake<'a> {
+    fn new(stream: &'a TcpStream, peer: &'a str, deadline: Span) -> Self {
+        let socket = Socket { stream, peer, deadline, end: clock::now() + deadline };
+        Self { socket, incoming: Vec::new(), shown: 0, outgoing: Vec::new() }
+    }
+
+    fn run<C: Party>(mut self, connection: Result<C, rustls::Error>) -> Result<Established, LinkError> {
+        let mut connection = connection.map_err(|error| self.socket.failed(&error))?;
+        loop {
+            let UnbufferedStatus { discard, state } = connection.process(&mut self.incoming[..self.shown]);
+            let mut complete = false;
+            let mut starved = false;
+            match state {
+                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing),
+                Ok(ConnectionState::TransmitTlsData(transmit)) => {
+                    self.socket.write(&self.outgoing)?;
+                    self.outgoing.clear();
+                    transmit.done();
+                }
+                Ok(ConnectionState::BlockedHandshake) => starved = true,
+                Ok(ConnectionState::WriteTraffic(_)) => complete = true,
+                Ok(other) => return Err(LinkError::Protocol(format!("unexpected {other:?} within a handshake"))),
+                Err(error) => {
+                    self.discard(discard);
+                    self.say_why(&mut connection);
+                    return Err(self.socket.failed(&error));
+                }
+            }
+            self.discard(discard);
+            if complete && !connection.common().is_handshaking() {
+                return self.establish(connection);
+            }
+            if complete || starved {
+                self.show_next_record()?;
+            }
+        }
+    }
+
+    fn establish<C: Party>(self, connection: C) -> Result<Established, LinkError> {
+        let common = connection.common();
+        if common.alpn_protocol() != Some(icdc_trust::ALPN) {
+            return Err(self.socket.failed(&rustls::Error::NoApplicationProtocol));
+        }
+        let no_key = rustls::Error::NoCertificatesPresented;
+        let peer_key = icdc_trust::peer_key(common).ok_or_else(|| self.socket.failed(&no_key))?;
+        let cipher = common.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown");
+        let (secrets, schedule) = connection.into_secrets().map_err(|error| self.socket.failed(&error))?;
+        Ok(Established {
+            transmit: secrets.tx,
+            receive: secrets.rx,
+            schedule,
+            peer_key,
+            cipher,
+            role: C::ROLE,
+            early: self.incoming[self.shown..].to_vec(),
+        })
+    }
+
+    /// Forgets what rustls has used up.
+    fn discard(&mut self, count: usize) {
+        self.incoming.drain(..count);
+        self.shown -= count;
+    }
+
+    /// Lets rustls see one record more, reading as much as that takes.
+    fn show_next_record(&mut self) -> Result<(), LinkError> {
+        self.buffer(self.shown + HEADER)?;
+        let header = &self.incoming[self.shown..];
+        let body = usize::from(u16::from_be_bytes([header[3], header[4]]));
+        // Content types 20 to 23, any version that begins with 3: everything that begins a record
+        // of TLS.
+        if !matches!(header, [20..=23, 3, ..]) || body > MAX_BODY {
+            return Err(self.socket.refused("it does not speak TLS 1.3: is it another service?"));
+        }
+        let end = self.shown + HEADER + body;
+        self.buffer(end)?;
+        self.shown = end;
+        Ok(())
+    }
+
+    fn buffer(&mut self, length: usize) -> Result<(), LinkError> {
+        if length > MAX_BUFFERED {
+            return Err(self.socket.refused("its handshake is longer than any of icdc's"));
+        }
+        let mut chunk = [0; 4096];
+        while self.incoming.len() < length {
+            let count = self.socket.read(&mut chunk)?;
+            self.incoming.extend_from_slice(&chunk[..count]);
+        }
+        Ok(())
+    }
+
+    /// Sends the alert that rustls has prepared, if the socket takes it.
+    fn say_why<C: Party>(&mut self, connection: &mut C) {
+        loop {
+            // Not an empty buffer: rustls may remember messages in what it has been shown.
+            match connection.process(&mut self.incoming[..self.shown]).state {
+                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing),
+                Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
+                _ => break,
+            }
+        }
+        if let Err(error) = self.socket.write(&self.outgoing) {
+            tracing::debug!("alert not sent: {error}");
+        }
+    }
+}
+
+fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) {
+    let start = outgoing.len();
+    if let Err(EncodeError::InsufficientSize(needed)) = data.encode(&mut []) {
+        outgoing.resize(start + needed.required_size, 0);
+        data.encode(&mut outgoing[start..]).expect("the buffer has the size that was asked for");
+    }
+}
+
+/// A socket on which every wait ends when the deadline of the whole has come.
+struct Socket<'a> {
+    stream: &'a TcpStream,
+    peer: &'a str,
+    deadline: Span,
+    end: Time,
+}
+
+impl Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, LinkError> {
+        loop {
+            let left = self.time_left()?;
+            let read = self.stream.set_read_timeout(Some(left.into())).and_then(|()| self.stream.read(buffer));
+            match read {
+                Ok(0) => return Err(LinkError::Cut { peer: self.peer.to_owned() }),
+                Ok(count) => return Ok(count),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(LinkError::io(self.peer, "recv", error)),
+            }
+        }
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), LinkError> {
+        while !bytes.is_empty() {
+            let left = self.time_left()?;
+            let written = self.stream.set_write_timeout(Some(left.into())).and_then(|()| self.stream.write(bytes));
+            match written {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(LinkError::io(self.peer, "send", error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn time_left(&self) -> Result<Span, LinkError> {
+        let left = self.end - clock::now();
+        if left == Span::ZERO {
+            return Err(LinkError::Late { peer: self.peer.to_owned(), deadline: self.deadline });
+        }
+        // Sockets count in microseconds and take 0 for no limit.
+        Ok(left.max(Span::from_micros(1)))
+    }
+
+    fn failed(&self, error: &rustls::Error) -> LinkError {
+        self.refused(&icdc_trust::explain(error))
+    }
+
+    fn refused(&self, reason: &str) -> LinkError {
+        LinkError::Handshake { peer: self.peer.to_owned(), reason: reason.to_owned() }
+    }
+}
+
+/// A signal, or the time limit of the socket: the deadline decides.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+}
+
+/// One side of a handshake.
+trait Party: Sized {
+    type Data;
+
+    const ROLE: Role;
+
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+
+    fn common(&self) -> &CommonState;
+
+    fn into_secrets(self) -> Result<(ExtractedSecrets, KeySchedule), rustls::Error>;
+}
+
+impl Party for UnbufferedClientConnection {
+    type Data = ClientConnectionData;
+
+    const ROLE: Role = Role::Client;
+
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(incoming)
+    }
+
+    fn common(&self) -> &CommonState {
+        self
+    }
+
+    fn into_secrets(self) -> Result<(ExtractedSecrets, KeySchedule), rustls::Error> {
+        let (secrets, connection) = self.dangerous_into_kernel_connection()?;
+        Ok((secrets, KeySchedule::new(connection)))
+    }
+}
+
+impl Party for UnbufferedServerConnection {
+    type Data = ServerConnectionData;
+
+    const ROLE: Role = Role::Server;
+
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(incoming)
+    }
+
+    fn common(&self) -> &CommonState {
+        self
+    }
+
+    fn into_secrets(self) -> Result<(ExtractedSecrets, KeySchedule), rustls::Error> {
+        let (secrets, connection) = self.dangerous_into_kernel_connection()?;
+        Ok((secrets, KeySchedule::new(connection)))
+    }
+}

@@ -1,0 +1,181 @@
+//! The receiving half: large reads into records, records into frames.
+//!
+//! ```text
+//!          read                             open: payload ───────────────────► block (the only copy)
+//! socket ───────► opener's buffer: [record]… ├─── heads ─► clear ─► assembler ─► message
+//!                                            └─── alerts, handshake messages
+//! ```
+//!
+//! A record whose content all belongs to the payload that is on its way is decrypted straight into
+//! the block; its kind byte lands behind the content and is overwritten by the next record. All
+//! others are decrypted into `clear`.
+
+use std::io::{self, Read as _};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use icdc_disk::pool::BlockPool;
+use icdc_record::format::MAX_CONTENT;
+use icdc_record::{Opened, Opener, RecordError};
+use icdc_units::Span;
+use rustls::AlertDescription;
+
+use super::connection::Connection;
+use crate::assembler::Assembler;
+use crate::error::LinkError;
+use crate::halves::Inlet;
+use crate::parcel::Parcel;
+
+/// Size of the opener's buffer, in bytes: a read is given half of it or more.
+pub(super) const BUFFER: usize = 1 << 20;
+
+pub(super) struct SecureInlet {
+    connection: Arc<Connection>,
+    opener: Opener,
+    dead_after: Span,
+    /// Content of the last record that was not decrypted into a block.
+    clear: Box<[u8]>,
+    /// What of it has not been taken.
+    untaken: Range<usize>,
+    assembler: Assembler,
+}
+
+impl SecureInlet {
+    pub(super) fn new(connection: Arc<Connection>, opener: Opener, dead_after: Span) -> Self {
+        Self {
+            connection,
+            opener,
+            dead_after,
+            clear: vec![0; MAX_CONTENT + 1].into_boxed_slice(),
+            untaken: 0..0,
+            assembler: Assembler::default(),
+        }
+    }
+
+    fn next_parcel(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError> {
+        loop {
+            while !self.untaken.is_empty() {
+                let in_payload = self.assembler.is_in_payload();
+                let (taken, parcel) = self.assembler.feed(&self.clear[self.untaken.clone()], pool)?;
+                if in_payload {
+                    self.count_payload(taken);
+                }
+                self.untaken.start += taken;
+                if let Some(parcel) = parcel {
+                    return Ok(parcel);
+                }
+            }
+            let next = self.opener.next_plaintext().map_err(|error| self.fault(error))?;
+            if let Some(plaintext) = next {
+                if let Some(parcel) = self.open(plaintext)? {
+                    return Ok(parcel);
+                }
+            } else {
+                self.read()?;
+            }
+        }
+    }
+
+    /// Decrypts the next record, whose plaintext has this length; the parcel if it completes one
+    /// that needs no more than that.
+    fn open(&mut self, plaintext: usize) -> Result<Option<Parcel>, LinkError> {
+        let room = self.assembler.payload_room();
+        let room = room.filter(|(room, missing)| plaintext <= room.len() && plaintext - 1 <= *missing);
+        let direct = room.is_some();
+        let out = room.map_or(&mut *self.clear, |(room, _)| room);
+        match self.opener.open(out).map_err(|error| self.fault(error))? {
+            Some(Opened::Data(length)) if direct => {
+                self.count_payload(length);
+                return Ok(self.assembler.payload_arrived(length));
+            }
+            Some(Opened::Data(length)) => self.untaken = 0..length,
+            Some(Opened::KeyUpdate { requested: true }) => {
+                self.connection.key_update_wanted.store(true, Ordering::Relaxed);
+            }
+            Some(Opened::Alert(description)) => return Err(self.alert(description)),
+            Some(Opened::KeyUpdate { requested: false } | Opened::Tickets) | None => {}
+        }
+        Ok(None)
+    }
+
+    fn count_payload(&self, length: usize) {
+        self.connection.payload_received.fetch_add(length as u64, Ordering::Relaxed);
+    }
+
+    fn alert(&self, description: u8) -> LinkError {
+        let peer = self.connection.peer.clone();
+        match AlertDescription::from(description) {
+            AlertDescription::CloseNotify if self.assembler.is_between_frames() => LinkError::Closed,
+            AlertDescription::CloseNotify => LinkError::Protocol(format!("{peer} closed in the middle of a frame")),
+            AlertDescription::AccessDenied
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateRequired => LinkError::KeyRefused { peer },
+            other => LinkError::Alert { peer, alert: format!("{other:?}") },
+        }
+    }
+
+    /// Reads what the socket has, at least one byte.
+    fn read(&mut self) -> Result<(), LinkError> {
+        let room = self.opener.room();
+        loop {
+            if self.connection.is_stopped() {
+                return Err(LinkError::Stopped);
+            }
+            match (&*self.connection.stream).read(room) {
+                Ok(0) => return Err(self.connection.cut()),
+                Ok(count) => {
+                    self.opener.arrived(count);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(LinkError::Silent { peer: self.connection.peer.clone(), after: self.dead_after });
+                }
+                Err(error) => return Err(self.connection.io("recv", error)),
+            }
+        }
+    }
+
+    fn fault(&self, error: RecordError) -> LinkError {
+        match error {
+            RecordError::Forged | RecordError::Header { .. } | RecordError::Length { .. } => {
+                LinkError::Corrupt { peer: self.connection.peer.clone() }
+            }
+            RecordError::Kind(_)
+            | RecordError::NoKind
+            | RecordError::KeyWornOut
+            | RecordError::NextKey(_)
+            | RecordError::Idle
+            | RecordError::EmptyHandshake
+            | RecordError::HandshakeInPieces
+            | RecordError::Handshake(_)
+            | RecordError::AlertLength => self.broken(&error.to_string()),
+        }
+    }
+
+    fn broken(&self, what: &str) -> LinkError {
+        LinkError::Protocol(format!("{} broke the rules of TLS: {what}", self.connection.peer))
+    }
+}
+
+impl Inlet for SecureInlet {
+    fn receive(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError> {
+        let received = self.next_parcel(pool);
+        if let Err(error) = &received {
+            // A block that was being filled goes back to its pool.
+            self.assembler = Assembler::default();
+            // A peer that broke a rule is still there: whoever holds the outlet tells it which, or
+            // it would take the end for a cut and come again.
+            let is_there = matches!(error, LinkError::Protocol(_));
+            self.connection.heard_end.store(!is_there, Ordering::SeqCst);
+            if !is_there && !matches!(error, LinkError::Closed | LinkError::Stopped) {
+                // Nothing that still arrives can be used, and the peer should know as soon as it
+                // can.
+                self.connection.abort();
+            }
+        }
+        received
+    }
+}

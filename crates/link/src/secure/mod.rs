@@ -1,0 +1,158 @@
+//! Links over TCP, encrypted with TLS 1.3.
+//!
+//! ```text
+//! rustls: handshake, mutual authentication ─► traffic secrets ─┬─► outlet: records out ─┐
+//!                                                              │                        ├─ one socket
+//!                                                              └─► inlet:  records in  ─┘
+//! ```
+//!
+//! rustls runs the handshake and keeps the key schedule. The records after it are made and opened
+//! by [`icdc_record`], because rustls keeps both directions of a connection in one object: with
+//! two, a thread that waits for the socket to take data never holds up the one that receives; a
+//! payload is encrypted from its block straight into the buffer of the next write and decrypted
+//! from the buffer of the last read straight into its block. The two halves meet only for a key
+//! update.
+//!
+//! What this record layer does otherwise than rustls, and within RFC 8446: errors send no alert.
+//! The socket is shut down instead, which the peer takes for a cut, and after a cut it connects
+//! again.
+
+mod connection;
+mod handshake;
+mod inlet;
+mod key_schedule;
+mod outlet;
+#[cfg(test)]
+mod tests;
+
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use icdc_record::{Opener, Sealer};
+use icdc_units::Span;
+
+use self::connection::Connection;
+use self::handshake::Established;
+use self::inlet::SecureInlet;
+use self::key_schedule::{KeySchedule, next_key, record_key};
+use self::outlet::SecureOutlet;
+use crate::error::LinkError;
+use crate::halves::DEAD_AFTER;
+use crate::link::Link;
+
+/// What a link over TCP allows before it gives up or takes new keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecureSettings {
+    /// Longest time without a byte from the peer while this end waits for one.
+    pub dead_after: Span,
+    /// Records that are sent under one key. AES-GCM is good for 2^24.5 full records (RFC 8446
+    /// section 5.5); the default is 2^23, 128 GiB of payload.
+    pub records_per_key: u64,
+}
+
+impl Default for SecureSettings {
+    fn default() -> Self {
+        Self { dead_after: DEAD_AFTER, records_per_key: 1 << 23 }
+    }
+}
+
+/// Runs the connecting end of a handshake and returns the link.
+///
+/// The server's verdict on this end's key comes after the handshake: if it refuses, the first
+/// `receive` fails with [`LinkError::KeyRefused`].
+///
+/// # Errors
+/// If the handshake fails, or is not complete when `deadline` has passed since the call, however
+/// busy the peer keeps the line.
+pub fn secure_client(stream: TcpStream, config: Arc<rustls::ClientConfig>, deadline: Span) -> Result<Link, LinkError> {
+    secure_client_with(stream, config, deadline, SecureSettings::default())
+}
+
+/// [`secure_client`] with other settings.
+///
+/// # Errors
+/// As [`secure_client`].
+pub fn secure_client_with(
+    stream: TcpStream,
+    config: Arc<rustls::ClientConfig>,
+    deadline: Span,
+    settings: SecureSettings,
+) -> Result<Link, LinkError> {
+    let peer = peer_name(&stream);
+    send_at_once(&stream, &peer)?;
+    let established = handshake::client(&stream, &peer, config, deadline)?;
+    link(stream, peer, established, settings)
+}
+
+/// Runs the listening end of a handshake and returns the link. The peer's key is then known
+/// ([`LinkControl::peer_key`](crate::LinkControl::peer_key)) and accepted by `config`.
+///
+/// # Errors
+/// As [`secure_client`].
+pub fn secure_server(stream: TcpStream, config: Arc<rustls::ServerConfig>, deadline: Span) -> Result<Link, LinkError> {
+    secure_server_with(stream, config, deadline, SecureSettings::default())
+}
+
+/// [`secure_server`] with other settings.
+///
+/// # Errors
+/// As [`secure_client`].
+pub fn secure_server_with(
+    stream: TcpStream,
+    config: Arc<rustls::ServerConfig>,
+    deadline: Span,
+    settings: SecureSettings,
+) -> Result<Link, LinkError> {
+    let peer = peer_name(&stream);
+    send_at_once(&stream, &peer)?;
+    let established = handshake::server(&stream, &peer, config, deadline)?;
+    link(stream, peer, established, settings)
+}
+
+/// Flights of the handshake and frames are gathered into large writes here; the last piece of one
+/// must not wait for an acknowledgement.
+fn send_at_once(stream: &TcpStream, peer: &str) -> Result<(), LinkError> {
+    stream.set_nodelay(true).map_err(|error| LinkError::io(peer, "setsockopt(TCP_NODELAY)", error))
+}
+
+fn link(
+    stream: TcpStream,
+    peer: String,
+    established: Established,
+    settings: SecureSettings,
+) -> Result<Link, LinkError> {
+    let Established { transmit, receive, schedule, peer_key, cipher, role, early } = established;
+    let no_key =
+        |error: rustls::Error| LinkError::Handshake { peer: peer.clone(), reason: icdc_trust::explain(&error) };
+    let (transmit, receive) = (record_key(&transmit).map_err(no_key)?, record_key(&receive).map_err(no_key)?);
+    let schedule = Arc::new(schedule);
+    let sealer = Sealer::new(transmit, next_key(&schedule, KeySchedule::next_transmit), settings.records_per_key);
+    let mut opener = Opener::new(receive, next_key(&schedule, KeySchedule::next_receive), role, inlet::BUFFER);
+    opener.room()[..early.len()].copy_from_slice(&early);
+    opener.arrived(early.len());
+    let deadlines =
+        stream.set_read_timeout(Some(settings.dead_after.into())).and_then(|()| stream.set_write_timeout(None));
+    deadlines.map_err(|error| LinkError::io(&peer, "setsockopt(SO_RCVTIMEO)", error))?;
+    let connection = Arc::new(Connection {
+        stream: Arc::new(stream),
+        peer,
+        peer_key,
+        cipher,
+        key_update_wanted: AtomicBool::new(false),
+        stopped: AtomicBool::new(false),
+        said_farewell: AtomicBool::new(false),
+        heard_end: AtomicBool::new(false),
+        encrypt_nanos: AtomicU64::new(0),
+        socket_nanos: AtomicU64::new(0),
+        payload_received: AtomicU64::new(0),
+        overhead_sent: AtomicU64::new(0),
+    });
+    let outlet = SecureOutlet::new(Arc::clone(&connection), sealer);
+    let inlet = SecureInlet::new(Arc::clone(&connection), opener, settings.dead_after);
+    Ok(Link::new(outlet, inlet, connection))
+}
+
+fn peer_name(stream: &TcpStream) -> String {
+    stream.peer_addr().map_or_else(|_| "a peer that is gone".to_owned(), |address| address.to_string())
+}

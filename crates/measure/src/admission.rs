@@ -1,0 +1,250 @@
+//! Who may use the data port: as many connections as were agreed, each with a token that was told
+//! over the control link, and after it the run-up (see [`icdc_protocol::measure`]).
+//!
+//! The port is open until they are there, for [`PATIENCE`] at most. A stranger gets a place among
+//! [`MOST_STRANGERS`] for the time it takes to say that; who is slower than [`TOKEN_PATIENCE`], or
+//! last in line when all places are taken, is closed without an answer.
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use icdc_protocol::measure::Token;
+use icdc_session::SessionError;
+use icdc_stop::StopSignal;
+use icdc_tcp::clock;
+use icdc_units::{Span, Time};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+use crate::sockets::local;
+
+/// How long all agreed connections may take to come.
+const PATIENCE: Span = Span::from_secs(30);
+/// How long one may take to say its token.
+const TOKEN_PATIENCE: Span = Span::from_secs(10);
+/// Connections that have not said their token yet.
+const MOST_STRANGERS: usize = 128;
+/// How long nobody is accepted once descriptors are lacking.
+const STARVED_PAUSE: Span = Span::from_millis(100);
+
+/// A connection that has said a part of its token and its run-up.
+struct Stranger {
+    stream: TcpStream,
+    said: Vec<u8>,
+    /// Bytes of the run-up that have come.
+    run_up: usize,
+    deadline: Time,
+}
+
+/// Token and length of the run-up.
+const BEGINNING: usize = size_of::<Token>() + 2;
+
+/// Random tokens, one per connection.
+pub(super) fn tokens(count: u8) -> Result<Vec<Token>, SessionError> {
+    let token = |_| {
+        let mut token = Token::default();
+        match rustix::rand::getrandom(&mut token[..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(length) if length == token.len() => Ok(token),
+            Ok(_) => Err(local("random bytes", "too few")),
+            Err(errno) => Err(local("random bytes", errno)),
+        }
+    };
+    (0..count).map(token).collect()
+}
+
+/// Accepts one connection per token, in the order of the tokens.
+pub(super) fn admit(
+    listener: TcpListener,
+    tokens: &[Token],
+    stop: &StopSignal,
+) -> Result<Vec<TcpStream>, SessionError> {
+    listener.set_nonblocking(true).map_err(|error| local("fcntl(O_NONBLOCK)", error))?;
+    let woken = waker(stop)?;
+    let mut admitted: Vec<Option<TcpStream>> = tokens.iter().map(|_| None).collect();
+    let mut strangers: Vec<Stranger> = Vec::new();
+    let deadline = clock::now() + PATIENCE;
+    let mut starved = false;
+    while admitted.iter().any(Option::is_none) {
+        let next = strangers.iter().map(|stranger| stranger.deadline).fold(deadline, Time::min);
+        let next = if starved { next.min(clock::now() + STARVED_PAUSE) } else { next };
+        wait((!starved).then_some(&listener), &strangers, &woken, next)?;
+        if stop.is_requested() {
+            return Err(SessionError::Interrupted);
+        }
+        let now = clock::now();
+        if now >= deadline {
+            let missing = admitted.iter().filter(|place| place.is_none()).count();
+            return Err(SessionError::Cut(format!(
+                "{missing} of {} data connections did not come within {PATIENCE}; does a firewall let their port pass? (--port LO-HI chooses it)",
+                tokens.len()
+            )));
+        }
+        if strangers.len() == MOST_STRANGERS {
+            // All of them were heard; whoever comes next is heard as well before anybody has to go
+            // for others.
+            strangers.drain(..MOST_STRANGERS / 4);
+        }
+        starved = false;
+        while strangers.len() < MOST_STRANGERS {
+            match listener.accept() {
+                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                    strangers.push(Stranger { stream, said: Vec::new(), run_up: 0, deadline: now + TOKEN_PATIENCE });
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    // Those of one connection (accept(2)), or a lack of descriptors that may pass.
+                    starved = matches!(
+                        Errno::from_io_error(&error),
+                        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)
+                    );
+                    break;
+                }
+            }
+        }
+        for mut stranger in std::mem::take(&mut strangers) {
+            match stranger.hear(tokens) {
+                Incoming::All(token) => {
+                    let place = place(tokens, &token);
+                    match place.and_then(|place| admitted.get_mut(place)) {
+                        Some(place @ None) => {
+                            let stream = stranger.stream;
+                            stream.set_nonblocking(false).map_err(|error| local("fcntl(O_NONBLOCK)", error))?;
+                            *place = Some(stream);
+                        }
+                        _ => tracing::info!("a connection to the data port with a wrong token was closed"),
+                    }
+                }
+                Incoming::Part if stranger.deadline > now => strangers.push(stranger),
+                Incoming::Part | Incoming::Nonsense => {
+                    tracing::info!("a connection to the data port without a token was closed")
+                }
+            }
+        }
+    }
+    Ok(admitted.into_iter().flatten().collect())
+}
+
+/// What has come of a stranger.
+enum Incoming {
+    Part,
+    All(Token),
+    /// It will never be one that was agreed on.
+    Nonsense,
+}
+
+impl Stranger {
+    /// Reads what is there. Of a wrong token nothing more is read.
+    fn hear(&mut self, tokens: &[Token]) -> Incoming {
+        let mut scrap = [0; 16 << 10];
+        loop {
+            let missing = match self.said.as_slice().split_first_chunk::<{ size_of::<Token>() }>() {
+                Some((token, _)) if place(tokens, token).is_none() => return Incoming::Nonsense,
+                Some((token, &[high, low])) => match usize::from(u16::from_be_bytes([high, low])) - self.run_up {
+                    0 => return Incoming::All(*token),
+                    missing => missing,
+                },
+                _ => BEGINNING - self.said.len(),
+            };
+            let room = missing.min(scrap.len());
+            match self.stream.read(&mut scrap[..room]) {
+                Ok(0) => return Incoming::Nonsense,
+                Ok(length) if self.said.len() < BEGINNING => self.said.extend_from_slice(&scrap[..length]),
+                Ok(length) => self.run_up += length,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Incoming::Part,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return Incoming::Nonsense,
+            }
+        }
+    }
+}
+
+/// Which of the tokens it is.
+fn place(tokens: &[Token], said: &Token) -> Option<usize> {
+    tokens.iter().position(|known| same(known, said))
+}
+
+/// Compares in a time that does not tell where the first difference is.
+fn same(known: &Token, said: &Token) -> bool {
+    known.iter().zip(said).fold(0, |difference, (known, said)| difference | (known ^ said)) == 0
+}
+
+/// Readable once a stop is requested.
+fn waker(stop: &StopSignal) -> Result<OwnedFd, SessionError> {
+    let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| local("eventfd", error))?;
+    let teller = event.try_clone().map_err(|error| local("fcntl(F_DUPFD)", error))?;
+    stop.on_request(move || {
+        let _ = rustix::io::write(&teller, &1_u64.to_ne_bytes());
+    });
+    Ok(event)
+}
+
+fn wait(
+    listener: Option<&TcpListener>,
+    strangers: &[Stranger],
+    woken: &OwnedFd,
+    until: Time,
+) -> Result<(), SessionError> {
+    let streams = strangers.iter().map(|stranger| PollFd::new(&stranger.stream, PollFlags::IN));
+    let listener = listener.map(|listener| PollFd::new(listener, PollFlags::IN));
+    let mut watched: Vec<_> = listener.into_iter().chain([PollFd::new(woken, PollFlags::IN)]).chain(streams).collect();
+    let timeout = Timespec::try_from(Duration::from(until - clock::now())).ok();
+    match poll(&mut watched, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(local("poll", error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn only_the_right_tokens_are_let_in() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let tokens = tokens(2).unwrap();
+        assert_ne!(tokens[0], tokens[1]);
+        let admission = std::thread::spawn({
+            let tokens = tokens.clone();
+            move || admit(listener, &tokens, &StopSignal::new()).unwrap()
+        });
+        let _silent: Vec<TcpStream> = (0..2 * MOST_STRANGERS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let connect = |token: &[u8], run_up: u16| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(&[token, &run_up.to_be_bytes(), &vec![0; usize::from(run_up)]].concat()).unwrap();
+            stream
+        };
+        let mut wrong = connect(&[7; 32], 3);
+        let second = connect(&tokens[1], 0);
+        let mut again = connect(&tokens[1], 0);
+        let mut first = connect(&tokens[0], 40_000);
+        first.write_all(b"data").unwrap();
+        let mut admitted = admission.join().unwrap();
+        let peers: Vec<_> = admitted.iter().map(|stream| stream.peer_addr().unwrap()).collect();
+        assert_eq!(peers, [first.local_addr().unwrap(), second.local_addr().unwrap()]);
+        let mut data = [0; 4];
+        admitted[0].read_exact(&mut data).unwrap();
+        assert_eq!(&data, b"data", "the run-up is none");
+        // Closed, and nothing told.
+        for stream in [&mut wrong, &mut again] {
+            assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)));
+        }
+        assert!(TcpStream::connect(address).is_err(), "the port is closed");
+    }
+
+    #[test]
+    fn a_wish_to_stop_ends_the_wait() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stop = StopSignal::new();
+        let waiting = std::thread::spawn({
+            let stop = stop.clone();
+            move || admit(listener, &tokens(1).unwrap(), &stop)
+        });
+        stop.request();
+        assert!(matches!(waiting.join().unwrap(), Err(SessionError::Interrupted)));
+    }
+}

@@ -1,0 +1,193 @@
+//! One end of the control link of a measurement: a thread that writes messages, one that reads
+//! them, and waiting for what arrives, a request to stop, other threads of this end, or a deadline.
+
+use std::io;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, never, select};
+use icdc_link::{Inlet, Link, LinkControl, MessageWriter, WriterGuard, receive};
+use icdc_protocol::Message;
+use icdc_protocol::measure::ControlMessage;
+use icdc_protocol::message::Refusal;
+use icdc_session::SessionError;
+use icdc_stop::StopSignal;
+use icdc_tcp::clock;
+use icdc_units::{Span, Time};
+
+/// Messages that may wait to be taken; then the other end waits.
+const DEPTH: usize = 64;
+
+pub(super) struct ControlLink {
+    writer: MessageWriter,
+    end: WriterGuard,
+    incoming: Receiver<Incoming>,
+    stopped: Receiver<()>,
+    /// Keeps `stopped` open after the request.
+    _stop: Sender<()>,
+    /// Requested once nothing more can come of it: the other end is gone or wants to end, or this
+    /// end shall stop.
+    ended: StopSignal,
+    control: LinkControl,
+}
+
+/// What comes from the other end, or instead of it.
+pub(super) enum Incoming {
+    Accepted,
+    Refused(Refusal),
+    Control(ControlMessage),
+    /// The other end's user wants it to end.
+    Interrupt,
+    /// So does this end's.
+    Stop,
+    Gone(SessionError),
+}
+
+/// What [`ControlLink::next`] waited for.
+pub(super) enum Next<E> {
+    Incoming(Incoming),
+    Worker(E),
+    Deadline,
+}
+
+impl ControlLink {
+    pub(super) fn open(link: Link, stop: &StopSignal) -> io::Result<Self> {
+        let Link { outlet, inlet, control } = link;
+        let (writer, end) = MessageWriter::start(outlet)?;
+        let (queue, incoming) = bounded(DEPTH);
+        let ended = StopSignal::new();
+        let reader = std::thread::Builder::new().name("message-reader".into());
+        let on_end = ended.clone();
+        reader.spawn(move || read(inlet, &queue, &on_end))?;
+        let (request, stopped) = bounded(1);
+        let (on_stop, ends) = (request.clone(), ended.clone());
+        stop.on_request(move || {
+            let _ = on_stop.try_send(());
+            ends.request();
+        });
+        Ok(Self { writer, end, incoming, stopped, _stop: request, ended, control })
+    }
+
+    pub(super) fn send(&self, message: ControlMessage) {
+        self.writer.send(Message::Measure(message));
+    }
+
+    pub(super) fn send_message(&self, message: Message) {
+        self.writer.send(message);
+    }
+
+    pub(super) fn ended(&self) -> &StopSignal {
+        &self.ended
+    }
+
+    /// Waits for whatever comes first.
+    pub(super) fn next<E>(&self, workers: &Receiver<E>, deadline: Time) -> Next<E> {
+        // An end that never stops talking does not put it off.
+        if clock::now() >= deadline {
+            return Next::Deadline;
+        }
+        let gone = || Incoming::Gone(SessionError::Cut("the other end is gone".into()));
+        select! {
+            recv(self.incoming) -> incoming => Next::Incoming(incoming.unwrap_or_else(|_| gone())),
+            recv(self.stopped) -> _ => Next::Incoming(Incoming::Stop),
+            recv(workers) -> event => match event {
+                Ok(event) => Next::Worker(event),
+                // They have ended; there is still the rest to wait for.
+                Err(_) => self.next(&never(), deadline),
+            },
+            default(Duration::from_nanos((deadline - clock::now()).as_nanos())) => Next::Deadline,
+        }
+    }
+
+    /// What arrives next, where this end has nothing to do but wait for it.
+    pub(super) fn receive(&self, awaited: &str, patience: Span) -> Result<Incoming, SessionError> {
+        self.receive_since(awaited, patience, clock::now())
+    }
+
+    /// As [`receive`](Self::receive), with a patience that began at `since`.
+    pub(super) fn receive_since(&self, awaited: &str, patience: Span, since: Time) -> Result<Incoming, SessionError> {
+        match self.next(&never::<()>(), since + patience) {
+            Next::Incoming(incoming) => Ok(incoming),
+            Next::Worker(()) | Next::Deadline => Err(SessionError::Cut(format!("no {awaited} came within {patience}"))),
+        }
+    }
+
+    /// The next control message, where nothing else makes sense.
+    pub(super) fn receive_control(&self, awaited: &str, patience: Span) -> Result<ControlMessage, SessionError> {
+        match self.receive(awaited, patience)? {
+            Incoming::Control(message) => Ok(message),
+            other => Err(other.unexpected(awaited)),
+        }
+    }
+
+    /// Waits until the receiver lets this end send.
+    pub(super) fn await_start(&self, patience: Span) -> Result<(), SessionError> {
+        match self.receive_control("Go", patience)? {
+            ControlMessage::Go => Ok(()),
+            message => Err(Incoming::Control(message).unexpected("Go")),
+        }
+    }
+
+    /// Ends this end's direction and waits for the other end to end its own, so that its last
+    /// messages arrive.
+    pub(super) fn close(self, patience: Span) {
+        let Self { end, incoming, control, .. } = self;
+        drop(end);
+        let deadline = clock::now() + patience;
+        while let Ok(message) = incoming.recv_timeout(Duration::from_nanos((deadline - clock::now()).as_nanos())) {
+            if matches!(message, Incoming::Gone(_)) {
+                break;
+            }
+        }
+        control.shutdown();
+    }
+}
+
+impl Incoming {
+    /// The error that this is where `awaited` should have come.
+    pub(super) fn unexpected(self, awaited: &str) -> SessionError {
+        match self {
+            Self::Refused(refusal) => SessionError::Refused(refusal),
+            Self::Interrupt | Self::Stop => SessionError::Interrupted,
+            Self::Gone(error) => error,
+            Self::Accepted => SessionError::Protocol(format!("Accepted instead of {awaited}")),
+            Self::Control(message) => {
+                SessionError::Protocol(format!("{} instead of {awaited}", control_name(&message)))
+            }
+        }
+    }
+}
+
+fn control_name(message: &ControlMessage) -> &'static str {
+    match message {
+        ControlMessage::Ready { .. } => "Ready",
+        ControlMessage::Go => "Go",
+        ControlMessage::Samples(_) => "Samples",
+        ControlMessage::Received(_) => "Received",
+        ControlMessage::Arrivals(_) => "Arrivals",
+        ControlMessage::Sent(_) => "Sent",
+    }
+}
+
+fn read(mut inlet: Box<dyn Inlet>, queue: &Sender<Incoming>, ended: &StopSignal) {
+    loop {
+        let incoming = match receive(inlet.as_mut()) {
+            Ok(Message::Ping) => continue,
+            Ok(Message::Measure(message)) => Incoming::Control(message),
+            Ok(Message::Accepted) => Incoming::Accepted,
+            Ok(Message::Refused(refusal) | Message::Abort(refusal)) => Incoming::Refused(refusal),
+            Ok(Message::Interrupt) => Incoming::Interrupt,
+            Ok(other) => {
+                Incoming::Gone(SessionError::Protocol(format!("unexpected {} in a measurement", other.kind())))
+            }
+            Err(error) => Incoming::Gone(error.into()),
+        };
+        let last = matches!(incoming, Incoming::Gone(_));
+        if matches!(incoming, Incoming::Gone(_) | Incoming::Refused(_) | Incoming::Interrupt) {
+            ended.request();
+        }
+        // Nobody reads any more once the measurement is over.
+        if queue.send(incoming).is_err() || last {
+            return;
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The far end of a measurement: listens for the data connections, and sends or receives as
+//! ordered.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use icdc_link::Link;
+use icdc_protocol::Message;
+use icdc_protocol::limits::MAX_ARRIVALS;
+use icdc_protocol::measure::{ControlMessage, Order, Sample};
+use icdc_protocol::message::{Refusal, RefusalKind};
+use icdc_protocol::validate::clip;
+use icdc_session::SessionError;
+use icdc_stop::StopSignal;
+use icdc_tcp::Family;
+use icdc_tcp::algorithm::choose;
+use icdc_tuning::Tuned;
+use icdc_units::{ByteCount, Span};
+
+use crate::control_link::ControlLink;
+use crate::sockets::{local, receive_buffer};
+use crate::{admission, receiving, sending};
+
+/// How long the near end may take to get ready to receive.
+const GO_PATIENCE: Span = Span::from_secs(60);
+/// How long it may take to close the link.
+const FAREWELL: Span = Span::from_secs(10);
+/// Samples that travel together: those of a tenth of a second.
+const TICKS_PER_MESSAGE: usize = 10;
+
+/// How a measurement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// As ordered.
+    Complete,
+    /// A user or an operator stopped it.
+    Interrupted,
+}
+
+/// Serves one measurement.
+///
+/// # Errors
+/// How its session ended.
+pub fn answer(link: Link, order: &Order, stop: &StopSignal) -> Result<Finish, SessionError> {
+    let control = ControlLink::open(link, stop).map_err(|error| local("clone", error))?;
+    // The data connections stay until the near end has gone: one that closes early looks broken to
+    // the sender.
+    let mut sockets = Vec::new();
+    let outcome = serve(order, &control, stop, &mut sockets);
+    if let Err(error) = &outcome
+        && let Some(refusal) = told(error)
+    {
+        control.send_message(Message::Abort(refusal));
+    }
+    control.close(FAREWELL);
+    outcome.map(|interrupted| if interrupted { Finish::Interrupted } else { Finish::Complete })
+}
+
+/// What the near end is told. A cut of a data connection or of patience is news to it.
+fn told(error: &SessionError) -> Option<Refusal> {
+    match error {
+        SessionError::Cut(reason) => Some(Refusal { kind: RefusalKind::Internal, reason: reason.clone() }),
+        SessionError::Refused(refusal) => Some(refusal.clone()),
+        error => error.refusal(),
+    }
+}
+
+/// Whether it was interrupted.
+fn serve(
+    order: &Order,
+    control: &ControlLink,
+    stop: &StopSignal,
+    sockets: &mut Vec<Arc<TcpStream>>,
+) -> Result<bool, SessionError> {
+    let buffer = if order.reverse { ByteCount::ZERO } else { receive_buffer(order) };
+    let listener = icdc_tcp::listen(None, order.ports, Family::Any, buffer)
+        .map_err(|error| SessionError::Local(error.to_string()))?;
+    // Chosen before anybody connects, so that the near end is refused at once what nobody has. The
+    // connections inherit it.
+    let chosen = match order.congestion.as_deref() {
+        Some(name) if order.reverse => Some(choose(&listener, name).map_err(|error| {
+            SessionError::Refused(Refusal { kind: RefusalKind::NotAllowed, reason: error.to_string() })
+        })?),
+        _ => None,
+    };
+    let port = listener.local_addr().map_err(|error| local("getsockname", error))?.port();
+    let tokens = admission::tokens(order.streams)?;
+    control.send_message(Message::Accepted);
+    control.send(ControlMessage::Ready { port, tokens: tokens.clone() });
+    let admitted = admission::admit(listener, &tokens, control.ended())?;
+    *sockets = admitted.into_iter().map(Arc::new).collect();
+    // Keeps what was loaded for the listener until the connections have it.
+    let _chosen = chosen;
+    if order.reverse { send(order, sockets, control) } else { receive(order, sockets, port, control, stop) }
+}
+
+fn receive(
+    order: &Order,
+    sockets: &[Arc<TcpStream>],
+    port: u16,
+    control: &ControlLink,
+    stop: &StopSignal,
+) -> Result<bool, SessionError> {
+    let mut harvest = receiving::run(order, sockets, port, control, &mut |_| {})?;
+    if stop.is_requested() {
+        harvest.received.errors.push("the far end was stopped".to_owned());
+    }
+    control.send(ControlMessage::Received(harvest.received));
+    for bins in harvest.bins.chunks(MAX_ARRIVALS) {
+        control.send(ControlMessage::Arrivals(bins.to_vec()));
+    }
+    Ok(harvest.interrupted)
+}
+
+fn send(order: &Order, sockets: &[Arc<TcpStream>], control: &ControlLink) -> Result<bool, SessionError> {
+    let prepared = sockets.iter().map(|socket| sending::prepare(order, Arc::clone(socket)));
+    let connections = prepared.collect::<Result<Vec<Tuned>, String>>().map_err(SessionError::Local)?;
+    control.await_start(GO_PATIENCE)?;
+    let mut batch: Vec<Sample> = Vec::new();
+    let mut outcome = sending::run(order, &connections, false, control, &mut |samples| {
+        batch.extend(samples);
+        if batch.len() >= TICKS_PER_MESSAGE * sockets.len() {
+            control.send(ControlMessage::Samples(std::mem::take(&mut batch)));
+        }
+    })?;
+    control.send(ControlMessage::Samples(batch));
+    let instead = connections.last().and_then(Tuned::instead);
+    outcome.sent.notices.extend(instead.map(|text| clip(format!("the far end says: {text}"))));
+    control.send(ControlMessage::Sent(outcome.sent));
+    Ok(outcome.interrupted)
+}

@@ -1,0 +1,41 @@
+//! Measurements from memory to memory: zeros in clear over plain TCP, counted where they arrive.
+//!
+//! ```text
+//!  near end ═══ control link (TLS, both keys known): order, messages, results ═══ far end
+//!     │                                                                           │
+//!     └── data: plain TCP, one or more connections, each begun by a secret token ─┘
+//!           sender: writes, TCP_INFO each 10 ms        receiver: discards, bytes per millisecond
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `near` | the end that asks |
+//! | `far` | the end that answers; it listens for the data connections |
+//! | `admission` | who may use the data port |
+//! | `sending`, `receiving` | the two ends of the data, whichever end they are at |
+//! | `arrivals` | bytes per millisecond, from packets at the device or from reads of the socket |
+//! | `control_link` | what is said, what is heard, until when |
+//! | `sockets` | buffers of the data connections |
+//!
+//! The receiver decides when it is over: so long after its first byte, or when everything has
+//! arrived. That the data is not encrypted proves nothing to anybody and costs nothing: it is
+//! zeros.
+//!
+//! The link comes connected from `icdc-remote` above, which also decides who may measure; the data
+//! connections are made here.
+
+#![forbid(unsafe_code)]
+
+mod admission;
+mod arrivals;
+mod control_link;
+mod far;
+mod measurement;
+mod near;
+mod receiving;
+mod sending;
+mod sockets;
+
+pub use far::{Finish, answer};
+pub use measurement::{MeasureEvent, MeasureOptions, MeasureSink, Measurement};
+pub use near::{FarSide, NoMeasurement, measure};

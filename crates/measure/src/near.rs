@@ -1,0 +1,232 @@
+//! The near end of a measurement: makes the data connections, sends or receives, and puts
+//! together what both ends know.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use icdc_link::Link;
+use icdc_protocol::Message;
+use icdc_protocol::measure::{ControlMessage, Order, Token};
+use icdc_protocol::message::{Job, Request, TransferId};
+use icdc_session::SessionError;
+use icdc_stop::StopSignal;
+use icdc_tcp::algorithm::choose_in_advance;
+use icdc_tcp::{Beginning, Family, Patience, clock};
+use icdc_tuning::Tuned;
+use icdc_units::{ByteCount, Span};
+
+use crate::control_link::{ControlLink, Incoming};
+use crate::measurement::{MeasureEvent, MeasureSink, Measurement};
+use crate::sockets::receive_buffer;
+use crate::{receiving, sending};
+
+/// How long the far end may take for each step that is not the measurement itself.
+const PATIENCE: Span = Span::from_secs(60);
+/// How long a data connection may take to be made.
+const CONNECT_TIMEOUT: Span = Span::from_secs(15);
+/// Ten segments of 1400 bytes with the token: as many may be on their way at once (RFC 6928), so
+/// that they do not come later than the token alone.
+const RUN_UP: u16 = 14_000 - 34;
+/// How long the last messages may take to arrive.
+const FAREWELL: Span = Span::from_secs(10);
+
+/// The far end, connected.
+pub struct FarSide {
+    /// The control link.
+    pub link: Link,
+    /// Name of the host, where the link does not tell its address.
+    pub name: String,
+    /// Name of this measurement.
+    pub transfer: TransferId,
+}
+
+/// Why there is no measurement.
+#[derive(Debug)]
+pub enum NoMeasurement {
+    /// The request makes no sense here.
+    Usage(String),
+    /// A data connection could not be made.
+    NotConnected {
+        /// To which host.
+        host: String,
+        /// To which port.
+        port: u16,
+        /// Why.
+        cause: icdc_tcp::ConnectError,
+    },
+    /// A data connection took nothing.
+    NotSent {
+        /// To which host.
+        host: String,
+        /// To which port.
+        port: u16,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Something failed at this end before the far end was asked.
+    Failed(String),
+    /// The session over the control link ended.
+    Session(SessionError),
+}
+
+impl From<SessionError> for NoMeasurement {
+    fn from(error: SessionError) -> Self {
+        Self::Session(error)
+    }
+}
+
+/// Measures between this process and a far end, as ordered.
+///
+/// # Errors
+/// See [`NoMeasurement`]. A measurement that the user interrupts is none, once data has flowed.
+pub fn measure(
+    far: FarSide,
+    order: &Order,
+    events: &MeasureSink,
+    stop: &StopSignal,
+) -> Result<Measurement, NoMeasurement> {
+    let FarSide { link, name, transfer } = far;
+    let host = data_host(&link.control.peer()).unwrap_or(name);
+    let control = ControlLink::open(link, stop)
+        .map_err(|error| NoMeasurement::Failed(format!("cannot start a thread: {error}")))?;
+    control.send_message(Message::Request(Request { transfer, job: Job::Measure(order.clone()) }));
+    let (port, tokens) = ready(order, &control)?;
+    let connecting = Connecting { order, host: &host, port, stop };
+    // The data connections stay until the far end has gone: one that closes early looks broken.
+    match order.reverse {
+        true => {
+            let sockets = connecting.receiving(&tokens)?;
+            let measurement = receive(order, &sockets, port, &control, events);
+            control.close(FAREWELL);
+            Ok(measurement?)
+        }
+        false => {
+            let connections = connecting.sending(&tokens)?;
+            if let Some(text) = connections.iter().find_map(Tuned::instead) {
+                events(MeasureEvent::Notice(text.to_owned()));
+            }
+            let measurement = send(order, &connections, &control, events);
+            control.close(FAREWELL);
+            Ok(measurement?)
+        }
+    }
+}
+
+/// The address of the control link, which the data shall reach as well.
+fn data_host(peer: &str) -> Option<String> {
+    match peer.parse().ok()? {
+        SocketAddr::V6(address) if address.scope_id() != 0 => Some(format!("{}%{}", address.ip(), address.scope_id())),
+        address => Some(address.ip().to_string()),
+    }
+}
+
+fn ready(order: &Order, control: &ControlLink) -> Result<(u16, Vec<Token>), SessionError> {
+    match control.receive("answer", PATIENCE)? {
+        Incoming::Accepted => {}
+        other => return Err(other.unexpected("Accepted")),
+    }
+    match control.receive_control("Ready", PATIENCE)? {
+        ControlMessage::Ready { port, tokens } if tokens.len() == usize::from(order.streams) => Ok((port, tokens)),
+        _ => Err(SessionError::Protocol("no token for each connection".into())),
+    }
+}
+
+/// Makes the data connections of this end.
+struct Connecting<'a> {
+    order: &'a Order,
+    host: &'a str,
+    port: u16,
+    stop: &'a StopSignal,
+}
+
+impl Connecting<'_> {
+    /// Connections that receive.
+    fn receiving(&self, tokens: &[Token]) -> Result<Vec<Arc<TcpStream>>, NoMeasurement> {
+        let beginning = Beginning { receive_buffer: receive_buffer(self.order), congestion: None };
+        let connect = |token| {
+            let socket = self.connect(&beginning)?;
+            self.open(&socket, token, 0)?;
+            Ok(Arc::new(socket))
+        };
+        tokens.iter().map(connect).collect()
+    }
+
+    /// Connections that send.
+    fn sending(&self, tokens: &[Token]) -> Result<Vec<Tuned>, NoMeasurement> {
+        let named = self.order.congestion.as_deref().map(choose_in_advance);
+        let first = named.transpose().map_err(|error| NoMeasurement::Usage(error.to_string()))?;
+        let congestion = first.as_ref().map(|chosen| chosen.name.as_str());
+        let beginning = Beginning { receive_buffer: ByteCount::ZERO, congestion };
+        let connect = |token| {
+            let socket = Arc::new(self.connect(&beginning)?);
+            let tuned = sending::prepare(self.order, Arc::clone(&socket)).map_err(NoMeasurement::Usage)?;
+            self.open(&socket, token, if tuned.gains_by_run_up() { RUN_UP } else { 0 })?;
+            Ok(tuned)
+        };
+        tokens.iter().map(connect).collect()
+    }
+
+    fn connect(&self, beginning: &Beginning<'_>) -> Result<TcpStream, NoMeasurement> {
+        let cancel = self.stop.descriptor().map_err(|error| NoMeasurement::Failed(error.to_string()))?;
+        let patience = Patience { timeout: CONNECT_TIMEOUT, cancel: Some(cancel.as_fd()) };
+        icdc_tcp::connect_with(self.host, self.port, Family::Any, patience, beginning)
+            .map_err(|cause| NoMeasurement::NotConnected { host: self.host.to_owned(), port: self.port, cause })
+    }
+
+    /// Says the token, and as much after it as is announced.
+    fn open(&self, mut socket: &TcpStream, token: &Token, run_up: u16) -> Result<(), NoMeasurement> {
+        let mut opening = [token, &run_up.to_be_bytes()[..]].concat();
+        opening.resize(opening.len() + usize::from(run_up), 0);
+        let sent = socket.write_all(&opening);
+        sent.map_err(|cause| NoMeasurement::NotSent { host: self.host.to_owned(), port: self.port, cause })
+    }
+}
+
+fn send(
+    order: &Order,
+    connections: &[Tuned],
+    control: &ControlLink,
+    events: &MeasureSink,
+) -> Result<Measurement, SessionError> {
+    control.await_start(PATIENCE)?;
+    let has_run_up = connections.iter().all(Tuned::gains_by_run_up);
+    let outcome =
+        sending::run(order, connections, has_run_up, control, &mut |samples| events(MeasureEvent::Samples(samples)))?;
+    let expected = outcome.received.bins as usize;
+    let mut arrivals = Vec::new();
+    let since = clock::now();
+    while arrivals.len() < expected {
+        match control.receive_since("arrivals", PATIENCE, since)? {
+            Incoming::Control(ControlMessage::Arrivals(bins)) => arrivals.extend(bins),
+            Incoming::Stop => {}
+            other => return Err(other.unexpected("Arrivals")),
+        }
+    }
+    arrivals.truncate(expected);
+    let interrupted = outcome.interrupted;
+    Ok(Measurement { received: outcome.received, arrivals, sent: outcome.sent, interrupted })
+}
+
+fn receive(
+    order: &Order,
+    sockets: &[Arc<TcpStream>],
+    port: u16,
+    control: &ControlLink,
+    events: &MeasureSink,
+) -> Result<Measurement, SessionError> {
+    let harvest = receiving::run(order, sockets, port, control, &mut |samples| events(MeasureEvent::Samples(samples)))?;
+    control.send(ControlMessage::Received(harvest.received.clone()));
+    let since = clock::now();
+    let sent = loop {
+        match control.receive_since("last message of the sender", PATIENCE, since)? {
+            Incoming::Control(ControlMessage::Samples(samples)) => events(MeasureEvent::Samples(samples)),
+            Incoming::Control(ControlMessage::Sent(sent)) => break sent,
+            // It is over already.
+            Incoming::Stop | Incoming::Interrupt => {}
+            other => return Err(other.unexpected("Sent")),
+        }
+    };
+    Ok(Measurement { received: harvest.received, arrivals: harvest.bins, sent, interrupted: harvest.interrupted })
+}

@@ -1,0 +1,207 @@
+//! The receiving end of the data: one thread per connection that discards, and a book of what
+//! arrived when.
+
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use icdc_protocol::limits::{MAX_BINS, MAX_MEASURE_ERRORS};
+use icdc_protocol::measure::{ControlMessage, Order, Received, Sample};
+use icdc_session::SessionError;
+use icdc_tcp::clock;
+use icdc_units::{Span, Time};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use crate::arrivals::{Arrivals, PacketWatch};
+use crate::control_link::{ControlLink, Incoming, Next};
+use crate::sockets::{granted, local};
+
+/// How long the first byte may take.
+const FIRST_BYTE: Span = Span::from_secs(30);
+/// Most bytes that one call discards. The memory is never touched.
+const GULP: usize = 4 << 20;
+
+/// What was received, and by the millisecond.
+pub(super) struct Harvest {
+    pub(super) received: Received,
+    pub(super) bins: Vec<u32>,
+    pub(super) interrupted: bool,
+}
+
+/// Says `Go` and receives until it is over. `listening` is the port of the data connections.
+pub(super) fn run(
+    order: &Order,
+    sockets: &[Arc<TcpStream>],
+    listening: u16,
+    control: &ControlLink,
+    samples: &mut dyn FnMut(Vec<Sample>),
+) -> Result<Harvest, SessionError> {
+    let limit = Span::from_nanos(order.nanos);
+    let packets = PacketWatch::start(sockets, listening, limit);
+    let book = Book { over: AtomicBool::new(false), arrivals: Mutex::new(Arrivals::new(limit)) };
+    let mut ending = Ending::default();
+    let (tell, events) = unbounded();
+    let watched = thread::scope(|scope| {
+        for (number, socket) in sockets.iter().enumerate() {
+            let (book, tell) = (&book, tell.clone());
+            let named = thread::Builder::new().name(format!("receive-{number}"));
+            if let Err(error) = named.spawn_scoped(scope, move || discard(socket, number, book, &tell)) {
+                book.end(sockets);
+                return Err(local("clone", error));
+            }
+        }
+        control.send(ControlMessage::Go);
+        let watched = watch(limit, sockets.len(), control, &events, samples, &mut ending);
+        book.end(sockets);
+        watched
+    });
+    let packets = packets.map(PacketWatch::finish);
+    watched?;
+    Ok(ending.harvest(order, sockets, book.arrivals.into_inner().unwrap_or_else(PoisonError::into_inner), packets))
+}
+
+/// What the threads share.
+struct Book {
+    over: AtomicBool,
+    arrivals: Mutex<Arrivals>,
+}
+
+impl Book {
+    fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the threads end. The connections stay, and the sender is not disturbed before it has
+    /// been told.
+    fn end(&self, sockets: &[Arc<TcpStream>]) {
+        self.over.store(true, Ordering::Release);
+        for socket in sockets {
+            // One that is gone already needs no end.
+            let _ = socket.shutdown(Shutdown::Read);
+        }
+    }
+}
+
+enum Event {
+    First(Time),
+    Ended(End),
+}
+
+/// Why a connection has ended.
+enum End {
+    InOrder,
+    ByTime,
+    Broken(String),
+}
+
+fn discard(socket: &TcpStream, number: usize, book: &Book, tell: &Sender<Event>) {
+    let mut buffer = vec![0; GULP];
+    let end = loop {
+        match recv(socket, &mut buffer[..], RecvFlags::TRUNC) {
+            _ if book.over.load(Ordering::Acquire) => break End::InOrder,
+            Ok((_, 0)) => break End::InOrder,
+            Ok((_, length)) => {
+                let at = clock::now();
+                let mut arrivals = book.arrivals();
+                let first = arrivals.origin().is_none();
+                let in_time = arrivals.add(at, length as u64);
+                drop(arrivals);
+                if first {
+                    let _ = tell.send(Event::First(at));
+                }
+                if !in_time {
+                    break End::ByTime;
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => break End::Broken(format!("data connection {number}: recv: {errno}")),
+        }
+    };
+    let _ = tell.send(Event::Ended(end));
+}
+
+#[derive(Default)]
+struct Ending {
+    by_time: bool,
+    interrupted: bool,
+    errors: Vec<String>,
+}
+
+fn watch(
+    limit: Span,
+    connections: usize,
+    control: &ControlLink,
+    events: &Receiver<Event>,
+    samples: &mut dyn FnMut(Vec<Sample>),
+    ending: &mut Ending,
+) -> Result<(), SessionError> {
+    let mut open = connections;
+    let mut deadline = clock::now() + FIRST_BYTE;
+    let mut begun = false;
+    while open > 0 {
+        match control.next(events, deadline) {
+            Next::Worker(Event::First(at)) => (begun, deadline) = (true, at + limit),
+            Next::Worker(Event::Ended(end)) => {
+                open -= 1;
+                match end {
+                    End::InOrder => {}
+                    End::ByTime => ending.by_time = true,
+                    End::Broken(reason) => ending.errors.push(reason),
+                }
+            }
+            Next::Deadline if begun => {
+                ending.by_time = true;
+                return Ok(());
+            }
+            Next::Deadline => return Err(SessionError::Cut(format!("no data came within {FIRST_BYTE}"))),
+            Next::Incoming(Incoming::Control(ControlMessage::Samples(taken))) => samples(taken),
+            Next::Incoming(Incoming::Stop | Incoming::Interrupt) => {
+                ending.interrupted = true;
+                return Ok(());
+            }
+            Next::Incoming(other) => return Err(other.unexpected("data")),
+        }
+    }
+    Ok(())
+}
+
+impl Ending {
+    fn harvest(
+        mut self,
+        order: &Order,
+        sockets: &[Arc<TcpStream>],
+        arrivals: Arrivals,
+        packets: Option<Result<Arrivals, String>>,
+    ) -> Harvest {
+        let span = if self.by_time { Span::from_nanos(order.nanos) } else { arrivals.span() };
+        let bytes = arrivals.bytes();
+        let mut notices = Vec::new();
+        let (seen, packets) = match packets {
+            Some(Ok(seen)) => (seen, true),
+            Some(Err(reason)) => {
+                notices.push(reason);
+                (arrivals, false)
+            }
+            None => (arrivals, false),
+        };
+        if span.as_millis() as usize > MAX_BINS {
+            let kept = Span::from_millis(MAX_BINS as u64);
+            notices.push(format!("arrivals by the millisecond are those of the first {kept}"));
+        }
+        let bins = if bytes == 0 { Vec::new() } else { seen.into_bins(span) };
+        self.errors.truncate(MAX_MEASURE_ERRORS);
+        let received = Received {
+            bytes,
+            nanos: span.as_nanos(),
+            packets,
+            bins: bins.len() as u32,
+            window: granted(order, sockets.first().map(Arc::as_ref), |buffers| buffers.receive),
+            errors: self.errors,
+            notices,
+        };
+        Harvest { received, bins, interrupted: self.interrupted }
+    }
+}

@@ -1,0 +1,284 @@
+//! The sending end of the data: one thread per connection that writes zeros, and a look at
+//! `TCP_INFO` each 10 ms.
+
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+use icdc_protocol::Message;
+use icdc_protocol::limits::MAX_MEASURE_ERRORS;
+use icdc_protocol::measure::{ControlMessage, Order, Received, Sample, Sent};
+use icdc_rate::known_paths::{PathWatch, Resumption};
+use icdc_rate::path_ceiling::{State, Steering};
+use icdc_session::SessionError;
+use icdc_tcp::algorithm::finds_the_rate;
+use icdc_tcp::{ConnectionState, TcpInfo, clock};
+use icdc_tuning::{Tuned, observation, steering};
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+use crate::control_link::{ControlLink, Incoming, Next};
+use crate::sockets::{granted, local};
+
+/// Time between two samples.
+const TICK: Span = Span::from_millis(10);
+/// How long the receiver may take beyond the agreed time to say that it is over.
+const GRACE: Span = Span::from_secs(60);
+/// How long it may take when the user does not want to wait any longer.
+const STOP_GRACE: Span = Span::from_secs(10);
+
+static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+
+/// How it went.
+pub(super) struct Outcome {
+    pub(super) sent: Sent,
+    pub(super) received: Received,
+    pub(super) interrupted: bool,
+}
+
+/// Makes a fresh connection one that sends as ordered.
+pub(super) fn prepare(order: &Order, socket: Arc<TcpStream>) -> Result<Tuned, String> {
+    let congestion = order.congestion.as_deref();
+    let tuned = match order.window {
+        Some(window) => {
+            icdc_tcp::set_buffers(&*socket, window, ByteCount::ZERO).map_err(|error| error.to_string())?;
+            Tuned::choose(socket, congestion)
+        }
+        None if congestion.is_some() => Tuned::choose(socket, congestion),
+        None => Tuned::prepare(socket, congestion),
+    };
+    let tuned = tuned.map_err(|error| error.to_string())?;
+    if let Some(share) = share(order) {
+        icdc_tcp::set_pacing_rate(tuned.socket(), share).map_err(|error| error.to_string())?;
+    }
+    // What has not left when it is over shall not linger in the kernel.
+    rustix::net::sockopt::set_socket_linger(tuned.socket(), Some(Duration::ZERO))
+        .map_err(|error| format!("setsockopt(SO_LINGER): {error}"))?;
+    Ok(tuned)
+}
+
+/// What the user allows each connection. The kernel counts in bytes, of which there must be one at
+/// least.
+fn share(order: &Order) -> Option<Rate> {
+    order.rate.map(|rate| (rate / u64::from(order.streams)).max(Rate::from_bits_per_second(8)))
+}
+
+/// Sends until the receiver says that it is over. `has_run_up` is whether the connections' windows
+/// have grown already.
+pub(super) fn run(
+    order: &Order,
+    connections: &[Tuned],
+    has_run_up: bool,
+    control: &ControlLink,
+    samples: &mut dyn FnMut(Vec<Sample>),
+) -> Result<Outcome, SessionError> {
+    let budget = AtomicU64::new(order.bytes.map_or(u64::MAX, ByteCount::as_u64));
+    let (tell, ended) = bounded(connections.len());
+    let end = || {
+        for connection in connections {
+            // One that is gone already needs no end.
+            let _ = icdc_tcp::shutdown(connection.socket());
+        }
+    };
+    thread::scope(|scope| {
+        for (number, connection) in connections.iter().enumerate() {
+            let (socket, budget, tell) = (connection.socket(), &budget, tell.clone());
+            let pump = move || {
+                let reason = pump(socket, budget).err();
+                let _ = tell.send(reason.map(|error| format!("data connection {number}: send: {error}")));
+            };
+            if let Err(error) = thread::Builder::new().name(format!("send-{number}")).spawn_scoped(scope, pump) {
+                end();
+                return Err(local("clone", error));
+            }
+        }
+        let outcome = watch(order, connections, pacers(order, connections, has_run_up), control, &ended, samples);
+        end();
+        outcome
+    })
+}
+
+/// Writes until the budget of all connections is spent, and ends this one.
+fn pump(mut socket: &TcpStream, budget: &AtomicU64) -> std::io::Result<()> {
+    loop {
+        let chunk = ZEROS.len() as u64;
+        let claim = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(chunk)));
+        let left = claim.unwrap_or_default().min(chunk);
+        if left == 0 {
+            return socket.shutdown(std::net::Shutdown::Write);
+        }
+        match socket.write_all(&ZEROS[..left as usize]) {
+            Ok(()) => {}
+            // This end has ended it.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn watch(
+    order: &Order,
+    connections: &[Tuned],
+    mut pacers: Vec<Pacer<'_>>,
+    control: &ControlLink,
+    ended: &Receiver<Option<String>>,
+    samples: &mut dyn FnMut(Vec<Sample>),
+) -> Result<Outcome, SessionError> {
+    let begun = clock::now();
+    let mut backstop = begun + Span::from_nanos(order.nanos) + GRACE;
+    let (mut tick, mut interrupted, mut errors) = (begun, false, Vec::new());
+    let mut path = PathWatch::default();
+    let received = loop {
+        match control.next(ended, tick) {
+            Next::Deadline => {
+                let now = clock::now();
+                if now >= backstop {
+                    return Err(SessionError::Cut("the receiver does not say that it is over".into()));
+                }
+                let infos = look(connections);
+                samples(sampled(&infos, now - begun));
+                for pacer in &mut pacers {
+                    if let Some(info) = &infos[pacer.stream] {
+                        pacer.steer(now, info);
+                    }
+                }
+                watch_path(&mut path, order, &infos, now, |info| free(connections, &pacers, info));
+                tick = (tick + TICK).max(now);
+            }
+            Next::Worker(reason) => errors.extend(reason),
+            Next::Incoming(Incoming::Control(ControlMessage::Received(received))) => break received,
+            Next::Incoming(Incoming::Stop) => {
+                interrupted = true;
+                backstop = backstop.min(clock::now() + STOP_GRACE);
+                control.send_message(Message::Interrupt);
+            }
+            Next::Incoming(other) => return Err(other.unexpected("the end of the data")),
+        }
+    };
+    let span = clock::now() - begun;
+    samples(sampled(&look(connections), span));
+    if let (Some(found), Some(first)) = (path.found(), connections.first()) {
+        first.remember_path(found);
+    }
+    errors.truncate(MAX_MEASURE_ERRORS);
+    let infos: Vec<TcpInfo> = connections.iter().filter_map(|one| icdc_tcp::info(one.socket()).ok()).collect();
+    let sent = account(order, connections.first(), &infos, span, errors);
+    Ok(Outcome { sent, received, interrupted })
+}
+
+/// What the path carries shows only where nothing else limits, on one connection.
+fn watch_path(
+    path: &mut PathWatch,
+    order: &Order,
+    infos: &[Option<TcpInfo>],
+    now: Time,
+    free: impl Fn(&TcpInfo) -> Option<Rate>,
+) {
+    let ([info], None, None) = (infos, order.rate, order.window) else { return };
+    match info {
+        Some(info) => {
+            path.found_free(now, free(info), info.bytes_acked, info.min_rtt);
+            path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss);
+        }
+        None => path.pause(),
+    }
+}
+
+/// What was found that the path has free for the first connection, which `info` is of.
+fn free(connections: &[Tuned], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<Rate> {
+    match pacers.first() {
+        Some(pacer) => (pacer.steering.state() != State::Climb).then(|| pacer.steering.ceiling()),
+        None => finds_the_rate(&connections.first()?.congestion()).then(|| info.found_rate()).flatten(),
+    }
+}
+
+/// A connection whose congestion control does not find the rate by itself.
+struct Pacer<'a> {
+    connection: &'a Tuned,
+    /// Its number.
+    stream: usize,
+    steering: Steering,
+    /// What the user allows.
+    most: Rate,
+}
+
+/// Unless the user named an algorithm, which is then what is to be measured.
+fn pacers<'a>(order: &Order, connections: &'a [Tuned], has_run_up: bool) -> Vec<Pacer<'a>> {
+    if order.congestion.is_some() {
+        return Vec::new();
+    }
+    let left = |(_, connection): &(usize, &Tuned)| !finds_the_rate(&connection.congestion());
+    let most = share(order).unwrap_or(Rate::MAX);
+    let known = connections.first().and_then(Tuned::known_path);
+    let share = known.map(|known| Resumption { rate: known.rate / u64::from(order.streams), ..known });
+    let pacer = |(stream, connection): (usize, &'a Tuned)| {
+        let pacer = Pacer { connection, stream, steering: steering(share), most };
+        pacer.set(pacer.steering.ceiling());
+        if has_run_up {
+            connection.begin_data();
+        }
+        pacer
+    };
+    connections.iter().enumerate().filter(left).map(pacer).collect()
+}
+
+impl Pacer<'_> {
+    fn steer(&mut self, now: Time, info: &TcpInfo) {
+        let decision = observation(now, info).and_then(|observation| self.steering.observe(&observation));
+        if let Some(decision) = decision {
+            self.set(decision.ceiling);
+        }
+        self.connection.look(now, info, self.steering.state());
+    }
+
+    fn set(&self, ceiling: Rate) {
+        if let Err(error) = icdc_tcp::set_pacing_rate(self.connection.socket(), ceiling.min(self.most)) {
+            tracing::debug!("pacing rate not set: {error}");
+        }
+    }
+}
+
+/// What the kernel says of each connection that is still one.
+fn look(connections: &[Tuned]) -> Vec<Option<TcpInfo>> {
+    let open = |one: &Tuned| icdc_tcp::info(one.socket()).ok().filter(|info| info.state != ConnectionState::Closed);
+    connections.iter().map(open).collect()
+}
+
+/// One sample of each of them.
+fn sampled(infos: &[Option<TcpInfo>], at: Span) -> Vec<Sample> {
+    let infos = infos.iter().enumerate().filter_map(|(stream, info)| Some((stream, info.as_ref()?)));
+    infos
+        .map(|(stream, info)| Sample {
+            stream: stream as u8,
+            at_nanos: at.as_nanos(),
+            rtt_nanos: info.rtt.as_nanos(),
+            min_rtt_nanos: info.min_rtt.as_nanos(),
+            cwnd_bytes: info.window().as_u64(),
+            pacing_rate_bps: info.pacing_rate.as_bits_per_second(),
+            delivery_rate_bps: info.delivery_rate.as_bits_per_second(),
+            retransmitted_segments: info.segments_retransmitted,
+            bytes_acked: info.bytes_acked.as_u64(),
+        })
+        .collect()
+}
+
+fn account(order: &Order, first: Option<&Tuned>, infos: &[TcpInfo], span: Span, errors: Vec<String>) -> Sent {
+    let total = |part: fn(&TcpInfo) -> Span| infos.iter().map(|info| part(info).as_nanos()).sum();
+    let rtts = infos.iter().map(|info| info.min_rtt.as_nanos()).filter(|rtt| *rtt > 0);
+    Sent {
+        congestion: first.map(Tuned::congestion).unwrap_or_default(),
+        mss: infos.iter().map(|info| info.mss.as_u64()).max().unwrap_or_default(),
+        window: granted(order, first.map(Tuned::socket), |buffers| buffers.send),
+        retransmitted_segments: infos.iter().map(|info| info.segments_retransmitted).sum(),
+        min_rtt_nanos: rtts.min().unwrap_or_default(),
+        open_nanos: span.as_nanos() * infos.len() as u64,
+        busy_nanos: total(|info| info.busy),
+        receive_window_nanos: total(|info| info.receive_window_limited),
+        send_buffer_nanos: total(|info| info.send_buffer_limited),
+        errors,
+        notices: Vec::new(),
+    }
+}

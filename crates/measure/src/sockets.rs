@@ -1,0 +1,31 @@
+//! What both ends do to the sockets of the data connections.
+
+use std::net::TcpStream;
+
+use icdc_protocol::measure::Order;
+use icdc_session::SessionError;
+use icdc_tuning::buffers;
+use icdc_units::ByteCount;
+
+/// The buffers of the data connections in bytes; 0 where none were asked for and the kernel tunes
+/// them.
+pub(crate) fn granted(order: &Order, first: Option<&TcpStream>, which: fn(&icdc_tcp::Buffers) -> ByteCount) -> u64 {
+    // All connections ask for the same.
+    let first = first.filter(|_| order.window.is_some());
+    let buffers = first.and_then(|socket| icdc_tcp::set_buffers(socket, ByteCount::ZERO, ByteCount::ZERO).ok());
+    buffers.map_or(0, |buffers| which(&buffers).as_u64())
+}
+
+/// Size of the receive buffer to ask for: what was ordered. With nothing ordered it is the
+/// kernel's, or, where the rate is found automatically, what never limits.
+pub(crate) fn receive_buffer(order: &Order) -> ByteCount {
+    match (order.window, &order.congestion) {
+        (None, None) => buffers::receive_buffer(),
+        (window, _) => window.unwrap_or_default(),
+    }
+}
+
+/// A system call that failed at this end.
+pub(crate) fn local(call: &str, error: impl std::fmt::Display) -> SessionError {
+    SessionError::Local(format!("{call}: {error}"))
+}

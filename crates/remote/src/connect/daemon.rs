@@ -1,0 +1,151 @@
+//! A far end that somebody runs as a daemon (`icdc://`).
+//!
+//! The daemon proves to hold the key that `known_hosts` has for it, and this end proves to hold its
+//! identity. A daemon that is not known yet becomes known by the user's word only.
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use icdc_link::Link;
+use icdc_stop::StopSignal;
+use icdc_tcp::{Family, clock};
+use icdc_transfer::EventSink;
+use icdc_trust::{DEFAULT_PORT, HostKey, Identity, KnownHosts, PublicKey, ServerPin, client_config};
+use icdc_tuning::buffers::beginning;
+use icdc_units::{Span, Time};
+
+use super::error::ConnectError;
+use super::reach::{connecting, pinned, reach, shake_hands};
+use crate::options::CopyOptions;
+
+/// How long the connection that proved the daemon's key is good for a first request.
+const FRESH: Span = Span::from_secs(5);
+
+/// A daemon whose key is known.
+pub(crate) struct DaemonFar {
+    address: Address,
+    identity: Identity,
+    key: PublicKey,
+    stop: StopSignal,
+    first: Option<(Link, Time)>,
+}
+
+#[derive(Clone, Debug)]
+struct Address {
+    host: String,
+    port: u16,
+    family: Family,
+}
+
+impl DaemonFar {
+    /// Connects, and makes sure that the daemon is the known one, or asks the user.
+    pub(crate) fn open(host: &str, port: u16, options: &CopyOptions, stop: &StopSignal) -> Result<Self, ConnectError> {
+        let address = Address { host: host.to_owned(), port, family: options.family };
+        let identity = load_identity(&options.identity)?;
+        let mut known = KnownHosts::load(&options.known_hosts)?;
+        let (link, key) = match address.meet(&identity, &known, stop)? {
+            Meeting::Known(link, key) => (link, key),
+            Meeting::Changed(key, line) => {
+                return Err(ConnectError::HostChanged {
+                    place: address.place(),
+                    fingerprint: key.fingerprint(),
+                    known_hosts: known.path().display().to_string(),
+                    line,
+                    remedy: address.remedy(&key),
+                });
+            }
+            Meeting::Unknown(key) => {
+                let fingerprint = key.fingerprint();
+                let confirmed =
+                    options.confirm_host.as_ref().is_some_and(|confirm| confirm(&address.place(), &fingerprint));
+                if stop.is_requested() {
+                    return Err(ConnectError::Interrupted);
+                }
+                if !confirmed {
+                    let (place, remedy) = (address.place(), address.remedy(&key));
+                    return Err(ConnectError::HostUnknown { place, fingerprint, remedy });
+                }
+                known.append(&address.host, address.port, &key)?;
+                (address.connect(&identity, key, stop)?, key)
+            }
+        };
+        Ok(Self { address, identity, key, stop: stop.clone(), first: Some((link, clock::now())) })
+    }
+
+    pub(crate) fn link(&mut self, events: &EventSink) -> Result<Link, ConnectError> {
+        match self.first.take() {
+            Some((link, since)) if clock::now() - since < FRESH => Ok(link),
+            _ => {
+                events(connecting(&self.address.host, self.address.port));
+                self.address.connect(&self.identity, self.key, &self.stop)
+            }
+        }
+    }
+
+    /// The daemon's key.
+    pub(crate) fn key(&self) -> PublicKey {
+        self.key
+    }
+}
+
+/// What a first connection found out.
+enum Meeting {
+    Known(Link, PublicKey),
+    Unknown(PublicKey),
+    Changed(PublicKey, usize),
+}
+
+impl Address {
+    fn meet(&self, identity: &Identity, known: &KnownHosts, stop: &StopSignal) -> Result<Meeting, ConnectError> {
+        let shown = Arc::new(Mutex::new(None));
+        let verify = {
+            let (shown, known, address) = (Arc::clone(&shown), known.clone(), self.clone());
+            move |key: &PublicKey| {
+                let verdict = known.check(&address.host, address.port, key);
+                *shown.lock().unwrap_or_else(PoisonError::into_inner) = Some((*key, verdict));
+                if verdict == HostKey::Known { Ok(()) } else { Err("it is not the known one".to_owned()) }
+            }
+        };
+        let config = client_config(identity, ServerPin::Verify(Box::new(verify)));
+        let outcome = shake_hands(self.stream(stop)?, config, stop);
+        let shown = *shown.lock().unwrap_or_else(PoisonError::into_inner);
+        match (outcome, shown) {
+            (Ok(link), Some((key, _))) => Ok(Meeting::Known(link, key)),
+            (Err(_), _) if stop.is_requested() => Err(ConnectError::Interrupted),
+            (Err(_), Some((key, HostKey::Unknown))) => Ok(Meeting::Unknown(key)),
+            (Err(_), Some((key, HostKey::Changed { line }))) => Ok(Meeting::Changed(key, line)),
+            (Err(error), _) => {
+                Err(ConnectError::Handshake { host: self.host.clone(), port: self.port, reason: error.to_string() })
+            }
+            (Ok(_), None) => unreachable!("no handshake succeeds without a key that was verified"),
+        }
+    }
+
+    fn connect(&self, identity: &Identity, key: PublicKey, stop: &StopSignal) -> Result<Link, ConnectError> {
+        pinned(self.stream(stop)?, (&self.host, self.port), identity, key, stop)
+    }
+
+    fn stream(&self, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
+        let (host, port) = (&self.host, self.port);
+        let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
+        reach((host, port), self.family, &beginning(), stop, unanswered)
+    }
+
+    /// As `known_hosts` writes it.
+    fn place(&self) -> String {
+        match (self.host.contains(':'), self.port) {
+            (true, port) => format!("[{}]:{port}", self.host),
+            (false, DEFAULT_PORT) => self.host.clone(),
+            (false, port) => format!("{}:{port}", self.host),
+        }
+    }
+
+    fn remedy(&self, key: &PublicKey) -> String {
+        format!("icdc keygen --trust '{}' '{key}'", self.place())
+    }
+}
+
+fn load_identity(path: &Path) -> Result<Identity, ConnectError> {
+    Identity::load(path).map_err(|error| ConnectError::Identity { reason: error.to_string() })
+}

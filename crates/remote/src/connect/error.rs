@@ -1,0 +1,266 @@
+//! Why there is no link to a far end.
+
+use std::io;
+
+use icdc_link::LinkError;
+use icdc_trust::TrustError;
+use icdc_units::Span;
+use thiserror::Error;
+
+/// Why there is no link to a far end. Each text says what, where and what to do.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The far side has started something, and nothing of it is to be seen.
+    #[error(
+        "{host} did not get to `{program}` within {patience}: a start-up file of the shell there may wait for something; see what `{command} {host} true` does"
+    )]
+    NoGreeting {
+        /// `[USER@]HOST`.
+        host: String,
+        /// What was called there.
+        program: String,
+        /// The command of `--ssh`.
+        command: String,
+        /// The time it had.
+        patience: Span,
+    },
+    /// The host could be taken for an option, or is none.
+    #[error("{host:?} is not a host name; write [USER@]HOST:PATH")]
+    BadHost {
+        /// As written.
+        host: String,
+    },
+    /// No shell to run the ssh command with.
+    #[error("cannot start `sh` to run the ssh command `{command}`: {cause}")]
+    Start {
+        /// The command of `--ssh`.
+        command: String,
+        /// The error of the system.
+        cause: io::Error,
+    },
+    /// The ssh program is not there.
+    #[error(
+        "the ssh command `{command}` was not found on this host; install it (Debian: apt install openssh-client) or name another with --ssh"
+    )]
+    SshMissing {
+        /// The command of `--ssh`.
+        command: String,
+    },
+    /// ssh could not reach the host or did not get in.
+    #[error("ssh to {host} failed{}; try `{command} {host} true`", quoted(.said))]
+    SshFailed {
+        /// `[USER@]HOST`.
+        host: String,
+        /// The command of `--ssh`.
+        command: String,
+        /// Last lines of its standard error.
+        said: String,
+    },
+    /// The far side has no icdc.
+    #[error("{host} has no `{program}`{}; install icdc there, name its place with --remote-icdc PATH, or use --send-self", quoted(.said))]
+    NoIcdc {
+        /// `[USER@]HOST`.
+        host: String,
+        /// What was called there.
+        program: String,
+        /// Last lines of its standard error.
+        said: String,
+    },
+    /// The far side's icdc speaks another protocol.
+    #[error(
+        "`{program}` on {host} speaks another protocol ({theirs}; this is {ours}); use the same release on both sides, or --send-self"
+    )]
+    OtherVersion {
+        /// `[USER@]HOST`.
+        host: String,
+        /// What was called there.
+        program: String,
+        /// Its protocol.
+        theirs: String,
+        /// Ours.
+        ours: String,
+    },
+    /// Something else than icdc answered, or it broke off.
+    #[error("`{program}` on {host} did not start as expected ({how}){}; try `{command} {host} {program} --version`", quoted(.said))]
+    FarEndFailed {
+        /// `[USER@]HOST`.
+        host: String,
+        /// The command of `--ssh`.
+        command: String,
+        /// What was called there.
+        program: String,
+        /// What happened.
+        how: String,
+        /// Last lines of its standard error.
+        said: String,
+    },
+    /// The far side says that it cannot serve.
+    #[error("{host}: {reason}")]
+    FarEndRefused {
+        /// Host.
+        host: String,
+        /// Its words.
+        reason: String,
+    },
+    /// This program could not be put on the far side.
+    #[error("cannot send icdc to {host}: {reason}")]
+    SendSelf {
+        /// `[USER@]HOST`.
+        host: String,
+        /// What, and what to do.
+        reason: String,
+    },
+    /// The data port of a far side that ssh started does not answer.
+    #[error(
+        "{host} was reached by ssh, but not its data port {port}: {reason}; let a firewall pass a port or a few and name them with --port LO-HI"
+    )]
+    DataPort {
+        /// Host.
+        host: String,
+        /// Port.
+        port: u16,
+        /// What happened.
+        reason: String,
+    },
+    /// A far end does not get through to the one that it shall send to.
+    #[error(
+        "{host} port {port}: {reason}; the hosts must reach each other: a firewall may stand between (--port LO-HI chooses the ports), or {host} has another name there"
+    )]
+    Unreachable {
+        /// Host.
+        host: String,
+        /// Port.
+        port: u16,
+        /// What happened.
+        reason: String,
+    },
+    /// No TCP connection to a daemon.
+    #[error(
+        "cannot connect to the daemon at {host} port {port}: {reason}; is `icdc serve` running there, and does a firewall let its port pass?"
+    )]
+    DaemonPort {
+        /// Host.
+        host: String,
+        /// Port.
+        port: u16,
+        /// What happened.
+        reason: String,
+    },
+    /// Somebody else answers on the data port.
+    #[error(
+        "{host} port {port} answered with another key ({fingerprint}) than was announced: something stands between, or --port leads elsewhere; nothing was sent"
+    )]
+    WrongKey {
+        /// Host.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Fingerprint of the key that answered.
+        fingerprint: String,
+    },
+    /// The handshake failed.
+    #[error("{host} port {port}: the encrypted connection failed: {reason}")]
+    Handshake {
+        /// Host.
+        host: String,
+        /// Port.
+        port: u16,
+        /// What happened.
+        reason: String,
+    },
+    /// A daemon that was never seen.
+    #[error(
+        "the daemon at {place} is not known; its key is {fingerprint}. If its operator confirms that fingerprint, run: {remedy}"
+    )]
+    HostUnknown {
+        /// Host and port.
+        place: String,
+        /// Fingerprint of its key.
+        fingerprint: String,
+        /// The command that makes it known.
+        remedy: String,
+    },
+    /// A daemon whose key is not the one of last time.
+    #[error(
+        "THE KEY OF THE DAEMON AT {place} HAS CHANGED: {known_hosts}:{line} names another than {fingerprint}. Somebody may stand between. If its operator confirms the new key, remove that line and run: {remedy}"
+    )]
+    HostChanged {
+        /// Host and port.
+        place: String,
+        /// Fingerprint of its key.
+        fingerprint: String,
+        /// File of known hosts.
+        known_hosts: String,
+        /// Its line.
+        line: usize,
+        /// The command that makes the new key known.
+        remedy: String,
+    },
+    /// This user has no identity for daemons.
+    #[error(
+        "{reason}; a daemon knows you by a key: make one with `icdc keygen` and have its public part added to the daemon's authorized keys"
+    )]
+    Identity {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The host's name has no address.
+    #[error(transparent)]
+    Resolve(icdc_tcp::ConnectError),
+    /// Files of keys cannot be used.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The connection was lost before it could be used.
+    #[error("{host}: the connection was lost: {cause}")]
+    Lost {
+        /// Host.
+        host: String,
+        /// What happened.
+        cause: LinkError,
+    },
+    /// A far end cannot reach the other one.
+    #[error("{from} cannot reach {to}: {reason}")]
+    Between {
+        /// The sending far end.
+        from: String,
+        /// The receiving far end.
+        to: String,
+        /// What it said.
+        reason: String,
+    },
+}
+
+impl ConnectError {
+    /// Whether trying again later cannot help: somebody has to change something first.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::BadHost { .. }
+                | Self::SshMissing { .. }
+                | Self::OtherVersion { .. }
+                | Self::HostUnknown { .. }
+                | Self::HostChanged { .. }
+                | Self::Identity { .. }
+                | Self::Trust(_)
+        )
+    }
+
+    /// Sorts what TCP says: a name that has no address, or a port that `unanswered` tells about.
+    pub(crate) fn no_answer(error: icdc_tcp::ConnectError, unanswered: impl FnOnce(String) -> Self) -> Self {
+        use icdc_tcp::ConnectError as Tcp;
+        match error {
+            Tcp::Refused { address, .. } => unanswered(format!("{address} refused the connection")),
+            Tcp::TimedOut { address, timeout, .. } => unanswered(format!("no answer from {address} within {timeout}")),
+            Tcp::Unreachable { address, cause, .. } => unanswered(format!("{address}: {cause}")),
+            Tcp::Cancelled { .. } => Self::Interrupted,
+            other => Self::Resolve(other),
+        }
+    }
+}
+
+fn quoted(words: &str) -> String {
+    if words.is_empty() { String::new() } else { format!(": {words}") }
+}

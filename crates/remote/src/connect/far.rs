@@ -1,0 +1,80 @@
+//! A far end that can be connected, and connected again after a cut.
+
+use std::sync::Arc;
+
+use icdc_link::Link;
+use icdc_stop::StopSignal;
+use icdc_transfer::EventSink;
+
+use super::error::ConnectError;
+use super::reach::connecting;
+use super::{daemon, ssh};
+use crate::location::Location;
+use crate::options::CopyOptions;
+
+/// A far end that can be connected and reconnected.
+pub struct Far {
+    path: Vec<u8>,
+    name: String,
+    way: Way,
+    events: EventSink,
+}
+
+enum Way {
+    Ssh(Box<ssh::SshFar>),
+    Daemon(daemon::DaemonFar),
+}
+
+impl Far {
+    /// Reaches the far end: starts it by ssh, or makes sure that the daemon is the known one. Gives
+    /// up when `stop` is requested, now and in [`Far::link`].
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    ///
+    /// # Panics
+    /// If `location` is local.
+    pub fn open(
+        location: &Location,
+        options: &CopyOptions,
+        events: &EventSink,
+        stop: &StopSignal,
+    ) -> Result<Self, ConnectError> {
+        let way = match location {
+            Location::Ssh { host, .. } => Way::Ssh(Box::new(ssh::SshFar::open(host, options, events, stop)?)),
+            Location::Daemon { host, port, .. } => {
+                events(connecting(host, *port));
+                Way::Daemon(daemon::DaemonFar::open(host, *port, options, stop)?)
+            }
+            Location::Local(path) => {
+                unreachable!("{} is local: nothing to connect to", path.display())
+            }
+        };
+        let name = location.host_name().unwrap_or_default().to_owned();
+        Ok(Self { path: location.path().to_vec(), name, way, events: Arc::clone(events) })
+    }
+
+    /// Connects, the first time and every further time. Starts the far side anew by ssh when its
+    /// listener is gone.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn link(&mut self) -> Result<Link, ConnectError> {
+        match &mut self.way {
+            Way::Ssh(far) => far.link(),
+            Way::Daemon(far) => far.link(&self.events),
+        }
+    }
+
+    /// The path there, as the user wrote it.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Name of the host, for messages.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.name.clone()
+    }
+}

@@ -1,0 +1,483 @@
+//! Runs a command on a host through the user's `--ssh` command, honoured exactly as written:
+//! `sh -c 'CMD "$@"' sh HOST COMMAND`, so that quotes, options and `NAME=value` in CMD mean what
+//! they mean to a shell. COMMAND is one argument, which the far side's shell splits.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use icdc_stop::StopSignal;
+use icdc_tcp::clock;
+use icdc_units::Span;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::error::ConnectError;
+use super::patient::PatientReader;
+
+/// How much of the far side's standard error is kept for messages.
+const KEPT_LINES: usize = 4;
+/// A line that is longer is told in parts.
+const LONGEST_LINE: usize = 4096;
+
+/// How long a line of standard error is kept back, in case that it is the reason for an end that
+/// follows: then it is part of the error, and not told twice.
+const KEPT_BACK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Takes a line that the far side said on standard error.
+pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
+/// How long a command may take to end by itself when its input has ended.
+const EXIT_PATIENCE: Span = Span::from_secs(2);
+/// The same where the user has asked to stop.
+const STOPPED_PATIENCE: Span = Span::from_millis(300);
+/// How long it may take once it is asked.
+const TERM_PATIENCE: Span = Span::from_millis(500);
+/// Most processes of a command that are looked for.
+const MAX_DESCENDANTS: usize = 64;
+/// How long ssh may take to tell its configuration.
+const CONFIGURATION_PATIENCE: Span = Span::from_secs(20);
+
+/// The way to a shell on a host.
+#[derive(Clone)]
+pub(crate) struct RemoteShell {
+    command: String,
+    host: String,
+    heard: Heard,
+    stop: StopSignal,
+}
+
+impl RemoteShell {
+    /// `command` as the user wrote it; `host` is `[USER@]HOST` and never taken for an option;
+    /// `heard` gets what comes on standard error and is not part of an error. Once `stop` is
+    /// requested no command is waited for long.
+    pub(crate) fn new(command: &str, host: &str, heard: Heard, stop: &StopSignal) -> Result<Self, ConnectError> {
+        let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
+        if name.is_empty() || name.starts_with('-') || host.starts_with('-') || host.contains(char::is_control) {
+            return Err(ConnectError::BadHost { host: host.escape_debug().to_string() });
+        }
+        Ok(Self { command: command.to_owned(), host: host.to_owned(), heard, stop: stop.clone() })
+    }
+
+    /// `[USER@]HOST`.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The command as the user wrote it.
+    pub(crate) fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// Starts `command` on the host.
+    pub(crate) fn run(&self, command: &str) -> Result<RemoteProcess, ConnectError> {
+        tracing::debug!(ssh = self.command, host = self.host, command, "starting");
+        let failed = |cause| ConnectError::Start { command: self.command.clone(), cause };
+        let mut child = self
+            .local(&[&self.host, command])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let ended = pidfd(child.id());
+        let words = LastWords::new(Arc::clone(&self.heard));
+        let stderr = child.stderr.take().expect("standard error is piped");
+        let copier = words.clone();
+        std::thread::Builder::new()
+            .name("ssh-stderr".into())
+            .stack_size(128 << 10)
+            .spawn(move || copier.copy(stderr))
+            .map_err(failed)?;
+        let stop = self.stop.clone();
+        Ok(RemoteProcess { stdin: child.stdin.take(), stdout: child.stdout.take(), child, ended, words, stop })
+    }
+
+    /// Whether the program that the command begins with is missing on this side: a shell reports
+    /// that with the same exit status as a missing program on the far side.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.program().is_some_and(|program| {
+            let found = Command::new("sh")
+                .args(["-c", "command -v -- \"$1\"", "sh", program])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            found.is_ok_and(|status| !status.success())
+        })
+    }
+
+    /// The host's name for connections beside ssh: what OpenSSH's own configuration maps it to
+    /// (`ssh -G`), else the host as the user wrote it.
+    pub(crate) fn host_name(&self, stop: &StopSignal) -> Result<String, ConnectError> {
+        let mapped = self.mapped_name(stop);
+        if stop.is_requested() {
+            return Err(ConnectError::Interrupted);
+        }
+        let written = self.host.rsplit_once('@').map_or(self.host.as_str(), |(_, name)| name);
+        Ok(mapped.unwrap_or_else(|| written.to_owned()))
+    }
+
+    fn mapped_name(&self, stop: &StopSignal) -> Option<String> {
+        let program = self.program()?;
+        if program.rsplit('/').next() != Some("ssh") {
+            return None;
+        }
+        let mut command = self.local(&["-G", &self.host]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let ended = pidfd(child.id());
+        let stdout = child.stdout.take().expect("standard output is piped");
+        let words = LastWords::new(Arc::clone(&self.heard));
+        let mut process = RemoteProcess { stdin: None, stdout: None, child, ended, words, stop: self.stop.clone() };
+        let mut text = String::new();
+        let deadline = clock::now() + CONFIGURATION_PATIENCE;
+        PatientReader::new(&stdout, stop, deadline).ok()?.read_to_string(&mut text).ok()?;
+        let status = process.wait(EXIT_PATIENCE)?;
+        let name = text.lines().find_map(|line| line.strip_prefix("hostname "))?.trim();
+        (status.success() && !name.is_empty() && !name.starts_with('-')).then(|| name.to_owned())
+    }
+
+    fn local(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("{} \"$@\"", self.command)).arg("sh").args(arguments);
+        command
+    }
+
+    /// First word that is not a `NAME=value`, where it is plain enough to tell without a shell.
+    fn program(&self) -> Option<&str> {
+        let is_assignment = |word: &&str| {
+            word.split_once('=').is_some_and(|(name, _)| {
+                !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            })
+        };
+        let word = self.command.split_whitespace().find(|word| !is_assignment(word))?;
+        let plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte));
+        plain.then_some(word)
+    }
+}
+
+/// Quotes one word for a shell. A leading `~/` keeps its meaning.
+pub(crate) fn quote(word: &str) -> String {
+    let (home, rest) = word.strip_prefix("~/").map_or(("", word), |rest| ("~/", rest));
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&byte);
+    if !rest.is_empty() && rest.bytes().all(plain) {
+        return format!("{home}{rest}");
+    }
+    format!("{home}'{}'", rest.replace('\'', "'\\''"))
+}
+
+/// A command that runs on the far side.
+pub(crate) struct RemoteProcess {
+    /// Its standard input; dropping it ends the input.
+    pub(crate) stdin: Option<ChildStdin>,
+    /// Its standard output.
+    pub(crate) stdout: Option<ChildStdout>,
+    child: Child,
+    /// Readable once the child has ended; `None` on kernels before 5.3.
+    ended: Option<OwnedFd>,
+    words: LastWords,
+    stop: StopSignal,
+}
+
+impl RemoteProcess {
+    /// Whether the local end of it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits up to `patience` for it to end.
+    pub(crate) fn wait(&mut self, patience: Span) -> Option<ExitStatus> {
+        if let Some(ended) = &self.ended {
+            let timeout = Timespec::try_from(Duration::from_nanos(patience.as_nanos())).ok();
+            // An interrupted wait only makes the child look slower than it is.
+            let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], timeout.as_ref());
+        }
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// The last lines of its standard error that were not told yet, on one line; empty if there are
+    /// none.
+    pub(crate) fn last_words(&self) -> String {
+        self.words.take(Duration::from_millis(300))
+    }
+
+    /// It runs as it should: what it says from now on is told at once.
+    pub(crate) fn is_well(&self) {
+        self.words.pass_on();
+    }
+}
+
+impl Drop for RemoteProcess {
+    /// Ends the input, which ends an orderly command, and does not wait long for another and what
+    /// it has started.
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        drop(self.stdout.take());
+        let patience = if self.stop.is_requested() { STOPPED_PATIENCE } else { EXIT_PATIENCE };
+        if self.wait(patience).is_none() {
+            self.end();
+        }
+        self.words.pass_on();
+    }
+}
+
+impl RemoteProcess {
+    /// Ends the command and what it has started: the shell that runs it may have started ssh, and
+    /// not become it.
+    fn end(&mut self) {
+        let processes = with_descendants(self.child.id());
+        let send = |signal| {
+            for process in &processes {
+                // It fails for those that have ended.
+                let _ = pidfd_send_signal(process, signal);
+            }
+        };
+        send(Signal::TERM);
+        let _ = self.wait(TERM_PATIENCE);
+        send(Signal::KILL);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn pidfd(process: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(process).ok()?)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// A process and those beneath it.
+fn with_descendants(process: u32) -> Vec<OwnedFd> {
+    let mut all: Vec<(u32, OwnedFd)> = pidfd(process).map(|handle| (process, handle)).into_iter().collect();
+    let mut next = 0;
+    while let Some((parent, parent_handle)) = all.get(next)
+        && all.len() < MAX_DESCENDANTS
+    {
+        let found = children(*parent).into_iter().filter_map(|child| Some((child, pidfd(child)?)));
+        let found: Vec<_> = found.collect();
+        // A number may have gone to another process before it was opened: what counts stands
+        // beneath its parent afterwards, and the parent's own number is its own as long as it runs.
+        let still = children(*parent);
+        if is_running(parent_handle) {
+            all.extend(found.into_iter().filter(|(child, _)| still.contains(child)));
+        }
+        next += 1;
+    }
+    all.into_iter().map(|(_, handle)| handle).collect()
+}
+
+fn children(process: u32) -> Vec<u32> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let children = std::fs::read_to_string(path).unwrap_or_default();
+    children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+fn is_running(process: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)), Ok(0))
+}
+
+/// Tells the lines of standard error, and keeps the last ones back for a while: they may be the
+/// reason for an end.
+#[derive(Clone)]
+struct LastWords {
+    heard: Heard,
+    shared: Arc<(Mutex<Words>, Condvar)>,
+}
+
+#[derive(Default)]
+struct Words {
+    kept: VecDeque<String>,
+    /// Nothing is kept back any more.
+    passing: bool,
+    complete: bool,
+}
+
+impl LastWords {
+    fn new(heard: Heard) -> Self {
+        Self { heard, shared: Arc::default() }
+    }
+
+    fn words(&self) -> MutexGuard<'_, Words> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads to the end.
+    fn copy(&self, mut from: ChildStderr) {
+        let mut buffer = [0; 1024];
+        let mut line = Vec::new();
+        loop {
+            let waiting = !line.is_empty() || !self.words().kept.is_empty();
+            let timeout = waiting.then_some(&KEPT_BACK);
+            if matches!(poll(&mut [PollFd::new(&from, PollFlags::IN)], timeout), Ok(0)) {
+                self.add(&mut line);
+                self.tell(0);
+                continue;
+            }
+            let Ok(count @ 1..) = from.read(&mut buffer) else { break };
+            for byte in &buffer[..count] {
+                line.push(*byte);
+                if *byte == b'\n' || line.len() == LONGEST_LINE {
+                    self.add(&mut line);
+                }
+            }
+        }
+        self.add(&mut line);
+        self.words().complete = true;
+        self.shared.1.notify_all();
+    }
+
+    fn add(&self, line: &mut Vec<u8>) {
+        let text = String::from_utf8_lossy(line).trim().to_owned();
+        line.clear();
+        if !text.is_empty() {
+            self.words().kept.push_back(text);
+            self.tell(KEPT_LINES);
+        }
+    }
+
+    /// Tells all but the last `keep` lines.
+    fn tell(&self, keep: usize) {
+        loop {
+            let line = {
+                let mut words = self.words();
+                let keep = if words.passing { 0 } else { keep };
+                if words.kept.len() > keep { words.kept.pop_front() } else { None }
+            };
+            let Some(line) = line else { return };
+            (self.heard)(&line);
+        }
+    }
+
+    fn pass_on(&self) {
+        self.words().passing = true;
+        self.tell(0);
+    }
+
+    /// Waits a little for the end: a connection that ssh shares with later ones keeps it open.
+    fn take(&self, patience: Duration) -> String {
+        let (mut words, _) = self
+            .shared
+            .1
+            .wait_timeout_while(self.words(), patience, |words| !words.complete)
+            .unwrap_or_else(PoisonError::into_inner);
+        let last: Vec<String> = words.kept.drain(..).collect();
+        last.join(" | ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stands for ssh: runs the command here.
+    const HERE: &str = r#"X=1 sh -c 'shift; eval "$1"' sh"#;
+
+    fn shell(command: &str, host: &str) -> Result<RemoteShell, ConnectError> {
+        RemoteShell::new(command, host, Arc::new(|_| {}), &StopSignal::new())
+    }
+
+    fn output(process: &mut RemoteProcess) -> String {
+        let mut text = String::new();
+        process.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn the_command_keeps_its_quotes_and_assignments() {
+        let shell = shell(r#"GREETING='a  b' sh -c 'echo "$GREETING|$1|$2"' sh"#, "me@there").unwrap();
+        assert_eq!(output(&mut shell.run("icdc far-end").unwrap()), "a  b|me@there|icdc far-end\n");
+    }
+
+    #[test]
+    fn the_processes_beneath_one_are_found_with_it() {
+        let script = "sh -c 'sleep 60 & echo; wait' & wait";
+        let mut shell = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let all = with_descendants(shell.id());
+        all.iter().for_each(|process| pidfd_send_signal(process, Signal::KILL).unwrap());
+        shell.wait().unwrap();
+        assert_eq!(all.len(), 3);
+    }
+
+    #[test]
+    fn hosts_that_look_like_options_are_refused() {
+        for host in ["-oProxyCommand=x", "me@-oProxyCommand=x", "", "me@", "-x@there", "a\nb"] {
+            assert!(shell("ssh", host).is_err(), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_and_the_last_words_are_noticed() {
+        let shell = shell(HERE, "host").unwrap();
+        let mut process = shell.run("for i in 1 2 3 4 5 6; do echo line $i >&2; done; exit 7").unwrap();
+        let status = process.wait(Span::from_secs(10)).unwrap();
+        assert_eq!(status.code(), Some(7));
+        assert_eq!(process.last_words(), "line 3 | line 4 | line 5 | line 6");
+    }
+
+    #[test]
+    fn what_is_said_is_told_once() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&told);
+        let heard: Heard = Arc::new(move |line: &str| heard.lock().unwrap().push(line.to_owned()));
+        let shell = RemoteShell::new(HERE, "host", heard, &StopSignal::new()).unwrap();
+        let mut process = shell.run("for i in 1 2 3 4 5 6; do echo line $i >&2; done").unwrap();
+        process.wait(Span::from_secs(10)).unwrap();
+        assert_eq!(process.last_words(), "line 3 | line 4 | line 5 | line 6");
+        drop(process);
+        assert_eq!(*told.lock().unwrap(), ["line 1", "line 2"]);
+        let mut process = shell.run("echo one >&2; read line; echo two >&2").unwrap();
+        process.is_well();
+        drop(process.stdin.take());
+        process.wait(Span::from_secs(10)).unwrap();
+        assert_eq!(process.last_words(), "");
+        assert_eq!(told.lock().unwrap()[2..], ["one", "two"]);
+    }
+
+    #[test]
+    fn dropping_ends_a_command_that_waits_for_input() {
+        let shell = shell(HERE, "host").unwrap();
+        let mut process = shell.run("cat; echo through").unwrap();
+        assert!(!process.has_ended());
+        drop(process.stdin.take());
+        assert_eq!(output(&mut process), "through\n");
+    }
+
+    #[test]
+    fn who_has_asked_to_stop_waits_less_for_a_command_that_does_not_end() {
+        let stop = StopSignal::new();
+        let shell = RemoteShell::new(HERE, "host", Arc::new(|_| {}), &stop).unwrap();
+        let dropping = || {
+            let process = shell.run("sleep 60").unwrap();
+            let begun = clock::now();
+            drop(process);
+            clock::now() - begun
+        };
+        let before = dropping();
+        stop.request();
+        let after = dropping();
+        assert!(after * 2 < before, "{before} and {after}");
+    }
+
+    #[test]
+    fn the_program_is_found_behind_assignments() {
+        let program = |command: &str| shell(command, "h").unwrap().program().map(str::to_owned);
+        assert_eq!(program("A=1 B_2= /usr/bin/ssh -p 22"), Some("/usr/bin/ssh".into()));
+        assert_eq!(program("'my ssh' -v"), None);
+        assert!(shell("A=1 no-such-ssh -v", "h").unwrap().is_missing());
+        assert!(!shell("A=1 sh", "h").unwrap().is_missing());
+    }
+
+    #[test]
+    fn words_survive_the_far_shell() {
+        for word in ["/opt/icdc", "/a b/c'd", "$HOME", "a;b", ""] {
+            let shell = shell(HERE, "host").unwrap();
+            let command = format!("printf %s {}", quote(word));
+            assert_eq!(output(&mut shell.run(&command).unwrap()), word);
+        }
+        assert_eq!(quote("~/bin/icdc"), "~/bin/icdc");
+        assert_eq!(quote("~/my bin"), "~/'my bin'");
+    }
+}

@@ -1,0 +1,231 @@
+//! The client: brings the two far ends together and listens to what the driving one tells.
+
+use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, WriterGuard, receive};
+use icdc_protocol::message::{Drive, Job, Listening, Request};
+use icdc_protocol::{Message, TransferId};
+use icdc_stop::{Listening as StopListening, StopSignal};
+use icdc_transfer::{Event, EventSink, Summary};
+use icdc_trust::PublicKey;
+use icdc_units::Span;
+
+use super::outcome;
+use crate::connect::ConnectError;
+use crate::connect::daemon::DaemonFar;
+use crate::connect::ssh::{Running, Started, Starter};
+use crate::error::CopyError;
+use crate::location::Location;
+use crate::options::CopyOptions;
+use crate::sources::paths_on_one_host;
+use crate::transfer_id::new_transfer;
+
+/// How long the far ends of an interrupted transfer may take to end it.
+const INTERRUPT_PATIENCE: Span = Span::from_secs(10);
+
+/// Copies `sources`, all on one far end, to `destination` on another, straight between the two.
+///
+/// # Errors
+/// As [`crate::copy`]; [`ConnectError::Between`] if the source end cannot reach the destination
+/// end.
+pub(crate) fn copy_between(
+    sources: &[Location],
+    destination: &Location,
+    options: &CopyOptions,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    let Some(first) = sources.first() else {
+        return Err(CopyError::Usage("no source is given".to_owned()));
+    };
+    let paths = paths_on_one_host(sources, first)?;
+    let transfer = new_transfer().map_err(CopyError::Failed)?;
+    let mut source = SourceEnd::open(first, transfer, options, events, stop)?;
+    let job = Job::Receive { destination: destination.path().to_vec(), options: options.receive.clone() };
+    let target = TargetEnd::open(destination, source.key, Request { transfer, job }, options, events, stop)?;
+    let job = Job::Drive(Drive {
+        host: target.host.clone(),
+        port: target.port,
+        key: *target.key.as_bytes(),
+        sources: paths,
+        send: options.send.clone(),
+        destination: destination.path().to_vec(),
+        receive: options.receive.clone(),
+    });
+    icdc_protocol::validate::job(&job)
+        .map_err(|rule| CopyError::Usage(format!("this cannot be asked of a far end: {rule}")))?;
+    source.writer.send(Message::Request(Request { transfer, job }));
+    let _interrupt = source.interrupt_on(stop);
+    let names = Names { from: source.name.clone(), to: target.host.clone() };
+    follow(source.inlet.as_mut(), &names, events, stop)
+}
+
+/// The two far ends, for messages.
+struct Names {
+    from: String,
+    to: String,
+}
+
+/// Hands on the events that the driving end relays, up to the result.
+fn follow(
+    inlet: &mut dyn Inlet,
+    Names { from, to }: &Names,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    loop {
+        match receive(inlet) {
+            Ok(Message::Relay(json)) => match serde_json::from_slice(&json) {
+                Ok(Event::Summary(summary)) => return Ok(summary),
+                Ok(event) => events(event),
+                Err(error) => {
+                    tracing::debug!("{from} sent an event that this release does not know: {error}")
+                }
+            },
+            Ok(Message::Accepted | Message::Ping) => {}
+            Ok(Message::Refused(refusal) | Message::Abort(refusal)) => {
+                return Err(outcome::error(refusal, from, to, stop.is_requested()));
+            }
+            Ok(other) => {
+                return Err(CopyError::Failed(format!("{from} broke the protocol: {}", other.kind())));
+            }
+            Err(_) if stop.is_requested() => return Err(CopyError::Interrupted),
+            Err(error) => {
+                return Err(CopyError::Lost(format!("{from}, which drives the transfer: {error}")));
+            }
+        }
+    }
+}
+
+/// The far end that drives.
+struct SourceEnd {
+    name: String,
+    key: PublicKey,
+    inlet: Box<dyn Inlet>,
+    writer: MessageWriter,
+    control: LinkControl,
+    /// Declared before the process: ends the writer, and with it the input of a far end that ssh
+    /// started.
+    _end: WriterGuard,
+    _running: Option<Running>,
+}
+
+impl SourceEnd {
+    fn open(
+        location: &Location,
+        transfer: TransferId,
+        options: &CopyOptions,
+        events: &EventSink,
+        stop: &StopSignal,
+    ) -> Result<Self, CopyError> {
+        let name = location.host_name().unwrap_or_default().to_owned();
+        match location {
+            Location::Ssh { host, .. } => {
+                let Started { writer, inlet, control, end, key, running, .. } =
+                    Starter::new(host, options, events, stop)?.start(None)?;
+                Ok(Self { name, key, inlet, writer, control, _end: end, _running: Some(running) })
+            }
+            Location::Daemon { host, port, .. } => {
+                let Link { outlet, mut inlet, control } = DaemonFar::open(host, *port, options, stop)?.link(events)?;
+                let (writer, end) = MessageWriter::start(outlet)
+                    .map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
+                writer.send(Message::Request(Request { transfer, job: Job::DriveKey }));
+                let key = {
+                    let _given_up = give_up_on(stop, &control);
+                    drive_key(inlet.as_mut(), &name).map_err(|error| unless_stopped(error, stop))?
+                };
+                Ok(Self { name, key, inlet, writer, control, _end: end, _running: None })
+            }
+            Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
+        }
+    }
+}
+
+impl SourceEnd {
+    /// Tells the driving end when the user asks to stop, and gives it some time to put away what
+    /// has arrived.
+    fn interrupt_on(&self, stop: &StopSignal) -> StopListening {
+        let (writer, control) = (self.writer.clone(), self.control.clone());
+        stop.while_waiting(move || {
+            writer.send(Message::Interrupt);
+            let patience = std::thread::Builder::new().name("interrupt".into());
+            let waiting = patience.spawn(move || {
+                // Nobody asks this signal to stop: it is the clock.
+                let _ = StopSignal::new().wait(INTERRUPT_PATIENCE);
+                control.shutdown();
+            });
+            if let Err(error) = waiting {
+                tracing::debug!("no limit to the wait for the far ends: {error}");
+            }
+        })
+    }
+}
+
+/// Ends a link when the user asks to stop.
+fn give_up_on(stop: &StopSignal, control: &LinkControl) -> StopListening {
+    let control = control.clone();
+    stop.while_waiting(move || control.shutdown())
+}
+
+/// What a user who asked to stop is told.
+fn unless_stopped(error: CopyError, stop: &StopSignal) -> CopyError {
+    if stop.is_requested() { CopyError::Interrupted } else { error }
+}
+
+/// The key that a daemon makes for the transfer.
+fn drive_key(inlet: &mut dyn Inlet, name: &str) -> Result<PublicKey, CopyError> {
+    match receive(inlet) {
+        Ok(Message::Listening(Listening { key, .. })) => Ok(PublicKey::from_bytes(key)),
+        Ok(Message::Refused(refusal)) => Err(CopyError::Refused(refusal)),
+        Ok(other) => Err(CopyError::Failed(format!("{name} broke the protocol: {}", other.kind()))),
+        Err(cause) => Err(ConnectError::Lost { host: name.to_owned(), cause }.into()),
+    }
+}
+
+/// The far end that listens.
+struct TargetEnd {
+    host: String,
+    port: u16,
+    key: PublicKey,
+    /// Keeps a far end that ssh started; it ends when this one is gone.
+    _started: Option<Started>,
+}
+
+impl TargetEnd {
+    fn open(
+        location: &Location,
+        peer: PublicKey,
+        Request { transfer, job }: Request,
+        options: &CopyOptions,
+        events: &EventSink,
+        stop: &StopSignal,
+    ) -> Result<Self, CopyError> {
+        match location {
+            Location::Ssh { host, .. } => {
+                let mut starter = Starter::new(host, options, events, stop)?;
+                let started = starter.start(Some(peer))?;
+                let (host, port, key) = (starter.host_name()?, started.port, started.key);
+                Ok(Self { host, port, key, _started: Some(started) })
+            }
+            Location::Daemon { host, port, .. } => {
+                let mut far = DaemonFar::open(host, *port, options, stop)?;
+                let job = Job::Admit { key: *peer.as_bytes(), job: Box::new(job) };
+                let link = far.link(events)?;
+                let _given_up = give_up_on(stop, &link.control);
+                admit(link, Request { transfer, job }, host).map_err(|error| unless_stopped(error, stop))?;
+                Ok(Self { host: host.clone(), port: *port, key: far.key(), _started: None })
+            }
+            Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
+        }
+    }
+}
+
+/// Has a daemon let the driving end in.
+fn admit(mut link: Link, request: Request, host: &str) -> Result<(), CopyError> {
+    let lost = |cause: LinkError| ConnectError::Lost { host: host.to_owned(), cause };
+    link.outlet.send(Message::Request(request).into()).map_err(lost)?;
+    link.outlet.flush().map_err(lost)?;
+    match receive(link.inlet.as_mut()).map_err(lost)? {
+        Message::Accepted => Ok(()),
+        Message::Refused(refusal) => Err(CopyError::Refused(refusal)),
+        other => Err(CopyError::Failed(format!("{host} broke the protocol: {}", other.kind()))),
+    }
+}

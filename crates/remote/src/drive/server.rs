@@ -1,0 +1,232 @@
+//! The far ends: the one that drives, and the one that lets the driving one in.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, Outlet, WriterGuard, receive};
+use icdc_protocol::message::{Drive, Job, Listening, Refusal, RefusalKind, Request};
+use icdc_protocol::{Message, TransferId};
+use icdc_stop::StopSignal;
+use icdc_tcp::{Beginning, Family, clock};
+use icdc_transfer::{Account, Event, EventSink, Summary};
+use icdc_trust::{Identity, PublicKey};
+use icdc_units::Span;
+
+use super::outcome;
+use crate::connect::{ConnectError, pinned, reach};
+use crate::ended::Ended;
+use crate::error::CopyError;
+use crate::rights::Rights;
+use crate::runs::{PushOrder, push_over};
+use crate::sessions::{Part, Sessions};
+use crate::work::Work;
+
+/// For how long a broken connection between the two far ends is tried again.
+const RETRY_FOR: Span = Span::from_secs(600);
+/// How long the client may take to close the link once it has been told the result.
+const FAREWELL: Span = Span::from_secs(10);
+
+/// Answers the jobs of a daemon that concern transfers between two far ends.
+pub(crate) fn answer(
+    request: Request,
+    link: Link,
+    rights: &Rights,
+    sessions: &Sessions,
+    stop: &StopSignal,
+    work: &Work,
+) -> Ended {
+    let transfer = request.transfer;
+    match request.job {
+        Job::Admit { key, job } => {
+            let admitted = match (&sessions.admission, link.control.peer_key()) {
+                (Some(admission), Some(by)) => admission.admit(by, PublicKey::from_bytes(key), transfer, *job),
+                _ => Err(Refusal { kind: RefusalKind::NotAllowed, reason: "this end admits no other key".to_owned() }),
+            };
+            conclude(link, admitted)
+        }
+        Job::DriveKey => match sessions.enter(transfer, Part::Drive, &link.control, stop) {
+            Ok(session) => {
+                let identity = Identity::generate();
+                let key = *identity.public().as_bytes();
+                let listening = Listening { version: env!("CARGO_PKG_VERSION").to_owned(), key, port: 0 };
+                let client = match ClientLink::open(link, session.stop.clone()) {
+                    Ok(client) => client,
+                    Err(error) => return Ended::Refused(error.to_string()),
+                };
+                client.writer.send(Message::Listening(listening));
+                client.serve(rights, &identity, Some(transfer), work)
+            }
+            Err(refusal) => conclude(link, Err(refusal)),
+        },
+        _ => {
+            let reason = "this end makes a key (DriveKey) before it drives".to_owned();
+            conclude(link, Err(Refusal { kind: RefusalKind::Protocol, reason }))
+        }
+    }
+}
+
+/// Waits for one work order and carries it out: the far end that ssh started for that. `identity`
+/// is the key that the destination lets in. Whatever becomes of it, the client is told.
+pub(crate) fn serve_once(link: Link, rights: &Rights, identity: &Identity, stop: &StopSignal) -> io::Result<()> {
+    let ended = ClientLink::open(link, stop.clone())?.serve(rights, identity, None, &Work::new());
+    tracing::debug!(?ended, "drive");
+    Ok(())
+}
+
+/// Says the one thing there is to say.
+fn conclude(mut link: Link, outcome: Result<(), Refusal>) -> Ended {
+    let (message, ended) = match outcome {
+        Ok(()) => (Message::Accepted, Ended::Finished),
+        Err(refusal) => (Message::Refused(refusal.clone()), Ended::Refused(refusal.reason)),
+    };
+    match say(link.outlet.as_mut(), message) {
+        Ok(()) => ended,
+        Err(error) => Ended::Cut(error.to_string()),
+    }
+}
+
+fn say(outlet: &mut dyn Outlet, message: Message) -> Result<(), LinkError> {
+    outlet.send(message.into())?;
+    outlet.flush()
+}
+
+/// The driving end's side of the link to the client: one thread that speaks and one that listens.
+struct ClientLink {
+    writer: MessageWriter,
+    end: WriterGuard,
+    incoming: Receiver<Incoming>,
+    control: LinkControl,
+    stop: StopSignal,
+}
+
+/// What comes from the client, or instead of it.
+enum Incoming {
+    Order(TransferId, Box<Drive>),
+    Stop,
+    Gone(LinkError),
+}
+
+impl ClientLink {
+    fn open(link: Link, stop: StopSignal) -> io::Result<Self> {
+        let Link { outlet, inlet, control } = link;
+        let (writer, end) = MessageWriter::start(outlet)?;
+        let (tell, incoming) = unbounded();
+        let on_stop = tell.clone();
+        stop.on_request(move || {
+            let _ = on_stop.send(Incoming::Stop);
+        });
+        let stop_too = stop.clone();
+        let listener = std::thread::Builder::new().name("listener".into());
+        listener.spawn(move || listen(inlet, &tell, &stop_too))?;
+        Ok(Self { writer, end, incoming, control, stop })
+    }
+
+    /// Waits for the order and carries it out. `transfer` is the only one that it may be for.
+    fn serve(self, rights: &Rights, identity: &Identity, transfer: Option<TransferId>, work: &Work) -> Ended {
+        let (result, ended) = match self.incoming.recv() {
+            Ok(Incoming::Order(id, drive)) if transfer.is_none_or(|transfer| transfer == id) => {
+                self.writer.send(Message::Accepted);
+                work.concerns(&drive.sources);
+                match self.drive(id, &drive, rights, identity, &work.account) {
+                    Ok(summary) => (relay(&Event::Summary(summary)), Ended::Finished),
+                    Err(error) => failed(&error),
+                }
+            }
+            Ok(Incoming::Order(..)) => failed(&CopyError::Usage("the order is for another transfer".to_owned())),
+            Ok(Incoming::Stop) => failed(&CopyError::Interrupted),
+            Ok(Incoming::Gone(LinkError::Protocol(reason))) => {
+                failed(&CopyError::Refused(Refusal { kind: RefusalKind::Protocol, reason }))
+            }
+            Ok(Incoming::Gone(error)) => return Ended::Cut(error.to_string()),
+            Err(_) => unreachable!("the stop signal holds a sender"),
+        };
+        if let Some(message) = result {
+            self.writer.send(message);
+        }
+        drop(self.end);
+        // The client closes when it has the result. Closing first could cost it the last words.
+        let deadline = clock::now() + FAREWELL;
+        while !matches!(
+            self.incoming.recv_timeout(Duration::from_nanos((deadline - clock::now()).as_nanos())),
+            Ok(Incoming::Gone(_)) | Err(_)
+        ) {}
+        self.control.shutdown();
+        ended
+    }
+
+    fn drive(
+        &self,
+        transfer: TransferId,
+        drive: &Drive,
+        rights: &Rights,
+        identity: &Identity,
+        account: &Account,
+    ) -> Result<Summary, CopyError> {
+        let tree = rights.root.tree().map_err(|error| CopyError::Failed(error.to_string()))?;
+        let order = PushOrder {
+            transfer,
+            tree: &tree,
+            paths: &drive.sources,
+            send: &drive.send,
+            destination: drive.destination.clone(),
+            receive: drive.receive.clone(),
+            retry_for: RETRY_FOR,
+            account,
+        };
+        let writer = self.writer.clone();
+        let events: EventSink = Arc::new(move |event| {
+            if let Some(message) = relay(&event) {
+                writer.send(message);
+            }
+        });
+        push_over(&mut || connect(drive, identity, &self.stop), &order, &events, &self.stop)
+    }
+}
+
+fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, stop: &StopSignal) {
+    let reason = loop {
+        match receive(inlet.as_mut()) {
+            Ok(Message::Request(Request { transfer, job: Job::Drive(drive) })) => {
+                // Nobody waits for a second order.
+                let _ = tell.send(Incoming::Order(transfer, Box::new(drive)));
+            }
+            Ok(Message::Interrupt) => stop.request(),
+            Ok(Message::Ping) => {}
+            Ok(other) => {
+                break LinkError::Protocol(format!("unexpected {} while driving", other.kind()));
+            }
+            Err(error) => break error,
+        }
+    };
+    let _ = tell.send(Incoming::Gone(reason));
+    stop.request();
+}
+
+fn connect(drive: &Drive, identity: &Identity, stop: &StopSignal) -> Result<Link, ConnectError> {
+    let (host, port) = (&drive.host, drive.port);
+    let unanswered = |reason| ConnectError::Unreachable { host: host.clone(), port, reason };
+    let stream = reach((host, port), Family::Any, &Beginning::default(), stop, unanswered)?;
+    pinned(stream, (host, port), identity, PublicKey::from_bytes(drive.key), stop)
+}
+
+/// An event for the client; `None` for one that JSON cannot carry.
+fn relay(event: &Event) -> Option<Message> {
+    match serde_json::to_vec(event) {
+        Ok(json) => Some(Message::Relay(json)),
+        Err(error) => {
+            tracing::debug!("an event is not relayed: {error}");
+            None
+        }
+    }
+}
+
+fn failed(error: &CopyError) -> (Option<Message>, Ended) {
+    let ended = match error {
+        CopyError::Interrupted => Ended::Interrupted,
+        CopyError::Lost(reason) => Ended::Cut(reason.clone()),
+        other => Ended::Refused(other.to_string()),
+    };
+    (Some(Message::Abort(outcome::refusal(error))), ended)
+}

@@ -1,0 +1,271 @@
+//! What ssh starts on the far side: the same as a daemon, for one transfer and one key.
+//!
+//! ```text
+//! stdin: Bootstrap, sent before anything is seen          stdout: ICDC-FAR-END 2, Listening
+//! then    with a peer: listens for that key, and serves it
+//!         without one: waits for the work order to drive a transfer to another far end, over the same streams
+//! ```
+//!
+//! It ends when the transfer is over, when the starting end is gone (the end of its input; a
+//! running session is interrupted first, so that it makes durable what it has), when nobody
+//! connects, or when a cut session is not resumed. Hang-ups and keyboard interrupts mean nothing to
+//! it: the starting end decides.
+
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use icdc_link::{Inlet, Link, LinkError, Outlet, receive, stdio_link};
+use icdc_protocol::message::{Bootstrap, Listening, Refusal, RefusalKind};
+use icdc_protocol::{Message, VERSION};
+use icdc_stop::StopSignal;
+use icdc_tcp::Family;
+use icdc_trust::{Identity, PublicKey, server_config};
+use icdc_tuning::buffers::receive_buffer;
+use icdc_units::Span;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use thiserror::Error;
+
+use crate::connect::ssh::MARKER;
+use crate::drive;
+use crate::ended::Ended;
+use crate::listen::guard::{Guard, Limits, Service};
+use crate::rights::{Rights, Root};
+use crate::session;
+use crate::sessions::Sessions;
+
+/// How long nobody may connect.
+const UNUSED: Span = Span::from_secs(60);
+/// How long a cut session may take to be resumed.
+const CUT: Span = Span::from_secs(15 * 60);
+/// How long the starting end may take to go after the transfer is over.
+const FAREWELL: Span = Span::from_secs(10);
+/// How long an interrupted session may take to make durable what it has.
+const SETTLE: Span = Span::from_secs(10 * 60);
+
+/// Why a far end could not even tell the starting end what is wrong.
+#[derive(Debug, Error)]
+pub enum FarEndError {
+    /// The streams or signals of the process cannot be used.
+    #[error("far end: {call}: {cause}")]
+    Process {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        cause: io::Error,
+    },
+    /// Somebody called it by hand, or another release did.
+    #[error("far end: expected a starting end on standard input: {0}; this command is for `icdc copy` to call by ssh")]
+    Bootstrap(String),
+}
+
+/// Runs a far end over standard input and output, until its work is done or the starting end is
+/// gone.
+///
+/// # Errors
+/// See [`FarEndError`].
+pub fn far_end() -> Result<(), FarEndError> {
+    icdc_tcp::raise_descriptor_limit();
+    let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
+    let stop = StopSignal::new();
+    stop_on_sigterm(&stop).map_err(process("sigaction"))?;
+    let (stdin, mut stdout) = own_streams().map_err(process("dup"))?;
+    // The empty line ends an unfinished one of a shell's start-up files.
+    write!(stdout, "\n{MARKER} {VERSION}\n").map_err(process("write"))?;
+    let link = stdio_link(stdin, OwnedFd::from(stdout), "the starting end", None).map_err(process("eventfd"))?;
+    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    serve(link, home, &stop)
+}
+
+/// Takes over standard input and output. Whatever else prints to standard output goes to standard
+/// error.
+fn own_streams() -> io::Result<(OwnedFd, std::fs::File)> {
+    let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let stdout = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    Ok((stdin, stdout.into()))
+}
+
+/// SIGTERM asks to stop. SIGHUP (the connection of ssh is gone) and SIGINT (typed at the starting
+/// end, where ssh is a wrapper on the same terminal) are ignored: the end of the input says it all.
+fn stop_on_sigterm(stop: &StopSignal) -> io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGHUP, SIGINT])?;
+    let stop = stop.clone();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            if signal == SIGTERM {
+                stop.request();
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// The far end's work over a link to the starting end.
+fn serve(link: Link, home: PathBuf, stop: &StopSignal) -> Result<(), FarEndError> {
+    let Link { mut outlet, mut inlet, control } = link;
+    let bootstrap = match receive(inlet.as_mut()) {
+        Ok(Message::Bootstrap(bootstrap)) => bootstrap,
+        Ok(other) => return Err(FarEndError::Bootstrap(format!("it sent {}", other.kind()))),
+        Err(LinkError::Closed) => return Err(FarEndError::Bootstrap("there is none".to_owned())),
+        Err(error) => return Err(FarEndError::Bootstrap(error.to_string())),
+    };
+    let identity = Identity::generate();
+    let rights = Rights {
+        read: true,
+        write: true,
+        owners: true,
+        root: Root::Unconfined { home },
+        acting: None,
+        only: None,
+        may_admit: false,
+        label: "the starting end".to_owned(),
+    };
+    match bootstrap.peer {
+        Some(peer) => {
+            let (listener, port) = match listen(&bootstrap) {
+                Ok(listening) => listening,
+                Err(reason) => {
+                    let refusal = Refusal { kind: RefusalKind::Internal, reason };
+                    return tell(outlet.as_mut(), Message::Refused(refusal));
+                }
+            };
+            tell(outlet.as_mut(), listening(&identity, port))?;
+            let once = Once::new(&identity, PublicKey::from_bytes(peer), rights);
+            // The outlet stays open: its end would tell the starting end that this one is gone.
+            let _outlet = outlet;
+            once.serve(listener, inlet, stop)
+        }
+        None => {
+            tell(outlet.as_mut(), listening(&identity, 0))?;
+            drive::serve_once(Link { outlet, inlet, control }, &rights, &identity, stop)
+                .map_err(|cause| FarEndError::Process { call: "clone", cause })
+        }
+    }
+}
+
+fn tell(outlet: &mut dyn Outlet, message: Message) -> Result<(), FarEndError> {
+    let sent = outlet.send(message.into()).and_then(|()| outlet.flush());
+    sent.map_err(|error| FarEndError::Bootstrap(error.to_string()))
+}
+
+fn listening(identity: &Identity, port: u16) -> Message {
+    let key = *identity.public().as_bytes();
+    Message::Listening(Listening { version: env!("CARGO_PKG_VERSION").to_owned(), key, port })
+}
+
+fn listen(bootstrap: &Bootstrap) -> Result<(TcpListener, u16), String> {
+    let family = match bootstrap.family {
+        4 => Family::V4,
+        6 => Family::V6,
+        _ => Family::Any,
+    };
+    let listener =
+        icdc_tcp::listen(None, bootstrap.ports, family, receive_buffer()).map_err(|error| error.to_string())?;
+    let port = listener.local_addr().map_err(|error| format!("getsockname: {error}"))?.port();
+    Ok((listener, port))
+}
+
+/// What happens to a far end that listens.
+enum Happening {
+    Came,
+    Left(Ended),
+    /// The starting end is gone, or somebody asked to stop.
+    Over(&'static str),
+}
+
+/// Serves the holder of one key.
+struct Once {
+    tls: Arc<rustls::ServerConfig>,
+    rights: Rights,
+    sessions: Sessions,
+    tell: Sender<Happening>,
+    happenings: Receiver<Happening>,
+}
+
+impl Service for Once {
+    fn tls(&self) -> Arc<rustls::ServerConfig> {
+        Arc::clone(&self.tls)
+    }
+
+    fn serve(&self, link: Link) {
+        // Nobody listens any more only when the far end is about to end.
+        let _ = self.tell.send(Happening::Came);
+        let ended = session::answer(link, &self.rights, &self.sessions, &StopSignal::new()).ended;
+        tracing::debug!(?ended, "session");
+        let _ = self.tell.send(Happening::Left(ended));
+    }
+}
+
+impl Once {
+    fn new(identity: &Identity, peer: PublicKey, rights: Rights) -> Self {
+        let (tell, happenings) = unbounded();
+        let tls = server_config(identity, move |key| *key == peer);
+        Self { tls, rights, sessions: Sessions::default(), tell, happenings }
+    }
+
+    fn serve(self, listener: TcpListener, inlet: Box<dyn Inlet>, stop: &StopSignal) -> Result<(), FarEndError> {
+        let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
+        let tell = self.tell.clone();
+        stop.on_request(move || {
+            let _ = tell.send(Happening::Over("asked to stop"));
+        });
+        let tell = self.tell.clone();
+        let watch = std::thread::Builder::new().name("starting-end".into());
+        watch.spawn(move || watch_starting_end(inlet, &tell)).map_err(process("clone"))?;
+
+        let once = Arc::new(self);
+        let mut guard = Guard::start(vec![listener], once.clone(), Limits::default()).map_err(process("eventfd"))?;
+        let why = once.until_over();
+        tracing::debug!("far end ends: {why}");
+        guard.close();
+        once.sessions.interrupt_all();
+        if !guard.wait_until_served(SETTLE) {
+            tracing::warn!("gave up waiting for the disk");
+        }
+        Ok(())
+    }
+
+    /// Sleeps until there is nothing more to do; answers why.
+    fn until_over(&self) -> &'static str {
+        let mut connections = 0_u32;
+        let mut idle = (UNUSED, "nobody connected");
+        loop {
+            let happening = match connections {
+                0 => self.happenings.recv_timeout(Duration::from_nanos(idle.0.as_nanos())),
+                _ => self.happenings.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match happening {
+                Ok(Happening::Came) => connections += 1,
+                Ok(Happening::Left(ended)) => {
+                    connections = connections.saturating_sub(1);
+                    idle = match ended {
+                        Ended::Finished | Ended::Interrupted => (FAREWELL, "the transfer is over"),
+                        Ended::Refused(_) => (UNUSED, "refused"),
+                        Ended::Cut(_) => (CUT, "the transfer was not resumed"),
+                        // It says nothing about the transfer.
+                        Ended::Joined | Ended::TurnedAway(_) => idle,
+                    };
+                }
+                Ok(Happening::Over(why)) => return why,
+                Err(_) => return idle.1,
+            }
+        }
+    }
+}
+
+/// Reads standard input, which says nothing more, to its end.
+fn watch_starting_end(mut inlet: Box<dyn Inlet>, tell: &Sender<Happening>) {
+    loop {
+        match receive(inlet.as_mut()) {
+            Ok(Message::Ping) => {}
+            Ok(Message::Interrupt) | Err(_) => break,
+            Ok(other) => tracing::debug!("the starting end sent {}", other.kind()),
+        }
+    }
+    let _ = tell.send(Happening::Over("the starting end is gone"));
+}

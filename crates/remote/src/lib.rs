@@ -1,0 +1,41 @@
+//! Far ends: reaching one, being one, and what a client, a daemon and a far end that ssh started do
+//! over the links between them.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`copy()`](copy()), [`measure()`](measure()) | a client's runs, connected again after a cut |
+//! | [`Far`] | a far end that can be connected: by ssh, or as a daemon |
+//! | [`serve()`](serve()) | the daemon |
+//! | [`far_end()`](far_end()) | what ssh starts on the far side |
+//! | [`Location`] | where something is: here, behind ssh, or behind a daemon |
+//!
+//! Below are `icdc-transfer` and `icdc-measure`, which run over links that stand; above is the
+//! binary.
+
+mod connect;
+mod copy;
+mod drive;
+mod ended;
+mod error;
+mod far_end;
+mod listen;
+pub mod location;
+mod measure;
+mod options;
+mod rights;
+mod runs;
+mod serve;
+mod session;
+mod sessions;
+mod sources;
+mod transfer_id;
+mod work;
+
+pub use connect::{ConnectError, Far};
+pub use copy::copy;
+pub use error::CopyError;
+pub use far_end::{FarEndError, far_end};
+pub use location::{Location, LocationError};
+pub use measure::{MeasureError, measure};
+pub use options::{ConfirmHost, CopyOptions};
+pub use serve::{ServeConfig, ServeError, serve};

@@ -1,0 +1,420 @@
+//! Which keys a daemon lets in, and what they may do.
+//!
+//! Standing keys are those of the `authorized_keys` file, which is read again whenever it has
+//! changed. The holder of a standing key may let [temporary](super::temporary) ones in, within its
+//! own rights as they stand at each use. A key whose line is removed or changed loses its
+//! [connections](super::connections), and those of the temporary keys that hang on it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use icdc_link::LinkControl;
+use icdc_protocol::TransferId;
+use icdc_protocol::message::{Job, Refusal, RefusalKind};
+use icdc_stop::StopSignal;
+use icdc_tcp::clock;
+use icdc_trust::{AuthorizedKeys, Grant, PublicKey, TrustError};
+use icdc_units::Time;
+
+use super::Credentials;
+use super::connections::Connections;
+use super::keys_file::{KeysFile, unserved};
+use super::refused::RefusedLines;
+use super::temporary::{Temporary, TemporaryKey};
+use crate::ended::Ended;
+use crate::rights::{Rights, Root};
+
+/// The keys of a daemon.
+pub(crate) struct Admission {
+    file: KeysFile,
+    confined: Option<PathBuf>,
+    temporary: Temporary,
+    connections: Connections,
+    /// Lines about what the daemon cannot do for those who come.
+    failures: Mutex<RefusedLines>,
+}
+
+/// A connection that was let in. Its end is to be told by [`leave`](Self::leave); dropped without,
+/// it counts as cut.
+pub(crate) struct Admitted<'a> {
+    admission: &'a Admission,
+    key: PublicKey,
+    /// Number among the connections.
+    number: u64,
+    /// Whether it came by a temporary key.
+    temporary: bool,
+    /// What it may do.
+    pub(crate) rights: Rights,
+    /// Requested when its key has lost what it was granted.
+    pub(crate) stop: StopSignal,
+    ended: Ended,
+}
+
+impl Admission {
+    /// `confined` narrows every key's root.
+    pub(crate) fn open(keys: &Path, confined: Option<PathBuf>) -> Result<Self, TrustError> {
+        let (temporary, connections) = (Temporary::default(), Connections::default());
+        Ok(Self { file: KeysFile::open(keys)?, confined, temporary, connections, failures: Mutex::default() })
+    }
+
+    /// Number of standing keys.
+    pub(crate) fn standing(&self) -> usize {
+        self.file.latest().map_or(0, |keys| keys.len())
+    }
+
+    /// Lets in a connection by whoever has proved to hold `key`; else the words to refuse with.
+    pub(crate) fn enter(&self, key: &PublicKey, control: &LinkControl) -> Result<Admitted<'_>, Refusal> {
+        let keys = self.keys()?;
+        let temporary = match keys.find(key) {
+            Some(_) => None,
+            None => Some(self.temporary.find(key, clock::now()).ok_or_else(|| unknown(key))?),
+        };
+        let owner = temporary.as_ref().map_or(*key, |temporary| temporary.by);
+        let grant = keys.find(&owner).ok_or_else(|| {
+            not_allowed("the key that admitted this one is not among the daemon's authorized keys".to_owned())
+        })?;
+        let rights = self.rights(&owner, grant, temporary.as_ref().map(|temporary| (key, temporary)))?;
+        let stop = StopSignal::new();
+        let number = self.connections.enter(owner, grant.clone(), control.clone(), stop.clone());
+        let temporary = temporary.is_some();
+        if temporary {
+            self.temporary.began(key, clock::now());
+        }
+        let ended = Ended::Cut("the session broke off".to_owned());
+        let admitted = Admitted { admission: self, key: *key, number, temporary, rights, stop, ended };
+        // A change of the file that was acted upon before this connection stood among the others is
+        // seen here.
+        if self.keys()?.find(&owner).is_some_and(|now| now.allows_the_same(grant)) {
+            Ok(admitted)
+        } else {
+            let reason = "the daemon's authorized keys have just changed; try again".to_owned();
+            Err(Refusal { kind: RefusalKind::Busy, reason })
+        }
+    }
+
+    /// Lets `key` in for one job of one transfer, as long as and as far as the standing key `by`
+    /// may do it itself.
+    pub(crate) fn admit(&self, by: PublicKey, key: PublicKey, transfer: TransferId, job: Job) -> Result<(), Refusal> {
+        // A key that gets a line after this is standing from then on: that line counts at each use.
+        if self.file.last_read().find(&key).is_some() {
+            return Err(not_allowed(
+                "this key has a line in the daemon's authorized keys, so that no other key can admit it".to_owned(),
+            ));
+        }
+        self.temporary.admit(key, TemporaryKey { by, transfer, job }, clock::now())
+    }
+
+    /// To be called a few times a second: ends what keys do that have lost what they were granted.
+    pub(crate) fn look(&self, now: Time) {
+        if let Some(keys) = self.file.changed() {
+            self.connections.revoke(&keys, now);
+        }
+        self.connections.cut_late(now);
+    }
+
+    /// Reads the file again, whether it looks changed or not; answers the number of standing keys.
+    pub(crate) fn reload(&self, now: Time) -> Result<usize, TrustError> {
+        let keys = self.file.read_again()?;
+        self.connections.revoke(&keys, now);
+        Ok(keys.len())
+    }
+
+    /// A file that cannot be read now may be in a moment: somebody may be writing it.
+    fn keys(&self) -> Result<Arc<AuthorizedKeys>, Refusal> {
+        self.file.latest().map_err(|error| {
+            if self.may_log() {
+                tracing::error!("nobody is let in: {error}");
+            }
+            let reason = "the daemon cannot read its authorized keys; its log says why".to_owned();
+            Refusal { kind: RefusalKind::Busy, reason }
+        })
+    }
+
+    /// Whether there may be one more line about a failure: those who come cannot fill the log by
+    /// it.
+    fn may_log(&self) -> bool {
+        let line = self.failures.lock().unwrap_or_else(PoisonError::into_inner).next(clock::now());
+        if let Some(left_out @ 1..) = line {
+            tracing::error!("{left_out} clients more were not let in for such a reason");
+        }
+        line.is_some()
+    }
+
+    /// What the grant of `owner` gives to its holder, or to a temporary key that hangs on it.
+    fn rights(
+        &self,
+        owner: &PublicKey,
+        grant: &Grant,
+        temporary: Option<(&PublicKey, &TemporaryKey)>,
+    ) -> Result<Rights, Refusal> {
+        let rights = self.granted(owner, grant).map_err(|reason| {
+            if self.may_log() {
+                tracing::error!(key = owner.fingerprint(), "not let in: {reason}");
+            }
+            not_allowed(format!("the daemon cannot grant what its authorized keys say for this key: {reason}"))
+        })?;
+        Ok(match temporary {
+            None => rights,
+            Some((key, TemporaryKey { transfer, job, .. })) => {
+                let label = format!("{} for {}", key.fingerprint(), rights.label);
+                Rights { only: Some((*transfer, job.clone())), may_admit: false, label, ..rights }
+            }
+        })
+    }
+
+    fn granted(&self, key: &PublicKey, grant: &Grant) -> Result<Rights, String> {
+        let label = match grant.comment.as_str() {
+            "" => key.fingerprint(),
+            comment => format!("{comment} ({})", key.fingerprint()),
+        };
+        if let Some(reason) = unserved(grant) {
+            return Err(reason);
+        }
+        Ok(Rights {
+            read: grant.rights.read,
+            write: grant.rights.write,
+            owners: grant.owners,
+            root: Root::Confined(narrower(&grant.root, self.confined.as_deref())?),
+            acting: acting(grant.user.as_deref())?,
+            only: None,
+            may_admit: true,
+            label,
+        })
+    }
+}
+
+impl Admitted<'_> {
+    /// The connection has ended.
+    pub(crate) fn leave(mut self, how: Ended) {
+        self.ended = how;
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.admission.connections.leave(self.number);
+        if self.temporary {
+            self.admission.temporary.ended(&self.key, &self.ended, clock::now());
+        }
+    }
+}
+
+fn not_allowed(reason: String) -> Refusal {
+    Refusal { kind: RefusalKind::NotAllowed, reason }
+}
+
+fn unknown(key: &PublicKey) -> Refusal {
+    let user = if rustix::process::geteuid().is_root() { ",user=NAME" } else { "" };
+    not_allowed(format!(
+        "the daemon does not know this key; have its operator add this line to the authorized keys: root=/DIR,rights=rw{user} {key}"
+    ))
+}
+
+/// The smaller of two directories of which one contains the other.
+fn narrower(granted: &Path, confined: Option<&Path>) -> Result<PathBuf, String> {
+    let real = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
+    let Some(confined) = confined else {
+        return real(granted);
+    };
+    let confined = real(confined)?;
+    // A root that contains the daemon's need not be accessible itself.
+    if confined.starts_with(granted) {
+        return Ok(confined);
+    }
+    let granted = real(granted)?;
+    if granted.starts_with(&confined) {
+        Ok(granted)
+    } else if confined.starts_with(&granted) {
+        Ok(confined)
+    } else {
+        Err(format!("root={} lies outside the daemon's --root {}", granted.display(), confined.display()))
+    }
+}
+
+/// Whom a session acts as; `None` for the user that the daemon runs as.
+fn acting(user: Option<&str>) -> Result<Option<Arc<Credentials>>, String> {
+    let Some(user) = user else { return Ok(None) };
+    let credentials = Credentials::of_user(user).map_err(|error| error.to_string())?;
+    let own = rustix::process::geteuid();
+    match credentials.uid() == own.as_raw() {
+        true => Ok(None),
+        false if own.is_root() => Ok(Some(Arc::new(credentials))),
+        false => Err(format!("it says user={user}, and only a daemon that runs as root can act as another user")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_protocol::message::{Message, Request};
+
+    use super::*;
+
+    fn key(number: u8) -> PublicKey {
+        PublicKey::from_bytes([number; 32])
+    }
+
+    fn file(lines: &str) -> (tempfile::TempDir, PathBuf) {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("authorized_keys");
+        std::fs::write(&path, lines).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        (directory, path)
+    }
+
+    fn directory(rights: &Rights) -> PathBuf {
+        match &rights.root {
+            Root::Confined(path) => path.clone(),
+            Root::Unconfined { .. } => panic!("a daemon confines everybody"),
+        }
+    }
+
+    /// What a connection by this key may do.
+    fn rights(admission: &Admission, number: u8) -> Result<Rights, Refusal> {
+        let (link, _) = icdc_link::memory_pair();
+        admission.enter(&key(number), &link.control).map(|admitted| admitted.rights.clone())
+    }
+
+    #[test]
+    fn a_key_gets_what_its_line_says_and_others_are_told_the_line_to_add() {
+        let (directory_, path) = file("");
+        let user = if rustix::process::geteuid().is_root() { ",user=root" } else { "" };
+        let line = format!("root={},rights=w{user} {} me", directory_.path().display(), key(1));
+        std::fs::write(&path, line).unwrap();
+        let admission = Admission::open(&path, None).unwrap();
+        let granted = rights(&admission, 1).unwrap();
+        assert!(granted.write && !granted.read && !granted.owners && granted.may_admit && granted.only.is_none());
+        assert_eq!(directory(&granted), directory_.path().canonicalize().unwrap());
+        assert!(granted.label.contains("me"));
+        let refusal = rights(&admission, 2).unwrap_err().reason;
+        assert!(refusal.contains(&key(2).to_string()), "{refusal}");
+    }
+
+    #[test]
+    fn the_file_is_read_again_when_it_changes_and_nobody_comes_in_when_it_is_broken() {
+        let (_directory, path) = file(&format!("root=/ {}\n", key(1)));
+        let admission = Admission::open(&path, None).unwrap();
+        let is_let_in = |number| rights(&admission, number).is_ok();
+        assert!(is_let_in(1) && !is_let_in(2));
+        std::fs::write(&path, format!("root=/ {}\n", key(2))).unwrap();
+        assert!(!is_let_in(1) && is_let_in(2));
+        std::fs::write(&path, "what is this").unwrap();
+        assert!(!is_let_in(2));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_let_in(2));
+    }
+
+    #[test]
+    fn a_temporary_key_has_what_the_key_has_that_admitted_it_and_no_more() {
+        let (_directory, path) = file(&format!("root=/usr {}\nroot=/ {}\n", key(1), key(2)));
+        let admission = Admission::open(&path, None).unwrap();
+        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        admission.admit(key(1), key(9), [7; 16], job.clone()).unwrap();
+        let granted = rights(&admission, 9).unwrap();
+        assert_eq!(granted.only, Some(([7; 16], job.clone())));
+        assert!(granted.read && !granted.write && !granted.may_admit && directory(&granted) == Path::new("/usr"));
+        // What its line says now, not what it said then.
+        std::fs::write(&path, format!("root=/etc {}\nroot=/ {}\n", key(1), key(2))).unwrap();
+        assert_eq!(directory(&rights(&admission, 9).unwrap()), Path::new("/etc"));
+        // A standing key is nobody's to admit, nor to take the place of.
+        let refused = admission.admit(key(1), key(2), [7; 16], job).unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::NotAllowed);
+        std::fs::write(&path, format!("root=/etc {}\nroot=/var {}\n", key(1), key(9))).unwrap();
+        let granted = rights(&admission, 9).unwrap();
+        assert!(granted.only.is_none() && directory(&granted) == Path::new("/var"));
+        std::fs::write(&path, format!("root=/ {}\n", key(2))).unwrap();
+        assert!(rights(&admission, 9).is_err() && rights(&admission, 1).is_err());
+    }
+
+    #[test]
+    fn connections_end_whose_grant_is_gone_and_no_others() {
+        let (_directory, path) = file(&format!("root=/ {}\nroot=/ {} other\n", key(1), key(2)));
+        let admission = Admission::open(&path, None).unwrap();
+        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        admission.admit(key(1), key(9), [7; 16], job).unwrap();
+        let (link, _far) = icdc_link::memory_pair();
+        let [one, temporary, other] = [1, 9, 2].map(|number| admission.enter(&key(number), &link.control).unwrap());
+        let asked = || [&one, &temporary, &other].map(|admitted| admitted.stop.is_requested());
+        // A comment more is no change, and a file that cannot be read for a moment none either.
+        for (text, expected) in [
+            (format!("# why\nroot=/ {} me\nroot=/ {}\n", key(1), key(2)), [false; 3]),
+            ("half a li".to_owned(), [false; 3]),
+            (format!("root=/ {}\n", key(2)), [true, true, false]),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            (0..2).for_each(|_| admission.look(clock::now()));
+            assert_eq!(asked(), expected, "{text}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        admission.look(clock::now());
+        assert!(!asked()[2], "a file that is being replaced may be gone for a moment");
+        admission.look(clock::now());
+        assert_eq!(asked(), [true; 3]);
+        one.leave(Ended::Finished);
+    }
+
+    #[test]
+    fn a_change_that_cannot_be_read_at_first_counts_as_soon_as_it_can() {
+        use std::os::unix::fs::PermissionsExt;
+        let (directory, path) = file(&format!("root=/ {}\nroot=/ {}\n", key(1), key(2)));
+        let admission = Admission::open(&path, None).unwrap();
+        let (link, _far) = icdc_link::memory_pair();
+        let removed = admission.enter(&key(1), &link.control).unwrap();
+        let look = || (0..3).for_each(|_| admission.look(clock::now()));
+        // Others could exchange the file, so that it is not read. Its own stamp does not tell when
+        // that is mended.
+        let mode = |mode| std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o777);
+        std::fs::write(&path, format!("root=/ {}\n", key(2))).unwrap();
+        look();
+        assert!(!removed.stop.is_requested() && admission.reload(clock::now()).is_err());
+        mode(0o700);
+        look();
+        assert!(removed.stop.is_requested());
+    }
+
+    #[test]
+    fn a_temporary_key_outlives_a_connection_that_was_turned_away() {
+        let (_directory, path) = file(&format!("root=/ {}\n", key(1)));
+        let admission = Admission::open(&path, None).unwrap();
+        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        admission.admit(key(1), key(9), [7; 16], job).unwrap();
+        for first in [Message::Ping, Message::Request(Request { transfer: [8; 16], job: Job::Join { stream: 1 } })] {
+            let (link, mut far) = icdc_link::memory_pair();
+            let admitted = admission.enter(&key(9), &link.control).unwrap();
+            far.outlet.send(first.into()).unwrap();
+            far.outlet.flush().unwrap();
+            let answered = crate::session::answer(link, &admitted.rights, &Default::default(), &admitted.stop);
+            admitted.leave(answered.ended);
+        }
+        assert!(rights(&admission, 9).is_ok());
+    }
+
+    #[test]
+    fn the_daemons_root_narrows_the_keys_root() {
+        let outer = tempfile::tempdir().unwrap();
+        let (outer, inner) = (outer.path().canonicalize().unwrap(), outer.path().join("inner"));
+        std::fs::create_dir(&inner).unwrap();
+        let inner = inner.canonicalize().unwrap();
+        assert_eq!(narrower(&outer, None).unwrap(), outer);
+        assert_eq!(narrower(&inner, Some(&outer)).unwrap(), inner);
+        assert_eq!(narrower(&outer, Some(&inner)).unwrap(), inner);
+        assert_eq!(narrower(Path::new("/"), Some(&inner)).unwrap(), inner);
+        assert!(narrower(Path::new("/proc"), Some(&inner)).unwrap_err().contains("outside"));
+        std::os::unix::fs::symlink("/", inner.join("escape")).unwrap();
+        assert!(narrower(&inner.join("escape/proc"), Some(&inner)).unwrap_err().contains("outside"));
+    }
+
+    #[test]
+    fn a_key_with_a_user_needs_a_daemon_that_is_root() {
+        let own = rustix::process::geteuid();
+        if own.is_root() {
+            assert_eq!(acting(Some("nobody")).unwrap().unwrap().user(), "nobody");
+            assert!(acting(Some("root")).unwrap().is_none());
+        } else {
+            assert!(acting(Some("root")).unwrap_err().contains("root"));
+        }
+        assert!(acting(None).unwrap().is_none());
+        assert!(acting(Some("no-such-user-here")).unwrap_err().contains("no-such-user-here"));
+    }
+}

@@ -1,0 +1,471 @@
+//! Accepts the connections of a listening end, and protects it from clients that do not
+//! authenticate.
+//!
+//! ```text
+//! accept → silent ──whole hello──► waiting ──turn──► handshake ──► served ──first message──► known
+//!            │ deadline, or the limit │                 │ deadline, or another needs its place
+//!            ▼                        ▼                 ▼
+//!          closed                   closed            closed
+//! ```
+//!
+//! * A connection that is silent or waits costs a descriptor and an entry: no thread, no buffer, no
+//!   key exchange. That its address is real, TCP's own handshake has shown; a cookie of TLS
+//!   (HelloRetryRequest) would show no more.
+//! * A handshake begins when the whole ClientHello has arrived. It runs on a thread with a small
+//!   stack at low priority, so that running transfers keep the processor.
+//! * One deadline, counted from the accept, covers everything up to the first message.
+//! * [`strangers`] shares the limits between addresses and prefixes.
+//!
+//! What unauthenticated clients do is logged at debug level only.
+
+mod origin;
+mod strangers;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use icdc_disk::pool::BlockPool;
+use icdc_link::{Inlet, Link, LinkError, Parcel, secure_server};
+use icdc_tcp::clock;
+use icdc_units::{Span, Time};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::net::RecvFlags;
+use rustix::process::{Resource, getrlimit};
+
+pub(crate) use self::strangers::Limits;
+
+use self::strangers::{Step, Strangers};
+
+/// Stack of a handshake thread. Only what it uses is ever backed by memory.
+const HANDSHAKE_STACK: usize = 512 << 10;
+/// Priority of a handshake: the processor goes to transfers first.
+const HANDSHAKE_NICE: i32 = 10;
+/// Pause when the process has no descriptor left for an accept.
+const EXHAUSTED_PAUSE: Span = Span::from_millis(100);
+/// Connections that are accepted before others are looked after.
+const ACCEPTED_AT_ONCE: usize = 256;
+/// Events that are taken at once.
+const EVENTS: usize = 256;
+/// Token of the descriptor that wakes the guard; connections count from zero.
+const WAKE: u64 = u64::MAX;
+/// Token of the first listener; further ones count down.
+const LISTENER: u64 = u64::MAX - 1;
+/// Length of a record's header, and of the longest record (RFC 8446 section 5).
+const HEADER: usize = 5;
+const MAX_RECORD: usize = HEADER + (1 << 14);
+
+/// What serves the connections that a guard has accepted.
+pub(crate) trait Service: Send + Sync + 'static {
+    /// TLS for the next connection; its verifier may refuse a key in the handshake.
+    fn tls(&self) -> Arc<rustls::ServerConfig>;
+
+    /// Serves a connection whose handshake is complete to its end, on a thread of its own. Until
+    /// its first message has arrived, the guard closes it at its deadline.
+    fn serve(&self, link: Link);
+}
+
+/// A running guard. Dropping it stops accepting; connections that are being served go on.
+pub(crate) struct Guard {
+    shared: Arc<GuardShared>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// Shared by the accept loop, the handshakes and the connections that are being served.
+struct GuardShared {
+    wake: OwnedFd,
+    state: Mutex<Admitted>,
+    changed: Condvar,
+}
+
+struct Admitted {
+    closing: bool,
+    /// Connections that have not sent their first message.
+    strangers: Strangers,
+    /// Those of them in or after their handshake. The socket is shared with the thread that reads
+    /// from it: shutting it down ends the read.
+    talking: HashMap<u64, TcpStream>,
+    /// Number of connections that are being served.
+    served: usize,
+}
+
+impl Admitted {
+    /// Ends a connection that is in or after its handshake.
+    fn break_off(&mut self, number: u64) {
+        if let Some(stream) = self.talking.remove(&number) {
+            // It fails if the peer was faster.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Guard {
+    /// Starts to accept from `listeners`.
+    pub(crate) fn start(listeners: Vec<TcpListener>, service: Arc<dyn Service>, limits: Limits) -> io::Result<Self> {
+        for listener in &listeners {
+            listener.set_nonblocking(true)?;
+        }
+        let strangers = Strangers::new(within_descriptors(limits));
+        let state = Admitted { closing: false, strangers, talking: HashMap::new(), served: 0 };
+        let shared = Arc::new(GuardShared {
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        let accepting = AcceptLoop::new(listeners, service, Arc::clone(&shared))?;
+        let thread = std::thread::Builder::new().name("guard".into()).spawn(move || accepting.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Stops accepting, and closes connections that are not being served yet.
+    pub(crate) fn close(&mut self) {
+        self.shared.state().closing = true;
+        self.shared.wake();
+        if let Some(thread) = self.thread.take() {
+            // A guard that panicked has closed its listeners all the same.
+            let _ = thread.join();
+        }
+    }
+
+    /// Waits until every connection has been served, for `timeout` at most; returns whether all
+    /// have.
+    pub(crate) fn wait_until_served(&self, timeout: Span) -> bool {
+        let timeout = Duration::from_nanos(timeout.as_nanos());
+        let busy = |state: &mut Admitted| state.served > 0;
+        let result = self.shared.changed.wait_timeout_while(self.shared.state(), timeout, busy);
+        !result.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl GuardShared {
+    fn state(&self) -> MutexGuard<'_, Admitted> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the accept loop.
+    fn wake(&self) {
+        // It fails only when the counter is full, and then the loop wakes up anyway.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Forgets a connection that has become known, or is gone.
+    fn forget(&self, number: u64) {
+        {
+            let mut state = self.state();
+            state.strangers.forget(number);
+            state.talking.remove(&number);
+        }
+        self.wake();
+    }
+}
+
+/// Unauthenticated clients get a quarter of the descriptors; the rest is for transfers.
+fn within_descriptors(limits: Limits) -> Limits {
+    let most = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize / 4);
+    Limits { connections: limits.connections.min(most.max(1)), ..limits }
+}
+
+/// The thread that accepts. It owns the connections that are silent or wait.
+struct AcceptLoop {
+    listeners: Vec<TcpListener>,
+    service: Arc<dyn Service>,
+    shared: Arc<GuardShared>,
+    epoll: OwnedFd,
+    quiet: HashMap<u64, TcpStream>,
+    links: Sender<(u64, Link)>,
+    ready: Receiver<(u64, Link)>,
+    /// Until when nobody is accepted: the last accept failed for want of descriptors or memory.
+    paused: Option<Time>,
+}
+
+impl AcceptLoop {
+    fn new(listeners: Vec<TcpListener>, service: Arc<dyn Service>, shared: Arc<GuardShared>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &shared.wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
+        for (token, listener) in listening(&listeners) {
+            epoll::add(&epoll, listener, token, epoll::EventFlags::IN)?;
+        }
+        let (links, ready) = unbounded();
+        Ok(Self { listeners, service, shared, epoll, quiet: HashMap::new(), links, ready, paused: None })
+    }
+
+    fn run(mut self) {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+        while !self.shared.state().closing {
+            events.clear();
+            // An interrupted wait has no events, and the round does no harm.
+            let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), self.timeout().as_ref());
+            for event in &events {
+                match event.data.u64() {
+                    WAKE => {
+                        // Nothing to read means that another round has taken it.
+                        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+                    }
+                    number if self.quiet.contains_key(&number) => self.look_at(number, event.flags),
+                    _ => {}
+                }
+            }
+            self.accept();
+            while let Ok((number, link)) = self.ready.try_recv() {
+                self.serve(number, link);
+            }
+            self.advance();
+        }
+        for stream in self.shared.state().talking.values() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Time to the next thing that has to be done by itself.
+    fn timeout(&self) -> Option<Timespec> {
+        let next = self.shared.state().strangers.next_event();
+        let left = next.into_iter().chain(self.paused).min()? - clock::now();
+        // Rounded up, so that the time has really come afterwards.
+        Timespec::try_from(Duration::from_nanos(left.as_nanos()) + Duration::from_micros(1)).ok()
+    }
+
+    fn accept(&mut self) {
+        match self.paused {
+            Some(until) if clock::now() < until => return,
+            Some(_) => self.pause(false),
+            None => {}
+        }
+        for index in 0..self.listeners.len() {
+            for _ in 0..ACCEPTED_AT_ONCE {
+                match self.listeners[index].accept() {
+                    Ok((stream, peer)) => {
+                        tracing::debug!(%peer, "connected");
+                        self.admit_stranger(stream, peer.ip());
+                    }
+                    Err(error) => match error.kind() {
+                        io::ErrorKind::WouldBlock => break,
+                        // The connection was gone before it was accepted; others wait behind it.
+                        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
+                        _ => {
+                            tracing::debug!("accept: {error}");
+                            let evicted = self.shared.state().strangers.evict();
+                            evicted.into_iter().for_each(|number| self.close(number));
+                            self.pause(true);
+                            return;
+                        }
+                    },
+                }
+            }
+        }
+    }
+
+    /// Stops listening for a moment, or listens again.
+    fn pause(&mut self, pause: bool) {
+        self.paused = pause.then(|| clock::now() + EXHAUSTED_PAUSE);
+        let interest = if pause { epoll::EventFlags::empty() } else { epoll::EventFlags::IN };
+        for (token, listener) in listening(&self.listeners) {
+            if let Err(error) = epoll::modify(&self.epoll, listener, token, interest) {
+                tracing::debug!("epoll: {error}");
+            }
+        }
+    }
+
+    fn admit_stranger(&mut self, stream: TcpStream, address: IpAddr) {
+        let (number, evicted) = self.shared.state().strangers.arrive(address.into(), clock::now());
+        let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        // The handshake and the link expect a blocking socket, whatever the listener is.
+        let prepared = stream.set_nonblocking(false).and_then(|()| {
+            epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(number), interest).map_err(io::Error::from)
+        });
+        match prepared {
+            Ok(()) => {
+                self.quiet.insert(number, stream);
+            }
+            Err(error) => {
+                tracing::debug!("accept: {error}");
+                self.shared.state().strangers.forget(number);
+            }
+        }
+        if let Some(evicted) = evicted {
+            tracing::debug!("too many unauthenticated connections: closed one of the prefix with the most");
+            self.close(evicted);
+        }
+    }
+
+    /// A silent connection has sent something, or has closed.
+    fn look_at(&mut self, number: u64, flags: epoll::EventFlags) {
+        let Some(stream) = self.quiet.get(&number) else { return };
+        let gone = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+        match hello(stream) {
+            // A port scan ends here: it has left, or reset the connection.
+            _ if flags.intersects(gone) => self.turn_away(number, "closed before a handshake"),
+            Hello::Foreign => self.turn_away(number, "it does not speak TLS"),
+            Hello::Partial => {}
+            Hello::Whole => self.shared.state().strangers.spoke(number),
+        }
+    }
+
+    fn turn_away(&mut self, number: u64, why: &str) {
+        tracing::debug!("{why}");
+        self.shared.state().strangers.forget(number);
+        self.quiet.remove(&number);
+    }
+
+    /// Closes a connection that [`Strangers`] has removed.
+    fn close(&mut self, number: u64) {
+        if self.quiet.remove(&number).is_none() {
+            self.shared.state().break_off(number);
+        }
+    }
+
+    fn advance(&mut self) {
+        let steps = self.shared.state().strangers.advance(clock::now());
+        for step in steps {
+            match step {
+                Step::Begin(number) => self.begin_handshake(number),
+                Step::Close(number) => {
+                    tracing::debug!("closed: no request in time, or others were waiting");
+                    self.close(number);
+                }
+            }
+        }
+    }
+
+    fn begin_handshake(&mut self, number: u64) {
+        let stream = self.quiet.remove(&number);
+        let Some((stream, twin)) = stream.and_then(|stream| stream.try_clone().ok().map(|twin| (stream, twin))) else {
+            self.shared.state().strangers.forget(number);
+            return;
+        };
+        // From here on the thread waits for it.
+        let _ = epoll::delete(&self.epoll, &stream);
+        let deadline = {
+            let mut state = self.shared.state();
+            state.talking.insert(number, twin);
+            state.strangers.deadline(number).unwrap_or_else(clock::now)
+        };
+        let (shared, tls, links) = (Arc::clone(&self.shared), self.service.tls(), self.links.clone());
+        let handshake = move || {
+            let _ = rustix::process::setpriority_process(None, HANDSHAKE_NICE);
+            match secure_server(stream, tls, deadline - clock::now()) {
+                Ok(link) => {
+                    let _ = links.send((number, link));
+                    shared.wake();
+                }
+                Err(error) => {
+                    tracing::debug!("no handshake: {error}");
+                    shared.forget(number);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("handshake".into()).stack_size(HANDSHAKE_STACK);
+        if let Err(error) = thread.spawn(handshake) {
+            tracing::debug!("cannot start a handshake: {error}");
+            self.shared.forget(number);
+        }
+    }
+
+    /// Serves a connection. Its thread is started from here, because one that a handshake thread
+    /// starts would inherit the low priority.
+    fn serve(&mut self, number: u64, link: Link) {
+        {
+            let mut state = self.shared.state();
+            if !state.strangers.contains(number) {
+                return;
+            }
+            state.served += 1;
+        }
+        let Link { outlet, inlet, control } = link;
+        let known = Known { number, shared: Arc::clone(&self.shared) };
+        let link = Link { outlet, inlet: Box::new(FirstMessage { inlet, known: Some(known) }), control };
+        let served = Served { shared: Arc::clone(&self.shared) };
+        let service = Arc::clone(&self.service);
+        let serve = move || {
+            let _served = served;
+            service.serve(link);
+        };
+        if let Err(error) = std::thread::Builder::new().name("session".into()).spawn(serve) {
+            tracing::warn!("cannot start a thread for a connection: {error}");
+        }
+    }
+}
+
+/// The listeners with their tokens.
+fn listening(listeners: &[TcpListener]) -> impl Iterator<Item = (epoll::EventData, &TcpListener)> {
+    listeners.iter().enumerate().map(|(index, listener)| (epoll::EventData::new_u64(LISTENER - index as u64), listener))
+}
+
+/// How much of a ClientHello has arrived.
+enum Hello {
+    Partial,
+    /// All of the first record.
+    Whole,
+    /// Something else.
+    Foreign,
+}
+
+/// Looks at what has arrived, and leaves it there.
+fn hello(stream: &TcpStream) -> Hello {
+    let mut header = [0; HEADER];
+    match rustix::net::recv(stream, &mut header[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((count, _)) if count < HEADER => Hello::Partial,
+        // A record of the handshake, of any version that begins with 3.
+        Ok(_) if header[0] == 22 && header[1] == 3 => {
+            let length = HEADER + usize::from(u16::from_be_bytes([header[3], header[4]]));
+            let arrived = rustix::io::ioctl_fionread(stream).unwrap_or(0);
+            match arrived >= length as u64 {
+                _ if length > MAX_RECORD => Hello::Foreign,
+                true => Hello::Whole,
+                false => Hello::Partial,
+            }
+        }
+        Err(rustix::io::Errno::AGAIN) => Hello::Partial,
+        Ok(_) | Err(_) => Hello::Foreign,
+    }
+}
+
+/// Counts a connection that is being served, until it is dropped.
+struct Served {
+    shared: Arc<GuardShared>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.shared.state().served -= 1;
+        self.shared.changed.notify_all();
+    }
+}
+
+/// The entry of a connection among those without a first message; dropping it removes the entry.
+struct Known {
+    number: u64,
+    shared: Arc<GuardShared>,
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        self.shared.forget(self.number);
+    }
+}
+
+/// Removes the entry when the first message has arrived.
+struct FirstMessage {
+    inlet: Box<dyn Inlet>,
+    known: Option<Known>,
+}
+
+impl Inlet for FirstMessage {
+    fn receive(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError> {
+        let received = self.inlet.receive(pool);
+        drop(self.known.take());
+        received
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! How a copy is to be done.
+
+use std::path::PathBuf;
+
+use icdc_protocol::message::{ReceiveOptions, SendOptions};
+use icdc_tcp::Family;
+use icdc_units::Span;
+
+/// Asks the user whether a server that has never been seen is to be trusted: (host, fingerprint) →
+/// yes or no.
+pub type ConfirmHost = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
+
+/// Everything about a copy but what is copied and where to.
+pub struct CopyOptions {
+    /// Options of the sending end.
+    pub send: SendOptions,
+    /// Options of the receiving end.
+    pub receive: ReceiveOptions,
+    /// Command that reaches a host, split into words as a shell does; called as
+    /// `CMD HOST COMMAND…`.
+    pub ssh: String,
+    /// The program at the far side, a word for the far side's shell.
+    pub remote_icdc: String,
+    /// Send this program to the far side and run it there, instead of expecting it to be installed.
+    pub send_self: bool,
+    /// Data ports at the listening side, inclusive; (0, 0) lets the system choose.
+    pub ports: (u16, u16),
+    /// Address family of the data connections.
+    pub family: Family,
+    /// Identity for daemons; need not exist unless a daemon is involved.
+    pub identity: PathBuf,
+    /// Keys of known daemons.
+    pub known_hosts: PathBuf,
+    /// Asked about daemons that `known_hosts` does not list; `None` refuses them.
+    pub confirm_host: Option<ConfirmHost>,
+    /// For how long a broken connection is tried again, counted from the last progress.
+    pub retry_for: Span,
+}
+
+impl CopyOptions {
+    /// Program name expected at the far side.
+    pub const REMOTE_ICDC: &'static str = "icdc";
+    /// Command that reaches a host.
+    pub const SSH: &'static str = "ssh";
+
+    /// The defaults, with the user's identity and known hosts in these files.
+    #[must_use]
+    pub fn new(identity: PathBuf, known_hosts: PathBuf) -> Self {
+        Self {
+            send: SendOptions::default(),
+            receive: ReceiveOptions { resume: true, ..ReceiveOptions::default() },
+            ssh: Self::SSH.to_owned(),
+            remote_icdc: Self::REMOTE_ICDC.to_owned(),
+            send_self: false,
+            ports: (0, 0),
+            family: Family::Any,
+            identity,
+            known_hosts,
+            confirm_host: None,
+            retry_for: Span::from_secs(600),
+        }
+    }
+}
+
+impl std::fmt::Debug for CopyOptions {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("CopyOptions")
+            .field("send", &self.send)
+            .field("receive", &self.receive)
+            .field("ssh", &self.ssh)
+            .field("remote_icdc", &self.remote_icdc)
+            .field("send_self", &self.send_self)
+            .field("ports", &self.ports)
+            .field("family", &self.family)
+            .field("identity", &self.identity)
+            .field("known_hosts", &self.known_hosts)
+            .field("confirm_host", &self.confirm_host.is_some())
+            .field("retry_for", &self.retry_for)
+            .finish()
+    }
+}

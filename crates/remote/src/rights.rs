@@ -1,0 +1,52 @@
+//! What the other end of a connection may do here.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use icdc_disk::tree::{Tree, TreeError};
+use icdc_protocol::message::{Job, TransferId};
+
+use crate::listen::credentials::Credentials;
+
+/// What the other end may do.
+#[derive(Clone, Debug)]
+pub(crate) struct Rights {
+    /// Have files sent to it.
+    pub(crate) read: bool,
+    /// Have files written.
+    pub(crate) write: bool,
+    /// Have owners and set-id bits given to them.
+    pub(crate) owners: bool,
+    /// Where its paths are resolved.
+    pub(crate) root: Root,
+    /// As whom files are opened; `None` for the user of this process.
+    pub(crate) acting: Option<Arc<Credentials>>,
+    /// A key that was admitted for one transfer may do this and nothing else.
+    pub(crate) only: Option<(TransferId, Job)>,
+    /// It may admit another key, and have this end drive a transfer.
+    pub(crate) may_admit: bool,
+    /// For logs.
+    pub(crate) label: String,
+}
+
+/// Where paths of the other end are resolved.
+#[derive(Clone, Debug)]
+pub(crate) enum Root {
+    /// As in a login of this user: relative paths start at home.
+    Unconfined {
+        /// The home directory.
+        home: PathBuf,
+    },
+    /// Beneath this directory and nowhere else.
+    Confined(PathBuf),
+}
+
+impl Root {
+    /// Opens the tree.
+    pub(crate) fn tree(&self) -> Result<Tree, TreeError> {
+        match self {
+            Self::Unconfined { home } => Ok(Tree::unconfined(home)?.with_home(home)),
+            Self::Confined(root) => Tree::open(root),
+        }
+    }
+}

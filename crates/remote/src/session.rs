@@ -1,0 +1,245 @@
+//! One connected and authenticated link: what the other end asks for, whether it may, and running
+//! it.
+
+use std::sync::Arc;
+
+use icdc_disk::BlockPool;
+use icdc_link::{Link, LinkError};
+use icdc_measure::Finish;
+use icdc_protocol::message::{Congestion, Job, Message, Refusal, RefusalKind, Request};
+use icdc_protocol::validate::clip;
+use icdc_session::SessionError;
+use icdc_stop::StopSignal;
+use icdc_transfer::sender::{self, SendingLink};
+use icdc_transfer::{Account, EventSink, FurtherLink, receiver};
+use icdc_tuning::Tuned;
+
+use crate::drive;
+use crate::ended::Ended;
+use crate::rights::Rights;
+use crate::sessions::{Part, Registered, Sessions};
+use crate::work::Work;
+
+/// How a connection was answered.
+pub(crate) struct Answered {
+    /// What was asked for; `None` if nothing was.
+    pub(crate) job: Option<&'static str>,
+    pub(crate) work: Work,
+    pub(crate) ended: Ended,
+}
+
+/// Serves one connection from its first message to its end, or until `stop` is requested.
+pub(crate) fn answer(mut link: Link, rights: &Rights, sessions: &Sessions, stop: &StopSignal) -> Answered {
+    let mut answered = Answered { job: None, work: Work::new(), ended: Ended::Finished };
+    if let Some(credentials) = &rights.acting
+        && let Err(error) = credentials.assume_for_this_thread()
+    {
+        let refusal = Refusal::new(RefusalKind::Internal, format!("cannot act as the key's user: {error}"));
+        return Answered { ended: refuse(link, refusal), ..answered };
+    }
+    let request = match first_message(&mut link) {
+        Ok(request) => request,
+        Err(NoRequest::Cut(reason)) => return Answered { ended: Ended::Cut(reason), ..answered },
+        Err(NoRequest::Wrong(reason)) => {
+            let refusal = Refusal::new(RefusalKind::Protocol, clip(reason));
+            return Answered { ended: refuse(link, refusal), ..answered };
+        }
+    };
+    answered.job = Some(job_name(&request.job));
+    match &request.job {
+        Job::Receive { destination, .. } => answered.work.concerns(std::slice::from_ref(destination)),
+        Job::Send { sources, .. } => answered.work.concerns(sources),
+        _ => {}
+    }
+    let allowed = if stop.is_requested() {
+        Err(Refusal::new(
+            RefusalKind::Busy,
+            "the key's line in the daemon's authorized keys has just changed; try again",
+        ))
+    } else {
+        allow(&request, rights)
+    };
+    tracing::debug!(peer = %link.control.peer(), label = %rights.label, job = job_name(&request.job), "session");
+    answered.ended = match allowed {
+        Err(refusal) => refuse(link, refusal),
+        Ok(()) => carry_out(request, link, rights, sessions, stop, &answered.work),
+    };
+    answered
+}
+
+fn carry_out(
+    request: Request,
+    link: Link,
+    rights: &Rights,
+    sessions: &Sessions,
+    stop: &StopSignal,
+    work: &Work,
+) -> Ended {
+    match request.job {
+        Job::Join { stream } => match sessions.join(request.transfer, FurtherLink { number: stream, link }) {
+            Ok(()) => Ended::Joined,
+            Err((link, refusal)) => refuse(link, refusal),
+        },
+        Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => drive::answer(request, link, rights, sessions, stop, work),
+        Job::Measure(order) => match sessions.enter(request.transfer, Part::Move, &link.control, stop) {
+            Ok(registered) => match icdc_measure::answer(link, &order, &registered.stop) {
+                Ok(Finish::Complete) => Ended::Finished,
+                Ok(Finish::Interrupted) => Ended::Interrupted,
+                Err(error) => error.into(),
+            },
+            Err(refusal) => refuse(link, refusal),
+        },
+        Job::Receive { .. } | Job::Send { .. } => {
+            let registered = match sessions.enter(request.transfer, Part::Move, &link.control, stop) {
+                Ok(registered) => registered,
+                Err(refusal) => return refuse(link, refusal),
+            };
+            match serve(link, request.job, rights, &registered, &work.account) {
+                Ok(()) => Ended::Finished,
+                Err(error) => error.into(),
+            }
+        }
+    }
+}
+
+/// Why there is no request.
+enum NoRequest {
+    Cut(String),
+    /// Something else came, or one that keeps to no limits: the other end shall hear of it.
+    Wrong(String),
+}
+
+fn first_message(link: &mut Link) -> Result<Request, NoRequest> {
+    // A request has no payload: a frame with one finds the pool closed.
+    let pool = BlockPool::new(0).map_err(|error| NoRequest::Cut(error.to_string()))?;
+    pool.close();
+    match link.inlet.receive(&pool) {
+        Ok(parcel) => match parcel.message {
+            Message::Request(request) => Ok(request),
+            _ => Err(NoRequest::Wrong("the first message is no request".into())),
+        },
+        Err(LinkError::Protocol(reason)) => Err(NoRequest::Wrong(reason)),
+        Err(error) => Err(NoRequest::Cut(error.to_string())),
+    }
+}
+
+fn allow(request: &Request, rights: &Rights) -> Result<(), Refusal> {
+    if let Some((transfer, only)) = &rights.only {
+        let joins = matches!(request.job, Job::Join { .. });
+        if request.transfer != *transfer || !(joins || is_same_work(&request.job, only)) {
+            return Err(Refusal::new(RefusalKind::NotAllowed, "this key was admitted for another transfer"));
+        }
+    }
+    allow_job(&request.job, rights)
+}
+
+fn allow_job(job: &Job, rights: &Rights) -> Result<(), Refusal> {
+    let allowed = match job {
+        Job::Receive { options, .. } if rights.write && options.preserve.owner && !rights.owners => {
+            let reason = "this key may not set owners; leave owner out of --preserve, or ask for owner=keep in authorized_keys there";
+            return Err(Refusal::new(RefusalKind::NotAllowed, reason));
+        }
+        Job::Receive { .. } => rights.write,
+        Job::Send { .. } => rights.read,
+        // Zeros concern no file.
+        Job::Join { .. } | Job::Measure(_) => true,
+        Job::Admit { job, .. } if rights.may_admit && !matches!(**job, Job::Join { .. }) => {
+            return allow_job(job, rights);
+        }
+        Job::Admit { .. } => false,
+        Job::Drive(_) | Job::DriveKey => rights.may_admit && rights.read,
+    };
+    if allowed {
+        Ok(())
+    } else {
+        let what = job_name(job);
+        Err(Refusal::new(
+            RefusalKind::NotAllowed,
+            format!("this key may not {what}; ask for rights= in authorized_keys there"),
+        ))
+    }
+}
+
+/// Whether a job is the admitted one; from the second session on a run resumes whatever was asked
+/// first.
+fn is_same_work(job: &Job, admitted: &Job) -> bool {
+    let mut job = job.clone();
+    if let (Job::Receive { options, .. }, Job::Receive { options: admitted, .. }) = (&mut job, admitted) {
+        options.resume = admitted.resume;
+    }
+    job == *admitted
+}
+
+fn job_name(job: &Job) -> &'static str {
+    match job {
+        Job::Receive { .. } => "write",
+        Job::Send { .. } => "read",
+        Job::Join { .. } => "join",
+        Job::Admit { .. } => "admit another key",
+        Job::Drive(_) | Job::DriveKey => "drive a transfer",
+        Job::Measure(_) => "measure",
+    }
+}
+
+fn serve(
+    mut link: Link,
+    job: Job,
+    rights: &Rights,
+    registered: &Registered<'_>,
+    account: &Account,
+) -> Result<(), SessionError> {
+    let silent: EventSink = Arc::new(|_| {});
+    let tree = match rights.root.tree() {
+        Ok(tree) => tree,
+        Err(error) => {
+            let refusal = Refusal::new(RefusalKind::Path, error.to_string());
+            refuse(link, refusal.clone());
+            return Err(SessionError::Refused(refusal));
+        }
+    };
+    link.outlet.send(Message::Accepted.into())?;
+    link.outlet.flush()?;
+    match job {
+        Job::Receive { destination, options } => {
+            let transfer = registered.transfer;
+            let order =
+                receiver::Order { transfer, tree: &tree, destination: &destination, asked: None, options: &options };
+            receiver::run(link, &registered.joined, &order, account, &silent, &registered.stop).map(|_| ())
+        }
+        Job::Send { sources, options } => {
+            let tuned = match sender::tune(&link.control, options.congestion.as_deref()) {
+                Ok(tuned) => tuned,
+                Err(error) => {
+                    let refusal = Refusal::new(RefusalKind::NotAllowed, error.to_string());
+                    refuse(link, refusal.clone());
+                    return Err(SessionError::Refused(refusal));
+                }
+            };
+            if let Some(text) = tuned.as_ref().and_then(Tuned::instead) {
+                tracing::info!(peer = %link.control.peer(), "{text}");
+            }
+            link.outlet.send(Message::Congestion(congestion(tuned.as_ref())).into())?;
+            let mut link = SendingLink { link, tuned };
+            // The tree is known to the other end one round trip later.
+            link.await_answer()?;
+            let found = sender::find_sources(&tree, &sources, &options);
+            sender::run(link, &registered.joined, found, &options, account, &silent, &registered.stop).map(|_| ())
+        }
+        _ => Err(SessionError::Protocol("not a transfer".into())),
+    }
+}
+
+/// What the other end shall know of the congestion control.
+fn congestion(tuned: Option<&Tuned>) -> Congestion {
+    let name = tuned.map(Tuned::congestion).unwrap_or_default();
+    let instead = tuned.and_then(Tuned::instead);
+    Congestion { name, instead: instead.map_or_else(String::new, |text| clip(format!("the far end says: {text}"))) }
+}
+
+fn refuse(mut link: Link, refusal: Refusal) -> Ended {
+    let reason = refusal.reason.clone();
+    // Dropping the outlet sends this and ends its direction in order.
+    let _ = link.outlet.send(Message::Refused(refusal).into());
+    let _ = link.outlet.flush();
+    Ended::TurnedAway(reason)
+}

@@ -1,0 +1,154 @@
+//! The running sessions of a process: one per transfer and part, found again by further
+//! connections.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver as Queue, SendError, Sender as Channel, unbounded};
+use icdc_link::{Link, LinkControl};
+use icdc_protocol::message::{Refusal, RefusalKind, TransferId};
+use icdc_stop::StopSignal;
+use icdc_tcp::clock;
+use icdc_transfer::FurtherLink;
+use icdc_trust::PublicKey;
+
+use crate::listen::admission::Admission;
+
+/// How long a newer connection waits for the end of the session that it replaces, and a further
+/// connection for the session that it belongs to.
+const HANDOVER: Duration = Duration::from_secs(10);
+
+/// The running sessions of a process, by transfer.
+#[derive(Clone, Default)]
+pub(crate) struct Sessions {
+    shared: Arc<Registry>,
+    /// By which sessions let keys in for a transfer from another far end.
+    pub(crate) admission: Option<Arc<Admission>>,
+}
+
+#[derive(Default)]
+struct Registry {
+    running: Mutex<HashMap<(TransferId, Part), Running>>,
+    changed: Condvar,
+}
+
+/// A session's part in its transfer. A copy from a daemon to itself has one of each there, for
+/// different keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Part {
+    /// Connects to another far end on behalf of a client.
+    Drive,
+    /// Sends or receives over the connection that asked for it.
+    Move,
+}
+
+struct Running {
+    peer: Option<PublicKey>,
+    control: LinkControl,
+    stop: StopSignal,
+    join: Channel<FurtherLink>,
+}
+
+/// A session in the registry; leaves it when dropped.
+pub(crate) struct Registered<'a> {
+    sessions: &'a Sessions,
+    pub(crate) transfer: TransferId,
+    part: Part,
+    pub(crate) stop: StopSignal,
+    pub(crate) joined: Queue<FurtherLink>,
+}
+
+impl Sessions {
+    /// No sessions yet, of a process that lets keys in by `admission`.
+    pub(crate) fn admitting_by(admission: Arc<Admission>) -> Self {
+        Self { admission: Some(admission), ..Self::default() }
+    }
+
+    /// Number of running sessions.
+    pub(crate) fn count(&self) -> usize {
+        self.shared.running.lock().expect("no panic in the registry").len()
+    }
+
+    /// Asks every session to make durable what it has and to end.
+    pub(crate) fn interrupt_all(&self) {
+        let running = self.shared.running.lock().expect("no panic in the registry");
+        running.values().for_each(|session| session.stop.request());
+    }
+
+    /// Enters a session. A session of the same part in the same transfer is a connection that broke
+    /// without this end having noticed: it is ended first, if the same key held it. A request of
+    /// `stop` ends the session.
+    pub(crate) fn enter(
+        &self,
+        transfer: TransferId,
+        part: Part,
+        control: &LinkControl,
+        stop: &StopSignal,
+    ) -> Result<Registered<'_>, Refusal> {
+        let entry = (transfer, part);
+        let peer = control.peer_key();
+        let deadline = clock::now() + HANDOVER.into();
+        let mut running = self.shared.running.lock().expect("no panic in the registry");
+        while let Some(session) = running.get(&entry) {
+            if session.peer != peer {
+                return Err(Refusal::new(RefusalKind::NotAllowed, "the transfer belongs to another key"));
+            }
+            if clock::now() >= deadline {
+                return Err(Refusal::new(RefusalKind::Busy, "an earlier connection of this transfer does not end"));
+            }
+            session.control.shutdown();
+            (running, _) = self
+                .shared
+                .changed
+                .wait_timeout(running, Duration::from_millis(100))
+                .expect("no panic in the registry");
+        }
+        let (join, joined) = unbounded();
+        let stop = stop.clone();
+        running.insert(entry, Running { peer, control: control.clone(), stop: stop.clone(), join });
+        self.shared.changed.notify_all();
+        Ok(Registered { sessions: self, transfer, part, stop, joined })
+    }
+
+    /// Hands a further connection to the session that it belongs to; else gives it back, to be
+    /// refused.
+    pub(crate) fn join(&self, transfer: TransferId, further: FurtherLink) -> Result<(), (Link, Refusal)> {
+        let peer = further.link.control.peer_key();
+        let deadline = clock::now() + HANDOVER.into();
+        let mut running = self.shared.running.lock().expect("no panic in the registry");
+        loop {
+            match running.get(&(transfer, Part::Move)) {
+                Some(session) if session.peer == peer => {
+                    let ending = |SendError(FurtherLink { link, .. })| {
+                        (link, Refusal::new(RefusalKind::Busy, "the session is ending"))
+                    };
+                    return session.join.send(further).map_err(ending);
+                }
+                Some(_) => {
+                    return Err((
+                        further.link,
+                        Refusal::new(RefusalKind::NotAllowed, "the transfer belongs to another key"),
+                    ));
+                }
+                None if clock::now() >= deadline => {
+                    return Err((further.link, Refusal::new(RefusalKind::Busy, "no such transfer is running")));
+                }
+                None => {
+                    (running, _) = self
+                        .shared
+                        .changed
+                        .wait_timeout(running, Duration::from_millis(100))
+                        .expect("no panic in the registry");
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.sessions.shared.running.lock().expect("no panic in the registry").remove(&(self.transfer, self.part));
+        self.sessions.shared.changed.notify_all();
+    }
+}

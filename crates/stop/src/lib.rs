@@ -1,0 +1,21 @@
+//! The request to stop: made by whoever may (a signal, a user, the end of a connection), heeded by
+//! every thread that waits.
+//!
+//! ```
+//! use icdc_stop::StopSignal;
+//! use icdc_units::Span;
+//!
+//! let stop = StopSignal::new();
+//! let waiting = std::thread::spawn({
+//!     let stop = stop.clone();
+//!     move || stop.wait(Span::from_secs(3600))
+//! });
+//! stop.request();
+//! assert!(waiting.join().unwrap());
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod signal;
+
+pub use signal::{Listening, StopDescriptor, StopSignal};

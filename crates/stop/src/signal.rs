@@ -1,0 +1,222 @@
+//! The request to stop, shared by everyone who may make it or must heed it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use icdc_units::Span;
+use rustix::event::{EventfdFlags, eventfd};
+
+/// A switch that goes from "run" to "stop" once. Clones share the switch.
+#[derive(Clone, Default)]
+pub struct StopSignal {
+    shared: Arc<Signal>,
+}
+
+#[derive(Default)]
+struct Signal {
+    state: Mutex<Waiters>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiters {
+    requested: bool,
+    /// By number, so that one can be taken back.
+    listeners: BTreeMap<u64, Listener>,
+    next: u64,
+}
+
+type Listener = Box<dyn FnOnce() + Send>;
+
+/// Keeps a listener registered until it is dropped.
+#[must_use = "dropping it takes the listener back"]
+pub struct Listening {
+    signal: StopSignal,
+    number: Option<u64>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let listener = {
+                let mut state = self.signal.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.listeners.remove(&number)
+            };
+            // What it holds may itself have to do with the signal: it goes without the lock.
+            drop(listener);
+        }
+    }
+}
+
+/// Readable once someone has asked to stop: for waits that poll descriptors.
+pub struct StopDescriptor {
+    descriptor: Arc<OwnedFd>,
+    _listening: Listening,
+}
+
+impl AsFd for StopDescriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl StopSignal {
+    /// A signal that says "run".
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks to stop; further calls change nothing. Runs what `on_request` registered, on this
+    /// thread.
+    pub fn request(&self) {
+        let listeners = {
+            let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.requested = true;
+            std::mem::take(&mut state.listeners)
+        };
+        self.shared.changed.notify_all();
+        for listener in listeners.into_values() {
+            listener();
+        }
+    }
+
+    /// Whether someone asked to stop.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).requested
+    }
+
+    /// Pauses for `span`, or until someone asks to stop. Returns whether someone did.
+    #[must_use]
+    pub fn wait(&self, span: Span) -> bool {
+        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = self
+            .shared
+            .changed
+            .wait_timeout_while(state, Duration::from_nanos(span.as_nanos()), |state| !state.requested)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.requested
+    }
+
+    /// Calls `listener` once when someone asks to stop; at once when that has happened already.
+    ///
+    /// For what sleeps in the kernel and has to be woken. The listener must not block.
+    pub fn on_request(&self, listener: impl FnOnce() + Send + 'static) {
+        let mut listening = self.while_waiting(listener);
+        listening.number = None;
+    }
+
+    /// As [`StopSignal::on_request`], until the result is dropped: for one wait among many.
+    pub fn while_waiting(&self, listener: impl FnOnce() + Send + 'static) -> Listening {
+        {
+            let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if !state.requested {
+                let number = state.next;
+                state.next += 1;
+                state.listeners.insert(number, Box::new(listener));
+                return Listening { signal: self.clone(), number: Some(number) };
+            }
+        }
+        listener();
+        Listening { signal: self.clone(), number: None }
+    }
+
+    /// A descriptor that becomes readable when someone asks to stop.
+    ///
+    /// # Errors
+    /// If the process may have no further descriptor.
+    pub fn descriptor(&self) -> io::Result<StopDescriptor> {
+        let descriptor = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let raised = Arc::clone(&descriptor);
+        let listening = self.while_waiting(move || {
+            // It is never read: the first write is all it takes.
+            let _ = rustix::io::write(&*raised, &1_u64.to_ne_bytes());
+        });
+        Ok(StopDescriptor { descriptor, _listening: listening })
+    }
+}
+
+impl std::fmt::Debug for StopSignal {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("StopSignal").field("requested", &self.is_requested()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_request_reaches_every_clone_and_stays() {
+        let signal = StopSignal::new();
+        let clone = signal.clone();
+        assert!(!clone.is_requested());
+        signal.request();
+        signal.request();
+        assert!(clone.is_requested());
+    }
+
+    #[test]
+    fn wait_ends_by_time_or_by_request() {
+        let signal = StopSignal::new();
+        assert!(!signal.wait(Span::from_millis(1)));
+        let waiter = std::thread::spawn({
+            let signal = signal.clone();
+            move || signal.wait(Span::from_secs(3600))
+        });
+        signal.request();
+        assert!(waiter.join().unwrap());
+        assert!(signal.wait(Span::from_secs(3600)));
+    }
+
+    #[test]
+    fn listeners_run_once_whether_early_or_late() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let count = || {
+            let calls = Arc::clone(&calls);
+            move || {
+                calls.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        let signal = StopSignal::new();
+        signal.on_request(count());
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
+        signal.request();
+        signal.request();
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        signal.on_request(count());
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn a_listener_that_was_taken_back_is_not_called() {
+        let signal = StopSignal::new();
+        let called = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&called);
+        drop(signal.while_waiting(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        }));
+        assert_eq!(Arc::strong_count(&called), 1, "nothing is kept of it");
+        signal.request();
+        assert_eq!(called.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_descriptor_becomes_readable() {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let signal = StopSignal::new();
+        let early = signal.descriptor().unwrap();
+        let readable = |descriptor: &StopDescriptor| {
+            poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&Timespec::default())).unwrap() == 1
+        };
+        assert!(!readable(&early));
+        signal.request();
+        assert!(readable(&early) && readable(&signal.descriptor().unwrap()));
+    }
+}

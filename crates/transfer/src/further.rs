@@ -1,0 +1,84 @@
+//! The connections of a session after the first.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use icdc_link::{Link, LinkControl};
+use icdc_tcp::TcpInfo;
+use icdc_units::{ByteCount, Rate};
+
+const NO_PANIC: &str = "no panic while connections are listed";
+
+/// A connection after the first.
+pub struct FurtherLink {
+    /// Its number, see [`Job::Join`](icdc_protocol::message::Job).
+    pub number: u8,
+    /// The connection.
+    pub link: Link,
+}
+
+/// Watches and ends the connections after the first, those that were lost included.
+#[derive(Default)]
+pub(crate) struct FurtherControls(Mutex<Lists>);
+
+#[derive(Default)]
+struct Lists {
+    open: BTreeMap<u8, LinkControl>,
+    lost: Vec<LinkControl>,
+}
+
+impl FurtherControls {
+    fn lock(&self) -> MutexGuard<'_, Lists> {
+        self.0.lock().expect(NO_PANIC)
+    }
+
+    /// Takes one into use.
+    pub(crate) fn add(&self, number: u8, control: LinkControl) {
+        self.lock().open.insert(number, control);
+    }
+
+    /// Ends one; it is not in use any more.
+    pub(crate) fn shut(&self, number: u8) {
+        let mut lists = self.lock();
+        if let Some(control) = lists.open.remove(&number) {
+            control.shutdown();
+            lists.lost.push(control);
+        }
+    }
+
+    /// Ends all.
+    pub(crate) fn shut_all(&self) {
+        self.lock().open.values().for_each(LinkControl::shutdown);
+    }
+
+    /// Number of those in use.
+    pub(crate) fn count(&self) -> u64 {
+        self.lock().open.len() as u64
+    }
+
+    /// Caps the pace of each that is in use.
+    pub(crate) fn set_rate(&self, rate: Rate) {
+        self.lock().open.values().for_each(|control| control.set_rate(rate));
+    }
+
+    /// The kernel's view of all.
+    pub(crate) fn tcp_infos(&self) -> Vec<TcpInfo> {
+        self.lock().all().filter_map(LinkControl::tcp_info).collect()
+    }
+
+    /// Payload that the peer's host has, over all.
+    pub(crate) fn delivered(&self) -> ByteCount {
+        self.lock().all().map(LinkControl::delivered).sum()
+    }
+
+    /// Payload that has arrived over all.
+    pub(crate) fn received(&self) -> ByteCount {
+        self.lock().all().map(LinkControl::received).sum()
+    }
+}
+
+impl Lists {
+    fn all(&self) -> impl Iterator<Item = &LinkControl> {
+        self.open.values().chain(&self.lost)
+    }
+}

@@ -1,0 +1,203 @@
+//! What the threads of a receiving session share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use crossbeam_channel::Sender as Channel;
+use icdc_disk::BlockPool;
+use icdc_disk::tree::Tree;
+use icdc_link::LinkControl;
+use icdc_protocol::message::{EntryId, Feedback, FileDigest, Message, ReceiveOptions, Totals, TransferId};
+use icdc_rate::disk_ceiling::Load;
+use icdc_session::SessionError;
+use icdc_session::receiver::ending::Ending;
+use icdc_session::receiver::further_connections::Connections;
+use icdc_units::{ByteCount, Rate, Time};
+
+use super::arrived::Waiting;
+use crate::ending::{Ended, Running, watched};
+use crate::event::{Event, EventSink, Outcome};
+use crate::further::FurtherControls;
+use crate::stages::{Activity, Busy};
+use crate::{clock, digest_text, path_text};
+
+/// Interval of feedback and of progress events.
+pub(super) const FEEDBACK: Duration = Duration::from_millis(100);
+
+/// What is received, and how.
+#[derive(Clone, Copy)]
+pub struct Order<'a> {
+    /// The run that the session is part of.
+    pub transfer: TransferId,
+    /// Where the destination is resolved.
+    pub tree: &'a Tree,
+    /// As the user wrote it.
+    pub destination: &'a [u8],
+    /// Paths that the sender was asked for, as the user wrote them; `None` where the sender chooses.
+    pub asked: Option<&'a [Vec<u8>]>,
+    /// How.
+    pub options: &'a ReceiveOptions,
+}
+
+/// What the outlet is to do.
+pub(super) enum Reply {
+    Message(Box<Message>),
+    /// Hand everything so far to the carrier, then drop this.
+    Flush(Running),
+    End,
+}
+
+/// What a session's threads share.
+pub(super) struct Shared<'a> {
+    pub(super) order: Order<'a>,
+    pub(super) options: &'a ReceiveOptions,
+    pub(super) pool: BlockPool,
+    pub(super) waiting: Waiting,
+    pub(super) replies: Channel<Reply>,
+    pub(super) events: &'a EventSink,
+    pub(super) link: LinkControl,
+    /// The connections after the first.
+    pub(super) further: FurtherControls,
+    /// What has arrived over them.
+    pub(super) connections: Mutex<Connections>,
+    pub(super) ending: Mutex<Ending>,
+    /// Tells the thread that watches the session that its ending has something to do.
+    pub(super) stir: Channel<()>,
+    pub(super) sizes: Mutex<HashMap<EntryId, u64>>,
+    pub(super) totals: Mutex<Totals>,
+    pub(super) writes: Activity,
+    pub(super) counters: Counters,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) received: AtomicU64,
+    pub(super) durable: AtomicU64,
+    pub(super) files: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) skipped: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) resumed: AtomicU64,
+    pub(super) taken_over_files: AtomicU64,
+    pub(super) taken_over_bytes: AtomicU64,
+    pub(super) only: Mutex<Option<FileDigest>>,
+}
+
+impl Shared<'_> {
+    pub(super) fn ending(&self) -> MutexGuard<'_, Ending> {
+        self.ending.lock().expect("no panic while a session ends")
+    }
+
+    pub(super) fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().expect("no panic while frames are counted")
+    }
+
+    /// Something has happened that the session may end by.
+    pub(super) fn on_ending(&self, event: impl FnOnce(&mut Ending, Time)) {
+        event(&mut self.ending(), clock::now());
+        // One that is not taken yet will do.
+        let _ = self.stir.try_send(());
+    }
+
+    /// Ends the session; the first reason counts. The sender learns it by the last message.
+    pub(super) fn fail(&self, error: SessionError) {
+        tracing::debug!(%error, "the receiving session fails, unless it has ended already");
+        self.on_ending(|ending, now| ending.on_failure(now, error));
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.ending().failure().is_some()
+    }
+
+    pub(super) fn reply(&self, message: Message) {
+        // After the outlet's end nobody listens any more; the session is ending then.
+        let _ = self.replies.send(Reply::Message(Box::new(message)));
+    }
+
+    /// Tells when everything said so far is handed to the carrier.
+    pub(super) fn flush(&self) -> Ended {
+        let (running, ended) = watched();
+        let _ = self.replies.send(Reply::Flush(running));
+        ended
+    }
+
+    pub(super) fn expect_large(&self, id: EntryId, size: u64) {
+        self.sizes.lock().expect("no panic while sizes are noted").insert(id, size);
+    }
+
+    pub(super) fn forget_large(&self, id: EntryId) {
+        self.sizes.lock().expect("no panic while sizes are noted").remove(&id);
+    }
+
+    pub(super) fn size_of_large(&self, id: EntryId) -> Option<u64> {
+        self.sizes.lock().expect("no panic while sizes are noted").get(&id).copied()
+    }
+
+    pub(super) fn writing(&self) -> Busy<'_> {
+        self.writes.busy()
+    }
+
+    pub(super) fn durable(&self, bytes: u64) {
+        self.counters.durable.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn failed(&self) {
+        self.counters.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn skipped(&self) {
+        self.counters.skipped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn resumed(&self, bytes: u64) {
+        self.counters.resumed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts a file that an earlier run published and that is not read: nobody knows its digest.
+    pub(super) fn take_over(&self, size: u64) {
+        self.resumed(size);
+        self.count_published(size, None);
+        self.counters.taken_over_files.fetch_add(1, Ordering::Relaxed);
+        self.counters.taken_over_bytes.fetch_add(size, Ordering::Relaxed);
+    }
+
+    /// Counts a regular file that is complete under its name.
+    pub(super) fn count_published(&self, size: u64, digest: Option<&FileDigest>) {
+        self.counters.files.fetch_add(1, Ordering::Relaxed);
+        self.counters.bytes.fetch_add(size, Ordering::Relaxed);
+        *self.counters.only.lock().expect("no panic while a digest is noted") = digest.copied();
+    }
+
+    pub(super) fn report(
+        &self,
+        path: &[u8],
+        bytes: u64,
+        outcome: Outcome,
+        digest: Option<FileDigest>,
+        reason: Option<String>,
+    ) {
+        let digest = match digest {
+            Some(FileDigest::Blake3(digest)) => Some(digest_text(&digest)),
+            _ => None,
+        };
+        (self.events)(Event::Item { path: path_text(path), bytes, digest, outcome, reason });
+    }
+
+    /// Payload that has arrived, that of blocks which are not complete yet included.
+    pub(super) fn arrived(&self) -> ByteCount {
+        self.further.received() + self.link.received()
+    }
+
+    pub(super) fn feedback(&self) -> Feedback {
+        let Load { blocks, rate } = self.waiting.look();
+        Feedback {
+            received: self.arrived().as_u64(),
+            durable: self.counters.durable.load(Ordering::Relaxed),
+            ring_used: blocks,
+            ring_blocks: self.pool.capacity() as u32,
+            write_rate: rate.map(Rate::as_bytes_per_second),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The result of a run, made of what its last session has done and of what all have cost.
+
+use icdc_protocol::message::{FileDigest, ReceiveOptions};
+use icdc_units::{ByteCount, Rate, Span};
+
+use crate::account::Account;
+use crate::event::Summary;
+use crate::receiver::Received;
+use crate::sender::Sent;
+use crate::{clock, digest_text};
+
+/// Of a run whose sending end is here.
+#[must_use]
+pub fn of_sent(sent: &Sent, account: &Account, receive: &ReceiveOptions) -> Summary {
+    let counts = &sent.counts;
+    let summary = Summary {
+        files: counts.files_done,
+        bytes: counts.bytes_done,
+        errors: counts.failed,
+        skipped: counts.skipped,
+        resumed_bytes: counts.resumed_bytes,
+        taken_over_files: counts.taken_over_files,
+        taken_over_bytes: counts.taken_over_bytes,
+        tree_digest: Some(digest_text(&sent.tree)),
+        ..Summary::default()
+    };
+    complete(summary, sent.only, account, receive)
+}
+
+/// Of a run whose receiving end is here.
+#[must_use]
+pub fn of_received(received: &Received, account: &Account, receive: &ReceiveOptions) -> Summary {
+    let summary = Summary {
+        files: received.files,
+        bytes: received.bytes,
+        errors: received.failed,
+        skipped: received.skipped,
+        resumed_bytes: received.resumed_bytes,
+        taken_over_files: received.taken_over.0,
+        taken_over_bytes: received.taken_over.1,
+        tree_digest: received.goodbye.as_ref().map(|goodbye| digest_text(&goodbye.tree)),
+        ..Summary::default()
+    };
+    complete(summary, received.only, account, receive)
+}
+
+fn complete(summary: Summary, only: Option<FileDigest>, account: &Account, receive: &ReceiveOptions) -> Summary {
+    let elapsed = clock::now() - account.start();
+    let goodput = if elapsed == Span::ZERO { Rate::ZERO } else { ByteCount::new(account.bytes()) / elapsed };
+    let (digest, sparse_digest) = match only {
+        Some(FileDigest::Blake3(digest)) => (Some(digest_text(&digest)), None),
+        Some(FileDigest::SparseMap(digest)) => (None, Some(digest_text(&digest))),
+        None => (None, None),
+    };
+    Summary {
+        bytes_sent: account.bytes(),
+        seconds: elapsed.as_secs_f64(),
+        goodput_bps: goodput.as_bits_per_second(),
+        retransmitted_segments: account.retransmitted_segments(),
+        congestion: account.congestion(),
+        digest,
+        sparse_digest,
+        verified: summary.errors == 0 && summary.taken_over_files == 0,
+        read_back: receive.verify,
+        limited_by: account.limited_by(),
+        ..summary
+    }
+}

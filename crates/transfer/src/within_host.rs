@@ -1,0 +1,55 @@
+//! A copy within one host: both ends in this process, over a link in memory.
+
+use std::sync::Arc;
+
+use crossbeam_channel::unbounded;
+use icdc_disk::tree::Tree;
+use icdc_link::memory_pair;
+use icdc_protocol::message::{ReceiveOptions, SendOptions, TransferId};
+use icdc_session::SessionError;
+use icdc_stop::StopSignal;
+
+use crate::account::Account;
+use crate::event::{EventSink, Summary};
+use crate::sender::SendingLink;
+use crate::{clock, receiver, sender, summary};
+
+/// What is copied within this host, and how.
+pub struct WithinHost<'a> {
+    /// Name of the run.
+    pub transfer: TransferId,
+    /// Where sources and destination are resolved.
+    pub tree: &'a Tree,
+    /// The sources, as the user wrote them.
+    pub paths: &'a [Vec<u8>],
+    /// The destination, as the user wrote it.
+    pub destination: &'a [u8],
+    /// Options of the sending end.
+    pub send: &'a SendOptions,
+    /// Options of the receiving end.
+    pub receive: &'a ReceiveOptions,
+}
+
+impl WithinHost<'_> {
+    /// Copies, and tells what happens by `events`.
+    ///
+    /// # Errors
+    /// Why the sending end's session ended early.
+    pub fn copy(&self, events: &EventSink, stop: &StopSignal) -> Result<Summary, SessionError> {
+        let account = Account::new(clock::now());
+        let (near, far) = memory_pair();
+        let (_, nobody) = unbounded();
+        let silent: EventSink = Arc::new(|_| {});
+        let &Self { transfer, tree, paths, destination, send, receive } = self;
+        let order = receiver::Order { transfer, tree, destination, asked: None, options: receive };
+        let receiving = Account::new(account.start());
+        // The sender heeds the user's request to stop and tells the receiver.
+        let never_asked = StopSignal::new();
+        let sent = std::thread::scope(|scope| {
+            scope.spawn(|| receiver::run(far, &nobody, &order, &receiving, &silent, &never_asked));
+            let found = sender::find_sources(tree, paths, send);
+            sender::run(SendingLink { link: near, tuned: None }, &nobody, found, send, &account, events, stop)
+        })?;
+        Ok(summary::of_sent(&sent, &account, receive))
+    }
+}

@@ -1,0 +1,71 @@
+//! How large the kernel's buffers are asked to be, so that neither end's window limits a long fat
+//! path from the start.
+//!
+//! A buffer that is set is fixed, and the kernel's autotuning is off. With `CAP_NET_ADMIN` any size
+//! is granted. Without, it is cut to `net.core.rmem_max` or `wmem_max`, which is often less than
+//! what autotuning reaches by itself (`net.ipv4.tcp_rmem`, `tcp_wmem`); then it is better left
+//! alone.
+//!
+//! A receive buffer has to be there before the handshake: the window scale is agreed on in it, and
+//! the first acknowledgement then offers all of it. Autotuning would at best triple the window with
+//! each round trip.
+
+use std::net::TcpStream;
+
+use icdc_tcp::Beginning;
+use icdc_units::{ByteCount, Span};
+
+use crate::own_rights;
+
+/// Covers 10 Gbit/s at 300 ms. The kernel allocates only what is on its way or piles up unread.
+const WANTED: u64 = 400 << 20;
+/// What may wait to be sent for the first time. It keeps the socket busy while the writer wakes up,
+/// and a user who stops the run waits for it.
+const NOT_SENT: ByteCount = ByteCount::from_mib(1);
+/// On shorter paths the kernel's tuning is at once where it has to be.
+const SHORT: Span = Span::from_millis(2);
+
+/// How a connection that may receive begins.
+#[must_use]
+pub fn beginning() -> Beginning<'static> {
+    Beginning { receive_buffer: receive_buffer(), congestion: None }
+}
+
+/// Size to ask for; zero leaves the buffer to the kernel.
+#[must_use]
+pub fn receive_buffer() -> ByteCount {
+    size("/proc/sys/net/core/rmem_max", "/proc/sys/net/ipv4/tcp_rmem")
+}
+
+/// Gives a connection that is going to send room for what is on its way, and no more for what is
+/// not.
+pub fn prepare_to_send(stream: &TcpStream) {
+    if icdc_tcp::info(stream).is_ok_and(|info| info.rtt < SHORT) {
+        return;
+    }
+    let Ok(twin) = stream.try_clone() else { return };
+    own_rights::run(move || {
+        let buffer = size("/proc/sys/net/core/wmem_max", "/proc/sys/net/ipv4/tcp_wmem");
+        let set = match buffer.is_zero() {
+            true => Ok(()),
+            false => icdc_tcp::set_buffers(&twin, buffer, ByteCount::ZERO).map(|_| ()),
+        };
+        if let Err(error) = set.and_then(|()| icdc_tcp::set_not_sent_limit(&twin, NOT_SENT)) {
+            tracing::debug!("the send buffer stays what it is: {error}");
+        }
+    });
+}
+
+fn size(limit: &str, tuning: &str) -> ByteCount {
+    if icdc_tcp::may_exceed_buffer_limits() {
+        return ByteCount::new(WANTED);
+    }
+    let numbers = |path: &str| -> Vec<u64> {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+    };
+    let granted = numbers(limit).first().copied().unwrap_or(0).min(WANTED);
+    // The kernel doubles a size that is set; the limit of autotuning is the doubled size.
+    let autotuned = numbers(tuning).get(2).copied().unwrap_or(u64::MAX) / 2;
+    if granted > autotuned { ByteCount::new(granted) } else { ByteCount::ZERO }
+}

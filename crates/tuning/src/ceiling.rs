@@ -1,0 +1,31 @@
+//! The ceiling of a connection whose congestion control does not find the rate of its path.
+
+use icdc_rate::known_paths::Resumption;
+use icdc_rate::path_ceiling::{Observation, Steering};
+use icdc_tcp::TcpInfo;
+use icdc_units::{Span, Time};
+
+/// On shorter paths the kernel's own control fills the path at once.
+const SHORT: Span = Span::from_millis(2);
+
+/// What finds the rate of a connection, beginning with what is known of its path.
+#[must_use]
+pub fn steering(known: Option<Resumption>) -> Steering {
+    known.map_or_else(Steering::default, |known| Steering::resuming(known.rate))
+}
+
+/// What the kernel says of a connection, for [`Steering`]; `None` where the path is too short for a
+/// ceiling.
+#[must_use]
+pub fn observation(at: Time, info: &TcpInfo) -> Option<Observation> {
+    (info.min_rtt >= SHORT).then(|| Observation {
+        at,
+        rtt: info.rtt,
+        least_rtt: info.min_rtt,
+        delivered: info.mss * info.segments_delivered,
+        again: info.segments_retransmitted,
+        packet: info.mss,
+        window: info.window(),
+        idle: info.application_limited,
+    })
+}

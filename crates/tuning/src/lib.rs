@@ -1,0 +1,26 @@
+//! How the socket of a data connection is tuned: its buffers, its congestion control, its ceiling,
+//! and what is known of its path.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`Tuned`] | a connection that sends: its congestion control, and what replaces it for a while |
+//! | [`buffers`] | sizes of socket buffers for long fat paths |
+//! | [`known_paths`] | the file that remembers paths between runs |
+//! | [`steering`], [`observation`] | the ceiling of a connection whose congestion control does not find the rate |
+//! | [`own_rights`] | a thread with the rights of the process, for threads that act as another user |
+//!
+//! Everything here concerns a TCP socket, whatever it carries: transfers and measurements both use
+//! it. Below are `icdc-tcp`, which has the socket options, and `icdc-rate`, which decides.
+
+#![forbid(unsafe_code)]
+
+pub mod buffers;
+mod ceiling;
+mod clock;
+pub mod known_paths;
+pub mod own_rights;
+mod stand_in;
+mod tuned;
+
+pub use ceiling::{observation, steering};
+pub use tuned::Tuned;

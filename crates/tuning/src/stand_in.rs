@@ -1,0 +1,125 @@
+//! A plain algorithm in the place of one that paces (BBR) where a ceiling holds the rate, and does
+//! it better there.
+//!
+//! ```text
+//!              the window is large                  nothing was lost for sixteen round trips at a ceiling
+//!   PLAIN ──────────────────────► the system's own ────────────────────────────────────────────────────► PLAIN
+//!   on a long path that is known,                  ◄────────────────────────────────────────────────────
+//!   from the first byte on                           a packet was retransmitted, or the window is
+//!                                                    too small for a ceiling that is tried
+//! ```
+//!
+//! BBR believes in a window that has grown before there was data only after several round trips, in
+//! which a plain one doubles with each. Later it closes its window every ten seconds to look for
+//! the least round-trip time, which on a path of 300 ms costs half a second, and it sends a quarter
+//! less in one round trip of eight; below the ceiling that [`icdc_rate::path_ceiling`] keeps there is
+//! no queue to look behind. But a plain algorithm halves its window by any loss: the first one
+//! hardly shows, because the window that it takes over is twice as large as it needs, and then the
+//! system's own is back.
+//!
+//! Where a higher ceiling is tried, BBR does not go there by itself for eight round trips, and then
+//! by a quarter. So it is begun anew, which makes it look for what there is, and the ceiling holds
+//! it.
+//!
+//! Nothing of that is done where the system's own algorithm is a plain one, or might not be had
+//! back.
+
+use std::net::TcpStream;
+
+use icdc_rate::known_paths::Resumption;
+use icdc_rate::path_ceiling::State;
+use icdc_tcp::TcpInfo;
+use icdc_tcp::algorithm::finds_the_rate;
+use icdc_units::{ByteCount, Rate, Time};
+
+/// What a path holds that is worth a run-up.
+const LONG: ByteCount = ByteCount::from_kib(256);
+/// From here on an algorithm that paces doubles as well as any, and leaves no gaps.
+const LARGE: ByteCount = ByteCount::from_kib(400);
+/// Round trips without a loss before a plain one holds.
+const QUIET: u64 = 16;
+/// Every kernel has it, and every user may choose it.
+const PLAIN: &str = "reno";
+/// Those that close their windows for reasons of their own.
+const PACING: &str = "bbr";
+
+/// Whether a window that has grown by the time at which data may flow is worth something: `known`
+/// holds several times what a connection may begin with, and its congestion control does not begin
+/// from what is known.
+pub(crate) fn gains_by_run_up(known: Option<Resumption>, congestion: &str) -> bool {
+    known.is_some_and(|path| path.rate * path.round_trip > LONG) && !finds_the_rate(congestion)
+}
+
+/// Whether the algorithm would send less than it may.
+fn is_below_its_ceiling(info: &TcpInfo) -> bool {
+    info.pacing_rate < info.max_pacing_rate.scaled(49, 50)
+}
+
+/// Which of the two has the connection.
+#[derive(Debug, Default)]
+pub(crate) struct StandIn {
+    /// What it stands in for, while it does.
+    own: Option<String>,
+    /// Packets retransmitted, and since when it is as many.
+    quiet: Option<(u64, Time)>,
+    /// The highest ceiling that was tried since the last one that was kept.
+    tried: Option<Rate>,
+}
+
+impl StandIn {
+    /// Looks whether it is time to change; `state` is that of the ceiling.
+    pub(crate) fn look(&mut self, stream: &TcpStream, now: Time, info: &TcpInfo, state: State) {
+        let again = info.segments_retransmitted;
+        let (before, since) = *self.quiet.get_or_insert((again, now));
+        let was_lost = again > before;
+        if was_lost || state == State::Climb {
+            self.quiet = Some((again, now));
+        }
+        if self.own.is_some() {
+            let is_done = match state {
+                State::Climb => info.window() >= LARGE,
+                State::Hold => was_lost,
+                State::Probe => was_lost || info.window() < info.max_pacing_rate.scaled(9, 8) * info.rtt,
+            };
+            if is_done {
+                self.give_back(stream);
+                self.quiet = Some((again, now));
+            }
+        } else if state == State::Hold {
+            self.tried = Some(Rate::ZERO);
+            if now - since >= info.min_rtt * QUIET {
+                self.take_over(stream);
+            }
+        } else if self.tried.is_some_and(|tried| info.max_pacing_rate > tried) && is_below_its_ceiling(info) {
+            self.tried = Some(info.max_pacing_rate);
+            self.take_over(stream);
+            self.give_back(stream);
+        }
+    }
+
+    /// Puts the plain one in place: at once where data may flow on a path that is known and the
+    /// window has grown already.
+    pub(crate) fn take_over(&mut self, stream: &TcpStream) {
+        let Ok(own) = icdc_tcp::congestion(stream) else { return };
+        if !own.starts_with(PACING) || !icdc_tcp::allowed_congestion().contains(&own) {
+            return;
+        }
+        match icdc_tcp::set_congestion(stream, PLAIN) {
+            Ok(()) => self.own = Some(own),
+            Err(error) => tracing::debug!("{PLAIN} does not stand in for {own}: {error}"),
+        }
+    }
+
+    fn give_back(&mut self, stream: &TcpStream) {
+        if let Some(own) = self.own.take()
+            && let Err(error) = icdc_tcp::set_congestion(stream, &own)
+        {
+            tracing::debug!("{own} does not take the connection back: {error}");
+        }
+    }
+
+    /// The system's algorithm, where that is not what the kernel names.
+    pub(crate) fn own(&self) -> Option<&str> {
+        self.own.as_deref()
+    }
+}

@@ -1,0 +1,114 @@
+//! One data connection that sends, as its socket is tuned.
+
+use std::fmt;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use icdc_rate::known_paths::Resumption;
+use icdc_rate::path_ceiling::State;
+use icdc_tcp::algorithm::{self, Chosen};
+use icdc_tcp::{CongestionError, TcpInfo};
+use icdc_units::Time;
+
+use crate::stand_in::{StandIn, gains_by_run_up};
+use crate::{buffers, known_paths};
+
+/// A connection whose congestion control has been chosen. What was loaded for it stays loaded as
+/// long as this exists.
+pub struct Tuned {
+    socket: Arc<TcpStream>,
+    chosen: Chosen,
+    known: Option<Resumption>,
+    stand_in: Mutex<StandIn>,
+}
+
+impl Tuned {
+    /// Prepares a connection for sending: room in its buffers for what is on its way, and the
+    /// congestion control of [`choose`](Self::choose).
+    ///
+    /// # Errors
+    /// As [`choose`](Self::choose).
+    pub fn prepare(socket: Arc<TcpStream>, congestion: Option<&str>) -> Result<Self, CongestionError> {
+        buffers::prepare_to_send(&socket);
+        Self::choose(socket, congestion)
+    }
+
+    /// Chooses the congestion control of a connection by its name; it is loaded if it must be.
+    /// Without a name it is the best that can be had here, and begins from what earlier connections
+    /// found of the path.
+    ///
+    /// # Errors
+    /// Neither the kernel nor icdc has it; the text says what there is.
+    pub fn choose(socket: Arc<TcpStream>, congestion: Option<&str>) -> Result<Self, CongestionError> {
+        let (chosen, known) = match congestion {
+            Some(name) => (algorithm::choose(&*socket, name)?, None),
+            None => {
+                let known = known_paths::resume(&socket);
+                (algorithm::choose_best(&*socket, known)?, known)
+            }
+        };
+        Ok(Self { socket, chosen, known, stand_in: Mutex::default() })
+    }
+
+    /// The socket, for other options of it.
+    #[must_use]
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Why the congestion control is not what was asked for, and what it is instead: a sentence for
+    /// the user.
+    #[must_use]
+    pub fn instead(&self) -> Option<&str> {
+        self.chosen.instead.as_deref()
+    }
+
+    /// What was known of the path when the best congestion control was chosen.
+    #[must_use]
+    pub fn known_path(&self) -> Option<Resumption> {
+        self.known
+    }
+
+    /// Kernel name of the congestion control: of the one that [`look`](Self::look) may have
+    /// replaced for a while.
+    #[must_use]
+    pub fn congestion(&self) -> String {
+        let own = self.stand_in().own().map(str::to_owned);
+        own.or_else(|| icdc_tcp::congestion(&*self.socket).ok()).unwrap_or_default()
+    }
+
+    /// Whether the connection gains by a window that has grown before data flows: its path is known
+    /// and long, and its congestion control does not begin from what is known.
+    #[must_use]
+    pub fn gains_by_run_up(&self) -> bool {
+        gains_by_run_up(self.known, &self.congestion())
+    }
+
+    /// Data may flow from now on: where the window has grown before
+    /// ([`gains_by_run_up`](Self::gains_by_run_up)), it goes on doubling.
+    pub fn begin_data(&self) {
+        if self.gains_by_run_up() {
+            self.stand_in().take_over(&self.socket);
+        }
+    }
+
+    /// Looks which algorithm shall have the connection; `state` is that of the ceiling on its rate.
+    pub fn look(&self, now: Time, info: &TcpInfo, state: State) {
+        self.stand_in().look(&self.socket, now, info, state);
+    }
+
+    /// Remembers for later connections what this one found of its path.
+    pub fn remember_path(&self, found: Resumption) {
+        known_paths::remember(&self.socket, found);
+    }
+
+    fn stand_in(&self) -> MutexGuard<'_, StandIn> {
+        self.stand_in.lock().expect("no panic while an algorithm is changed")
+    }
+}
+
+impl fmt::Debug for Tuned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tuned").field("congestion", &self.chosen.name).finish_non_exhaustive()
+    }
+}
