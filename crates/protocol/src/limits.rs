@@ -1,5 +1,10 @@
 //! Bounds on everything that comes from the wire or from a file written by another run.
 
+use icdc_units::Span;
+
+/// A TCP connection on which not a byte arrives for so long is given up. Ends that have nothing to
+/// say send a sign of life several times within it.
+pub const DEAD_AFTER: Span = Span::from_secs(15);
 /// Size of a block: the unit of transfer, hashing, journal and Direct I/O. A power of two of BLAKE3
 /// chunks, so that every block is a subtree of the file's hash tree.
 pub const BLOCK_SIZE: usize = 4 << 20;

@@ -5,7 +5,8 @@
 //! |---|---|
 //! | [`error`] | why a session ends before its work is done |
 //! | [`failure`] | why an item is not done, and whether a later run goes on with it |
-//! | [`receiver`] | the receiving end: names, large files |
+//! | [`receiver`] | the receiving end: names, large files, connections, the end |
+//! | [`retry`] | when a client connects again, and when it gives up |
 //! | [`weight`] | the memory that an announced entry is charged with |
 //! | [`sender`] | the sending end: announcements, requests, what becomes of the items, the end |
 //!
@@ -23,6 +24,7 @@
 pub mod error;
 pub mod failure;
 pub mod receiver;
+pub mod retry;
 pub mod sender;
 pub mod weight;
 

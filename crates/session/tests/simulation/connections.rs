@@ -1,13 +1,16 @@
 //! The connections of one session, as its two ends use them.
 
-use icdc_units::Span;
+use icdc_protocol::limits::DEAD_AFTER;
+use icdc_units::{Span, Time};
 
 use crate::environment::{Environment, Event, SessionId, Side};
 use crate::random::Random;
+use crate::sender::Task;
 use crate::wire::{Arrival, Direction, End, Frame};
 
-/// How long a side that hears nothing waits before it takes a connection for broken.
-const SILENCE: Span = Span::from_secs(20);
+/// How much longer than a round trip the receiver, which tells something each 100 ms, is not heard
+/// before the sender takes it for silent.
+const SILENT_AFTER: Span = Span::from_millis(500);
 
 /// A connection: what is on its way to each side.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(crate) struct Connections {
     connections: Vec<Connection>,
     delay: Span,
     jitter: Span,
+    /// The sender hears nothing on the first connection from then on.
+    silent_from: Option<Time>,
     /// Frames that have arrived so far, in either direction.
     arrived: u64,
 }
@@ -31,7 +36,7 @@ impl Connections {
     pub(crate) fn new(session: SessionId, random: &mut Random) -> Self {
         let delay = random.span(Span::from_micros(50), Span::from_millis(150));
         let jitter = random.span(Span::from_micros(1), Span::from_millis(20));
-        Self { session, connections: Vec::new(), delay, jitter, arrived: 0 }
+        Self { session, connections: Vec::new(), delay, jitter, silent_from: None, arrived: 0 }
     }
 
     /// Makes one more; gives its number.
@@ -66,7 +71,13 @@ impl Connections {
 
     /// Sends a frame to `side`; false if the connection takes nothing more.
     pub(crate) fn send(&mut self, connection: usize, side: Side, frame: Frame, env: &mut Environment) -> bool {
-        self.put(connection, side, Arrival::Frame(Box::new(frame)), env)
+        match frame.transmitted() {
+            Ok(frame) => self.put(connection, side, Arrival::Frame(Box::new(frame)), env),
+            Err(error) => {
+                env.violate(format!("{}: {side:?} would not believe what it is sent: {error}", self.session));
+                true
+            }
+        }
     }
 
     fn put(&mut self, connection: usize, side: Side, arrival: Arrival, env: &mut Environment) -> bool {
@@ -118,12 +129,22 @@ impl Connections {
     /// The wire is cut: what is on its way is lost. Each side learns of it at once, or when it has heard nothing for long.
     pub(crate) fn cut(&mut self, connection: usize, env: &mut Environment) {
         let session = self.session;
+        if connection == 0 {
+            let after = SILENT_AFTER + self.delay * 2;
+            self.silent_from.get_or_insert(env.agenda.now() + after);
+            env.agenda.after(after, Event::Sender { session, task: Task::Clock });
+        }
         for side in [Side::Sender, Side::Receiver] {
             self.direction(connection, side).cut();
             let at_once = env.random.once_in(2);
-            let after = if at_once { Span::ZERO } else { env.random.span(Span::from_millis(200), SILENCE) };
+            let after = if at_once { Span::ZERO } else { env.random.span(Span::from_millis(200), DEAD_AFTER) };
             env.agenda.after(after, Event::Noticed { session, connection, side });
         }
+    }
+
+    /// Whether the sender has not heard the receiver for long.
+    pub(crate) fn is_silent(&self, now: Time) -> bool {
+        self.silent_from.is_some_and(|from| from <= now)
     }
 
     /// A side takes the connection for broken.

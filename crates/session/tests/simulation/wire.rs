@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use icdc_path::{Delay, DelayLine};
-use icdc_protocol::Message;
+use icdc_protocol::frame::{self, FrameError, PREFIX_LENGTH, Prefix};
+use icdc_protocol::{BLOCK_SIZE, Message};
 use icdc_units::{Span, Time};
 
 use crate::disk::Number;
@@ -21,6 +22,26 @@ pub(crate) enum Payload {
 pub(crate) struct Frame {
     pub(crate) message: Message,
     pub(crate) payload: Option<Payload>,
+}
+
+impl Frame {
+    /// What the other end takes it for: encoded, decoded and checked as the product does it.
+    ///
+    /// # Errors
+    /// Why it cannot be sent, or would not be believed.
+    pub(crate) fn transmitted(self) -> Result<Self, FrameError> {
+        let payload_length = match &self.payload {
+            None => 0,
+            // A number stands for a block's contents.
+            Some(Payload::Block(_)) => BLOCK_SIZE,
+            Some(Payload::Small(bytes)) => bytes.len(),
+        };
+        let mut bytes = Vec::new();
+        frame::encode(&self.message, payload_length, &mut bytes)?;
+        let (prefix, head) = bytes.split_first_chunk::<PREFIX_LENGTH>().ok_or(FrameError::NoHead)?;
+        let prefix = Prefix::parse(prefix)?;
+        Ok(Self { message: frame::decode_head(&head[..prefix.head], prefix.payload)?, payload: self.payload })
+    }
 }
 
 impl From<Message> for Frame {

@@ -257,6 +257,10 @@ impl Names {
 
     /// The process is killed: of what it was at, a part may be done.
     pub(crate) fn kill(mut self, env: &mut Environment) {
+        if self.waiting.is_some() {
+            // It was waiting for a lock, and nothing behind that has begun.
+            return;
+        }
         let Some(action) = self.book.poll() else { return };
         let mut some = |count: usize| env.random.below(count as u64 + 1) as usize;
         let begun = match action {

@@ -132,6 +132,10 @@ impl SenderEnd {
 
     /// Carries out what the machine asks for, then wakes whoever has something to do.
     pub(crate) fn settle(&mut self, env: &mut Environment, connections: &mut Connections) {
+        let now = env.agenda.now();
+        if connections.is_silent(now) {
+            self.machine.on_silence(now);
+        }
         while let Some(action) = self.machine.poll() {
             env.note(format_args!("{} sender does {action:?}", self.session));
             match action {

@@ -1,0 +1,114 @@
+//! When a client connects again after its session has ended, and when it gives up.
+//!
+//! The first pause is short, each further one twice as long. Whatever has arrived since the last
+//! session begins both anew, the pauses and the time for which it is tried.
+
+use icdc_protocol::message::{Refusal, RefusalKind};
+use icdc_units::{Span, Time};
+
+use crate::SessionError;
+
+/// For how long a client tries to get a connection on which something arrives, unless told
+/// otherwise.
+pub const RETRY_FOR: Span = Span::from_secs(600);
+
+const FIRST_PAUSE: Span = Span::from_millis(500);
+const LONGEST_PAUSE: Span = Span::from_secs(15);
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub struct Retry {
+    patience: Span,
+    /// `None` before the first session has ended.
+    course: Option<Course>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    until: Time,
+    next: Attempt,
+}
+
+/// The next attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Its number since something has arrived, from one on.
+    pub number: u32,
+    /// How long to wait before it.
+    pub pause: Span,
+}
+
+impl Retry {
+    /// A client that gives up when nothing has arrived for `patience`.
+    #[must_use]
+    pub fn new(patience: Span) -> Self {
+        Self { patience, course: None }
+    }
+
+    /// Whether a session has ended before.
+    #[must_use]
+    pub fn has_tried(&self) -> bool {
+        self.course.is_some()
+    }
+
+    /// Whether another session may go on after `error`; `stops` if the user wants it to end.
+    #[must_use]
+    pub fn is_worth_it(&self, error: &SessionError, stops: bool) -> bool {
+        match error {
+            SessionError::Cut(_) => true,
+            // The far end was stopped.
+            SessionError::Interrupted => !stops,
+            // An earlier connection of this run may still be ending there.
+            SessionError::Refused(Refusal { kind: RefusalKind::Busy, .. }) => self.has_tried(),
+            SessionError::Refused(_) | SessionError::Protocol(_) | SessionError::Local(_) => false,
+        }
+    }
+
+    /// A session has ended, or could not be had; something has arrived in it if it `progressed`.
+    /// `None` if it is to be given up.
+    pub fn again(&mut self, now: Time, progressed: bool) -> Option<Attempt> {
+        let anew = Course { until: now + self.patience, next: Attempt { number: 1, pause: FIRST_PAUSE } };
+        let course = self.course.filter(|_| !progressed).unwrap_or(anew);
+        let Course { until, next: attempt @ Attempt { number, pause } } = course;
+        let next = Attempt { number: number + 1, pause: (pause * 2).min(LONGEST_PAUSE) };
+        self.course = Some(Course { until, next });
+        (now < until).then_some(attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::ORIGIN;
+
+    #[test]
+    fn pauses_double_up_to_a_limit_and_begin_anew_when_something_has_arrived() {
+        let mut retry = Retry::new(RETRY_FOR);
+        let pauses: Vec<u64> =
+            (0..7).map_while(|_| retry.again(NOW, false)).map(|attempt| attempt.pause.as_millis()).collect();
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 15_000, 15_000]);
+        assert_eq!(retry.again(NOW, true), Some(Attempt { number: 1, pause: FIRST_PAUSE }));
+        assert_eq!(retry.again(NOW, false).map(|attempt| attempt.number), Some(2));
+    }
+
+    #[test]
+    fn it_is_given_up_when_nothing_arrives_for_long_enough() {
+        let mut retry = Retry::new(Span::from_secs(5));
+        assert!(retry.again(NOW, false).is_some() && retry.again(NOW + Span::from_secs(4), false).is_some());
+        assert!(retry.clone().again(NOW + Span::from_secs(5), true).is_some());
+        assert_eq!(retry.again(NOW + Span::from_secs(5), false), None);
+        assert_eq!(Retry::new(Span::ZERO).again(NOW, false), None);
+    }
+
+    #[test]
+    fn what_an_earlier_session_or_the_far_end_may_be_the_reason_of_is_tried_again() {
+        let busy = SessionError::Refused(Refusal { kind: RefusalKind::Busy, reason: String::new() });
+        let mut retry = Retry::new(RETRY_FOR);
+        assert!(!retry.is_worth_it(&busy, false) && retry.is_worth_it(&SessionError::Cut(String::new()), false));
+        assert!(retry.is_worth_it(&SessionError::Interrupted, false));
+        assert!(!retry.is_worth_it(&SessionError::Interrupted, true));
+        assert!(retry.again(NOW, false).is_some() && retry.is_worth_it(&busy, false));
+        assert!(!retry.is_worth_it(&SessionError::Protocol(String::new()), false));
+    }
+}
