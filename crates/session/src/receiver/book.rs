@@ -46,7 +46,7 @@ use std::collections::{HashMap, VecDeque};
 use icdc_protocol::message::{Entry, EntryId, Message, ReceiveOptions};
 use icdc_units::Time;
 
-use self::action::{Action, Examination, Told};
+use self::action::{Action, Answer, Examination, Told};
 use self::claims::Claims;
 use self::item::{DirectoryId, Item, size_of};
 use self::levels::Levels;
@@ -73,9 +73,9 @@ pub struct Settings {
 pub struct Book<P> {
     settings: Settings,
     actions: VecDeque<Action<P>>,
+    /// The answer that the action that was given last is waiting for.
+    unanswered: Option<Answer>,
     stage: Stage,
-    /// The message whose entries are being answered.
-    answering: Option<Announced>,
     /// Id of the next entry.
     next: EntryId,
     levels: Levels,
@@ -107,8 +107,8 @@ impl<P> Book<P> {
         Self {
             settings,
             actions: VecDeque::new(),
+            unanswered: None,
             stage: Stage::default(),
-            answering: None,
             next: 0,
             levels: Levels::default(),
             finishing: HashMap::new(),
@@ -128,13 +128,31 @@ impl<P> Book<P> {
 
     /// What is to be done next. An action with an outcome is answered before this is called again.
     pub fn poll(&mut self) -> Option<Action<P>> {
+        debug_assert_eq!(self.unanswered, None, "an action is answered before the next one is asked for");
         loop {
             let action = self.actions.pop_front()?;
             match &action {
                 // Lost before it could be expected.
                 Action::Expect { id, .. } if !self.items.contains_key(id) => {}
-                _ => return Some(action),
+                _ => {
+                    self.unanswered = action.answer();
+                    return Some(action);
+                }
             }
+        }
+    }
+
+    /// Notes that the action that was given last has its answer.
+    fn answered(&mut self, answer: Answer) {
+        debug_assert_eq!(self.unanswered, Some(answer), "nothing is answered that was not asked for");
+        self.unanswered = None;
+    }
+
+    /// The message whose entries are being answered.
+    fn answering(&mut self) -> Option<&mut Announced> {
+        match &mut self.stage {
+            Stage::Running(run) => run.answering.as_mut(),
+            _ => None,
         }
     }
 
@@ -224,7 +242,6 @@ impl<P> Book<P> {
     fn heed(&mut self, outcome: Result<(), SessionError>) {
         if let Err(error) = outcome {
             self.stage = Stage::Broken;
-            self.answering = None;
             self.ask(Action::Fail(error));
         }
         self.go_on();

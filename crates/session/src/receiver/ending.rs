@@ -73,9 +73,6 @@ pub enum LinkEnd {
 pub struct Ending {
     verdict: Verdict,
     course: Course,
-    /// The first connection takes nothing more: the session fails by that, unless the sender's end
-    /// of it tells more by then.
-    mute: Option<(Time, SessionError)>,
     actions: VecDeque<Action>,
 }
 
@@ -93,9 +90,15 @@ enum Verdict {
 }
 
 /// What still goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Course {
     Running,
+    /// The first connection takes nothing more: the session fails by that, unless the sender's end
+    /// of it tells more by then.
+    Mute {
+        until: Time,
+        error: SessionError,
+    },
     /// The last words are being sent.
     Parting {
         until: Time,
@@ -115,7 +118,7 @@ enum Course {
 
 impl Default for Ending {
     fn default() -> Self {
-        Self { verdict: Verdict::Open, course: Course::Running, mute: None, actions: VecDeque::new() }
+        Self { verdict: Verdict::Open, course: Course::Running, actions: VecDeque::new() }
     }
 }
 
@@ -146,8 +149,8 @@ impl Ending {
     /// The first connection takes nothing more, for the reason `error`.
     pub fn on_send_failed(&mut self, now: Time, error: SessionError) {
         // Behind a goodbye nobody waits for an answer.
-        if let (Verdict::Open, Course::Running) = (&self.verdict, self.course) {
-            self.mute.get_or_insert((now + REASON, error));
+        if let (Verdict::Open, Course::Running) = (&self.verdict, &self.course) {
+            self.course = Course::Mute { until: now + REASON, error };
         }
     }
 
@@ -161,7 +164,7 @@ impl Ending {
 
     /// Says the last words while the sender may still send.
     fn part(&mut self, now: Time, words: Option<Message>) {
-        if self.course == Course::Running {
+        if self.is_running() {
             self.actions.extend(words.map(say));
             self.actions.push_back(Action::Flush);
             self.course = Course::Parting { until: now + PARTING };
@@ -190,7 +193,7 @@ impl Ending {
                 // Whoever has asked to stop is answered when everything is durable.
                 let words = last_words(&error).filter(|words| *words != Message::Interrupt);
                 self.verdict = Verdict::Failed(error);
-                let has_said_why = words.is_some() && self.course == Course::Running;
+                let has_said_why = words.is_some() && self.is_running();
                 if has_said_why {
                     self.actions.extend(words.map(say));
                 }
@@ -212,10 +215,14 @@ impl Ending {
         }
     }
 
+    fn is_running(&self) -> bool {
+        matches!(self.course, Course::Running | Course::Mute { .. })
+    }
+
     /// The first connection has ended.
     fn drain(&mut self, has_said_why: bool) {
         let has_said_why = match self.course {
-            Course::Running => has_said_why,
+            Course::Running | Course::Mute { .. } => has_said_why,
             Course::Parting { .. } | Course::Cut => true,
             Course::Draining { .. } | Course::Farewell { .. } | Course::Ended => return,
         };
@@ -256,21 +263,22 @@ impl Ending {
     /// When [`on_time`](Self::on_time) has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let said = match self.course {
-            Course::Parting { until } | Course::Farewell { until } => Some(until),
+        match self.course {
+            Course::Mute { until, .. } | Course::Parting { until } | Course::Farewell { until } => Some(until),
             Course::Running | Course::Cut | Course::Draining { .. } | Course::Ended => None,
-        };
-        self.mute.iter().map(|(until, _)| *until).chain(said).min()
+        }
     }
 
     /// Time has passed.
     pub fn on_time(&mut self, now: Time) {
-        if let Some((_, error)) = self.mute.take_if(|(until, _)| *until <= now)
-            && let Verdict::Open = self.verdict
-        {
-            self.on_failure(now, error);
-        }
         match self.course {
+            Course::Mute { until, ref error } if until <= now => {
+                let error = error.clone();
+                self.course = Course::Running;
+                if let Verdict::Open = self.verdict {
+                    self.on_failure(now, error);
+                }
+            }
             Course::Parting { until } if until <= now => self.on_flushed(),
             Course::Farewell { until } if until <= now => self.on_closed(),
             _ => {}

@@ -1,7 +1,8 @@
 //! What the book asks for, and what it is told of the outcome.
 //!
 //! Actions are carried out in the order in which `Book::poll` gives them. One with an
-//! outcome is answered by the named method before the next action is carried out.
+//! outcome is answered by the named method before the next action is carried out, except for
+//! those of large files (`Expect`, `Compare`), which are answered later.
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest, Message};
@@ -125,6 +126,53 @@ pub enum Action<P> {
     Complete,
     /// The session cannot go on.
     Fail(SessionError),
+}
+
+/// The event that answers an action before the next one is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Placed,
+    Begun,
+    DirectoriesMade,
+    Examined,
+    Staged,
+    LinkMade,
+    Flushed,
+    Renamed,
+    DirectoryFinished,
+}
+
+impl<P> Action<P> {
+    /// What this is answered by before the next action is carried out.
+    pub(super) fn answer(&self) -> Option<Answer> {
+        match self {
+            Self::Place { .. } => Some(Answer::Placed),
+            Self::BeginRun => Some(Answer::Begun),
+            Self::MakeDirectories(_) => Some(Answer::DirectoriesMade),
+            Self::Examine(_) => Some(Answer::Examined),
+            Self::Stage { .. } => Some(Answer::Staged),
+            Self::MakeSymlink(_) | Self::MakeLink { .. } => Some(Answer::LinkMade),
+            Self::Flush(_) => Some(Answer::Flushed),
+            Self::Rename(_) => Some(Answer::Renamed),
+            Self::FinishDirectory { .. } => Some(Answer::DirectoryFinished),
+            // Those of large files take longer, and the others have no outcome that matters.
+            Self::Expect { .. }
+            | Self::Compare { .. }
+            | Self::NoteStaged { .. }
+            | Self::FlushNames(_)
+            | Self::NotePublished(_)
+            | Self::RemoveJournals(_)
+            | Self::RemoveLeftJournals { .. }
+            | Self::Discard(_)
+            | Self::NoteReleased { .. }
+            | Self::Forget(_)
+            | Self::PutAway { .. }
+            | Self::Reply(_)
+            | Self::Tell(_)
+            | Self::Complete
+            | Self::Fail(_) => None,
+        }
+    }
 }
 
 /// Where sources land is known, and nothing of it is changed.

@@ -8,7 +8,7 @@ use icdc_protocol::limits::{MAX_DEPTH, MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Entry, EntryId, EntryKind, GivenUp, Message, Parent, Want};
 
 use super::Book;
-use super::action::{Action, Examination, NewDirectory, Question, Target, Told};
+use super::action::{Action, Answer, Examination, NewDirectory, Question, Target, Told};
 use super::item::{DirectoryId, DirectoryPlace, Item, Place};
 use super::levels::{Ground, Level, misplaced};
 use super::links::Progress;
@@ -34,8 +34,8 @@ struct Placed {
 impl<P> Book<P> {
     /// Looks at announcements in their order, each when the one before it is answered.
     pub(super) fn look_at_announced(&mut self) -> Result<(), SessionError> {
-        while self.answering.is_none()
-            && let Stage::Running(run) = &mut self.stage
+        while let Stage::Running(run) = &mut self.stage
+            && run.answering.is_none()
             && let Some(message) = run.queue.pop_front()
         {
             match message {
@@ -50,6 +50,7 @@ impl<P> Book<P> {
                         self.lose(end.id, failure);
                     }
                 }
+                // The queue holds nothing else but the end.
                 _ => {
                     if self.phase == Phase::Announcing {
                         self.phase = Phase::Announced;
@@ -84,7 +85,9 @@ impl<P> Book<P> {
                 Drafted::Answered(want) => Some(want),
             };
         }
-        self.answering = Some(announced);
+        if let Stage::Running(run) = &mut self.stage {
+            run.answering = Some(announced);
+        }
         if directories.is_empty() {
             self.examine_announced();
         } else {
@@ -175,6 +178,7 @@ impl<P> Book<P> {
     /// Directories were made, in the order in which that was asked for; `None` stands for one that a
     /// dry run does not make.
     pub fn on_directories_made(&mut self, made: Vec<(EntryId, Result<Option<DirectoryPlace>, Failure>)>) {
+        self.answered(Answer::DirectoriesMade);
         for (id, outcome) in made {
             let above = self.levels.get_mut(id).map(|level| level.entry.parent);
             let above = match above {
@@ -207,7 +211,7 @@ impl<P> Book<P> {
 
     /// Has the items of a message examined whose names nobody else makes.
     fn examine_announced(&mut self) {
-        let Some(announced) = &mut self.answering else { return };
+        let Some(announced) = self.answering() else { return };
         let first = announced.first;
         let mut examinations = Vec::with_capacity(announced.drafts.len());
         for draft in std::mem::take(&mut announced.drafts) {
@@ -215,14 +219,14 @@ impl<P> Book<P> {
             match self.admit(draft) {
                 Admitted::Examine => examinations.push(Examination { id, question: Question::Anything }),
                 Admitted::Answered(want) => {
-                    if let Some(announced) = &mut self.answering {
+                    if let Some(announced) = self.answering() {
                         announced.answers[(id - first) as usize] = Some(want);
                     }
                 }
                 Admitted::Waits => {}
             }
         }
-        if let Some(announced) = &mut self.answering {
+        if let Some(announced) = self.answering() {
             announced.examined = examinations.len();
         }
         if examinations.is_empty() {
@@ -277,7 +281,8 @@ impl<P> Book<P> {
 
     /// Answers the message whose entries are all placed and judged.
     pub(super) fn answer_announced(&mut self) {
-        let Some(Announced { first, answers, .. }) = self.answering.take() else { return };
+        let Stage::Running(run) = &mut self.stage else { return };
+        let Some(Announced { first, answers, .. }) = run.answering.take() else { return };
         let mut run = Vec::with_capacity(answers.len());
         for (id, answer) in (first..).zip(answers) {
             match answer {

@@ -7,7 +7,7 @@ use icdc_protocol::run_journal::item_key;
 use icdc_units::Time;
 
 use super::Book;
-use super::action::{Action, Examination, Question, Told};
+use super::action::{Action, Answer, Examination, Question, Told};
 use super::item::size_of;
 use super::links::{Linking, Progress};
 use super::resume::Verdict;
@@ -17,11 +17,12 @@ use crate::Failure;
 impl<P> Book<P> {
     /// Items were examined, in the order in which that was asked for.
     pub fn on_examined(&mut self, examined: Vec<(EntryId, Result<Verdict, Failure>)>) {
+        self.answered(Answer::Examined);
         for (id, outcome) in examined {
             let Some(Tracked { state, .. }) = self.items.get(&id) else { continue };
             let by_itself = *state == ItemState::Examined;
             let answer = self.judge(id, outcome);
-            match &mut self.answering {
+            match self.answering() {
                 Some(announced) if !by_itself => {
                     announced.examined -= 1;
                     announced.answers[(id - announced.first) as usize] = answer;
@@ -33,7 +34,7 @@ impl<P> Book<P> {
                 }
             }
         }
-        if self.answering.as_ref().is_some_and(|announced| announced.examined == 0 && announced.drafts.is_empty()) {
+        if self.answering().is_some_and(|announced| announced.examined == 0 && announced.drafts.is_empty()) {
             self.answer_announced();
         }
         let outcome = self.look_at_announced();

@@ -7,8 +7,8 @@
 use icdc_protocol::message::{Begin, Message, Ready, Source, SourceKind};
 
 use super::Book;
-use super::action::{Action, NotBegun, Placed, Target};
-use super::state::{Opening, Queue, Run, Stage};
+use super::action::{Action, Answer, NotBegun, Placed, Target};
+use super::state::{Opening, Presence, Queue, Run, Stage};
 use crate::SessionError;
 
 impl<P> Book<P> {
@@ -55,6 +55,7 @@ impl<P> Book<P> {
 
     /// Where the sources land is known, or why they do not.
     pub fn on_placed(&mut self, outcome: Result<Placed, SessionError>) {
+        self.answered(Answer::Placed);
         let Stage::Placing(opening) = std::mem::replace(&mut self.stage, Stage::Broken) else { return };
         let outcome = outcome.and_then(|placed| {
             let Placed { resuming, has_waited, peer_is_gone } = placed;
@@ -66,7 +67,7 @@ impl<P> Book<P> {
             if has_waited {
                 self.get_confirmed(opening, resuming);
             } else {
-                self.stage = Stage::Beginning { opening, resuming, is_confirmed: false };
+                self.stage = Stage::Beginning { opening, sender: Presence::Assumed { resuming } };
                 self.ask(Action::BeginRun);
             }
             Ok(())
@@ -89,7 +90,7 @@ impl<P> Book<P> {
     fn confirmed(&mut self) {
         match std::mem::replace(&mut self.stage, Stage::Broken) {
             Stage::Unconfirmed(opening) => {
-                self.stage = Stage::Beginning { opening, resuming: false, is_confirmed: true };
+                self.stage = Stage::Beginning { opening, sender: Presence::Confirmed };
                 self.ask(Action::BeginRun);
             }
             other => self.stage = other,
@@ -98,25 +99,26 @@ impl<P> Book<P> {
 
     /// The run has begun, or why it has not.
     pub fn on_begun(&mut self, outcome: Result<Vec<Target>, NotBegun>) {
+        self.answered(Answer::Begun);
         let stage = std::mem::replace(&mut self.stage, Stage::Broken);
-        let Stage::Beginning { opening, resuming, is_confirmed } = stage else { return };
-        let outcome = match outcome {
-            Ok(targets) => {
+        let Stage::Beginning { opening, sender } = stage else { return };
+        let outcome = match (outcome, sender) {
+            (Ok(targets), sender) => {
                 let Opening { sources, queue } = opening;
-                self.stage = Stage::Running(Run { sources, targets, queue: queue.messages });
-                if !is_confirmed {
+                self.stage = Stage::Running(Run { sources, targets, queue: queue.messages, answering: None });
+                if let Presence::Assumed { resuming } = sender {
                     self.ready(resuming);
                 }
                 self.look_at_announced()
             }
-            Err(NotBegun::HasWaited { resuming }) if !is_confirmed => {
+            (Err(NotBegun::HasWaited { resuming }), Presence::Assumed { .. }) => {
                 self.get_confirmed(opening, resuming);
                 Ok(())
             }
-            Err(NotBegun::HasWaited { .. }) => Err(SessionError::Local(
+            (Err(NotBegun::HasWaited { .. }), Presence::Confirmed) => Err(SessionError::Local(
                 "other sessions of the same run come and go; run the same command again".into(),
             )),
-            Err(NotBegun::Failed(error)) => Err(error),
+            (Err(NotBegun::Failed(error)), _) => Err(error),
         };
         self.heed(outcome);
     }

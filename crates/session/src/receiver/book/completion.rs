@@ -5,7 +5,7 @@ use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message};
 use icdc_units::Time;
 
 use super::Book;
-use super::action::Action;
+use super::action::{Action, Answer};
 use super::item::DirectoryId;
 use super::levels::{Ground, Level};
 use super::links::Progress;
@@ -111,6 +111,7 @@ impl<P> Book<P> {
 
     /// A directory has its own attributes, or why not.
     pub fn on_directory_finished(&mut self, entry: &Entry, outcome: Result<(), Failure>) {
+        self.answered(Answer::DirectoryFinished);
         let Some(path) = self.finishing.remove(&entry.id) else { return };
         let outcome = outcome.map(|()| None).map_err(|failure| self.note_failure(entry, path, failure));
         self.reply(Message::Done(vec![Done { id: entry.id, outcome }]));
@@ -119,7 +120,7 @@ impl<P> Book<P> {
 
     pub(super) fn look_whether_complete(&mut self) {
         let nothing_announced = match &self.stage {
-            Stage::Running(run) => run.queue.is_empty() && self.answering.is_none(),
+            Stage::Running(run) => run.queue.is_empty() && run.answering.is_none(),
             _ => false,
         };
         if self.phase.is_last()

@@ -10,7 +10,7 @@ use icdc_protocol::run_journal::item_key;
 use icdc_units::Time;
 
 use super::Book;
-use super::action::{Action, Names, NotStaged, Piece, Publication, PublishedFile, Stored, Told};
+use super::action::{Action, Answer, Names, NotStaged, Piece, Publication, PublishedFile, Stored, Told};
 use super::item::DirectoryId;
 use super::links::Progress;
 use super::state::{ItemState, Stage, Tracked};
@@ -62,6 +62,7 @@ impl<P> Book<P> {
 
     /// Small files were checked and written: each with its bytes that are not durable.
     pub fn on_staged(&mut self, staged: Vec<(EntryId, Result<u64, NotStaged>)>) {
+        self.answered(Answer::Staged);
         let mut outcome = Ok(());
         for (id, staged) in staged {
             match staged {
@@ -91,6 +92,7 @@ impl<P> Book<P> {
 
     /// A symbolic link or a further name of a file was made, or why not.
     pub fn on_link_made(&mut self, id: EntryId, outcome: Result<(), Failure>) {
+        self.answered(Answer::LinkMade);
         match outcome {
             Ok(()) => self.staged(id, 0, false),
             Err(failure) => self.fail(id, failure),
@@ -125,6 +127,7 @@ impl<P> Book<P> {
 
     /// What was staged is durable, or why it is not.
     pub fn on_flushed(&mut self, outcome: Result<(), Failure>) {
+        self.answered(Answer::Flushed);
         match outcome {
             Ok(()) if self.batch.publishing().is_empty() => drop(self.batch.end()),
             Ok(()) => self.rename(),
@@ -149,6 +152,7 @@ impl<P> Book<P> {
 
     /// Items have their final names, or why they do not.
     pub fn on_renamed(&mut self, outcomes: Vec<(EntryId, Result<(), Failure>)>) {
+        self.answered(Answer::Renamed);
         self.batch.end();
         let published: Vec<EntryId> =
             outcomes.iter().filter(|(_, outcome)| outcome.is_ok()).map(|(id, _)| *id).collect();

@@ -21,16 +21,21 @@ pub(super) enum Stage {
     /// The sender is to answer that it is there.
     Unconfirmed(Opening),
     /// The run is being begun.
-    Beginning {
-        opening: Opening,
-        resuming: bool,
-        /// The sender has been told that this end is ready, and has answered.
-        is_confirmed: bool,
-    },
+    Beginning { opening: Opening, sender: Presence },
     /// What is announced is looked at.
     Running(Run),
     /// The session has failed; nothing that is announced counts any more.
     Broken,
+}
+
+/// Whether the sender is there, as far as that is known before the run has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// Nothing has been waited for, so that it need not be asked. It is to be told that this end is
+    /// ready, and whether it goes on with the journal of an interrupted run.
+    Assumed { resuming: bool },
+    /// It has been told that this end is ready, and has answered.
+    Confirmed,
 }
 
 /// What is known before the run has begun.
@@ -47,6 +52,8 @@ pub(super) struct Run {
     pub(super) sources: Vec<Source>,
     pub(super) targets: Vec<Target>,
     pub(super) queue: VecDeque<Message>,
+    /// The message whose entries are being answered.
+    pub(super) answering: Option<Announced>,
 }
 
 /// Messages in the order of their arrival, within the bounds of what may be pending.
@@ -143,6 +150,7 @@ impl ItemState {
 }
 
 /// The entries of one message, until they are answered.
+#[derive(Debug)]
 pub(super) struct Announced {
     pub(super) first: EntryId,
     /// By number, from `first` on; `None` for those that are answered later or not yet.
@@ -154,6 +162,7 @@ pub(super) struct Announced {
 }
 
 /// An item whose directory may not be made yet.
+#[derive(Debug)]
 pub(super) struct Draft {
     pub(super) entry: Entry,
     pub(super) path: Vec<u8>,

@@ -160,7 +160,15 @@ impl<B> File<B> {
                     context.push(Action::Write { id: self.id, index, block });
                 }
             }
-            _ => {}
+            // It is given up, or has all its blocks: this one was on its way, or came twice.
+            Phase::Expected
+            | Phase::Opening { .. }
+            | Phase::Finishing { .. }
+            | Phase::Flushing { .. }
+            | Phase::FindingData { .. }
+            | Phase::ReadingBack { .. }
+            | Phase::Leaving { .. }
+            | Phase::Ended => {}
         }
     }
 
@@ -171,7 +179,14 @@ impl<B> File<B> {
         match &mut self.phase {
             Phase::Opening { end: end @ (None | Some(Ok(_))), .. } => *end = Some(Ok(End { blocks, digest })),
             Phase::Receiving(receiving) => receiving.end = Some(End { blocks, digest }),
-            _ => {}
+            Phase::Expected
+            | Phase::Opening { .. }
+            | Phase::Finishing { .. }
+            | Phase::Flushing { .. }
+            | Phase::FindingData { .. }
+            | Phase::ReadingBack { .. }
+            | Phase::Leaving { .. }
+            | Phase::Ended => {}
         }
         self.advance(context);
     }
