@@ -1,14 +1,11 @@
 //! The two halves of a link.
 
 use icdc_disk::pool::BlockPool;
-use icdc_units::Span;
 
 use crate::error::LinkError;
 use crate::parcel::Parcel;
 
-/// A TCP link on which not a byte arrives for so long is given up. Ends that have nothing to say
-/// send a sign of life several times within it.
-pub const DEAD_AFTER: Span = Span::from_secs(15);
+pub use icdc_protocol::limits::DEAD_AFTER;
 
 /// The sending half of a link.
 pub trait Outlet: Send {

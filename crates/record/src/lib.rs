@@ -21,7 +21,7 @@
 //! record of data, when the key has sealed as many records as it may or the peer has asked for it;
 //! one of what arrives is found by [`Opener`], which goes on with the next key. Whoever holds both
 //! passes on the peer's request ([`Opened::KeyUpdate`]), and derives the keys ([`NextKey`]): in
-//! `icdc-transfer` these are `link/secure/inlet.rs`, `outlet.rs` and `key_schedule.rs`.
+//! `icdc-link` these are `secure/inlet.rs`, `outlet.rs` and `key_schedule.rs`.
 //!
 //! Both directions work in buffers of a fixed size. An error is final: nothing after it is opened.
 //!

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use icdc_protocol::message::{ReceiveOptions, SendOptions};
+use icdc_session::retry::RETRY_FOR;
 use icdc_tcp::Family;
 use icdc_units::Span;
 
@@ -57,7 +58,7 @@ impl CopyOptions {
             identity,
             known_hosts,
             confirm_host: None,
-            retry_for: Span::from_secs(600),
+            retry_for: RETRY_FOR,
         }
     }
 }

@@ -5,24 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, unbounded};
 use icdc_disk::tree::Tree;
 use icdc_link::Link;
-use icdc_protocol::message::{Job, Message, ReceiveOptions, Refusal, RefusalKind, Request, SendOptions, TransferId};
+use icdc_protocol::message::{Job, Message, ReceiveOptions, Request, SendOptions, TransferId};
 use icdc_session::SessionError;
+use icdc_session::retry::Retry;
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_transfer::sender::{self, SendingLink};
 use icdc_transfer::{Account, Event, EventSink, FurtherLink, Summary, receiver, summary};
 use icdc_tuning::Tuned;
-use icdc_units::{Span, Time};
+use icdc_units::Span;
 
 use crate::connect::ConnectError;
 use crate::error::CopyError;
 
 /// Makes a link to the far end: the first one, further ones, and again after a cut.
 pub(crate) type Connect<'a> = &'a mut (dyn FnMut() -> Result<Link, ConnectError> + Send);
-
-/// First pause before a broken connection is tried again; it doubles up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Span = Span::from_millis(500);
-const LONGEST_PAUSE: Span = Span::from_secs(15);
 
 /// What is pushed, and how.
 pub(crate) struct PushOrder<'a> {
@@ -218,48 +215,30 @@ fn with_retries<T>(
     stop: &StopSignal,
     mut attempt: impl FnMut() -> Result<T, Attempt>,
 ) -> Result<T, CopyError> {
-    let mut connected_before = false;
-    let mut tries = 0;
-    let mut pause = FIRST_PAUSE;
-    let mut deadline: Option<Time> = None;
+    let mut retry = Retry::new(patience);
     loop {
         let bytes_before = account.bytes();
         let reason = match attempt() {
             Ok(done) => return Ok(done),
             Err(Attempt::Usage(reason)) => return Err(CopyError::Usage(reason)),
             Err(Attempt::Connect(_)) if stop.is_requested() => return Err(CopyError::Interrupted),
-            Err(Attempt::Connect(error)) if !connected_before || error.is_final() => return Err(error.into()),
+            Err(Attempt::Connect(error)) if !retry.has_tried() || error.is_final() => return Err(error.into()),
             Err(Attempt::Connect(error)) => error.to_string(),
+            Err(Attempt::Session(error)) if !retry.is_worth_it(&error, stop.is_requested()) => {
+                return Err(error.into());
+            }
+            Err(Attempt::Session(SessionError::Interrupted)) => "the far end was stopped".to_owned(),
             Err(Attempt::Session(SessionError::Cut(reason))) => reason,
-            Err(Attempt::Session(SessionError::Interrupted)) if !stop.is_requested() => {
-                "the far end was stopped".to_owned()
-            }
-            // An earlier connection of this run may still be ending there.
-            Err(Attempt::Session(SessionError::Refused(Refusal { kind: RefusalKind::Busy, reason })))
-                if connected_before =>
-            {
-                reason
-            }
-            Err(Attempt::Session(error)) => return Err(error.into()),
+            Err(Attempt::Session(error)) => error.to_string(),
         };
-        connected_before = true;
         if stop.is_requested() {
             return Err(CopyError::Interrupted);
         }
-        let now = clock::now();
-        if account.bytes() > bytes_before || deadline.is_none() {
-            deadline = Some(now + patience);
-            pause = FIRST_PAUSE;
-            tries = 0;
-        }
-        if deadline.is_some_and(|deadline| now >= deadline) {
-            return Err(CopyError::Lost(reason));
-        }
-        tries += 1;
-        events(Event::Reconnecting { attempt: tries, pause_ms: pause.as_millis(), reason });
-        if stop.wait(pause) {
+        let progressed = account.bytes() > bytes_before;
+        let Some(next) = retry.again(clock::now(), progressed) else { return Err(CopyError::Lost(reason)) };
+        events(Event::Reconnecting { attempt: next.number, pause_ms: next.pause.as_millis(), reason });
+        if stop.wait(next.pause) {
             return Err(CopyError::Interrupted);
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, Outlet, WriterGuard, receive};
 use icdc_protocol::message::{Drive, Job, Listening, Refusal, RefusalKind, Request};
 use icdc_protocol::{Message, TransferId};
+use icdc_session::retry::RETRY_FOR;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Beginning, Family, clock};
 use icdc_transfer::{Account, Event, EventSink, Summary};
@@ -23,8 +24,6 @@ use crate::runs::{PushOrder, push_over};
 use crate::sessions::{Part, Sessions};
 use crate::work::Work;
 
-/// For how long a broken connection between the two far ends is tried again.
-const RETRY_FOR: Span = Span::from_secs(600);
 /// How long the client may take to close the link once it has been told the result.
 const FAREWELL: Span = Span::from_secs(10);
 
