@@ -22,6 +22,7 @@
 //!     program: "/usr/bin/icdc".as_ref(),
 //!     quick: true,
 //!     runs: None,
+//!     only: None,
 //!     patience: Span::from_secs(60),
 //!     say: &|line| eprintln!("{line}"),
 //! };
@@ -42,7 +43,8 @@ pub use harness::error::ExperimentError;
 pub use harness::scenario::Scenario;
 
 /// All scenarios, in the order of their names.
-pub static ALL: [Scenario; 32] = [
+pub static ALL: [Scenario; 33] = [
+    copy::any_host::SCENARIO,
     paper::cc_agreement::SCENARIO,
     paper::cc_sweep::SCENARIO,
     paper::cc_table::SCENARIO,

@@ -20,7 +20,7 @@ use crate::record::LabRecord;
 use crate::settings::Settings;
 use crate::wire::order::{Answer, Order};
 use crate::wire::page::Page;
-use crate::{backlog, placement, registry, teardown, wire};
+use crate::{machine, placement, registry, teardown, wire};
 
 /// A lab that stands.
 pub struct Lab {
@@ -65,7 +65,7 @@ impl Lab {
         owner: Option<Process>,
     ) -> Result<Self, LabError> {
         let user_namespace = !may_administer();
-        backlog::raise();
+        machine::change(settings);
         let order = Order {
             name: name.to_owned(),
             directory: directory.to_owned(),

@@ -16,6 +16,7 @@
 //! | the wire process | [`wire`] |
 //! | its counters and series: [`Page`] | `wire/page.rs` |
 //! | the hosts' devices, addresses, buffers | `hosts.rs` |
+//! | what labs change for the whole machine | `machine.rs` |
 //! | network and user namespaces | [`namespaces`] |
 //! | series of what crossed, for reports | [`recording`] |
 //! | which labs there are, where their files are | [`registry`] |
@@ -26,12 +27,12 @@
 //! are those of the path that was asked for whenever the wire itself gets to run; how late
 //! deliveries were is recorded.
 
-mod backlog;
 mod error;
 mod faults;
 mod heading;
 mod hosts;
 mod lab;
+mod machine;
 pub mod namespaces;
 pub mod placement;
 mod process;

@@ -8,13 +8,14 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub(crate) const PRIORITY: u8 = 40;
 
 /// The processors that this process may use, ascending.
-pub(crate) fn processors() -> Vec<usize> {
+#[must_use]
+pub fn processors() -> Vec<usize> {
     let allowed = sched_getaffinity(None).unwrap_or_default();
     (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
 }
 
 /// Keeps the calling thread on one processor.
-pub(crate) fn stay_on(cpu: usize) -> io::Result<()> {
+pub fn stay_on(cpu: usize) -> io::Result<()> {
     let mut only = CpuSet::new();
     only.set(cpu);
     Ok(sched_setaffinity(None, &only)?)

@@ -29,6 +29,10 @@ pub struct Settings {
     /// Processors may sleep while packets are in flight: saves power, costs punctuality.
     #[serde(default)]
     pub let_sleep: bool,
+    /// Hosts as Debian and Ubuntu ship them, whatever this machine is like: TCP buffers up to 6 MiB
+    /// and 4 MiB, in place of `buffers`; 208 KiB for whoever asks for a size; CUBIC.
+    #[serde(default)]
+    pub stock: bool,
     /// So many frames that host a sends are listed one by one, for scenarios that look at each.
     #[serde(default)]
     pub listed: u64,
@@ -72,6 +76,7 @@ impl Settings {
     pub fn largest_buffers(&self) -> Option<(ByteCount, ByteCount)> {
         let fitting = self.bandwidth_delay() * BUFFER_PER_BANDWIDTH_DELAY;
         match self.buffers {
+            _ if self.stock => Some((USUAL_RECEIVE_BUFFER, USUAL_SEND)),
             Buffers::Untouched => None,
             Buffers::AtMost(size) => Some((size, size)),
             Buffers::Fitting => Some((fitting.max(USUAL_RECEIVE_BUFFER), fitting.max(USUAL_SEND))),

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::error::LabError;
 use crate::process::{end, inhabitants};
 use crate::record::LabRecord;
-use crate::{backlog, hosts, namespaces, registry};
+use crate::{hosts, machine, namespaces, registry};
 
 /// Takes a lab down, whatever state it is in: ends what runs on its hosts and its wire, removes its
 /// namespaces and what was noted of it.
@@ -43,7 +43,7 @@ pub(crate) fn clear(directory: &Path) -> Result<(), LabError> {
     named.iter().try_for_each(|name| namespaces::delete(name))?;
     fs::remove_dir_all(directory).map_err(|error| LabError::io(format!("remove {}", directory.display()), error))?;
     if registry::names().is_ok_and(|names| names.is_empty()) {
-        backlog::restore();
+        machine::restore();
         // Its parent directories, unless something else is in them.
         for parent in directory.ancestors().skip(1).take(2) {
             let _ = fs::remove_dir(parent);

@@ -16,7 +16,8 @@ use icdc_units::Span;
         0  the measurement is complete\n  \
         1  the measurement failed, or parts of it stayed invalid\n  \
         2  the command line is invalid\n\n\
-        Examples:\n  icdc lab list\n  icdc lab run icdc-pseudo\n  icdc lab run --quick --out /tmp/window window\n"
+        Examples:\n  icdc lab list\n  icdc lab run icdc-pseudo\n  icdc lab run --quick --out /tmp/window window\n  \
+        icdc lab run --runs 1 --only 'port 22' any-host\n"
 )]
 pub(crate) struct RunArguments {
     /// The scenario; `icdc lab list` lists them
@@ -35,6 +36,11 @@ pub(crate) struct RunArguments {
     /// own number]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) runs: Option<u64>,
+
+    /// Measure only the rows of the table whose name contains TEXT, in scenarios that can leave out
+    /// rows
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
 
     /// Longest time that each live measurement waits for other work to leave the processors free
     #[arg(long, value_name = "TIME", default_value = "1min")]

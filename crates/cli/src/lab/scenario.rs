@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use icdc_experiments::{ALL, Bench, Scenario};
+use icdc_experiments::{ALL, Bench, ExperimentError, Scenario};
 use icdc_report::{Report, Table};
 
 use crate::arguments::run::RunArguments;
@@ -22,7 +22,13 @@ pub(super) fn run(arguments: &RunArguments, console: &Console) -> u8 {
     match measure(arguments, console) {
         Ok(report) if report.failures.is_empty() => 0,
         Ok(_) => exit::FAILED,
-        Err(error) => console.give_up(&error, exit::FAILED),
+        Err(error) => {
+            let code = match error.downcast_ref() {
+                Some(ExperimentError::NoRows { .. }) => exit::USAGE,
+                _ => exit::FAILED,
+            };
+            console.give_up(&error, code)
+        }
     }
 }
 
@@ -37,13 +43,15 @@ fn measure(arguments: &RunArguments, console: &Console) -> Result<Report> {
         program: &program,
         quick: arguments.quick,
         runs: arguments.runs,
+        only: arguments.only.as_deref(),
         patience: arguments.patience,
         say: &say,
     };
     let mut report = scenario.run(&bench)?;
     let quick = if arguments.quick { " --quick" } else { "" };
     let runs = arguments.runs.map_or_else(String::new, |runs| format!(" --runs {runs}"));
-    report.command = format!("icdc lab run{quick}{runs} {}", scenario.name);
+    let only = arguments.only.as_ref().map_or_else(String::new, |only| format!(" --only '{only}'"));
+    report.command = format!("icdc lab run{quick}{runs}{only} {}", scenario.name);
     report.summary.extend(machine());
     for table in &report.tables {
         print_table(table);

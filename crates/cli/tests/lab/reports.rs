@@ -216,11 +216,41 @@ fn copies_between_hosts_without_a_path_are_compared() {
 }
 
 #[test]
+fn one_row_of_a_scenario_is_measured_by_its_name() {
+    let site = Site::new();
+    for (only, scenario, told) in
+        [("no such row", "any-host", "port 22 only, ssh"), ("port 22", "startup", "leave out --only")]
+    {
+        let refused = site.icdc(&["lab", "run", "--only", only, scenario]).output().unwrap();
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(told), "{errors}");
+    }
+    if !is_root() {
+        skip("copies of another user need root");
+        return;
+    }
+    let row = "LAN without delay, user";
+    let arguments = ["lab", "run", "--quick", "--patience", "1s", "--out", "record", "--only", row, "any-host"];
+    let output = site.icdc(&arguments).output().unwrap();
+    let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() || shown.contains("invalid: "), "{shown}{errors}");
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(site.path("record/report.json")).unwrap()).unwrap();
+    let rows = json["tables"][0]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{shown}");
+    // Its name, one data connection, the stock hosts' algorithm, a good end.
+    let cells = [0, 7, 10, 11].map(|column| rows[0][column].as_str().unwrap());
+    assert_eq!(cells, [row, "1", "cubic", "0"], "{shown}");
+}
+
+#[test]
 fn scenarios_are_named() {
     let site = Site::new();
     let list = site.icdc(&["lab", "list"]).output().unwrap();
     let names = String::from_utf8(list.stdout).unwrap();
     for name in [
+        "any-host",
         "copy-file",
         "emulator",
         "fifo",

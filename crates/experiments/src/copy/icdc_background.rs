@@ -28,32 +28,33 @@ use crate::harness::trial::{self, Trial};
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-background",
     about: "beside traffic of 10 to 60 % of the path that switches every 5 s: what icdc gets of the rest (ICDC, figures 9 and 10)",
+    has_rows: false,
     run,
 };
 
-const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
-const ROUND_TRIP: Span = Span::from_millis(300);
-const QUEUE: ByteCount = ByteCount::new(25_000_000);
+pub(crate) const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
+pub(crate) const ROUND_TRIP: Span = Span::from_millis(300);
+pub(crate) const QUEUE: ByteCount = ByteCount::new(25_000_000);
 /// Per cent of the path.
 const SHARES: [u64; 4] = [50, 10, 30, 60];
 const HALF_PERIOD: Span = Span::from_secs(5);
 /// Both ends have found each other by then, and the first byte has arrived.
 const QUIET: Span = Span::from_secs(10);
-const SECONDS: u64 = 60;
+pub(crate) const SECONDS: u64 = 60;
 const SECOND: Span = Span::from_secs(1);
 
 /// A flow, and what else was on the path.
-struct BackgroundRun {
+pub(crate) struct BackgroundRun {
     share: u64,
     rights: Rights,
-    measured: Measured,
+    pub(crate) measured: Measured,
     /// As the receiver saw them, in the time of its first byte.
     phases: Vec<Left>,
 }
 
 /// A time in which the others left so much.
 #[derive(Clone, Copy)]
-struct Left {
+pub(crate) struct Left {
     from: Span,
     to: Span,
     payload: Rate,
@@ -69,11 +70,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
             for run in 1..=bench.runs.unwrap_or(1) {
                 (bench.say)(&format!("{share} % every other 5 s, {}, run {run}", rights.name()));
                 let settings = Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE));
-                let others = CrossTraffic { rate: RATE.scaled(share, 100), quiet: QUIET, half_period: HALF_PERIOD };
-                let trial = Trial::automatic(settings, seconds, rights);
-                let (measured, phases) = trial::run_beside(bench, &trial, |lab, over| others.send(lab, over))?;
-                let phases = left(&measured, &phases);
-                all.push(BackgroundRun { share, rights, measured, phases });
+                all.push(BackgroundRun::of(bench, settings, share, rights, seconds)?);
             }
         }
     }
@@ -122,12 +119,33 @@ fn left(measured: &Measured, phases: &[TrafficPhase]) -> Vec<Left> {
 }
 
 impl BackgroundRun {
+    /// A flow for so long, beside others that take `share` per cent of the path while they are
+    /// there. Of `settings` the hosts count: the path is the scenario's.
+    pub(crate) fn of(
+        bench: &Bench<'_>,
+        settings: Settings,
+        share: u64,
+        rights: Rights,
+        seconds: u64,
+    ) -> Result<Self, ExperimentError> {
+        let others = CrossTraffic { rate: RATE.scaled(share, 100), quiet: QUIET, half_period: HALF_PERIOD };
+        let trial = Trial::automatic(settings, seconds, rights);
+        let (measured, phases) = trial::run_beside(bench, &trial, |lab, over| others.send(lab, over))?;
+        let phases = left(&measured, &phases);
+        Ok(Self { share, rights, measured, phases })
+    }
+
     fn name(&self) -> String {
         format!("{} %, {}", self.share, self.rights.name())
     }
 
     fn arrivals(&self) -> Arrivals<'_> {
         Arrivals::new(&self.measured.summary.series_ms)
+    }
+
+    /// Per cent of what is left over.
+    pub(crate) fn of_what_is_left(&self) -> f64 {
+        self.part(|_| true)
     }
 
     /// Of what is left over in these phases, from when it is steady on.
@@ -145,7 +163,7 @@ impl BackgroundRun {
 
     /// Round trips after each change until a window is near what is left over; infinite if none is
     /// before the next change.
-    fn followed(&self, window: Span) -> Spread {
+    pub(crate) fn followed(&self, window: Span) -> Spread {
         let arrivals = self.arrivals();
         let changes = self.phases.windows(2).filter(|two| two[1].to <= arrivals.length() && two[1].from >= window);
         Spread::of(changes.map(|two| {
@@ -159,20 +177,24 @@ impl BackgroundRun {
         }))
     }
 
-    fn row(&self) -> Vec<String> {
-        let summary = &self.measured.summary;
+    /// Per cent of the segments.
+    pub(crate) fn retransmitted(&self) -> f64 {
         let arrivals = self.arrivals();
         let segments = arrivals.sum(Span::ZERO, arrivals.length()).ratio(ByteCount::new(1448));
+        self.measured.summary.retransmitted_segments as f64 / segments.max(1.0) * 100.0
+    }
+
+    fn row(&self) -> Vec<String> {
         let full = payload_rate(&path(RATE, ROUND_TRIP, QUEUE));
         let are_there = |phase: &Left| phase.payload < full.scaled(99, 100);
         vec![
             self.share.to_string(),
             self.rights.name().to_owned(),
-            format!("{:.1}", self.part(|_| true)),
+            format!("{:.1}", self.of_what_is_left()),
             "≥ 90".to_owned(),
             format!("{:.1}", self.part(are_there)),
             format!("{:.1}", self.part(|phase| !are_there(phase))),
-            format!("{:.3}", summary.retransmitted_segments as f64 / segments.max(1.0) * 100.0),
+            format!("{:.3}", self.retransmitted()),
             "< 0.1".to_owned(),
             self.measured.queue_drops.to_string(),
             self.followed(ROUND_TRIP).tenths("never"),

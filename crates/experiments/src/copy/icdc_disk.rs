@@ -25,6 +25,7 @@ use crate::harness::spread::Spread;
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-disk",
     about: "disk to disk over 1 Gbit/s and 300 ms, the rate found by itself: queue, loss, with and without privileges (ICDC, figure 11)",
+    has_rows: false,
     run,
 };
 

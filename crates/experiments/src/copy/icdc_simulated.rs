@@ -27,6 +27,7 @@ use crate::harness::spread::Spread;
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-sim",
     about: "simulated: icdc at 10 and 100 Gbit/s and 300 ms by loss, and beside CUBIC, Reno and itself",
+    has_rows: false,
     run,
 };
 

@@ -9,6 +9,7 @@
 //! | the other copiers, and what each needs at the far end | `peers.rs` |
 //! | a disk that takes less than it could | `throttle.rs` |
 
+pub(crate) mod any_host;
 pub(crate) mod copy_file;
 pub(crate) mod copy_files;
 mod copying;

@@ -5,7 +5,6 @@ use std::io;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use icdc_lab::{Host, Lab, LabError, Settings, spoilt_but_for_bursts};
 use icdc_packet::clock;
@@ -148,14 +147,10 @@ impl Track<'_> {
         })
     }
 
-    /// What has arrived is not to be in the way of the next turn. A file goes. Many small ones
-    /// stay aside to the end: ext4 looks long for places to put new ones while many have just been
-    /// deleted.
+    /// What has arrived is not to be in the way of the next turn: a file goes, many small ones are
+    /// set aside.
     fn clear(&self, load: Load) {
-        static ASIDE: AtomicU32 = AtomicU32::new(0);
-        let number = ASIDE.fetch_add(1, Ordering::Relaxed);
-        let aside = self.scratch.path(&format!("aside-{number}"));
-        if load == Load::File || fs::rename(&self.destination, &aside).is_err() {
+        if load == Load::File || self.scratch.set_aside(&self.destination).is_err() {
             // By anybody's hand, and with all that is below.
             let _ = fs::remove_dir_all(&self.destination);
         }

@@ -25,6 +25,7 @@ use crate::harness::trial::{self, Trial};
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ramp",
     about: "round trips to 90 % of the rate at 1 Gbit/s and 300 ms, path unknown and known, beside CUBIC and BBR",
+    has_rows: false,
     run,
 };
 

@@ -31,6 +31,7 @@ use crate::harness::trial::{self, Trial};
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "rate-faults",
     about: "route changes, capacity drops, cuts, a suspended receiver, jitter, lost acknowledgements, a policer: how a flow comes through",
+    has_rows: false,
     run,
 };
 

@@ -29,6 +29,7 @@ use crate::harness::scratch::Scratch;
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "slow-disk",
     about: "a receiver's disk that takes 40 % of the path, and one that stalls for a second at random: rate, TCP's window, ring, losses",
+    has_rows: false,
     run,
 };
 

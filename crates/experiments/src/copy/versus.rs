@@ -30,6 +30,7 @@ use crate::harness::spread::Spread;
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "versus",
     about: "2 GB and 5,000 small files over 1 Gbit/s and 300 ms, command to exit: icdc beside rsync, scp and what else is installed",
+    has_rows: false,
     run,
 };
 

@@ -12,6 +12,8 @@ pub struct Bench<'a> {
     pub quick: bool,
     /// How often each live measurement is made, in place of what the scenario says.
     pub runs: Option<u64>,
+    /// Only the rows whose name contains this are measured, in scenarios that can leave out rows.
+    pub only: Option<&'a str>,
     /// How long each live measurement waits at most for a calm machine.
     pub patience: Span,
     /// Gets what happens, a line at a time.

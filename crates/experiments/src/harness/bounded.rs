@@ -18,6 +18,8 @@ use crate::harness::processor_time;
 pub(crate) struct Ended {
     /// Whether its exit status is 0.
     pub(crate) well: bool,
+    /// Its exit status, if it was not killed.
+    pub(crate) code: Option<i32>,
     /// What it wrote to its standard error.
     pub(crate) errors: String,
     /// From its start to its end.
@@ -64,7 +66,7 @@ pub(crate) fn run(command: &mut Command, limit: Span, mut line: impl FnMut(&str)
     let mut errors = Vec::new();
     stderr.rewind().and_then(|()| stderr.read_to_end(&mut errors)).map_err(failed)?;
     let errors = String::from_utf8_lossy(&errors).trim().to_owned();
-    Ok(Ended { well: status.success(), errors, took, processor, overran })
+    Ok(Ended { well: status.success(), code: status.code(), errors, took, processor, overran })
 }
 
 #[cfg(test)]

@@ -16,6 +16,14 @@ pub enum ExperimentError {
     /// Nothing can be simulated so.
     #[error(transparent)]
     Simulation(#[from] icdc_sim::SimulationError),
+    /// Nothing is left to measure.
+    #[error("no row has {only:?} in its name: {}", if .rows.is_empty() { "this scenario measures all its rows, leave out --only".to_owned() } else { format!("there are {}", .rows.join("; ")) })]
+    NoRows {
+        /// What was asked for.
+        only: String,
+        /// Names of the rows there are.
+        rows: Vec<String>,
+    },
     /// No place for a scenario's files.
     #[error("{place} {why}: set TMPDIR to a directory on a disk with room for the scenario's files", place = .place.display())]
     Scratch {

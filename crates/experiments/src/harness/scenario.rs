@@ -12,12 +12,17 @@ pub struct Scenario {
     pub name: &'static str,
     /// What it shows, in a line.
     pub about: &'static str,
+    /// It can leave out rows of its table ([`Bench::only`]).
+    pub(crate) has_rows: bool,
     pub(crate) run: fn(&Bench<'_>) -> Result<Report, ExperimentError>,
 }
 
 impl Scenario {
     /// Measures or simulates; gives the report. What it says meanwhile goes to `bench.say`.
     pub fn run(&self, bench: &Bench<'_>) -> Result<Report, ExperimentError> {
+        if let Some(only) = bench.only.filter(|_| !self.has_rows) {
+            return Err(ExperimentError::NoRows { only: only.to_owned(), rows: Vec::new() });
+        }
         let mut report = (self.run)(bench)?;
         self.name.clone_into(&mut report.title);
         if report.outcome.is_empty() {

@@ -98,6 +98,14 @@ impl Scratch {
         let _ = fs::remove_dir_all(self.path(name));
     }
 
+    /// Moves what has arrived out of the way, to stay until the end: ext4 looks long for places to
+    /// put new files while many have just been deleted.
+    pub(crate) fn set_aside(&self, path: &Path) -> io::Result<()> {
+        static ASIDE: AtomicU32 = AtomicU32::new(0);
+        let number = ASIDE.fetch_add(1, Ordering::Relaxed);
+        fs::rename(path, self.path(&format!("aside-{number}")))
+    }
+
     /// A file of random bytes, on the medium and not in the page cache.
     pub(crate) fn file(&self, name: &str, size: ByteCount) -> Result<PathBuf, ExperimentError> {
         let path = self.path(name);

@@ -21,6 +21,7 @@ use crate::pacing::paced::{self, Paced, error, frames};
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pacing-classes",
     about: "the wire pacer with classes of 20, 50, 100, 300 and 500 Mbit/s at once at 1 Gbit/s (PSPacer, table 4, figure 7)",
+    has_rows: false,
     run,
 };
 

@@ -34,6 +34,7 @@ use crate::pacing::fifo::{LINE, QUICK_SECONDS, ROUND_TRIP, ROUTER, RUNS, SECONDS
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pairs",
     about: "two pairs of 200 Mbit/s each share 500 Mbit/s, 200 ms and a queue of 32 KB, each paced differently (PSPacer, figure 9)",
+    has_rows: false,
     run,
 };
 

@@ -30,6 +30,7 @@ use crate::harness::spread::Spread;
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "policy-cost",
     about: "processor time of flows and connections on loopback, with and without a policy",
+    has_rows: false,
     run,
 };
 

@@ -26,6 +26,7 @@ use crate::harness::trial::{self, Trial};
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-agreement",
     about: "mean goodput of paced flows, live against simulated, on two to six paths",
+    has_rows: false,
     run,
 };
 

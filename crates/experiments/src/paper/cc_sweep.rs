@@ -37,6 +37,7 @@ use crate::harness::simulated;
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-sweep",
     about: "simulated: goodput of every algorithm by round trip, loss and rate, up to 100 Gbit/s and 500 ms",
+    has_rows: false,
     run,
 };
 

@@ -34,6 +34,7 @@ use crate::harness::spread::Spread;
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "fairness",
     about: "simulated: every algorithm beside Reno, beside CUBIC and beside itself, by queue: shares and Jain's index",
+    has_rows: false,
     run,
 };
 

@@ -33,6 +33,7 @@ use crate::harness::spread::Spread;
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ghstcp-sweep",
     about: "simulated: gHSTCP's parameters, throughput alone against what a Reno flow keeps beside it (split TCP)",
+    has_rows: false,
     run,
 };
 

@@ -10,8 +10,8 @@
 //! | one measurement through relays or without them | `relayed.rs` |
 
 mod paper_path;
-mod plain_flow;
-mod plain_hosts;
+pub(crate) mod plain_flow;
+pub(crate) mod plain_hosts;
 pub(crate) mod proxy;
 pub(crate) mod proxy_chain;
 pub(crate) mod proxy_cost;

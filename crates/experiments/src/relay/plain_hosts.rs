@@ -149,7 +149,7 @@ fn address(net: usize, end: u8) -> Ipv4Addr {
 }
 
 /// Sets up the host on which this runs.
-fn configure(commands: &str, settings: &[(&str, &str)]) -> Result<(), ExperimentError> {
+pub(crate) fn configure(commands: &str, settings: &[(&str, &str)]) -> Result<(), ExperimentError> {
     program::ip(&["-batch", "-"], commands)?;
     settings.iter().try_for_each(|(name, value)| {
         let path = Path::new("/proc/sys/net/ipv4").join(name);

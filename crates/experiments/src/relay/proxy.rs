@@ -28,6 +28,7 @@ use crate::relay::relayed::{self, Relayed, Relaying};
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy",
     about: "plain hosts' rate by socket buffer at 70 Mbit/s, 18 and 68 ms: direct, and through relays with Reno, HighSpeed, gHSTCP (TCP proxy)",
+    has_rows: false,
     run,
 };
 

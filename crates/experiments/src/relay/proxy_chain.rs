@@ -30,6 +30,7 @@ use crate::relay::relayed::{self, Relayed, Relaying};
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-chain",
     about: "three sites: two long paths and three relays with CUBIC, HighSpeed or icdc between them, beside one connection over both",
+    has_rows: false,
     run,
 };
 

@@ -39,6 +39,7 @@ use crate::relay::plain_flow::accept;
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-cost",
     about: "bytes per second of processor time on loopback: icdc's relay, HAProxy and a copying loop beside a direct flow",
+    has_rows: false,
     run,
 };
 

@@ -26,6 +26,7 @@ use crate::relay::relayed::{self, BesideFlow, Relayed, Relaying};
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-fair",
     about: "what a Reno flow keeps beside one that is relayed with Reno, HighSpeed or gHSTCP, 70 Mbit/s (TCP proxy, figure 9)",
+    has_rows: false,
     run,
 };
 

@@ -19,6 +19,7 @@ use crate::harness::scenario::Scenario;
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "emulator",
     about: "what the emulator does to packets beside what it was asked to do: delay, rate, loss, highest rates, lateness",
+    has_rows: false,
     run,
 };
 

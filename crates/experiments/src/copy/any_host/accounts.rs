@@ -1,0 +1,212 @@
+//! Whose copies they are: an ordinary user's or root's, with a home of its own at either end.
+//!
+//! Both ends see a `/etc/passwd` of their own, in a mount namespace, so that OpenSSH finds the same
+//! homes as `HOME` tells, whoever has an account on this machine.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use icdc_lab::program;
+
+use crate::harness::error::ExperimentError;
+use crate::harness::scratch::Scratch;
+
+/// Number of the ordinary user, and of its group.
+const USER_ID: u32 = 1000;
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Where a home has what is known of paths (XDG's default).
+const KNOWN_PATHS: &str = ".local/state/icdc/paths.json";
+
+/// Who copies, at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Account {
+    /// Number 1000, with no privilege.
+    User,
+    /// Number 0.
+    Root,
+}
+
+/// One of the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Near,
+    Far,
+}
+
+impl Account {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Root => "root",
+        }
+    }
+
+    fn id(self) -> u32 {
+        match self {
+            Self::User => USER_ID,
+            Self::Root => 0,
+        }
+    }
+}
+
+impl End {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Near => "near",
+            Self::Far => "far",
+        }
+    }
+}
+
+/// The homes of an account, and the programs that run something as this account.
+pub(super) struct Accounts<'a> {
+    scratch: &'a Scratch,
+    account: Account,
+}
+
+impl<'a> Accounts<'a> {
+    /// Writes the scripts; the homes are empty.
+    pub(super) fn new(scratch: &'a Scratch, account: Account) -> Result<Self, ExperimentError> {
+        let accounts = Self { scratch, account };
+        for end in [End::Near, End::Far] {
+            accounts.write_scripts(end)?;
+            accounts.empty_home(end)?;
+        }
+        Ok(accounts)
+    }
+
+    /// The home at one end.
+    pub(super) fn home(&self, end: End) -> PathBuf {
+        self.scratch.path(&format!("home-{}-{}", self.account.name(), end.name()))
+    }
+
+    /// A program that runs its arguments as this account, in its home and with nothing of this
+    /// process' environment.
+    pub(super) fn runner(&self, end: End) -> PathBuf {
+        self.scratch.path(&format!("as-{}-{}", self.account.name(), end.name()))
+    }
+
+    /// A program that runs its arguments as root where the accounts are those of this end.
+    pub(super) fn among(&self, end: End) -> PathBuf {
+        self.scratch.path(&format!("among-{}-{}", self.account.name(), end.name()))
+    }
+
+    fn write_scripts(&self, end: End) -> Result<(), ExperimentError> {
+        let (name, id) = (self.account.name(), self.account.id());
+        let home = self.home(end).display().to_string();
+        let home_of = |account: Account| if account == self.account { home.as_str() } else { "/nonexistent" };
+        let passwd = format!(
+            "root:x:0:0::{}:/bin/sh\nsshd:x:100:65534::/run/sshd:/usr/sbin/nologin\nuser:x:{USER_ID}:{USER_ID}::{}:/bin/sh\n",
+            home_of(Account::Root),
+            home_of(Account::User)
+        );
+        let passwd = self.scratch.text(&format!("passwd-{name}-{}", end.name()), &passwd)?;
+        let group = format!("root:x:0:\nnogroup:x:65534:\nuser:x:{USER_ID}:\n");
+        let group = self.scratch.text(&format!("group-{name}-{}", end.name()), &group)?;
+        let mount = format!(
+            "exec unshare --mount --propagation private sh -c 'mount --bind {} /etc/passwd && mount --bind {} /etc/group && exec \"$@\"' sh",
+            passwd.display(),
+            group.display()
+        );
+        self.scratch.script(&format!("among-{name}-{}", end.name()), &format!("{mount} \"$@\""))?;
+        let become_it =
+            if id == 0 { String::new() } else { format!("setpriv --reuid {id} --regid {id} --clear-groups") };
+        let environment = format!("env -i HOME={home} USER={name} LOGNAME={name} PATH={PATH}");
+        self.scratch.script(
+            &format!("as-{name}-{}", end.name()),
+            &format!("cd {home} && {mount} {become_it} {environment} \"$@\""),
+        )?;
+        Ok(())
+    }
+
+    /// Nothing is in the home.
+    pub(super) fn empty_home(&self, end: End) -> Result<(), ExperimentError> {
+        let home = self.home(end);
+        self.scratch.empty(&home.file_name().unwrap_or_default().to_string_lossy())?;
+        self.give(&home)
+    }
+
+    /// Whether an earlier copy has left what it knows of the path.
+    pub(super) fn knows_a_path(&self) -> bool {
+        self.home(End::Near).join(KNOWN_PATHS).exists()
+    }
+
+    /// An empty directory of this account.
+    pub(super) fn empty(&self, name: &str) -> Result<PathBuf, ExperimentError> {
+        let path = self.scratch.empty(name)?;
+        self.give(&path)?;
+        Ok(path)
+    }
+
+    fn give(&self, path: &Path) -> Result<(), ExperimentError> {
+        let given = || -> io::Result<()> {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+            chown(path, Some(self.account.id()), Some(self.account.id()))
+        };
+        given().map_err(|error| ExperimentError::io(format!("give {} to its account", path.display()), error))
+    }
+
+    /// Lets the near end log in at the far one with a key, as `ssh-keygen` and `ssh-copy-id` would,
+    /// and know the hosts of these addresses. Nothing else is configured but `ssh_config`.
+    pub(super) fn allow_login(
+        &self,
+        keys: &SshKeys,
+        addresses: &[&str],
+        ssh_config: &str,
+    ) -> Result<(), ExperimentError> {
+        let [near, far] = [End::Near, End::Far].map(|end| self.home(end).join(".ssh"));
+        let known: String = addresses.iter().map(|address| format!("{address} {}\n", keys.host_public)).collect();
+        for (directory, name, text) in [
+            (&near, "id_ed25519", keys.user_private.as_str()),
+            (&near, "known_hosts", &known),
+            (&near, "config", ssh_config),
+            (&far, "authorized_keys", &format!("{}\n", keys.user_public)),
+        ] {
+            let path = directory.join(name);
+            let written = || -> io::Result<()> {
+                fs::create_dir_all(directory)?;
+                fs::write(&path, text)?;
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+                chown(&path, Some(self.account.id()), Some(self.account.id()))
+            };
+            written().map_err(|error| ExperimentError::io(format!("write {}", path.display()), error))?;
+            self.give(directory)?;
+        }
+        Ok(())
+    }
+}
+
+/// Keys that were made for the scenario.
+pub(super) struct SshKeys {
+    /// File with the private key of all ssh servers.
+    pub(super) host: PathBuf,
+    host_public: String,
+    user_private: String,
+    user_public: String,
+}
+
+impl SshKeys {
+    pub(super) fn make(scratch: &Scratch) -> Result<Self, ExperimentError> {
+        let read = |path: PathBuf| {
+            fs::read_to_string(&path).map_err(|error| ExperimentError::io(format!("read {}", path.display()), error))
+        };
+        for name in ["host-key", "user-key"] {
+            let file = scratch.path(name).display().to_string();
+            program::run(
+                "ssh-keygen",
+                "openssh-client",
+                &["-q", "-t", "ed25519", "-N", "", "-C", "", "-f", &file],
+                "",
+            )?;
+        }
+        let public = |name: &str| Ok::<_, ExperimentError>(read(scratch.path(name))?.trim().to_owned());
+        Ok(Self {
+            host: scratch.path("host-key"),
+            host_public: public("host-key.pub")?,
+            user_private: read(scratch.path("user-key"))?,
+            user_public: public("user-key.pub")?,
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! The rows of the table of copies: path, hosts, what is copied and how, and what is required.
+
+use icdc_lab::Settings;
+use icdc_path::loss::Model;
+use icdc_units::{ByteCount, Rate, Span};
+
+use crate::copy::any_host::accounts::Account;
+use crate::copy::any_host::far_side::Access;
+use crate::copy::any_host::pauses::Pauses;
+use crate::copy::peers::Load;
+use crate::harness::paths::path;
+
+/// A row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) required: &'static str,
+    rate: Rate,
+    round_trip: Span,
+    queue: ByteCount,
+    loss: f64,
+    /// A user's hosts are stock ones, root's are tuned.
+    pub(super) account: Account,
+    pub(super) access: Access,
+    pub(super) load: Load,
+    /// Of the file.
+    pub(super) size: ByteCount,
+    /// An earlier copy has used the path.
+    pub(super) is_known: bool,
+    /// As given by hand.
+    pub(super) streams: Option<u8>,
+    pub(super) pauses: Option<Pauses>,
+}
+
+impl Case {
+    /// `seed` is that of the losses.
+    pub(super) fn settings(&self, seed: u64) -> Settings {
+        let loss = if self.loss > 0.0 { Model::Random(self.loss) } else { Model::None };
+        let forward = icdc_path::Settings { loss, seed, ..path(self.rate, self.round_trip, self.queue) };
+        Settings { stock: self.account == Account::User, ..Settings::symmetric(forward) }
+    }
+}
+
+const GIGABIT: Rate = Rate::from_bits_per_second(1_000_000_000);
+const LONG: Span = Span::from_millis(300);
+const SMALL_QUEUE: ByteCount = ByteCount::new(2_500_000);
+const LARGE_QUEUE: ByteCount = ByteCount::new(25_000_000);
+
+const STOCK: Case = Case {
+    name: "stock, queue 2.5 MB",
+    required: "≤ 22.5 s, ≤ 500 drops at start-up, ≤ 0.2 % retransmitted",
+    rate: GIGABIT,
+    round_trip: LONG,
+    queue: SMALL_QUEUE,
+    loss: 0.0,
+    account: Account::User,
+    access: Access::StandIn,
+    load: Load::File,
+    size: ByteCount::new(2_000_000_000),
+    is_known: false,
+    streams: None,
+    pauses: None,
+};
+
+const ROOT: Case = Case { account: Account::Root, ..STOCK };
+const UNKNOWN: &str = "≤ 19.5 s, within 2 % of the others, no more drops than 1 stream";
+const KNOWN: &str = "≤ 18.5 s, within 2 % of the others, no more drops than 1 stream";
+
+const CONTINENT: Case = Case {
+    rate: Rate::from_bits_per_second(100_000_000),
+    round_trip: Span::from_millis(80),
+    queue: ByteCount::new(50_000),
+    size: ByteCount::new(500_000_000),
+    required: "as before: steady 88 to 90 Mbit/s",
+    ..STOCK
+};
+const SATELLITE: Case = Case {
+    rate: Rate::from_bits_per_second(300_000_000),
+    round_trip: Span::from_millis(500),
+    queue: ByteCount::new(1_000_000),
+    size: ByteCount::new(1_000_000_000),
+    required: "≤ 33 s",
+    ..STOCK
+};
+const LAN: Case = Case { round_trip: Span::ZERO, required: "as before", ..STOCK };
+
+const PAUSED: Case = Case { required: "steady ≥ 97 % of that without pauses, nothing dropped", ..STOCK };
+const SHORT_PAUSES: Pauses = Pauses { length: Span::from_millis(10), period: Span::from_millis(125) };
+const LONG_PAUSES: Pauses = Pauses { length: Span::from_millis(30), period: Span::from_secs(1) };
+
+pub(super) const ALL: [Case; 27] = [
+    STOCK,
+    Case { name: "stock, loss 1e-6", required: "≤ 23 s", loss: 1e-6, ..STOCK },
+    Case { name: "stock, loss 1e-4", required: "≤ 24 s", loss: 1e-4, ..STOCK },
+    Case { name: "stock, queue 25 MB", required: "≤ 22.5 s, ≤ 0.2 % retransmitted", queue: LARGE_QUEUE, ..STOCK },
+    Case { name: "stock, known path", required: "≤ 20.5 s, ≤ 0.2 % retransmitted", is_known: true, ..STOCK },
+    Case { name: "stock, all ports, ssh", required: "whole command within 1 % of today", access: Access::Ssh, ..STOCK },
+    Case { name: "port 22 only, ssh", required: "≤ 30 s", access: Access::Port22, ..STOCK },
+    Case { name: "port 22 only, jump host", required: "≤ 32 s", access: Access::JumpHost, ..STOCK },
+    Case { name: "5,000 files of 16 KiB, ssh", required: "≤ 7 s", access: Access::Ssh, load: Load::Tree, ..STOCK },
+    Case { name: "root, 1 stream", required: UNKNOWN, streams: Some(1), ..ROOT },
+    Case { name: "root, 4 streams", required: UNKNOWN, streams: Some(4), ..ROOT },
+    Case { name: "root, 16 streams", required: UNKNOWN, streams: Some(16), ..ROOT },
+    Case { name: "root, known path, 1 stream", required: KNOWN, is_known: true, streams: Some(1), ..ROOT },
+    Case { name: "root, known path, 4 streams", required: KNOWN, is_known: true, streams: Some(4), ..ROOT },
+    Case { name: "root, known path, 16 streams", required: KNOWN, is_known: true, streams: Some(16), ..ROOT },
+    Case { name: "100 Mbit/s, 80 ms, user", ..CONTINENT },
+    Case { name: "100 Mbit/s, 80 ms, root", account: Account::Root, ..CONTINENT },
+    Case { name: "100 Mbit/s, 80 ms, loss 1e-3, user", loss: 1e-3, ..CONTINENT },
+    Case { name: "100 Mbit/s, 80 ms, loss 1e-3, root", loss: 1e-3, account: Account::Root, ..CONTINENT },
+    Case { name: "300 Mbit/s, 500 ms, user", ..SATELLITE },
+    Case { name: "300 Mbit/s, 500 ms, root", account: Account::Root, ..SATELLITE },
+    Case { name: "LAN without delay, user", ..LAN },
+    Case { name: "LAN without delay, root", account: Account::Root, ..LAN },
+    Case { name: "pauses of 10 ms, 8 a second, user", pauses: Some(SHORT_PAUSES), ..PAUSED },
+    Case { name: "pauses of 10 ms, 8 a second, root", pauses: Some(SHORT_PAUSES), account: Account::Root, ..PAUSED },
+    Case { name: "pauses of 30 ms, 1 a second, user", pauses: Some(LONG_PAUSES), ..PAUSED },
+    Case { name: "pauses of 30 ms, 1 a second, root", pauses: Some(LONG_PAUSES), account: Account::Root, ..PAUSED },
+];
+
+impl Case {
+    /// Not in the table: a copy in a lab that somebody else made.
+    pub(super) fn beside_another(account: Account, streams: u8) -> Self {
+        Self { account, streams: Some(streams), ..STOCK }
+    }
+}

@@ -1,0 +1,210 @@
+//! What starts the far end: a stand-in for ssh that costs no round trip, or OpenSSH with its
+//! server's default settings, behind a firewall that passes port 22 only, and through a jump host.
+//!
+//! ```text
+//!   a ══ path ══ b                      stand-in, ssh, port 22
+//!   a ══ path ══ b ─ cable ─ far        jump host: b forwards nothing, both pass port 22 only
+//! ```
+
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+
+use icdc_lab::{Host, Lab, LabError, program};
+use icdc_packet::clock;
+use icdc_units::Span;
+
+use crate::copy::any_host::accounts::{Accounts, End, SshKeys};
+use crate::copy::peers::SshdDirectory;
+use crate::harness::bench::Bench;
+use crate::harness::commands::{FAR, on_host};
+use crate::harness::error::ExperimentError;
+use crate::harness::plain_host::PlainHost;
+use crate::harness::programs::installed;
+use crate::harness::rights::Rights;
+use crate::harness::scratch::Scratch;
+use crate::harness::server::Server;
+use crate::relay::plain_hosts::configure;
+
+/// How the near end reaches the far one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Its commands run at the far end at once; all ports are open.
+    StandIn,
+    /// OpenSSH; all ports are open.
+    Ssh,
+    /// OpenSSH; only port 22 is open.
+    Port22,
+    /// The same, by a jump host of which only port 22 is open either.
+    JumpHost,
+}
+
+const SSH_PORT: u16 = 22;
+/// The far host behind the jump host, and the jump host's own address there.
+const BEHIND: &str = "10.26.34.2";
+const JUMP: &str = "10.26.34.1";
+/// A server listens after so long, or never.
+const PATIENCE: Span = Span::from_secs(10);
+const STEP: Span = Span::from_millis(20);
+
+/// Drops what comes from the network but connections to port 22.
+const FIREWALL: &str = "table inet icdc_lab {\n\
+    chain input { type filter hook input priority 0; policy accept; iifname \"eth0\" tcp dport != 22 drop; iifname \"eth0\" meta l4proto != tcp drop; }\n\
+    chain forward { type filter hook forward priority 0; policy drop; }\n\
+}\n";
+
+/// Waits for commands in FIFOs and runs them, each by a shell, as sshd does. It keeps `requests`
+/// open itself: otherwise reading would end with the first request.
+const FAR_LOOP: &str = "cd \"$1\" && mkfifo requests && exec 3<>requests && echo ready && \
+    while read -r call <&3; do ( exec 3<&-; command=$(cat \"$call/command\"); \
+    sh -c \"$command\" <\"$call/in\" >\"$call/out\" 2>\"$call/errors\"; echo $? >\"$call/status\" ) & done";
+
+/// What is called in place of ssh: hands a command to [`FAR_LOOP`], and carries its input and
+/// output.
+const NEAR_CALL: &str = "shift\n\
+    call=$(mktemp -d CALLS/call-XXXXXX) && mkfifo \"$call/in\" \"$call/out\" \"$call/errors\" \"$call/status\" || exit 255\n\
+    printf '%s' \"$*\" >\"$call/command\"\n\
+    echo \"$call\" >CALLS/requests\n\
+    exec 3<&0\n\
+    cat <&3 >\"$call/in\" & input=$!\n\
+    cat \"$call/out\" & output=$!\n\
+    cat \"$call/errors\" >&2 & errors=$!\n\
+    read -r status <\"$call/status\"\n\
+    wait $output $errors\n\
+    kill $input 2>/dev/null\n\
+    exit \"$status\"";
+
+/// What stands at the far side for one copy; ended when dropped.
+pub(super) struct FarSide {
+    /// As the copy's target names it.
+    pub(super) host: &'static str,
+    /// What is called as ssh, if not OpenSSH's own.
+    pub(super) shell: Option<PathBuf>,
+    _servers: Vec<Server>,
+    _behind: Option<PlainHost>,
+    _sshd_directory: Option<SshdDirectory>,
+}
+
+impl FarSide {
+    pub(super) fn start(
+        bench: &Bench<'_>,
+        lab: &Lab,
+        access: Access,
+        (accounts, keys, scratch): (&Accounts<'_>, &SshKeys, &Scratch),
+    ) -> Result<Self, ExperimentError> {
+        if access == Access::StandIn {
+            return Self::stand_in(bench, lab, accounts, scratch);
+        }
+        let sshd_directory = Some(SshdDirectory::new());
+        let server = |name: &str, address: &str| {
+            let sshd = installed("sshd").ok_or(LabError::Missing { program: "sshd", package: "openssh-server" })?;
+            // A host key, and nothing of the machine's own server is touched; the rest is default.
+            let text = format!("HostKey {}\nListenAddress {address}:{SSH_PORT}\nPidFile none\n", keys.host.display());
+            let config = scratch.text(name, &text)?.display().to_string();
+            let sshd = sshd.display().to_string();
+            Ok::<_, ExperimentError>([
+                accounts.among(End::Far).display().to_string(),
+                sshd,
+                "-D".to_owned(),
+                "-e".to_owned(),
+                "-f".to_owned(),
+                config,
+            ])
+        };
+        let log = |name: &str| scratch.path(&format!("{name}-log"));
+        let first = server("sshd-b", FAR)?;
+        let mut servers = vec![Server::start(on_host(bench, lab, "b", Rights::All).args(&first), &log("sshd-b"))?];
+        lab.on(Host::B, || await_listener(FAR))?;
+        if matches!(access, Access::Port22 | Access::JumpHost) {
+            lab.on(Host::B, raise_firewall)?;
+        }
+        if access != Access::JumpHost {
+            accounts.allow_login(keys, &[FAR], "")?;
+            return Ok(Self {
+                host: FAR,
+                shell: None,
+                _servers: servers,
+                _behind: None,
+                _sshd_directory: sshd_directory,
+            });
+        }
+        let behind = Self::behind(lab)?;
+        let second = server("sshd-behind", BEHIND)?;
+        servers.push(behind.inside(|| {
+            let started = Server::start(Command::new(&second[0]).args(&second[1..]), &log("sshd-behind"))?;
+            await_listener(BEHIND)?;
+            raise_firewall()?;
+            Ok(started)
+        })?);
+        accounts.allow_login(keys, &[FAR, BEHIND], &format!("Host {BEHIND}\n    ProxyJump {FAR}\n"))?;
+        Ok(Self {
+            host: BEHIND,
+            shell: None,
+            _servers: servers,
+            _behind: Some(behind),
+            _sshd_directory: sshd_directory,
+        })
+    }
+
+    fn stand_in(
+        bench: &Bench<'_>,
+        lab: &Lab,
+        accounts: &Accounts<'_>,
+        scratch: &Scratch,
+    ) -> Result<Self, ExperimentError> {
+        let calls = accounts.empty("calls")?;
+        let mut command = on_host(bench, lab, "b", Rights::All);
+        command.arg(accounts.runner(End::Far)).args(["sh", "-c", FAR_LOOP, "sh"]).arg(&calls);
+        let mut server = Server::start(&mut command, &scratch.path("calls-log"))?;
+        server.await_output("ready")?;
+        let call = NEAR_CALL.replace("CALLS", &calls.display().to_string());
+        Ok(Self {
+            host: FAR,
+            shell: Some(scratch.script("stand-in", &call)?),
+            _servers: vec![server],
+            _behind: None,
+            _sshd_directory: None,
+        })
+    }
+
+    /// The host behind host b, which forwards nothing to it. It is a stock host, too.
+    fn behind(lab: &Lab) -> Result<PlainHost, ExperimentError> {
+        let behind = PlainHost::new(lab.record.wire_processors.clone())?;
+        let place = behind.path().display().to_string();
+        let cable = format!(
+            "link add name onward type veth peer name eth0 netns {place}\naddress add {JUMP}/24 dev onward\nlink set onward up\n"
+        );
+        lab.on(Host::B, || program::ip(&["-batch", "-"], &cable))?;
+        // Whoever sends to it without the jump host is not answered.
+        let route = format!("route add {BEHIND}/32 via {FAR}\n");
+        lab.on(Host::A, || program::ip(&["-batch", "-"], &route))?;
+        let sizes = |(least, initial, largest): (u64, u64, u64)| format!("{least} {initial} {largest}");
+        let buffers = lab.record.settings.largest_buffers().unwrap_or_default();
+        let receive = sizes((4096, 131_072, buffers.0.as_u64()));
+        let send = sizes((4096, 16_384, buffers.1.as_u64()));
+        behind.inside(|| {
+            configure(
+                &format!("link set lo up\nlink set eth0 up\naddress add {BEHIND}/24 dev eth0\n"),
+                &[("tcp_rmem", &receive), ("tcp_wmem", &send), ("tcp_congestion_control", "cubic")],
+            )
+        })?;
+        Ok(behind)
+    }
+}
+
+fn raise_firewall() -> Result<(), ExperimentError> {
+    Ok(program::run("nft", "nftables", &["-f", "-"], FIREWALL)?)
+}
+
+/// Waits until somebody listens on the ssh port of this host.
+fn await_listener(address: &str) -> Result<(), ExperimentError> {
+    let address: Ipv4Addr = address.parse().expect("it is an address");
+    let until = clock::now() + PATIENCE;
+    while let Err(error) = TcpStream::connect((address, SSH_PORT)) {
+        if clock::now() > until {
+            return Err(ExperimentError::io(format!("reach sshd at {address}"), error));
+        }
+        clock::sleep_until(clock::now() + STEP);
+    }
+    Ok(())
+}

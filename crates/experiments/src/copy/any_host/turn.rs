@@ -1,0 +1,294 @@
+//! One copy of a row, from command to exit, in a lab of its own.
+//!
+//! What the sending host's kernel counted tells how many connections were opened, ssh's among them,
+//! and what was retransmitted: also of a copy that fails.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use icdc_lab::recording::Recording;
+use icdc_lab::{Heading, Host, Lab, spoilt_but_for_bursts};
+use icdc_packet::clock;
+use icdc_units::{ByteCount, Span, Time};
+use serde::Deserialize;
+
+use crate::copy::any_host::accounts::{Account, Accounts, End, SshKeys};
+use crate::copy::any_host::case::Case;
+use crate::copy::any_host::far_side::FarSide;
+use crate::copy::copying::{CopySummary, SteadyCopy};
+use crate::copy::peers::Load;
+use crate::harness::attempts::{self, Figures};
+use crate::harness::bench::Bench;
+use crate::harness::bounded::{self, Ended};
+use crate::harness::commands::on_host;
+use crate::harness::error::ExperimentError;
+use crate::harness::resolution::Resolution;
+use crate::harness::rights::Rights;
+use crate::harness::scratch::{Scratch, contents};
+use crate::harness::temporary_lab::TemporaryLab;
+
+/// Directory of the scratch into which is copied.
+const DESTINATION: &str = "arrived";
+/// The program is stopped after so long.
+const LIMIT: Span = Span::from_secs(300);
+
+/// What all turns of a scenario share.
+pub(super) struct Ground<'a> {
+    pub(super) scratch: &'a Scratch,
+    pub(super) user: Accounts<'a>,
+    pub(super) root: Accounts<'a>,
+    pub(super) keys: SshKeys,
+}
+
+/// How it went.
+pub(super) struct Finish {
+    /// When the command was given.
+    pub(super) begun: Time,
+    /// From command to exit.
+    pub(super) took: Span,
+    pub(super) exit: Option<i32>,
+    /// Why not all is there, if so.
+    pub(super) failure: Option<String>,
+    /// What the path saw from a to b, and what it was like once start-up was over.
+    pub(super) recording: Recording,
+    pub(super) steady: SteadyCopy,
+    /// Share of the segments that host a sent.
+    pub(super) retransmitted: f64,
+    /// Data connections that icdc told of, and addresses to which they went.
+    pub(super) data_connections: usize,
+    pub(super) peers: BTreeSet<String>,
+    /// All that host a opened.
+    pub(super) opened: u64,
+    /// The sender's algorithm.
+    pub(super) congestion: String,
+    /// Why it must not be used, if so.
+    pub(super) spoilt: Option<String>,
+}
+
+impl Figures for Finish {
+    fn figures(&self) -> String {
+        let how = self.failure.clone().map_or_else(String::new, |why| format!(", failed: {why}"));
+        let drops = self.steady.early_drops + self.steady.drops;
+        format!("{}, the queue dropped {drops}, {:.3} % retransmitted{how}", self.took, self.retransmitted * 100.0)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Line {
+    Connected {
+        peer: String,
+        stream: u8,
+    },
+    Failed {
+        reason: String,
+    },
+    Summary(CopySummary),
+    #[serde(other)]
+    Other,
+}
+
+/// What icdc said.
+#[derive(Default)]
+struct Told {
+    streams: BTreeSet<u8>,
+    peers: BTreeSet<String>,
+    failed: Option<String>,
+    summary: Option<CopySummary>,
+}
+
+impl Told {
+    fn hear(&mut self, line: &str) {
+        match serde_json::from_str(line) {
+            Ok(Line::Connected { peer, stream }) => {
+                self.streams.insert(stream);
+                // The port is another one each time.
+                self.peers.insert(peer.rsplit_once(':').map_or(peer.as_str(), |(host, _)| host).to_owned());
+            }
+            Ok(Line::Failed { reason }) => self.failed = Some(reason),
+            Ok(Line::Summary(summary)) => self.summary = Some(summary),
+            Ok(Line::Other) | Err(_) => {}
+        }
+    }
+}
+
+impl<'a> Ground<'a> {
+    pub(super) fn new(scratch: &'a Scratch) -> Result<Self, ExperimentError> {
+        Ok(Self {
+            scratch,
+            user: Accounts::new(scratch, Account::User)?,
+            root: Accounts::new(scratch, Account::Root)?,
+            keys: SshKeys::make(scratch)?,
+        })
+    }
+
+    fn accounts(&self, account: Account) -> &Accounts<'a> {
+        match account {
+            Account::User => &self.user,
+            Account::Root => &self.root,
+        }
+    }
+
+    /// Copies `source`; gives the first attempt that the machine did not spoil, or the last one,
+    /// marked.
+    pub(super) fn run(
+        &self,
+        bench: &Bench<'_>,
+        case: &Case,
+        source: &Path,
+        seed: u64,
+    ) -> Result<Finish, ExperimentError> {
+        self.accounts(case.account).empty_home(End::Near)?;
+        if case.is_known {
+            (bench.say)("  getting to know the path");
+            self.attempt(bench, case, source, seed)?;
+            if !self.accounts(case.account).knows_a_path() {
+                (bench.say)("  nothing was learned of the path");
+            }
+        }
+        let tolerance = Resolution::Means.tolerance(case.settings(seed).round_trip());
+        attempts::unspoilt_after(
+            bench,
+            tolerance,
+            || self.scratch.settle(source),
+            || {
+                if !case.is_known {
+                    self.accounts(case.account).empty_home(End::Near)?;
+                }
+                self.attempt(bench, case, source, seed)
+            },
+            // It has no further turn.
+            |finish| finish.spoilt.as_deref().filter(|_| finish.failure.is_none()),
+        )
+    }
+
+    fn attempt(&self, bench: &Bench<'_>, case: &Case, source: &Path, seed: u64) -> Result<Finish, ExperimentError> {
+        let lab = TemporaryLab::new(bench, &case.settings(seed))?;
+        self.copy(bench, &lab, case, source)
+    }
+
+    /// The copy itself, in a lab that stands.
+    pub(super) fn copy(
+        &self,
+        bench: &Bench<'_>,
+        lab: &Lab,
+        case: &Case,
+        source: &Path,
+    ) -> Result<Finish, ExperimentError> {
+        let accounts = self.accounts(case.account);
+        accounts.empty_home(End::Far)?;
+        let destination = accounts.empty(DESTINATION)?;
+        let far = FarSide::start(bench, lab, case.access, (accounts, &self.keys, self.scratch))?;
+        let mut command = on_host(bench, lab, "a", Rights::All);
+        command.arg(accounts.runner(End::Near)).arg(bench.program).args(["copy", "--json", "--remote-icdc"]);
+        command.arg(bench.program);
+        if let Some(shell) = &far.shell {
+            command.arg("--ssh").arg(shell);
+        }
+        if let Some(streams) = case.streams {
+            command.args(["--streams", &streams.to_string()]);
+        }
+        command.arg(source).arg(format!("{}:{}/", far.host, destination.display()));
+        let pauses = case.pauses.map(|pauses| pauses.start()).transpose()?;
+        let (begun, mut told) = (clock::now(), Told::default());
+        let ended = bounded::run(&mut command, LIMIT, |line| told.hear(line))?;
+        drop(pauses);
+        let failure = failure(&ended, &told, contents(&destination), contents(source));
+        let counts = lab.on(Host::A, TcpCounts::read)?;
+        let page = lab.page()?;
+        let settings = &lab.record.settings;
+        let recording = Recording::of(&page, Heading::Forward, Span::MAX);
+        let tolerance = Resolution::Means.tolerance(settings.round_trip());
+        drop(far);
+        // What has arrived is not to be in the way of the next turn.
+        if case.load == Load::File || self.scratch.set_aside(&destination).is_err() {
+            self.scratch.remove(DESTINATION);
+        }
+        Ok(Finish {
+            begun,
+            took: ended.took,
+            exit: ended.code,
+            failure,
+            steady: SteadyCopy::of(&recording, settings),
+            recording,
+            retransmitted: counts.retransmitted as f64 / counts.sent.max(1) as f64,
+            data_connections: told.streams.len(),
+            peers: told.peers,
+            opened: counts.opened,
+            congestion: told.summary.map(|summary| summary.congestion).unwrap_or_default(),
+            spoilt: spoilt_but_for_bursts(&page, settings, tolerance),
+        })
+    }
+}
+
+/// Why not everything is there, if so.
+fn failure(ended: &Ended, told: &Told, moved: (u64, ByteCount), whole: (u64, ByteCount)) -> Option<String> {
+    if ended.overran {
+        return Some(format!("was stopped after {LIMIT}, having moved {} in {}", moved.1, moved.0));
+    }
+    if !ended.well {
+        let last = || ended.errors.lines().last().unwrap_or("no output").to_owned();
+        return Some(told.failed.clone().unwrap_or_else(last));
+    }
+    (moved != whole).then(|| format!("moved {} in {} of {} in {}", moved.1, moved.0, whole.1, whole.0))
+}
+
+/// What a host's kernel has counted of TCP since the host was made.
+#[derive(Debug, Default, PartialEq)]
+struct TcpCounts {
+    /// Connections.
+    opened: u64,
+    /// Segments, those retransmitted not among them.
+    sent: u64,
+    retransmitted: u64,
+}
+
+impl TcpCounts {
+    /// Those of the host on which the calling thread is.
+    fn read() -> Result<Self, ExperimentError> {
+        let file = "/proc/thread-self/net/snmp";
+        let text = fs::read_to_string(file).map_err(|error| ExperimentError::io(format!("read {file}"), error))?;
+        Ok(Self::of(&text))
+    }
+
+    /// From proc(5)'s snmp: pairs of lines, names and values.
+    fn of(text: &str) -> Self {
+        let mut lines = text.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);
+        let (names, values) = (lines.next(), lines.next());
+        let pairs: Vec<(&str, &str)> = names.into_iter().flatten().zip(values.into_iter().flatten()).collect();
+        let count = |name: &str| {
+            let found = pairs.iter().find(|pair| pair.0 == name);
+            found.and_then(|pair| pair.1.parse().ok()).unwrap_or(0)
+        };
+        Self { opened: count("ActiveOpens"), sent: count("OutSegs"), retransmitted: count("RetransSegs") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counts_of_tcp_are_found_by_their_names() {
+        let text = "Ip: Forwarding DefaultTTL\nIp: 1 64\n\
+            Tcp: RtoAlgorithm ActiveOpens OutSegs RetransSegs\nTcp: 1 3 1000 7\nUdp: InDatagrams\nUdp: 5\n";
+        assert_eq!(TcpCounts::of(text), TcpCounts { opened: 3, sent: 1000, retransmitted: 7 });
+        assert_eq!(TcpCounts::of(""), TcpCounts::default());
+    }
+
+    #[test]
+    fn connections_and_failures_are_heard() {
+        let mut told = Told::default();
+        for stream in [0, 1, 1] {
+            told.hear(&format!(
+                "{{\"type\":\"connected\",\"peer\":\"10.26.33.2:{}\",\"stream\":{stream}}}",
+                40_000 + stream
+            ));
+        }
+        told.hear("{\"type\":\"failed\",\"reason\":\"no route\",\"exit_code\":3}");
+        told.hear("not JSON");
+        assert_eq!((told.streams.len(), told.failed.as_deref()), (2, Some("no route")));
+        assert_eq!(told.peers, BTreeSet::from(["10.26.33.2".to_owned()]));
+    }
+}
