@@ -60,7 +60,7 @@ enum Queued {
 
 enum Pending {
     Data { index: u32, ranges: Vec<(u32, u32)> },
-    Again { id: EntryId, size: u64, index: u32 },
+    Again { id: EntryId, size: u64, index: u32, version: [u8; 16], file: Arc<DiskFile> },
 }
 
 struct Reader<'a> {
@@ -150,9 +150,11 @@ impl Reader<'_> {
 
     fn read_again(&mut self, id: EntryId, index: u32) -> Result<(), Over> {
         let Some(contents) = self.executor.contents(id) else { return Ok(()) };
-        let size = contents.size;
+        let Contents { size, version, .. } = contents;
         match open(&contents, self.executor.buffered) {
-            Ok(file) => self.submit(&file, size, index, Pending::Again { id, size, index }),
+            Ok(file) => {
+                self.submit(&file, size, index, Pending::Again { id, size, index, version, file: file.clone() })
+            }
             Err(given_up) => {
                 self.executor.give_up(id, given_up);
                 Ok(())
@@ -222,9 +224,10 @@ impl Reader<'_> {
                 (Ok(block), Pending::Data { index, ranges }) => {
                     *slot = Queued::Ready(Step::Data { index, ranges, block, length });
                 }
-                (Ok(block), Pending::Again { id, size, index }) => {
-                    *slot = Queued::Ready(Step::Again { id, size, index, block, length });
-                }
+                (Ok(block), Pending::Again { id, size, index, version, file }) => match check(&file, version) {
+                    Ok(()) => *slot = Queued::Ready(Step::Again { id, size, index, block, length }),
+                    Err(given_up) => self.executor.give_up(id, given_up),
+                },
                 (Err(given_up), Pending::Data { .. }) => *slot = Queued::Ready(Step::Fail(given_up)),
                 (Err(given_up), Pending::Again { id, .. }) => self.executor.give_up(id, given_up),
             }
@@ -241,10 +244,9 @@ impl Reader<'_> {
                 }
                 Queued::Dropped => continue,
                 Queued::Ready(step) => step,
-                Queued::Check { version: announced, file } => match Stat::of(file.as_file()) {
-                    Ok(stat) if version(&stat) == announced => Step::End,
-                    Ok(_) => Step::Fail(changed()),
-                    Err(error) => Step::Fail(unreadable(error.to_string())),
+                Queued::Check { version, file } => match check(&file, version) {
+                    Ok(()) => Step::End,
+                    Err(given_up) => Step::Fail(given_up),
                 },
             };
             match step {
@@ -267,6 +269,15 @@ fn open(contents: &Contents, buffered: bool) -> Result<Arc<DiskFile>, GivenUp> {
     }
     let file = DiskFile::for_reading(file).map_err(|error| unreadable(error.to_string()))?;
     Ok(Arc::new(file.through_page_cache(buffered)))
+}
+
+/// Whether a file that was read is still as announced.
+fn check(file: &DiskFile, announced: [u8; 16]) -> Result<(), GivenUp> {
+    match Stat::of(file.as_file()) {
+        Ok(stat) if version(&stat) == announced => Ok(()),
+        Ok(_) => Err(changed()),
+        Err(error) => Err(unreadable(error.to_string())),
+    }
 }
 
 /// Where a sparse file has data: (offset, length), ascending.
@@ -418,3 +429,7 @@ fn through(executor: &Executor<'_>, id: EntryId, blocks: u32, outcome: Result<Fi
     let end = executor.with(|machine| machine.on_read(id, blocks, outcome))?;
     Some(Message::FileEnd(end).into())
 }
+
+#[cfg(test)]
+#[path = "large/tests.rs"]
+mod tests;
