@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Only the first connection tells that the sender knows: its goodbye comes there, and a sender that
-//! has seen everything done may close it without a word. A further one may be closed at any time.
+//! has seen everything done may close it without a word. A further one may be closed at any time;
+//! what else ends it is a failure of the session.
 
 #[cfg(test)]
 mod tests;
@@ -50,16 +51,7 @@ pub enum Action {
     Close,
 }
 
-/// A connection of the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connection {
-    /// The one that asked for the session.
-    First,
-    /// One that joined it.
-    Further,
-}
-
-/// How a connection ended.
+/// How the first connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEnd {
     /// Its sender has closed it in order.
@@ -171,12 +163,8 @@ impl Ending {
         }
     }
 
-    /// The sender has said goodbye; nothing more is received on the connection.
-    pub fn on_goodbye(&mut self, now: Time, connection: Connection, goodbye: Goodbye) {
-        if connection == Connection::Further {
-            let reason = "it said goodbye on a further connection";
-            return self.on_failure(now, SessionError::Protocol(reason.into()));
-        }
+    /// The sender has said goodbye on the first connection, where nothing more is received.
+    pub fn on_goodbye(&mut self, goodbye: Goodbye) {
         self.verdict = match std::mem::replace(&mut self.verdict, Verdict::Open) {
             Verdict::Open => Verdict::TakingLeave(goodbye),
             Verdict::Complete => Verdict::Parted(Some(goodbye)),
@@ -185,10 +173,10 @@ impl Ending {
         self.drain(false);
     }
 
-    /// Nothing more is received on a connection.
-    pub fn on_link_ended(&mut self, now: Time, connection: Connection, end: LinkEnd) {
-        match (connection, &self.verdict) {
-            (Connection::First, Verdict::Open) => {
+    /// Nothing more is received on the first connection.
+    pub fn on_link_ended(&mut self, end: LinkEnd) {
+        match &self.verdict {
+            Verdict::Open => {
                 let error = error_of(end);
                 // Whoever has asked to stop is answered when everything is durable.
                 let words = last_words(&error).filter(|words| *words != Message::Interrupt);
@@ -199,19 +187,14 @@ impl Ending {
                 }
                 self.drain(has_said_why);
             }
-            (Connection::First, Verdict::Complete) => {
+            Verdict::Complete => {
                 // A sender that has seen everything done may leave without a word.
                 if end == LinkEnd::Closed {
                     self.verdict = Verdict::Parted(None);
                 }
                 self.drain(false);
             }
-            (Connection::First, _) => self.drain(false),
-            (Connection::Further, _) => match end {
-                // What did not arrive over it is transmitted over another one.
-                LinkEnd::Closed | LinkEnd::Failed(SessionError::Cut(_)) => {}
-                LinkEnd::Failed(error) => self.on_failure(now, error),
-            },
+            Verdict::TakingLeave(_) | Verdict::Parted(_) | Verdict::Failed(_) => self.drain(false),
         }
     }
 

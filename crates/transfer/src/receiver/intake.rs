@@ -6,7 +6,7 @@ use crossbeam_channel::Sender as Channel;
 use icdc_link::{Inlet, LinkError, Parcel};
 use icdc_protocol::message::{Congestion, Goodbye, Message, Problem};
 use icdc_session::SessionError;
-use icdc_session::receiver::ending::{Connection, LinkEnd};
+use icdc_session::receiver::ending::LinkEnd;
 use icdc_session::receiver::further_connections::Answer;
 
 use super::jobs::{HashJob, NameJob};
@@ -33,28 +33,20 @@ impl Intake<'_> {
     /// Receives on the first connection until it or the session ends.
     pub(super) fn run(self, inlet: Box<dyn Inlet>) {
         match self.receive(inlet, None) {
-            Ok(goodbye) => {
-                self.shared.on_ending(|ending, now| ending.on_goodbye(now, Connection::First, goodbye));
-            }
-            Err(end) => {
-                self.shared.on_ending(|ending, now| ending.on_link_ended(now, Connection::First, end));
-            }
+            Ok(goodbye) => self.shared.on_ending(|ending, _| ending.on_goodbye(goodbye)),
+            Err(end) => self.shared.on_ending(|ending, _| ending.on_link_ended(end)),
         }
     }
 
     /// Receives on the further connection of this number until it or the session ends.
     pub(super) fn run_further(self, number: u8, inlet: Box<dyn Inlet>) {
         match self.receive(inlet, Some(number)) {
-            Ok(goodbye) => {
-                self.shared.on_ending(|ending, now| ending.on_goodbye(now, Connection::Further, goodbye));
-            }
+            Ok(_) => self.shared.fail(SessionError::Protocol("it said goodbye on a further connection".into())),
             // All connections end with the session.
             Err(_) if self.shared.ending().is_over() => {}
             // The sender transmits what did not arrive over another one.
             Err(LinkEnd::Closed | LinkEnd::Failed(SessionError::Cut(_))) => self.ended(number),
-            Err(end) => {
-                self.shared.on_ending(|ending, now| ending.on_link_ended(now, Connection::Further, end));
-            }
+            Err(LinkEnd::Failed(error)) => self.shared.fail(error),
         }
     }
 

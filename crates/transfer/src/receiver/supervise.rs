@@ -4,7 +4,7 @@
 use crossbeam_channel::{Receiver as Queue, never, select};
 use icdc_link::Link;
 use icdc_session::SessionError;
-use icdc_session::receiver::ending::{Action, Connection, FAREWELL, LinkEnd};
+use icdc_session::receiver::ending::{Action, FAREWELL, LinkEnd};
 use icdc_stop::StopSignal;
 use icdc_units::Time;
 
@@ -56,7 +56,7 @@ pub(super) fn supervise<'scope, 'env>(
             recv(watch.stirred) -> _ => {}
             recv(watch.first.channel()) -> _ => {
                 let error = SessionError::Local("the thread that receives has ended".into());
-                shared.ending().on_link_ended(clock::now(), Connection::First, LinkEnd::Failed(error));
+                shared.ending().on_link_ended(LinkEnd::Failed(error));
             }
             recv(joined) -> link => match link {
                 Ok(link) => add(shared, scope, further, link),

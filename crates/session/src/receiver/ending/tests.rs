@@ -44,13 +44,13 @@ fn a_goodbye_parts_whether_it_comes_before_or_after_the_last_item() {
     for goodbye_first in [false, true] {
         let mut ending = Ending::default();
         if goodbye_first {
-            ending.on_goodbye(START, Connection::First, goodbye());
+            ending.on_goodbye(goodbye());
             assert!(!ending.has_parted() && !ending.is_complete());
             ending.on_complete();
         } else {
             ending.on_complete();
             assert!(!ending.has_parted() && ending.is_complete());
-            ending.on_goodbye(START, Connection::First, goodbye());
+            ending.on_goodbye(goodbye());
         }
         assert!(ending.has_parted() && ending.is_draining());
         assert_eq!(actions(&mut ending), [Action::CutFurther]);
@@ -63,7 +63,7 @@ fn a_goodbye_parts_whether_it_comes_before_or_after_the_last_item() {
 fn a_sender_that_has_seen_everything_done_may_leave_without_a_word() {
     let mut ending = Ending::default();
     ending.on_complete();
-    ending.on_link_ended(START, Connection::First, LinkEnd::Closed);
+    ending.on_link_ended(LinkEnd::Closed);
     assert!(ending.has_parted());
     actions(&mut ending);
     assert_eq!(through(ending).1, Ok(None));
@@ -73,32 +73,16 @@ fn a_sender_that_has_seen_everything_done_may_leave_without_a_word() {
 fn a_connection_that_breaks_after_the_last_item_does_not_part() {
     let mut ending = Ending::default();
     ending.on_complete();
-    ending.on_link_ended(START, Connection::First, cut());
+    ending.on_link_ended(cut());
     assert!(ending.is_complete() && !ending.has_parted() && ending.failure().is_none());
     actions(&mut ending);
     assert_eq!(through(ending).1, Ok(None));
 }
 
 #[test]
-fn only_the_first_connection_parts() {
-    let mut ending = Ending::default();
-    ending.on_complete();
-    ending.on_link_ended(START, Connection::Further, LinkEnd::Closed);
-    ending.on_link_ended(START, Connection::Further, cut());
-    assert!(!ending.has_parted() && !ending.is_draining() && ending.next_deadline().is_none());
-    ending.on_goodbye(START, Connection::Further, goodbye());
-    assert!(!ending.has_parted() && actions(&mut ending).is_empty());
-    ending.on_link_ended(START, Connection::First, cut());
-    assert!(!ending.has_parted(), "the first one broke: the sender comes again and has to be recognized");
-    let mut ending = Ending::default();
-    ending.on_goodbye(START, Connection::Further, goodbye());
-    assert!(matches!(ending.failure(), Some(SessionError::Protocol(_))));
-}
-
-#[test]
 fn a_goodbye_before_everything_is_done_breaks_the_protocol() {
     let mut ending = Ending::default();
-    ending.on_goodbye(START, Connection::First, goodbye());
+    ending.on_goodbye(goodbye());
     actions(&mut ending);
     let reason = "it said goodbye before everything was done";
     let error = SessionError::Protocol(reason.into());
@@ -117,7 +101,7 @@ fn the_reason_is_said_before_the_link_is_cut_and_only_the_first_counts() {
     ending.on_flushed();
     assert_eq!(actions(&mut ending), [Action::Cut]);
     ending.on_complete();
-    ending.on_link_ended(START, Connection::First, cut());
+    ending.on_link_ended(cut());
     assert_eq!(actions(&mut ending), [Action::CutFurther]);
     assert_eq!(through(ending), (vec![Action::Close, Action::Cut], Err(local())));
 }
@@ -131,7 +115,7 @@ fn a_carrier_that_takes_nothing_holds_nobody_up() {
     assert!(actions(&mut ending).is_empty());
     ending.on_time(START + PARTING);
     assert_eq!(actions(&mut ending), [Action::Cut]);
-    ending.on_link_ended(START, Connection::First, cut());
+    ending.on_link_ended(cut());
     ending.on_drained(START);
     actions(&mut ending);
     assert_eq!(ending.next_deadline(), Some(START + FAREWELL));
@@ -145,7 +129,7 @@ fn a_carrier_that_takes_nothing_holds_nobody_up() {
 #[test]
 fn a_sender_that_interrupts_is_answered_when_everything_is_durable() {
     let mut ending = Ending::default();
-    ending.on_link_ended(START, Connection::First, LinkEnd::Failed(SessionError::Interrupted));
+    ending.on_link_ended(LinkEnd::Failed(SessionError::Interrupted));
     assert_eq!(actions(&mut ending), [Action::CutFurther]);
     let (done, outcome) = through(ending);
     assert_eq!(done, [say(Message::Interrupt), Action::Close, Action::Cut]);
@@ -156,7 +140,7 @@ fn a_sender_that_interrupts_is_answered_when_everything_is_durable() {
 fn a_sender_that_breaks_the_protocol_hears_of_it_at_once() {
     let mut ending = Ending::default();
     let error = SessionError::Protocol("x".into());
-    ending.on_link_ended(START, Connection::First, LinkEnd::Failed(error.clone()));
+    ending.on_link_ended(LinkEnd::Failed(error.clone()));
     let reason = abort(RefusalKind::Protocol, &error.to_string());
     assert_eq!(actions(&mut ending), [reason, Action::CutFurther]);
     assert_eq!(through(ending), (vec![Action::Close, Action::Cut], Err(error)));
@@ -165,7 +149,7 @@ fn a_sender_that_breaks_the_protocol_hears_of_it_at_once() {
 #[test]
 fn what_fails_while_the_rest_is_drained_is_said_at_the_end() {
     let mut ending = Ending::default();
-    ending.on_goodbye(START, Connection::First, goodbye());
+    ending.on_goodbye(goodbye());
     ending.on_failure(START, local());
     actions(&mut ending);
     let (done, outcome) = through(ending);
@@ -174,17 +158,18 @@ fn what_fails_while_the_rest_is_drained_is_said_at_the_end() {
 }
 
 #[test]
-fn a_further_connection_that_is_lost_does_not_end_the_session_but_one_that_breaks_the_protocol_does() {
-    let mut ending = Ending::default();
-    ending.on_link_ended(START, Connection::Further, LinkEnd::Closed);
-    ending.on_link_ended(START, Connection::Further, cut());
-    assert!(!ending.is_over() && ending.next_deadline().is_none() && actions(&mut ending).is_empty());
+fn what_breaks_the_protocol_on_a_further_connection_ends_the_session_unless_everything_is_done() {
     let error = SessionError::Protocol("x".into());
-    ending.on_link_ended(START, Connection::Further, LinkEnd::Failed(error.clone()));
+    let mut ending = Ending::default();
+    ending.on_failure(START, error.clone());
     assert!(ending.is_over());
     assert_eq!(ending.failure(), Some(&error));
     let reason = abort(RefusalKind::Protocol, &error.to_string());
     assert_eq!(actions(&mut ending), [reason, Action::Flush]);
+    let mut ending = Ending::default();
+    ending.on_complete();
+    ending.on_failure(START, error);
+    assert!(ending.failure().is_none() && !ending.has_parted() && actions(&mut ending).is_empty());
 }
 
 #[test]
@@ -196,7 +181,7 @@ fn the_user_may_stop_a_session_whose_sender_says_no_goodbye() {
     ending.on_interrupt(START);
     assert_eq!(actions(&mut ending), [say(Message::Interrupt), Action::Flush]);
     ending.on_flushed();
-    ending.on_link_ended(START, Connection::First, cut());
+    ending.on_link_ended(cut());
     actions(&mut ending);
     assert_eq!(through(ending).1, Ok(None));
 }
@@ -216,13 +201,13 @@ fn a_reply_that_cannot_be_sent_fails_the_session_only_if_the_sender_tells_no_mor
     let mut ending = Ending::default();
     ending.on_send_failed(START, error());
     assert_eq!((actions(&mut ending), ending.next_deadline()), (vec![], Some(START + REASON)));
-    ending.on_goodbye(START, Connection::First, goodbye());
+    ending.on_goodbye(goodbye());
     ending.on_complete();
     ending.on_time(START + REASON);
     assert!(ending.has_parted() && ending.failure().is_none());
 
     let mut ending = Ending::default();
-    ending.on_goodbye(START, Connection::First, goodbye());
+    ending.on_goodbye(goodbye());
     ending.on_send_failed(START, error());
     assert_eq!(ending.next_deadline(), None, "behind a goodbye nobody waits for an answer");
 
