@@ -17,9 +17,11 @@
 
 mod action;
 mod blocks;
+mod context;
 mod digests;
 mod expected;
 mod file;
+mod receiving;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -29,9 +31,10 @@ use icdc_protocol::message::{Digest, EntryId, FileEnd, GivenUp};
 use crate::failure::Failure;
 pub use action::{Action, Contents, Loss, Read};
 pub use blocks::CHECKPOINT;
+use context::Context;
 pub use digests::digest_like;
 pub use expected::{Expected, Opened};
-use file::{Context, File};
+use file::File;
 
 /// The large files of one session.
 #[derive(Debug)]

@@ -10,39 +10,11 @@ use icdc_units::ByteCount;
 
 use super::action::{Action, Contents, Loss, Read};
 use super::blocks::{Blocks, Synced};
+use super::context::{Context, Presence};
 use super::digests::is_as_announced;
 use super::expected::{Expected, Opened};
+use super::receiving::{End, Receiving};
 use crate::failure::Failure;
-
-/// What the files of a session have in common.
-#[derive(Debug)]
-pub(super) struct Context<B> {
-    pub(super) actions: VecDeque<Action<B>>,
-    /// Files are read back before they are stored.
-    verify: bool,
-    /// Nothing more will come.
-    pub(super) link_ended: bool,
-    /// How often the sender was asked whether it is there, the session's own `Ready` included.
-    asked: u64,
-    /// How often it has answered.
-    pub(super) confirmed: u64,
-}
-
-impl<B> Context<B> {
-    pub(super) fn new(verify: bool) -> Self {
-        Self { actions: VecDeque::new(), verify, link_ended: false, asked: 1, confirmed: 0 }
-    }
-
-    pub(super) fn push(&mut self, action: Action<B>) {
-        self.actions.push_back(action);
-    }
-
-    fn probe(&mut self) -> Presence {
-        self.push(Action::Probe);
-        self.asked += 1;
-        Presence::Asked { number: self.asked }
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct File<B> {
@@ -92,36 +64,6 @@ enum Phase<B> {
         reason: Reason,
     },
     Ended,
-}
-
-#[derive(Debug)]
-struct Receiving {
-    blocks: Blocks,
-    /// Blocks that have come.
-    arrived: u32,
-    /// Held blocks that were damaged, each of which comes in addition to what the sender tells.
-    asked_again: u32,
-    /// Held blocks that are not compared yet.
-    unchecked: VecDeque<(u32, Digest)>,
-    end: Option<End>,
-    sender: Presence,
-}
-
-/// What the sender has told when it was through.
-#[derive(Clone, Copy, Debug)]
-struct End {
-    blocks: u32,
-    digest: FileDigest,
-}
-
-/// Whether the sender is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Presence {
-    Known,
-    /// This many answers tell that it is.
-    Asked {
-        number: u64,
-    },
 }
 
 /// Why a file is left.
@@ -489,20 +431,6 @@ impl<B> File<B> {
             | Phase::Leaving { blocks, .. } => Some(blocks),
             Phase::Expected | Phase::Opening { .. } | Phase::Ended => None,
         }
-    }
-}
-
-impl Receiving {
-    /// Whether nothing more is to come, and the sender is known to be there. Whatever has come is
-    /// written when nothing is pending.
-    fn is_complete<B>(&self, context: &Context<B>) -> bool {
-        let all_arrived =
-            self.end.is_some_and(|end| u64::from(self.arrived) == u64::from(end.blocks) + u64::from(self.asked_again));
-        let is_confirmed = match self.sender {
-            Presence::Known => true,
-            Presence::Asked { number } => context.confirmed >= number,
-        };
-        all_arrived && is_confirmed && self.unchecked.is_empty()
     }
 }
 

@@ -1,22 +1,25 @@
 //! The executor of the receiver's large files: the simulated disk instead of Direct I/O.
 
+mod opening;
+mod operations;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, FileEnd, Message, Ready};
 use icdc_session::failure::Failure;
-use icdc_session::receiver::files::{Action, Contents, Expected, Files, Opened, Read};
+use icdc_session::receiver::files::{Action, Expected, Files};
 use icdc_units::{ByteCount, Span, Time};
 
+use self::operations::Operation;
 use super::file_journal::FileJournal;
 use super::ring::{Block, Ring};
-use super::staging::{self, Claim};
+use super::staging;
 use crate::audit::Unfinished;
-use crate::disk::{Holder, Inode, Mark, Number, Write};
+use crate::disk::{Holder, Inode, Write};
 use crate::environment::Environment;
 use crate::mutations::Mutation;
-use crate::source::value_of;
 
 /// Writes and reads in flight.
 const DEPTH: usize = 8;
@@ -83,14 +86,6 @@ struct OpenFile {
     plan: Plan,
     part: Inode,
     journal: Option<FileJournal>,
-}
-
-/// What the disk is busy with.
-#[derive(Debug)]
-enum Operation {
-    Write { id: EntryId, part: Inode, index: u32, block: Block },
-    Sync { id: EntryId, part: Inode, mark: Mark },
-    Read { read: Read, part: Inode },
 }
 
 /// An open that waits for a lock.
@@ -379,143 +374,6 @@ impl Data {
         env.disk.write(*part, Write::Mtime(plan.mtime));
         Ok(())
     }
-
-    /// Makes or reopens the files of the item whose open is next, unless their lock has to be waited for.
-    fn try_open(&mut self, env: &mut Environment, is_hung_up: bool) {
-        let Some(waiting) = &mut self.waiting else { return };
-        let id = waiting.id;
-        let Some(plan) = self.planned.get(&id) else {
-            self.waiting = None;
-            return env.violate(format!("opens file {id}, which nobody expects"));
-        };
-        let outcome = if let Some(Claimed { part, journal, has_waited }) = plan.claimed.clone() {
-            Ok((part, Some(journal), has_waited))
-        } else {
-            match staging::claim(&mut env.disk, plan.directory, &staging::part(&plan.name), self.holder) {
-                Claim::Busy if env.agenda.now() < waiting.until => {
-                    waiting.has_waited = true;
-                    return;
-                }
-                Claim::Busy => Err(Failure::from("another copy is writing it; wait for its end or stop it")),
-                left if env.random.permille(env.faults.names) => {
-                    if let Claim::Taken(inode) = left {
-                        env.disk.unlock(inode, self.holder);
-                    }
-                    Err(Failure::full("part"))
-                }
-                left => Ok(make(env, plan, left, self.holder, waiting.has_waited)),
-            }
-        };
-        self.waiting = None;
-        let Some(plan) = self.planned.remove(&id) else { return };
-        let outcome = match outcome {
-            Ok((part, journal, has_waited)) => {
-                let journaled = journal.is_some();
-                self.open.insert(id, OpenFile { plan, part, journal });
-                // Who has gone may have been followed by a newer run, even where no lock tells of it.
-                Ok(Opened { journaled, has_waited: (has_waited || is_hung_up) && !env.has(Mutation::OldSessionWakes) })
-            }
-            Err(failure) => Err(failure),
-        };
-        env.note(format_args!("{} data opened {id}: {outcome:?}", self.holder));
-        self.files.on_opened(id, outcome);
-    }
-
-    fn read(&mut self, read: Read, begun: &mut Vec<u64>) {
-        if let Some(file) = self.open.get(&read.id) {
-            let part = file.part;
-            self.begin(Operation::Read { read, part }, begun);
-        }
-    }
-
-    fn begin(&mut self, operation: Operation, begun: &mut Vec<u64>) {
-        self.next_tag += 1;
-        self.operations.insert(self.next_tag, operation);
-        begun.push(self.next_tag);
-    }
-
-    /// The disk is through with something.
-    pub(crate) fn completed(&mut self, tag: u64, env: &mut Environment) {
-        let Some(operation) = self.operations.remove(&tag) else { return };
-        match operation {
-            Operation::Write { id, part, index, block } => {
-                let outcome = if env.random.permille(env.faults.write) {
-                    if let Some(torn) = Write::Block(index, block.number).torn(&mut env.random) {
-                        env.disk.write(part, torn);
-                    }
-                    Err(Failure::full("file"))
-                } else {
-                    env.disk.write(part, Write::Block(index, block.number));
-                    Ok(())
-                };
-                drop(block);
-                self.files.on_written(id, index, outcome);
-            }
-            Operation::Sync { id, part, mark } => {
-                let outcome = if env.random.permille(env.faults.sync) {
-                    env.disk.sync_failed(part, mark, &mut env.random);
-                    Err(Failure::Passing("input/output error".into()))
-                } else {
-                    if !env.has(Mutation::FlushDoesNothing) {
-                        env.disk.synced(part, mark);
-                    }
-                    Ok(())
-                };
-                self.files.on_synced(id, outcome);
-            }
-            Operation::Read { read: Read { id, index, contents }, part } => {
-                let number: Number = env.disk.contents(part).blocks.get(&index).copied().unwrap_or_default();
-                let is_right = match contents {
-                    Contents::Value(value) => value_of(number) == value,
-                    Contents::Zeros => number == 0,
-                };
-                let is_read = !env.random.permille(env.faults.read);
-                let good = is_right && is_read || env.has(Mutation::DamagedBlocksAreTrusted);
-                self.files.on_compared(id, index, good);
-            }
-        }
-    }
-
-    /// The process is killed: what the disk was busy with is done, torn or not.
-    pub(crate) fn kill(self, env: &mut Environment) {
-        for operation in self.operations.into_values() {
-            match operation {
-                Operation::Write { part, index, block, .. } => {
-                    let write = Write::Block(index, block.number);
-                    if let Some(write) = write.survivor(&mut env.random) {
-                        env.disk.write(part, write);
-                    }
-                }
-                Operation::Sync { part, mark, .. } if env.random.once_in(2) => env.disk.synced(part, mark),
-                Operation::Sync { .. } | Operation::Read { .. } => {}
-            }
-        }
-    }
-}
-
-/// Makes the files of an item in place of what an earlier run left.
-fn make(
-    env: &mut Environment,
-    plan: &Plan,
-    left: Claim,
-    holder: Holder,
-    has_waited: bool,
-) -> (Inode, Option<FileJournal>, bool) {
-    if env.audit.noted_of(&plan.unfinished) != plan.noted {
-        // Another session has been faster since this one has looked, and has gone.
-        env.audit.is_gone(&plan.unfinished);
-    }
-    discard(env, plan);
-    let part = env.disk.create(plan.directory, &staging::part(&plan.name)).expect("the name is free");
-    env.disk.lock(part, holder);
-    if let Claim::Taken(inode) = left {
-        env.disk.unlock(inode, holder);
-    }
-    let journal = (plan.header.size > BLOCK_SIZE as u64).then(|| {
-        let blocks = env.disk.create(plan.directory, &staging::blocks(&plan.name)).expect("the name is free");
-        FileJournal::begin(&mut env.disk, blocks, &plan.header)
-    });
-    (part, journal, has_waited)
 }
 
 /// Removes what is there of an unfinished item.

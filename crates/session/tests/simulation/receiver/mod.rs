@@ -14,7 +14,7 @@ use std::ops::Range;
 use icdc_protocol::message::{BlockHeader, Message, ReceiveOptions, TransferId};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::{Book, Settings};
-use icdc_session::receiver::ending::{self, Connection, Ending, LinkEnd};
+use icdc_session::receiver::ending::{self, Ending, LinkEnd};
 use icdc_session::receiver::further_connections::{Answer, Connections as Arrived};
 use icdc_units::Time;
 
@@ -359,7 +359,7 @@ impl ReceiverEnd {
                     End::Closed => LinkEnd::Closed,
                     End::Broken => LinkEnd::Failed(SessionError::Cut("broken".into())),
                 };
-                self.ending.on_link_ended(env.agenda.now(), Connection::First, end);
+                self.ending.on_link_ended(end);
             }
             Some(Arrival::Frame(frame)) => {
                 env.note(format_args!("{} receiver hears {:?} on {connection}", self.session, frame.message));
@@ -414,7 +414,12 @@ impl ReceiverEnd {
             },
             (Message::Goodbye(goodbye), _) => {
                 self.ended.insert(connection);
-                self.ending.on_goodbye(env.agenda.now(), which(connection), goodbye);
+                if connection == 0 {
+                    self.ending.on_goodbye(goodbye);
+                } else {
+                    let reason = "it said goodbye on a further connection";
+                    self.ending.on_failure(env.agenda.now(), SessionError::Protocol(reason.into()));
+                }
             }
             (Message::Interrupt, _) => self.broken_off(connection, SessionError::Interrupted, env),
             (Message::Abort(refusal) | Message::Refused(refusal), _) => {
@@ -427,7 +432,11 @@ impl ReceiverEnd {
     /// The sender ends the session.
     fn broken_off(&mut self, connection: usize, error: SessionError, env: &Environment) {
         self.ended.insert(connection);
-        self.ending.on_link_ended(env.agenda.now(), which(connection), LinkEnd::Failed(error));
+        if connection == 0 {
+            self.ending.on_link_ended(LinkEnd::Failed(error));
+        } else {
+            self.ending.on_failure(env.agenda.now(), error);
+        }
     }
 
     fn named(&mut self, report: names::Report, env: &mut Environment, now: Time) {
@@ -485,8 +494,4 @@ impl ReceiverEnd {
         self.data.kill(env);
         env.disk.unlock_all(self.session as u64);
     }
-}
-
-fn which(connection: usize) -> Connection {
-    if connection == 0 { Connection::First } else { Connection::Further }
 }

@@ -1,0 +1,46 @@
+//! What the files of a session have in common.
+
+use std::collections::VecDeque;
+
+use super::action::Action;
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Context<B> {
+    pub(super) actions: VecDeque<Action<B>>,
+    /// Files are read back before they are stored.
+    pub(super) verify: bool,
+    /// Nothing more will come.
+    pub(super) link_ended: bool,
+    /// How often the sender was asked whether it is there, the session's own `Ready` included.
+    asked: u64,
+    /// How often it has answered.
+    pub(super) confirmed: u64,
+}
+
+/// Whether the sender is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    Known,
+    /// This many answers tell that it is.
+    Asked {
+        number: u64,
+    },
+}
+
+impl<B> Context<B> {
+    pub(super) fn new(verify: bool) -> Self {
+        Self { actions: VecDeque::new(), verify, link_ended: false, asked: 1, confirmed: 0 }
+    }
+
+    pub(super) fn push(&mut self, action: Action<B>) {
+        self.actions.push_back(action);
+    }
+
+    /// Asks the sender whether it is there.
+    pub(super) fn probe(&mut self) -> Presence {
+        self.push(Action::Probe);
+        self.asked += 1;
+        Presence::Asked { number: self.asked }
+    }
+}

@@ -1,0 +1,252 @@
+//! What the book asks for is carried out.
+
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::limits::BLOCK_SIZE;
+use icdc_protocol::message::{EntryId, EntryKind};
+use icdc_session::SessionError;
+use icdc_session::failure::Failure;
+use icdc_session::receiver::book::action::{Action, Placed, Told};
+use icdc_session::receiver::files::Expected;
+use icdc_units::ByteCount;
+
+use super::facts::Known;
+use super::placing::{base_of, place};
+use super::{Contents, Done, Names, Report, header_of, revision_of};
+use crate::audit::Unfinished;
+use crate::environment::Environment;
+use crate::mutations::Mutation;
+use crate::receiver::data::Plan;
+use crate::receiver::run_log::RunLog;
+use crate::receiver::staging;
+
+impl Names {
+    /// The process is killed: of what it was at, a part may be done.
+    pub(crate) fn kill(mut self, env: &mut Environment) {
+        if self.waiting.is_some() {
+            // It was waiting for a lock, and nothing behind that has begun.
+            return;
+        }
+        let Some(action) = self.book.poll() else { return };
+        let mut some = |count: usize| env.random.below(count as u64 + 1) as usize;
+        let begun = match action {
+            Action::MakeDirectories(mut all) => {
+                all.truncate(some(all.len()));
+                Action::MakeDirectories(all)
+            }
+            Action::Stage { mut pieces, payload } => {
+                pieces.truncate(some(pieces.len()));
+                Action::Stage { pieces, payload }
+            }
+            Action::Rename(mut all) => {
+                all.truncate(some(all.len()));
+                Action::Rename(all)
+            }
+            Action::NotePublished(mut all) => {
+                all.truncate(some(all.len()));
+                Action::NotePublished(all)
+            }
+            Action::RemoveJournals(mut all) => {
+                all.truncate(some(all.len()));
+                Action::RemoveJournals(all)
+            }
+            Action::PutAway { .. } if some(1) == 1 => Action::PutAway { contents: None },
+            _ => return,
+        };
+        env.note(format_args!("{} names was at {begun:?}", self.holder));
+        self.carry_out(begun, false, false, false, env, &mut Vec::new());
+    }
+
+    pub(super) fn carry_out(
+        &mut self,
+        action: Action<Contents>,
+        has_waited: bool,
+        patient: bool,
+        is_hung_up: bool,
+        env: &mut Environment,
+        reports: &mut Vec<Report>,
+    ) -> Done {
+        let now = env.agenda.now();
+        let busy = || SessionError::Local("another copy is writing it; wait for its end or stop it".into());
+        match action {
+            Action::Place { begin, is_journaled } => {
+                let placement = place(&env.disk, &begin);
+                let base = base_of(&env.disk, &placement);
+                let mut resuming = false;
+                if let (true, Some((base, target))) = (is_journaled, base) {
+                    let id = (&begin.job, target, &self.transfer);
+                    match RunLog::find(&mut env.disk, base, id, self.options.resume, self.holder) {
+                        Some(run) => {
+                            resuming = run.resuming;
+                            self.run = Some(run);
+                        }
+                        None if patient => return Done::Waits(Box::new(Action::Place { begin, is_journaled })),
+                        None => {
+                            self.book.on_placed(Err(busy()));
+                            return Done::Through;
+                        }
+                    }
+                }
+                self.placement = Some(placement);
+                let forgets = env.has(Mutation::OldSessionWakes);
+                let (has_waited, peer_is_gone) = (has_waited && !forgets, is_hung_up && !forgets);
+                self.book.on_placed(Ok(Placed { resuming, has_waited, peer_is_gone }));
+            }
+            Action::BeginRun => return self.begin_run(has_waited, patient, env),
+            Action::MakeDirectories(wanted) => {
+                let made =
+                    wanted.iter().map(|wanted| (wanted.id, self.make_directory(wanted, env).map(Some))).collect();
+                self.book.on_directories_made(made);
+            }
+            Action::Examine(items) => {
+                if patient && items.iter().any(|item| self.is_part_busy(item.id, env)) {
+                    return Done::Waits(Box::new(Action::Examine(items)));
+                }
+                let mut verdicts = Vec::new();
+                for item in &items {
+                    let mut facts = self.facts(item.id, has_waited, env);
+                    let verdict = self.book.decide(*item, &mut facts);
+                    if let Some(claimed) = facts.claimed {
+                        self.claimed.insert(item.id, claimed);
+                    }
+                    verdicts.push((item.id, verdict));
+                }
+                self.book.on_examined(verdicts);
+            }
+            Action::NoteStaged { id, path } => {
+                if let Some(run) = &mut self.run {
+                    if env.random.permille(env.faults.write) {
+                        self.book.on_lost(now, id, Failure::full("journal"));
+                    } else {
+                        run.staged(&path);
+                        run.write(&mut env.disk);
+                    }
+                }
+            }
+            Action::Expect { id, held } => self.expect(id, held, env, reports),
+            Action::Compare { id, digest } => {
+                let inode = self.place_of(id).and_then(|(directory, name)| env.disk.find(directory, &name));
+                reports.push(Report::Compare { id, inode, digest });
+            }
+            Action::Stage { pieces, payload } => {
+                let staged = pieces.iter().map(|piece| (piece.id, self.stage(piece, &payload, env))).collect();
+                self.book.on_staged(staged);
+            }
+            Action::MakeSymlink(id) => {
+                let outcome = self.make_symlink(id, env);
+                self.book.on_link_made(id, outcome);
+            }
+            Action::MakeLink { id, first } => {
+                let from = self.directories.get(&first.directory).copied();
+                let from = from.and_then(|directory| env.disk.find(directory, &first.name));
+                let outcome = self.make_link(id, from, env);
+                self.book.on_link_made(id, outcome);
+            }
+            Action::Flush(_) => {
+                let outcome = if env.random.permille(env.faults.sync) {
+                    Err(Failure::Passing("input/output error".into()))
+                } else {
+                    if !env.has(Mutation::FlushDoesNothing) {
+                        env.disk.sync_filesystem();
+                    }
+                    Ok(())
+                };
+                self.book.on_flushed(outcome);
+            }
+            Action::Rename(items) => {
+                let outcomes = items.iter().map(|item| (item.id, self.rename(item, env))).collect();
+                self.book.on_renamed(outcomes);
+            }
+            Action::FlushNames(names) => self.flush_names(&names, env),
+            Action::NotePublished(published) => self.note_published(&published, env),
+            Action::RemoveJournals(ids) => {
+                for id in ids {
+                    if let Some(made) = self.made.remove(&id) {
+                        let _ = env.disk.remove(made.directory, &staging::blocks(&made.name));
+                        env.disk.unlock(made.inode, self.holder);
+                    }
+                }
+            }
+            Action::RemoveLeftJournals { directory, name } => {
+                // With an unfinished file beside it, it is that of another item of this name.
+                if let Some(directory) = self.directories.get(&directory)
+                    && env.disk.find(*directory, &staging::part(&name)).is_none()
+                {
+                    let _ = env.disk.remove(*directory, &staging::blocks(&name));
+                }
+            }
+            Action::Discard(id) => {
+                if let Some(made) = self.made.remove(&id) {
+                    if !made.is_durable {
+                        let _ = env.disk.remove(made.directory, &made.staging);
+                    }
+                    env.disk.unlock(made.inode, self.holder);
+                }
+            }
+            Action::NoteReleased { path } => {
+                if let Some(run) = &mut self.run {
+                    run.released(&path);
+                }
+            }
+            Action::Forget(id) => {
+                if let Some(claimed) = self.claimed.remove(&id) {
+                    env.disk.unlock(claimed.part, self.holder);
+                }
+            }
+            Action::FinishDirectory { entry, .. } => {
+                let outcome = self.finish_directory(&entry, env);
+                self.book.on_directory_finished(&entry, outcome);
+            }
+            Action::PutAway { contents } => {
+                self.put_away(contents, env);
+            }
+            Action::Reply(message) => reports.push(Report::Reply(message)),
+            Action::Tell(Told::Failed { .. }) => self.failed += 1,
+            Action::Tell(_) => {}
+            Action::Complete => reports.push(Report::Complete),
+            Action::Fail(error) => reports.push(Report::Fail(error)),
+        }
+        Done::Through
+    }
+
+    fn is_part_busy(&self, id: EntryId, env: &Environment) -> bool {
+        let is_large = self.book.item(id).is_some_and(|item| item.size() > BLOCK_SIZE as u64);
+        is_large
+            && self.options.resume
+            && self.place_of(id).is_some_and(|(directory, name)| {
+                let part = env.disk.find(directory, &staging::part(&name));
+                part.is_some_and(|part| env.disk.is_locked(part, self.holder))
+            })
+    }
+
+    fn facts<'a>(&self, id: EntryId, has_waited: bool, env: &'a mut Environment) -> Known<'a> {
+        let item = self.book.item(id).cloned();
+        let (directory, name) = self.place_of(id).unwrap_or((env.disk.root(), Vec::new()));
+        let run = self.run.clone();
+        Known { disk: &mut env.disk, holder: self.holder, directory, name, item, run, has_waited, claimed: None }
+    }
+
+    fn expect(&mut self, id: EntryId, held: Option<BlockMap>, env: &mut Environment, reports: &mut Vec<Report>) {
+        let (Some(item), Some((directory, name))) = (self.book.item(id), self.place_of(id)) else {
+            return env.violate(format!("expects file {id}, which is not in the book"));
+        };
+        let EntryKind::File { size, sparse, .. } = item.entry.kind else {
+            return env.violate(format!("expects item {id}, which is no file"));
+        };
+        let header = header_of(&item.entry, &name);
+        let revision = revision_of(&header.version);
+        let unfinished = Unfinished { directory, name: name.clone(), revision };
+        let claimed = self.claimed.remove(&id);
+        let plan = Plan {
+            directory,
+            name,
+            header,
+            noted: env.audit.noted_of(&unfinished),
+            unfinished,
+            mode: item.entry.mode,
+            mtime: (item.entry.mtime_seconds, item.entry.mtime_nanos),
+            claimed,
+        };
+        let expected = Expected { size: ByteCount::new(size), sparse, held };
+        reports.push(Report::Expect { id, plan: Box::new(plan), expected });
+    }
+}
