@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use icdc_protocol::Message;
 use icdc_protocol::digest::block_value;
-use icdc_protocol::message::{BlockHeader, FileEnd, Parent, SourceKind};
+use icdc_protocol::message::{BlockHeader, FileEnd, PackItem, Parent, SourceKind};
 use rustix::process::{Signal, kill_process};
 
 use crate::peer::{Peer, begin, digest, entry, file, symlink};
@@ -147,6 +147,27 @@ fn who_has_gone_before_a_slow_daemon_opens_a_file_changes_nothing() {
     kill_process(daemon, Signal::STOP).unwrap();
     send_contents(&mut peer);
     end_file(&mut peer);
+    drop(peer);
+    std::thread::sleep(Duration::from_millis(100));
+    kill_process(daemon, Signal::CONT).unwrap();
+    scene.await_ends(1);
+    assert!(!scene.has_file(), "a session without a client has published something");
+    assert_eq!(leftovers(&scene.site.path("root")), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn who_has_gone_before_a_slow_daemon_stages_a_small_file_changes_nothing() {
+    let scene = Scene::new();
+    let daemon = scene.daemon.run().pid();
+    let mut peer = scene.accepted();
+    let contents = b"small";
+    peer.say(begin(b"only", SourceKind::Item));
+    peer.say(Message::Entries(vec![entry(0, Parent::Source(0), b"", file(contents.len() as u64))]));
+    peer.hear_wanted(0);
+    kill_process(daemon, Signal::STOP).unwrap();
+    let item = PackItem { id: 0, length: contents.len() as u32, digest: *blake3::hash(contents).as_bytes() };
+    peer.say_with(Message::Pack(vec![item]), contents);
+    peer.say(Message::End);
     drop(peer);
     std::thread::sleep(Duration::from_millis(100));
     kill_process(daemon, Signal::CONT).unwrap();

@@ -135,30 +135,14 @@ impl Audit {
     }
 
     /// Something has got its final name: it must be whole, durable, and no older than what a user was told of.
-    ///
-    /// A single file of at most one block has no lock (`has_lock`): a session of it that is stopped for long may publish
-    /// an old version.
-    pub(crate) fn check_published(
-        &mut self,
-        disk: &Disk,
-        inode: Inode,
-        path: &Path,
-        has_lock: bool,
-    ) -> Result<(), String> {
+    pub(crate) fn check_published(&self, disk: &Disk, inode: Inode, path: &Path) -> Result<(), String> {
         if *disk.kind(inode) != Kind::File {
             return Ok(());
         }
         let shown = show(path);
         let revision = self.revision_of(disk.contents(inode)).map_err(|what| format!("{shown} {what}"))?;
         self.revision_of(disk.durable(inode)).map_err(|what| format!("{shown} is not durable: it {what}"))?;
-        match self.is_old(path, revision) {
-            true if has_lock => Err(format!("{shown} goes back to version {revision}")),
-            true => {
-                self.newest.retain(|(other, _), _| other != path);
-                Ok(())
-            }
-            false => Ok(()),
-        }
+        if self.is_old(path, revision) { Err(format!("{shown} goes back to version {revision}")) } else { Ok(()) }
     }
 
     /// Blocks were noted as durable: they must be.

@@ -42,7 +42,7 @@ use super::placement::Placement;
 use super::resume::{self, RunId, RunLog};
 use super::shared::Shared;
 use super::staged::Staged;
-use crate::clock;
+use crate::{clock, path_text};
 
 /// How long the thread waits for work where nothing is staged.
 const LONG: Duration = Duration::from_secs(3600);
@@ -413,8 +413,12 @@ impl Keeper<'_> {
     }
 
     fn rename(&mut self, publication: &Publication) -> Result<(), Failure> {
-        let Publication { id, digest } = *publication;
+        let Publication { id, digest, needs_sender } = *publication;
         let item = self.item(id)?;
+        if needs_sender && self.shared.link.is_hung_up() {
+            let path = path_text(&item.path);
+            return Err(format!("{path}: the sender closed the connection before it was through").into());
+        }
         let staged = self.staged.get(&id).ok_or("it is not staged")?;
         staged.rename(item, digest.filter(|_| self.shared.options.verify))?;
         if !staged.is_durable() {

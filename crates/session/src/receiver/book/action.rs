@@ -75,8 +75,8 @@ pub enum Action<P> {
     /// `on_flushed`.
     Flush(Vec<u64>),
     /// Give items that lie under staging names their final ones, each unless another session has
-    /// replaced it there, or, if small and asked for, the medium gives something else back:
-    /// `on_renamed`.
+    /// replaced it there, or it needs the sender and that has gone, or, if small and asked for, the
+    /// medium gives something else back: `on_renamed`.
     Rename(Vec<Publication>),
     /// Make names durable. A failure is only worth a warning.
     FlushNames(Names),
@@ -296,6 +296,9 @@ pub struct Publication {
     pub id: EntryId,
     /// Of a regular file.
     pub digest: Option<FileDigest>,
+    /// No lock keeps other sessions from the name: not to be done once the sender has closed the
+    /// connection, because a newer run may have come to its end since.
+    pub needs_sender: bool,
 }
 
 /// Names to be made durable.

@@ -143,8 +143,9 @@ impl<P> Book<P> {
 
     fn rename(&mut self) {
         let publications = self.batch.publishing().iter().filter_map(|id| {
-            let ItemState::Staged { digest, .. } = self.items.get(id)?.state else { return None };
-            Some(Publication { id: *id, digest })
+            let ItemState::Staged { digest, is_durable, .. } = self.items.get(id)?.state else { return None };
+            // A durable file has its own lock, a run that of its journal.
+            Some(Publication { id: *id, digest, needs_sender: !is_durable && !self.is_journaled })
         });
         let publications = publications.collect();
         self.ask(Action::Rename(publications));

@@ -313,6 +313,9 @@ impl Data {
                 self.arrived.remove(&id);
                 let Some(file) = self.open.remove(&id) else { return env.violate(format!("file {id} is not open")) };
                 let is_durable = file.plan.header.size > BLOCK_SIZE as u64;
+                if !is_durable {
+                    env.disk.unlock(file.part, self.holder);
+                }
                 reports.push(Report::Stored { id, part: file.part, is_durable, digest, unsynced });
             }
             Action::Lost { id, loss, keep } => {

@@ -8,12 +8,12 @@ use std::os::unix::fs::FileExt;
 use crossbeam_channel::unbounded;
 use icdc_disk::BlockPool;
 use icdc_disk::tree::{Name, Tree};
+use icdc_link::memory_pair;
 use icdc_protocol::message::{Begin, EntryKind, Parent, SendOptions, Source, SourceKind, Want, Wants};
 use icdc_session::sender::Found;
 
 use super::*;
 use crate::event::EventSink;
-use crate::link::memory_pair;
 
 #[test]
 fn a_block_that_is_read_once_more_is_not_sent_if_the_file_changes_meanwhile() {

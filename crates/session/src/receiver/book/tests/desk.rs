@@ -260,7 +260,9 @@ impl Desk {
                 self.book.on_flushed(self.outcome("flush", 0));
             }
             Action::Rename(publications) => {
-                self.note(format!("rename {:?}", numbers(publications.iter().map(|publication| publication.id))));
+                let numbers = numbers(publications.iter().map(|publication| publication.id));
+                let needs_sender = publications.iter().any(|publication| publication.needs_sender);
+                self.note(format!("rename {numbers:?}{}", if needs_sender { " if the sender is there" } else { "" }));
                 let renamed =
                     publications.iter().map(|publication| (publication.id, self.outcome("rename", publication.id)));
                 let renamed = renamed.collect();

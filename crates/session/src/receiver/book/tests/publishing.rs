@@ -235,3 +235,20 @@ fn a_damaged_pack_ends_the_session_and_what_is_good_of_it_is_published() {
     desk.over(false);
     assert!(desk.log().contains(&"done 3".to_owned()));
 }
+
+#[test]
+fn only_what_has_no_lock_needs_its_sender_until_it_has_its_name() {
+    for (size, is_durable, renamed) in [(5, false, "rename [0] if the sender is there"), (LARGE, true, "rename [0]")] {
+        let mut desk = Desk::new(settings());
+        desk.begin(&[SourceKind::Item]);
+        desk.announce(&[entry(0, Parent::Source(0), "", file(0, 0, "", size).kind)]);
+        desk.say(Message::End);
+        desk.log();
+        if is_durable {
+            desk.stored(0);
+        } else {
+            desk.pack(&[(0, size as u32)]);
+        }
+        assert!(desk.log().contains(&renamed.to_owned()), "{size} bytes");
+    }
+}

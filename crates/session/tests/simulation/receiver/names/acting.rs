@@ -153,7 +153,7 @@ impl Names {
                 self.book.on_flushed(outcome);
             }
             Action::Rename(items) => {
-                let outcomes = items.iter().map(|item| (item.id, self.rename(item, env))).collect();
+                let outcomes = items.iter().map(|item| (item.id, self.rename(item, is_hung_up, env))).collect();
                 self.book.on_renamed(outcomes);
             }
             Action::FlushNames(names) => self.flush_names(&names, env),

@@ -70,13 +70,21 @@ impl Names {
         self.make_part(id, env, make).map(drop)
     }
 
-    pub(super) fn rename(&mut self, item: &Publication, env: &mut Environment) -> Result<(), Failure> {
+    pub(super) fn rename(
+        &mut self,
+        item: &Publication,
+        is_hung_up: bool,
+        env: &mut Environment,
+    ) -> Result<(), Failure> {
         let Some(made) = self.made.get(&item.id).cloned() else {
             env.violate(format!("renames item {}, which is not made", item.id));
             return Err("is not made".into());
         };
         if env.disk.find(made.directory, &made.staging) != Some(made.inode) {
             return Err("another copy has written it at the same time".into());
+        }
+        if item.needs_sender && is_hung_up && !env.has(Mutation::OldSessionWakes) {
+            return Err("the sender has gone".into());
         }
         if env.random.permille(env.faults.names) {
             let failure = Failure::from("cannot be renamed");
@@ -89,8 +97,7 @@ impl Names {
         }
         let mut path = self.paths.get(&made.directory).cloned().unwrap_or_default();
         path.push(made.name.clone());
-        let has_lock = made.is_durable || self.run.is_some();
-        if let Err(what) = env.audit.check_published(&env.disk, made.inode, &path, has_lock) {
+        if let Err(what) = env.audit.check_published(&env.disk, made.inode, &path) {
             env.violate(what);
         }
         if !made.is_durable {
