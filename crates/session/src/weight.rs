@@ -1,6 +1,18 @@
 //! The memory that an announced entry is charged with.
 
 use icdc_protocol::message::Entry;
+use icdc_units::ByteCount;
+
+/// What an end keeps of entries that are announced and not done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Entries; directories only as far as `directories` does not count them.
+    pub items: usize,
+    /// Directories that are open.
+    pub directories: usize,
+    /// Paths and attributes.
+    pub bytes: ByteCount,
+}
 
 /// Bytes that a pending entry keeps in memory beside its fixed size.
 #[must_use]

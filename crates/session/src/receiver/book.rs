@@ -43,8 +43,8 @@ mod tests;
 
 use std::collections::{HashMap, VecDeque};
 
-use icdc_protocol::message::{Entry, EntryId, Message, ReceiveOptions};
-use icdc_units::Time;
+use icdc_protocol::message::{Entry, EntryId, EntryKind, Message, ReceiveOptions};
+use icdc_units::{ByteCount, Time};
 
 use self::action::{Action, Answer, Examination, Told};
 use self::claims::Claims;
@@ -53,7 +53,8 @@ use self::levels::Levels;
 use self::links::Links;
 use self::publishing::batch::{Batch, QUIET};
 use self::resume::{Facts, Verdict};
-use self::state::{Announced, Phase, Stage, Tracked};
+use self::state::{Announced, Finishing, Phase, Stage, Tracked};
+use crate::weight::{Pending, entry_weight};
 use crate::{Failure, SessionError};
 
 /// What is received, and how.
@@ -79,8 +80,8 @@ pub struct Book<P> {
     /// Id of the next entry.
     next: EntryId,
     levels: Levels,
-    /// Directories whose own attributes are being set, with their paths.
-    finishing: HashMap<EntryId, Vec<u8>>,
+    /// Directories whose own attributes are being set, or that are not durable.
+    finishing: HashMap<EntryId, Finishing>,
     /// Bytes of paths and attributes of what is known.
     weight: usize,
     items: HashMap<EntryId, Tracked>,
@@ -218,6 +219,21 @@ impl<P> Book<P> {
     #[must_use]
     pub fn item(&self, id: EntryId) -> Option<&Item> {
         self.items.get(&id).map(|tracked| &tracked.item)
+    }
+
+    /// What is kept of entries that are not done.
+    #[must_use]
+    pub fn kept(&self) -> Pending {
+        let drafts = self.answering.as_ref().map_or(0, |announced| announced.drafts.len());
+        let (mut items, mut directories) = (self.items.len() + drafts, self.levels.len() + self.finishing.len());
+        let mut bytes = self.weight;
+        for entry in self.stage.queued() {
+            let is_directory = matches!(entry.kind, EntryKind::Directory);
+            directories += usize::from(is_directory);
+            items += usize::from(!is_directory);
+            bytes += entry_weight(entry, &entry.name);
+        }
+        Pending { items, directories, bytes: ByteCount::new(bytes as u64) }
     }
 
     /// Whether every item is done.

@@ -10,18 +10,32 @@ use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::{self, TreeHasher};
 use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Parent, Totals};
+use icdc_units::ByteCount;
 
-use crate::weight::entry_weight;
+use crate::weight::{Pending, entry_weight};
 
-/// Announced items that may be unsettled at once; below what the receiver allows.
-pub(super) const WINDOW: usize = MAX_PENDING * 3 / 4;
 /// Directories that may be open at once besides those from the source down to where the scan
 /// stands: these are open until everything beneath them is done.
 const OPEN_BESIDE: usize = 512;
 /// Levels for which there is room in every tree, so that wide ones are not scanned with fewer.
 const USUAL_DEPTH: usize = 1024;
-/// Bytes of paths and attributes of pending items; well below what the receiver allows.
-const MAX_WEIGHT: usize = MAX_PENDING_BYTES / 4;
+
+/// How far announcements may run ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Announced items that are not settled, and settled ones behind them. Directories count until
+    /// the items before them are settled.
+    pub items: usize,
+    /// Bytes of paths and attributes of pending items at which nothing more is announced.
+    pub bytes: ByteCount,
+}
+
+impl Default for Window {
+    /// Well below what a receiver allows.
+    fn default() -> Self {
+        Self { items: MAX_PENDING * 3 / 4, bytes: ByteCount::new(MAX_PENDING_BYTES as u64 / 4) }
+    }
+}
 
 /// An announced item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +123,7 @@ pub(super) enum Settlement {
 
 /// See the module's description.
 pub(super) struct Ledger {
+    window: Window,
     first: EntryId,
     slots: VecDeque<Slot>,
     tree: TreeHasher,
@@ -125,8 +140,9 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(window: Window) -> Self {
         Self {
+            window,
             first: 0,
             slots: VecDeque::new(),
             tree: TreeHasher::new(),
@@ -142,7 +158,14 @@ impl Ledger {
     /// Whether another item may be announced, `depth` levels below its source.
     pub(super) fn has_room(&self, depth: usize) -> bool {
         let open = depth.max(USUAL_DEPTH) + OPEN_BESIDE;
-        self.slots.len() < WINDOW && self.weight < MAX_WEIGHT && self.directories.len() < open && self.open.len() < open
+        let has_bytes = (self.weight as u64) < self.window.bytes.as_u64();
+        self.slots.len() < self.window.items && has_bytes && self.directories.len() < open && self.open.len() < open
+    }
+
+    /// What is kept of announced items.
+    pub(super) fn kept(&self) -> Pending {
+        let bytes = ByteCount::new(self.weight as u64);
+        Pending { items: self.slots.len(), directories: self.directories.len(), bytes }
     }
 
     /// Id that the next announced item gets.

@@ -13,8 +13,9 @@ use super::action::{Action, Fate};
 use super::announcement::Batch;
 use super::debts::{Connections, Debt};
 use super::ending::{Ending, Outgoing, Step};
-use super::ledger::{Counts, Item, Ledger, Settlement};
+use super::ledger::{Counts, Item, Ledger, Settlement, Window};
 use crate::error::SessionError;
+use crate::weight::Pending;
 
 /// Messages that may wait for the connection before the scan has to.
 const MOST_MESSAGES: usize = 64;
@@ -27,6 +28,8 @@ pub struct Order {
     /// The receiver keeps a journal of the run and closes when it has put it away: the session ends
     /// behind that.
     pub keeps_journal: bool,
+    /// How far announcements may run ahead.
+    pub window: Window,
 }
 
 /// Something that the scan has found, to be announced.
@@ -93,7 +96,7 @@ impl Sender {
     pub fn new(order: Order, begin: Begin) -> Self {
         Self {
             order,
-            ledger: Ledger::new(),
+            ledger: Ledger::new(order.window),
             batch: Batch::default(),
             connections: Connections::default(),
             needed: None,
@@ -342,6 +345,12 @@ impl Sender {
     #[must_use]
     pub fn counts(&self) -> &Counts {
         self.ledger.counts()
+    }
+
+    /// What is kept of announced items.
+    #[must_use]
+    pub fn kept(&self) -> Pending {
+        self.ledger.kept()
     }
 
     /// Digest over all items published so far, in the order of their announcement.

@@ -26,5 +26,5 @@ mod packs;
 
 pub use action::{Action, Fate};
 pub use ending::{FAREWELL, INTERRUPT_PATIENCE, REASON};
-pub use ledger::{Counts, Item};
+pub use ledger::{Counts, Item, Window};
 pub use machine::{Found, Grant, Need, Order, Sender};

@@ -16,7 +16,7 @@ use icdc_link::{LinkControl, Parcel};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{Begin, Digest, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions};
 use icdc_session::SessionError;
-use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Sender};
+use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Sender, Window};
 use icdc_tuning::Tuned;
 use icdc_units::Span;
 
@@ -137,7 +137,7 @@ impl<'a> Executor<'a> {
         let (to_reader, reads) = unbounded();
         let (to_outlets, data) = bounded(DATA_QUEUE);
         let (to_first, wake) = bounded(1);
-        let order = Order { dry_run: options.dry_run, keeps_journal };
+        let order = Order { dry_run: options.dry_run, keeps_journal, window: Window::default() };
         let state = SessionState {
             machine: Sender::new(order, begin),
             places: HashMap::new(),

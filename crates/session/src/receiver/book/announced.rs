@@ -200,7 +200,9 @@ impl<P> Book<P> {
                     let (path, reason) = (level.path.clone(), reason.clone());
                     self.tell(Told::Failed { path, size: 0, reason });
                 }
-                Ground::There(place) if !self.settings.options.dry_run => self.batch.touch(place.device),
+                Ground::There(place) if !self.settings.options.dry_run => {
+                    level.lot = Some(self.batch.touch(place.device));
+                }
                 _ => {}
             }
         }

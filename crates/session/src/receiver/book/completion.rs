@@ -9,7 +9,7 @@ use super::action::{Action, Answer};
 use super::item::DirectoryId;
 use super::levels::{Ground, Level};
 use super::links::Progress;
-use super::state::{ItemState, Phase, Stage, Tracked};
+use super::state::{Finishing, ItemState, Phase, Stage, Tracked};
 use crate::Failure;
 
 impl<P> Book<P> {
@@ -92,14 +92,14 @@ impl<P> Book<P> {
     pub(super) fn finish(&mut self, levels: Vec<Level>) {
         for level in levels {
             self.weight -= level.weight();
-            let Level { entry, path, ground, source, remembered, .. } = level;
+            let Level { entry, path, ground, source, remembered, lot, .. } = level;
             let outcome = match ground {
                 Ground::Failed(reason) => Err(reason),
                 Ground::There(_) => {
-                    if path.is_empty() {
+                    if path.is_empty() && self.is_journaled {
                         self.contents = Some((DirectoryId::Source(source), entry.clone()));
                     }
-                    self.finishing.insert(entry.id, path);
+                    self.finishing.insert(entry.id, Finishing { path, lot, finished: None });
                     self.ask(Action::FinishDirectory { entry: Box::new(entry), remembered });
                     continue;
                 }
@@ -112,10 +112,33 @@ impl<P> Book<P> {
     /// A directory has its own attributes, or why not.
     pub fn on_directory_finished(&mut self, entry: &Entry, outcome: Result<(), Failure>) {
         self.answered(Answer::DirectoryFinished);
-        let Some(path) = self.finishing.remove(&entry.id) else { return };
+        let Some(finishing) = self.finishing.get_mut(&entry.id) else { return };
+        match finishing.lot.map_or(Some(Ok(())), |lot| self.batch.outcome(lot)) {
+            // What is in it was made durable with it or later; an empty one may be without a flush.
+            None if outcome.is_ok() => finishing.finished = Some(Box::new(entry.clone())),
+            flushed => self.end_directory(entry, outcome.and(flushed.unwrap_or(Ok(())))),
+        }
+        self.go_on();
+    }
+
+    /// Ends the directories that have only waited for a flush that is through.
+    pub(super) fn end_flushed(&mut self) {
+        let batch = &self.batch;
+        let through = self.finishing.values_mut().filter_map(|finishing| {
+            let flushed = batch.outcome(finishing.lot?)?;
+            Some((finishing.finished.take()?, flushed))
+        });
+        let mut through: Vec<_> = through.collect();
+        through.sort_by_key(|(entry, _)| entry.id);
+        for (entry, outcome) in through {
+            self.end_directory(&entry, outcome);
+        }
+    }
+
+    fn end_directory(&mut self, entry: &Entry, outcome: Result<(), Failure>) {
+        let Some(Finishing { path, .. }) = self.finishing.remove(&entry.id) else { return };
         let outcome = outcome.map(|()| None).map_err(|failure| self.note_failure(entry, path, failure));
         self.reply(Message::Done(vec![Done { id: entry.id, outcome }]));
-        self.go_on();
     }
 
     pub(super) fn look_whether_complete(&mut self) {

@@ -7,6 +7,7 @@ use icdc_protocol::limits::MAX_DEPTH;
 use icdc_protocol::message::{Entry, EntryId, Parent};
 use icdc_protocol::validate::is_component;
 
+use super::publishing::batch::LotNumber;
 use super::item::DirectoryPlace;
 use crate::SessionError;
 use crate::weight::entry_weight;
@@ -25,6 +26,8 @@ pub(super) struct Level {
     ended: bool,
     /// How it was reached is needed when it is done, too.
     pub(super) remembered: bool,
+    /// What it becomes durable with, if it was made.
+    pub(super) lot: Option<LotNumber>,
 }
 
 /// What a directory is filled on.
@@ -49,7 +52,7 @@ pub(super) struct Beneath {
 
 impl Level {
     pub(super) fn new(entry: Entry, source: u32, path: Vec<u8>, depth: usize, ground: Ground) -> Self {
-        Self { entry, path, ground, source, depth, pending: 0, ended: false, remembered: false }
+        Self { entry, path, ground, source, depth, pending: 0, ended: false, remembered: false, lot: None }
     }
 
     /// Bytes of its path and attributes.

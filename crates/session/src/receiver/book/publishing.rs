@@ -119,6 +119,7 @@ impl<P> Book<P> {
     pub(super) fn publish(&mut self) {
         let Some(lot) = self.batch.begin() else { return };
         if lot.file_systems.is_empty() {
+            self.batch.flushed(&Ok(()));
             self.rename();
         } else {
             self.ask(Action::Flush(lot.file_systems.into_iter().collect()));
@@ -128,6 +129,8 @@ impl<P> Book<P> {
     /// What was staged is durable, or why it is not.
     pub fn on_flushed(&mut self, outcome: Result<(), Failure>) {
         self.answered(Answer::Flushed);
+        self.batch.flushed(&outcome);
+        self.end_flushed();
         match outcome {
             Ok(()) if self.batch.publishing().is_empty() => drop(self.batch.end()),
             Ok(()) => self.rename(),

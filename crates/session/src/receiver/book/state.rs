@@ -7,6 +7,7 @@ use icdc_protocol::message::{Entry, EntryId, FileDigest, Message, Source, Want};
 
 use super::action::Target;
 use super::item::{DirectoryId, Item};
+use super::publishing::batch::LotNumber;
 use crate::SessionError;
 use crate::weight::entry_weight;
 
@@ -26,6 +27,23 @@ pub(super) enum Stage {
     Running(Run),
     /// The session has failed; nothing that is announced counts any more.
     Broken,
+}
+
+impl Stage {
+    /// Entries that nobody has looked at.
+    pub(super) fn queued(&self) -> impl Iterator<Item = &Entry> {
+        let messages = match self {
+            Self::Fresh | Self::Broken => None,
+            Self::Placing(opening) | Self::Unconfirmed(opening) | Self::Beginning { opening, .. } => {
+                Some(&opening.queue.messages)
+            }
+            Self::Running(run) => Some(&run.queue),
+        };
+        messages.into_iter().flatten().flat_map(|message| match message {
+            Message::Entries(entries) => entries.as_slice(),
+            _ => &[],
+        })
+    }
 }
 
 /// Whether the sender is there, as far as that is known before the run has begun.
@@ -147,6 +165,15 @@ impl ItemState {
     pub(super) fn is_wanted(self) -> bool {
         matches!(self, Self::Wanted | Self::Staging(_) | Self::Staged { .. })
     }
+}
+
+/// A directory whose children are all done.
+pub(super) struct Finishing {
+    pub(super) path: Vec<u8>,
+    /// What it becomes durable with, if it was made.
+    pub(super) lot: Option<LotNumber>,
+    /// It has its attributes, and waits for that.
+    pub(super) finished: Option<Box<Entry>>,
 }
 
 /// The entries of one message, until they are answered.

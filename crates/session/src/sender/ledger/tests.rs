@@ -6,6 +6,9 @@ use icdc_protocol::limits::MAX_XATTR_BYTES;
 
 use super::*;
 
+/// Items.
+const WINDOW: usize = 24 << 10;
+
 fn file(size: u64) -> EntryKind {
     EntryKind::File { size, version: [0; 16], sparse: false, linked: false }
 }
@@ -42,7 +45,7 @@ fn announce_directory(ledger: &mut Ledger, parent: Parent) -> EntryId {
 
 #[test]
 fn light_items_are_bounded_by_their_number() {
-    let mut ledger = Ledger::new();
+    let mut ledger = Ledger::new(Window::default());
     assert_eq!(fill(&mut ledger, 1, 0), WINDOW);
     // The window slides with its oldest item, because the tree digest takes them in order.
     ledger.settle(1, &Settlement::Failed).unwrap();
@@ -54,10 +57,10 @@ fn light_items_are_bounded_by_their_number() {
 #[test]
 fn heavy_items_are_bounded_by_their_bytes() {
     for (path, attributes) in [(4000, MAX_XATTR_BYTES - 6), (icdc_protocol::limits::MAX_SHOWN_PATH, 0)] {
-        let mut ledger = Ledger::new();
+        let mut ledger = Ledger::new(Window::default());
         let announced = fill(&mut ledger, path, attributes);
         let each = path + attributes + 6;
-        assert_eq!(announced, MAX_WEIGHT.div_ceil(each));
+        assert_eq!(announced, (64usize << 20).div_ceil(each));
         assert!(announced < WINDOW && announced * each < MAX_PENDING_BYTES, "the receiver would refuse them");
         // Their bytes are gone as soon as they are settled, in whatever order.
         ledger.settle(announced as EntryId - 1, &Settlement::Skipped).unwrap();
@@ -72,7 +75,7 @@ fn heavy_items_are_bounded_by_their_bytes() {
 #[test]
 fn announced_directories_are_bounded_until_they_are_done() {
     const OPEN: usize = USUAL_DEPTH + OPEN_BESIDE;
-    let mut ledger = Ledger::new();
+    let mut ledger = Ledger::new(Window::default());
     let mut announced = 0;
     while ledger.has_room(0) {
         let id = announce_directory(&mut ledger, Parent::Source(0));
@@ -93,7 +96,7 @@ fn announced_directories_are_bounded_until_they_are_done() {
 #[test]
 fn open_directories_are_bounded_until_the_scan_and_their_items_have_left_them() {
     const OPEN: usize = USUAL_DEPTH + OPEN_BESIDE;
-    let mut ledger = Ledger::new();
+    let mut ledger = Ledger::new(Window::default());
     let mut items = Vec::new();
     for _ in 0..OPEN {
         assert!(ledger.has_room(0));
@@ -121,7 +124,7 @@ fn open_directories_are_bounded_until_the_scan_and_their_items_have_left_them() 
 #[test]
 fn the_tree_digest_does_not_depend_on_the_order_of_settling() {
     let digest = |order: [EntryId; 4]| {
-        let mut ledger = Ledger::new();
+        let mut ledger = Ledger::new(Window::default());
         for path in 1..=4 {
             announce(&mut ledger, path, 0);
         }
@@ -141,7 +144,7 @@ fn the_tree_digest_does_not_depend_on_the_order_of_settling() {
 
 #[test]
 fn an_item_is_asked_for_once_and_then_gives_what_the_receiver_holds() {
-    let mut ledger = Ledger::new();
+    let mut ledger = Ledger::new(Window::default());
     let id = ledger.next_id();
     let size = 3 * icdc_protocol::limits::BLOCK_SIZE as u64;
     ledger.announce(Item { entry: entry(id, Parent::Source(0), file(size)), path: Vec::new() });
@@ -165,7 +168,7 @@ fn an_item_is_asked_for_once_and_then_gives_what_the_receiver_holds() {
 #[test]
 fn a_hundred_thousand_items_take_the_memory_of_one_window() {
     assert!(size_of::<Slot>() <= 40 && size_of::<Open>() <= 320, "besides path, name and attributes");
-    let mut ledger = Ledger::new();
+    let mut ledger = Ledger::new(Window::default());
     let mut settled = 0;
     while settled < 100_000 {
         fill(&mut ledger, 10, 0);

@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use icdc_protocol::block_map::block_count;
-use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{Held, Ready, Refusal, RefusalKind};
+use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
+use icdc_protocol::message::{Done, Held, Ready, Refusal, RefusalKind, Want, Wants};
 
-use super::super::ledger::WINDOW;
+use super::super::packs::into_packs;
 use super::super::{FAREWELL, INTERRUPT_PATIENCE};
 use super::*;
 
@@ -19,7 +19,7 @@ fn begin() -> Begin {
 }
 
 fn sender() -> Sender {
-    Sender::new(Order { dry_run: false, keeps_journal: false }, begin())
+    Sender::new(Order { dry_run: false, keeps_journal: false, window: Window::default() }, begin())
 }
 
 fn found(parent: Parent, kind: EntryKind, path: &[u8]) -> Found {
@@ -107,7 +107,7 @@ fn a_full_window_is_granted_again_when_an_item_is_settled() {
         announced += 1;
         messages(&mut sender);
     }
-    assert_eq!(announced, WINDOW);
+    assert_eq!(announced, Window::default().items);
     assert!(messages(&mut sender).is_empty() && actions(&mut sender).is_empty(), "all was handed on");
     sender.on_message(NOW, wants(0, vec![Want::Skip]));
     let expected = [Action::Answered, settled(0, SMALL, Fate::Skipped), Action::Granted];
@@ -128,7 +128,7 @@ fn what_was_announced_is_handed_on_before_the_scan_waits() {
             entries += batch.len() as u64;
         }
     }
-    assert!(entries < WINDOW as u64);
+    assert!(entries < Window::default().items as u64);
     assert_eq!(entries, sender.counts().totals.entries);
     assert_eq!(actions(&mut sender), [Action::Granted]);
 }
@@ -244,7 +244,7 @@ fn a_directory_is_done_behind_its_items() {
 
 #[test]
 fn a_dry_run_settles_everything_by_the_answers() {
-    let mut sender = Sender::new(Order { dry_run: true, keeps_journal: false }, begin());
+    let mut sender = Sender::new(Order { dry_run: true, keeps_journal: false, window: Window::default() }, begin());
     let directory = sender.announce(found(Parent::Source(0), EntryKind::Directory, b"d"));
     let id = sender.announce(file(LARGE));
     sender.leave_directory(directory);

@@ -4,10 +4,12 @@
 //! only then renamed to their final names: a file is complete under its name or not there, and
 //! thousands of files cost one flush of the disk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use icdc_protocol::message::EntryId;
 use icdc_units::Span;
+
+use crate::Failure;
 
 /// Items that make a batch full.
 const ITEMS: usize = 4096;
@@ -22,7 +24,17 @@ pub(in crate::receiver::book) const QUIET: Span = Span::from_millis(50);
 pub(in crate::receiver::book) struct Batch {
     staged: Lot,
     publishing: Option<Vec<EntryId>>,
+    /// Lots that were begun.
+    begun: u64,
+    /// Lots whose file systems were flushed, or could not be.
+    flushed: u64,
+    /// Those that could not be, and why.
+    failed: BTreeMap<u64, Failure>,
 }
+
+/// Which lot something becomes durable with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::receiver::book) struct LotNumber(u64);
 
 /// Items to publish together.
 #[derive(Debug, Default)]
@@ -68,9 +80,15 @@ impl Batch {
         self.staged.file_systems.extend(file_system);
     }
 
-    /// A directory was made on this file system.
-    pub(in crate::receiver::book) fn touch(&mut self, file_system: u64) {
+    /// A directory was made on this file system. Tells with which lot it becomes durable.
+    pub(in crate::receiver::book) fn touch(&mut self, file_system: u64) -> LotNumber {
         self.staged.file_systems.insert(file_system);
+        LotNumber(self.begun)
+    }
+
+    /// What came of flushing a lot, if it is through.
+    pub(in crate::receiver::book) fn outcome(&self, LotNumber(lot): LotNumber) -> Option<Result<(), Failure>> {
+        (lot < self.flushed).then(|| self.failed.get(&lot).cloned().map_or(Ok(()), Err))
     }
 
     /// Takes what waits, to be published, unless another lot is at it.
@@ -78,9 +96,18 @@ impl Batch {
         if !self.waits() {
             return None;
         }
+        self.begun += 1;
         let lot = std::mem::take(&mut self.staged);
         self.publishing = Some(lot.items.clone());
         Some(lot)
+    }
+
+    /// The file systems of the lot that is being published are flushed, or cannot be.
+    pub(in crate::receiver::book) fn flushed(&mut self, outcome: &Result<(), Failure>) {
+        if let Err(failure) = outcome {
+            self.failed.insert(self.flushed, failure.clone().passing());
+        }
+        self.flushed = self.begun;
     }
 
     /// Items of the lot that is being published.
@@ -118,14 +145,19 @@ mod tests {
     fn one_lot_is_published_at_a_time_and_a_directory_that_was_made_is_reason_enough() {
         let mut batch = Batch::default();
         assert!(batch.begin().is_none());
-        batch.touch(7);
+        let made = batch.touch(7);
         let lot = batch.begin().expect("a directory was made");
         assert!(lot.items.is_empty() && lot.file_systems == BTreeSet::from([7]));
         batch.add(1, 5, Some(8));
         assert!(batch.begin().is_none() && !batch.waits(), "the first lot is not through");
+        let (second, first) = (batch.touch(8), made);
+        batch.flushed(&Ok(()));
+        assert_eq!((batch.outcome(first), batch.outcome(second)), (Some(Ok(())), None));
         assert!(batch.end().is_empty() && batch.waits());
         let lot = batch.begin().expect("an item waits");
         assert_eq!((lot.items.as_slice(), batch.publishing()), ([1].as_slice(), [1].as_slice()));
+        batch.flushed(&Err("no disk".into()));
+        assert!(batch.outcome(second).is_some_and(|outcome| outcome.is_err()) && batch.outcome(first) == Some(Ok(())));
         assert_eq!((batch.end(), batch.is_empty()), (vec![1], true));
     }
 }

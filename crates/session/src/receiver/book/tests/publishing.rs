@@ -1,7 +1,7 @@
 //! From what has arrived to the end of the run.
 
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{EntryKind, FileEnd, GivenUp, Message, Parent, SourceKind};
+use icdc_protocol::message::{Begin, EntryKind, FileEnd, GivenUp, Message, Parent, Source, SourceKind};
 use icdc_units::Span;
 
 use super::desk::{Desk, directory, entry, file, link, linked, place, settings, source};
@@ -224,6 +224,22 @@ fn a_source_whose_contents_held_the_journal_gets_its_time_once_more() {
     assert_eq!(desk.log().last().expect("an end"), "complete");
     desk.over(true);
     assert_eq!(desk.log(), ["put-away contents"]);
+}
+
+#[test]
+fn a_dry_run_of_a_directory_without_a_name_leaves_the_destination_as_it_is() {
+    let mut settings = settings();
+    settings.options.dry_run = true;
+    let mut desk = Desk::new(settings);
+    desk.targets = vec![Target::Contents(place(7))];
+    let unnamed = Source { name: Vec::new(), kind: SourceKind::Contents };
+    desk.say(Message::Begin(Begin { job: [0; 32], sources: vec![unnamed] }));
+    desk.announce(&[source(0, 0)]);
+    desk.say(Message::DirEnd { id: 0 });
+    desk.say(Message::End);
+    assert_eq!(desk.log().last().expect("an end"), "complete");
+    desk.over(true);
+    assert!(!desk.log().contains(&"put-away contents".to_owned()));
 }
 
 #[test]
