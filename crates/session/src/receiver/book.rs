@@ -53,7 +53,7 @@ use self::levels::Levels;
 use self::links::Links;
 use self::publishing::batch::{Batch, QUIET};
 use self::resume::{Facts, Verdict};
-use self::state::{Announced, Finishing, Phase, Stage, Tracked};
+use self::state::{Announced, Finishing, Phase, Run, Stage, Tracked};
 use crate::weight::{Pending, entry_weight};
 use crate::{Failure, SessionError};
 
@@ -224,7 +224,10 @@ impl<P> Book<P> {
     /// What is kept of entries that are not done.
     #[must_use]
     pub fn kept(&self) -> Pending {
-        let drafts = self.answering.as_ref().map_or(0, |announced| announced.drafts.len());
+        let drafts = match &self.stage {
+            Stage::Running(Run { answering: Some(announced), .. }) => announced.drafts.len(),
+            _ => 0,
+        };
         let (mut items, mut directories) = (self.items.len() + drafts, self.levels.len() + self.finishing.len());
         let mut bytes = self.weight;
         for entry in self.stage.queued() {

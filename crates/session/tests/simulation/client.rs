@@ -28,6 +28,8 @@ pub(crate) struct Command {
     pub(crate) sessions: u32,
     /// The user has asked to stop.
     pub(crate) stopped: bool,
+    /// It only tells what it would do.
+    pub(crate) is_dry: bool,
     retry: Retry,
 }
 
@@ -40,10 +42,10 @@ pub(crate) enum Next {
 }
 
 impl Command {
-    pub(crate) fn new(number: u64) -> Self {
+    pub(crate) fn new(number: u64, is_dry: bool) -> Self {
         let mut transfer = [0xc0; 16];
         transfer[..8].copy_from_slice(&number.to_le_bytes());
-        Self { transfer, session: None, sessions: 0, stopped: false, retry: Retry::new(RETRY_FOR) }
+        Self { transfer, session: None, sessions: 0, stopped: false, is_dry, retry: Retry::new(RETRY_FOR) }
     }
 
     /// A session has ended with an error.

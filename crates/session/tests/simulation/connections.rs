@@ -80,6 +80,11 @@ impl Connections {
         }
     }
 
+    /// Sends a frame that no end would send, as it is: the machines stand by themselves what the codec refuses.
+    pub(crate) fn forge(&mut self, connection: usize, side: Side, frame: Frame, env: &mut Environment) {
+        self.put(connection, side, Arrival::Frame(Box::new(frame)), env);
+    }
+
     fn put(&mut self, connection: usize, side: Side, arrival: Arrival, env: &mut Environment) -> bool {
         let session = self.session;
         let Some(due) = self.direction(connection, side).send(env.agenda.now(), arrival) else { return false };

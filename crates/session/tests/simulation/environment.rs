@@ -68,6 +68,8 @@ pub(crate) struct Environment {
     pub(crate) faults: DiskFaults,
     /// What is durable may travel again: the disk may have failed, or two sources make the same names.
     pub(crate) may_resend: bool,
+    /// Messages were forged: an end may have been told what is not true.
+    pub(crate) forged: bool,
     pub(crate) audit: Audit,
     /// Longest time that a thread takes for a step.
     pub(crate) pace: Span,
@@ -84,6 +86,7 @@ impl Environment {
             random,
             faults: DiskFaults::default(),
             may_resend: false,
+            forged: false,
             audit: Audit::default(),
             pace: Span::from_micros(200),
             mutation: None,

@@ -8,6 +8,8 @@ mod client;
 mod connections;
 mod disk;
 mod environment;
+mod finds;
+mod forging;
 mod mutations;
 mod plan;
 mod random;

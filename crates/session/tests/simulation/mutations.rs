@@ -33,6 +33,20 @@ pub(crate) enum Mutation {
     NoReasonIsGiven,
     /// Blocks of an earlier run that are damaged are taken for good.
     DamagedBlocksAreTrusted,
+    /// The scan announces more without being granted room.
+    ScanDoesNotWait,
+    /// Blocks are received whether or not the ring has room.
+    RingHasNoEnd,
+    /// The directory that the run has made to copy into is not flushed.
+    DestinationIsNotFlushed,
+    /// A journal of blocks is removed although the unfinished file of another item is beside it.
+    LeftJournalsAlwaysGo,
+    /// The journal of a file that has its final name tells nobody that it is complete.
+    RenamedIsForgotten,
+    /// A reply that cannot be sent fails the session at once.
+    UnsentIsFailed,
+    /// A directory that had the journal in it does not get its time once more.
+    ContentsKeepTheTime,
 }
 
 /// So many worlds may pass before the bug is found.
@@ -108,6 +122,12 @@ fn a_lock_that_holds_nobody_off_is_found() {
 #[test]
 fn a_reason_that_is_not_given_is_found() {
     finds(Mutation::NoReasonIsGiven, &["has not learned why"]);
+}
+
+#[test]
+fn memory_without_bounds_is_found() {
+    finds(Mutation::ScanDoesNotWait, &["keeps"]);
+    finds(Mutation::RingHasNoEnd, &["more blocks have arrived than the ring has"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a world is like and what befalls it, all of it by its seed.
 
-use icdc_units::Span;
+use icdc_session::sender::Window;
+use icdc_units::{ByteCount, Span};
 
 use crate::environment::{DiskFaults, Side};
 use crate::mutations::Mutation;
@@ -48,6 +49,9 @@ pub(crate) enum Incident {
     Rot,
     /// Files at the source become other ones.
     Change,
+    /// The end at the other side from this one says something that it may not say, or that is not
+    /// true.
+    Forge(Side),
 }
 
 /// See the module's description.
@@ -58,6 +62,14 @@ pub(crate) struct Plan {
     pub(crate) streams: usize,
     pub(crate) ring: usize,
     pub(crate) verify: bool,
+    /// Files of equal size and time are left alone.
+    pub(crate) update: bool,
+    /// Some commands only tell what they would do.
+    pub(crate) dry_runs: bool,
+    /// How far the sender's announcements run ahead.
+    pub(crate) window: Window,
+    /// What is durable may travel again, because two sources make the same names.
+    pub(crate) resends: bool,
     pub(crate) destination_exists: bool,
     /// The server knows which sessions run; otherwise each is a process of its own.
     pub(crate) has_registry: bool,
@@ -83,12 +95,23 @@ impl Plan {
         if random.once_in(6) {
             incidents.clear();
         }
+        if random.once_in(5) {
+            for _ in 0..random.within(1, 6) {
+                let (when, _) = incident(random);
+                let towards = if random.once_in(2) { Side::Receiver } else { Side::Sender };
+                incidents.push((when, Incident::Forge(towards)));
+            }
+        }
         Self {
+            resends: source.roots.len() > 1,
             source,
             mode,
             streams: if random.once_in(2) { 1 } else { random.within(2, 4) as usize },
             ring: random.within(4, 16) as usize,
             verify: random.once_in(3),
+            update: random.once_in(4),
+            dry_runs: random.once_in(6),
+            window: window(random),
             destination_exists: random.once_in(3),
             has_registry: random.once_in(2),
             faults: faults(random),
@@ -119,11 +142,15 @@ impl Plan {
     /// A small world to which nothing happens.
     pub(crate) fn calm(source: Source) -> Self {
         Self {
+            resends: source.roots.len() > 1,
             source,
             mode: Mode::Push,
             streams: 1,
             ring: 8,
             verify: false,
+            update: false,
+            dry_runs: false,
+            window: Window::default(),
             destination_exists: false,
             has_registry: true,
             faults: DiskFaults::default(),
@@ -151,6 +178,14 @@ fn incident(random: &mut Random) -> (When, Incident) {
         _ => Incident::Change,
     };
     (when, incident)
+}
+
+/// Mostly as small as the source, so that it bounds something.
+fn window(random: &mut Random) -> Window {
+    if random.once_in(3) {
+        return Window::default();
+    }
+    Window { items: random.within(1, 8) as usize, bytes: ByteCount::new(random.within(1, 40)) }
 }
 
 fn faults(random: &mut Random) -> DiskFaults {

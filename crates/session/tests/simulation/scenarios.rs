@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::environment::Side;
+use icdc_session::sender::Window;
+
+use crate::environment::{DiskFaults, Side};
 use crate::plan::{Incident, Mode, Plan, When};
 use crate::random::Random;
 use crate::source::Source;
@@ -132,4 +134,13 @@ fn whatever_befalls_at_whichever_message_the_copy_is_completed() {
 #[test]
 fn whatever_befalls_at_whichever_step_of_whichever_thread_the_copy_is_completed() {
     exhaust(&BEFALL, When::Events, |calm| calm.events);
+}
+
+#[test]
+fn a_scan_that_is_faster_than_everything_else_fills_the_window_and_no_more() {
+    let faults = DiskFaults { stall: 300, ..DiskFaults::default() };
+    let plan = Plan { faults, ..Plan::calm(Source::wide(30_000)) };
+    let report = World::new(plan, Random::new(7), false).run();
+    assert_eq!(report.violation, None);
+    assert_eq!(report.most_announced, Window::default().items);
 }

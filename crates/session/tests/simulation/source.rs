@@ -138,7 +138,9 @@ impl Source {
             }
             5 | 6 => {
                 let node = source.directory(random, 0);
-                source.roots.push(named(b"tree", SourceKind::Contents, node));
+                // `.` and `/` have no name.
+                let name: &[u8] = if random.once_in(3) { b"" } else { b"tree" };
+                source.roots.push(named(name, SourceKind::Contents, node));
             }
             // The contents of two directories go into one: what both have comes one after the other.
             _ => {
@@ -159,6 +161,7 @@ impl Source {
         let large = File::blocks(source.revise(), 2 * BLOCK + 7);
         let inner = BTreeMap::from([(b"small".to_vec(), Node::File(small))]);
         let children = BTreeMap::from([
+            (b"zero".to_vec(), Node::Directory { children: BTreeMap::new(), mtime: 76 }),
             (b"inner".to_vec(), Node::Directory { children: inner, mtime: 77 }),
             (b"large".to_vec(), Node::File(large)),
             (b"medium".to_vec(), Node::File(medium)),
@@ -166,6 +169,46 @@ impl Source {
         ]);
         let node = Node::Directory { children, mtime: 79 };
         source.roots.push(Root { name: b"tree".to_vec(), kind: SourceKind::Contents, node });
+        source
+    }
+
+    /// Two directories that go into one, with a large file of one name in both.
+    pub(crate) fn merged() -> Self {
+        let mut source = Self { roots: Vec::new(), revisions: 0 };
+        for name in [b"one", b"two"] {
+            let large = File::blocks(source.revise(), 2 * BLOCK + 7);
+            let children = BTreeMap::from([(b"large".to_vec(), Node::File(large))]);
+            let node = Node::Directory { children, mtime: 79 };
+            source.roots.push(Root { name: name.to_vec(), kind: SourceKind::Contents, node });
+        }
+        source
+    }
+
+    /// Two large files.
+    pub(crate) fn two_files() -> Self {
+        let mut source = Self { roots: Vec::new(), revisions: 0 };
+        for name in [b"one", b"two"] {
+            let node = Node::File(File::blocks(source.revise(), 2 * BLOCK + 7));
+            source.roots.push(Root { name: name.to_vec(), kind: SourceKind::Item, node });
+        }
+        source
+    }
+
+    /// A directory with so many small files.
+    pub(crate) fn wide(count: u32) -> Self {
+        let mut source = Self { roots: Vec::new(), revisions: 0 };
+        let file = |source: &mut Self| Node::File(File::small(source.revise(), 1));
+        let children = (0..count).map(|number| (number.to_string().into_bytes(), file(&mut source))).collect();
+        let node = Node::Directory { children, mtime: 79 };
+        source.roots.push(Root { name: b"tree".to_vec(), kind: SourceKind::Contents, node });
+        source
+    }
+
+    /// A single file that fits into a pack.
+    pub(crate) fn small_file() -> Self {
+        let mut source = Self { roots: Vec::new(), revisions: 0 };
+        let node = Node::File(File::small(source.revise(), 16));
+        source.roots.push(Root { name: b"single".to_vec(), kind: SourceKind::Item, node });
         source
     }
 

@@ -10,6 +10,7 @@ use crate::audit::Path;
 use crate::client::{Command, Next, Step};
 use crate::connections::Connections;
 use crate::environment::{DiskFaults, Environment, Event, SessionId, Side};
+use crate::forging::forge;
 use crate::plan::{Incident, Mode, Plan, When};
 use crate::random::Random;
 use crate::receiver::names::DESTINATION;
@@ -45,6 +46,10 @@ pub(crate) struct Session {
     progressed: bool,
     /// Something has befallen it.
     disturbed: bool,
+    /// Messages of it were forged.
+    forged: bool,
+    /// It only tells what would be done.
+    is_dry: bool,
 }
 
 /// See the module's description.
@@ -61,6 +66,8 @@ pub(crate) struct World {
     /// The session that has completed the last copy.
     copied_by: Option<SessionId>,
     events: u64,
+    /// Most items that a sender has kept.
+    most_announced: usize,
     /// Incidents that wait for frames to arrive.
     waiting: Vec<usize>,
     /// A connection waits for the end of the session that it replaces, since then.
@@ -82,6 +89,8 @@ pub(crate) struct Report {
     pub(crate) frames: u64,
     pub(crate) sessions: usize,
     pub(crate) events: u64,
+    /// Most items that a sender has kept.
+    pub(crate) most_announced: usize,
 }
 
 impl World {
@@ -89,7 +98,7 @@ impl World {
         let mut env = Environment::new(random.fork(), traced);
         env.faults = plan.faults;
         env.mutate(plan.mutation);
-        env.may_resend = plan.faults.any() || plan.source.roots.len() > 1;
+        env.may_resend = plan.faults.any() || plan.resends;
         env.pace = random.span(Span::from_micros(2), Span::from_millis(3));
         let root = env.disk.root();
         if plan.destination_exists {
@@ -111,6 +120,7 @@ impl World {
             copies_left,
             copied_by: None,
             events: 0,
+            most_announced: 0,
             waiting: Vec::new(),
             replacing: None,
         }
@@ -127,7 +137,12 @@ impl World {
             }
         }
         while self.env.violation().is_none() {
-            let Some(event) = self.env.agenda.next() else { break };
+            let Some(event) = self.env.agenda.next() else {
+                if self.loses_patience() {
+                    continue;
+                }
+                break;
+            };
             self.events += 1;
             if self.events > MOST_EVENTS || self.env.agenda.now() > Time::ORIGIN + LONGEST {
                 let what = if self.copies_left > 0 { "there is no end to it" } else { "there is no rest" };
@@ -140,10 +155,10 @@ impl World {
         if self.env.violation().is_none() {
             self.check_end();
         }
-        let Self { env, sessions, events, .. } = self;
+        let Self { env, sessions, events, most_announced, .. } = self;
         let frames = sessions.first().map_or(0, |session| session.connections.arrived());
         let violation = env.violation().map(str::to_owned);
-        Report { violation, trace: env.into_trace(), frames, sessions: sessions.len(), events }
+        Report { violation, trace: env.into_trace(), frames, sessions: sessions.len(), events, most_announced }
     }
 
     fn happen(&mut self, event: Event) {
@@ -170,6 +185,7 @@ impl World {
                         self.check_put_away(session);
                     }
                 }
+                self.check_memory(session);
                 self.look_after(session);
             }
             Event::Sender { session, task } => {
@@ -177,6 +193,7 @@ impl World {
                 if found.still_sends() {
                     found.sender.step(task, &mut self.env, &mut found.connections, &self.source);
                 }
+                self.check_memory(session);
                 self.look_after(session);
             }
             Event::Incident(number) => self.befall(number),
@@ -220,7 +237,8 @@ impl World {
                 if self.tries > TROUBLED + CALM {
                     return self.env.violate("the copy does not succeed, though nothing befalls any more".into());
                 }
-                let command = Command::new(u64::from(self.commands));
+                let is_dry = self.plan.dry_runs && self.tries <= TROUBLED && self.env.random.once_in(3);
+                let command = Command::new(u64::from(self.commands), is_dry);
                 let transfer = command.transfer;
                 self.command = Some(command);
                 self.client(Step::Connect { transfer });
@@ -265,11 +283,13 @@ impl World {
         let session = self.sessions.len();
         command.session = Some(session);
         command.sessions += 1;
+        let is_dry = command.is_dry;
         self.env.note(format_args!("{session} begins: session {} of command {}", command.sessions, self.commands));
         let mut connections = Connections::new(session, &mut self.env.random);
         connections.open(&mut self.env.random);
-        let options = ReceiveOptions { verify: self.plan.verify, resume: true, ..ReceiveOptions::default() };
-        let mut sender = SenderEnd::new(session, &self.source, [7; 32]);
+        let Plan { verify, update, window, .. } = self.plan;
+        let options = ReceiveOptions { verify, update, dry_run: is_dry, resume: true, ..ReceiveOptions::default() };
+        let mut sender = SenderEnd::new(session, &self.source, [7; 32], window, is_dry);
         let receiver = ReceiverEnd::new(session, transfer, options, self.plan.ring);
         sender.settle(&mut self.env, &mut connections);
         self.sessions.push(Session {
@@ -282,6 +302,8 @@ impl World {
             landed: None,
             progressed: false,
             disturbed: false,
+            forged: false,
+            is_dry,
         });
         for _ in 1..self.plan.streams {
             let after = self.env.random.span(Span::from_millis(1), Span::from_millis(500));
@@ -312,6 +334,9 @@ impl World {
         {
             let failed = receiver.names.failed();
             self.env.note(format_args!("{session} receiver has ended: {outcome:?}"));
+            if let Some(problem) = checks::left_in_mind(found, &outcome) {
+                self.env.violate(format!("{session}: {problem}"));
+            }
             self.env.disk.unlock_all(session as u64);
             found.landed = receiver.names.landed();
             found.receiver = None;
@@ -337,7 +362,12 @@ impl World {
             Err(error) => self.after(&error, self.sessions[session].progressed),
             Ok(()) => {
                 self.command = None;
-                if failed > 0 {
+                let Session { forged, is_dry, .. } = self.sessions[session];
+                if failed > 0 || forged {
+                    return self.again();
+                }
+                if is_dry {
+                    self.tries -= 1;
                     return self.again();
                 }
                 self.check_copied(session);
@@ -438,18 +468,7 @@ impl World {
                     session.connections.cut(number, &mut self.env);
                 }
             }
-            Incident::Interrupt => {
-                let Some(command) = &mut self.command else { return };
-                command.stopped = true;
-                let Some(session) = command.session.and_then(|session| self.sessions.get_mut(session)) else { return };
-                match (self.plan.mode, &mut session.receiver) {
-                    (Mode::Push, _) if !session.sender_ended => {
-                        session.sender.interrupt(&mut self.env, &mut session.connections);
-                    }
-                    (Mode::Pull, Some(receiver)) => receiver.interrupt(&mut self.env, &mut session.connections),
-                    _ => {}
-                }
-            }
+            Incident::Interrupt => self.interrupt(),
             Incident::Freeze { span } => {
                 let until = self.env.agenda.now() + span;
                 if let Some(newest) = newest {
@@ -457,12 +476,50 @@ impl World {
                     self.sessions[newest].frozen_until = until;
                 }
             }
+            Incident::Forge(towards) => {
+                let Some(newest) = newest else { return };
+                let Session { connections, sender, forged, disturbed, .. } = &mut self.sessions[newest];
+                (*forged, *disturbed, self.env.forged) = (true, true, true);
+                let frame = forge(towards, &sender.scan.announced, &mut self.env.random);
+                let connection = match towards {
+                    Side::Receiver if !frame.message.is_data() && self.env.random.once_in(2) => 0,
+                    Side::Receiver => self.env.random.below(connections.count() as u64) as usize,
+                    Side::Sender => 0,
+                };
+                self.env.note(format_args!("forged on {connection}: {:?}", frame.message));
+                connections.forge(connection, towards, frame, &mut self.env);
+            }
             Incident::Rot => self.env.disk.rot(&mut self.env.random, staging::is_staging),
             Incident::Change => {
                 self.source.change(&mut self.env.random);
                 self.env.audit.learn(&self.source);
             }
         }
+    }
+
+    /// The user asks to stop.
+    fn interrupt(&mut self) {
+        let Some(command) = &mut self.command else { return };
+        command.stopped = true;
+        let Some(session) = command.session.and_then(|session| self.sessions.get_mut(session)) else { return };
+        match (self.plan.mode, &mut session.receiver) {
+            (Mode::Push, _) if !session.sender_ended => {
+                session.sender.interrupt(&mut self.env, &mut session.connections);
+            }
+            (Mode::Pull, Some(receiver)) => receiver.interrupt(&mut self.env, &mut session.connections),
+            _ => {}
+        }
+    }
+
+    /// An end that was lied to may wait for what never comes, until the user asks to stop. False if that would be
+    /// of no use.
+    fn loses_patience(&mut self) -> bool {
+        let Some(command) = self.command.as_ref().filter(|command| !command.stopped) else { return false };
+        let was_lied_to = command.session.is_some_and(|session| self.sessions[session].forged);
+        if was_lied_to {
+            self.interrupt();
+        }
+        was_lied_to
     }
 
     fn kill(&mut self, session: SessionId, side: Side) {

@@ -86,6 +86,11 @@ impl Disk {
         self.nodes.get(&inode).expect("inodes are never removed")
     }
 
+    /// Number of changes so far.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// A node that is about to be changed.
     fn changed(&mut self, inode: Inode) -> (u64, &mut Node) {
         self.changes += 1;
@@ -262,7 +267,8 @@ impl Disk {
         }
         let node = self.nodes.get_mut(random.pick(&files)).expect("inodes are never removed");
         let indices: Vec<u32> = node.durable.blocks.keys().copied().collect();
-        if indices.is_empty() {
+        // One of a single block is not gone on with.
+        if indices.len() < 2 {
             return;
         }
         let index = *random.pick(&indices);

@@ -60,6 +60,8 @@ pub(crate) struct ReceiverEnd {
     arrived: Arrived,
     /// A bug has the journal put away.
     is_mistaken: bool,
+    /// Only what would be done is told.
+    is_dry: bool,
     /// Connections on which nothing more is read.
     ended: BTreeSet<usize>,
     /// Connections that this end has ended.
@@ -114,6 +116,7 @@ impl ReceiverEnd {
             ending: Ending::default(),
             arrived: Arrived::default(),
             is_mistaken: false,
+            is_dry: options.dry_run,
             ended: BTreeSet::new(),
             shut: BTreeSet::new(),
             replies: VecDeque::new(),
@@ -133,13 +136,18 @@ impl ReceiverEnd {
         self.outcome.as_ref()
     }
 
+    /// Whether the ring has more blocks than it may.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.ring.in_use() > self.ring.capacity()
+    }
+
     /// A thread takes its turn.
     pub(crate) fn step(&mut self, task: Task, env: &mut Environment, connections: &mut Connections) {
         self.scheduled.remove(&task);
         if self.outcome.is_some() {
             return;
         }
-        let now = env.agenda.now();
+        let (now, changes) = (env.agenda.now(), env.disk.changes());
         let mut again = None;
         match task {
             Task::Intake(connection) => self.take_in(connection, env, connections),
@@ -189,6 +197,9 @@ impl ReceiverEnd {
                 }
             }
             Some(Again::No) | None => {}
+        }
+        if self.is_dry && env.disk.changes() != changes {
+            env.violate(format!("a dry run changes something: {task:?}"));
         }
         self.settle(env, connections);
     }
@@ -300,7 +311,7 @@ impl ReceiverEnd {
             let is_ready = match connections.peek(connection, Side::Receiver) {
                 None => false,
                 Some(_) if self.ended.contains(&connection) => false,
-                Some(Arrival::Frame(frame)) if frame.payload.is_some() && !self.ring.has_room() => false,
+                Some(Arrival::Frame(frame)) if frame.payload.is_some() && !self.has_room(env) => false,
                 Some(_) => self.names.backlog() < NAMES_QUEUE && self.data.backlog() < DATA_QUEUE,
             };
             if is_ready {
@@ -334,13 +345,17 @@ impl ReceiverEnd {
         }
     }
 
+    fn has_room(&self, env: &Environment) -> bool {
+        self.ring.has_room() || env.has(Mutation::RingHasNoEnd)
+    }
+
     fn take_in(&mut self, connection: usize, env: &mut Environment, connections: &mut Connections) {
         if self.ended.contains(&connection) {
             return;
         }
         let has_room = match connections.peek(connection, Side::Receiver) {
             None => return,
-            Some(Arrival::Frame(frame)) => frame.payload.is_none() || self.ring.has_room(),
+            Some(Arrival::Frame(frame)) => frame.payload.is_none() || self.has_room(env),
             Some(Arrival::End(_)) => true,
         };
         if !has_room {
@@ -381,9 +396,13 @@ impl ReceiverEnd {
         match (message, payload) {
             (Message::Block(header), Some(Payload::Block(number))) => {
                 if value_of(number) != header.value {
-                    return env.violate(format!("block {} of file {} is damaged", header.index, header.id));
+                    let BlockHeader { id, index, .. } = header;
+                    if !env.forged {
+                        return env.violate(format!("block {index} of file {id} is damaged"));
+                    }
+                    let error = SessionError::Protocol(format!("block {index} of file {id} is damaged"));
+                    return self.ending.on_failure(env.agenda.now(), error);
                 }
-                let BlockHeader { .. } = header;
                 let block = self.ring.take().with(number);
                 self.data.push(data::Job::Block { header, block });
             }
@@ -482,7 +501,12 @@ impl ReceiverEnd {
                 env.note(format_args!("{} receiver says {message:?}", self.session));
                 if !connections.send(0, Side::Sender, (*message).into(), env) {
                     self.is_deaf = true;
-                    self.ending.on_send_failed(now, SessionError::Cut("takes nothing more".into()));
+                    let error = SessionError::Cut("takes nothing more".into());
+                    if env.has(Mutation::UnsentIsFailed) {
+                        self.ending.on_failure(now, error);
+                    } else {
+                        self.ending.on_send_failed(now, error);
+                    }
                 }
             }
         }

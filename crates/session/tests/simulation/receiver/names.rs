@@ -114,6 +114,8 @@ pub(crate) struct Names {
     made: BTreeMap<EntryId, Made>,
     put_away: bool,
     failed: u64,
+    /// Items of which was told that they would be received, or are left alone.
+    looked_at: u64,
     /// The book may have something to do.
     polls: bool,
 }
@@ -142,6 +144,7 @@ impl Names {
             made: BTreeMap::new(),
             put_away: false,
             failed: 0,
+            looked_at: 0,
             polls: false,
         }
     }
@@ -168,6 +171,11 @@ impl Names {
     /// Number of items that have failed.
     pub(crate) fn failed(&self) -> u64 {
         self.failed
+    }
+
+    /// Number of items of which was told that they would be received, or are left alone.
+    pub(crate) fn looked_at(&self) -> u64 {
+        self.looked_at
     }
 
     /// Whether it has put the run's journal away.

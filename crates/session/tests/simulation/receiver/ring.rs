@@ -32,6 +32,11 @@ impl Ring {
         self.capacity
     }
 
+    /// Blocks that are there.
+    pub(crate) fn in_use(&self) -> usize {
+        self.in_use.get()
+    }
+
     pub(crate) fn has_room(&self) -> bool {
         self.in_use.get() < self.capacity
     }

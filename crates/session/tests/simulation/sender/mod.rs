@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use icdc_protocol::message::{Begin, EntryId, Message, PackItem, Source as Named};
 use icdc_session::SessionError;
-use icdc_session::sender::{Action, Grant, Need, Order, Sender};
+use icdc_session::sender::{Action, Grant, Need, Order, Sender, Window};
 use icdc_units::Time;
 
 use self::reader::{Read, Reading, changed, look};
@@ -65,10 +65,10 @@ pub(crate) struct SenderEnd {
 }
 
 impl SenderEnd {
-    pub(crate) fn new(session: SessionId, source: &Source, job: [u8; 32]) -> Self {
+    pub(crate) fn new(session: SessionId, source: &Source, job: [u8; 32], window: Window, is_dry: bool) -> Self {
         let named = source.roots.iter().map(|root| Named { name: root.name.clone(), kind: root.kind }).collect();
         let is_run = source.is_run();
-        let order = Order { dry_run: false, keeps_journal: is_run };
+        let order = Order { dry_run: is_dry, keeps_journal: is_run && !is_dry, window };
         Self {
             session,
             machine: Sender::new(order, Begin { job, sources: named }),
@@ -116,7 +116,7 @@ impl SenderEnd {
         }
         let now = env.agenda.now();
         match task {
-            Task::Scan => self.scan(now, source),
+            Task::Scan => self.scan(env, source),
             Task::Pack => self.pack(now, source),
             Task::Read => self.read(env, source),
             Task::Intake => self.take_in(env, connections),
@@ -225,17 +225,17 @@ impl SenderEnd {
         }
     }
 
-    fn scan(&mut self, now: Time, source: &Source) {
+    fn scan(&mut self, env: &Environment, source: &Source) {
         if self.leaving || self.scanned || self.scan_waits {
             return;
         }
         match self.scan.next(source) {
             Next::Announce(found, depth) => match self.machine.request(Need::Item { depth }) {
-                Grant::Now => {
+                Grant::Later if !env.has(Mutation::ScanDoesNotWait) => self.scan_waits = true,
+                Grant::Now | Grant::Later => {
                     let id = self.machine.announce(found);
                     self.scan.announced(id);
                 }
-                Grant::Later => self.scan_waits = true,
                 Grant::Over => self.scanned = true,
             },
             Next::Leave(id) => {
@@ -244,7 +244,7 @@ impl SenderEnd {
             }
             Next::Through => {
                 self.scanned = true;
-                self.machine.on_scanned(now);
+                self.machine.on_scanned(env.agenda.now());
             }
         }
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use icdc_protocol::message::RefusalKind;
 use icdc_session::SessionError;
+use icdc_session::weight::Pending;
+use icdc_units::ByteCount;
 
 use super::{Session, World};
 use crate::audit::{Path, is_like, show};
@@ -12,9 +14,17 @@ use crate::environment::SessionId;
 use crate::receiver::staging;
 use crate::sender::scan::What;
 
+/// Items that the sender has given up, whose ends are on their way to the book.
+const GIVEN_UP: usize = 16;
+/// Bytes of the longest path.
+const HEAVIEST: u64 = 64;
+
 impl World {
     /// The ends understand each other, and where nothing befalls neither is left without a reason.
     pub(super) fn check_reason(&mut self, session: SessionId, outcome: &Result<(), SessionError>) {
+        if self.sessions[session].forged {
+            return;
+        }
         let is_broken = match outcome {
             Err(SessionError::Protocol(_)) => true,
             Err(SessionError::Refused(refusal)) => refusal.kind == RefusalKind::Protocol,
@@ -30,10 +40,38 @@ impl World {
 
     /// The run's journal may go only when the sender knows that everything is done.
     pub(super) fn check_put_away(&mut self, session: SessionId) {
-        if !self.sessions[session].sender.machine().is_over() {
+        let Session { sender, forged, .. } = &self.sessions[session];
+        if !sender.machine().is_over() && !forged {
             self.env.violate(format!(
                 "{session} puts the run's journal away, and the sender does not know that all is done"
             ));
+        }
+    }
+
+    /// Neither end keeps more than it may.
+    pub(super) fn check_memory(&mut self, session: SessionId) {
+        let Session { sender, receiver, forged, .. } = &self.sessions[session];
+        if *forged {
+            return;
+        }
+        let (window, kept) = (self.plan.window, sender.machine().kept());
+        self.most_announced = self.most_announced.max(kept.items);
+        let bytes = |directories: usize| window.bytes + ByteCount::new(HEAVIEST * (1 + directories as u64));
+        let mut problem = None;
+        if kept.items > window.items || kept.bytes > bytes(0) {
+            problem = Some(format!("the sender keeps {kept:?} of a window of {window:?}"));
+        }
+        if let Some(receiver) = receiver {
+            let kept = receiver.names.book.kept();
+            if kept.items > window.items + GIVEN_UP || kept.bytes > bytes(kept.directories + GIVEN_UP) {
+                problem = Some(format!("the book keeps {kept:?} of a window of {window:?}"));
+            }
+            if receiver.is_overfull() {
+                problem = Some("more blocks have arrived than the ring has".into());
+            }
+        }
+        if let Some(problem) = problem {
+            self.env.violate(format!("{session}: {problem}"));
         }
     }
 
@@ -123,6 +161,25 @@ impl World {
             (found != (mtime, 0)).then(|| format!("{} has the time {found:?}", show(&path)))
         })
     }
+}
+
+/// What a receiver whose session went well has in mind nevertheless, or has not told.
+pub(super) fn left_in_mind(session: &Session, outcome: &Result<(), SessionError>) -> Option<String> {
+    let Session { receiver: Some(receiver), sender, forged: false, .. } = session else { return None };
+    if outcome.is_err() {
+        return None;
+    }
+    let kept = receiver.names.book.kept();
+    if kept != Pending::default() {
+        return Some(format!("the book keeps {kept:?} of a session that is complete"));
+    }
+    let kept = sender.machine().kept();
+    if sender.machine().is_settled() && kept != Pending::default() {
+        return Some(format!("the sender keeps {kept:?} of a session that is complete"));
+    }
+    let items = sender.scan.announced.values().filter(|item| !matches!(item.what, What::Directory { .. })).count();
+    let told = receiver.names.looked_at() + receiver.names.failed();
+    (session.is_dry && told != items as u64).then(|| format!("of {items} items a dry run tells {told}"))
 }
 
 fn look_up(disk: &Disk, path: &Path) -> Option<Inode> {

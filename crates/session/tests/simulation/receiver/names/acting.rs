@@ -92,6 +92,10 @@ impl Names {
                 self.book.on_placed(Ok(Placed { resuming, has_waited, peer_is_gone }));
             }
             Action::BeginRun => return self.begin_run(has_waited, patient, env),
+            Action::MakeDirectories(wanted) if self.options.dry_run => {
+                let found = wanted.iter().map(|wanted| (wanted.id, Ok(self.look(wanted, env)))).collect();
+                self.book.on_directories_made(found);
+            }
             Action::MakeDirectories(wanted) => {
                 let made =
                     wanted.iter().map(|wanted| (wanted.id, self.make_directory(wanted, env).map(Some))).collect();
@@ -169,7 +173,8 @@ impl Names {
             Action::RemoveLeftJournals { directory, name } => {
                 // With an unfinished file beside it, it is that of another item of this name.
                 if let Some(directory) = self.directories.get(&directory)
-                    && env.disk.find(*directory, &staging::part(&name)).is_none()
+                    && (env.disk.find(*directory, &staging::part(&name)).is_none()
+                        || env.has(Mutation::LeftJournalsAlwaysGo))
                 {
                     let _ = env.disk.remove(*directory, &staging::blocks(&name));
                 }
@@ -201,6 +206,7 @@ impl Names {
             }
             Action::Reply(message) => reports.push(Report::Reply(message)),
             Action::Tell(Told::Failed { .. }) => self.failed += 1,
+            Action::Tell(Told::WouldReceive { .. } | Told::Skipped { .. }) => self.looked_at += 1,
             Action::Tell(_) => {}
             Action::Complete => reports.push(Report::Complete),
             Action::Fail(error) => reports.push(Report::Fail(error)),
@@ -222,7 +228,18 @@ impl Names {
         let item = self.book.item(id).cloned();
         let (directory, name) = self.place_of(id).unwrap_or((env.disk.root(), Vec::new()));
         let run = self.run.clone();
-        Known { disk: &mut env.disk, holder: self.holder, directory, name, item, run, has_waited, claimed: None }
+        let forgets = env.has(Mutation::RenamedIsForgotten);
+        Known {
+            forgets,
+            disk: &mut env.disk,
+            holder: self.holder,
+            directory,
+            name,
+            item,
+            run,
+            has_waited,
+            claimed: None,
+        }
     }
 
     fn expect(&mut self, id: EntryId, held: Option<BlockMap>, env: &mut Environment, reports: &mut Vec<Report>) {

@@ -16,6 +16,8 @@ use crate::receiver::staging::{self, Claim};
 
 /// What lies at the destination that bears on one item.
 pub(super) struct Known<'a> {
+    /// A journal beside a file that has its final name is overlooked.
+    pub(super) forgets: bool,
     pub(super) disk: &'a mut Disk,
     pub(super) holder: Holder,
     pub(super) directory: Inode,
@@ -58,7 +60,7 @@ impl Facts for Known<'_> {
 
     fn journals_without_part(&mut self) -> Vec<BlockMap> {
         let Some(item) = &self.item else { return Vec::new() };
-        if self.disk.find(self.directory, &staging::part(&self.name)).is_some() {
+        if self.forgets || self.disk.find(self.directory, &staging::part(&self.name)).is_some() {
             return Vec::new();
         }
         let header = header_of(&item.entry, &self.name);

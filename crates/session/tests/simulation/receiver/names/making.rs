@@ -144,6 +144,9 @@ impl Names {
     }
 
     pub(super) fn finish_directory(&mut self, entry: &Entry, env: &mut Environment) -> Result<(), Failure> {
+        if self.options.dry_run {
+            return Ok(());
+        }
         let Some(inode) = self.directories.get(&DirectoryId::Entry(entry.id)) else {
             env.violate(format!("finishes directory {}, which is not open", entry.id));
             return Err("is not open".into());
@@ -157,13 +160,15 @@ impl Names {
 
     pub(super) fn put_away(&mut self, contents: Option<(DirectoryId, Box<Entry>)>, env: &mut Environment) {
         self.put_away = true;
-        let Some(run) = &mut self.run else { return };
-        env.audit.is_put_away();
-        let base = run.directory();
-        for path in run.remove(&mut env.disk, self.holder) {
-            remove_left_behind(&mut env.disk, base, &path);
+        if let Some(run) = &mut self.run {
+            env.audit.is_put_away();
+            let base = run.directory();
+            for path in run.remove(&mut env.disk, self.holder) {
+                remove_left_behind(&mut env.disk, base, &path);
+            }
         }
         if let Some((directory, entry)) = contents
+            && !env.has(Mutation::ContentsKeepTheTime)
             && let Some(inode) = self.directories.get(&directory)
         {
             restore(&mut env.disk, *inode, &entry);

@@ -9,6 +9,7 @@ use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace};
 use super::{DESTINATION, DEVICE, Done, Names, Placement};
 use crate::disk::{Disk, Inode, Kind};
 use crate::environment::Environment;
+use crate::mutations::Mutation;
 use crate::receiver::run_log::RunLog;
 
 impl Names {
@@ -17,13 +18,19 @@ impl Names {
             env.violate("a run begins that was not placed".into());
             return Done::Through;
         };
-        let is_run = is_run(&placement.begin);
+        let is_run = is_run(&placement.begin) && !self.options.dry_run;
         let root = env.disk.root();
         let inside = match placement.inside {
+            Some(None) if self.options.dry_run => {
+                self.book.on_begun(Ok(vec![Target::Imagined; placement.begin.sources.len()]));
+                return Done::Through;
+            }
             Some(None) => match env.disk.make_directory(root, DESTINATION) {
                 Ok(made) => {
-                    let mark = env.disk.begin_sync();
-                    env.disk.synced(root, mark);
+                    if !env.has(Mutation::DestinationIsNotFlushed) {
+                        let mark = env.disk.begin_sync();
+                        env.disk.synced(root, mark);
+                    }
                     Some(made)
                 }
                 Err(error) => {
@@ -81,6 +88,17 @@ impl Names {
         }
         self.book.on_begun(Ok(targets));
         Done::Through
+    }
+
+    /// The directory that is there, for a dry run; `None` if there is none.
+    pub(super) fn look(&mut self, wanted: &NewDirectory, env: &Environment) -> Option<DirectoryPlace> {
+        let above = *self.directories.get(&wanted.parent)?;
+        let inode = match &wanted.name {
+            None => above,
+            Some(name) => env.disk.find(above, name).filter(|found| *env.disk.kind(*found) == Kind::Directory)?,
+        };
+        self.directories.insert(DirectoryId::Entry(wanted.id), inode);
+        Some(DirectoryPlace { device: DEVICE, inode: inode.0 })
     }
 
     pub(super) fn make_directory(

@@ -1,0 +1,189 @@
+//! Messages that no end would send as things stand: of items that are not there, out of turn, twice,
+//! beyond the end of a file, or in the wrong direction.
+//!
+//! What is not forged is a lie that nobody could find out: other contents with the digest that they have.
+
+use std::collections::BTreeMap;
+
+use icdc_protocol::block_map::block_count;
+use icdc_protocol::message::{
+    Begin, BlockHeader, Done, Entry, EntryId, EntryKind, Feedback, FileDigest, FileEnd, GivenUp, Goodbye, Held,
+    Message, PackItem, Parent, Refusal, RefusalKind, Want, Wants,
+};
+
+use crate::environment::Side;
+use crate::random::Random;
+use crate::sender::scan::Announced;
+use crate::source::{Body, value_of};
+use crate::wire::{Frame, Payload};
+
+/// What has been announced so far.
+type Items = BTreeMap<EntryId, Announced>;
+
+/// Something to be said to `side`.
+pub(crate) fn forge(side: Side, items: &Items, random: &mut Random) -> Frame {
+    match side {
+        Side::Receiver => to_receiver(items, random),
+        Side::Sender => to_sender(items, random).into(),
+    }
+}
+
+/// Mostly that of an item.
+fn any_id(items: &Items, random: &mut Random) -> EntryId {
+    if random.once_in(8) {
+        return u32::MAX - random.below(2) as u32;
+    }
+    random.below(items.len() as u64 + 2) as EntryId
+}
+
+/// Mostly within the file.
+fn any_index(size: u64, random: &mut Random) -> u32 {
+    match random.below(6) {
+        0 => u32::MAX,
+        1 => block_count(size),
+        _ => random.below(u64::from(block_count(size)) + 1) as u32,
+    }
+}
+
+fn any_digest(random: &mut Random) -> FileDigest {
+    let mut digest = [0; 32];
+    digest[..8].copy_from_slice(&random.below(u64::MAX).to_le_bytes());
+    if random.once_in(4) { FileDigest::SparseMap(digest) } else { FileDigest::Blake3(digest) }
+}
+
+fn given_up(random: &mut Random) -> GivenUp {
+    GivenUp { reason: "forged".into(), same_version: random.once_in(2) }
+}
+
+fn refusal(random: &mut Random) -> Refusal {
+    let kind = *random.pick(&[RefusalKind::Protocol, RefusalKind::Busy, RefusalKind::Path]);
+    Refusal { kind, reason: "forged".into() }
+}
+
+fn to_receiver(items: &Items, random: &mut Random) -> Frame {
+    let id = any_id(items, random);
+    let file = items.get(&id).and_then(|announced| announced.file.as_ref());
+    let message = match random.below(16) {
+        0..=2 => return block(id, items, random),
+        3 | 4 => return pack(id, items, random),
+        5 => Message::FileEnd(FileEnd { id, blocks: random.below(6) as u32, outcome: Ok(any_digest(random)) }),
+        6 => Message::FileEnd(FileEnd { id, blocks: random.below(3) as u32, outcome: Err(given_up(random)) }),
+        7 => Message::DirEnd { id },
+        8 => Message::Begin(Begin { job: [7; 32], sources: Vec::new() }),
+        9 => Message::End,
+        10 => Message::Goodbye(Goodbye::default()),
+        11 | 12 => Message::Entries(vec![entry(items, random)]),
+        13 => Message::Left { connection: random.below(6) as u8, frames: random.below(4) },
+        14 => *random.pick(&[Turn::Wants, Turn::Done, Turn::Resend, Turn::Held]).message(id, file.is_some()),
+        _ if random.once_in(2) => Message::Interrupt,
+        _ => Message::Abort(refusal(random)),
+    };
+    message.into()
+}
+
+/// Messages of the receiver.
+#[derive(Clone, Copy)]
+enum Turn {
+    Wants,
+    Done,
+    Resend,
+    Held,
+}
+
+impl Turn {
+    fn message(self, id: EntryId, is_file: bool) -> Box<Message> {
+        Box::new(match self {
+            Self::Wants => Message::Wants(Wants { first: id, answers: vec![Want::All] }),
+            Self::Done => Message::Done(vec![Done { id, outcome: Ok(is_file.then_some(FileDigest::Blake3([0; 32]))) }]),
+            Self::Resend => Message::Resend { id, index: 0 },
+            Self::Held => Message::Held(Held { id, first: 0, values: vec![[0; 32]] }),
+        })
+    }
+}
+
+/// A block that the file has, or that none has, or that is not what its header says.
+fn block(id: EntryId, items: &Items, random: &mut Random) -> Frame {
+    let file = items.get(&id).and_then(|announced| announced.file.as_ref());
+    let index = any_index(file.map_or(0, |file| file.size()), random);
+    let number = match file.map(|file| &file.body) {
+        Some(Body::Blocks { size, blocks, .. }) if index < block_count(*size) => {
+            blocks.get(&index).copied().unwrap_or_default()
+        }
+        _ => random.below(1 << 60),
+    };
+    let value = if random.once_in(8) { [3; 32] } else { value_of(number) };
+    let header = BlockHeader { id, index, value, ranges: Vec::new() };
+    Frame { message: Message::Block(header), payload: Some(Payload::Block(number)) }
+}
+
+/// A small file, of the right or of another length.
+fn pack(id: EntryId, items: &Items, random: &mut Random) -> Frame {
+    let file = items.get(&id).and_then(|announced| announced.file.as_ref());
+    let bytes = match file.map(|file| &file.body) {
+        Some(Body::Small(bytes)) => bytes.clone(),
+        _ => vec![7; random.below(40) as usize],
+    };
+    let is_damaged = random.once_in(3);
+    let digest = if is_damaged { [9; 32] } else { *blake3::hash(&bytes).as_bytes() };
+    let length = bytes.len() as u32 + u32::from(random.once_in(3));
+    let mut items = vec![PackItem { id, length, digest }];
+    if random.once_in(3) {
+        items.push(PackItem { id, length: 0, digest });
+    }
+    Frame { message: Message::Pack(items), payload: Some(Payload::Small(bytes)) }
+}
+
+/// An entry out of turn or in an odd place.
+fn entry(items: &Items, random: &mut Random) -> Entry {
+    let next = items.len() as EntryId;
+    let id = if random.once_in(2) { next } else { any_id(items, random) };
+    let parent = if random.once_in(3) {
+        Parent::Source(random.below(4) as u32)
+    } else {
+        Parent::Directory(any_id(items, random))
+    };
+    let names: [&[u8]; 7] = [b"", b"..", b"a/b", b"nul\0", b".icdc-a.part", b"a", b"forged"];
+    let name = random.pick(&names).to_vec();
+    let kind = match random.below(4) {
+        0 => EntryKind::Directory,
+        1 => EntryKind::HardLink { to: any_id(items, random) },
+        2 => EntryKind::File { size: random.below(1 << 40), version: [5; 16], sparse: random.once_in(2), linked: true },
+        _ => EntryKind::Symlink { target: b"forged".to_vec() },
+    };
+    let (owner, xattrs) = (None, Vec::new());
+    Entry { id, parent, name, kind, mode: 0o644, mtime_seconds: 3, mtime_nanos: 0, owner, xattrs }
+}
+
+fn to_sender(items: &Items, random: &mut Random) -> Message {
+    let id = any_id(items, random);
+    let size = items.get(&id).and_then(|announced| announced.file.as_ref()).map_or(0, |file| file.size());
+    match random.below(14) {
+        0..=2 => {
+            let answers = (0..random.within(1, 3)).map(|_| want(random)).collect();
+            Message::Wants(Wants { first: id, answers })
+        }
+        3 => Message::Done(vec![Done { id, outcome: Err("forged".into()) }; random.within(1, 2) as usize]),
+        4 => Message::Done(vec![Done { id, outcome: Ok(Some(any_digest(random))) }]),
+        5 => Message::Done(vec![Done { id, outcome: Ok(None) }]),
+        6 | 7 => Message::Held(Held { id, first: any_index(size, random), values: vec![[1; 32]; 2] }),
+        8 => Message::Resend { id, index: any_index(size, random) },
+        9 => Message::Left { connection: random.below(6) as u8, frames: random.below(4) },
+        10 => random
+            .pick(&[Message::End, Message::DirEnd { id: 0 }, Message::Entries(Vec::new()), Message::Pack(Vec::new())])
+            .clone(),
+        11 => Message::Feedback(Feedback::default()),
+        12 => Message::Interrupt,
+        _ => Message::Abort(refusal(random)),
+    }
+}
+
+fn want(random: &mut Random) -> Want {
+    match random.below(6) {
+        0 => Want::All,
+        1 => Want::Rest,
+        2 => Want::Failed,
+        3 => Want::Skip,
+        4 => Want::Have(any_digest(random)),
+        _ => Want::TakenOver(any_digest(random)),
+    }
+}
