@@ -7,8 +7,8 @@ use icdc_protocol::limits::MAX_DEPTH;
 use icdc_protocol::message::{Entry, EntryId, Parent};
 use icdc_protocol::validate::is_component;
 
-use super::publishing::batch::LotNumber;
 use super::item::DirectoryPlace;
+use super::publishing::batch::LotNumber;
 use crate::SessionError;
 use crate::weight::entry_weight;
 
