@@ -31,7 +31,7 @@ fn a_block_that_is_read_once_more_is_not_sent_if_the_file_changes_meanwhile() {
     let events: EventSink = Arc::new(|_| {});
     let (link, _far) = memory_pair();
     let pool = BlockPool::new(8).unwrap();
-    let (executor, _queues) = Executor::new(begin, false, &options, pool, link.control, &events);
+    let (executor, _queues) = Executor::new(begin, false, &options, pool, link.control, None, &events);
     let found = Found {
         parent: Parent::Source(0),
         name: Vec::new(),
