@@ -80,9 +80,11 @@ impl Connections {
         }
     }
 
-    /// Sends a frame that no end would send, as it is: the machines stand by themselves what the codec refuses.
+    /// Sends a frame that no end would send, unless the codec refuses it: no machine hears of that.
     pub(crate) fn forge(&mut self, connection: usize, side: Side, frame: Frame, env: &mut Environment) {
-        self.put(connection, side, Arrival::Frame(Box::new(frame)), env);
+        if let Ok(frame) = frame.transmitted() {
+            self.put(connection, side, Arrival::Frame(Box::new(frame)), env);
+        }
     }
 
     fn put(&mut self, connection: usize, side: Side, arrival: Arrival, env: &mut Environment) -> bool {
