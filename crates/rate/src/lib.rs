@@ -5,11 +5,13 @@
 //! |---|---|
 //! | the rate where the kernel's own congestion control must do | [`path_ceiling`] |
 //! | what a slow disk leaves of the rate | [`disk_ceiling`] |
-//! | one rate for several connections | [`sharing`] |
+//! | several connections, of which the first finds the rate | [`sharing`] |
+//! | several connections steered as one, and how many a path needs | [`bundle`] |
 //! | what is remembered of a path | [`known_paths`] |
 
 #![forbid(unsafe_code)]
 
+pub mod bundle;
 pub mod disk_ceiling;
 pub mod known_paths;
 pub mod path_ceiling;

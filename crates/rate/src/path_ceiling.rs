@@ -170,6 +170,8 @@ struct Search {
     step: u64,
     /// More was tried since the climb.
     tried: bool,
+    /// Somebody else searches, and tells by [`Steering::raise`].
+    is_external: bool,
 }
 
 /// What is thought of the queue.
@@ -261,7 +263,7 @@ impl Default for Steering {
             phase: Phase::CLIMB,
             ceiling: Rate::MAX,
             capacity: Capacity { rate: Rate::ZERO, most: Rate::MAX, fallen: false },
-            search: Search { step: FIRST_STEP, tried: false },
+            search: Search { step: FIRST_STEP, tried: false, is_external: false },
             queue: Queue::default(),
             round: None,
             delivery: Delivery::default(),
@@ -275,6 +277,38 @@ impl Steering {
     #[must_use]
     pub fn resuming(known: Rate) -> Self {
         Self { ceiling: known + known / KNOWN_STEP, ..Self::default() }
+    }
+
+    /// Just under a capacity that was found otherwise; whether there is more is searched otherwise,
+    /// too.
+    pub(crate) fn holding(capacity: Rate) -> Self {
+        Self {
+            phase: Phase::HOLD,
+            ceiling: just_under(capacity),
+            capacity: Capacity { rate: capacity, most: Rate::MAX, fallen: false },
+            ..Self::default().without_search()
+        }
+    }
+
+    /// The same, but whether there is more is searched otherwise.
+    pub(crate) fn without_search(self) -> Self {
+        Self { search: Search { is_external: true, ..self.search }, ..self }
+    }
+
+    /// What the path is thought to carry.
+    pub(crate) fn capacity(&self) -> Rate {
+        self.capacity.rate
+    }
+
+    /// Whether it holds just under the capacity, and nothing has to drain.
+    pub(crate) fn is_level(&self) -> bool {
+        matches!(self.phase, Phase::Hold { .. }) && self.ceiling >= just_under(self.capacity.rate)
+    }
+
+    /// The path has been shown to carry more.
+    pub(crate) fn raise(&mut self, capacity: Rate) -> Decision {
+        (self.capacity.rate, self.capacity.most) = (capacity, Rate::MAX);
+        self.set(Phase::HOLD, just_under(capacity), Reason::ProbeSucceeded)
     }
 
     /// What the socket is allowed now; [`Rate::MAX`] for anything.
@@ -348,7 +382,7 @@ impl Steering {
         let peak = self.delivery.take_peak();
         if !seen.losses && seen.rate >= self.ceiling - self.ceiling / KNOWN_STEP * 2 {
             self.capacity.rate = seen.rate;
-            return Some(self.set(Phase::HOLD, level(seen.rate), Reason::CachedRateConfirmed));
+            return Some(self.set(Phase::HOLD, just_under(seen.rate), Reason::CachedRateConfirmed));
         }
         if seen.losses {
             // What the path has delivered before, it carries.
@@ -382,7 +416,7 @@ impl Steering {
         }
         self.queue.reductions = 0;
         self.capacity.most = self.capacity.rate;
-        let level = level(self.capacity.rate);
+        let level = just_under(self.capacity.rate);
         if self.ceiling < level {
             return Some(self.set(Phase::HOLD, level, Reason::QueueGone));
         }
@@ -392,7 +426,7 @@ impl Steering {
         let held = held + 1;
         self.phase = Phase::Hold { held };
         let is_due = held >= PATIENCE || self.search.step < FIRST_STEP || !self.search.tried;
-        is_due.then(|| self.step_up(Reason::ProbeStarted))
+        (is_due && !self.search.is_external).then(|| self.step_up(Reason::ProbeStarted))
     }
 
     /// A queue or losses at the ceiling.
@@ -434,7 +468,7 @@ impl Steering {
             return Some(self.step_up(Reason::ProbeSucceeded));
         }
         self.search.step = FIRST_STEP;
-        Some(self.set(Phase::HOLD, level(capacity), Reason::ProbeFailed))
+        Some(self.set(Phase::HOLD, just_under(capacity), Reason::ProbeFailed))
     }
 
     /// Whether the algorithm sends less than it may, for now.
@@ -476,7 +510,7 @@ impl Steering {
         if reason != Reason::NoGrowth {
             self.search.step = FIRST_STEP;
         }
-        let level = level(self.capacity.rate);
+        let level = just_under(self.capacity.rate);
         let drained = level.scaled(seen.queue.min(base).as_nanos(), (base * 4).as_nanos());
         self.set(Phase::HOLD, (level - drained).max(least), reason)
     }
@@ -490,7 +524,7 @@ impl Steering {
 }
 
 /// Just under a capacity.
-fn level(capacity: Rate) -> Rate {
+pub(crate) fn just_under(capacity: Rate) -> Rate {
     capacity - capacity / MARGIN
 }
 

@@ -5,9 +5,11 @@
 //! the flows. Nothing else is sorted. Events of one instant happen in the order of the flows and,
 //! within a flow, in the order of [`Happening`].
 
+use std::collections::BTreeMap;
+
 use icdc_cc::native::Connection;
 use icdc_path::{DelayLine, Direction, Fate, Frame};
-use icdc_rate::path_ceiling::Steering;
+use icdc_rate::bundle::{Bundle, Member, Number};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::observer::Observer;
@@ -25,9 +27,6 @@ const SACK_FRAME: ByteCount = ByteCount::new(78);
 /// What may wait below TCP (TCP small queues): a millisecond at the line's rate.
 const BELOW_TCP: Span = Span::from_millis(1);
 
-/// How often an application looks at its connection.
-const LOOK: Span = Span::from_millis(10);
-
 /// Runs `simulation`, watched by `observer`.
 ///
 /// # Errors
@@ -42,6 +41,7 @@ pub fn simulate<O: Observer>(simulation: &Simulation, observer: &mut O) -> Resul
         backward: Direction::new(&simulation.backward)?,
         frame: Frame::data(simulation.forward.mtu + ETHERNET_HEADER),
         has_line: simulation.forward.line_rate.is_some(),
+        bundles: BTreeMap::new(),
         observer,
     };
     let end = engine.run(Time::ORIGIN + simulation.duration);
@@ -56,6 +56,7 @@ struct Engine<'o, O> {
     backward: Direction,
     frame: Frame,
     has_line: bool,
+    bundles: BTreeMap<u8, Bundle>,
     observer: &'o mut O,
 }
 
@@ -70,7 +71,7 @@ struct Lane {
     pauses: Pauses,
     start: Time,
     phase: Phase,
-    steering: Option<Steering>,
+    bundle: Option<u8>,
     /// When the application looks next.
     look: Time,
     /// When the application ends.
@@ -129,8 +130,8 @@ impl Lane {
             pauses: Pauses::new(&flow.pauses),
             start: Time::ORIGIN + flow.start,
             phase: Phase::Waiting,
-            steering: flow.steered.then(Steering::default),
-            look: if flow.steered { Time::ORIGIN + flow.start } else { Time::MAX },
+            bundle: flow.bundle,
+            look: if flow.bundle.is_some() { Time::ORIGIN + flow.start } else { Time::MAX },
             stop: flow.stop.map_or(Time::MAX, |stop| Time::ORIGIN + stop),
             line: Time::MAX,
             lost: 0,
@@ -237,13 +238,30 @@ impl<O: Observer> Engine<'_, O> {
                 self.send(index, now);
             }
             Happening::Look => {
-                lane.look = now + LOOK;
-                let decision = lane.steering.as_mut().and_then(|steering| steering.observe(&lane.sender.observe(now)));
-                if let Some(decision) = decision {
-                    lane.sender.set_ceiling(decision.ceiling);
-                }
+                let next = match lane.bundle {
+                    Some(number) => self.steer(number, now),
+                    None => Time::MAX,
+                };
+                self.lanes[index].look = next;
             }
         }
+    }
+
+    /// An application looks at the flows of its bundle; returns when it looks next.
+    fn steer(&mut self, number: u8, now: Time) -> Time {
+        let bundle = self.bundles.entry(number).or_default();
+        if now < bundle.next_look() {
+            return bundle.next_look();
+        }
+        let of_bundle = |lane: &Lane| lane.bundle == Some(number) && lane.phase == Phase::Running;
+        let members: Vec<(Number, Member)> = (self.lanes.iter().enumerate())
+            .filter(|(_, lane)| of_bundle(lane))
+            .map(|(index, lane)| (index as Number, lane.sender.observe(now)))
+            .collect();
+        for (index, ceiling) in bundle.look(now, &members, Rate::MAX).ceilings {
+            self.lanes[usize::from(index)].sender.set_ceiling(ceiling);
+        }
+        bundle.next_look()
     }
 
     /// Sends what the sender lets go and the line takes.

@@ -50,8 +50,9 @@ pub struct Flow {
     pub extra_delay: Span,
     /// Ceiling of its rate (`SO_MAX_PACING_RATE`): paces it.
     pub rate: Option<Rate>,
-    /// Whether the application steers that ceiling by [`icdc_rate::path_ceiling`].
-    pub steered: bool,
+    /// The bundle that it belongs to: the application steers the ceilings of all its flows together
+    /// by [`icdc_rate::bundle`]. All are from one sending host.
+    pub bundle: Option<u8>,
     /// What its receiver takes.
     pub window: ReceiveWindow,
     /// When its hosts do not run.
@@ -93,7 +94,7 @@ impl Flow {
             bytes: None,
             extra_delay: Span::ZERO,
             rate: None,
-            steered: false,
+            bundle: None,
             window,
             pauses: Vec::new(),
         }

@@ -193,6 +193,6 @@ proptest! {
         }
         // After the last stall, when what it left in the ring has gone.
         let possible = path.min(disk) as f64 * 1e6;
-        prop_assert!(mean(&seen, 48.0) > 0.93 * possible, "{} of {possible}", mean(&seen, 48.0));
+        prop_assert!(mean(&seen, 48.0) > 0.9 * possible, "{} of {possible}", mean(&seen, 48.0));
     }
 }

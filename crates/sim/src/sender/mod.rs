@@ -33,6 +33,7 @@ mod timer;
 mod timers;
 
 use icdc_cc::native::{CongestionState, Connection, WindowEvent};
+use icdc_rate::bundle::Member;
 use icdc_rate::path_ceiling::Observation;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -297,9 +298,9 @@ impl Sender {
     }
 
     /// What `TCP_INFO` would tell.
-    pub(crate) fn observe(&self, now: Time) -> Observation {
+    pub(crate) fn observe(&self, now: Time) -> Member {
         let packet = ByteCount::new(u64::from(self.algorithm.socket.mss_cache));
-        Observation {
+        let seen = Observation {
             at: now,
             rtt: self.rtt.smoothed(),
             least_rtt: self.rtt.least(),
@@ -308,7 +309,8 @@ impl Sender {
             packet,
             window: packet * u64::from(self.algorithm.socket.snd_cwnd),
             idle: false,
-        }
+        };
+        Member { seen, sent: packet * self.board.next() }
     }
 
     /// As `SO_MAX_PACING_RATE` does: from now on at most this, paced.

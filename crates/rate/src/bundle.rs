@@ -1,0 +1,286 @@
+//! One rate for a bundle of connections of one transfer, where the kernel's own congestion control
+//! must do: a total that is found from `TCP_INFO` of all of them, shared out as ceilings
+//! (`SO_MAX_PACING_RATE`).
+//!
+//! ```text
+//!            a train was stretched, losses,                    as `path_ceiling` does for
+//!            or a queue                                        one connection
+//!   CLIMB ─────────────────────────────────────► STEERED: HOLD ◄──────► PROBE
+//!   the total doubles with each round trip       ceilings of the members = what the path carries
+//! ```
+//!
+//! | part | file |
+//! |---|---|
+//! | how the total is found: a train at twice the rate begins each round trip | [`climb`] |
+//! | just under what the path carries, and whether there is more | [`crate::path_ceiling`] |
+//! | how many members a path needs | [`members`] |
+//! | which member may send how much of the total | [`shares`] |
+//!
+//! To others on the path a bundle is one flow: what is seen of it is the sum over its members, and
+//! their ceilings add up to one total. Members may join and leave; what one that has left had
+//! delivered stays in the sum.
+
+mod climb;
+mod members;
+mod search;
+mod shares;
+mod train;
+
+use std::collections::BTreeMap;
+
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+use crate::path_ceiling::{Decision, Observation, State, Steering};
+use climb::{Climb, Verdict};
+pub use members::{MOST, needed};
+use search::Search;
+use shares::Demand;
+
+/// Time between two looks while nothing is measured that asks for more.
+const LOOK: Span = Span::from_millis(10);
+/// Bytes of data packets that a member must have delivered in a round trip to be heard about the
+/// queue.
+const HEARD: u64 = 8;
+
+/// Which connection of the bundle.
+pub type Number = u8;
+
+/// What the kernel tells of a member.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// As for a connection that is steered alone.
+    pub seen: Observation,
+    /// Bytes of payload that were sent, each once.
+    pub sent: ByteCount,
+}
+
+/// Sums over all members since the bundle began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Totals {
+    sent: ByteCount,
+    delivered: ByteCount,
+    again: u64,
+}
+
+/// What is known of one member.
+#[derive(Debug)]
+struct Known {
+    last: Member,
+    /// Delivered at the beginning of the round trip under way.
+    from: ByteCount,
+    demand: Demand,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Climb(Climb),
+    Steered { steering: Steering, search: Search },
+}
+
+/// What to do after a look.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// The total has become another one, and why.
+    pub decision: Option<Decision>,
+    /// Ceilings of members, of those whose ceiling is another one than before.
+    pub ceilings: Vec<(Number, Rate)>,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Bundle {
+    phase: Phase,
+    totals: Totals,
+    members: BTreeMap<Number, Known>,
+    ceilings: BTreeMap<Number, Rate>,
+    /// When the round trip began in which members' demands are measured.
+    round: Time,
+    next: Time,
+}
+
+impl Default for Bundle {
+    fn default() -> Self {
+        Self::with(Phase::Climb(Climb::default()))
+    }
+}
+
+impl Bundle {
+    fn with(phase: Phase) -> Self {
+        Self {
+            phase,
+            totals: Totals::default(),
+            members: BTreeMap::new(),
+            ceilings: BTreeMap::new(),
+            round: Time::ORIGIN,
+            next: Time::ORIGIN,
+        }
+    }
+
+    /// For a path that carried `known` before: the windows may grow to that at once.
+    #[must_use]
+    pub fn resuming(known: Rate) -> Self {
+        let steering = Steering::resuming(known).without_search();
+        Self::with(Phase::Steered { steering, search: Search::default() })
+    }
+
+    /// What the path is known to carry; `None` while that is being found.
+    #[must_use]
+    pub fn capacity(&self) -> Option<Rate> {
+        match &self.phase {
+            Phase::Steered { steering, .. } if steering.state() != State::Climb => Some(steering.capacity()),
+            Phase::Climb(_) | Phase::Steered { .. } => None,
+        }
+    }
+
+    /// What is held between two trains; [`Rate::MAX`] for anything.
+    #[must_use]
+    pub fn level(&self) -> Rate {
+        match &self.phase {
+            Phase::Climb(_) => Rate::MAX,
+            Phase::Steered { steering, .. } => steering.ceiling(),
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match &self.phase {
+            Phase::Climb(_) => State::Climb,
+            Phase::Steered { steering, .. } => steering.state(),
+        }
+    }
+
+    /// What all members together are allowed now; [`Rate::MAX`] for anything.
+    #[must_use]
+    pub fn total(&self) -> Rate {
+        match &self.phase {
+            Phase::Climb(climb) => climb.ceiling(),
+            Phase::Steered { steering, search } => search.ceiling(steering.capacity()).unwrap_or(steering.ceiling()),
+        }
+    }
+
+    /// When the next look is wanted.
+    #[must_use]
+    pub fn next_look(&self) -> Time {
+        self.next
+    }
+
+    /// Takes note of what the kernel tells of all members that there are. Together they get `most`,
+    /// whatever the path has.
+    pub fn look(&mut self, now: Time, members: &[(Number, Member)], most: Rate) -> Plan {
+        self.note(now, members);
+        let Some(sum) = self.sum(now) else {
+            self.next = now + LOOK;
+            return Plan { decision: None, ceilings: self.share_out(most) };
+        };
+        let decision = self.decide(now, &sum);
+        self.next = match &self.phase {
+            Phase::Climb(climb) => climb.next_look(now),
+            Phase::Steered { search, .. } => search.next_look(now).unwrap_or(now + LOOK),
+        };
+        Plan { decision, ceilings: self.share_out(most) }
+    }
+
+    fn decide(&mut self, now: Time, sum: &Observation) -> Option<Decision> {
+        match &mut self.phase {
+            Phase::Climb(climb) => {
+                let verdict = climb.look(now, sum, self.totals.sent, self.members.len() as u64)?;
+                let Verdict { capacity, reason } = verdict;
+                let steering = Steering::holding(capacity);
+                let decision = Decision { state: State::Hold, ceiling: steering.ceiling(), reason };
+                let mut search = Search::default();
+                search.restart(now, sum);
+                self.phase = Phase::Steered { steering, search };
+                Some(decision)
+            }
+            Phase::Steered { steering, search } => {
+                if let Some(decision) = steering.observe(sum) {
+                    search.restart(now, sum);
+                    return Some(decision);
+                }
+                if !steering.is_level() {
+                    return None;
+                }
+                let more = search.look(now, sum, self.totals.sent, self.members.len() as u64, steering.capacity())?;
+                Some(steering.raise(more))
+            }
+        }
+    }
+
+    /// Brings sums and members up to date.
+    fn note(&mut self, now: Time, members: &[(Number, Member)]) {
+        self.members.retain(|number, _| members.iter().any(|(other, _)| other == number));
+        self.ceilings.retain(|number, _| self.members.contains_key(number));
+        let round_trip = members.iter().map(|(_, member)| member.seen.rtt).min().unwrap_or(Span::ZERO);
+        let is_round = now - self.round >= round_trip.max(LOOK * 2);
+        let span = now - self.round;
+        for (number, member) in members {
+            let known = self.members.entry(*number).or_insert_with(|| Known {
+                last: Member {
+                    seen: Observation { delivered: ByteCount::ZERO, again: 0, ..member.seen },
+                    sent: ByteCount::ZERO,
+                },
+                from: member.seen.delivered,
+                demand: Demand::default(),
+            });
+            self.totals.sent += member.sent - known.last.sent;
+            self.totals.delivered += member.seen.delivered - known.last.seen.delivered;
+            self.totals.again += member.seen.again.saturating_sub(known.last.seen.again);
+            known.last = *member;
+            if is_round {
+                let ceiling = self.ceilings.get(number).copied().unwrap_or(Rate::MAX);
+                known.demand.note((member.seen.delivered - known.from) / span, ceiling);
+                known.from = member.seen.delivered;
+            }
+        }
+        if is_round {
+            self.round = now;
+        }
+    }
+
+    /// The bundle as one connection.
+    fn sum(&self, now: Time) -> Option<Observation> {
+        let all = || self.members.values().map(|known| &known.last.seen);
+        let least_rtt = all().map(|seen| seen.least_rtt).filter(|rtt| !rtt.is_zero()).min()?;
+        let is_heard = |known: &&Known| {
+            let seen = &known.last.seen;
+            !seen.least_rtt.is_zero() && seen.delivered - known.from >= seen.packet * HEARD
+        };
+        let queue = |known: &Known| known.last.seen.rtt - known.last.seen.least_rtt;
+        let heard = self.members.values().filter(is_heard).map(queue).min();
+        let queue = heard.or_else(|| self.members.values().map(queue).min())?;
+        Some(Observation {
+            at: now,
+            rtt: least_rtt + queue,
+            least_rtt,
+            delivered: self.totals.delivered,
+            again: self.totals.again,
+            packet: all().map(|seen| seen.packet).max()?,
+            window: all().map(|seen| seen.window).sum(),
+            idle: all().all(|seen| seen.idle),
+        })
+    }
+
+    /// New ceilings where they differ by more than a hundredth from those that are set.
+    fn share_out(&mut self, most: Rate) -> Vec<(Number, Rate)> {
+        let total = self.total().min(most);
+        let is_climb = matches!(self.phase, Phase::Climb(_));
+        let usable = |known: &Known| known.demand.most().filter(|_| !is_climb);
+        let demands: Vec<Option<Rate>> = self.members.values().map(usable).collect();
+        let shares = shares::of(total, &demands);
+        let mut changed = Vec::new();
+        for ((number, _), share) in self.members.iter().zip(shares) {
+            let set = self.ceilings.get(number).copied().unwrap_or(Rate::MAX);
+            let differs = set != share
+                && (share == Rate::MAX || set == Rate::MAX || set.max(share) - set.min(share) > share / 100);
+            if differs {
+                self.ceilings.insert(*number, share);
+                changed.push((*number, share));
+            }
+        }
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests;

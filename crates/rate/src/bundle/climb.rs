@@ -1,0 +1,171 @@
+//! From nothing to what the path carries, without overflowing its queue.
+//!
+//! ```text
+//!  rate                         ┌─┐            the train of a round trip goes at the rate of the
+//!                     ┌─┐       │ │            next one
+//!            ┌─┐      │ └───────┘ └─ ?
+//!    ┌─┐     │ └──────┘
+//!    │ └─────┘
+//!   ─┘ round trip ►                            its acknowledgements come before the next one begins
+//! ```
+//!
+//! Slow start doubles what is under way with each round trip, and learns that it was too much a
+//! round trip after: by then it has sent twice what the path carries. Here each round trip begins
+//! with a train at the rate of the next one, so short that the queue of a path that does not carry
+//! it takes the excess. Where its acknowledgements come as fast as it went, the total doubles;
+//! where they come slower, they came at the rate that the path carries.
+//!
+//! The windows grow by the kernel's slow start. The ceilings leave a fifth of them for the next
+//! train, and spread the rest evenly over the round trip. Before trains have enough packets of each
+//! member there is no ceiling.
+
+use icdc_units::{ByteCount, Rate, Time};
+
+use super::train::{CLOSE, FULL, Outcome, SHARE, SHORTEST, Train};
+use crate::path_ceiling::{Observation, Reason, just_under};
+
+/// Packets of each member that a train has at least.
+const PACKETS_OF_EACH: u64 = 4;
+/// Growth of the windows that counts: one in so many.
+const GROWTH: u64 = 8;
+/// Round trips without such growth after which trains are tried anyway.
+const FLAT: u64 = 2;
+/// Packets lost after which trains are tried anyway.
+const LOST: u64 = 3;
+/// Share of the windows that the even part of a round trip fills.
+const FILLED: (u64, u64) = (4, 5);
+
+/// What the climb has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) capacity: Rate,
+    pub(super) reason: Reason,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Climb {
+    round: Option<Round>,
+    /// Before the first round trip: enough not to hold slow start up, but windows that open all at
+    /// once do not leave all at once.
+    spread: Rate,
+    /// When the windows were last seen to grow, and to what.
+    grown: Option<(Time, ByteCount)>,
+    /// Rate of the best round trip so far.
+    carried: Rate,
+    /// More was lost in the round trip before than chance takes.
+    was_lost: bool,
+    /// What a stretched train has shown, where the one before was not.
+    doubted: Option<Rate>,
+    /// Packets retransmitted by the beginning of the round trip.
+    again: u64,
+}
+
+/// A round trip.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    begin: Time,
+    sent: ByteCount,
+    delivered: ByteCount,
+    window: ByteCount,
+    level: Rate,
+    train: Train,
+}
+
+impl Default for Climb {
+    fn default() -> Self {
+        Self {
+            round: None,
+            spread: Rate::MAX,
+            grown: None,
+            carried: Rate::ZERO,
+            was_lost: false,
+            doubted: None,
+            again: 0,
+        }
+    }
+}
+
+impl Climb {
+    pub(super) fn ceiling(&self) -> Rate {
+        match &self.round {
+            None => self.spread,
+            Some(round) if round.train.is_leaving() => round.level * 2,
+            Some(round) => round.level,
+        }
+    }
+
+    pub(super) fn next_look(&self, now: Time) -> Time {
+        self.round.as_ref().map_or(now + CLOSE, |round| round.train.next_look(now))
+    }
+
+    /// Takes note of the sums over a bundle of so many `members`, of which `sent` was sent.
+    pub(super) fn look(&mut self, now: Time, sum: &Observation, sent: ByteCount, members: u64) -> Option<Verdict> {
+        let Some(round) = &mut self.round else {
+            let length = (sum.least_rtt / SHARE).max(SHORTEST);
+            let enough = sum.packet * (PACKETS_OF_EACH * members) / length;
+            let windows = sum.window / sum.least_rtt;
+            self.spread = Rate::from_bytes_per_second((windows.as_bytes_per_second() * 2).next_power_of_two());
+            if sum.delivered.is_zero() {
+                return None;
+            }
+            let (since, before) = *self.grown.get_or_insert((now, sum.window));
+            if sum.window > before + before / GROWTH {
+                self.grown = Some((now, sum.window));
+            }
+            if windows >= enough || now - since >= sum.least_rtt * FLAT || sum.again > LOST {
+                self.begin(now, sum, sent, members, windows.scaled(FILLED.0, FILLED.1));
+            }
+            return None;
+        };
+        let outcome = round.train.look(now, sum, sent);
+        let round = *round;
+        let span = (now - round.begin).max(sum.least_rtt);
+        let carried = self.carried.max((sum.delivered - round.delivered) / span);
+        let packets = (sent - round.sent).as_u64() / sum.packet.as_u64().max(1);
+        let outcome = outcome?;
+        let was_lost = sum.again.saturating_sub(self.again) > packets / 100 + 3;
+        if was_lost && std::mem::replace(&mut self.was_lost, true) {
+            return Some(Verdict { capacity: carried, reason: Reason::Losses });
+        }
+        self.carried = carried;
+        if was_lost {
+            // A burst may have been too much for a queue, which says nothing of the rate.
+            self.begin(now, sum, sent, members, round.level / 2);
+            return None;
+        }
+        self.was_lost = false;
+        let grew = sum.window > round.window + round.window / GROWTH;
+        if let (true, Outcome::Carried(went, came)) = (outcome.is_stretched(), outcome) {
+            let capacity = came.min(went).min(round.level * 2).max(carried);
+            if let Some(before) = self.doubted.replace(capacity) {
+                return Some(Verdict { capacity: capacity.min(before).max(carried), reason: Reason::QueueGrew });
+            }
+            // A host that pauses stretches one train, hardly two.
+            self.begin(now, sum, sent, members, just_under(capacity));
+            return None;
+        }
+        let full = round.level * 2;
+        let most = match outcome {
+            Outcome::Carried(went, _) if went < full.scaled(FULL.0, FULL.1) => went.max(round.level),
+            Outcome::Carried(..) => {
+                self.doubted = None;
+                full
+            }
+            Outcome::Nothing => round.level,
+        };
+        if !grew {
+            return Some(Verdict { capacity: carried.max(sum.window / sum.least_rtt), reason: Reason::NoGrowth });
+        }
+        let gone = ((sent - round.sent) / (now - round.begin)).min(round.level);
+        let filled = (sum.window / sum.least_rtt).scaled(FILLED.0, FILLED.1);
+        self.begin(now, sum, sent, members, (gone.max(round.level / 2) * 2).min(filled).min(most));
+        None
+    }
+
+    fn begin(&mut self, now: Time, sum: &Observation, sent: ByteCount, members: u64, level: Rate) {
+        self.again = sum.again;
+        let train = Train::begin(now, sum, sent, members, level * 2);
+        self.round = Some(Round { begin: now, sent, delivered: sum.delivered, window: sum.window, level, train });
+    }
+}

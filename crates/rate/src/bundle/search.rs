@@ -1,0 +1,107 @@
+//! Whether a path carries more than is sent: a train now and then at a higher rate.
+//!
+//! A train is a moment only, so it may go far above the rate that is held, and what the path does
+//! not carry waits in its queue for no longer. At which rate it came is what the path has for the
+//! bundle; two in a row must say so, because a host that pauses brings acknowledgements together.
+
+use icdc_units::{ByteCount, Rate, Time};
+
+use super::train::{FULL, Outcome, Train};
+use crate::path_ceiling::Observation;
+
+/// What a train goes above the capacity that is known: one in so many, at first and at last. Each
+/// that is carried doubles it.
+const FIRST_ABOVE: u64 = 3;
+const LAST_ABOVE: u64 = 1;
+/// Trains of which the second best is believed.
+const TRAINS: usize = 3;
+/// Round trips between two trains, after one that has shown nothing new.
+const PAUSE: u64 = 4;
+/// What counts as more: one in so many.
+const MORE: u64 = 64;
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Search {
+    train: Option<Train>,
+    /// What the last trains have shown, where that was more.
+    shown: [Rate; TRAINS],
+    /// What the next train goes above the capacity: one in so many.
+    above: u64,
+    /// When the next one may leave.
+    next: Time,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { train: None, shown: [Rate::ZERO; TRAINS], above: FIRST_ABOVE, next: Time::ORIGIN }
+    }
+}
+
+impl Search {
+    /// The rate in force instead of what is held, while a train leaves.
+    pub(super) fn ceiling(&self, capacity: Rate) -> Option<Rate> {
+        self.train.as_ref().filter(|train| train.is_leaving()).map(|_| self.above(capacity))
+    }
+
+    pub(super) fn next_look(&self, now: Time) -> Option<Time> {
+        self.train.as_ref().map(|train| train.next_look(now))
+    }
+
+    /// Forgets what is under way: the rate that is held has changed.
+    pub(super) fn restart(&mut self, now: Time, sum: &Observation) {
+        *self = Self { next: now + sum.least_rtt * 2, ..Self::default() };
+    }
+
+    /// Takes note of the sums over the bundle, whose `capacity` is held; returns a higher one if
+    /// the path has it.
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        sum: &Observation,
+        sent: ByteCount,
+        members: u64,
+        capacity: Rate,
+    ) -> Option<Rate> {
+        let rate = self.above(capacity);
+        let Some(train) = &mut self.train else {
+            if now >= self.next && !sum.idle {
+                self.train = Some(Train::begin(now, sum, sent, members, rate));
+            }
+            return None;
+        };
+        let outcome = train.look(now, sum, sent)?;
+        self.train = None;
+        let came = match outcome {
+            Outcome::Carried(went, came) if went >= rate.scaled(FULL.0, FULL.1) => came.min(went),
+            // It did not go at its rate. Where that is for the windows, they only grow while they
+            // are what limits.
+            _ => {
+                self.next = now;
+                let windows = sum.window / sum.least_rtt;
+                let is_more = windows > capacity + capacity / MORE;
+                return (is_more && windows < rate + rate / 4 && !outcome.is_stretched()).then_some(windows.min(rate));
+            }
+        };
+        let is_more = came > capacity + capacity / MORE;
+        self.shown.rotate_right(1);
+        self.shown[0] = if is_more { came } else { Rate::ZERO };
+        let mut shown = self.shown;
+        shown.sort_unstable();
+        let found = shown[TRAINS - 2];
+        if found.is_zero() {
+            let is_open = shown[TRAINS - 1] > Rate::ZERO;
+            self.next = if is_open { now } else { now + sum.least_rtt * PAUSE };
+            self.above = if is_open { self.above } else { FIRST_ABOVE };
+            return None;
+        }
+        self.next = now;
+        self.shown = [Rate::ZERO; TRAINS];
+        self.above = if outcome.is_stretched() { FIRST_ABOVE } else { (self.above / 2).max(LAST_ABOVE) };
+        Some(found)
+    }
+
+    fn above(&self, capacity: Rate) -> Rate {
+        capacity + capacity / self.above
+    }
+}

@@ -1,0 +1,65 @@
+use super::*;
+
+fn member(at: Time, sent: u64, delivered: u64, rtt_ms: u64) -> Member {
+    let seen = Observation {
+        at,
+        rtt: Span::from_millis(rtt_ms),
+        least_rtt: Span::from_millis(100),
+        delivered: ByteCount::new(delivered),
+        again: 0,
+        packet: ByteCount::new(1000),
+        window: ByteCount::new(100_000),
+        idle: false,
+    };
+    Member { seen, sent: ByteCount::new(sent) }
+}
+
+fn at(millis: u64) -> Time {
+    Time::ORIGIN + Span::from_millis(millis)
+}
+
+#[test]
+fn what_a_member_that_has_left_delivered_stays_in_the_sum() {
+    let mut bundle = Bundle::default();
+    bundle.look(at(1), &[(0, member(at(1), 500, 300, 100)), (7, member(at(1), 50, 30, 100))], Rate::MAX);
+    assert_eq!(bundle.totals, Totals { sent: ByteCount::new(550), delivered: ByteCount::new(330), again: 0 });
+    bundle.look(at(2), &[(0, member(at(2), 600, 400, 100))], Rate::MAX);
+    // One of the same number is another connection.
+    bundle.look(at(3), &[(0, member(at(3), 600, 400, 100)), (7, member(at(3), 10, 10, 100))], Rate::MAX);
+    assert_eq!(bundle.totals, Totals { sent: ByteCount::new(660), delivered: ByteCount::new(440), again: 0 });
+}
+
+#[test]
+fn a_queue_is_what_all_members_see() {
+    let mut bundle = Bundle::default();
+    let look = |bundle: &mut Bundle, time, rtts: [u64; 2]| {
+        let members = [0, 1].map(|number: u8| {
+            let bytes = 100_000 * time;
+            (number, member(at(time), bytes, bytes, rtts[usize::from(number)]))
+        });
+        bundle.note(at(time), &members);
+        bundle.sum(at(time)).unwrap().rtt
+    };
+    assert_eq!(look(&mut bundle, 1, [100, 180]), Span::from_millis(100));
+    assert_eq!(look(&mut bundle, 2, [130, 180]), Span::from_millis(130));
+}
+
+#[test]
+fn a_limit_is_shared_by_those_that_there_are() {
+    let mut bundle = Bundle::default();
+    let limit = Rate::from_bits_per_second(9_000_000);
+    let two = [(0, member(at(1), 1, 1, 100)), (1, member(at(1), 1, 1, 100))];
+    assert_eq!(bundle.look(at(1), &two, limit).ceilings, [(0, limit / 2), (1, limit / 2)]);
+    assert!(bundle.look(at(2), &two, limit).ceilings.is_empty());
+    assert_eq!(bundle.look(at(3), &two[..1], limit).ceilings, [(0, limit)]);
+    assert_eq!(bundle.look(at(4), &[], limit).ceilings, []);
+}
+
+#[test]
+fn a_path_that_is_known_is_filled_up_to_that_at_once() {
+    let known = Rate::from_bits_per_second(800_000_000);
+    let bundle = Bundle::resuming(known);
+    assert!(bundle.total() > known && bundle.total() < known + known / 10);
+    assert_eq!(bundle.state(), State::Climb);
+    assert_eq!(bundle.capacity(), None);
+}

@@ -1,0 +1,130 @@
+//! A train: for a moment a bundle sends at a higher rate, and when its acknowledgements come tells
+//! at which rate the path carried it.
+//!
+//! Data of all members passes the bottleneck in the order in which it was sent, so what was
+//! delivered when is set against what had been sent when the train began and when it ended.
+//! Between two looks the time is interpolated.
+
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+use crate::path_ceiling::Observation;
+
+/// A train's share of the round trip: one in so many.
+pub(super) const SHARE: u64 = 32;
+/// Shortest train: the timers of a host that is busy are not more exact.
+pub(super) const SHORTEST: Span = Span::from_millis(4);
+/// Packets that a train is to have, in all and of each member: those leave in aggregates, whose times
+/// were set before the train began.
+const PACKETS: u64 = 48;
+const PACKETS_OF_EACH: u64 = 8;
+/// Packets without which it tells nothing.
+const FEWEST: u64 = 12;
+/// The longest share of the round trip that a train takes to have as many: one in so many.
+const LONGEST: u64 = 4;
+/// Time between two looks while acknowledgements of a train come.
+pub(super) const CLOSE: Span = Span::from_millis(2);
+/// A train that went at less than this share of the rate that it was to have tells nothing of that.
+pub(super) const FULL: (u64, u64) = (7, 8);
+/// A train whose acknowledgements came at less than this share of its rate was stretched.
+const STRETCHED: (u64, u64) = (7, 8);
+/// Acknowledgements that come closer than this tell of the hosts, not of the path.
+const LEAST_SPAN: Span = Span::from_micros(100);
+
+/// See the module's description.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Train {
+    begin: Time,
+    /// All that had been sent when it began.
+    from: ByteCount,
+    stage: Stage,
+    /// The look before: when, and what had been delivered.
+    before: (Time, ByteCount),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Leaving {
+        until: Time,
+    },
+    Arriving {
+        end: Time,
+        /// All that had been sent when it ended.
+        to: ByteCount,
+        /// When all that was sent before it had been delivered.
+        first: Option<Time>,
+    },
+}
+
+/// What a train has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It went at the first of these rates, and came at the second.
+    Carried(Rate, Rate),
+    /// Not all of it came, or it was too short to tell.
+    Nothing,
+}
+
+impl Outcome {
+    /// Whether the path did not carry it as fast as it went.
+    pub(super) fn is_stretched(self) -> bool {
+        matches!(self, Self::Carried(went, came) if came < went.scaled(STRETCHED.0, STRETCHED.1))
+    }
+}
+
+impl Train {
+    /// Begins one at `rate`.
+    pub(super) fn begin(now: Time, sum: &Observation, sent: ByteCount, members: u64, rate: Rate) -> Self {
+        let base = sum.least_rtt;
+        let enough = sum.packet * PACKETS.max(PACKETS_OF_EACH * members) / rate.max(Rate::from_bytes_per_second(1));
+        let length = (base / SHARE).max(SHORTEST).max(enough).min((base / LONGEST).max(SHORTEST));
+        Self { begin: now, from: sent, stage: Stage::Leaving { until: now + length }, before: (now, sum.delivered) }
+    }
+
+    /// Whether the higher rate is in force.
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self.stage, Stage::Leaving { .. })
+    }
+
+    pub(super) fn next_look(&self, now: Time) -> Time {
+        match self.stage {
+            Stage::Leaving { until } => until.max(now + Span::from_nanos(1)),
+            Stage::Arriving { .. } => now + CLOSE,
+        }
+    }
+
+    /// Takes note of what was delivered and sent by now.
+    pub(super) fn look(&mut self, now: Time, sum: &Observation, sent: ByteCount) -> Option<Outcome> {
+        let (at, had) = std::mem::replace(&mut self.before, (now, sum.delivered));
+        match &mut self.stage {
+            Stage::Leaving { until } => {
+                if now >= *until {
+                    self.stage = Stage::Arriving { end: now, to: sent, first: None };
+                }
+                None
+            }
+            Stage::Arriving { end, to, first } => {
+                let when = |bytes: ByteCount| {
+                    let share = (bytes - had).ratio((sum.delivered - had).max(ByteCount::new(1)));
+                    at + Span::from_nanos(((now - at).as_nanos() as f64 * share.min(1.0)) as u64)
+                };
+                if first.is_none() && sum.delivered >= self.from {
+                    *first = Some(when(self.from));
+                }
+                match *first {
+                    Some(first) if sum.delivered >= *to => {
+                        let length = *to - self.from;
+                        if length < sum.packet * FEWEST {
+                            return Some(Outcome::Nothing);
+                        }
+                        let (took, span) = (*end - self.begin, (when(*to) - first).max(LEAST_SPAN));
+                        Some(Outcome::Carried(length / took, length / span))
+                    }
+                    _ => {
+                        let is_late = now >= *end + sum.least_rtt * 2 + (*end - self.begin) * 4;
+                        is_late.then_some(Outcome::Nothing)
+                    }
+                }
+            }
+        }
+    }
+}
