@@ -79,7 +79,7 @@ impl CopyPlan {
             preserve: arguments.preserve,
             rate: arguments.rate.0,
             congestion: arguments.cc.0,
-            streams: arguments.streams,
+            streams: arguments.streams.0,
             dry_run: arguments.dry_run,
             buffered: arguments.buffered,
         };
@@ -211,7 +211,7 @@ mod tests {
         let CopyOptions { send, receive, ports, family, ssh, remote_icdc, retry_for, .. } = plan.options;
         assert_eq!(
             (send.rate, send.congestion.as_deref(), send.streams),
-            (Some(Rate::from_bits_per_second(8000)), Some("cubic"), 3)
+            (Some(Rate::from_bits_per_second(8000)), Some("cubic"), Some(3))
         );
         assert_eq!(send.exclude, ["*.o", "b/"]);
         assert!(receive.verify && !receive.resume && receive.update);
@@ -227,7 +227,7 @@ mod tests {
         let plan = plan(&["a:b", "c"]).unwrap();
         assert_eq!(
             (plan.options.send.rate, plan.options.send.congestion.as_deref(), plan.options.send.streams),
-            (None, None, 1)
+            (None, None, None)
         );
         assert!(plan.options.receive.resume && !plan.options.receive.verify);
         assert_eq!(plan.options.receive.ring, Some(ByteCount::from_mib(256)));

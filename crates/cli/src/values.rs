@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_WINDOW};
+use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_STREAMS, MAX_WINDOW};
 use icdc_protocol::message::Preserve;
 use icdc_remote::Location;
 use icdc_remote::location::DAEMON_PORT;
@@ -15,6 +15,10 @@ pub(crate) struct PortRange(pub(crate) u16, pub(crate) u16);
 /// A ceiling of the rate; `None` leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ceiling(pub(crate) Option<Rate>);
+
+/// A number of connections; `None` leaves it to what the path needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Streams(pub(crate) Option<u8>);
 
 /// A congestion control; `None` leaves it to the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +72,16 @@ pub(crate) fn ceiling(text: &str) -> Result<Ceiling, String> {
         return Err(format!("the least rate is {LEAST_RATE}; write auto for no ceiling"));
     }
     Ok(Ceiling(Some(rate)))
+}
+
+pub(crate) fn streams(text: &str) -> Result<Streams, String> {
+    if text == "auto" {
+        return Ok(Streams(None));
+    }
+    match text.parse() {
+        Ok(number @ 1..=MAX_STREAMS) => Ok(Streams(Some(number))),
+        _ => Err(format!("write a number of connections from 1 to {MAX_STREAMS}, or auto")),
+    }
 }
 
 pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {

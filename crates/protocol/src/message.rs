@@ -206,7 +206,7 @@ pub struct Drive {
 }
 
 /// Options of the sending end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendOptions {
     /// Shell patterns of names and paths to leave out.
     pub exclude: Vec<String>,
@@ -216,26 +216,12 @@ pub struct SendOptions {
     pub rate: Option<Rate>,
     /// Congestion control by its kernel name; `None` for the best that the sending end can have.
     pub congestion: Option<String>,
-    /// Number of TCP connections, from 1.
-    pub streams: u8,
+    /// Number of TCP connections, from 1; `None` for as many as the path needs.
+    pub streams: Option<u8>,
     /// Only tell what would be sent.
     pub dry_run: bool,
     /// Read through the page cache instead of by Direct I/O.
     pub buffered: bool,
-}
-
-impl Default for SendOptions {
-    fn default() -> Self {
-        Self {
-            exclude: Vec::new(),
-            preserve: Preserve::default(),
-            rate: None,
-            congestion: None,
-            streams: 1,
-            dry_run: false,
-            buffered: false,
-        }
-    }
 }
 
 /// Options of the receiving end.

@@ -13,7 +13,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "fe6a34e5"),
+        ("Request", "6525e454"),
         ("Accepted", "fa1fd278"),
         ("Begin", "bf54b3e4"),
         ("Entries", "4a59898d"),
@@ -148,7 +148,7 @@ fn requests() -> Vec<Message> {
         preserve,
         rate: Some(Rate::from_bits_per_second(10_000_000_000)),
         congestion: Some("bbr".into()),
-        streams: 4,
+        streams: Some(4),
         dry_run: true,
         buffered: false,
     };

@@ -227,6 +227,6 @@ fn work_orders_that_could_be_taken_for_something_else_are_refused() {
     assert!(!drive(|drive| drive.sources = vec![b"a\0b".to_vec()]));
     assert!(!drive(|drive| drive.destination = vec![b'a'; 4096]));
     assert!(!drive(|drive| drive.send.congestion = Some("../cubic".to_owned())));
-    assert!(!drive(|drive| drive.send.streams = MAX_STREAMS + 1));
+    assert!(!drive(|drive| drive.send.streams = Some(MAX_STREAMS + 1)));
     assert!(!drive(|drive| drive.receive.ring = Some(ByteCount::new(u64::MAX))));
 }

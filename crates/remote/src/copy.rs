@@ -49,7 +49,7 @@ pub fn copy(
                 retry_for: options.retry_for,
                 account: &Account::new(clock::now()),
             };
-            push_over(&mut || far.link(), &order, events, stop)
+            push_over(&mut far, &order, events, stop)
         }
         (None, Location::Local(destination)) => {
             let Some(first) = sources.first() else { return Err(CopyError::Usage("no source is given".into())) };
@@ -64,7 +64,7 @@ pub fn copy(
                 receive: &options.receive,
                 retry_for: options.retry_for,
             };
-            pull_over(&mut || far.link(), &order, events, stop)
+            pull_over(&mut far, &order, events, stop)
         }
         (None, _) => drive::copy_between(sources, destination, options, events, stop).map_err(|error| match error {
             CopyError::Connect(error) => not_reached(error, stop),

@@ -2,24 +2,23 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossbeam_channel::{Receiver as Queue, Sender as Channel, unbounded};
+use crossbeam_channel::{Receiver as Queue, unbounded};
 use icdc_disk::tree::Tree;
 use icdc_link::Link;
 use icdc_protocol::message::{Job, Message, ReceiveOptions, Request, SendOptions, TransferId};
+use icdc_rate::bundle;
 use icdc_session::SessionError;
 use icdc_session::retry::Retry;
 use icdc_stop::StopSignal;
+use icdc_tcp::algorithm::finds_the_rate;
 use icdc_tcp::clock;
 use icdc_transfer::sender::{self, SendingLink};
 use icdc_transfer::{Account, Event, EventSink, FurtherLink, Summary, receiver, summary};
 use icdc_tuning::Tuned;
 use icdc_units::Span;
 
-use crate::connect::ConnectError;
+use crate::connect::{Connect, ConnectError, Further};
 use crate::error::CopyError;
-
-/// Makes a link to the far end: the first one, further ones, and again after a cut.
-pub(crate) type Connect<'a> = &'a mut (dyn FnMut() -> Result<Link, ConnectError> + Send);
 
 /// What is pushed, and how.
 pub(crate) struct PushOrder<'a> {
@@ -36,7 +35,7 @@ pub(crate) struct PushOrder<'a> {
 
 /// Pushes local files over links made by `connect`, again and again until everything has arrived.
 pub(crate) fn push_over(
-    connect: Connect<'_>,
+    connect: &mut dyn Connect,
     order: &PushOrder<'_>,
     events: &EventSink,
     stop: &StopSignal,
@@ -49,7 +48,8 @@ pub(crate) fn push_over(
         receive.resume = true;
         let link = open(connect, order.transfer, job, Some(order.send), events)?;
         account.note_congestion(link.tuned.as_ref().map(Tuned::congestion).unwrap_or_default());
-        with_streams(connect, order.transfer, order.send.streams, true, events, |joined| {
+        let streams = order.send.streams.unwrap_or_else(|| needed(&link));
+        with_streams(connect, order.transfer, streams, true, events, |joined| {
             let found = sender::find_sources(order.tree, order.paths, order.send);
             sender::run(link, joined, found, order.send, account, events, stop)
         })
@@ -70,7 +70,7 @@ pub(crate) struct PullOrder<'a> {
 
 /// Pulls over links made by `connect`, again and again until everything has arrived.
 pub(crate) fn pull_over(
-    connect: Connect<'_>,
+    connect: &mut dyn Connect,
     order: &PullOrder<'_>,
     events: &EventSink,
     stop: &StopSignal,
@@ -80,8 +80,10 @@ pub(crate) fn pull_over(
     let mut receive = order.receive.clone();
     let received = with_retries(order.retry_for, &account, events, stop, || {
         let job = Job::Send { sources: sources.to_vec(), options: send.clone() };
-        let SendingLink { link, .. } = open(connect, transfer, job, None, events)?;
-        let outcome = with_streams(connect, transfer, send.streams, false, events, |joined| {
+        let link = open(connect, transfer, job, None, events)?;
+        let streams = send.streams.unwrap_or_else(|| needed(&link));
+        let SendingLink { link, .. } = link;
+        let outcome = with_streams(connect, transfer, streams, false, events, |joined| {
             let order = receiver::Order {
                 transfer,
                 tree: order.tree,
@@ -102,7 +104,7 @@ pub(crate) fn pull_over(
 
 /// Connects and asks for `job`; `send` if this end is going to send.
 fn open(
-    connect: Connect<'_>,
+    connect: &mut dyn Connect,
     transfer: TransferId,
     job: Job,
     send: Option<&SendOptions>,
@@ -110,7 +112,7 @@ fn open(
 ) -> Result<SendingLink, Attempt> {
     icdc_protocol::validate::job(&job)
         .map_err(|rule| Attempt::Usage(format!("this cannot be asked of a far end: {rule}")))?;
-    let mut link = connect().map_err(Attempt::Connect)?;
+    let mut link = connect.link().map_err(Attempt::Connect)?;
     let tuned = send.map(|send| sender::tune(&link.control, send.congestion.as_deref()));
     let tuned = tuned.transpose().map_err(|error| Attempt::Usage(error.to_string()))?.flatten();
     if let Some(text) = tuned.as_ref().and_then(Tuned::instead) {
@@ -132,9 +134,20 @@ fn announce(link: &Link, stream: u8, congestion: Option<String>, events: &EventS
     });
 }
 
-/// Runs a session while further connections are made for it.
+/// How many connections the path of this one needs: one where its congestion control fills the path
+/// alone.
+fn needed(link: &SendingLink) -> u8 {
+    let SendingLink { link, tuned } = link;
+    if tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
+        return 1;
+    }
+    let known = tuned.as_ref().and_then(Tuned::known_path).map(|known| known.rate);
+    link.control.tcp_info().map_or(1, |info| bundle::needed(info.min_rtt, known))
+}
+
+/// Runs a session while further connections are made for it, side by side.
 fn with_streams<T: Send>(
-    connect: Connect<'_>,
+    connect: &mut dyn Connect,
     transfer: TransferId,
     streams: u8,
     sending: bool,
@@ -142,11 +155,34 @@ fn with_streams<T: Send>(
     session: impl FnOnce(&Queue<FurtherLink>) -> Result<T, SessionError>,
 ) -> Result<T, Attempt> {
     let (join, joined) = unbounded();
+    if streams == 1 {
+        return Ok(session(&joined)?);
+    }
+    let further = connect.further().map_err(Attempt::Connect)?;
     let over = AtomicBool::new(false);
-    let over = &over;
+    let (further, over) = (&further, &over);
     let outcome = std::thread::scope(|scope| {
-        if streams > 1 {
-            scope.spawn(move || further_streams(connect, transfer, streams, sending, &join, over, events));
+        for stream in 1..streams {
+            let join = join.clone();
+            scope.spawn(move || {
+                let made = further_stream(further, transfer, stream);
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                match made {
+                    Ok(link) => {
+                        let socket = link.control.socket().filter(|_| sending);
+                        let congestion = socket.and_then(|socket| icdc_tcp::congestion(&**socket).ok());
+                        announce(&link, stream, congestion, events);
+                        // The session may have ended meanwhile.
+                        let _ = join.send(FurtherLink { number: stream, link });
+                    }
+                    Err(reason) => {
+                        let text = format!("connection {stream} of {streams} was not made: {reason}");
+                        events(Event::Notice { text });
+                    }
+                }
+            });
         }
         let outcome = session(&joined);
         over.store(true, Ordering::Relaxed);
@@ -154,44 +190,15 @@ fn with_streams<T: Send>(
     });
     // Those that came too late; nobody at the other end has anything to say on them.
     joined.try_iter().for_each(|further| further.link.control.shutdown());
-    outcome.map_err(Attempt::from)
+    Ok(outcome?)
 }
 
-fn further_streams(
-    connect: Connect<'_>,
-    transfer: TransferId,
-    streams: u8,
-    sending: bool,
-    join: &Channel<FurtherLink>,
-    over: &AtomicBool,
-    events: &EventSink,
-) {
-    for stream in 1..streams {
-        // A far end that is through may have ended, and must not be started again.
-        if over.load(Ordering::Relaxed) {
-            return;
-        }
-        let request = Message::Request(Request { transfer, job: Job::Join { stream } });
-        let made = connect().map_err(|error| error.to_string()).and_then(|mut link| {
-            link.outlet.send(request.into()).and_then(|()| link.outlet.flush()).map_err(|error| error.to_string())?;
-            Ok(link)
-        });
-        match made {
-            Ok(link) => {
-                let socket = link.control.socket().filter(|_| sending);
-                let congestion = socket.and_then(|socket| icdc_tcp::congestion(&**socket).ok());
-                announce(&link, stream, congestion, events);
-                if join.send(FurtherLink { number: stream, link }).is_err() {
-                    return;
-                }
-            }
-            Err(_) if over.load(Ordering::Relaxed) => return,
-            Err(reason) => {
-                events(Event::Notice { text: format!("connection {stream} of {streams} was not made: {reason}") });
-                return;
-            }
-        }
-    }
+fn further_stream(further: &Further<'_>, transfer: TransferId, stream: u8) -> Result<Link, String> {
+    let request = Message::Request(Request { transfer, job: Job::Join { stream } });
+    let mut link = further().map_err(|error| error.to_string())?;
+    let asked = link.outlet.send(request.into()).and_then(|()| link.outlet.flush());
+    asked.map_err(|error| error.to_string())?;
+    Ok(link)
 }
 
 /// Why one attempt ended.

@@ -61,6 +61,19 @@ impl FurtherControls {
         self.lock().open.values().for_each(|control| control.set_rate(rate));
     }
 
+    /// Caps the pace of one.
+    pub(crate) fn set_rate_of(&self, number: u8, rate: Rate) {
+        if let Some(control) = self.lock().open.get(&number) {
+            control.set_rate(rate);
+        }
+    }
+
+    /// The kernel's view of those in use, by number.
+    pub(crate) fn in_use(&self) -> Vec<(u8, TcpInfo)> {
+        let info = |(number, control): (&u8, &LinkControl)| Some((*number, control.tcp_info()?));
+        self.lock().open.iter().filter_map(info).collect()
+    }
+
     /// The kernel's view of all.
     pub(crate) fn tcp_infos(&self) -> Vec<TcpInfo> {
         self.lock().all().filter_map(LinkControl::tcp_info).collect()

@@ -1,14 +1,13 @@
 //! How fast a session may send: what the user allows, what the receiver's disk takes off the ring, and, where the
 //! connection's congestion control does not find it, what the path has free.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::Feedback;
+use icdc_rate::bundle::{Bundle, Member, Number};
 use icdc_rate::disk_ceiling::{self, RingState};
-use icdc_rate::path_ceiling::{Decision, State, Steering};
-use icdc_tcp::TcpInfo;
-use icdc_tuning::observation;
+use icdc_rate::path_ceiling::{Decision, State};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::event::{Event, PaceReason, Stage};
@@ -30,8 +29,7 @@ pub(crate) struct Pace {
 
 struct Moving {
     /// `None` where congestion control finds the rate by itself.
-    steering: Option<Steering>,
-    path: Option<Rate>,
+    bundle: Option<Bundle>,
     disk: Option<Rate>,
     limit: Option<Limit>,
 }
@@ -41,59 +39,83 @@ struct Moving {
 pub(crate) struct Change {
     /// The limit is another one.
     pub(crate) limit: bool,
-    /// Of what finds the rate that the path has free, if that is done here.
-    pub(crate) state: Option<State>,
-    pub(crate) events: Vec<Event>,
+    pub(crate) event: Option<Event>,
+}
+
+/// What to do after a look at the connections.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    /// New ceilings of connections.
+    pub(crate) ceilings: Vec<(Number, Rate)>,
+    pub(crate) state: State,
+    pub(crate) event: Option<Event>,
+    /// When to look again.
+    pub(crate) next: Time,
 }
 
 impl Pace {
-    /// With `steering`, the rate that the path has free is found here.
-    pub(crate) fn new(user: Option<Rate>, steering: Option<Steering>) -> Self {
-        let path = steering.as_ref().map(Steering::ceiling).filter(|ceiling| *ceiling < Rate::MAX);
-        let mut moving = Moving { steering, path, disk: None, limit: None };
+    /// With `bundle`, the rate that the path has free is found here.
+    pub(crate) fn new(user: Option<Rate>, bundle: Option<Bundle>) -> Self {
+        let mut moving = Moving { bundle, disk: None, limit: None };
         moving.limit = moving.least(user);
         Self { user, moving: Mutex::new(moving) }
     }
 
     /// What limits now; `None` if nothing but the path does.
     pub(crate) fn limit(&self) -> Option<Limit> {
-        self.moving.lock().expect("no panic while a limit is noted").limit
+        self.lock().limit
     }
 
     /// What the path has free, where that is found here and known.
     pub(crate) fn free(&self) -> Option<Rate> {
-        let moving = self.moving.lock().expect("no panic while a limit is noted");
-        moving.path.filter(|_| moving.steering.as_ref().is_some_and(|steering| steering.state() != State::Climb))
+        self.lock().bundle.as_ref().and_then(Bundle::capacity)
     }
 
-    /// Takes note of what the receiver said last, and of what the kernel says of the first of `connections`.
-    pub(crate) fn look(&self, now: Time, feedback: &Feedback, tcp: Option<&TcpInfo>, connections: u64) -> Change {
-        let mut moving = self.moving.lock().expect("no panic while a limit is noted");
-        let mut change = Change::default();
-        let round_trip = tcp.map_or(Span::ZERO, |info| info.rtt);
+    /// Whether the rate that the path has free is found here.
+    pub(crate) fn is_steered(&self) -> bool {
+        self.lock().bundle.is_some()
+    }
+
+    /// Takes note of what the receiver said last.
+    pub(crate) fn look(&self, feedback: &Feedback, round_trip: Span) -> Change {
+        let mut moving = self.lock();
         let disk = disk_ceiling(feedback, round_trip);
-        if disk.is_some() != moving.disk.is_some() {
+        let event = (disk.is_some() != moving.disk.is_some()).then(|| {
             let reason = if disk.is_some() { PaceReason::RingFills } else { PaceReason::RingEmptied };
-            change.events.push(Event::Pace { ceiling_bps: disk.map_or(0, Rate::as_bits_per_second), reason });
-        }
+            Event::Pace { ceiling_bps: disk.map_or(0, Rate::as_bits_per_second), reason }
+        });
         moving.disk = disk;
-        let steering = moving.steering.as_mut().zip(tcp.and_then(|info| observation(now, info)));
-        if let Some(decision) = steering.and_then(|(steering, observation)| steering.observe(&observation)) {
-            moving.path = Some(decision.ceiling * connections);
-            change.events.push(event(&decision));
-        }
-        change.state = moving.steering.as_ref().map(Steering::state);
-        let least = moving.least(self.user);
-        change.limit = moving.limit != least;
-        moving.limit = least;
-        change
+        Change { limit: moving.changes(self.user), event }
+    }
+
+    /// Takes note of what the kernel says of all connections; `None` where congestion control finds
+    /// the rate.
+    pub(crate) fn steer(&self, now: Time, members: &[(Number, Member)]) -> Option<Steps> {
+        let mut moving = self.lock();
+        let most = [self.user, moving.disk].into_iter().flatten().min().unwrap_or(Rate::MAX);
+        let bundle = moving.bundle.as_mut()?;
+        let plan = bundle.look(now, members, most);
+        let (state, next) = (bundle.state(), bundle.next_look());
+        moving.changes(self.user);
+        Some(Steps { ceilings: plan.ceilings, state, event: plan.decision.as_ref().map(event), next })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Moving> {
+        self.moving.lock().expect("no panic while a limit is noted")
     }
 }
 
 impl Moving {
+    /// Brings the limit up to date; whether it is another one.
+    fn changes(&mut self, user: Option<Rate>) -> bool {
+        let least = self.least(user);
+        std::mem::replace(&mut self.limit, least) != least
+    }
+
     /// The lowest of all limits.
     fn least(&self, user: Option<Rate>) -> Option<Limit> {
-        let limits = [(user, Stage::RateCeiling), (self.disk, Stage::DestinationDisk), (self.path, Stage::Network)];
+        let path = self.bundle.as_ref().map(Bundle::level).filter(|level| *level < Rate::MAX);
+        let limits = [(user, Stage::RateCeiling), (self.disk, Stage::DestinationDisk), (path, Stage::Network)];
         let limits = limits.into_iter().filter_map(|(rate, stage)| Some(Limit { rate: rate?, stage }));
         limits.min_by_key(|limit| limit.rate)
     }
@@ -124,7 +146,7 @@ mod tests {
     }
 
     fn look(pace: &Pace, ring_used: u32) -> Change {
-        pace.look(Time::ORIGIN, &feedback(ring_used), None, 1)
+        pace.look(&feedback(ring_used), Span::ZERO)
     }
 
     #[test]
@@ -144,12 +166,10 @@ mod tests {
     fn a_ring_that_fills_and_empties_is_an_event_each_and_an_empty_one_sets_no_limit() {
         let pace = Pace::new(None, None);
         assert_eq!(pace.limit(), None);
-        assert!(look(&pace, 2).events.is_empty());
-        let reason = |change: Change| {
-            change.events.into_iter().find_map(|event| match event {
-                Event::Pace { reason, .. } => Some(reason),
-                _ => None,
-            })
+        assert!(look(&pace, 2).event.is_none());
+        let reason = |change: Change| match change.event {
+            Some(Event::Pace { reason, .. }) => Some(reason),
+            _ => None,
         };
         assert_eq!(reason(look(&pace, 20)), Some(PaceReason::RingFills));
         assert_eq!(reason(look(&pace, 21)), None);

@@ -1,5 +1,6 @@
 //! The ceiling of a connection whose congestion control does not find the rate of its path.
 
+use icdc_rate::bundle::{Bundle, Member};
 use icdc_rate::known_paths::Resumption;
 use icdc_rate::path_ceiling::{Observation, Steering};
 use icdc_tcp::TcpInfo;
@@ -12,6 +13,23 @@ const SHORT: Span = Span::from_millis(2);
 #[must_use]
 pub fn steering(known: Option<Resumption>) -> Steering {
     known.map_or_else(Steering::default, |known| Steering::resuming(known.rate))
+}
+
+/// What finds the rate of several connections, beginning with what is known of their path.
+#[must_use]
+pub fn bundle(known: Option<Resumption>) -> Bundle {
+    known.map_or_else(Bundle::default, |known| Bundle::resuming(known.rate))
+}
+
+/// What the kernel says of a member of a [`Bundle`]; `None` where the path is too short for a
+/// ceiling.
+#[must_use]
+pub fn member(at: Time, info: &TcpInfo) -> Option<Member> {
+    let seen = observation(at, info)?;
+    // Of the same bytes that are counted as sent.
+    let delivered = info.bytes_acked + info.mss * u64::from(info.sacked);
+    let sent = info.bytes_sent - info.bytes_retransmitted;
+    Some(Member { seen: Observation { delivered, ..seen }, sent })
 }
 
 /// What the kernel says of a connection, for [`Steering`]; `None` where the path is too short for a

@@ -7,6 +7,7 @@
 //! | [`buffers`] | sizes of socket buffers for long fat paths |
 //! | [`known_paths`] | the file that remembers paths between runs |
 //! | [`steering`], [`observation`] | the ceiling of a connection whose congestion control does not find the rate |
+//! | [`bundle`], [`member`] | the same of several connections |
 //! | [`own_rights`] | a thread with the rights of the process, for threads that act as another user |
 //!
 //! Everything here concerns a TCP socket, whatever it carries: transfers and measurements both use
@@ -22,5 +23,5 @@ pub mod own_rights;
 mod stand_in;
 mod tuned;
 
-pub use ceiling::{observation, steering};
+pub use ceiling::{bundle, member, observation, steering};
 pub use tuned::Tuned;

@@ -4,12 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
-use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::Preserve;
 use icdc_units::{ByteCount, Span};
 
 use super::ConnectionArguments;
-use crate::values::{Ceiling, Congestion, ceiling, congestion, preserve, ring};
+use crate::values::{Ceiling, Congestion, Streams, ceiling, congestion, preserve, ring, streams};
 
 #[derive(Args, Debug)]
 #[command(
@@ -65,9 +64,10 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "NAME|auto", default_value = "auto", value_parser = congestion, help_heading = "Speed")]
     pub(crate) cc: Congestion,
 
-    /// Number of TCP connections
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_STREAMS)), help_heading = "Speed")]
-    pub(crate) streams: u8,
+    /// Number of TCP connections. By default, as many as the path needs with the kernels' socket
+    /// buffers; all of them share one rate
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = streams, help_heading = "Speed")]
+    pub(crate) streams: Streams,
 
     /// Size of the receiver's buffer between network and disk
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = ring, help_heading = "Speed")]

@@ -77,7 +77,7 @@ impl Scene {
 }
 
 fn send_job() -> Job {
-    Job::Send { sources: vec![b"file".to_vec()], options: SendOptions { streams: 1, ..SendOptions::default() } }
+    Job::Send { sources: vec![b"file".to_vec()], options: SendOptions { streams: Some(1), ..SendOptions::default() } }
 }
 
 fn receive_job(destination: &str) -> Job {

@@ -61,7 +61,8 @@ fn source_paths(sources: &[Vec<u8>]) -> Checked {
 fn send_options(options: &SendOptions) -> Checked {
     require(options.exclude.len() <= MAX_EXCLUDES, "too many patterns to exclude")?;
     require(options.exclude.iter().all(|pattern| pattern.len() <= MAX_PATH), "a pattern too long")?;
-    require((1..=MAX_STREAMS).contains(&options.streams), "no connection, or too many")?;
+    let streams = options.streams.unwrap_or(1);
+    require((1..=MAX_STREAMS).contains(&streams), "no connection, or too many")?;
     measure::ceiling(options.rate)?;
     measure::asked_congestion(options.congestion.as_deref())
 }

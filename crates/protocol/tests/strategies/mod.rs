@@ -208,7 +208,7 @@ fn rate() -> impl Strategy<Value = Option<Rate>> {
 
 fn send_options() -> impl Strategy<Value = SendOptions> {
     let congestion = option::of(Just("icdc_highspeed".to_owned()));
-    let rest = (rate(), congestion, 1..=MAX_STREAMS, any::<[bool; 2]>());
+    let rest = (rate(), congestion, option::of(1..=MAX_STREAMS), any::<[bool; 2]>());
     (vec(text(), 0..4), preserve(), rest).prop_map(
         |(exclude, preserve, (rate, congestion, streams, [dry_run, buffered]))| SendOptions {
             exclude,

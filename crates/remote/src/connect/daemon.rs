@@ -15,6 +15,7 @@ use icdc_trust::{DEFAULT_PORT, HostKey, Identity, KnownHosts, PublicKey, ServerP
 use icdc_tuning::buffers::beginning;
 use icdc_units::{Span, Time};
 
+use super::Further;
 use super::error::ConnectError;
 use super::reach::{connecting, pinned, reach, shake_hands};
 use crate::options::CopyOptions;
@@ -25,7 +26,7 @@ const FRESH: Span = Span::from_secs(5);
 /// A daemon whose key is known.
 pub(crate) struct DaemonFar {
     address: Address,
-    identity: Identity,
+    identity: Arc<Identity>,
     key: PublicKey,
     stop: StopSignal,
     first: Option<(Link, Time)>,
@@ -70,7 +71,7 @@ impl DaemonFar {
                 (address.connect(&identity, key, stop)?, key)
             }
         };
-        Ok(Self { address, identity, key, stop: stop.clone(), first: Some((link, clock::now())) })
+        Ok(Self { address, identity: Arc::new(identity), key, stop: stop.clone(), first: Some((link, clock::now())) })
     }
 
     pub(crate) fn link(&mut self, events: &EventSink) -> Result<Link, ConnectError> {
@@ -81,6 +82,13 @@ impl DaemonFar {
                 self.address.connect(&self.identity, self.key, &self.stop)
             }
         }
+    }
+
+    /// Connects to the daemon, as often as it is called.
+    pub(crate) fn further(&self) -> Further<'static> {
+        let (address, identity, key) = (self.address.clone(), Arc::clone(&self.identity), self.key);
+        let stop = self.stop.clone();
+        Box::new(move || address.connect(&identity, key, &stop))
     }
 
     /// The daemon's key.

@@ -6,6 +6,7 @@ use icdc_link::Link;
 use icdc_stop::StopSignal;
 use icdc_transfer::EventSink;
 
+use super::Further;
 use super::error::ConnectError;
 use super::reach::connecting;
 use super::{daemon, ssh};
@@ -63,6 +64,15 @@ impl Far {
         match &mut self.way {
             Way::Ssh(far) => far.link(),
             Way::Daemon(far) => far.link(&self.events),
+        }
+    }
+
+    /// Connects to the far end that [`Far::link`] has reached, as often as it is called, from any
+    /// thread.
+    pub(crate) fn further(&mut self) -> Result<Further<'static>, ConnectError> {
+        match &mut self.way {
+            Way::Ssh(far) => far.further(),
+            Way::Daemon(far) => Ok(far.further()),
         }
     }
 

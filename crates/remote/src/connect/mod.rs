@@ -18,6 +18,36 @@ mod remote_shell;
 mod send_self;
 pub(crate) mod ssh;
 
+use icdc_link::Link;
+
 pub use error::ConnectError;
 pub use far::Far;
 pub(crate) use reach::{pinned, reach};
+
+/// Makes a further connection to a far end that has been reached.
+pub(crate) type Further<'a> = Box<dyn Fn() -> Result<Link, ConnectError> + Send + Sync + 'a>;
+
+/// Connects to a far end.
+pub(crate) trait Connect: Send {
+    /// Makes the first link of a session, the first time and again after a cut.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    fn link(&mut self) -> Result<Link, ConnectError>;
+
+    /// What makes further links to the same far end.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    fn further(&mut self) -> Result<Further<'_>, ConnectError>;
+}
+
+impl Connect for Far {
+    fn link(&mut self) -> Result<Link, ConnectError> {
+        Self::link(self)
+    }
+
+    fn further(&mut self) -> Result<Further<'_>, ConnectError> {
+        Self::further(self)
+    }
+}

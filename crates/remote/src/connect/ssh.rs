@@ -24,6 +24,7 @@ use icdc_trust::{Identity, PublicKey};
 use icdc_tuning::buffers::beginning;
 use icdc_units::Span;
 
+use super::Further;
 use super::error::ConnectError;
 use super::patient::{self, PatientReader};
 use super::reach::{connecting, pinned, reach};
@@ -243,7 +244,7 @@ impl Starter {
 /// A far end started by ssh, with the data connection's keys.
 pub(crate) struct SshFar {
     starter: Starter,
-    current: Option<(Started, Identity)>,
+    current: Option<(Started, Arc<Identity>)>,
 }
 
 impl SshFar {
@@ -269,7 +270,8 @@ impl SshFar {
             let host = self.starter.host_name()?;
             let (started, identity) = self.current.as_mut().expect("it was started above");
             (self.starter.events)(connecting(&host, started.port));
-            match connect(&host, started, identity, &self.starter) {
+            let (port, key) = (started.port, started.key);
+            match connect(&host, port, key, identity, self.starter.family, &self.starter.stop) {
                 Err(ConnectError::DataPort { .. } | ConnectError::Handshake { .. })
                     if is_first && started.running.has_ended(ENDING) => {}
                 done => return done,
@@ -278,19 +280,36 @@ impl SshFar {
         unreachable!("the second attempt returns")
     }
 
+    /// Connects to the far end that is running, as often as it is called.
+    pub(crate) fn further(&mut self) -> Result<Further<'static>, ConnectError> {
+        let host = self.starter.host_name()?;
+        let Some((started, identity)) = &self.current else {
+            unreachable!("a link to it has been made");
+        };
+        let (port, key, identity) = (started.port, started.key, Arc::clone(identity));
+        let (family, stop) = (self.starter.family, self.starter.stop.clone());
+        Ok(Box::new(move || connect(&host, port, key, &identity, family, &stop)))
+    }
+
     fn start(&mut self) -> Result<(), ConnectError> {
         self.current = None;
         let identity = Identity::generate();
-        self.current = Some((self.starter.start(Some(identity.public()))?, identity));
+        self.current = Some((self.starter.start(Some(identity.public()))?, Arc::new(identity)));
         Ok(())
     }
 }
 
-fn connect(host: &str, far: &Started, identity: &Identity, starter: &Starter) -> Result<Link, ConnectError> {
-    let (port, stop) = (far.port, &starter.stop);
+fn connect(
+    host: &str,
+    port: u16,
+    key: PublicKey,
+    identity: &Identity,
+    family: Family,
+    stop: &StopSignal,
+) -> Result<Link, ConnectError> {
     let unanswered = |reason| ConnectError::DataPort { host: host.to_owned(), port, reason };
-    let stream = reach((host, port), starter.family, &beginning(), stop, unanswered)?;
-    pinned(stream, (host, port), identity, far.key, stop)
+    let stream = reach((host, port), family, &beginning(), stop, unanswered)?;
+    pinned(stream, (host, port), identity, key, stop)
 }
 
 pub(crate) fn family_number(family: Family) -> u8 {

@@ -16,7 +16,7 @@ use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
 use super::outcome;
-use crate::connect::{ConnectError, pinned, reach};
+use crate::connect::{Connect, ConnectError, Further, pinned, reach};
 use crate::ended::Ended;
 use crate::error::CopyError;
 use crate::rights::Rights;
@@ -180,7 +180,7 @@ impl ClientLink {
                 writer.send(message);
             }
         });
-        push_over(&mut || connect(drive, identity, &self.stop), &order, &events, &self.stop)
+        push_over(&mut Reached { drive, identity, stop: &self.stop }, &order, &events, &self.stop)
     }
 }
 
@@ -203,11 +203,32 @@ fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, stop: &StopSignal)
     stop.request();
 }
 
-fn connect(drive: &Drive, identity: &Identity, stop: &StopSignal) -> Result<Link, ConnectError> {
-    let (host, port) = (&drive.host, drive.port);
-    let unanswered = |reason| ConnectError::Unreachable { host: host.clone(), port, reason };
-    let stream = reach((host, port), Family::Any, &Beginning::default(), stop, unanswered)?;
-    pinned(stream, (host, port), identity, PublicKey::from_bytes(drive.key), stop)
+/// The other far end, as the order names it.
+#[derive(Clone, Copy)]
+struct Reached<'a> {
+    drive: &'a Drive,
+    identity: &'a Identity,
+    stop: &'a StopSignal,
+}
+
+impl Reached<'_> {
+    fn connect(&self) -> Result<Link, ConnectError> {
+        let (host, port) = (&self.drive.host, self.drive.port);
+        let unanswered = |reason| ConnectError::Unreachable { host: host.clone(), port, reason };
+        let stream = reach((host, port), Family::Any, &Beginning::default(), self.stop, unanswered)?;
+        pinned(stream, (host, port), self.identity, PublicKey::from_bytes(self.drive.key), self.stop)
+    }
+}
+
+impl Connect for Reached<'_> {
+    fn link(&mut self) -> Result<Link, ConnectError> {
+        self.connect()
+    }
+
+    fn further(&mut self) -> Result<Further<'_>, ConnectError> {
+        let reached = *self;
+        Ok(Box::new(move || reached.connect()))
+    }
 }
 
 /// An event for the client; `None` for one that JSON cannot carry.

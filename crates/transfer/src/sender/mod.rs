@@ -31,6 +31,7 @@ use icdc_disk::BlockPool;
 use icdc_link::Link;
 use icdc_protocol::message::{Begin, Digest, FileDigest, Problem, Refusal, RefusalKind, SendOptions};
 use icdc_protocol::validate::clip;
+use icdc_rate::bundle::MOST;
 use icdc_rate::known_paths::PathWatch;
 use icdc_session::SessionError;
 use icdc_session::sender::{Counts, Need};
@@ -93,7 +94,7 @@ pub fn run(
         outlet.flush()?;
         return Err(SessionError::Refused(refusal));
     }
-    let blocks = POOL_BLOCKS + usize::from(options.streams.saturating_sub(1));
+    let blocks = POOL_BLOCKS + usize::from(options.streams.unwrap_or(MOST).saturating_sub(1));
     let pool = BlockPool::new(blocks).map_err(|error| SessionError::Local(format!("memory for blocks: {error}")))?;
     let keeps_journal = sources.is_run() && !options.dry_run;
     let begin = Begin { job: sources.job, sources: sources.named };
@@ -108,6 +109,7 @@ pub fn run(
         let (executor, outlets) = (&executor, &outlets);
         scope.spawn(move || intake::run(executor, inlet));
         scope.spawn(move || outlets.run_first(outlet));
+        scope.spawn(move || outlets.run_steering());
         for _ in 0..small::PACKERS {
             let packs = packs.clone();
             scope.spawn(move || small::run(executor, &packs));
@@ -178,7 +180,7 @@ fn supervise<'scope, 'env>(
             outlets.add(scope, link);
         }
         let counts = executor.counts();
-        outlets.steer(now);
+        outlets.follow(now);
         outlets.sample(now);
         watch_path(path, now, executor, outlets);
         progress.report(now, executor, outlets, &counts);

@@ -3,7 +3,8 @@
 //! All connections take blocks from one queue, so that a fast one carries more; the first one also
 //! carries everything else, ahead of the blocks. Where the first one's congestion control finds the
 //! rate of the path, the others take blocks only once that one does not carry all of it
-//! ([`icdc_rate::sharing`]).
+//! ([`icdc_rate::sharing`]). Where it does not, all of them are steered as one
+//! ([`icdc_rate::bundle`]).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,7 @@ use icdc_protocol::message::{Goodbye, Message, SendOptions};
 use icdc_rate::sharing::{Look, Share, Sharing};
 use icdc_tcp::TcpInfo;
 use icdc_tcp::algorithm::finds_the_rate;
-use icdc_tuning::{Tuned, steering};
+use icdc_tuning::{Tuned, bundle, member};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::executor::Executor;
@@ -70,7 +71,8 @@ impl<'a> Outlets<'a> {
     ) -> Self {
         // A named algorithm is what the user wants to see at work.
         let finds_the_rate = executor.tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion()));
-        let is_steered = options.congestion.is_none() && !finds_the_rate;
+        let is_long = executor.link.tcp_info().is_some_and(|info| member(Time::ORIGIN, &info).is_some());
+        let is_steered = options.congestion.is_none() && !finds_the_rate && is_long;
         let known = executor.tuned.as_ref().and_then(Tuned::known_path);
         let others = Others { sharing: Sharing::default(), share: Share::Nothing };
         let outlets = Self {
@@ -78,13 +80,15 @@ impl<'a> Outlets<'a> {
             wake,
             data,
             bytes_sent: AtomicU64::new(0),
-            pace: Pace::new(options.rate, is_steered.then(|| steering(known))),
+            pace: Pace::new(options.rate, is_steered.then(|| bundle(known))),
             shared_by: AtomicU64::new(1),
             others: finds_the_rate.then(|| Mutex::new(others)),
             open: Once::default(),
             congestion: options.congestion.as_deref(),
         };
-        if outlets.pace.limit().is_some() {
+        if outlets.pace.is_steered() {
+            outlets.steer(clock::now());
+        } else if outlets.pace.limit().is_some() {
             outlets.set_rates();
         }
         outlets
@@ -119,8 +123,10 @@ impl<'a> Outlets<'a> {
     /// What the first connection may send of what the user and the receiver's disk allow, and which
     /// of the two it is.
     pub(super) fn limit(&self) -> Option<Limit> {
-        let (first, _) = self.rates();
-        self.pace.limit().map(|limit| Limit { rate: first, ..limit })
+        let limit = self.pace.limit()?;
+        let steered = self.executor.link.tcp_info().filter(|_| self.pace.is_steered());
+        let first = steered.map_or_else(|| self.rates().0, |info| info.max_pacing_rate);
+        Some(Limit { rate: first, ..limit })
     }
 
     /// What the first connection may send, and each of the others.
@@ -152,24 +158,51 @@ impl<'a> Outlets<'a> {
         1 + self.executor.further.count()
     }
 
-    /// Follows what the receiver's ring and the path allow.
-    pub(super) fn steer(&self, now: Time) {
+    /// Follows what the receiver's ring allows and, where the first connection finds the rate, what
+    /// that one leaves to the others.
+    pub(super) fn follow(&self, now: Time) {
         let feedback = *self.executor.feedback.lock().expect("no panic while feedback is stored");
         let info = self.executor.link.tcp_info();
-        let connections = self.connections();
-        let change = self.pace.look(now, &feedback, info.as_ref(), connections);
+        let change = self.pace.look(&feedback, info.as_ref().map_or(Span::ZERO, |info| info.rtt));
         let shared_out = info.as_ref().is_some_and(|info| self.share_out(now, info));
+        let connections = self.connections();
         let fewer = self.shared_by.swap(connections, Ordering::Relaxed) > connections;
-        if change.limit || shared_out || (fewer && self.is_limited()) {
+        if (change.limit || shared_out || (fewer && self.is_limited())) && !self.pace.is_steered() {
             self.set_rates();
         }
         if shared_out {
             self.open();
         }
-        if let (Some(state), Some(info), Some(tuned)) = (change.state, &info, &self.executor.tuned) {
-            tuned.look(now, info, state);
+        change.event.into_iter().for_each(|event| (self.executor.events)(event));
+    }
+
+    /// Steers all connections as one until the session is over, where congestion control does not
+    /// find the rate.
+    pub(super) fn run_steering(&self) {
+        while let Some(next) = self.steer(clock::now()) {
+            if self.executor.over.wait(next - clock::now()) {
+                return;
+            }
         }
-        change.events.into_iter().for_each(|event| (self.executor.events)(event));
+    }
+
+    /// Looks at all connections and sets their ceilings; when to look again.
+    fn steer(&self, now: Time) -> Option<Time> {
+        let first = self.executor.link.tcp_info();
+        let infos = first.iter().map(|info| (0, info.clone())).chain(self.executor.further.in_use());
+        let members: Vec<_> = infos.filter_map(|(number, info)| Some((number, member(now, &info)?))).collect();
+        let steps = self.pace.steer(now, &members)?;
+        for (number, ceiling) in steps.ceilings {
+            match number {
+                0 => self.executor.link.set_rate(ceiling),
+                _ => self.executor.further.set_rate_of(number, ceiling),
+            }
+        }
+        if let (Some(info), Some(tuned)) = (&first, &self.executor.tuned) {
+            tuned.look(now, info, steps.state);
+        }
+        steps.event.into_iter().for_each(|event| (self.executor.events)(event));
+        Some(steps.next)
     }
 
     /// Whether what a connection may send depends on how many there are.
@@ -229,7 +262,7 @@ impl<'a> Outlets<'a> {
             None
         });
         self.executor.further.add(number, control);
-        if self.is_limited() {
+        if self.is_limited() && !self.pace.is_steered() {
             self.set_rates();
         }
         scope.spawn(move || {

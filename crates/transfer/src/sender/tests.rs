@@ -21,7 +21,7 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
     file.set_len(16 * BLOCK_SIZE as u64 + 1).unwrap();
     let tree = Tree::open(directory.path()).unwrap();
     let preserve = Preserve { sparse: false, ..Preserve::default() };
-    let send = SendOptions { streams: 2, preserve, ..SendOptions::default() };
+    let send = SendOptions { streams: Some(2), preserve, ..SendOptions::default() };
     let receive = ReceiveOptions::default();
     let (near, far) = memory_pair();
     let (lost, _) = memory_pair();
