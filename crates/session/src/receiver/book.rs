@@ -51,7 +51,7 @@ use self::claims::Claims;
 use self::item::{DirectoryId, Item, size_of};
 use self::levels::Levels;
 use self::links::Links;
-use self::publishing::batch::{Batch, QUIET};
+use self::publishing::batch::{Batch, DIRECTORIES, QUIET};
 use self::resume::{Facts, Verdict};
 use self::state::{Announced, Finishing, Phase, Run, Stage, Tracked};
 use crate::weight::{Pending, entry_weight};
@@ -273,7 +273,8 @@ impl<P> Book<P> {
         }
         // When nothing else can come, nothing is gained by waiting for it.
         let is_last = self.phase.is_last() && self.batch.len() == self.wanted;
-        if self.batch.is_full() || is_last || !self.phase.is_open() {
+        let is_full = self.batch.is_full() || self.finishing.len() >= DIRECTORIES;
+        if is_full || is_last || !self.phase.is_open() {
             self.publish();
         }
         self.look_whether_complete();

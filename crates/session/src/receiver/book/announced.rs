@@ -182,7 +182,10 @@ impl<P> Book<P> {
         for (id, outcome) in made {
             let above = self.levels.get_mut(id).map(|level| level.entry.parent);
             let above = match above {
-                Some(Parent::Directory(above)) => self.levels.ground(above).cloned(),
+                Some(Parent::Directory(above)) => match self.lost(above) {
+                    Some(failure) => Some(Ground::Failed(failure.into_reason())),
+                    None => self.levels.ground(above).cloned(),
+                },
                 _ => None,
             };
             let Some(level) = self.levels.get_mut(id) else { continue };

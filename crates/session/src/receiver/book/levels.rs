@@ -85,6 +85,11 @@ impl Levels {
         self.open.get(&id).map(|level| &level.ground)
     }
 
+    /// What the directory `id` becomes durable with, if it is open and was made.
+    pub(super) fn lot(&self, id: EntryId) -> Option<LotNumber> {
+        self.open.get(&id)?.lot
+    }
+
     /// Opens a directory, for which the one above waits from now on.
     pub(super) fn open(&mut self, level: Level) {
         self.count_child(&level.entry);

@@ -108,18 +108,30 @@ impl<P> Book<P> {
             _ => None,
         };
         *state = ItemState::Staged { digest, bytes, is_durable };
-        let file_system = (!is_durable).then_some(item.place.directory.device);
+        let (directory, device) = (item.directory, item.place.directory.device);
+        if let DirectoryId::Entry(directory) = directory
+            && let Some(failure) = self.lost(directory)
+        {
+            self.ask(Action::Discard(id));
+            return self.fail(id, failure);
+        }
+        let file_system = (!is_durable).then_some(device);
         self.batch.add(id, bytes, file_system);
         if self.batch.is_full() {
             self.publish();
         }
     }
 
+    /// Why an open directory cannot be made durable, if that has been tried.
+    pub(super) fn lost(&self, directory: EntryId) -> Option<Failure> {
+        self.batch.outcome(self.levels.lot(directory)?)?.err()
+    }
+
     /// Makes durable and visible what is staged, unless an earlier lot is at it.
     pub(super) fn publish(&mut self) {
         let Some(lot) = self.batch.begin() else { return };
         if lot.file_systems.is_empty() {
-            self.batch.flushed(&Ok(()));
+            self.batch.flushed();
             self.rename();
         } else {
             self.ask(Action::Flush(lot.file_systems.into_iter().collect()));
@@ -129,15 +141,22 @@ impl<P> Book<P> {
     /// What was staged is durable, or why it is not.
     pub fn on_flushed(&mut self, outcome: Result<(), Failure>) {
         self.answered(Answer::Flushed);
-        self.batch.flushed(&outcome);
-        self.end_flushed();
-        match outcome {
-            Ok(()) if self.batch.publishing().is_empty() => drop(self.batch.end()),
-            Ok(()) => self.rename(),
+        match outcome.map_err(Failure::passing) {
+            Ok(()) => {
+                self.batch.flushed();
+                self.end_flushed();
+                if self.batch.publishing().is_empty() {
+                    self.batch.end();
+                } else {
+                    self.rename();
+                }
+            }
             Err(failure) => {
-                for id in self.batch.end() {
+                let items = self.batch.lose(&failure);
+                self.end_flushed();
+                for id in items {
                     self.ask(Action::Discard(id));
-                    self.fail(id, failure.clone().passing());
+                    self.fail(id, failure.clone());
                 }
             }
         }

@@ -16,6 +16,10 @@ const ITEMS: usize = 4096;
 /// Bytes that make a batch full.
 const BYTES: u64 = 256 << 20;
 
+/// Directories that wait for a flush and are reason enough for it: with 1536 that are not done a
+/// sender waits.
+pub(in crate::receiver::book) const DIRECTORIES: usize = 1024;
+
 /// How long nothing may happen before what is staged is published.
 pub(in crate::receiver::book) const QUIET: Span = Span::from_millis(50);
 
@@ -102,12 +106,22 @@ impl Batch {
         Some(lot)
     }
 
-    /// The file systems of the lot that is being published are flushed, or cannot be.
-    pub(in crate::receiver::book) fn flushed(&mut self, outcome: &Result<(), Failure>) {
-        if let Err(failure) = outcome {
-            self.failed.insert(self.flushed, failure.clone().passing());
-        }
+    /// The file systems of the lot that is being published are flushed.
+    pub(in crate::receiver::book) fn flushed(&mut self) {
         self.flushed = self.begun;
+    }
+
+    /// They cannot be. Gives the items of both lots: the system tells only once of what it has lost,
+    /// so that no later flush can vouch for what was staged before it has told.
+    pub(in crate::receiver::book) fn lose(&mut self, failure: &Failure) -> Vec<EntryId> {
+        for lot in self.flushed..=self.begun {
+            self.failed.insert(lot, failure.clone());
+        }
+        self.begun += 1;
+        self.flushed = self.begun;
+        let mut items = self.end();
+        items.append(&mut std::mem::take(&mut self.staged).items);
+        items
     }
 
     /// Items of the lot that is being published.
@@ -151,13 +165,17 @@ mod tests {
         batch.add(1, 5, Some(8));
         assert!(batch.begin().is_none() && !batch.waits(), "the first lot is not through");
         let (second, first) = (batch.touch(8), made);
-        batch.flushed(&Ok(()));
+        batch.flushed();
         assert_eq!((batch.outcome(first), batch.outcome(second)), (Some(Ok(())), None));
         assert!(batch.end().is_empty() && batch.waits());
         let lot = batch.begin().expect("an item waits");
         assert_eq!((lot.items.as_slice(), batch.publishing()), ([1].as_slice(), [1].as_slice()));
-        batch.flushed(&Err("no disk".into()));
-        assert!(batch.outcome(second).is_some_and(|outcome| outcome.is_err()) && batch.outcome(first) == Some(Ok(())));
-        assert_eq!((batch.end(), batch.is_empty()), (vec![1], true));
+        let meanwhile = batch.touch(8);
+        batch.add(2, 5, Some(8));
+        assert_eq!((batch.lose(&"no disk".into()), batch.is_empty()), (vec![1, 2], true));
+        let lost = Some(Err("no disk".into()));
+        assert_eq!([first, second, meanwhile].map(|lot| batch.outcome(lot)), [Some(Ok(())), lost.clone(), lost]);
+        let next = batch.touch(8);
+        assert_eq!(batch.outcome(next), None);
     }
 }

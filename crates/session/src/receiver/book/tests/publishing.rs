@@ -268,3 +268,67 @@ fn only_what_has_no_lock_needs_its_sender_until_it_has_its_name() {
         assert!(desk.log().contains(&renamed.to_owned()), "{size} bytes");
     }
 }
+
+#[test]
+fn directories_fail_with_the_flush_that_was_to_make_them_durable() {
+    let mut desk = Desk::begun();
+    desk.fails.insert(("flush", 0), "no medium".into());
+    desk.announce(&[source(0, 0), directory(1, 0, "empty")]);
+    desk.say(Message::DirEnd { id: 1 });
+    desk.say(Message::DirEnd { id: 0 });
+    desk.log();
+    desk.say(Message::End);
+    let log = [
+        "flush [1]",
+        "failed dst: no medium",
+        "done 0: no medium",
+        "failed dst/empty: no medium",
+        "done 1: no medium",
+        "complete",
+    ];
+    assert_eq!(desk.log(), log);
+    desk.over(true);
+    assert_eq!(desk.log(), [""; 0], "the same command has something to go on with");
+}
+
+#[test]
+fn nothing_is_published_in_a_directory_that_cannot_be_made_durable() {
+    let mut desk = announced();
+    desk.fails.insert(("flush", 0), "no medium".into());
+    desk.wait();
+    assert_eq!(desk.log(), ["flush [1]"]);
+    desk.fails.clear();
+    desk.pack(&[(2, 5)]);
+    assert_eq!(desk.log(), ["stage [2]", "discard 2", "failed dst/x: no medium", "done 2: no medium"]);
+    desk.stored(1);
+    let log = ["discard 1", "forget 1", "failed dst/large: no medium", "done 1: no medium"];
+    assert_eq!(desk.log(), log, "its blocks are kept for the same command");
+    desk.pack(&[(3, 0)]);
+    desk.say(Message::End);
+    let log = desk.log();
+    assert_eq!(log[log.len() - 4..], ["finish 0", "failed dst: no medium", "done 0: no medium", "complete"]);
+}
+
+#[test]
+fn a_directory_in_one_that_cannot_be_made_durable_fails_with_it() {
+    let mut desk = Desk::begun();
+    desk.announce(&[source(0, 0)]);
+    desk.fails.insert(("flush", 0), "no medium".into());
+    desk.wait();
+    desk.log();
+    desk.announce(&[directory(1, 0, "d")]);
+    assert_eq!(desk.log(), ["make [1]", "failed dst/d: no medium", "wants 1 all"]);
+    desk.say(Message::DirEnd { id: 1 });
+    assert_eq!(desk.log(), ["done 1: no medium"]);
+}
+
+#[test]
+fn many_directories_that_are_done_but_for_the_flush_do_not_wait_for_it() {
+    let mut desk = Desk::begun();
+    let directories = (1..=1024).map(|id| directory(id, 0, &id.to_string()));
+    desk.announce(&[source(0, 0)].into_iter().chain(directories).collect::<Vec<_>>());
+    (1..1024).for_each(|id| desk.say(Message::DirEnd { id }));
+    assert!(!desk.log().contains(&"flush [1]".to_owned()));
+    desk.say(Message::DirEnd { id: 1024 });
+    assert_eq!(desk.log()[..3], ["finish 1024", "flush [1]", "done 1"]);
+}
