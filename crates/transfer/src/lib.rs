@@ -14,9 +14,9 @@
 
 mod account;
 mod clock;
-mod ending;
 pub mod event;
 mod further;
+mod once;
 mod pace;
 pub mod receiver;
 pub mod sender;

@@ -17,16 +17,16 @@ use icdc_trust::{AuthorizedKeys, Grant, PublicKey, TrustError};
 use icdc_units::Time;
 
 use super::Credentials;
-use super::connections::Connections;
-use super::keys_file::{KeysFile, unserved};
+use super::authorized_keys_file::{AuthorizedKeysFile, unserved};
 use super::refused::RefusedLines;
+use super::revocation::Connections;
 use super::temporary::{Temporary, TemporaryKey};
 use crate::ended::Ended;
 use crate::rights::{Rights, Root};
 
 /// The keys of a daemon.
 pub(crate) struct Admission {
-    file: KeysFile,
+    file: AuthorizedKeysFile,
     confined: Option<PathBuf>,
     temporary: Temporary,
     connections: Connections,
@@ -54,7 +54,7 @@ impl Admission {
     /// `confined` narrows every key's root.
     pub(crate) fn open(keys: &Path, confined: Option<PathBuf>) -> Result<Self, TrustError> {
         let (temporary, connections) = (Temporary::default(), Connections::default());
-        Ok(Self { file: KeysFile::open(keys)?, confined, temporary, connections, failures: Mutex::default() })
+        Ok(Self { file: AuthorizedKeysFile::open(keys)?, confined, temporary, connections, failures: Mutex::default() })
     }
 
     /// Number of standing keys.

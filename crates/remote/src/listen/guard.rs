@@ -14,12 +14,12 @@
 //! * A handshake begins when the whole ClientHello has arrived. It runs on a thread with a small
 //!   stack at low priority, so that running transfers keep the processor.
 //! * One deadline, counted from the accept, covers everything up to the first message.
-//! * [`strangers`] shares the limits between addresses and prefixes.
+//! * [`unauthenticated`] shares the limits between addresses and prefixes.
 //!
 //! What unauthenticated clients do is logged at debug level only.
 
 mod origin;
-mod strangers;
+mod unauthenticated;
 
 use std::collections::HashMap;
 use std::io;
@@ -37,9 +37,9 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::net::RecvFlags;
 use rustix::process::{Resource, getrlimit};
 
-pub(crate) use self::strangers::Limits;
+pub(crate) use self::unauthenticated::Limits;
 
-use self::strangers::{Step, Strangers};
+use self::unauthenticated::{Step, Unauthenticated};
 
 /// Stack of a handshake thread. Only what it uses is ever backed by memory.
 const HANDSHAKE_STACK: usize = 512 << 10;
@@ -85,7 +85,7 @@ struct GuardShared {
 struct Admitted {
     closing: bool,
     /// Connections that have not sent their first message.
-    strangers: Strangers,
+    unauthenticated: Unauthenticated,
     /// Those of them in or after their handshake. The socket is shared with the thread that reads
     /// from it: shutting it down ends the read.
     talking: HashMap<u64, TcpStream>,
@@ -109,8 +109,8 @@ impl Guard {
         for listener in &listeners {
             listener.set_nonblocking(true)?;
         }
-        let strangers = Strangers::new(within_descriptors(limits));
-        let state = Admitted { closing: false, strangers, talking: HashMap::new(), served: 0 };
+        let unauthenticated = Unauthenticated::new(within_descriptors(limits));
+        let state = Admitted { closing: false, unauthenticated, talking: HashMap::new(), served: 0 };
         let shared = Arc::new(GuardShared {
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             state: Mutex::new(state),
@@ -162,7 +162,7 @@ impl GuardShared {
     fn forget(&self, number: u64) {
         {
             let mut state = self.state();
-            state.strangers.forget(number);
+            state.unauthenticated.forget(number);
             state.talking.remove(&number);
         }
         self.wake();
@@ -228,7 +228,7 @@ impl AcceptLoop {
 
     /// Time to the next thing that has to be done by itself.
     fn timeout(&self) -> Option<Timespec> {
-        let next = self.shared.state().strangers.next_event();
+        let next = self.shared.state().unauthenticated.next_event();
         let left = next.into_iter().chain(self.paused).min()? - clock::now();
         // Rounded up, so that the time has really come afterwards.
         Timespec::try_from(Duration::from_nanos(left.as_nanos()) + Duration::from_micros(1)).ok()
@@ -245,7 +245,7 @@ impl AcceptLoop {
                 match self.listeners[index].accept() {
                     Ok((stream, peer)) => {
                         tracing::debug!(%peer, "connected");
-                        self.admit_stranger(stream, peer.ip());
+                        self.admit_unauthenticated(stream, peer.ip());
                     }
                     Err(error) => match error.kind() {
                         io::ErrorKind::WouldBlock => break,
@@ -253,7 +253,7 @@ impl AcceptLoop {
                         io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
                         _ => {
                             tracing::debug!("accept: {error}");
-                            let evicted = self.shared.state().strangers.evict();
+                            let evicted = self.shared.state().unauthenticated.evict();
                             evicted.into_iter().for_each(|number| self.close(number));
                             self.pause(true);
                             return;
@@ -275,8 +275,8 @@ impl AcceptLoop {
         }
     }
 
-    fn admit_stranger(&mut self, stream: TcpStream, address: IpAddr) {
-        let (number, evicted) = self.shared.state().strangers.arrive(address.into(), clock::now());
+    fn admit_unauthenticated(&mut self, stream: TcpStream, address: IpAddr) {
+        let (number, evicted) = self.shared.state().unauthenticated.arrive(address.into(), clock::now());
         let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         // The handshake and the link expect a blocking socket, whatever the listener is.
         let prepared = stream.set_nonblocking(false).and_then(|()| {
@@ -288,7 +288,7 @@ impl AcceptLoop {
             }
             Err(error) => {
                 tracing::debug!("accept: {error}");
-                self.shared.state().strangers.forget(number);
+                self.shared.state().unauthenticated.forget(number);
             }
         }
         if let Some(evicted) = evicted {
@@ -306,17 +306,17 @@ impl AcceptLoop {
             _ if flags.intersects(gone) => self.turn_away(number, "closed before a handshake"),
             Hello::Foreign => self.turn_away(number, "it does not speak TLS"),
             Hello::Partial => {}
-            Hello::Whole => self.shared.state().strangers.spoke(number),
+            Hello::Whole => self.shared.state().unauthenticated.spoke(number),
         }
     }
 
     fn turn_away(&mut self, number: u64, why: &str) {
         tracing::debug!("{why}");
-        self.shared.state().strangers.forget(number);
+        self.shared.state().unauthenticated.forget(number);
         self.quiet.remove(&number);
     }
 
-    /// Closes a connection that [`Strangers`] has removed.
+    /// Closes a connection that [`Unauthenticated`] has removed.
     fn close(&mut self, number: u64) {
         if self.quiet.remove(&number).is_none() {
             self.shared.state().break_off(number);
@@ -324,7 +324,7 @@ impl AcceptLoop {
     }
 
     fn advance(&mut self) {
-        let steps = self.shared.state().strangers.advance(clock::now());
+        let steps = self.shared.state().unauthenticated.advance(clock::now());
         for step in steps {
             match step {
                 Step::Begin(number) => self.begin_handshake(number),
@@ -339,7 +339,7 @@ impl AcceptLoop {
     fn begin_handshake(&mut self, number: u64) {
         let stream = self.quiet.remove(&number);
         let Some((stream, twin)) = stream.and_then(|stream| stream.try_clone().ok().map(|twin| (stream, twin))) else {
-            self.shared.state().strangers.forget(number);
+            self.shared.state().unauthenticated.forget(number);
             return;
         };
         // From here on the thread waits for it.
@@ -347,7 +347,7 @@ impl AcceptLoop {
         let deadline = {
             let mut state = self.shared.state();
             state.talking.insert(number, twin);
-            state.strangers.deadline(number).unwrap_or_else(clock::now)
+            state.unauthenticated.deadline(number).unwrap_or_else(clock::now)
         };
         let (shared, tls, links) = (Arc::clone(&self.shared), self.service.tls(), self.links.clone());
         let handshake = move || {
@@ -375,7 +375,7 @@ impl AcceptLoop {
     fn serve(&mut self, number: u64, link: Link) {
         {
             let mut state = self.shared.state();
-            if !state.strangers.contains(number) {
+            if !state.unauthenticated.contains(number) {
                 return;
             }
             state.served += 1;

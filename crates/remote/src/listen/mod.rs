@@ -5,11 +5,11 @@
 //! ([`crate::far_end`]) and the daemon ([`crate::serve`]) are two services behind the same guard.
 
 pub(crate) mod admission;
-mod connections;
+mod authorized_keys_file;
 pub(crate) mod credentials;
 pub(crate) mod guard;
-mod keys_file;
 pub(crate) mod refused;
+mod revocation;
 mod temporary;
 
 pub(crate) use credentials::Credentials;

@@ -7,7 +7,7 @@ use icdc_protocol::digest;
 use icdc_protocol::message::BlockHeader;
 use icdc_session::SessionError;
 
-use super::arrived::Arrived;
+use super::disk_rate::Arrived;
 use super::jobs::{HashJob, StoreJob};
 use super::shared::Shared;
 

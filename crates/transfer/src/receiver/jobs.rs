@@ -4,10 +4,10 @@ use icdc_disk::tree::{Directory, Name};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, FileEnd, Message, PackItem};
 
-use super::arrived::Arrived;
+use super::disk_rate::Arrived;
 use super::failure::Failure;
 use super::large_file::Plan;
-use super::staged::Made;
+use super::publishing::Made;
 
 /// Work for the thread of the names.
 pub(super) enum NameJob {

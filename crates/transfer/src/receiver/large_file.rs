@@ -14,10 +14,10 @@ use icdc_session::receiver::files::Opened;
 use icdc_units::ByteCount;
 
 use super::failure::{self, Failure};
+use super::leftovers::{self, FileJournal};
 use super::pending::metadata;
-use super::resume::{self, FileJournal};
+use super::publishing::Made;
 use super::shared::Shared;
-use super::staged::Made;
 use super::staging::Staging;
 
 /// What an earlier run has left of a file, locked.
@@ -69,16 +69,16 @@ impl Plan {
         let Self { directory, name, header, .. } = self;
         let shown = self.path();
         // One that another process is writing must not be taken away from it.
-        let left = resume::find_part(directory, name, &shown)?;
+        let left = leftovers::find_part(directory, name, &shown)?;
         if left.has_waited && shared.link.is_hung_up() {
             let reason = "the sender closed the connection while an earlier session came to its end";
             shared.fail(SessionError::Cut(reason.into()));
             return Err(Failure::Passing(format!("{shown}: {reason}")));
         }
-        let (file, journal, staging) = resume::make_files(directory, name, header.size > BLOCK_SIZE as u64)?;
-        let has_waited = resume::lock(&file, &shown).map_err(|error| error.to_string())?;
+        let (file, journal, staging) = leftovers::make_files(directory, name, header.size > BLOCK_SIZE as u64)?;
+        let has_waited = leftovers::lock(&file, &shown).map_err(|error| error.to_string())?;
         let journal = journal.map(|file| FileJournal::begin(file, header, &shown)).transpose();
-        let journal = journal.inspect_err(|_| resume::discard(directory, staging))?;
+        let journal = journal.inspect_err(|_| leftovers::discard(directory, staging))?;
         let may_be_overtaken = left.has_waited || has_waited || shared.link.is_hung_up();
         Ok((Unfinished { staging, file, journal }, may_be_overtaken))
     }
@@ -193,7 +193,7 @@ impl LargeFile {
     /// Leaves the file on the disk if `keep` has it, and removes it otherwise.
     pub(super) fn close(&self, keep: bool) {
         if !keep {
-            resume::discard(&self.directory, self.staging);
+            leftovers::discard(&self.directory, self.staging);
         }
     }
 }

@@ -11,20 +11,20 @@
 //! payload and waits when there is none. The sender is told of those that are whole and wait for the disk. Every queue is drained when the connection ends, however it
 //! ends, so that what has arrived becomes durable and is not sent again.
 
-mod arrived;
 mod compare;
+mod disk_rate;
 mod failure;
 mod hash;
 mod intake;
 mod jobs;
 mod large_file;
+mod leftovers;
 mod names;
 mod pending;
 mod placement;
 mod progress;
-mod resume;
+mod publishing;
 mod shared;
-mod staged;
 mod staging;
 mod store;
 mod supervise;
@@ -41,7 +41,7 @@ use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_units::{ByteCount, Span};
 
-use self::arrived::Waiting;
+use self::disk_rate::Waiting;
 use self::intake::Intake;
 use self::names::Keeper;
 pub use self::shared::Order;
@@ -49,9 +49,9 @@ use self::shared::{Counters, FEEDBACK, Reply, Shared};
 use self::supervise::Watch;
 use crate::account::Account;
 use crate::clock;
-use crate::ending::watched;
 use crate::event::EventSink;
 use crate::further::{FurtherControls, FurtherLink};
+use crate::once::watched;
 use crate::stages::Activity;
 
 /// Default size of the ring between socket and disk.

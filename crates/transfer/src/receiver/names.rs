@@ -33,15 +33,15 @@ use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::book::{Book, Settings};
 use look::{Look, header};
 
-use super::arrived::Arrived;
+use super::disk_rate::Arrived;
 use super::failure::{self, Failure};
 use super::jobs::{CompareJob, NameJob, StoreJob};
 use super::large_file::{Continued, Plan};
+use super::leftovers::{self, RunId, RunLog};
 use super::pending::metadata;
 use super::placement::Placement;
-use super::resume::{self, RunId, RunLog};
+use super::publishing::Staged;
 use super::shared::Shared;
-use super::staged::Staged;
 use crate::{clock, path_text};
 
 /// How long the thread waits for work where nothing is staged.
@@ -204,7 +204,7 @@ impl<'a> Keeper<'a> {
             }
             Action::RemoveLeftJournals { directory, name } => {
                 if let (Ok(directory), Ok(name)) = (self.directories.get(directory), Name::new(&name)) {
-                    resume::remove_journals(directory, &name);
+                    leftovers::remove_journals(directory, &name);
                 }
             }
             Action::Discard(id) => {

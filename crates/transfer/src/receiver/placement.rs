@@ -18,7 +18,7 @@ use icdc_protocol::message::{Begin, Refusal, RefusalKind, Source, SourceKind};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryPlace;
 
-use super::resume::RunLog;
+use super::leftovers::RunLog;
 use crate::path_text;
 
 /// Where one source lands.

@@ -16,10 +16,10 @@ use icdc_session::receiver::ending::Ending;
 use icdc_session::receiver::further_connections::Connections;
 use icdc_units::{ByteCount, Rate, Time};
 
-use super::arrived::Waiting;
-use crate::ending::{Ended, Running, watched};
+use super::disk_rate::Waiting;
 use crate::event::{Event, EventSink, Outcome};
 use crate::further::FurtherControls;
+use crate::once::{Ended, Running, watched};
 use crate::stages::{Activity, Busy};
 use crate::{clock, digest_text, path_text};
 

@@ -18,7 +18,7 @@ use icdc_session::SessionError;
 use icdc_session::receiver::files::{Action, Contents, Expected, Files, Read};
 use icdc_units::ByteCount;
 
-use super::arrived::{Arrived, Waits};
+use super::disk_rate::{Arrived, Waits};
 use super::failure::Failure;
 use super::jobs::{NameJob, StoreJob};
 use super::large_file::{LargeFile, Plan};

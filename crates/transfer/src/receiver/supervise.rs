@@ -12,8 +12,8 @@ use super::intake::Intake;
 use super::progress::Progress;
 use super::shared::{Reply, Shared};
 use crate::clock;
-use crate::ending::{Ended, watched};
 use crate::further::FurtherLink;
+use crate::once::{Ended, watched};
 
 /// What a session is watched by.
 pub(super) struct Watch<'a> {

@@ -20,9 +20,9 @@ use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Send
 use icdc_tuning::Tuned;
 use icdc_units::Span;
 
-use crate::ending::Once;
 use crate::event::{Event, EventSink, Outcome, Stage};
 use crate::further::FurtherControls;
+use crate::once::Once;
 use crate::stages::StageClock;
 use crate::{clock, digest_text, path_text};
 

@@ -23,8 +23,8 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use super::executor::Executor;
 use super::sending_link::tune;
 use crate::clock;
-use crate::ending::Once;
 use crate::further::FurtherLink;
+use crate::once::Once;
 use crate::pace::{Limit, Pace};
 
 /// Interval at which a sender with nothing to say shows that it lives.

@@ -142,7 +142,7 @@ fn half_handshakes_make_room_for_newer_ones() {
 }
 
 #[test]
-fn closing_ends_strangers_and_waits_for_guests() {
+fn closing_ends_unauthenticated_connections_and_waits_for_the_others() {
     let mut scene = Scene::new(Limits::default());
     let mut client = scene.link(&scene.client).unwrap();
     ping(&mut client).unwrap();

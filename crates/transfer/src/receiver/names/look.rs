@@ -10,7 +10,7 @@ use icdc_session::receiver::book::resume::{Facts, Kind as StatKind, PublishedBy,
 
 use super::super::failure::Failure;
 use super::super::large_file::Continued;
-use super::super::resume::{self, FileJournal, RunLog};
+use super::super::leftovers::{self, FileJournal, RunLog};
 use super::super::staging::Purpose;
 
 /// Looks at the file system only when it is asked.
@@ -75,11 +75,11 @@ impl Facts for Look<'_> {
 
     fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure> {
         let Self { directory, name, header, .. } = self;
-        let Some((staging, file)) = resume::find_part(directory, name, &directory.path_of(name))?.part else {
+        let Some((staging, file)) = leftovers::find_part(directory, name, &directory.path_of(name))?.part else {
             return Ok(None);
         };
         let Some((journal, held)) = FileJournal::find(directory, staging, header) else { return Ok(None) };
-        if cleared && !resume::clear_beside(&file, &held).is_ok_and(|cleared| cleared) {
+        if cleared && !leftovers::clear_beside(&file, &held).is_ok_and(|cleared| cleared) {
             return Ok(None);
         }
         self.claimed = Some(Continued { staging, file, journal });

@@ -10,8 +10,8 @@ use icdc_protocol::message::{Entry, EntryKind, FileDigest, Preserve};
 use icdc_session::receiver::book::item::Item;
 
 use super::failure::{self, Failure};
+use super::leftovers;
 use super::pending::metadata;
-use super::resume;
 use super::staging::Staging;
 
 /// A large file that needs nothing more but its name.
@@ -86,7 +86,7 @@ impl Staged {
     ) -> Result<Self, Failure> {
         let wanted = metadata(entry, preserve);
         let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
-        let (file, staging) = resume::make_part(directory, &name, |part| directory.create_file(part, mode))?;
+        let (file, staging) = leftovers::make_part(directory, &name, |part| directory.create_file(part, mode))?;
         let written = file
             .write_all_at(contents, 0)
             .map_err(|error| failure::of_disk(&directory.path_of(&name), "write", &error));
@@ -108,7 +108,7 @@ impl Staged {
         preserve: Preserve,
     ) -> Result<Self, Failure> {
         let EntryKind::Symlink { target } = &entry.kind else { return Err("is not a symbolic link".into()) };
-        let ((), staging) = resume::make_part(directory, &name, |part| directory.make_symlink(target, part))?;
+        let ((), staging) = leftovers::make_part(directory, &name, |part| directory.make_symlink(target, part))?;
         let wanted = Metadata { mode: None, ..metadata(entry, preserve) };
         match directory.set_link_metadata(&staging, &wanted) {
             Ok(()) => Ok(Self::new(directory, name, Made::unsynced(staging))),
@@ -127,7 +127,7 @@ impl Staged {
         first: &Name,
     ) -> Result<Self, Failure> {
         let link = |part: &Name| directory.hard_link(first_directory, first, part);
-        let ((), staging) = resume::make_part(directory, &name, link)?;
+        let ((), staging) = leftovers::make_part(directory, &name, link)?;
         Ok(Self::new(directory, name, Made::unsynced(staging)))
     }
 

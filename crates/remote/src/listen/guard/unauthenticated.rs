@@ -1,6 +1,6 @@
 //! Limits for unauthenticated connections (sans-I/O): how many there may be, which of them get a
-//! handshake, and which is closed when there are too many. They hold for all together; an address or
-//! prefix has no limit of its own, but a share.
+//! handshake, and which is closed when there are too many. They hold for all together: an address
+//! or prefix has no limit of its own, only a share.
 //!
 //! ```text
 //! silent ──whole ClientHello──► waiting ──place, pace──► handshake ──first message──► known (leaves)
@@ -30,7 +30,7 @@ use icdc_units::{Span, Time};
 
 use super::origin::{Origin, Prefix};
 
-/// What strangers are granted.
+/// What unauthenticated connections are granted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Time from the accept to the first message.
@@ -68,10 +68,10 @@ pub(super) enum Step {
 }
 
 /// See the module's description.
-pub(super) struct Strangers {
+pub(super) struct Unauthenticated {
     limits: Limits,
     /// By number; all have the same patience, so the first is the first that is late.
-    entries: BTreeMap<u64, Stranger>,
+    entries: BTreeMap<u64, Connection>,
     all: Group,
     /// Handshakes by their beginning.
     begun: BTreeSet<(Time, u64)>,
@@ -82,7 +82,7 @@ pub(super) struct Strangers {
     paced: Time,
 }
 
-struct Stranger {
+struct Connection {
     origin: Origin,
     deadline: Time,
     stage: Stage,
@@ -95,7 +95,7 @@ enum Stage {
     Handshake { since: Time },
 }
 
-impl Strangers {
+impl Unauthenticated {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -112,7 +112,7 @@ impl Strangers {
     pub(super) fn arrive(&mut self, origin: Origin, now: Time) -> (u64, Option<u64>) {
         let number = self.next;
         self.next += 1;
-        let entry = Stranger { origin, deadline: now + self.limits.patience, stage: Stage::Silent };
+        let entry = Connection { origin, deadline: now + self.limits.patience, stage: Stage::Silent };
         self.all.put(origin.prefixes(), number, entry.stage);
         self.entries.insert(number, entry);
         let full = self.entries.len() > self.limits.connections;
@@ -180,7 +180,7 @@ impl Strangers {
         steps
     }
 
-    /// When [`Strangers::advance`] has something to do, if nothing happens before.
+    /// When [`Unauthenticated::advance`] has something to do, if nothing happens before.
     pub(super) fn next_event(&self) -> Option<Time> {
         let late = self.entries.first_key_value().map(|(_, entry)| entry.deadline);
         let turn = (!self.all.waiting.is_empty()).then(|| match self.begun.first() {
@@ -330,7 +330,7 @@ mod tests {
 
     /// What a lone client of a long path lives through among others.
     struct Scene {
-        strangers: Strangers,
+        unauthenticated: Unauthenticated,
         now: Time,
         begun: BTreeMap<u64, Time>,
         closed: BTreeSet<u64>,
@@ -338,28 +338,33 @@ mod tests {
 
     impl Scene {
         fn new(limits: Limits) -> Self {
-            Self { strangers: Strangers::new(limits), now: START, begun: BTreeMap::new(), closed: BTreeSet::new() }
+            Self {
+                unauthenticated: Unauthenticated::new(limits),
+                now: START,
+                begun: BTreeMap::new(),
+                closed: BTreeSet::new(),
+            }
         }
 
         fn arrive(&mut self, address: Origin, speaks: bool) -> u64 {
-            let (number, evicted) = self.strangers.arrive(address, self.now);
+            let (number, evicted) = self.unauthenticated.arrive(address, self.now);
             self.closed.extend(evicted);
             if speaks {
-                self.strangers.spoke(number);
+                self.unauthenticated.spoke(number);
             }
             self.advance();
             number
         }
 
         fn advance(&mut self) {
-            for step in self.strangers.advance(self.now) {
+            for step in self.unauthenticated.advance(self.now) {
                 match step {
                     Step::Begin(number) => assert!(self.begun.insert(number, self.now).is_none()),
                     Step::Close(number) => assert!(self.closed.insert(number)),
                 }
             }
-            assert!(self.strangers.all.busy.len() <= self.strangers.limits.handshakes);
-            assert!(self.strangers.entries.len() <= self.strangers.limits.connections);
+            assert!(self.unauthenticated.all.busy.len() <= self.unauthenticated.limits.handshakes);
+            assert!(self.unauthenticated.entries.len() <= self.unauthenticated.limits.connections);
         }
 
         fn is_begun(&self, number: u64) -> bool {
@@ -392,7 +397,7 @@ mod tests {
                 assert!(scene.is_begun(client), "not within {soon}");
                 scene.flood(Span::from_millis(600), speak, crowd);
                 assert!(!scene.closed.contains(&client));
-                scene.strangers.forget(client);
+                scene.unauthenticated.forget(client);
             }
         }
     }
@@ -447,7 +452,7 @@ mod tests {
         for _ in 0..4000 {
             scene.now += Span::from_millis(1);
             scene.arrive(origin("198.51.100.1"), true);
-            scene.begun.keys().for_each(|number| scene.strangers.forget(*number));
+            scene.begun.keys().for_each(|number| scene.unauthenticated.forget(*number));
         }
         let begun = scene.begun.len();
         assert!((2000..=2400).contains(&begun), "{begun} in 4 s");
@@ -464,15 +469,15 @@ mod tests {
         let mut scene = Scene::new(limits);
         let numbers = [true, true, false].map(|speaks| scene.arrive(origin("192.0.2.1"), speaks));
         assert!(scene.is_begun(numbers[0]) && !scene.is_begun(numbers[1]));
-        assert_eq!(scene.strangers.next_event(), Some(START + limits.undisturbed));
+        assert_eq!(scene.unauthenticated.next_event(), Some(START + limits.undisturbed));
         scene.now = START + limits.undisturbed;
         scene.advance();
         assert!(scene.is_begun(numbers[1]), "the longest handshake gives way");
-        assert_eq!(scene.strangers.next_event(), Some(START + limits.patience));
+        assert_eq!(scene.unauthenticated.next_event(), Some(START + limits.patience));
         scene.now = START + limits.patience;
         scene.advance();
         assert_eq!(scene.closed.len(), 3);
-        assert_eq!(scene.strangers.next_event(), None);
+        assert_eq!(scene.unauthenticated.next_event(), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use icdc_trust::{AuthorizedKeys, Grant, TrustError};
 
 /// The file, read again when it has changed.
-pub(super) struct KeysFile {
+pub(super) struct AuthorizedKeysFile {
     path: PathBuf,
     cached: Mutex<(Stamp, Arc<AuthorizedKeys>)>,
     looks: Mutex<Looks>,
@@ -27,7 +27,7 @@ struct Looks {
     told: Option<(Option<Stamp>, String)>,
 }
 
-impl KeysFile {
+impl AuthorizedKeysFile {
     pub(super) fn open(path: &Path) -> Result<Self, TrustError> {
         let stamp = stamp(path)?;
         let looks = Mutex::new(Looks { last: Some(stamp), settled: Some(stamp), told: None });
