@@ -1,8 +1,8 @@
 //! What happens during a transfer, as typed events.
 //!
-//! One stream feeds the progress bar, the JSON lines and the report, and crosses the wire as JSON when
-//! one end drives a transfer for another. Field names carry their unit: this is the documented output
-//! format, which is why the quantities are plain numbers here.
+//! One stream feeds the progress bar, the JSON lines and the report, and crosses the wire as JSON
+//! when one end drives a transfer for another. Field names carry their unit: this is the documented
+//! output format, which is why the quantities are plain numbers here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -288,12 +288,14 @@ pub struct Summary {
     pub goodput_bps: u64,
     /// TCP segments retransmitted.
     pub retransmitted_segments: u64,
-    /// Congestion control that the sending end really used, by its kernel name; empty within one host.
+    /// Congestion control that the sending end really used, by its kernel name; empty within one
+    /// host.
     #[serde(default)]
     pub congestion: String,
     /// For one file: its BLAKE3 digest in hex, as `b3sum` prints it.
     pub digest: Option<String>,
-    /// For one sparse file whose zeros were not hashed: the digest of its size and data blocks in hex.
+    /// For one sparse file whose zeros were not hashed: the digest of its size and data blocks in
+    /// hex.
     pub sparse_digest: Option<String>,
     /// Digest over names, metadata and contents of all items in hex.
     pub tree_digest: Option<String>,
@@ -309,8 +311,8 @@ pub struct Summary {
     pub skipped: u64,
     /// Bytes that an earlier run had made durable and that did not travel again.
     pub resumed_bytes: u64,
-    /// Files that an earlier run had published and whose contents were not read in this one: their size, modification
-    /// time, mode and owner are right. They count among the files.
+    /// Files that an earlier run had published and whose contents were not read in this one: their
+    /// size, modification time, mode and owner are right. They count among the files.
     #[serde(default)]
     pub taken_over_files: u64,
     /// Sum of their sizes.

@@ -1,17 +1,17 @@
 //! Which stage limits a transfer, by sampling.
 //!
-//! A pipeline `source disk → hash → encrypt → network → destination disk` runs at the rate of its slowest stage, and
-//! that stage is the one that is busy while the one behind it starves. Every [`TICK`] the sender's
-//! state is read and the whole tick is charged to one stage:
+//! A pipeline `source disk → hash → encrypt → network → destination disk` runs at the rate of its
+//! slowest stage, and that stage is the one that is busy while the one behind it starves. Every
+//! [`TICK`] the sender's state is read and the whole tick is charged to one stage:
 //!
-//! * the outlet waits for a block: `hash` if the hasher is busy, `source_disk` if a read is in flight,
-//!   else what the phase is: `start` until the receiver first answers, `scan` while the tree is walked,
-//!   `finish` after;
+//! * the outlet waits for a block: `hash` if the hasher is busy, `source_disk` if a read is in
+//!   flight, else what the phase is: `start` until the receiver first answers, `scan` while the
+//!   tree is walked, `finish` after;
 //! * the outlet sends: split between `encrypt` and the socket as the link's own times tell, and the
-//!   socket's part between `destination_disk` (the receiver closed its window: its disk is behind) and
-//!   the path as TCP's receive-window-limited time tells. The path's part is `rate_ceiling` while the
-//!   socket's pacing rate is what the user allowed, `destination_disk` while it is what the receiver's ring
-//!   allows, else `network`; `network`, too, while nothing comes back.
+//!   socket's part between `destination_disk` (the receiver closed its window: its disk is behind)
+//!   and the path as TCP's receive-window-limited time tells. The path's part is `rate_ceiling`
+//!   while the socket's pacing rate is what the user allowed, `destination_disk` while it is what
+//!   the receiver's ring allows, else `network`; `network`, too, while nothing comes back.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -75,8 +75,8 @@ struct Sampled {
 }
 
 impl StageClock {
-    /// Charges the time since the last call. `idle` is the stage to charge while nothing is at work,
-    /// `limit` what the connection is allowed, if that is less than anything.
+    /// Charges the time since the last call. `idle` is the stage to charge while nothing is at
+    /// work, `limit` what the connection is allowed, if that is less than anything.
     pub(crate) fn sample(&self, now: Time, link: &LinkControl, idle: Stage, limit: Option<Limit>) {
         let times = link.send_times();
         let tcp = link.tcp_info();

@@ -1,7 +1,7 @@
 //! Compares files that an earlier run has published with the digest under which it did so.
 //!
-//! With `--verify` nothing counts that was not read from the medium. Comparing takes as long as the files are large, so
-//! it has a thread and blocks of its own: what is missing arrives meanwhile.
+//! With `--verify` nothing counts that was not read from the medium. Comparing takes as long as the
+//! files are large, so it has a thread and blocks of its own: what is missing arrives meanwhile.
 
 use std::sync::Arc;
 

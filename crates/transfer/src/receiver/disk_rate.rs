@@ -19,7 +19,8 @@ pub(super) struct Arrived {
 #[derive(Clone, Default)]
 pub(super) struct Waiting(Arc<Mutex<Backlog>>);
 
-/// Counts one block as waiting for the disk until it is dropped: the block is written, or nobody wants it.
+/// Counts one block as waiting for the disk until it is dropped: the block is written, or nobody
+/// wants it.
 pub(super) struct Waits {
     waiting: Waiting,
     length: ByteCount,

@@ -35,7 +35,8 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
     }
 }
 
-/// Puts the data ranges in their places and compares the block's value; its length is that in the file from then on.
+/// Puts the data ranges in their places and compares the block's value; its length is that in the
+/// file from then on.
 fn check(size: u64, header: &BlockHeader, payload: Option<Arrived>) -> Result<Arrived, String> {
     let BlockHeader { id, index, value, ranges } = header;
     if *index >= block_count(size) {

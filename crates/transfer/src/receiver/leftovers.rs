@@ -1,12 +1,14 @@
 //! What an interrupted run leaves behind, and how the next one finds it.
 //!
 //! Beside a large file: `.icdc-ID.part` (its data so far) and `.icdc-ID.blocks` (which blocks of it
-//! are durable); `ID` follows from the final name, and from the user where somebody else holds that one (`staging.rs`), so
-//! a later run of any kind finds it. In the directory where the first source lands: `.icdc-ID.run`, what the run has published so far.
+//! are durable); `ID` follows from the final name, and from the user where somebody else holds that
+//! one (`staging.rs`), so a later run of any kind finds it. In the directory where the first source
+//! lands: `.icdc-ID.run`, what the run has published so far.
 //!
-//! Who writes a part file of more than one block or a run's journal holds its lock until the file has its last
-//! name. A session that ends slowly and the one that goes on after it may be two processes: whoever comes later
-//! waits, and looks again whether the name still means the file whose lock it got.
+//! Who writes a part file of more than one block or a run's journal holds its lock until the file
+//! has its last name. A session that ends slowly and the one that goes on after it may be two
+//! processes: whoever comes later waits, and looks again whether the name still means the file
+//! whose lock it got.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -34,7 +36,8 @@ const CLAIMS: u32 = 3;
 /// What lies beside an unfinished item.
 const BESIDE: [StagingKind; 2] = [StagingKind::Part, StagingKind::Blocks];
 
-/// Takes the lock of a file that an earlier session may still hold for a moment. True if it had to wait.
+/// Takes the lock of a file that an earlier session may still hold for a moment. True if it had to
+/// wait.
 pub(super) fn lock(file: &File, what: &str) -> io::Result<bool> {
     let deadline = clock::now() + LOCK_PATIENCE;
     let mut has_waited = false;
@@ -60,7 +63,8 @@ pub(super) struct Claimed {
     pub(super) has_waited: bool,
 }
 
-/// Takes the file with the staging name `name`, if there is one: its earlier holder has come to its end.
+/// Takes the file with the staging name `name`, if there is one: its earlier holder has come to its
+/// end.
 pub(super) fn claim(directory: &Directory, name: &Name, what: &str) -> Result<Claimed, String> {
     let mut has_waited = false;
     for _ in 0..CLAIMS {
@@ -115,8 +119,9 @@ impl FileJournal {
     }
 }
 
-/// Makes everything of an unfinished file read as zero but the blocks `held`: whatever else an earlier run or anybody
-/// has written there would show through the holes of the file. False if the file system cannot do that.
+/// Makes everything of an unfinished file read as zero but the blocks `held`: whatever else an
+/// earlier run or anybody has written there would show through the holes of the file. False if the
+/// file system cannot do that.
 pub(super) fn clear_beside(file: &File, held: &BlockMap) -> io::Result<bool> {
     for gap in held.missing() {
         if !sparse::punch(file, block_offset(gap.start)..block_offset(gap.end))? {
@@ -141,8 +146,8 @@ fn feed(mut file: &File, limit: u64, mut take: impl FnMut(&[u8])) -> io::Result<
     Ok(())
 }
 
-/// Makes something in place of what an earlier run of this user left of the item with the final name `name`, its journal
-/// included. Gives the name under which it lies.
+/// Makes something in place of what an earlier run of this user left of the item with the final
+/// name `name`, its journal included. Gives the name under which it lies.
 pub(super) fn make_part<T>(
     directory: &Directory,
     name: &Name,
@@ -152,8 +157,8 @@ pub(super) fn make_part<T>(
     Ok((made, staging.part()))
 }
 
-/// Makes the files of the large item with the final name `name`: for its data, and for its journal where it is to have
-/// one and a later run can find it.
+/// Makes the files of the large item with the final name `name`: for its data, and for its journal
+/// where it is to have one and a later run can find it.
 pub(super) fn make_files(
     directory: &Directory,
     name: &Name,
@@ -249,8 +254,8 @@ pub(super) struct RunLog {
 }
 
 impl RunLog {
-    /// Whether an interrupted run of `job` by this user, whose first target is `target` in `directory`, has left its
-    /// journal. Changes nothing.
+    /// Whether an interrupted run of `job` by this user, whose first target is `target` in
+    /// `directory`, has left its journal. Changes nothing.
     pub(super) fn is_there(directory: &Directory, job: &Digest, target: Option<&Name>) -> bool {
         let codec = RunJournal::new(job);
         Purpose::run(job, target).found_again().into_iter().any(|staging| {
@@ -262,8 +267,8 @@ impl RunLog {
         })
     }
 
-    /// Looks in `directory` for the journal of an earlier run like `id`, and keeps other runs of the job from it.
-    /// Changes nothing before [`begin`](Self::begin).
+    /// Looks in `directory` for the journal of an earlier run like `id`, and keeps other runs of
+    /// the job from it. Changes nothing before [`begin`](Self::begin).
     pub(super) fn find(directory: &Directory, id: RunId<'_>, resume: bool) -> Result<Self, String> {
         let codec = RunJournal::new(id.job);
         let purpose = Purpose::run(id.job, id.target);
@@ -372,7 +377,8 @@ impl RunLog {
             return Ok(());
         }
         lock(&file, &self.directory.path_of(&self.name)).map_err(|error| error.to_string())?;
-        // By it alone the next run knows that what this one makes is its own, even after a power cut.
+        // By it alone the next run knows that what this one makes is its own, even after a power
+        // cut.
         file.write_all(self.codec.header()).map_err(|error| self.failed(&error))?;
         if let Err(error) = file.sync_data() {
             let reason = self.failed(&error);
@@ -386,7 +392,8 @@ impl RunLog {
         format!("{}: {error}", self.directory.path_of(&self.name))
     }
 
-    /// The run is complete: what earlier attempts left of items that are no longer part of it goes, too.
+    /// The run is complete: what earlier attempts left of items that are no longer part of it goes,
+    /// too.
     pub(super) fn remove(&mut self) {
         for path in std::mem::take(&mut self.left_behind).into_values() {
             remove_left_behind(&self.directory, &path);

@@ -7,9 +7,10 @@
 //! link ◄── outlet ◄───────────────────────────┴──────────── feedback
 //! ```
 //!
-//! The ring between the socket and the disk is the pool of blocks: the intake takes a block for every
-//! payload and waits when there is none. The sender is told of those that are whole and wait for the disk. Every queue is drained when the connection ends, however it
-//! ends, so that what has arrived becomes durable and is not sent again.
+//! The ring between the socket and the disk is the pool of blocks: the intake takes a block for
+//! every payload and waits when there is none. The sender is told of those that are whole and wait
+//! for the disk. Every queue is drained when the connection ends, however it ends, so that what has
+//! arrived becomes durable and is not sent again.
 
 mod compare;
 mod disk_rate;
@@ -73,7 +74,8 @@ pub struct Received {
     pub failed: u64,
     /// Bytes that an earlier run had made durable.
     pub resumed_bytes: u64,
-    /// Files that an earlier run published and that were not read, and their bytes; counted above, too.
+    /// Files that an earlier run published and that were not read, and their bytes; counted above,
+    /// too.
     pub taken_over: (u64, u64),
     /// Digest of the file, if there was just one.
     pub only: Option<FileDigest>,

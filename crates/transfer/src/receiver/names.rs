@@ -236,7 +236,8 @@ impl<'a> Keeper<'a> {
 
 /// The run as a whole.
 impl Keeper<'_> {
-    /// Where the sources land; takes the lock of the journal that an earlier session may still hold.
+    /// Where the sources land; takes the lock of the journal that an earlier session may still
+    /// hold.
     fn find_place(&mut self, begin: &Begin, is_journaled: bool) -> Result<Placed, SessionError> {
         let shared = self.shared;
         let placement = Placement::find(shared.order.tree, shared.order.destination, begin)?;

@@ -140,8 +140,8 @@ pub(super) fn place_of(directory: &Directory) -> Result<DirectoryPlace, TreeErro
     directory.own_stat().map(|stat| DirectoryPlace { device: stat.dev, inode: stat.ino })
 }
 
-/// Whether DST exists only because an interrupted run of the same job has made it: then it is still the
-/// copy, and not the directory to copy into.
+/// Whether DST exists only because an interrupted run of the same job has made it: then it is still
+/// the copy, and not the directory to copy into.
 fn continues_here(located: &Located, begin: &Begin) -> bool {
     let [source] = begin.sources.as_slice() else { return false };
     source.kind == SourceKind::Directory

@@ -131,8 +131,8 @@ impl Staged {
         Ok(Self::new(directory, name, Made::unsynced(staging)))
     }
 
-    /// Gives the item its final name, after a look at what the medium holds if `verified` has it: by
-    /// this digest.
+    /// Gives the item its final name, after a look at what the medium holds if `verified` has it:
+    /// by this digest.
     pub(super) fn rename(&self, item: &Item, verified: Option<FileDigest>) -> Result<(), Failure> {
         let Self { directory, name, made } = self;
         if !self.is_ours() {
@@ -149,7 +149,8 @@ impl Staged {
             if made.is_durable() { failure.passing() } else { failure }
         })?;
         if matches!(item.entry.kind, EntryKind::HardLink { .. }) {
-            // A rename onto a name of the same file does nothing and leaves the staging name behind.
+            // A rename onto a name of the same file does nothing and leaves the staging name
+            // behind.
             let _ = directory.remove_file(&made.staging);
         }
         Ok(())

@@ -35,7 +35,8 @@ pub struct Order<'a> {
     pub tree: &'a Tree,
     /// As the user wrote it.
     pub destination: &'a [u8],
-    /// Paths that the sender was asked for, as the user wrote them; `None` where the sender chooses.
+    /// Paths that the sender was asked for, as the user wrote them; `None` where the sender
+    /// chooses.
     pub asked: Option<&'a [Vec<u8>]>,
     /// How.
     pub options: &'a ReceiveOptions,

@@ -1,8 +1,9 @@
 //! Under which names the files of an unfinished item or run lie.
 //!
-//! The first choice follows from what they are for alone, so that a later run of any kind finds it. Where others may make
-//! files, too, somebody else may hold that name. The next choice follows from the user as well; the last ones can be
-//! foreseen by nobody, and are not found again. Only files of this user are believed or removed.
+//! The first choice follows from what they are for alone, so that a later run of any kind finds it.
+//! Where others may make files, too, somebody else may hold that name. The next choice follows from
+//! the user as well; the last ones can be foreseen by nobody, and are not found again. Only files
+//! of this user are believed or removed.
 
 use icdc_disk::tree::{Directory, Kind, Name, StagingKind, StagingName, Stat, TreeError, file_user, try_lock};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -83,12 +84,14 @@ impl Staging {
         kinds.iter().all(|kind| Holder::of(directory, self.name(*kind)).is_none())
     }
 
-    /// Removes what this user has under the names of these kinds, as far as nothing stands in the way.
+    /// Removes what this user has under the names of these kinds, as far as nothing stands in the
+    /// way.
     pub(super) fn remove(self, directory: &Directory, kinds: &[StagingKind]) {
         let _ = self.clear(directory, kinds);
     }
 
-    /// Removes what this user has under the names of these kinds. Gives what stands in the way, if something does.
+    /// Removes what this user has under the names of these kinds. Gives what stands in the way, if
+    /// something does.
     fn clear(self, directory: &Directory, kinds: &[StagingKind]) -> Option<Holder> {
         for kind in kinds {
             let name = self.name(*kind);
@@ -105,8 +108,8 @@ impl Staging {
     }
 }
 
-/// Makes something by `make` under the first choice for `purpose` that nobody else holds, in place of what this user has
-/// left there under the names of these kinds.
+/// Makes something by `make` under the first choice for `purpose` that nobody else holds, in place
+/// of what this user has left there under the names of these kinds.
 pub(super) fn make_under<T>(
     directory: &Directory,
     purpose: &Purpose,
@@ -154,7 +157,8 @@ impl Holder {
     }
 }
 
-/// Removes a file that root may have given away itself, as `--preserve owner` has it, unless somebody writes to it.
+/// Removes a file that root may have given away itself, as `--preserve owner` has it, unless
+/// somebody writes to it.
 fn cleared_by_root(directory: &Directory, name: &Name) -> bool {
     file_user() == 0
         && directory.open_file(name).is_ok_and(|(file, _)| try_lock(&file).unwrap_or(false))
