@@ -43,10 +43,24 @@ pub(crate) enum Root {
 
 impl Root {
     /// Opens the tree.
-    pub(crate) fn tree(&self) -> Result<Tree, TreeError> {
+    pub(crate) fn tree(&self) -> Result<Tree, RootError> {
         match self {
-            Self::Unconfined { home } => Ok(Tree::unconfined(home)?.with_home(home)),
-            Self::Confined(root) => Tree::open(root),
+            Self::Unconfined { home } => Ok(Tree::unconfined(home).map_err(RootError::Home)?.with_home(home)),
+            Self::Confined(root) => Tree::open(root).map_err(RootError::Confined),
         }
     }
+}
+
+/// Why paths of the other end cannot be resolved.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RootError {
+    /// The home directory cannot be opened.
+    #[error(transparent)]
+    Home(TreeError),
+    /// The directory that a daemon confines a key to cannot be opened.
+    #[error(
+        "{0}. This is the root= of this key's line: the daemon's operator must make it a directory that the key's \
+         user may open, or change the line"
+    )]
+    Confined(TreeError),
 }

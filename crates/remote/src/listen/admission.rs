@@ -5,6 +5,7 @@
 //! own rights as they stand at each use. A key whose line is removed or changed loses its
 //! [connections](super::connections), and those of the temporary keys that hang on it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -212,16 +213,22 @@ fn unknown(key: &PublicKey) -> Refusal {
 
 /// The smaller of two directories of which one contains the other.
 fn narrower(granted: &Path, confined: Option<&Path>) -> Result<PathBuf, String> {
-    let real = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
-    let Some(confined) = confined else {
-        return real(granted);
+    let granted_is = || {
+        let remedy = "the daemon's operator must make the directory, or change the root= of this key's line";
+        real(granted).map_err(|error| format!("root={}: {error}; {remedy}", granted.display()))
     };
-    let confined = real(confined)?;
+    let Some(confined) = confined else {
+        return granted_is();
+    };
+    let confined = real(confined).map_err(|error| {
+        let remedy = "the daemon's operator must make the directory, or start the daemon with another one";
+        format!("the daemon's --root {}: {error}; {remedy}", confined.display())
+    })?;
     // A root that contains the daemon's need not be accessible itself.
     if confined.starts_with(granted) {
         return Ok(confined);
     }
-    let granted = real(granted)?;
+    let granted = granted_is()?;
     if granted.starts_with(&confined) {
         Ok(granted)
     } else if confined.starts_with(&granted) {
@@ -229,6 +236,14 @@ fn narrower(granted: &Path, confined: Option<&Path>) -> Result<PathBuf, String> 
     } else {
         Err(format!("root={} lies outside the daemon's --root {}", granted.display(), confined.display()))
     }
+}
+
+/// A path without symbolic links, or why there is none.
+fn real(path: &Path) -> Result<PathBuf, String> {
+    path.canonicalize().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "no such directory".to_owned(),
+        _ => error.to_string(),
+    })
 }
 
 /// Whom a session acts as; `None` for the user that the daemon runs as.
@@ -401,6 +416,17 @@ mod tests {
         assert_eq!(narrower(&outer, Some(&inner)).unwrap(), inner);
         assert_eq!(narrower(Path::new("/"), Some(&inner)).unwrap(), inner);
         assert!(narrower(Path::new("/proc"), Some(&inner)).unwrap_err().contains("outside"));
+        let missing = inner.join("missing");
+        let remedy = "the daemon's operator must make the directory";
+        let of_key =
+            format!("root={}: no such directory; {remedy}, or change the root= of this key's line", missing.display());
+        assert_eq!(narrower(&missing, None).unwrap_err(), of_key);
+        assert_eq!(narrower(&missing, Some(&inner)).unwrap_err(), of_key);
+        let of_daemon = narrower(&inner, Some(&missing)).unwrap_err();
+        assert!(
+            of_daemon.contains(&format!("--root {}: no such directory; {remedy}", missing.display())),
+            "{of_daemon}"
+        );
         std::os::unix::fs::symlink("/", inner.join("escape")).unwrap();
         assert!(narrower(&inner.join("escape/proc"), Some(&inner)).unwrap_err().contains("outside"));
     }

@@ -121,6 +121,25 @@ fn a_key_without_the_right_or_without_a_line_is_refused() {
 }
 
 #[test]
+fn a_root_that_is_missing_is_told_with_who_can_make_it() {
+    let scene = Scene::new();
+    let daemon = Daemon::start(&scene, "daemon");
+    let root = scene.path("root");
+    daemon.befriend(&scene, &format!("root={},rights=rw", root.display()));
+    let refused = || {
+        let (refused, _) = copy(&daemon.at(Path::new("/")), &local(&scene.path("back")), &scene.options());
+        refused.unwrap_err().to_string()
+    };
+    let message = refused();
+    let remedy =
+        "no such directory; the daemon's operator must make the directory, or change the root= of this key's line";
+    assert!(message.contains(&format!("root={}: {remedy}", root.display())), "{message}");
+    std::fs::write(&root, "").unwrap();
+    let message = refused();
+    assert!(message.contains("This is the root= of this key's line: the daemon's operator must make it"), "{message}");
+}
+
+#[test]
 fn an_unknown_daemon_becomes_known_by_the_users_word_only() {
     let scene = Scene::new();
     let daemon = Daemon::start(&scene, "daemon");
