@@ -2,6 +2,7 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{EntryId, FileDigest, Problem};
+use icdc_units::ByteCount;
 
 use crate::error::SessionError;
 
@@ -41,8 +42,8 @@ pub enum Action {
         id: EntryId,
         /// Path from the source's parent.
         path: Vec<u8>,
-        /// Length of a regular file in bytes, zero of anything else.
-        bytes: u64,
+        /// Length of a regular file, zero of anything else.
+        bytes: ByteCount,
         /// How it ended.
         fate: Fate,
     },

@@ -185,7 +185,7 @@ impl LargeFile {
         let made = if self.size > BLOCK_SIZE as u64 {
             Made::durable(self.staging, self.disk.clone())
         } else {
-            Made::file(self.staging.part(), self.disk.as_file(), unsynced.as_u64())
+            Made::file(self.staging.part(), self.disk.as_file(), unsynced)
         };
         made.map_err(Failure::from)
     }

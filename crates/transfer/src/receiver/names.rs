@@ -31,6 +31,7 @@ use icdc_session::receiver::book::action::{
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, Item};
 use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::book::{Book, Settings};
+use icdc_units::ByteCount;
 use look::{Look, header};
 
 use super::disk_rate::Arrived;
@@ -356,7 +357,7 @@ impl Keeper<'_> {
         let (Some(store), Ok(item)) = (&self.store, self.item(id)) else { return };
         let Ok((directory, name)) = self.place(item) else { return };
         let header = header(item, &name);
-        self.shared.expect_large(id, item.size());
+        self.shared.expect_large(id, item.size().as_u64());
         let mut plan = Box::new(Plan::new(item.entry.clone(), directory.clone(), name, header));
         let held = continued.map(|(continued, held)| {
             plan.continue_with(continued);
@@ -369,17 +370,17 @@ impl Keeper<'_> {
     fn compare(&self, id: EntryId, digest: FileDigest) {
         let (Some(compare), Ok(item)) = (&self.compare, self.item(id)) else { return };
         let Ok((directory, name)) = self.place(item) else { return };
-        let _ = compare.send(CompareJob { id, directory: directory.clone(), name, size: item.size(), digest });
+        let _ = compare.send(CompareJob { id, directory: directory.clone(), name, size: item.size().as_u64(), digest });
     }
 
     /// Checks and writes small files.
-    fn stage(&mut self, pieces: &[Piece], payload: Option<Arrived>) -> Vec<(EntryId, Result<u64, NotStaged>)> {
+    fn stage(&mut self, pieces: &[Piece], payload: Option<Arrived>) -> Vec<(EntryId, Result<ByteCount, NotStaged>)> {
         let contents = payload.as_ref().map_or(&[][..], |arrived| &arrived.block[..arrived.length]);
         let mut stage = |piece: &Piece| {
             let contents = contents.get(piece.offset..).and_then(|rest| rest.get(..piece.length));
             let contents = contents.filter(|contents| *blake3::hash(contents).as_bytes() == piece.digest);
             let staged = self.stage_one(piece.id, contents.ok_or(NotStaged::Damaged)?);
-            staged.map(|()| piece.length as u64).map_err(NotStaged::Failed)
+            staged.map(|()| ByteCount::from(piece.length)).map_err(NotStaged::Failed)
         };
         pieces.iter().map(|piece| (piece.id, stage(piece))).collect()
     }

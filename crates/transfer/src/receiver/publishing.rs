@@ -8,6 +8,7 @@ use icdc_disk::DiskFile;
 use icdc_disk::tree::{Directory, Metadata, Name, Stat};
 use icdc_protocol::message::{Entry, EntryKind, FileDigest, Preserve};
 use icdc_session::receiver::book::item::Item;
+use icdc_units::ByteCount;
 
 use super::failure::{self, Failure};
 use super::leftovers;
@@ -27,7 +28,7 @@ pub(super) struct Made {
     /// The file, if its contents and metadata are durable already. It stays open
     /// until it is renamed, because its lock keeps others away from the name.
     durable: Option<Durable>,
-    bytes: u64,
+    bytes: ByteCount,
     /// Device and inode, for what must not be mixed up with the work of another copy to the same
     /// place.
     inode: Option<(u64, u64)>,
@@ -36,18 +37,18 @@ pub(super) struct Made {
 impl Made {
     /// A link, or anything else without contents of its own to flush.
     fn unsynced(staging: Name) -> Self {
-        Self { staging, durable: None, bytes: 0, inode: None }
+        Self { staging, durable: None, bytes: ByteCount::ZERO, inode: None }
     }
 
     /// `file`, which has `bytes` bytes that are not durable.
-    pub(super) fn file(staging: Name, file: &File, bytes: u64) -> Result<Self, String> {
+    pub(super) fn file(staging: Name, file: &File, bytes: ByteCount) -> Result<Self, String> {
         let stat = Stat::of(file).map_err(|error| format!("its size and time cannot be read: {error}"))?;
         Ok(Self { staging, durable: None, bytes, inode: Some((stat.dev, stat.ino)) })
     }
 
     /// `file`, which is durable and has a journal of blocks where a later run finds one.
     pub(super) fn durable(staging: Staging, file: Arc<DiskFile>) -> Result<Self, String> {
-        let made = Self::file(staging.part(), file.as_file(), 0)?;
+        let made = Self::file(staging.part(), file.as_file(), ByteCount::ZERO)?;
         let journal = staging.is_found_again().then(|| staging.blocks());
         Ok(Self { durable: Some(Durable { _file: file, journal }), ..made })
     }
@@ -58,7 +59,7 @@ impl Made {
     }
 
     /// Bytes that are not durable.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> ByteCount {
         self.bytes
     }
 }
@@ -96,7 +97,7 @@ impl Staged {
             let _ = directory.remove_file(&staging);
             return Err(failure);
         }
-        let made = Made::file(staging, &file, contents.len() as u64)?;
+        let made = Made::file(staging, &file, ByteCount::from(contents.len()))?;
         Ok(Self::new(directory, name, made))
     }
 
@@ -164,12 +165,12 @@ impl Staged {
     }
 
     /// Reads a small file back from the medium.
-    fn verify(&self, size: u64, digest: &[u8; 32]) -> Result<(), String> {
+    fn verify(&self, size: ByteCount, digest: &[u8; 32]) -> Result<(), String> {
         let (file, _) = self.directory.open_file(&self.made.staging).map_err(|error| error.to_string())?;
         let file = DiskFile::for_reading(file).map_err(|error| error.to_string())?;
         // The pages are clean after the flush, so they can be dropped: the read goes to the medium.
         file.forget_cache();
-        let mut contents = vec![0; size as usize];
+        let mut contents = vec![0; size.as_usize()];
         file.as_file().read_exact_at(&mut contents, 0).map_err(|error| format!("read back: {error}"))?;
         if blake3::hash(&contents).as_bytes() == digest {
             Ok(())

@@ -140,8 +140,8 @@ impl Shared<'_> {
         self.writes.busy()
     }
 
-    pub(super) fn durable(&self, bytes: u64) {
-        self.counters.durable.fetch_add(bytes, Ordering::Relaxed);
+    pub(super) fn durable(&self, bytes: ByteCount) {
+        self.counters.durable.fetch_add(bytes.as_u64(), Ordering::Relaxed);
     }
 
     pub(super) fn failed(&self) {
@@ -152,29 +152,29 @@ impl Shared<'_> {
         self.counters.skipped.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn resumed(&self, bytes: u64) {
-        self.counters.resumed.fetch_add(bytes, Ordering::Relaxed);
+    pub(super) fn resumed(&self, bytes: ByteCount) {
+        self.counters.resumed.fetch_add(bytes.as_u64(), Ordering::Relaxed);
     }
 
     /// Counts a file that an earlier run published and that is not read: nobody knows its digest.
-    pub(super) fn take_over(&self, size: u64) {
+    pub(super) fn take_over(&self, size: ByteCount) {
         self.resumed(size);
         self.count_published(size, None);
         self.counters.taken_over_files.fetch_add(1, Ordering::Relaxed);
-        self.counters.taken_over_bytes.fetch_add(size, Ordering::Relaxed);
+        self.counters.taken_over_bytes.fetch_add(size.as_u64(), Ordering::Relaxed);
     }
 
     /// Counts a regular file that is complete under its name.
-    pub(super) fn count_published(&self, size: u64, digest: Option<&FileDigest>) {
+    pub(super) fn count_published(&self, size: ByteCount, digest: Option<&FileDigest>) {
         self.counters.files.fetch_add(1, Ordering::Relaxed);
-        self.counters.bytes.fetch_add(size, Ordering::Relaxed);
+        self.counters.bytes.fetch_add(size.as_u64(), Ordering::Relaxed);
         *self.counters.only.lock().expect("no panic while a digest is noted") = digest.copied();
     }
 
     pub(super) fn report(
         &self,
         path: &[u8],
-        bytes: u64,
+        bytes: ByteCount,
         outcome: Outcome,
         digest: Option<FileDigest>,
         reason: Option<String>,
@@ -183,7 +183,7 @@ impl Shared<'_> {
             Some(FileDigest::Blake3(digest)) => Some(digest_text(&digest)),
             _ => None,
         };
-        (self.events)(Event::Item { path: path_text(path), bytes, digest, outcome, reason });
+        (self.events)(Event::Item { path: path_text(path), bytes: bytes.as_u64(), digest, outcome, reason });
     }
 
     /// Payload that has arrived, that of blocks which are not complete yet included.

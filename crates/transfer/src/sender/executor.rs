@@ -215,7 +215,7 @@ impl<'a> Executor<'a> {
             }
             Action::Settled { id, path, bytes, fate } => {
                 outside.left.extend(state.places.remove(&id));
-                outside.events.extend(settled(&path, bytes, fate));
+                outside.events.extend(settled(&path, bytes.as_u64(), fate));
             }
             Action::DirectoryFailed { path, reason } => outside.events.push(failed(&path, reason)),
             Action::Problem(problem) if problem.error => {

@@ -7,6 +7,7 @@
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest, Message};
 use icdc_protocol::run_journal::ItemKey;
+use icdc_units::ByteCount;
 
 use super::item::{DirectoryId, DirectoryPlace};
 use crate::Failure;
@@ -272,8 +273,8 @@ pub struct Stored {
     pub digest: FileDigest,
     /// It is durable but for its name; otherwise it becomes so with the next batch.
     pub is_durable: bool,
-    /// Bytes that are not durable.
-    pub bytes: u64,
+    /// How much of it is not durable.
+    pub bytes: ByteCount,
 }
 
 /// The first name of a file with several.
@@ -322,27 +323,27 @@ pub enum Told {
     },
     /// A file is there with this digest already.
     Had {
-        /// Its length in bytes.
-        size: u64,
+        /// Its length.
+        size: ByteCount,
         /// Its digest.
         digest: FileDigest,
     },
     /// A file is as an earlier run has published it, and was not read.
     TakenOver {
-        /// Its length in bytes.
-        size: u64,
+        /// Its length.
+        size: ByteCount,
     },
-    /// So many bytes of an unfinished file are held from an earlier run.
+    /// So much of an unfinished file is held from an earlier run.
     Continued {
-        /// Bytes.
-        held: u64,
+        /// How much.
+        held: ByteCount,
     },
     /// An item that is there as it should be is left alone.
     Skipped {
         /// Path below the destination.
         path: Vec<u8>,
-        /// Length of a regular file in bytes, 0 of a link.
-        size: u64,
+        /// Length of a regular file, 0 of a link.
+        size: ByteCount,
         /// It is a regular file.
         is_file: bool,
     },
@@ -350,8 +351,8 @@ pub enum Told {
     Failed {
         /// Path below the destination.
         path: Vec<u8>,
-        /// Length of a regular file in bytes, 0 of anything else.
-        size: u64,
+        /// Length of a regular file, 0 of anything else.
+        size: ByteCount,
         /// Sentence for the user.
         reason: String,
     },
@@ -364,18 +365,18 @@ pub enum Told {
     WouldReceive {
         /// Path of the source.
         path: Vec<u8>,
-        /// Length of a regular file in bytes, 0 of anything else.
-        size: u64,
+        /// Length of a regular file, 0 of anything else.
+        size: ByteCount,
     },
 }
 
 /// A regular file that has its final name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishedFile {
-    /// Its length in bytes.
-    pub size: u64,
+    /// Its length.
+    pub size: ByteCount,
     /// Its digest.
     pub digest: FileDigest,
-    /// Bytes that have become durable with it, as told when it was staged or stored.
-    pub made_durable: u64,
+    /// How much has become durable with it, as told when it was staged or stored.
+    pub made_durable: ByteCount,
 }

@@ -6,6 +6,7 @@
 
 use icdc_protocol::limits::{MAX_DEPTH, MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Entry, EntryId, EntryKind, GivenUp, Message, Parent, Want};
+use icdc_units::ByteCount;
 
 use super::Book;
 use super::action::{Action, Answer, Examination, NewDirectory, Question, Target, Told};
@@ -201,7 +202,7 @@ impl<P> Book<P> {
             match &level.ground {
                 Ground::Failed(reason) => {
                     let (path, reason) = (level.path.clone(), reason.clone());
-                    self.tell(Told::Failed { path, size: 0, reason });
+                    self.tell(Told::Failed { path, size: ByteCount::ZERO, reason });
                 }
                 Ground::There(place) if !self.settings.options.dry_run => {
                     level.lot = Some(self.batch.touch(place.device));

@@ -4,7 +4,7 @@ use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Message, Want, Wants};
 use icdc_protocol::run_journal::item_key;
-use icdc_units::Time;
+use icdc_units::{ByteCount, Time};
 
 use super::Book;
 use super::action::{Action, Answer, Examination, Question, Told};
@@ -43,7 +43,7 @@ impl<P> Book<P> {
 
     /// What is answered to an examined item; `None` if that takes longer.
     fn judge(&mut self, id: EntryId, outcome: Result<Verdict, Failure>) -> Option<Want> {
-        let size = self.items.get(&id).map_or(0, |tracked| tracked.item.size());
+        let size = self.items.get(&id).map_or(ByteCount::ZERO, |tracked| tracked.item.size());
         match outcome {
             Ok(Verdict::Have(digest)) => Some(self.have(id, digest)),
             Ok(Verdict::TakenOver(digest)) => {
@@ -96,7 +96,7 @@ impl<P> Book<P> {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
             let size = item.size();
             let (directory, name) = (item.directory, item.place.name.clone());
-            if size > BLOCK_SIZE as u64 {
+            if size > ByteCount::from(BLOCK_SIZE) {
                 // Without its journal of blocks only that of the run tells a later session of it.
                 if let EntryKind::File { version, .. } = &item.entry.kind {
                     let key = item_key(&item.path, version);
@@ -137,7 +137,7 @@ impl<P> Book<P> {
             for held in held.held(id) {
                 self.reply(Message::Held(held));
             }
-            self.tell(Told::Continued { held: held.bytes() });
+            self.tell(Told::Continued { held: ByteCount::new(held.bytes()) });
         }
         if self.is_journaled && size > BLOCK_SIZE as u64 {
             self.ask(Action::NoteStaged { id, path });

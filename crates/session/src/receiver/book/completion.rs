@@ -2,7 +2,7 @@
 
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message};
-use icdc_units::Time;
+use icdc_units::{ByteCount, Time};
 
 use super::Book;
 use super::action::{Action, Answer};
@@ -45,7 +45,7 @@ impl<P> Book<P> {
     pub(super) fn release(&mut self, id: EntryId) {
         if let Some(Tracked { item, .. }) = self.items.get(&id)
             && self.is_journaled
-            && item.size() > BLOCK_SIZE as u64
+            && item.size() > ByteCount::from(BLOCK_SIZE)
         {
             let path = item.path.clone();
             self.ask(Action::NoteReleased { path });
@@ -55,7 +55,7 @@ impl<P> Book<P> {
 
     /// No block of an item is expected any more.
     fn forget(&mut self, id: EntryId) {
-        if self.items.get(&id).is_some_and(|tracked| tracked.item.size() > PACK_FILE_LIMIT) {
+        if self.items.get(&id).is_some_and(|tracked| tracked.item.size() > ByteCount::new(PACK_FILE_LIMIT)) {
             self.ask(Action::Forget(id));
         }
     }

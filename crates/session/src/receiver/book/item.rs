@@ -1,6 +1,7 @@
 //! What the book knows of a directory and of an item.
 
 use icdc_protocol::message::{Entry, EntryId, EntryKind, Preserve};
+use icdc_units::ByteCount;
 
 use crate::weight::entry_weight;
 
@@ -53,18 +54,18 @@ impl Item {
         entry_weight(&self.entry, &self.path)
     }
 
-    /// Length of a regular file in bytes, 0 of anything else.
+    /// Length of a regular file, 0 of anything else.
     #[must_use]
-    pub fn size(&self) -> u64 {
+    pub fn size(&self) -> ByteCount {
         size_of(&self.entry)
     }
 }
 
-/// Length of a regular file in bytes, 0 of anything else.
-pub(super) fn size_of(entry: &Entry) -> u64 {
+/// Length of a regular file, 0 of anything else.
+pub(super) fn size_of(entry: &Entry) -> ByteCount {
     match entry.kind {
-        EntryKind::File { size, .. } => size,
-        _ => 0,
+        EntryKind::File { size, .. } => ByteCount::new(size),
+        _ => ByteCount::ZERO,
     }
 }
 

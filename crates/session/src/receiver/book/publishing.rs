@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use icdc_protocol::limits::PACK_FILE_LIMIT;
 use icdc_protocol::message::{Done, EntryId, EntryKind, FileDigest, Message, PackItem};
 use icdc_protocol::run_journal::item_key;
-use icdc_units::Time;
+use icdc_units::{ByteCount, Time};
 
 use super::Book;
 use super::action::{Action, Answer, Names, NotStaged, Piece, Publication, PublishedFile, Stored, Told};
@@ -60,8 +60,8 @@ impl<P> Book<P> {
         Ok(())
     }
 
-    /// Small files were checked and written: each with its bytes that are not durable.
-    pub fn on_staged(&mut self, staged: Vec<(EntryId, Result<u64, NotStaged>)>) {
+    /// Small files were checked and written: each with how much of it is not durable.
+    pub fn on_staged(&mut self, staged: Vec<(EntryId, Result<ByteCount, NotStaged>)>) {
         self.answered(Answer::Staged);
         let mut outcome = Ok(());
         for (id, staged) in staged {
@@ -94,14 +94,14 @@ impl<P> Book<P> {
     pub fn on_link_made(&mut self, id: EntryId, outcome: Result<(), Failure>) {
         self.answered(Answer::LinkMade);
         match outcome {
-            Ok(()) => self.staged(id, 0, false),
+            Ok(()) => self.staged(id, ByteCount::ZERO, false),
             Err(failure) => self.fail(id, failure),
         }
         self.go_on();
     }
 
     /// An item lies complete under its staging name.
-    fn staged(&mut self, id: EntryId, bytes: u64, is_durable: bool) {
+    fn staged(&mut self, id: EntryId, bytes: ByteCount, is_durable: bool) {
         let Some(Tracked { item, state }) = self.items.get_mut(&id) else { return };
         let digest = match state {
             ItemState::Staging(digest) => Some(*digest),

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Entry, EntryId, FileDigest, Message, Source, Want};
+use icdc_units::ByteCount;
 
 use super::action::Target;
 use super::item::{DirectoryId, Item};
@@ -153,8 +154,8 @@ pub(super) enum ItemState {
     Staged {
         /// Of a regular file.
         digest: Option<FileDigest>,
-        /// Bytes that become durable with the batch.
-        bytes: u64,
+        /// What of it becomes durable with the batch.
+        bytes: ByteCount,
         /// It is durable but for its name, and a later run might publish it.
         is_durable: bool,
     },

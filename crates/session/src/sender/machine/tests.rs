@@ -49,7 +49,7 @@ fn done(id: EntryId, outcome: Result<Option<FileDigest>, &str>) -> Message {
 }
 
 fn settled(id: EntryId, bytes: u64, fate: Fate) -> Action {
-    Action::Settled { id, path: b"file".to_vec(), bytes, fate }
+    Action::Settled { id, path: b"file".to_vec(), bytes: ByteCount::new(bytes), fate }
 }
 
 fn protocol_error(actions: &[Action]) -> bool {

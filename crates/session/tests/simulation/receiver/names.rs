@@ -248,7 +248,7 @@ impl Names {
                     let staging = staging::part(&name);
                     self.made.insert(id, Made { directory, name, staging, inode: part, is_durable });
                 }
-                self.book.on_stored(now, id, Stored { digest, is_durable, bytes: unsynced.as_u64() });
+                self.book.on_stored(now, id, Stored { digest, is_durable, bytes: unsynced });
             }
             Job::Lost { id, failure } => self.book.on_lost(now, id, failure),
             Job::Compared { id, same } => self.book.on_compared(now, id, same),

@@ -36,7 +36,7 @@ pub(super) fn header(item: &Item, name: &Name) -> Header {
         EntryKind::File { version, .. } => version,
         _ => [0; 16],
     };
-    Header { version, size: item.size(), path: *blake3::hash(name.as_bytes()).as_bytes() }
+    Header { version, size: item.size().as_u64(), path: *blake3::hash(name.as_bytes()).as_bytes() }
 }
 
 impl Facts for Look<'_> {

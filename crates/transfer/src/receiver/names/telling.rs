@@ -1,6 +1,7 @@
 //! What the book has to tell the user, as events and counts.
 
 use icdc_session::receiver::book::action::{PublishedFile, Told};
+use icdc_units::ByteCount;
 
 use super::super::shared::Shared;
 use crate::event::{Event, Outcome};
@@ -15,7 +16,7 @@ impl Shared<'_> {
                     self.durable(*made_durable);
                     self.count_published(*size, Some(digest));
                 }
-                let (bytes, digest) = file.map_or((0, None), |file| (file.size, Some(file.digest)));
+                let (bytes, digest) = file.map_or((ByteCount::ZERO, None), |file| (file.size, Some(file.digest)));
                 self.report(&path, bytes, Outcome::Published, digest, None);
             }
             Told::Had { size, digest } => {
@@ -38,7 +39,7 @@ impl Shared<'_> {
                 tracing::warn!(path = %path_text(&path), "what an earlier run published was altered; it is replaced");
             }
             Told::WouldReceive { path, size } => {
-                (self.events)(Event::WouldSend { path: path_text(&path), bytes: size });
+                (self.events)(Event::WouldSend { path: path_text(&path), bytes: size.as_u64() });
             }
         }
     }

@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use icdc_protocol::message::EntryId;
-use icdc_units::Span;
+use icdc_units::{ByteCount, Span};
 
 use crate::Failure;
 
 /// Items that make a batch full.
 const ITEMS: usize = 4096;
-/// Bytes that make a batch full.
-const BYTES: u64 = 256 << 20;
+/// Amount that makes a batch full.
+const BYTES: ByteCount = ByteCount::from_mib(256);
 
 /// Directories that wait for a flush and are reason enough for it: with 1536 that are not done a
 /// sender waits.
@@ -46,7 +46,7 @@ pub(in crate::receiver::book) struct Lot {
     pub(in crate::receiver::book) items: Vec<EntryId>,
     /// File systems that hold something that is not durable.
     pub(in crate::receiver::book) file_systems: BTreeSet<u64>,
-    bytes: u64,
+    bytes: ByteCount,
 }
 
 impl Lot {
@@ -78,7 +78,7 @@ impl Batch {
 
     /// Adds an item with `bytes` bytes that are not durable, or that is wholly durable where there
     /// is no file system to flush.
-    pub(in crate::receiver::book) fn add(&mut self, id: EntryId, bytes: u64, file_system: Option<u64>) {
+    pub(in crate::receiver::book) fn add(&mut self, id: EntryId, bytes: ByteCount, file_system: Option<u64>) {
         self.staged.items.push(id);
         self.staged.bytes += bytes;
         self.staged.file_systems.extend(file_system);
@@ -142,16 +142,16 @@ mod tests {
     #[test]
     fn a_batch_is_full_by_items_or_bytes() {
         let mut batch = Batch::default();
-        batch.add(0, BYTES - 1, Some(1));
+        batch.add(0, BYTES - ByteCount::new(1), Some(1));
         assert!(!batch.is_full());
-        batch.add(1, 1, Some(1));
+        batch.add(1, ByteCount::new(1), Some(1));
         assert!(batch.is_full());
         let mut batch = Batch::default();
-        (0..ITEMS as u32 - 1).for_each(|id| batch.add(id, 0, None));
+        (0..ITEMS as u32 - 1).for_each(|id| batch.add(id, ByteCount::new(0), None));
         assert!(!batch.is_full());
         batch.touch(7);
         assert!(!batch.is_full(), "a directory is no item");
-        batch.add(ITEMS as u32, 0, None);
+        batch.add(ITEMS as u32, ByteCount::new(0), None);
         assert!(batch.is_full());
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let made = batch.touch(7);
         let lot = batch.begin().expect("a directory was made");
         assert!(lot.items.is_empty() && lot.file_systems == BTreeSet::from([7]));
-        batch.add(1, 5, Some(8));
+        batch.add(1, ByteCount::new(5), Some(8));
         assert!(batch.begin().is_none() && !batch.waits(), "the first lot is not through");
         let (second, first) = (batch.touch(8), made);
         batch.flushed();
@@ -171,7 +171,7 @@ mod tests {
         let lot = batch.begin().expect("an item waits");
         assert_eq!((lot.items.as_slice(), batch.publishing()), ([1].as_slice(), [1].as_slice()));
         let meanwhile = batch.touch(8);
-        batch.add(2, 5, Some(8));
+        batch.add(2, ByteCount::new(5), Some(8));
         assert_eq!((batch.lose(&"no disk".into()), batch.is_empty()), (vec![1, 2], true));
         let lost = Some(Err("no disk".into()));
         assert_eq!([first, second, meanwhile].map(|lot| batch.outcome(lot)), [Some(Ok(())), lost.clone(), lost]);

@@ -7,7 +7,7 @@ use icdc_protocol::message::{
     Begin, Digest, Done, Entry, EntryId, EntryKind, FileDigest, Message, PackItem, Parent, Source, SourceKind, Want,
     Wants,
 };
-use icdc_units::{Span, Time};
+use icdc_units::{ByteCount, Span, Time};
 
 use super::super::action::{Action, Names, NotBegun, NotStaged, Placed, Stored, Target, Told};
 use super::super::item::DirectoryPlace;
@@ -137,7 +137,7 @@ impl Desk {
     }
 
     pub(super) fn stored(&mut self, id: EntryId) {
-        let stored = Stored { digest: FileDigest::Blake3(DIGEST), is_durable: true, bytes: 0 };
+        let stored = Stored { digest: FileDigest::Blake3(DIGEST), is_durable: true, bytes: ByteCount::ZERO };
         self.book.on_stored(self.now, id, stored);
         self.work();
     }
@@ -236,7 +236,7 @@ impl Desk {
                         return (piece.id, Err(NotStaged::Damaged));
                     }
                     let outcome = self.outcome("stage", piece.id).map_err(NotStaged::Failed);
-                    (piece.id, outcome.map(|()| piece.length as u64))
+                    (piece.id, outcome.map(|()| ByteCount::from(piece.length)))
                 });
                 let staged = staged.collect();
                 self.book.on_staged(staged);
@@ -342,11 +342,11 @@ fn tell(told: &Told) -> String {
         Told::Published { path, .. } => format!("published {}", shown(path)),
         Told::Had { .. } => "had".into(),
         Told::TakenOver { .. } => "taken over".into(),
-        Told::Continued { held } => format!("continued {held}"),
+        Told::Continued { held } => format!("continued {}", held.as_u64()),
         Told::Skipped { path, .. } => format!("skipped {}", shown(path)),
         Told::Failed { path, reason, .. } => format!("failed {}: {reason}", shown(path)),
         Told::Altered { path } => format!("altered {}", shown(path)),
-        Told::WouldReceive { path, size } => format!("would receive {} {size}", shown(path)),
+        Told::WouldReceive { path, size } => format!("would receive {} {}", shown(path), size.as_u64()),
     }
 }
 

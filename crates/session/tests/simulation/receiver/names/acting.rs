@@ -215,7 +215,7 @@ impl Names {
     }
 
     fn is_part_busy(&self, id: EntryId, env: &Environment) -> bool {
-        let is_large = self.book.item(id).is_some_and(|item| item.size() > BLOCK_SIZE as u64);
+        let is_large = self.book.item(id).is_some_and(|item| item.size() > ByteCount::from(BLOCK_SIZE));
         is_large
             && self.options.resume
             && self.place_of(id).is_some_and(|(directory, name)| {

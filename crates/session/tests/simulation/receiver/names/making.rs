@@ -5,6 +5,7 @@ use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{Names as NamesToFlush, NotStaged, Piece, Publication};
 use icdc_session::receiver::book::item::DirectoryId;
+use icdc_units::ByteCount;
 
 use super::{Contents, Made, Names};
 use crate::audit::Unfinished;
@@ -34,7 +35,12 @@ impl Names {
         Ok(inode)
     }
 
-    pub(super) fn stage(&mut self, piece: &Piece, payload: &Contents, env: &mut Environment) -> Result<u64, NotStaged> {
+    pub(super) fn stage(
+        &mut self,
+        piece: &Piece,
+        payload: &Contents,
+        env: &mut Environment,
+    ) -> Result<ByteCount, NotStaged> {
         let bytes = payload.bytes.get(piece.offset..piece.offset + piece.length).unwrap_or_default().to_vec();
         if *blake3::hash(&bytes).as_bytes() != piece.digest {
             return Err(NotStaged::Damaged);
@@ -47,7 +53,7 @@ impl Names {
         let inode = self.make_part(piece.id, env, make).map_err(NotStaged::Failed)?;
         env.disk.write(inode, Write::Bytes(0, bytes));
         restore(&mut env.disk, inode, &item.entry);
-        Ok(piece.length as u64)
+        Ok(ByteCount::from(piece.length))
     }
 
     pub(super) fn make_symlink(&mut self, id: EntryId, env: &mut Environment) -> Result<(), Failure> {
