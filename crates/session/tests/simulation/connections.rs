@@ -24,26 +24,38 @@ struct Connection {
 pub(crate) struct Connections {
     session: SessionId,
     connections: Vec<Connection>,
-    delay: Span,
-    jitter: Span,
+    latency: Latency,
     /// The sender hears nothing on the first connection from then on.
     silent_from: Option<Time>,
     /// Frames that have arrived so far, in either direction.
     arrived: u64,
 }
 
-impl Connections {
-    pub(crate) fn new(session: SessionId, random: &mut Random) -> Self {
+/// How long a frame is on its way between the two hosts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latency {
+    delay: Span,
+    jitter: Span,
+}
+
+impl Latency {
+    pub(crate) fn any(random: &mut Random) -> Self {
         let delay = random.span(Span::from_micros(50), Span::from_millis(150));
         let jitter = random.span(Span::from_micros(1), Span::from_millis(20));
-        Self { session, connections: Vec::new(), delay, jitter, silent_from: None, arrived: 0 }
+        Self { delay, jitter }
+    }
+}
+
+impl Connections {
+    pub(crate) fn new(session: SessionId, latency: Latency) -> Self {
+        Self { session, connections: Vec::new(), latency, silent_from: None, arrived: 0 }
     }
 
     /// Makes one more; gives its number.
     pub(crate) fn open(&mut self, random: &mut Random) -> usize {
         let window = random.within(2, 12) as usize;
-        let to_receiver = Direction::new(self.delay, self.jitter, window, random);
-        let to_sender = Direction::new(self.delay, self.jitter, usize::MAX, random);
+        let to_receiver = Direction::new(self.latency.delay, self.latency.jitter, window, random);
+        let to_sender = Direction::new(self.latency.delay, self.latency.jitter, usize::MAX, random);
         self.connections.push(Connection { to_receiver, to_sender });
         self.connections.len() - 1
     }
@@ -110,7 +122,7 @@ impl Connections {
         let read = self.direction(connection, side).read();
         if was_full {
             let session = self.session;
-            env.agenda.after(self.delay, Event::Arrives { session, connection, side: side.other() });
+            env.agenda.after(self.latency.delay, Event::Arrives { session, connection, side: side.other() });
         }
         read
     }
@@ -137,7 +149,7 @@ impl Connections {
     pub(crate) fn cut(&mut self, connection: usize, env: &mut Environment) {
         let session = self.session;
         if connection == 0 {
-            let after = SILENT_AFTER + self.delay * 2;
+            let after = SILENT_AFTER + self.latency.delay * 2;
             self.silent_from.get_or_insert(env.agenda.now() + after);
             env.agenda.after(after, Event::Sender { session, task: Task::Clock });
         }

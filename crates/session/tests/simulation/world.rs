@@ -8,7 +8,7 @@ use icdc_units::{Span, Time};
 
 use crate::audit::Path;
 use crate::client::{Command, Next, Step};
-use crate::connections::Connections;
+use crate::connections::{Connections, Latency};
 use crate::environment::{DiskFaults, Environment, Event, SessionId, Side};
 use crate::forging::forge;
 use crate::plan::{Incident, Mode, Plan, When};
@@ -48,6 +48,8 @@ pub(crate) struct Session {
     disturbed: bool,
     /// Messages of it were forged.
     forged: bool,
+    /// The user has lost patience with it.
+    is_given_up: bool,
     /// It only tells what would be done.
     is_dry: bool,
 }
@@ -57,6 +59,7 @@ pub(crate) struct World {
     pub(crate) env: Environment,
     plan: Plan,
     source: Source,
+    latency: Latency,
     pub(crate) sessions: Vec<Session>,
     command: Option<Command>,
     commands: u32,
@@ -109,10 +112,12 @@ impl World {
         let source = plan.source.clone();
         env.audit.learn(&source);
         let copies_left = plan.copies;
+        let latency = Latency::any(&mut random);
         Self {
             env,
             plan,
             source,
+            latency,
             sessions: Vec::new(),
             command: None,
             commands: 0,
@@ -285,7 +290,7 @@ impl World {
         command.sessions += 1;
         let is_dry = command.is_dry;
         self.env.note(format_args!("{session} begins: session {} of command {}", command.sessions, self.commands));
-        let mut connections = Connections::new(session, &mut self.env.random);
+        let mut connections = Connections::new(session, self.latency);
         connections.open(&mut self.env.random);
         let Plan { verify, update, window, .. } = self.plan;
         let options = ReceiveOptions { verify, update, dry_run: is_dry, resume: true, ..ReceiveOptions::default() };
@@ -303,6 +308,7 @@ impl World {
             progressed: false,
             disturbed: false,
             forged: false,
+            is_given_up: false,
             is_dry,
         });
         for _ in 1..self.plan.streams {
@@ -514,12 +520,11 @@ impl World {
     /// An end that was lied to may wait for what never comes, until the user asks to stop. False if that would be
     /// of no use.
     fn loses_patience(&mut self) -> bool {
-        let Some(command) = self.command.as_ref().filter(|command| !command.stopped) else { return false };
-        let was_lied_to = command.session.is_some_and(|session| self.sessions[session].forged);
-        if was_lied_to {
-            self.interrupt();
-        }
-        was_lied_to
+        let session = self.command.as_ref().and_then(|command| self.sessions.get_mut(command.session?));
+        let Some(session) = session.filter(|session| session.forged && !session.is_given_up) else { return false };
+        session.is_given_up = true;
+        self.interrupt();
+        true
     }
 
     fn kill(&mut self, session: SessionId, side: Side) {
