@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use icdc_protocol::Message;
 use icdc_protocol::digest::block_value;
+use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{BlockHeader, FileEnd, PackItem, Parent, SourceKind};
 use rustix::process::{Signal, kill_process};
 
@@ -153,6 +154,40 @@ fn who_has_gone_before_a_slow_daemon_opens_a_file_changes_nothing() {
     scene.await_ends(1);
     assert!(!scene.has_file(), "a session without a client has published something");
     assert_eq!(leftovers(&scene.site.path("root")), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn who_has_gone_leaves_what_a_newer_run_goes_on_from() {
+    let scene = Scene::new();
+    let daemon = scene.daemon.run().pid();
+    let block = vec![7; BLOCK_SIZE];
+    let announced = |blocks: u64| {
+        let mut peer = scene.accepted();
+        peer.say(begin(b"only", SourceKind::Item));
+        let size = blocks * BLOCK_SIZE as u64;
+        peer.say(Message::Entries(vec![entry(0, Parent::Source(0), b"", file(size))]));
+        peer.hear_wanted(0);
+        (peer, size)
+    };
+    let send = |peer: &mut Peer, size| {
+        let value = block_value(0, &block, size);
+        peer.say_with(Message::Block(BlockHeader { id: 0, index: 0, value, ranges: Vec::new() }), &block);
+    };
+    let (mut newer, size) = announced(2);
+    send(&mut newer, size);
+    drop(newer);
+    scene.await_ends(1);
+    let left = leftovers(&scene.site.path("root"));
+    let journal = left.iter().find(|path| path.extension().is_some_and(|kind| kind == "blocks")).expect("a journal");
+    let before = std::fs::read(journal).unwrap();
+    let (mut older, size) = announced(3);
+    kill_process(daemon, Signal::STOP).unwrap();
+    send(&mut older, size);
+    drop(older);
+    std::thread::sleep(Duration::from_millis(100));
+    kill_process(daemon, Signal::CONT).unwrap();
+    scene.await_ends(2);
+    assert_eq!(std::fs::read(journal).unwrap(), before, "a session without a client has begun the file anew");
 }
 
 #[test]

@@ -70,8 +70,9 @@ impl Plan {
         let shown = self.path();
         // One that another process is writing must not be taken away from it.
         let left = leftovers::find_part(directory, name, &shown)?;
-        if left.has_waited && shared.link.is_hung_up() {
-            let reason = "the sender closed the connection while an earlier session came to its end";
+        // What lies there may be a newer run's by now, which goes on from it.
+        if (left.has_waited || left.part.is_some()) && shared.link.is_hung_up() {
+            let reason = "the sender closed the connection before the file was begun anew";
             shared.fail(SessionError::Cut(reason.into()));
             return Err(Failure::Passing(format!("{shown}: {reason}")));
         }

@@ -29,6 +29,11 @@ impl Data {
                     return;
                 }
                 Claim::Busy => Err(Failure::from("another copy is writing it; wait for its end or stop it")),
+                // It may be a newer run's, which goes on from it.
+                Claim::Taken(inode) if is_hung_up && !env.has(Mutation::OldSessionWakes) => {
+                    env.disk.unlock(inode, self.holder);
+                    Err(Failure::Passing("the sender has gone".into()))
+                }
                 left if env.random.permille(env.faults.names) => {
                     if let Claim::Taken(inode) = left {
                         env.disk.unlock(inode, self.holder);
@@ -47,7 +52,10 @@ impl Data {
                 // Who has gone may have been followed by a newer run, even where no lock tells of it.
                 Ok(Opened { journaled, has_waited: (has_waited || is_hung_up) && !env.has(Mutation::OldSessionWakes) })
             }
-            Err(failure) => Err(failure),
+            Err(failure) => {
+                self.arrived.remove(&id);
+                Err(failure)
+            }
         };
         env.note(format_args!("{} data opened {id}: {outcome:?}", self.holder));
         self.files.on_opened(id, outcome);
