@@ -63,9 +63,11 @@ fn refusal(random: &mut Random) -> Refusal {
 fn to_receiver(items: &Items, random: &mut Random) -> Frame {
     let id = any_id(items, random);
     let file = items.get(&id).and_then(|announced| announced.file.as_ref());
+    // One that is announced next might have these contents from then on.
+    let known = if items.contains_key(&id) { id } else { u32::MAX };
     let message = match random.below(16) {
-        0..=2 => return block(id, items, random),
-        3 | 4 => return pack(id, items, random),
+        0..=2 => return block(known, items, random),
+        3 | 4 => return pack(known, items, random),
         5 => Message::FileEnd(FileEnd { id, blocks: random.below(6) as u32, outcome: Ok(any_digest(random)) }),
         6 => Message::FileEnd(FileEnd { id, blocks: random.below(3) as u32, outcome: Err(given_up(random)) }),
         7 => Message::DirEnd { id },
@@ -145,7 +147,8 @@ fn entry(items: &Items, random: &mut Random) -> Entry {
     let names: [&[u8]; 7] = [b"", b"..", b"a/b", b"nul\0", b".icdc-a.part", b"a", b"forged"];
     let name = random.pick(&names).to_vec();
     let kind = match random.below(4) {
-        0 => EntryKind::Directory,
+        // In the place of a file it would stay there.
+        0 if name == b"forged" && matches!(parent, Parent::Directory(_)) => EntryKind::Directory,
         1 => EntryKind::HardLink { to: any_id(items, random) },
         2 => EntryKind::File { size: random.below(1 << 40), version: [5; 16], sparse: random.once_in(2), linked: true },
         _ => EntryKind::Symlink { target: b"forged".to_vec() },

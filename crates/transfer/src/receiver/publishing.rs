@@ -184,9 +184,12 @@ impl Staged {
         self.made.is_durable()
     }
 
-    /// Removes the journal of its blocks, now that it has its final name.
+    /// Removes the journal of its blocks, now that it has its final name. Beside an unfinished file
+    /// it is that of another session, which has begun the item anew meanwhile.
     pub(super) fn remove_journal(&self) {
-        if let Some(Durable { journal: Some(journal), .. }) = &self.made.durable {
+        if let Some(Durable { journal: Some(journal), .. }) = &self.made.durable
+            && self.directory.stat(&self.made.staging).is_err()
+        {
             let _ = self.directory.remove_file(journal);
         }
     }

@@ -165,7 +165,9 @@ impl Names {
             Action::RemoveJournals(ids) => {
                 for id in ids {
                     if let Some(made) = self.made.remove(&id) {
-                        let _ = env.disk.remove(made.directory, &staging::blocks(&made.name));
+                        if env.disk.find(made.directory, &made.staging).is_none() {
+                            let _ = env.disk.remove(made.directory, &staging::blocks(&made.name));
+                        }
                         env.disk.unlock(made.inode, self.holder);
                     }
                 }
