@@ -105,9 +105,12 @@ fn pauses(of: Pausing, length_ms: u64, every_ms: u64) -> Vec<Pause> {
 
 #[test]
 fn stock_hosts_fill_a_long_path_without_a_drop() {
-    for (members, most) in [(16, STOCK), (32, STOCK), (64, STOCK), (4, ByteCount::from_mib(24))] {
+    // Fewer begin with less.
+    for (members, most, slower) in
+        [(16, STOCK, 1.25), (32, STOCK, 1.25), (64, STOCK, 1.25), (4, ByteCount::from_mib(24), 1.3)]
+    {
         let seen = LONG.run(members, most, &[], Vec::new());
-        assert!(seen.slower < 1.25, "{members}: {}", seen.slower);
+        assert!(seen.slower < slower, "{members}: {}", seen.slower);
         assert!(seen.steady > 0.955, "{members}: {}", seen.steady);
         assert!(seen.dropped < 300, "{members}: {}", seen.dropped);
     }
