@@ -1,0 +1,129 @@
+//! What comes from the sender, handed to the thread whose work it is.
+
+use icdc_protocol::message::{BlockHeader, Message};
+use icdc_session::SessionError;
+use icdc_session::receiver::ending::LinkEnd;
+use icdc_session::receiver::further_connections::Answer;
+
+use super::names::Contents;
+use super::{ReceiverEnd, Reply, data, names};
+use crate::connections::Connections;
+use crate::environment::{Environment, Side};
+use crate::mutations::Mutation;
+use crate::source::value_of;
+use crate::wire::{Arrival, End, Frame, Payload};
+
+impl ReceiverEnd {
+    pub(super) fn has_room(&self, env: &Environment) -> bool {
+        self.ring.has_room() || env.has(Mutation::RingHasNoEnd)
+    }
+
+    pub(super) fn take_in(&mut self, connection: usize, env: &mut Environment, connections: &mut Connections) {
+        if self.ended.contains(&connection) {
+            return;
+        }
+        let has_room = match connections.peek(connection, Side::Receiver) {
+            None => return,
+            Some(Arrival::Frame(frame)) => frame.payload.is_none() || self.has_room(env),
+            Some(Arrival::End(_)) => true,
+        };
+        if !has_room {
+            return;
+        }
+        match connections.read(connection, Side::Receiver, env) {
+            None => {}
+            Some(Arrival::End(end)) => {
+                env.note(format_args!("{} receiver hears {end:?} on {connection}", self.session));
+                self.ended.insert(connection);
+                self.is_mistaken |= env.has(Mutation::PutAwayAtFurtherEnd) && connection > 0;
+                if connection > 0 {
+                    return self.left(connection, env);
+                }
+                let end = match end {
+                    End::Closed => LinkEnd::Closed,
+                    End::Broken => LinkEnd::Failed(SessionError::Cut("broken".into())),
+                };
+                self.ending.on_link_ended(end);
+            }
+            Some(Arrival::Frame(frame)) => {
+                env.note(format_args!("{} receiver hears {:?} on {connection}", self.session, frame.message));
+                if connection > 0 {
+                    self.arrived.on_message(connection as u8, &frame.message);
+                }
+                self.take(connection, *frame, env, connections);
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        connection: usize,
+        Frame { message, payload }: Frame,
+        env: &mut Environment,
+        connections: &mut Connections,
+    ) {
+        match (message, payload) {
+            (Message::Block(header), Some(Payload::Block(number))) => {
+                if value_of(number) != header.value {
+                    let BlockHeader { id, index, .. } = header;
+                    if !env.forged {
+                        return env.violate(format!("block {index} of file {id} is damaged"));
+                    }
+                    let error = SessionError::Protocol(format!("block {index} of file {id} is damaged"));
+                    return self.ending.on_failure(env.agenda.now(), error);
+                }
+                let block = self.ring.take().with(number);
+                self.data.push(data::Job::Block { header, block });
+            }
+            (Message::Pack(items), payload) => {
+                let bytes = match payload {
+                    Some(Payload::Small(bytes)) => bytes,
+                    _ => Vec::new(),
+                };
+                let place = Some(self.ring.take());
+                self.names.push(names::Job::Pack(items, Contents { bytes, _place: place }));
+            }
+            (Message::FileEnd(end), _) => self.data.push(data::Job::End(end)),
+            (Message::Confirmed, _) => {
+                self.names.push(names::Job::Message(Message::Confirmed));
+                self.data.push(data::Job::Confirmed);
+            }
+            (Message::Totals(_) | Message::Problem(_) | Message::Ping | Message::Congestion(_), _) => {}
+            (Message::Left { connection, .. }, _) => match self.arrived.on_left(connection) {
+                Answer::Nothing => {}
+                Answer::Shut => {
+                    let connection = usize::from(connection);
+                    self.shut(connection..connection + 1, env, connections);
+                }
+                Answer::NothingArrived => {
+                    let left = Message::Left { connection, frames: 0 };
+                    self.replies.push_back(Reply::Message(Box::new(left)));
+                }
+            },
+            (Message::Goodbye(goodbye), _) => {
+                self.ended.insert(connection);
+                if connection == 0 {
+                    self.ending.on_goodbye(goodbye);
+                } else {
+                    let reason = "it said goodbye on a further connection";
+                    self.ending.on_failure(env.agenda.now(), SessionError::Protocol(reason.into()));
+                }
+            }
+            (Message::Interrupt, _) => self.broken_off(connection, SessionError::Interrupted, env),
+            (Message::Abort(refusal) | Message::Refused(refusal), _) => {
+                self.broken_off(connection, SessionError::Refused(refusal), env);
+            }
+            (message, _) => self.names.push(names::Job::Message(message)),
+        }
+    }
+
+    /// The sender ends the session.
+    fn broken_off(&mut self, connection: usize, error: SessionError, env: &Environment) {
+        self.ended.insert(connection);
+        if connection == 0 {
+            self.ending.on_link_ended(LinkEnd::Failed(error));
+        } else {
+            self.ending.on_failure(env.agenda.now(), error);
+        }
+    }
+}
