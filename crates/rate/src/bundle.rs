@@ -11,10 +11,10 @@
 //!
 //! | part | file |
 //! |---|---|
-//! | how the total is found: a train at twice the rate begins each round trip | [`climb`] |
-//! | just under what the path carries, and whether there is more | [`crate::path_ceiling`] |
-//! | how many members a path needs | [`members`] |
-//! | which member may send how much of the total | [`shares`] |
+//! | how the total is found: a train at twice the rate begins each round trip | `climb.rs` |
+//! | just under what the path carries, and whether there is more | [`crate::path_ceiling`], `search.rs`, `train.rs` |
+//! | how many members a path needs | `members.rs` |
+//! | which member may send how much of the total | `shares.rs` |
 //!
 //! To others on the path a bundle is one flow: what is seen of it is the sum over its members, and
 //! their ceilings add up to one total. Members may join and leave; what one that has left had
