@@ -13,7 +13,7 @@ use icdc_protocol::validate::clip;
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
-use icdc_tcp::algorithm::choose;
+use icdc_tcp::congestion::choose;
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 

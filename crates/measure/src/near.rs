@@ -12,7 +12,7 @@ use icdc_protocol::measure::{ControlMessage, Order, Token};
 use icdc_protocol::message::{Job, Request, TransferId};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
-use icdc_tcp::algorithm::choose_in_advance;
+use icdc_tcp::congestion::choose_in_advance;
 use icdc_tcp::{Beginning, Family, Patience, clock};
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};

@@ -15,7 +15,7 @@ use icdc_protocol::measure::{ControlMessage, Order, Received, Sample, Sent};
 use icdc_rate::known_paths::{PathWatch, Resumption};
 use icdc_rate::path_ceiling::{State, Steering};
 use icdc_session::SessionError;
-use icdc_tcp::algorithm::finds_the_rate;
+use icdc_tcp::congestion::finds_the_rate;
 use icdc_tcp::{ConnectionState, TcpInfo, clock};
 use icdc_tuning::{Tuned, observation, steering};
 use icdc_units::{ByteCount, Rate, Span, Time};

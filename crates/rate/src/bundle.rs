@@ -3,17 +3,19 @@
 //! (`SO_MAX_PACING_RATE`).
 //!
 //! ```text
-//!            a train was stretched, losses,                    as `path_ceiling` does for
-//!            or a queue                                        one connection
-//!   CLIMB ─────────────────────────────────────► STEERED: HOLD ◄──────► PROBE
-//!   the total doubles with each round trip       ceilings of the members = what the path carries
+//!            two trains in a row were stretched,            trains above the capacity
+//!            losses twice, or no growth                     were carried
+//!   CLIMB ───────────────────────────────────────► STEERED ────────────────────────────┐
+//!   the total doubles with each round trip,        just under the capacity, as         │
+//!   as long as its trains are carried              `path_ceiling` holds it  ◄──────────┘
 //! ```
 //!
 //! | part | file |
 //! |---|---|
 //! | how the total is found: a train at twice the rate begins each round trip | `climb.rs` |
-//! | just under what the path carries, and whether there is more | [`crate::path_ceiling`], `search.rs`, `train.rs` |
-//! | how many members a path needs | `members.rs` |
+//! | just under what the path carries | [`crate::path_ceiling`] |
+//! | whether there is more | `search.rs` |
+//! | what a train is, and what it tells | `train.rs` |
 //! | which member may send how much of the total | `shares.rs` |
 //!
 //! To others on the path a bundle is one flow: what is seen of it is the sum over its members, and
@@ -21,10 +23,10 @@
 //! delivered stays in the sum.
 
 mod climb;
-mod members;
 mod search;
 mod shares;
 mod train;
+mod whole;
 
 use std::collections::BTreeMap;
 
@@ -32,18 +34,17 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::path_ceiling::{Decision, Observation, State, Steering};
 use climb::{Climb, Verdict};
-pub use members::{MOST, needed};
 use search::Search;
 use shares::Demand;
+use whole::Whole;
 
 /// Time between two looks while nothing is measured that asks for more.
 const LOOK: Span = Span::from_millis(10);
-/// Bytes of data packets that a member must have delivered in a round trip to be heard about the
-/// queue.
+/// Packets that a member must have delivered in a round trip to be heard about the queue.
 const HEARD: u64 = 8;
 
 /// Which connection of the bundle.
-pub type Number = u8;
+pub type Number = u16;
 
 /// What the kernel tells of a member.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +70,8 @@ struct Known {
     /// Delivered at the beginning of the round trip under way.
     from: ByteCount,
     demand: Demand,
+    /// What it is allowed.
+    ceiling: Rate,
 }
 
 #[derive(Debug)]
@@ -78,7 +81,7 @@ enum Phase {
 }
 
 /// What to do after a look.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Plan {
     /// The total has become another one, and why.
     pub decision: Option<Decision>,
@@ -92,7 +95,6 @@ pub struct Bundle {
     phase: Phase,
     totals: Totals,
     members: BTreeMap<Number, Known>,
-    ceilings: BTreeMap<Number, Rate>,
     /// When the round trip began in which members' demands are measured.
     round: Time,
     next: Time,
@@ -106,21 +108,14 @@ impl Default for Bundle {
 
 impl Bundle {
     fn with(phase: Phase) -> Self {
-        Self {
-            phase,
-            totals: Totals::default(),
-            members: BTreeMap::new(),
-            ceilings: BTreeMap::new(),
-            round: Time::ORIGIN,
-            next: Time::ORIGIN,
-        }
+        Self { phase, totals: Totals::default(), members: BTreeMap::new(), round: Time::ORIGIN, next: Time::ORIGIN }
     }
 
     /// For a path that carried `known` before: the windows may grow to that at once.
     #[must_use]
     pub fn resuming(known: Rate) -> Self {
         let steering = Steering::resuming(known).without_search();
-        Self::with(Phase::Steered { steering, search: Search::default() })
+        Self::with(Phase::Steered { steering, search: Search::new(Time::ORIGIN) })
     }
 
     /// What the path is known to carry; `None` while that is being found.
@@ -151,8 +146,7 @@ impl Bundle {
     }
 
     /// What all members together are allowed now; [`Rate::MAX`] for anything.
-    #[must_use]
-    pub fn total(&self) -> Rate {
+    fn total(&self) -> Rate {
         match &self.phase {
             Phase::Climb(climb) => climb.ceiling(),
             Phase::Steered { steering, search } => search.ceiling(steering.capacity()).unwrap_or(steering.ceiling()),
@@ -169,39 +163,34 @@ impl Bundle {
     /// whatever the path has.
     pub fn look(&mut self, now: Time, members: &[(Number, Member)], most: Rate) -> Plan {
         self.note(now, members);
-        let Some(sum) = self.sum(now) else {
-            self.next = now + LOOK;
-            return Plan { decision: None, ceilings: self.share_out(most) };
-        };
-        let decision = self.decide(now, &sum);
+        let whole = self.whole(now);
+        let decision = whole.as_ref().and_then(|whole| self.decide(whole));
         self.next = match &self.phase {
-            Phase::Climb(climb) => climb.next_look(now),
-            Phase::Steered { search, .. } => search.next_look(now).unwrap_or(now + LOOK),
+            Phase::Climb(climb) if whole.is_some() => climb.next_look(now),
+            Phase::Steered { search, .. } if whole.is_some() => search.next_look(now).unwrap_or(now + LOOK),
+            Phase::Climb(_) | Phase::Steered { .. } => now + LOOK,
         };
         Plan { decision, ceilings: self.share_out(most) }
     }
 
-    fn decide(&mut self, now: Time, sum: &Observation) -> Option<Decision> {
+    fn decide(&mut self, whole: &Whole) -> Option<Decision> {
         match &mut self.phase {
             Phase::Climb(climb) => {
-                let verdict = climb.look(now, sum, self.totals.sent, self.members.len() as u64)?;
-                let Verdict { capacity, reason } = verdict;
+                let Verdict { capacity, reason } = climb.look(whole)?;
                 let steering = Steering::holding(capacity);
                 let decision = Decision { state: State::Hold, ceiling: steering.ceiling(), reason };
-                let mut search = Search::default();
-                search.restart(now, sum);
-                self.phase = Phase::Steered { steering, search };
+                self.phase = Phase::Steered { steering, search: Search::new(whole.settled()) };
                 Some(decision)
             }
             Phase::Steered { steering, search } => {
-                if let Some(decision) = steering.observe(sum) {
-                    search.restart(now, sum);
+                if let Some(decision) = steering.observe(&whole.seen) {
+                    *search = Search::new(whole.settled());
                     return Some(decision);
                 }
                 if !steering.is_level() {
                     return None;
                 }
-                let more = search.look(now, sum, self.totals.sent, self.members.len() as u64, steering.capacity())?;
+                let more = search.look(whole, steering.capacity())?;
                 Some(steering.raise(more))
             }
         }
@@ -210,7 +199,6 @@ impl Bundle {
     /// Brings sums and members up to date.
     fn note(&mut self, now: Time, members: &[(Number, Member)]) {
         self.members.retain(|number, _| members.iter().any(|(other, _)| other == number));
-        self.ceilings.retain(|number, _| self.members.contains_key(number));
         let round_trip = members.iter().map(|(_, member)| member.seen.rtt).min().unwrap_or(Span::ZERO);
         let is_round = now - self.round >= round_trip.max(LOOK * 2);
         let span = now - self.round;
@@ -222,14 +210,14 @@ impl Bundle {
                 },
                 from: member.seen.delivered,
                 demand: Demand::default(),
+                ceiling: Rate::MAX,
             });
             self.totals.sent += member.sent - known.last.sent;
             self.totals.delivered += member.seen.delivered - known.last.seen.delivered;
             self.totals.again += member.seen.again.saturating_sub(known.last.seen.again);
             known.last = *member;
             if is_round {
-                let ceiling = self.ceilings.get(number).copied().unwrap_or(Rate::MAX);
-                known.demand.note((member.seen.delivered - known.from) / span, ceiling);
+                known.demand.note((member.seen.delivered - known.from) / span, known.ceiling);
                 known.from = member.seen.delivered;
             }
         }
@@ -238,8 +226,8 @@ impl Bundle {
         }
     }
 
-    /// The bundle as one connection.
-    fn sum(&self, now: Time) -> Option<Observation> {
+    /// The bundle as one connection; `None` before anything is known of a round trip.
+    fn whole(&self, now: Time) -> Option<Whole> {
         let all = || self.members.values().map(|known| &known.last.seen);
         let least_rtt = all().map(|seen| seen.least_rtt).filter(|rtt| !rtt.is_zero()).min()?;
         let is_heard = |known: &&Known| {
@@ -249,7 +237,7 @@ impl Bundle {
         let queue = |known: &Known| known.last.seen.rtt - known.last.seen.least_rtt;
         let heard = self.members.values().filter(is_heard).map(queue).min();
         let queue = heard.or_else(|| self.members.values().map(queue).min())?;
-        Some(Observation {
+        let seen = Observation {
             at: now,
             rtt: least_rtt + queue,
             least_rtt,
@@ -258,7 +246,8 @@ impl Bundle {
             packet: all().map(|seen| seen.packet).max()?,
             window: all().map(|seen| seen.window).sum(),
             idle: all().all(|seen| seen.idle),
-        })
+        };
+        Some(Whole { seen, sent: self.totals.sent, members: self.members.len() as u64 })
     }
 
     /// New ceilings where they differ by more than a hundredth from those that are set.
@@ -269,12 +258,12 @@ impl Bundle {
         let demands: Vec<Option<Rate>> = self.members.values().map(usable).collect();
         let shares = shares::of(total, &demands);
         let mut changed = Vec::new();
-        for ((number, _), share) in self.members.iter().zip(shares) {
-            let set = self.ceilings.get(number).copied().unwrap_or(Rate::MAX);
+        for ((number, known), share) in self.members.iter_mut().zip(shares) {
+            let set = known.ceiling;
             let differs = set != share
                 && (share == Rate::MAX || set == Rate::MAX || set.max(share) - set.min(share) > share / 100);
             if differs {
-                self.ceilings.insert(*number, share);
+                known.ceiling = share;
                 changed.push((*number, share));
             }
         }

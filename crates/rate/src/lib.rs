@@ -6,12 +6,14 @@
 //! | the rate where the kernel's own congestion control must do | [`path_ceiling`] |
 //! | what a slow disk leaves of the rate | [`disk_ceiling`] |
 //! | several connections, of which the first finds the rate | [`sharing`] |
-//! | several connections steered as one, and how many a path needs | [`bundle`] |
+//! | several connections steered as one | [`bundle`] |
+//! | how many connections a path needs | [`connection_count`] |
 //! | what is remembered of a path | [`known_paths`] |
 
 #![forbid(unsafe_code)]
 
 pub mod bundle;
+pub mod connection_count;
 pub mod disk_ceiling;
 pub mod known_paths;
 pub mod path_ceiling;

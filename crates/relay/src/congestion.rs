@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use icdc_tcp::algorithm::{Hold, choose};
+use icdc_tcp::congestion::{Hold, choose};
 use icdc_tcp::set_congestion;
 
 /// Shared by all threads.

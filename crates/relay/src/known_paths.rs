@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use icdc_rate::known_paths::{KnownPaths, PathWatch, Resumption};
 use icdc_tcp::TcpInfo;
-use icdc_tcp::algorithm::{begin_anew, finds_the_rate};
+use icdc_tcp::congestion::{begin_anew, finds_the_rate};
 use icdc_units::{Span, Time};
 
 use crate::address::canonical;

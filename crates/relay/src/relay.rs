@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use icdc_protocol::relay::peer::RelayId;
 use icdc_tcp::CongestionError;
-use icdc_tcp::algorithm::{Hold, choose_in_advance};
 use icdc_tcp::clock;
+use icdc_tcp::congestion::{Hold, choose_in_advance};
 use icdc_units::Span;
 use thiserror::Error;
 

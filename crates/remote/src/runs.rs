@@ -6,12 +6,12 @@ use crossbeam_channel::{Receiver as Queue, unbounded};
 use icdc_disk::tree::Tree;
 use icdc_link::Link;
 use icdc_protocol::message::{Job, Message, ReceiveOptions, Request, SendOptions, TransferId};
-use icdc_rate::bundle;
+use icdc_rate::connection_count;
 use icdc_session::SessionError;
 use icdc_session::retry::Retry;
 use icdc_stop::StopSignal;
-use icdc_tcp::algorithm::finds_the_rate;
 use icdc_tcp::clock;
+use icdc_tcp::congestion::finds_the_rate;
 use icdc_transfer::sender::{self, SendingLink};
 use icdc_transfer::{Account, Event, EventSink, FurtherLink, Summary, receiver, summary};
 use icdc_tuning::Tuned;
@@ -142,7 +142,7 @@ fn needed(link: &SendingLink) -> u8 {
         return 1;
     }
     let known = tuned.as_ref().and_then(Tuned::known_path).map(|known| known.rate);
-    link.control.tcp_info().map_or(1, |info| bundle::needed(info.min_rtt, known))
+    link.control.tcp_info().map_or(1, |info| connection_count::needed(info.min_rtt, known))
 }
 
 /// Runs a session while further connections are made for it, side by side.

@@ -82,7 +82,7 @@ pub enum ServeError {
 pub fn serve(config: &ServeConfig, stop: &StopSignal, reload: &AtomicBool) -> Result<(), ServeError> {
     icdc_tcp::raise_descriptor_limit();
     // Sessions that act as another user load congestion control by this, and know paths by that.
-    icdc_tcp::algorithm::keep_privileges().and_then(|()| own_rights::keep()).map_err(ServeError::Start)?;
+    icdc_tcp::congestion::keep_privileges().and_then(|()| own_rights::keep()).map_err(ServeError::Start)?;
     let identity = Identity::load(&config.identity).map_err(ServeError::Identity)?;
     let root = match &config.root {
         Some(root) => {

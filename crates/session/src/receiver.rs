@@ -4,10 +4,10 @@
 //! |---|---|
 //! | [`book`] | names: what is wanted, and when an item, a directory and the run are done |
 //! | [`ending`] | how the session ends, and what is said last |
-//! | [`further_connections`] | what arrived over each connection after the first |
+//! | [`frames_arrived`] | what arrived over each connection after the first |
 //! | [`files`] | large files: what is written, durable, noted, compared, complete |
 
 pub mod book;
 pub mod ending;
 pub mod files;
-pub mod further_connections;
+pub mod frames_arrived;

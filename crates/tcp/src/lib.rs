@@ -6,9 +6,9 @@
 //! | [`connect()`](connect()) | a host name becomes a connected stream, several addresses raced, one deadline |
 //! | [`listen()`](listen()) | a listener on a port range, dual stack, with its receive buffer in place before the first SYN |
 //! | [`passed_listeners`] | listeners that a service manager has opened |
-//! | options | pacing rate, congestion control, buffers, when a silent peer counts as dead |
+//! | options | pacing rate, buffers, when a silent peer counts as dead |
 //! | [`info`] | `TCP_INFO` as a typed snapshot |
-//! | [`algorithm`] | icdc's own congestion control, loaded into the kernel as eBPF |
+//! | [`mod@congestion`] | the congestion control of a socket; icdc's own, loaded into the kernel as eBPF |
 //!
 //! Options take anything with a descriptor (`&TcpStream`, `&OwnedFd`). Below are `icdc-units`,
 //! `icdc-cc` and `icdc-rate`; above, `icdc-link` builds its links on it. Only `kernel.rs` has
@@ -27,10 +27,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod algorithm;
 mod beginning;
 pub mod clock;
-mod congestion;
+pub mod congestion;
 mod connect;
 mod descriptors;
 mod info;
@@ -42,7 +41,9 @@ mod patience;
 mod race;
 
 pub use beginning::Beginning;
-pub use congestion::{CongestionError, allowed_congestion, available_congestion, congestion, set_congestion};
+pub use congestion::socket_option::{
+    CongestionError, allowed_congestion, available_congestion, congestion, set_congestion,
+};
 pub use connect::{ConnectError, connect, connect_with};
 pub use descriptors::raise_descriptor_limit;
 pub use info::{ConnectionState, TcpInfo, info};

@@ -15,7 +15,7 @@
 mod account;
 mod clock;
 pub mod event;
-mod further;
+mod further_links;
 mod once;
 mod pace;
 pub mod receiver;
@@ -26,7 +26,7 @@ mod within_host;
 
 pub use account::Account;
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary};
-pub use further::FurtherLink;
+pub use further_links::FurtherLink;
 pub use within_host::WithinHost;
 
 /// A path for people: bytes that are not printable are escaped.

@@ -20,8 +20,8 @@ mod ceiling;
 mod clock;
 pub mod known_paths;
 pub mod own_rights;
+mod sending_connection;
 mod stand_in;
-mod tuned;
 
 pub use ceiling::{bundle, member, observation, steering};
-pub use tuned::Tuned;
+pub use sending_connection::Tuned;

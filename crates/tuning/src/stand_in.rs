@@ -29,7 +29,7 @@ use std::net::TcpStream;
 use icdc_rate::known_paths::Resumption;
 use icdc_rate::path_ceiling::State;
 use icdc_tcp::TcpInfo;
-use icdc_tcp::algorithm::finds_the_rate;
+use icdc_tcp::congestion::finds_the_rate;
 use icdc_units::{ByteCount, Rate, Time};
 
 /// What a path holds that is worth a run-up.

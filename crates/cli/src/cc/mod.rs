@@ -9,7 +9,7 @@ mod keep;
 mod show;
 
 use icdc_cc::Algorithm;
-use icdc_tcp::algorithm::{self, LoadError};
+use icdc_tcp::congestion::{self, LoadError};
 
 use crate::arguments::cc::{CcArguments, CcCommand, LoadArguments, UnloadArguments};
 use crate::console::Console;
@@ -57,13 +57,13 @@ impl Failure {
 }
 
 fn find(name: &str) -> Result<&'static Algorithm, Failure> {
-    algorithm::find(name).ok_or_else(|| {
+    congestion::find(name).ok_or_else(|| {
         if icdc_tcp::available_congestion().iter().any(|kernel| kernel == name) {
             return Failure::usage(format!(
                 "{name} is the kernel's own: there is nothing to load, and it has no parameters here"
             ));
         }
-        let known: Vec<&str> = algorithm::ours().map(|algorithm| algorithm.name).collect();
+        let known: Vec<&str> = congestion::ours().map(|algorithm| algorithm.name).collect();
         Failure::usage(format!("there is no algorithm {name:?}; icdc has: {}", known.join(", ")))
     })
 }
@@ -77,7 +77,7 @@ fn load(arguments: &LoadArguments, console: &Console) -> Result<u8, Failure> {
         )));
     }
     let settings: Vec<(&str, i64)> = arguments.parameters.iter().map(|one| (one.name.as_str(), one.value)).collect();
-    let loaded = algorithm::load(algorithm, &settings).map_err(|error| match &error {
+    let loaded = congestion::load(algorithm, &settings).map_err(|error| match &error {
         LoadError::Parameter(_) => Failure::usage(error.to_string()),
         LoadError::Taken { .. } => {
             Failure::new(&format!("{error}; `icdc cc unload {name}` removes a pin of ours"), false)
@@ -98,7 +98,7 @@ fn load(arguments: &LoadArguments, console: &Console) -> Result<u8, Failure> {
 
 fn unload(arguments: &UnloadArguments, console: &Console) -> Result<u8, Failure> {
     let algorithm = find(&arguments.name)?;
-    algorithm::unload(algorithm).map_err(|error| Failure::new(&error, error.lacks_privilege()))?;
+    congestion::unload(algorithm).map_err(|error| Failure::new(&error, error.lacks_privilege()))?;
     console.result(&format!(
         "{} is unloaded; connections that use it keep it until they are closed, new ones cannot choose it",
         algorithm.kernel_name()

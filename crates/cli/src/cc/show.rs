@@ -1,13 +1,13 @@
 //! The list of algorithms, and one of them with its parameters.
 
 use icdc_cc::Algorithm;
-use icdc_tcp::algorithm::{self, Availability, Holder, Listed};
+use icdc_tcp::congestion::{self, Availability, Holder, Listed};
 use serde_json::{Value, json};
 
 use crate::console::Console;
 
 pub(super) fn list(console: &Console, as_json: bool) {
-    let list = algorithm::list();
+    let list = congestion::list();
     if as_json {
         let list: Vec<Value> = list.iter().map(object).collect();
         console.json(&Value::from(list).to_string());
@@ -74,8 +74,8 @@ fn holder(holder: &Holder) -> Value {
 
 pub(super) fn one(console: &Console, algorithm: &'static Algorithm, as_json: bool) {
     let name = algorithm.kernel_name();
-    let Some(listed) = algorithm::list().into_iter().find(|one| one.kernel_name == name) else { return };
-    let current = algorithm::parameters(algorithm);
+    let Some(listed) = congestion::list().into_iter().find(|one| one.kernel_name == name) else { return };
+    let current = congestion::parameters(algorithm);
     let current = |name: &str| current.as_ref()?.iter().find(|(one, _)| one == name).map(|(_, value)| *value);
     if as_json {
         let mut object = object(&listed);

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 
 use icdc_cc::Algorithm;
 use icdc_cc::native::Replay;
-use icdc_tcp::algorithm;
+use icdc_tcp::congestion;
 
 use crate::support::algorithms::Kernel;
 use crate::support::lab::Lab;
@@ -50,11 +50,11 @@ fn windows_in_the_kernel_are_those_of_the_native_build() {
         compare(&lab, icdc_cc::find(name).unwrap(), settings);
     }
     let compared: BTreeSet<_> = SETTINGS.iter().map(|(name, _)| *name).collect();
-    assert!(algorithm::ours().all(|algorithm| compared.contains(algorithm.name)));
+    assert!(congestion::ours().all(|algorithm| compared.contains(algorithm.name)));
 }
 
 fn compare(lab: &Lab, algorithm: &'static Algorithm, settings: &[(&str, i64)]) {
-    let traced = algorithm::load_traced(algorithm, settings).unwrap();
+    let traced = congestion::load_traced(algorithm, settings).unwrap();
     let (mut sender, mut receiver) = lab.tcp();
     icdc_tcp::set_congestion(&sender, traced.kernel_name()).unwrap();
     let reader = std::thread::spawn(move || receiver.read_exact(&mut vec![0; BYTES]));

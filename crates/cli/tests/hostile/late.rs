@@ -64,6 +64,16 @@ impl Scene {
         self.link().symlink_metadata().is_ok()
     }
 
+    /// Lets `last` be said by a client that goes while the daemon is stopped.
+    fn goes_unseen(&self, mut peer: Peer, last: impl FnOnce(&mut Peer)) {
+        let daemon = self.daemon.run().pid();
+        kill_process(daemon, Signal::STOP).unwrap();
+        last(&mut peer);
+        drop(peer);
+        std::thread::sleep(Duration::from_millis(100));
+        kill_process(daemon, Signal::CONT).unwrap();
+    }
+
     /// Waits until so many sessions have ended.
     fn await_ends(&self, count: usize) {
         let ended = || self.daemon.run().stderr().matches(" seconds=").count() >= count;
@@ -127,13 +137,7 @@ fn who_has_gone_while_an_earlier_run_was_waited_for_changes_nothing() {
 #[test]
 fn who_has_gone_before_a_slow_daemon_begins_changes_nothing() {
     let scene = Scene::new();
-    let daemon = scene.daemon.run().pid();
-    let mut peer = scene.accepted();
-    kill_process(daemon, Signal::STOP).unwrap();
-    announce(&mut peer);
-    drop(peer);
-    std::thread::sleep(Duration::from_millis(100));
-    kill_process(daemon, Signal::CONT).unwrap();
+    scene.goes_unseen(scene.accepted(), announce);
     scene.await_ends(1);
     assert!(!scene.has_link(), "a session without a client has published something");
     assert_eq!(leftovers(&scene.site.path("root")), Vec::<PathBuf>::new());
@@ -142,15 +146,12 @@ fn who_has_gone_before_a_slow_daemon_begins_changes_nothing() {
 #[test]
 fn who_has_gone_before_a_slow_daemon_opens_a_file_changes_nothing() {
     let scene = Scene::new();
-    let daemon = scene.daemon.run().pid();
     let mut peer = scene.accepted();
     announce_file(&mut peer);
-    kill_process(daemon, Signal::STOP).unwrap();
-    send_contents(&mut peer);
-    end_file(&mut peer);
-    drop(peer);
-    std::thread::sleep(Duration::from_millis(100));
-    kill_process(daemon, Signal::CONT).unwrap();
+    scene.goes_unseen(peer, |peer| {
+        send_contents(peer);
+        end_file(peer);
+    });
     scene.await_ends(1);
     assert!(!scene.has_file(), "a session without a client has published something");
     assert_eq!(leftovers(&scene.site.path("root")), Vec::<PathBuf>::new());
@@ -159,7 +160,6 @@ fn who_has_gone_before_a_slow_daemon_opens_a_file_changes_nothing() {
 #[test]
 fn who_has_gone_leaves_what_a_newer_run_goes_on_from() {
     let scene = Scene::new();
-    let daemon = scene.daemon.run().pid();
     let block = vec![7; BLOCK_SIZE];
     let announced = |blocks: u64| {
         let mut peer = scene.accepted();
@@ -180,12 +180,8 @@ fn who_has_gone_leaves_what_a_newer_run_goes_on_from() {
     let left = leftovers(&scene.site.path("root"));
     let journal = left.iter().find(|path| path.extension().is_some_and(|kind| kind == "blocks")).expect("a journal");
     let before = std::fs::read(journal).unwrap();
-    let (mut older, size) = announced(3);
-    kill_process(daemon, Signal::STOP).unwrap();
-    send(&mut older, size);
-    drop(older);
-    std::thread::sleep(Duration::from_millis(100));
-    kill_process(daemon, Signal::CONT).unwrap();
+    let (older, size) = announced(3);
+    scene.goes_unseen(older, |peer| send(peer, size));
     scene.await_ends(2);
     assert_eq!(std::fs::read(journal).unwrap(), before, "a session without a client has begun the file anew");
 }
@@ -193,19 +189,16 @@ fn who_has_gone_leaves_what_a_newer_run_goes_on_from() {
 #[test]
 fn who_has_gone_before_a_slow_daemon_stages_a_small_file_changes_nothing() {
     let scene = Scene::new();
-    let daemon = scene.daemon.run().pid();
     let mut peer = scene.accepted();
     let contents = b"small";
     peer.say(begin(b"only", SourceKind::Item));
     peer.say(Message::Entries(vec![entry(0, Parent::Source(0), b"", file(contents.len() as u64))]));
     peer.hear_wanted(0);
-    kill_process(daemon, Signal::STOP).unwrap();
-    let item = PackItem { id: 0, length: contents.len() as u32, digest: *blake3::hash(contents).as_bytes() };
-    peer.say_with(Message::Pack(vec![item]), contents);
-    peer.say(Message::End);
-    drop(peer);
-    std::thread::sleep(Duration::from_millis(100));
-    kill_process(daemon, Signal::CONT).unwrap();
+    scene.goes_unseen(peer, |peer| {
+        let item = PackItem { id: 0, length: contents.len() as u32, digest: *blake3::hash(contents).as_bytes() };
+        peer.say_with(Message::Pack(vec![item]), contents);
+        peer.say(Message::End);
+    });
     scene.await_ends(1);
     assert!(!scene.has_file(), "a session without a client has published something");
     assert_eq!(leftovers(&scene.site.path("root")), Vec::<PathBuf>::new());

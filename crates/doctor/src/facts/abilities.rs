@@ -1,7 +1,7 @@
 //! What the kernel lets this process do that makes transfers faster.
 
 use icdc_disk::{EngineKind, open_engine};
-use icdc_tcp::algorithm::{self, Availability, Obstacle};
+use icdc_tcp::congestion::{self, Availability, Obstacle};
 
 /// Both are used where they can be had, and done without where not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ fn io_uring() -> Ability {
 }
 
 fn ebpf() -> Ability {
-    let obstacle = algorithm::list().into_iter().find_map(|one| match one.state {
+    let obstacle = congestion::list().into_iter().find_map(|one| match one.state {
         Availability::Unavailable(obstacle) => Some(obstacle),
         Availability::BuiltIn | Availability::Loaded(_) | Availability::Loadable => None,
     });

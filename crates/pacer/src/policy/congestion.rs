@@ -1,8 +1,8 @@
 //! The algorithm that a policy names. A policy outlasts the command, so what it names has to as
 //! well.
 
-use icdc_tcp::algorithm::{self, Holder, LoadError};
 use icdc_tcp::available_congestion;
+use icdc_tcp::congestion::{self, Holder, LoadError};
 
 use super::PolicyError;
 
@@ -10,17 +10,17 @@ use super::PolicyError;
 /// there; and what the user should know of that.
 pub(super) fn provide(name: &str) -> Result<(String, Option<String>), PolicyError> {
     let is_there = |name: &str| available_congestion().iter().any(|there| there == name);
-    let ours = algorithm::find(name).filter(|ours| name == ours.kernel_name() || !is_there(name));
+    let ours = congestion::find(name).filter(|ours| name == ours.kernel_name() || !is_there(name));
     let Some(ours) = ours else {
         // A kernel that has it as a module loads it for a socket.
-        let chosen = algorithm::choose_in_advance(name).map_err(|error| PolicyError::Congestion(error.to_string()))?;
+        let chosen = congestion::choose_in_advance(name).map_err(|error| PolicyError::Congestion(error.to_string()))?;
         return match chosen.instead {
             None => Ok((chosen.name, None)),
             Some(reason) => Err(PolicyError::Congestion(reason)),
         };
     };
     let kernel_name = ours.kernel_name();
-    match algorithm::load(ours, &[]) {
+    match congestion::load(ours, &[]) {
         Ok(loaded) => {
             let place =
                 loaded.pin()?.path.map_or_else(String::new, |path| format!(" and pinned at {}", path.display()));

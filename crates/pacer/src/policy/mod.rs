@@ -36,7 +36,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use icdc_scheduler::LEAST_RATE;
-use icdc_tcp::algorithm::{Obstacle, PinError};
+use icdc_tcp::congestion::{Obstacle, PinError};
 use icdc_units::{ByteCount, Prefix, Rate, Span};
 use thiserror::Error;
 

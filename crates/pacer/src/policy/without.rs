@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::path::Path;
 
-use icdc_tcp::algorithm::{Obstacle, ebpf_obstacle};
+use icdc_tcp::congestion::{Obstacle, ebpf_obstacle};
 use icdc_units::Prefix;
 
 use super::{Added, Cgroup, Governed, Listed, Policy, PolicyError};

@@ -17,12 +17,13 @@
 //!
 //! The windows grow by the kernel's slow start. The ceilings leave a fifth of them for the next
 //! train, and spread the rest evenly over the round trip. Before trains have enough packets of each
-//! member there is no ceiling.
+//! member the ceiling is far above the windows: it only keeps them from leaving as one burst.
 
 use icdc_units::{ByteCount, Rate, Time};
 
 use super::train::{CLOSE, FULL, Outcome, SHARE, SHORTEST, Train};
-use crate::path_ceiling::{Observation, Reason, just_under};
+use super::whole::Whole;
+use crate::path_ceiling::{Reason, just_under};
 
 /// Packets of each member that a train has at least.
 const PACKETS_OF_EACH: u64 = 4;
@@ -99,12 +100,14 @@ impl Climb {
         self.round.as_ref().map_or(now + CLOSE, |round| round.train.next_look(now))
     }
 
-    /// Takes note of the sums over a bundle of so many `members`, of which `sent` was sent.
-    pub(super) fn look(&mut self, now: Time, sum: &Observation, sent: ByteCount, members: u64) -> Option<Verdict> {
+    /// Takes note of the bundle; returns what the path carries once that is found.
+    pub(super) fn look(&mut self, whole: &Whole) -> Option<Verdict> {
+        let Whole { seen: sum, sent, members } = *whole;
+        let now = sum.at;
         let Some(round) = &mut self.round else {
             let length = (sum.least_rtt / SHARE).max(SHORTEST);
             let enough = sum.packet * (PACKETS_OF_EACH * members) / length;
-            let windows = sum.window / sum.least_rtt;
+            let windows = whole.windows();
             self.spread = Rate::from_bytes_per_second((windows.as_bytes_per_second() * 2).next_power_of_two());
             if sum.delivered.is_zero() {
                 return None;
@@ -114,11 +117,11 @@ impl Climb {
                 self.grown = Some((now, sum.window));
             }
             if windows >= enough || now - since >= sum.least_rtt * FLAT || sum.again > LOST {
-                self.begin(now, sum, sent, members, windows.scaled(FILLED.0, FILLED.1));
+                self.begin(whole, windows.scaled(FILLED.0, FILLED.1));
             }
             return None;
         };
-        let outcome = round.train.look(now, sum, sent);
+        let outcome = round.train.look(whole);
         let round = *round;
         let span = (now - round.begin).max(sum.least_rtt);
         let carried = self.carried.max((sum.delivered - round.delivered) / span);
@@ -131,7 +134,7 @@ impl Climb {
         self.carried = carried;
         if was_lost {
             // A burst may have been too much for a queue, which says nothing of the rate.
-            self.begin(now, sum, sent, members, round.level / 2);
+            self.begin(whole, round.level / 2);
             return None;
         }
         self.was_lost = false;
@@ -142,7 +145,7 @@ impl Climb {
                 return Some(Verdict { capacity: capacity.min(before).max(carried), reason: Reason::QueueGrew });
             }
             // A host that pauses stretches one train, hardly two.
-            self.begin(now, sum, sent, members, just_under(capacity));
+            self.begin(whole, just_under(capacity));
             return None;
         }
         let full = round.level * 2;
@@ -155,17 +158,18 @@ impl Climb {
             Outcome::Nothing => round.level,
         };
         if !grew {
-            return Some(Verdict { capacity: carried.max(sum.window / sum.least_rtt), reason: Reason::NoGrowth });
+            return Some(Verdict { capacity: carried.max(whole.windows()), reason: Reason::NoGrowth });
         }
         let gone = ((sent - round.sent) / (now - round.begin)).min(round.level);
-        let filled = (sum.window / sum.least_rtt).scaled(FILLED.0, FILLED.1);
-        self.begin(now, sum, sent, members, (gone.max(round.level / 2) * 2).min(filled).min(most));
+        let filled = whole.windows().scaled(FILLED.0, FILLED.1);
+        self.begin(whole, (gone.max(round.level / 2) * 2).min(filled).min(most));
         None
     }
 
-    fn begin(&mut self, now: Time, sum: &Observation, sent: ByteCount, members: u64, level: Rate) {
-        self.again = sum.again;
-        let train = Train::begin(now, sum, sent, members, level * 2);
-        self.round = Some(Round { begin: now, sent, delivered: sum.delivered, window: sum.window, level, train });
+    fn begin(&mut self, whole: &Whole, level: Rate) {
+        let Whole { seen, sent, .. } = *whole;
+        self.again = seen.again;
+        let train = Train::begin(whole, level * 2);
+        self.round = Some(Round { begin: seen.at, sent, delivered: seen.delivered, window: seen.window, level, train });
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! A train is a moment only, so it may go far above the rate that is held, and what the path does
 //! not carry waits in its queue for no longer. At which rate it came is what the path has for the
-//! bundle; two in a row must say so, because a host that pauses brings acknowledgements together.
+//! bundle; of three trains the second best is believed, because a host that pauses brings
+//! acknowledgements together.
 
-use icdc_units::{ByteCount, Rate, Time};
+use icdc_units::{Rate, Time};
 
 use super::train::{FULL, Outcome, Train};
-use crate::path_ceiling::Observation;
+use super::whole::Whole;
 
 /// What a train goes above the capacity that is known: one in so many, at first and at last. Each
 /// that is carried doubles it.
@@ -32,13 +33,12 @@ pub(super) struct Search {
     next: Time,
 }
 
-impl Default for Search {
-    fn default() -> Self {
-        Self { train: None, shown: [Rate::ZERO; TRAINS], above: FIRST_ABOVE, next: Time::ORIGIN }
-    }
-}
-
 impl Search {
+    /// One whose first train leaves at `next`.
+    pub(super) fn new(next: Time) -> Self {
+        Self { train: None, shown: [Rate::ZERO; TRAINS], above: FIRST_ABOVE, next }
+    }
+
     /// The rate in force instead of what is held, while a train leaves.
     pub(super) fn ceiling(&self, capacity: Rate) -> Option<Rate> {
         self.train.as_ref().filter(|train| train.is_leaving()).map(|_| self.above(capacity))
@@ -48,29 +48,17 @@ impl Search {
         self.train.as_ref().map(|train| train.next_look(now))
     }
 
-    /// Forgets what is under way: the rate that is held has changed.
-    pub(super) fn restart(&mut self, now: Time, sum: &Observation) {
-        *self = Self { next: now + sum.least_rtt * 2, ..Self::default() };
-    }
-
-    /// Takes note of the sums over the bundle, whose `capacity` is held; returns a higher one if
-    /// the path has it.
-    pub(super) fn look(
-        &mut self,
-        now: Time,
-        sum: &Observation,
-        sent: ByteCount,
-        members: u64,
-        capacity: Rate,
-    ) -> Option<Rate> {
+    /// Takes note of the bundle, whose `capacity` is held; returns a higher one if the path has it.
+    pub(super) fn look(&mut self, whole: &Whole, capacity: Rate) -> Option<Rate> {
+        let now = whole.seen.at;
         let rate = self.above(capacity);
         let Some(train) = &mut self.train else {
-            if now >= self.next && !sum.idle {
-                self.train = Some(Train::begin(now, sum, sent, members, rate));
+            if now >= self.next && !whole.seen.idle {
+                self.train = Some(Train::begin(whole, rate));
             }
             return None;
         };
-        let outcome = train.look(now, sum, sent)?;
+        let outcome = train.look(whole)?;
         self.train = None;
         let came = match outcome {
             Outcome::Carried(went, came) if went >= rate.scaled(FULL.0, FULL.1) => came.min(went),
@@ -78,7 +66,7 @@ impl Search {
             // are what limits.
             _ => {
                 self.next = now;
-                let windows = sum.window / sum.least_rtt;
+                let windows = whole.windows();
                 let is_more = windows > capacity + capacity / MORE;
                 return (is_more && windows < rate + rate / 4 && !outcome.is_stretched()).then_some(windows.min(rate));
             }
@@ -91,7 +79,7 @@ impl Search {
         let found = shown[TRAINS - 2];
         if found.is_zero() {
             let is_open = shown[TRAINS - 1] > Rate::ZERO;
-            self.next = if is_open { now } else { now + sum.least_rtt * PAUSE };
+            self.next = if is_open { now } else { now + whole.seen.least_rtt * PAUSE };
             self.above = if is_open { self.above } else { FIRST_ABOVE };
             return None;
         }

@@ -33,12 +33,12 @@ fn what_a_member_that_has_left_delivered_stays_in_the_sum() {
 fn a_queue_is_what_all_members_see() {
     let mut bundle = Bundle::default();
     let look = |bundle: &mut Bundle, time, rtts: [u64; 2]| {
-        let members = [0, 1].map(|number: u8| {
+        let members = [0, 1].map(|number: Number| {
             let bytes = 100_000 * time;
             (number, member(at(time), bytes, bytes, rtts[usize::from(number)]))
         });
         bundle.note(at(time), &members);
-        bundle.sum(at(time)).unwrap().rtt
+        bundle.whole(at(time)).unwrap().seen.rtt
     };
     assert_eq!(look(&mut bundle, 1, [100, 180]), Span::from_millis(100));
     assert_eq!(look(&mut bundle, 2, [130, 180]), Span::from_millis(130));

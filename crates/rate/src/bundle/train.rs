@@ -7,7 +7,7 @@
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use crate::path_ceiling::Observation;
+use super::whole::Whole;
 
 /// A train's share of the round trip: one in so many.
 pub(super) const SHARE: u64 = 32;
@@ -73,8 +73,9 @@ impl Outcome {
 
 impl Train {
     /// Begins one at `rate`.
-    pub(super) fn begin(now: Time, sum: &Observation, sent: ByteCount, members: u64, rate: Rate) -> Self {
-        let base = sum.least_rtt;
+    pub(super) fn begin(whole: &Whole, rate: Rate) -> Self {
+        let Whole { seen: sum, sent, members } = *whole;
+        let (now, base) = (sum.at, sum.least_rtt);
         let enough = sum.packet * PACKETS.max(PACKETS_OF_EACH * members) / rate.max(Rate::from_bytes_per_second(1));
         let length = (base / SHARE).max(SHORTEST).max(enough).min((base / LONGEST).max(SHORTEST));
         Self { begin: now, from: sent, stage: Stage::Leaving { until: now + length }, before: (now, sum.delivered) }
@@ -93,7 +94,9 @@ impl Train {
     }
 
     /// Takes note of what was delivered and sent by now.
-    pub(super) fn look(&mut self, now: Time, sum: &Observation, sent: ByteCount) -> Option<Outcome> {
+    pub(super) fn look(&mut self, whole: &Whole) -> Option<Outcome> {
+        let Whole { seen: sum, sent, .. } = *whole;
+        let now = sum.at;
         let (at, had) = std::mem::replace(&mut self.before, (now, sum.delivered));
         match &mut self.stage {
             Stage::Leaving { until } => {

@@ -10,7 +10,7 @@ use icdc_protocol::relay::peer::{Header, MAX_HEADER};
 use icdc_protocol::relay::socks5::{self, Handshake, MAX_MESSAGE};
 use icdc_units::{Span, Time};
 
-use super::candidates::Request;
+use super::next_hop::Request;
 use crate::config::{Limits, ListenerKind, Users};
 
 /// A client that has not made its request yet.

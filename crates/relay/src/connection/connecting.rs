@@ -5,9 +5,9 @@ use std::sync::Arc;
 use icdc_protocol::relay::peer::Verdict;
 use icdc_trust::server_name;
 
-use super::candidates::{NextHop, Refusal};
 use super::dial::refusal_of;
 use super::inbound::Inbound;
+use super::next_hop::{NextHop, Refusal};
 use super::stage::{Connecting, Securing, Stage, Transition};
 use super::{relaying, requesting};
 use crate::worker_context::WorkerContext;

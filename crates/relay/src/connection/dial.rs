@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use icdc_protocol::relay::peer::Verdict;
 use rustix::io::Errno;
 
-use super::candidates::{NextHop, Refusal};
 use super::inbound::Inbound;
+use super::next_hop::{NextHop, Refusal};
 use crate::leg::Leg;
 use crate::poller::Side;
 use crate::socket;

@@ -2,9 +2,9 @@
 
 use icdc_protocol::relay::peer::Verdict;
 
-use super::candidates::{Request, Route};
 use super::client_protocol::{Greeting, Step};
 use super::inbound::Inbound;
+use super::next_hop::{Request, Route};
 use super::stage::{End, Pending, Stage, Transition};
 use crate::address::canonical;
 use crate::config::ListenerKind;

@@ -8,7 +8,7 @@ use icdc_protocol::relay::peer::{RelayId, Verdict};
 use icdc_protocol::relay::socks5;
 use icdc_units::Time;
 
-use super::candidates::Policy;
+use super::next_hop::Policy;
 use crate::buffers;
 use crate::clients::Slot;
 use crate::config::{Config, Listener, ListenerKind};

@@ -13,19 +13,18 @@
 //!
 //! | file | what | uses |
 //! |---|---|---|
-//! | `candidates` | the request and the candidates for the next hop; sans-I/O | |
-//! | `client_protocol` | the client's request in the protocol of its listener; sans-I/O | `candidates` |
-//! | `inbound` | the client's side: what every stage has | `candidates` |
+//! | `next_hop` | the request and the candidates for the next hop; sans-I/O | |
+//! | `client_protocol` | the client's request in the protocol of its listener; sans-I/O | `next_hop` |
+//! | `inbound` | the client's side: what every stage has | `next_hop` |
 //! | `channel` | both directions of data, their buffers and limits | |
 //! | `stage` | the stages with their data, and their transitions | all above |
-//! | `greeting`, `next_hop`, `connecting`, `requesting`, `relaying`, `closing` | what each stage does | `stage`, `inbound` |
+//! | `greeting`, `routing`, `connecting`, `requesting`, `relaying`, `closing` | what each stage does | `stage`, `inbound` |
 //! | `dial` | opens the leg to a next hop | `inbound` |
 //! | `timers` | deadlines and limits | `stage` |
 //!
 //! Each function of a stage takes it and returns a [`Transition`](stage::Transition) with the next
 //! one.
 
-mod candidates;
 mod channel;
 mod client_protocol;
 mod closing;
@@ -36,6 +35,7 @@ mod inbound;
 mod next_hop;
 mod relaying;
 mod requesting;
+mod routing;
 mod stage;
 mod timers;
 
@@ -51,9 +51,9 @@ use crate::mailbox::Accepted;
 use crate::poller::{Readiness, Side};
 use crate::status::{ConnectionStatus, FlowStatus, LegStatus};
 use crate::worker_context::WorkerContext;
-use candidates::Refusal;
 use client_protocol::Greeting;
 use inbound::Inbound;
+use next_hop::Refusal;
 use stage::{End, Stage, Transition};
 
 /// A client, and what has become of its request.
@@ -97,7 +97,7 @@ impl Connection {
             let inbound = &mut self.inbound;
             let transition = match std::mem::replace(&mut self.stage, Stage::Closed) {
                 Stage::Greeting(greeting) => greeting::advance(greeting, inbound, context),
-                Stage::Routing(pending) => next_hop::advance(pending, inbound, context),
+                Stage::Routing(pending) => routing::advance(pending, inbound, context),
                 Stage::Resolving(stage) => Transition::Wait(Stage::Resolving(stage)),
                 Stage::Connecting(stage) => connecting::connect(stage, inbound, context),
                 Stage::Securing(stage) => connecting::secure(stage, inbound, context),
@@ -162,7 +162,7 @@ impl Connection {
         context: &mut WorkerContext,
     ) -> Fate {
         let transition = match std::mem::replace(&mut self.stage, Stage::Closed) {
-            Stage::Resolving(stage) if stage.query == query => next_hop::resolved(stage, found, &self.inbound, context),
+            Stage::Resolving(stage) if stage.query == query => routing::resolved(stage, found, &self.inbound, context),
             // An answer that came too late.
             stage => Transition::Wait(stage),
         };

@@ -3,9 +3,9 @@
 use icdc_protocol::relay::peer::Verdict;
 use icdc_protocol::relay::proxy_v2;
 
-use super::candidates::NextHop;
 use super::channel::{Channel, LegError};
 use super::inbound::Inbound;
+use super::next_hop::NextHop;
 use super::stage::{End, Pending, Relaying, Stage, Transition};
 use crate::flow::Progress;
 use crate::leg::Leg;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use icdc_protocol::relay::peer::{ANSWER, Verdict};
 
-use super::candidates::NextHop;
 use super::channel::{Channel, LegError};
 use super::inbound::Inbound;
+use super::next_hop::NextHop;
 use super::stage::{End, Pending, Relaying, Requesting, Stage, Transition};
 use crate::config::NextRelay;
 use crate::flow::Progress;

@@ -6,9 +6,9 @@ use icdc_protocol::relay::Destination;
 use icdc_protocol::relay::peer::Verdict;
 use icdc_units::{ByteCount, Time};
 
-use super::candidates::{NextHop, Refusal, Route};
 use super::channel::Channel;
 use super::client_protocol::Greeting;
+use super::next_hop::{NextHop, Refusal, Route};
 use crate::config::NextRelay;
 use crate::flow::Flow;
 use crate::leg::Leg;

@@ -3,9 +3,9 @@
 use icdc_protocol::relay::peer::Verdict;
 use icdc_units::ByteCount;
 
-use super::candidates::{NextHop, Refusal};
 use super::channel::{Channel, Tick};
 use super::inbound::Inbound;
+use super::next_hop::{NextHop, Refusal};
 use super::stage::{End, Stage, Transition};
 use crate::worker_context::WorkerContext;
 

@@ -1,6 +1,7 @@
 //! The machine of the sending end.
 
 mod answers;
+mod retransmission;
 
 use std::collections::VecDeque;
 

@@ -7,7 +7,7 @@ use icdc_link::{Inlet, LinkError, Parcel};
 use icdc_protocol::message::{Congestion, Goodbye, Message, Problem};
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
-use icdc_session::receiver::further_connections::Answer;
+use icdc_session::receiver::frames_arrived::Answer;
 
 use super::jobs::{HashJob, NameJob};
 use super::shared::Shared;

@@ -51,7 +51,7 @@ use self::supervise::Watch;
 use crate::account::Account;
 use crate::clock;
 use crate::event::EventSink;
-use crate::further::{FurtherControls, FurtherLink};
+use crate::further_links::{FurtherControls, FurtherLink};
 use crate::once::watched;
 use crate::stages::Activity;
 

@@ -13,12 +13,12 @@ use icdc_protocol::message::{EntryId, Feedback, FileDigest, Message, ReceiveOpti
 use icdc_rate::disk_ceiling::Load;
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::Ending;
-use icdc_session::receiver::further_connections::Connections;
+use icdc_session::receiver::frames_arrived::Connections;
 use icdc_units::{ByteCount, Rate, Time};
 
 use super::disk_rate::Waiting;
 use crate::event::{Event, EventSink, Outcome};
-use crate::further::FurtherControls;
+use crate::further_links::FurtherControls;
 use crate::once::{Ended, Running, watched};
 use crate::stages::{Activity, Busy};
 use crate::{clock, digest_text, path_text};

@@ -12,7 +12,7 @@ use super::intake::Intake;
 use super::progress::Progress;
 use super::shared::{Reply, Shared};
 use crate::clock;
-use crate::further::FurtherLink;
+use crate::further_links::FurtherLink;
 use crate::once::{Ended, watched};
 
 /// What a session is watched by.

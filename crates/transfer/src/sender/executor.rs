@@ -21,7 +21,7 @@ use icdc_tuning::Tuned;
 use icdc_units::Span;
 
 use crate::event::{Event, EventSink, Outcome, Stage};
-use crate::further::FurtherControls;
+use crate::further_links::FurtherControls;
 use crate::once::Once;
 use crate::stages::StageClock;
 use crate::{clock, digest_text, path_text};

@@ -31,7 +31,7 @@ use icdc_disk::BlockPool;
 use icdc_link::Link;
 use icdc_protocol::message::{Begin, Digest, FileDigest, Problem, Refusal, RefusalKind, SendOptions};
 use icdc_protocol::validate::clip;
-use icdc_rate::bundle::MOST;
+use icdc_rate::connection_count::MOST;
 use icdc_rate::known_paths::PathWatch;
 use icdc_session::SessionError;
 use icdc_session::sender::{Counts, Need};
@@ -46,7 +46,7 @@ pub use self::sources::{Sources, find as find_sources};
 use crate::account::Account;
 use crate::clock;
 use crate::event::{EventSink, Stage};
-use crate::further::FurtherLink;
+use crate::further_links::FurtherLink;
 use crate::stages::TICK;
 
 /// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for the socket.
@@ -109,7 +109,9 @@ pub fn run(
         let (executor, outlets) = (&executor, &outlets);
         scope.spawn(move || intake::run(executor, inlet));
         scope.spawn(move || outlets.run_first(outlet));
-        scope.spawn(move || outlets.run_steering());
+        if outlets.is_steered() {
+            scope.spawn(move || outlets.run_steering());
+        }
         for _ in 0..small::PACKERS {
             let packs = packs.clone();
             scope.spawn(move || small::run(executor, &packs));

@@ -16,14 +16,14 @@ use icdc_link::{Link, LinkError, Outlet, Parcel};
 use icdc_protocol::message::{Goodbye, Message, SendOptions};
 use icdc_rate::sharing::{Look, Share, Sharing};
 use icdc_tcp::TcpInfo;
-use icdc_tcp::algorithm::finds_the_rate;
+use icdc_tcp::congestion::finds_the_rate;
 use icdc_tuning::{Tuned, bundle, member};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::executor::Executor;
 use super::sending_link::tune;
 use crate::clock;
-use crate::further::FurtherLink;
+use crate::further_links::FurtherLink;
 use crate::once::Once;
 use crate::pace::{Limit, Pace};
 
@@ -176,8 +176,12 @@ impl<'a> Outlets<'a> {
         change.event.into_iter().for_each(|event| (self.executor.events)(event));
     }
 
-    /// Steers all connections as one until the session is over, where congestion control does not
-    /// find the rate.
+    /// Whether congestion control leaves the rate to be found here.
+    pub(super) fn is_steered(&self) -> bool {
+        self.pace.is_steered()
+    }
+
+    /// Steers all connections as one until the session is over.
     pub(super) fn run_steering(&self) {
         while let Some(next) = self.steer(clock::now()) {
             if self.executor.over.wait(next - clock::now()) {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
-use icdc_tcp::algorithm::{self, PINS};
+use icdc_tcp::congestion::{self, PINS};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
@@ -14,7 +14,7 @@ use crate::policy::PolicyError;
 /// # Errors
 /// What is in the way.
 pub(super) fn may() -> Result<(), PolicyError> {
-    algorithm::ebpf_obstacle().map_or(Ok(()), |obstacle| Err(PolicyError::Obstacle(obstacle)))
+    congestion::ebpf_obstacle().map_or(Ok(()), |obstacle| Err(PolicyError::Obstacle(obstacle)))
 }
 
 /// The right to change policies, until dropped.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use icdc_tcp::algorithm::{self, PINS};
+use icdc_tcp::congestion::{PINS, ebpf_obstacle, prepare_pins};
 use icdc_units::Prefix;
 
 use super::access::{lock, may};
@@ -17,7 +17,7 @@ use crate::policy::{Added, Cgroup, Listed, Policy, PolicyError, congestion, segm
 pub fn add(policy: &Policy, cgroup: Option<&Path>) -> Result<Added, PolicyError> {
     policy.check()?;
     let cgroup = Cgroup::at(cgroup)?;
-    if let Some(obstacle) = algorithm::ebpf_obstacle() {
+    if let Some(obstacle) = ebpf_obstacle() {
         return Err(PolicyError::Obstacle(obstacle));
     }
     let (mut policy, mut notes) = (policy.clone(), Vec::new());
@@ -26,7 +26,7 @@ pub fn add(policy: &Policy, cgroup: Option<&Path>) -> Result<Added, PolicyError>
         policy.congestion = Some(kernel_name);
         notes.extend(note);
     }
-    if algorithm::prepare_pins()? {
+    if prepare_pins()? {
         notes.push("the BPF file system was not mounted; it is now, at /sys/fs/bpf".to_owned());
     }
     let _lock = lock()?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use icdc_tcp::algorithm::{Obstacle, log_by_tracing};
+use icdc_tcp::congestion::{Obstacle, log_by_tracing};
 use libbpf_rs::{Object, ObjectBuilder, OpenObject};
 
 use super::failure::refused;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use icdc_tcp::algorithm::PINS;
+use icdc_tcp::congestion::PINS;
 
 /// Where all of them are.
 pub(super) fn directory() -> PathBuf {

@@ -3,7 +3,7 @@
 use icdc_protocol::message::{BlockHeader, Message};
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
-use icdc_session::receiver::further_connections::Answer;
+use icdc_session::receiver::frames_arrived::Answer;
 
 use super::names::Contents;
 use super::{ReceiverEnd, Reply, data, names};

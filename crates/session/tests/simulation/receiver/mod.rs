@@ -16,7 +16,7 @@ use icdc_protocol::message::{Message, ReceiveOptions, TransferId};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::receiver::ending::{self, Ending};
-use icdc_session::receiver::further_connections::Connections as Arrived;
+use icdc_session::receiver::frames_arrived::Connections as Arrived;
 use icdc_units::Time;
 
 use self::compare::Compare;

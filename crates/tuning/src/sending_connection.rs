@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use icdc_rate::known_paths::Resumption;
 use icdc_rate::path_ceiling::State;
-use icdc_tcp::algorithm::{self, Chosen};
+use icdc_tcp::congestion::{self, Chosen};
 use icdc_tcp::{CongestionError, TcpInfo};
 use icdc_units::Time;
 
@@ -41,10 +41,10 @@ impl Tuned {
     /// Neither the kernel nor icdc has it; the text says what there is.
     pub fn choose(socket: Arc<TcpStream>, congestion: Option<&str>) -> Result<Self, CongestionError> {
         let (chosen, known) = match congestion {
-            Some(name) => (algorithm::choose(&*socket, name)?, None),
+            Some(name) => (congestion::choose(&*socket, name)?, None),
             None => {
                 let known = known_paths::resume(&socket);
-                (algorithm::choose_best(&*socket, known)?, known)
+                (congestion::choose_best(&*socket, known)?, known)
             }
         };
         Ok(Self { socket, chosen, known, stand_in: Mutex::default() })

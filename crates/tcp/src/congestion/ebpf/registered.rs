@@ -10,9 +10,9 @@ use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter, Pr
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType};
 
 use super::{is_rodata, rodata};
-use crate::algorithm::holder::Holder;
-use crate::algorithm::names::registered;
-use crate::algorithm::pin;
+use crate::congestion::holder::Holder;
+use crate::congestion::names::registered;
+use crate::congestion::pin;
 
 /// A registration in the kernel.
 pub(super) struct Found {
@@ -57,7 +57,7 @@ fn is_in_use(map: &MapHandle) -> bool {
 }
 
 /// Who keeps `algorithm`, which is registered.
-pub(in crate::algorithm) fn holder(algorithm: &Algorithm) -> Holder {
+pub(in crate::congestion) fn holder(algorithm: &Algorithm) -> Holder {
     let Some(found) = find(algorithm) else {
         let may_ask = MapInfoIter::default().next().is_some() || rustix::process::geteuid().is_root();
         return if may_ask { Holder::Elsewhere } else { Holder::Hidden };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use icdc_link::{Link, LinkControl};
+use icdc_rate::bundle::Number;
 use icdc_tcp::TcpInfo;
 use icdc_units::{ByteCount, Rate};
 
@@ -61,16 +62,17 @@ impl FurtherControls {
         self.lock().open.values().for_each(|control| control.set_rate(rate));
     }
 
-    /// Caps the pace of one.
-    pub(crate) fn set_rate_of(&self, number: u8, rate: Rate) {
-        if let Some(control) = self.lock().open.get(&number) {
+    /// Caps the pace of one that is in use.
+    pub(crate) fn set_rate_of(&self, number: Number, rate: Rate) {
+        let lists = self.lock();
+        if let Some(control) = u8::try_from(number).ok().and_then(|number| lists.open.get(&number)) {
             control.set_rate(rate);
         }
     }
 
     /// The kernel's view of those in use, by number.
-    pub(crate) fn in_use(&self) -> Vec<(u8, TcpInfo)> {
-        let info = |(number, control): (&u8, &LinkControl)| Some((*number, control.tcp_info()?));
+    pub(crate) fn in_use(&self) -> Vec<(Number, TcpInfo)> {
+        let info = |(number, control): (&u8, &LinkControl)| Some((Number::from(*number), control.tcp_info()?));
         self.lock().open.iter().filter_map(info).collect()
     }
 

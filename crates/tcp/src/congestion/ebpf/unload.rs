@@ -5,9 +5,9 @@ use libbpf_rs::{ErrorKind, MapCore};
 
 use super::registered::find;
 use super::{holder, text};
-use crate::algorithm::error::UnloadError;
-use crate::algorithm::holder::Holder;
-use crate::algorithm::names::registered;
+use crate::congestion::error::UnloadError;
+use crate::congestion::holder::Holder;
+use crate::congestion::names::registered;
 
 /// Unloads `algorithm`, which was pinned. Sockets that use it keep it until they are closed; new
 /// ones cannot choose it.

@@ -6,7 +6,7 @@ use libbpf_rs::{MapCore, RingBufferBuilder};
 
 use super::load::{Loaded, load_object, registration};
 use super::text;
-use crate::algorithm::error::LoadError;
+use crate::congestion::error::LoadError;
 
 /// The ring buffer of `c/trace_bpf.h`.
 const RING: &str = "icdc_trace";

@@ -21,7 +21,7 @@ const YOUNG: Span = Span::from_secs(1);
 
 /// Tells the algorithm what is known of the path of `fd`. An algorithm that does not ask is told
 /// nothing, and one that somebody else has loaded only if this process may look into it.
-pub(in crate::algorithm) fn tell(fd: &impl AsFd, algorithm: &Algorithm, loaded: Option<&Loaded>, known: &Resumption) {
+pub(in crate::congestion) fn tell(fd: &impl AsFd, algorithm: &Algorithm, loaded: Option<&Loaded>, known: &Resumption) {
     let key = fd.as_fd().as_raw_fd().to_ne_bytes();
     let told = match loaded {
         Some(loaded) => loaded

@@ -4,10 +4,10 @@ use icdc_cc::{Algorithm, Parameter};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapType, Object, ObjectBuilder, OpenObject};
 
 use super::{holder, is_rodata, log_by_tracing, rodata, text};
-use crate::algorithm::error::LoadError;
-use crate::algorithm::names::is_available;
-use crate::algorithm::obstacle::{obstacle, release_is_at_least};
-use crate::algorithm::pin::{PinError, Pinned, path, prepare};
+use crate::congestion::error::LoadError;
+use crate::congestion::names::is_available;
+use crate::congestion::obstacle::{obstacle, release_is_at_least};
+use crate::congestion::pin::{PinError, Pinned, path, prepare};
 
 /// An algorithm that this process has loaded. It is unloaded when this is dropped; sockets that use
 /// it keep it.
@@ -136,8 +136,8 @@ impl Loaded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::names::registered;
-    use crate::algorithm::{Holder, UnloadError, find, unload};
+    use crate::congestion::names::registered;
+    use crate::congestion::{Holder, UnloadError, find, unload};
 
     /// What kernels before 6.4 do, on this one.
     #[test]

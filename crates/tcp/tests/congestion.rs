@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use icdc_cc::Algorithm;
 use icdc_tcp::Family;
-use icdc_tcp::algorithm::{self, Availability, Holder, LoadError, UnloadError};
+use icdc_tcp::congestion::{self, Availability, Holder, LoadError, UnloadError};
 use icdc_units::{ByteCount, Span};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
 use libbpf_rs::{MapCore, MapType, ObjectBuilder, ProgramType};
@@ -30,8 +30,8 @@ fn kernel() -> Option<(File, &'static Algorithm)> {
         return None;
     };
     flock(&lock, FlockOperation::LockExclusive).unwrap();
-    let algorithm = algorithm::find("highspeed").unwrap();
-    let _ = algorithm::unload(algorithm);
+    let algorithm = congestion::find("highspeed").unwrap();
+    let _ = congestion::unload(algorithm);
     match state(algorithm) {
         Availability::Unavailable(obstacle) => {
             eprintln!("SKIPPED: nothing can be loaded: {obstacle}");
@@ -42,7 +42,7 @@ fn kernel() -> Option<(File, &'static Algorithm)> {
 }
 
 fn state(algorithm: &Algorithm) -> Availability {
-    algorithm::list().into_iter().find(|one| one.kernel_name == algorithm.kernel_name()).unwrap().state
+    congestion::list().into_iter().find(|one| one.kernel_name == algorithm.kernel_name()).unwrap().state
 }
 
 fn pair() -> (TcpStream, TcpStream) {
@@ -92,7 +92,7 @@ fn a_hundred_loads_under_traffic_leave_nothing() {
             }
         });
         for round in 0..100 {
-            let chosen = algorithm::choose(&sender, algorithm.name).unwrap();
+            let chosen = congestion::choose(&sender, algorithm.name).unwrap();
             assert_eq!((chosen.name, chosen.instead), (algorithm.kernel_name(), None), "round {round}");
             drop(chosen.hold.unwrap());
             assert_eq!(state(algorithm), Availability::Loadable, "round {round}");
@@ -121,10 +121,10 @@ fn a_hundred_loads_under_traffic_leave_nothing() {
 fn a_connection_keeps_what_was_unloaded_and_a_new_one_cannot_have_it() {
     let Some((_lock, algorithm)) = kernel() else { return };
     let (mut sender, mut receiver) = pair();
-    let pinned = algorithm::load(algorithm, &[]).unwrap().pin().unwrap();
+    let pinned = congestion::load(algorithm, &[]).unwrap().pin().unwrap();
     assert_eq!(state(algorithm), Availability::Loaded(Holder::Pinned(pinned.path.clone().unwrap())));
     icdc_tcp::set_congestion(&sender, &algorithm.kernel_name()).unwrap();
-    algorithm::unload(algorithm).unwrap();
+    congestion::unload(algorithm).unwrap();
     assert!(!pinned.path.unwrap().exists());
     assert_eq!(icdc_tcp::congestion(&sender).unwrap(), algorithm.kernel_name());
     let reader = thread::spawn(move || receiver.read_exact(&mut vec![0; 3_000_000]));
@@ -132,14 +132,14 @@ fn a_connection_keeps_what_was_unloaded_and_a_new_one_cannot_have_it() {
     reader.join().unwrap().unwrap();
     let (other, _peer) = pair();
     icdc_tcp::set_congestion(&other, &algorithm.kernel_name()).unwrap_err();
-    assert!(matches!(algorithm::unload(algorithm), Err(UnloadError::NotLoaded { .. })));
+    assert!(matches!(congestion::unload(algorithm), Err(UnloadError::NotLoaded { .. })));
 }
 
 #[test]
 fn one_hold_serves_all_sockets_of_a_process() {
     let Some((_lock, algorithm)) = kernel() else { return };
     let ((one, _one), (other, _other)) = (pair(), pair());
-    let first = algorithm::choose(&one, algorithm.name).unwrap();
+    let first = congestion::choose(&one, algorithm.name).unwrap();
     let Holder::Process { id, .. } = (match state(algorithm) {
         Availability::Loaded(holder) => holder,
         state => panic!("{state:?}"),
@@ -147,7 +147,7 @@ fn one_hold_serves_all_sockets_of_a_process() {
         panic!("this process holds it")
     };
     assert_eq!(id, std::process::id());
-    let second = algorithm::choose(&other, &algorithm.kernel_name()).unwrap();
+    let second = congestion::choose(&other, &algorithm.kernel_name()).unwrap();
     drop(first);
     assert!(matches!(state(algorithm), Availability::Loaded(_)), "the second socket's hold keeps it");
     drop(second);
@@ -159,8 +159,8 @@ fn a_name_that_somebody_else_took_is_used_and_not_taken_away() {
     let Some((_lock, algorithm)) = kernel() else { return };
     const PIN: &str = "/sys/fs/bpf/icdc-test-other";
     // Makes sure that the file system is there.
-    algorithm::load(algorithm, &[]).unwrap().pin().unwrap();
-    algorithm::unload(algorithm).unwrap();
+    congestion::load(algorithm, &[]).unwrap().pin().unwrap();
+    congestion::unload(algorithm).unwrap();
     let _ = std::fs::remove_file(PIN);
     let mut open = ObjectBuilder::default().open_memory(algorithm.object().unwrap()).unwrap();
     for mut map in open.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
@@ -172,11 +172,11 @@ fn a_name_that_somebody_else_took_is_used_and_not_taken_away() {
     link.pin(PIN).unwrap();
     drop(link);
 
-    let refused = algorithm::load(algorithm, &[]).unwrap_err();
+    let refused = congestion::load(algorithm, &[]).unwrap_err();
     assert!(matches!(refused, LoadError::Taken { holder: Holder::Elsewhere, .. }), "{refused}");
-    assert!(matches!(algorithm::unload(algorithm), Err(UnloadError::Held { .. })));
+    assert!(matches!(congestion::unload(algorithm), Err(UnloadError::Held { .. })));
     let (socket, _peer) = pair();
-    let chosen = algorithm::choose(&socket, algorithm.name).unwrap();
+    let chosen = congestion::choose(&socket, algorithm.name).unwrap();
     assert_eq!((chosen.name, chosen.instead, chosen.hold.is_none()), (algorithm.kernel_name(), None, true));
     std::fs::remove_file(PIN).unwrap();
     assert_eq!(state(algorithm), Availability::Loadable);
@@ -186,16 +186,16 @@ fn a_name_that_somebody_else_took_is_used_and_not_taken_away() {
 fn a_name_that_nobody_knows_is_an_error_and_changes_nothing() {
     let (socket, _peer) = pair();
     let before = icdc_tcp::congestion(&socket).unwrap();
-    algorithm::choose(&socket, "no_such").unwrap_err();
+    congestion::choose(&socket, "no_such").unwrap_err();
     assert_eq!(icdc_tcp::congestion(&socket).unwrap(), before);
-    let chosen = algorithm::choose(&socket, "reno").unwrap();
+    let chosen = congestion::choose(&socket, "reno").unwrap();
     assert_eq!((chosen.name.as_str(), chosen.instead, chosen.hold.is_none()), ("reno", None, true));
 }
 
 #[test]
 fn the_tracing_build_tells_each_operation() {
     let Some((_lock, algorithm)) = kernel() else { return };
-    let traced = algorithm::load_traced(algorithm, &[]).unwrap();
+    let traced = congestion::load_traced(algorithm, &[]).unwrap();
     let (mut sender, mut receiver) = pair();
     icdc_tcp::set_congestion(&sender, traced.kernel_name()).unwrap();
     let reader = thread::spawn(move || receiver.read_exact(&mut vec![0; 3_000_000]));

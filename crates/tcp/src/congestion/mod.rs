@@ -1,9 +1,10 @@
-//! icdc's own congestion control in the kernel: loading, pinning, listing, and the choice for one
-//! socket.
+//! The choice of a socket's congestion control, and icdc's own in the kernel: loading, pinning,
+//! listing.
 //!
 //! | file | what |
 //! |---|---|
 //! | `choose` | a name becomes the algorithm of a socket; loaded on the way, replaced by another where it cannot be had |
+//! | `socket_option` | what the kernel has and allows, and the option of the socket |
 //! | `hold` | a socket takes one of ours; what this process has loaded is shared, as long as anybody in it holds it |
 //! | `names` | which algorithms are ours, and what the kernel has under their names |
 //! | `holder` | who keeps an algorithm loaded |
@@ -30,6 +31,7 @@ mod names;
 mod obstacle;
 mod pin;
 mod privileged;
+pub(crate) mod socket_option;
 mod state;
 #[cfg(not(feature = "ebpf"))]
 mod without;

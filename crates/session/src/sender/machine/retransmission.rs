@@ -1,0 +1,50 @@
+//! What a connection still owed when it ended is read and sent again, over whichever is ready.
+
+use icdc_protocol::message::Message;
+
+use super::super::action::Action;
+use super::super::debts::{Account, Debt};
+use super::Sender;
+use crate::error::SessionError;
+
+impl Sender {
+    /// The receiver tells how much `arrived` over a connection that has ended.
+    pub(super) fn left(&mut self, connection: u8, arrived: u64) -> Result<(), SessionError> {
+        match self.connections.account(connection, arrived) {
+            Account::Owed(owed) => {
+                self.actions.push_back(Action::ConnectionLost { connection });
+                owed.into_iter().for_each(|debt| self.repay(debt));
+                Ok(())
+            }
+            Account::Unused => Ok(()),
+            Account::Wrong => Err(SessionError::Protocol(format!(
+                "tells of {arrived} frames over connection {connection}, which cannot be"
+            ))),
+        }
+    }
+
+    /// Has a frame that did not arrive made and sent again, as far as what it is of is pending.
+    pub(super) fn repay(&mut self, debt: Debt) {
+        match debt {
+            Debt::Block { id, index } => {
+                // Of a file that could not be read to its end no block is waited for.
+                let is_given_up = self.ledger.end_of(id).is_some_and(|end| end.outcome.is_err());
+                if self.ledger.pending(id).is_some() && !is_given_up {
+                    self.actions.push_back(Action::ReadAgain { id, index });
+                }
+            }
+            Debt::Pack(mut ids) => {
+                ids.retain(|id| self.ledger.pending(*id).is_some());
+                if !ids.is_empty() {
+                    self.actions.push_back(Action::Pack(ids));
+                }
+            }
+            // It may overtake the file's blocks, which are counted.
+            Debt::End(id) => {
+                if let Some(end) = self.ledger.end_of(id) {
+                    self.tell(Message::FileEnd(end));
+                }
+            }
+        }
+    }
+}
