@@ -51,7 +51,8 @@ pub(crate) fn push_over(
         let streams = order.send.streams.unwrap_or_else(|| needed(&link));
         with_streams(connect, order.transfer, streams, true, events, |joined| {
             let found = sender::find_sources(order.tree, order.paths, order.send);
-            sender::run(link, joined, found, order.send, account, events, stop)
+            let send = SendOptions { streams: Some(streams), ..order.send.clone() };
+            sender::run(link, joined, found, &send, account, events, stop)
         })
     })?;
     Ok(summary::of_sent(&sent, account, &order.receive))

@@ -3,6 +3,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`by_id`] | maps by the ids of a session |
 //! | [`error`] | why a session ends before its work is done |
 //! | [`failure`] | why an item is not done, and whether a later run goes on with it |
 //! | [`receiver`] | the receiving end: names, large files, connections, the end |
@@ -21,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod by_id;
 pub mod error;
 pub mod failure;
 pub mod receiver;
@@ -28,5 +30,6 @@ pub mod retry;
 pub mod sender;
 pub mod weight;
 
+pub use by_id::ById;
 pub use error::SessionError;
 pub use failure::Failure;

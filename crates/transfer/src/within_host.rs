@@ -41,6 +41,8 @@ impl WithinHost<'_> {
         let (_, nobody) = unbounded();
         let silent: EventSink = Arc::new(|_| {});
         let &Self { transfer, tree, paths, destination, send, receive } = self;
+        // No further connection joins a link in memory: no block is kept for one.
+        let send = &SendOptions { streams: Some(1), ..send.clone() };
         let order = receiver::Order { transfer, tree, destination, asked: None, options: receive };
         let receiving = Account::new(account.start());
         // The sender heeds the user's request to stop and tells the receiver.

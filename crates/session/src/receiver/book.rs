@@ -41,7 +41,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use icdc_protocol::message::{Entry, EntryId, EntryKind, Message, ReceiveOptions};
 use icdc_units::{ByteCount, Time};
@@ -55,7 +55,7 @@ use self::publishing::batch::{Batch, DIRECTORIES, QUIET};
 use self::resume::{Facts, Verdict};
 use self::state::{Announced, Finishing, Phase, Run, Stage, Tracked};
 use crate::weight::{Pending, entry_weight};
-use crate::{Failure, SessionError};
+use crate::{ById, Failure, SessionError};
 
 /// What is received, and how.
 #[derive(Clone, Debug)]
@@ -81,10 +81,10 @@ pub struct Book<P> {
     next: EntryId,
     levels: Levels,
     /// Directories whose own attributes are being set, or that are not durable.
-    finishing: HashMap<EntryId, Finishing>,
+    finishing: ById<Finishing>,
     /// Bytes of paths and attributes of what is known.
     weight: usize,
-    items: HashMap<EntryId, Tracked>,
+    items: ById<Tracked>,
     /// Number of items that are wanted and not done.
     wanted: usize,
     links: Links,
@@ -112,9 +112,9 @@ impl<P> Book<P> {
             stage: Stage::default(),
             next: 0,
             levels: Levels::default(),
-            finishing: HashMap::new(),
+            finishing: ById::default(),
             weight: 0,
-            items: HashMap::new(),
+            items: ById::default(),
             wanted: 0,
             links: Links::default(),
             claims: Claims::default(),
@@ -218,7 +218,7 @@ impl<P> Book<P> {
     /// An item that is not done.
     #[must_use]
     pub fn item(&self, id: EntryId) -> Option<&Item> {
-        self.items.get(&id).map(|tracked| &tracked.item)
+        self.items.get(&id).map(|tracked| &*tracked.item)
     }
 
     /// What is kept of entries that are not done.

@@ -4,7 +4,7 @@
 //! oldest item is settled. The window bounds memory whatever the number of files, and settling in
 //! order is what makes the tree digest independent of the order in which items arrive.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::{self, TreeHasher};
@@ -12,6 +12,7 @@ use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Parent, Totals};
 use icdc_units::ByteCount;
 
+use crate::ById;
 use crate::weight::{Pending, entry_weight};
 
 /// Directories that may be open at once besides those from the source down to where the scan
@@ -133,10 +134,10 @@ pub(super) struct Ledger {
     /// Bytes of paths and attributes of the pending items.
     weight: usize,
     /// Announced directories whose children are not all done, and their paths.
-    directories: HashMap<EntryId, Vec<u8>>,
+    directories: ById<Vec<u8>>,
     /// Directories that must stay open: how many pending items are in each, and the scan while it
     /// is there.
-    open: HashMap<Parent, usize>,
+    open: ById<usize, Parent>,
 }
 
 impl Ledger {
@@ -150,8 +151,8 @@ impl Ledger {
             only_digest: None,
             pending: 0,
             weight: 0,
-            directories: HashMap::new(),
-            open: HashMap::new(),
+            directories: ById::default(),
+            open: ById::default(),
         }
     }
 

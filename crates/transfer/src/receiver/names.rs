@@ -14,7 +14,6 @@ mod directories;
 mod look;
 mod telling;
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
@@ -23,7 +22,6 @@ use icdc_disk::tree::{Directory, Name, is_staging};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest};
 use icdc_protocol::run_journal::{ItemKey, Record};
-use icdc_session::SessionError;
 use icdc_session::receiver::book::action::{
     Action, Examination, FirstName, Names, NewDirectory, NotBegun, NotStaged, Piece, Placed, Publication, Stored,
     Target,
@@ -31,6 +29,7 @@ use icdc_session::receiver::book::action::{
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, Item};
 use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::book::{Book, Settings};
+use icdc_session::{ById, SessionError};
 use icdc_units::ByteCount;
 use look::{Look, header};
 
@@ -57,8 +56,8 @@ pub(super) struct Keeper<'a> {
     run: Option<RunLog>,
     directories: Directories,
     /// What examinations have claimed, until it is expected.
-    claimed: HashMap<EntryId, Continued>,
-    staged: HashMap<EntryId, Staged>,
+    claimed: ById<Continued>,
+    staged: ById<Staged>,
     /// `None` when nothing more will come from the link: then the store may end, too.
     store: Option<Channel<StoreJob>>,
     /// Likewise.
@@ -86,8 +85,8 @@ impl<'a> Keeper<'a> {
             opening: None,
             run: None,
             directories: Directories::default(),
-            claimed: HashMap::new(),
-            staged: HashMap::new(),
+            claimed: ById::default(),
+            staged: ById::default(),
             store: Some(store),
             compare: Some(compare),
         }

@@ -5,7 +5,6 @@
 //! queued for the readers, messages for the first connection, and the user is told. All waiting is
 //! here.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -15,8 +14,8 @@ use icdc_disk::tree::{Directory, Name};
 use icdc_link::{LinkControl, Parcel};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{Begin, Digest, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions};
-use icdc_session::SessionError;
 use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Sender, Window};
+use icdc_session::{ById, SessionError};
 use icdc_tuning::Tuned;
 use icdc_units::Span;
 
@@ -67,7 +66,7 @@ struct Jobs {
 struct SessionState {
     machine: Sender,
     /// Of the pending items.
-    places: HashMap<EntryId, Place>,
+    places: ById<Place>,
     /// `None` when the session is over.
     jobs: Option<Jobs>,
     /// The scan may request again what it requested last.
@@ -140,7 +139,7 @@ impl<'a> Executor<'a> {
         let order = Order { dry_run: options.dry_run, keeps_journal, window: Window::default() };
         let state = SessionState {
             machine: Sender::new(order, begin),
-            places: HashMap::new(),
+            places: ById::default(),
             jobs: Some(Jobs { packs: to_packers, reads: to_reader }),
             granted: false,
             outcome: None,

@@ -266,7 +266,7 @@ impl<P> Book<P> {
         let id = entry.id;
         self.levels.count_child(&entry);
         let holds = self.claims.hold_or_wait(&place, id);
-        let item = Item { entry, path, directory, place, source };
+        let item = Box::new(Item { entry, path, directory, place, source });
         let state = if holds { ItemState::Announced } else { ItemState::Waiting };
         self.items.insert(id, Tracked { item, state });
         if holds {

@@ -1,16 +1,14 @@
 //! Directories that are being filled. One is done when the sender has said that nothing more comes
 //! and all its children are done.
 
-use std::collections::HashMap;
-
 use icdc_protocol::limits::MAX_DEPTH;
 use icdc_protocol::message::{Entry, EntryId, Parent};
 use icdc_protocol::validate::is_component;
 
 use super::item::DirectoryPlace;
 use super::publishing::batch::LotNumber;
-use crate::SessionError;
 use crate::weight::entry_weight;
+use crate::{ById, SessionError};
 
 /// A directory that is being filled.
 #[derive(Debug)]
@@ -64,7 +62,7 @@ impl Level {
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct Levels {
-    open: HashMap<EntryId, Level>,
+    open: ById<Level>,
 }
 
 impl Levels {

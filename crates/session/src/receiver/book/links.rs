@@ -4,12 +4,11 @@
 //! A further name may be announced before the first one is published, and waits for it then; or long
 //! after, in another directory, when that of the first is finished.
 
-use std::collections::HashMap;
-
 use icdc_protocol::message::EntryId;
 
 use super::action::FirstName;
 use super::item::Item;
+use crate::ById;
 
 /// How far the first name of a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +32,7 @@ pub(super) enum Linking {
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct Links {
-    files: HashMap<EntryId, LinkedFile>,
+    files: ById<LinkedFile>,
 }
 
 struct LinkedFile {

@@ -131,7 +131,7 @@ impl Phase {
 
 /// An item and how far it is.
 pub(super) struct Tracked {
-    pub(super) item: Item,
+    pub(super) item: Box<Item>,
     pub(super) state: ItemState,
 }
 

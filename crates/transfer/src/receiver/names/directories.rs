@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use icdc_disk::tree::{Directory, Metadata, Name, TreeError, Whereabouts};
 use icdc_protocol::message::{EntryId, Preserve};
+use icdc_session::ById;
 use icdc_session::receiver::book::action::{FirstName, NewDirectory, Target};
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace};
 
@@ -13,11 +14,11 @@ use super::super::placement::{Landing, place_of};
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct Directories {
-    open: HashMap<DirectoryId, Directory>,
+    open: ById<Directory, DirectoryId>,
     /// A directory of each file system that is written to, by its number.
     file_systems: HashMap<u64, Directory>,
     /// Those that are finished and hold the first name of a file with several.
-    finished: HashMap<EntryId, Whereabouts>,
+    finished: ById<Whereabouts>,
 }
 
 impl Directories {

@@ -15,9 +15,9 @@ use super::super::staging::Purpose;
 
 /// Looks at the file system only when it is asked.
 pub(super) struct Look<'a> {
+    item: &'a Item,
     directory: &'a Directory,
     name: &'a Name,
-    header: Header,
     run: Option<&'a RunLog>,
     stat: Option<Option<Stat>>,
     /// What was claimed of an earlier run.
@@ -25,8 +25,8 @@ pub(super) struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    pub(super) fn at(item: &Item, directory: &'a Directory, name: &'a Name, run: Option<&'a RunLog>) -> Self {
-        Self { directory, name, header: header(item, name), run, stat: None, claimed: None }
+    pub(super) fn at(item: &'a Item, directory: &'a Directory, name: &'a Name, run: Option<&'a RunLog>) -> Self {
+        Self { item, directory, name, run, stat: None, claimed: None }
     }
 }
 
@@ -67,18 +67,19 @@ impl Facts for Look<'_> {
     }
 
     fn journals_without_part(&mut self) -> Vec<BlockMap> {
+        let header = header(self.item, self.name);
         let left = Purpose::item(self.name).found_again().into_iter();
         let renamed = left.filter(|staging| self.directory.stat(&staging.part()).is_err());
-        let journals = renamed.filter_map(|staging| FileJournal::find(self.directory, staging, &self.header));
+        let journals = renamed.filter_map(|staging| FileJournal::find(self.directory, staging, &header));
         journals.map(|(_, held)| held).collect()
     }
 
     fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure> {
-        let Self { directory, name, header, .. } = self;
+        let Self { item, directory, name, .. } = self;
         let Some((staging, file)) = leftovers::find_part(directory, name, &directory.path_of(name))?.part else {
             return Ok(None);
         };
-        let Some((journal, held)) = FileJournal::find(directory, staging, header) else { return Ok(None) };
+        let Some((journal, held)) = FileJournal::find(directory, staging, &header(item, name)) else { return Ok(None) };
         if cleared && !leftovers::clear_beside(&file, &held).is_ok_and(|cleared| cleared) {
             return Ok(None);
         }
