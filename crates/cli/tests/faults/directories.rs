@@ -153,6 +153,16 @@ fn a_daemon_that_acts_as_a_user_goes_on_in_shared_directories() {
 }
 
 #[test]
+fn a_directory_that_may_not_be_read_takes_files() {
+    let Some(guarded) = Guarded::new(0o1730) else { return };
+    guarded.push("10gbit").finish().expect_code(0);
+    guarded.assert_arrived();
+    let small = data::file(&guarded.site.path("small"), KIB, 82);
+    guarded.push_from("small", "10gbit", "small").finish().expect_code(0);
+    assert_same(&small, &guarded.shared.join("small"));
+}
+
+#[test]
 fn an_unfinished_file_that_has_its_last_mode_goes_on() {
     let Some(guarded) = Guarded::new(0o775) else { return };
     let first = guarded.interrupted();

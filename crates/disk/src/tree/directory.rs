@@ -215,21 +215,27 @@ impl Directory {
         metadata::xattrs(self.readable()?).map_err(|failure| failure.at(self.path()))
     }
 
-    /// Makes the names in this directory durable.
+    /// Makes the names in this directory durable, and its own metadata; with its whole file system
+    /// where it must not be read or that does not flush directories by themselves.
     ///
     /// # Errors
-    /// Those of `fsync`; the directory must be readable.
+    /// Those of `fsync` and [`sync_filesystem`](Self::sync_filesystem).
     pub fn sync(&self) -> Result<()> {
-        rustix::fs::fsync(self.readable()?).map_err(|errno| self.own_failed("fsync", errno))
+        match self.readable().map(rustix::fs::fsync) {
+            Ok(Ok(())) => Ok(()),
+            Err(_) | Ok(Err(Errno::INVAL)) => self.sync_filesystem(),
+            Ok(Err(errno)) => Err(self.own_failed("fsync", errno)),
+        }
     }
 
     /// Makes everything on the file system of this directory durable: one call in place of one
     /// for each of many small files.
     ///
     /// # Errors
-    /// Those of `syncfs`; the directory must be readable.
+    /// Those of `syncfs`; it must be allowed to read the directory, or to make files in it.
     pub fn sync_filesystem(&self) -> Result<()> {
-        rustix::fs::syncfs(self.readable()?).map_err(|errno| self.own_failed("syncfs", errno))
+        let descriptor = self.readable().or_else(|unreadable| self.unnamed_file().map_err(|_| unreadable))?;
+        rustix::fs::syncfs(descriptor).map_err(|errno| self.own_failed("syncfs", errno))
     }
 
     /// Where this directory is, printable: as the user wrote it, or from the root of a confined
@@ -262,6 +268,12 @@ impl Directory {
     fn readable(&self) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::openat(self, c".", flags, Mode::empty()).map_err(|errno| self.own_failed("openat", errno))
+    }
+
+    /// A descriptor on this file system where files may be made and the directory must not be read.
+    fn unnamed_file(&self) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        rustix::fs::openat(self, c".", flags, Mode::RUSR | Mode::WUSR)
     }
 
     pub(super) fn scope(&self) -> &Scope {

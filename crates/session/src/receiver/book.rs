@@ -53,7 +53,7 @@ use self::levels::Levels;
 use self::links::Links;
 use self::publishing::batch::{Batch, DIRECTORIES, QUIET};
 use self::resume::{Facts, Verdict};
-use self::state::{Announced, Finishing, Phase, Run, Stage, Tracked};
+use self::state::{Announced, Finishing, Named, Phase, Run, Stage, Tracked};
 use crate::weight::{Pending, entry_weight};
 use crate::{ById, Failure, SessionError};
 
@@ -90,6 +90,8 @@ pub struct Book<P> {
     links: Links,
     claims: Claims,
     batch: Batch,
+    /// What the flushes of names that were asked for are for, in this order.
+    naming: VecDeque<Named>,
     /// The run has a journal.
     is_journaled: bool,
     /// The directory that holds the run's journal among a source's contents, and the source's entry.
@@ -119,6 +121,7 @@ impl<P> Book<P> {
             links: Links::default(),
             claims: Claims::default(),
             batch: Batch::default(),
+            naming: VecDeque::new(),
             is_journaled: false,
             contents: None,
             last: Time::default(),

@@ -30,10 +30,6 @@ pub(crate) struct Audit {
     newest: BTreeMap<(Path, u64), u64>,
     /// Blocks that are noted in the journal of an unfinished file.
     noted: BTreeMap<Unfinished, BTreeSet<u32>>,
-    /// A flush of names has failed.
-    doubted: bool,
-    /// A power cut has come after that.
-    has_lost: bool,
 }
 
 impl Audit {
@@ -114,24 +110,9 @@ impl Audit {
         newest.is_some_and(|newest| revision < *newest)
     }
 
-    /// Names could not be flushed, which is no reason to fail: a power cut may take them back.
-    pub(crate) fn doubt(&mut self) {
-        self.doubted = true;
-    }
-
-    /// Whether something that was published may be gone nevertheless.
-    pub(crate) fn may_have_lost(&self) -> bool {
-        self.has_lost
-    }
-
     /// The machine has failed. What the journals say now is all that counts.
     pub(crate) fn power_was_cut(&mut self) {
         self.noted.clear();
-        if self.doubted {
-            self.has_lost = true;
-            self.promised.clear();
-            self.newest.clear();
-        }
     }
 
     /// Something has got its final name: it must be whole, durable, and no older than what a user was told of.

@@ -6,7 +6,7 @@
 use icdc_session::sender::Window;
 use icdc_units::Span;
 
-use crate::environment::Side;
+use crate::environment::{DiskFaults, Side};
 use crate::mutations::Mutation;
 use crate::plan::{Incident, Mode, Plan, When};
 use crate::random::Random;
@@ -105,4 +105,21 @@ fn an_empty_directory_is_lost_by_a_power_cut() {
         let plan = Plan { window, incidents: vec![cut], ..Plan::calm(Source::one_of_each()) };
         assert_eq!(violation(&plan, 0), None, "at event {count}");
     }
+}
+
+/// The directory of a single file gets no flush but that of its name.
+#[test]
+fn a_name_whose_flush_did_not_come_or_failed_is_lost_by_a_power_cut() {
+    let worlds = (80..90).flat_map(|kill| (kill + 30..kill + 90).map(move |cut| (kill, cut))).map(|(kill, cut)| {
+        let killed = (When::Events(kill), Incident::Kill(Side::Receiver));
+        let cut = (When::Events(cut), Incident::PowerCut);
+        (0, Plan { incidents: vec![killed, cut], ..Plan::calm(Source::single_file()) })
+    });
+    finds_again(Mutation::NamesOfComparedAreNotFlushed, "was copied", worlds);
+    let worlds = (60..160).map(|count| {
+        let faults = DiskFaults { sync: 400, ..DiskFaults::default() };
+        let cut = (When::Events(count), Incident::PowerCut);
+        (0, Plan { faults, incidents: vec![cut], ..Plan::calm(Source::single_file()) })
+    });
+    finds_again(Mutation::UnflushedNamesAreToldDone, "was copied", worlds);
 }

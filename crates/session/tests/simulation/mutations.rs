@@ -17,6 +17,10 @@ pub(crate) enum Mutation {
     FlushDoesNothing,
     /// Likewise for names.
     NamesAreNotFlushed,
+    /// Only the names of what was just renamed are flushed.
+    NamesOfComparedAreNotFlushed,
+    /// A flush of names that failed is taken for one that did not.
+    UnflushedNamesAreToldDone,
     /// The journal of an unfinished file gets no records.
     NothingIsNoted,
     /// What the run has published is not noted.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use directories::Directories;
-use icdc_disk::tree::{Directory, Name, is_staging};
+use icdc_disk::tree::{Directory, Name, TreeError, is_staging};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest};
 use icdc_protocol::run_journal::{ItemKey, Record};
@@ -197,7 +197,10 @@ impl<'a> Keeper<'a> {
                 let renamed = publications.iter().map(|item| (item.id, self.rename(item))).collect();
                 self.book.on_renamed(renamed);
             }
-            Action::FlushNames(names) => self.flush_names(&names),
+            Action::FlushNames(names) => {
+                let flushed = self.flush_names(&names).map_err(|error| failure::of_tree(&error));
+                self.book.on_names_flushed(flushed);
+            }
             Action::NotePublished(records) => self.note_published(&records),
             Action::RemoveJournals(ids) => {
                 ids.iter().filter_map(|id| self.staged.remove(id)).for_each(|staged| staged.remove_journal());
@@ -428,15 +431,12 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    fn flush_names(&self, names: &Names) {
-        let outcome = match names {
+    fn flush_names(&self, names: &Names) -> Result<(), TreeError> {
+        match names {
             Names::In(directories) => {
                 directories.iter().filter_map(|id| self.directories.get(*id).ok()).try_for_each(Directory::sync)
             }
             Names::OnFileSystems(file_systems) => self.directories.flush(file_systems),
-        };
-        if let Err(reason) = outcome {
-            tracing::warn!(%reason, "names may not survive a power cut");
         }
     }
 }

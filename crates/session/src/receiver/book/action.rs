@@ -79,7 +79,7 @@ pub enum Action<P> {
     /// replaced it there, or it needs the sender and that has gone, or, if small and asked for, the
     /// medium gives something else back: `on_renamed`.
     Rename(Vec<Publication>),
-    /// Make names durable. A failure is only worth a warning.
+    /// Make names durable: `on_names_flushed`.
     FlushNames(Names),
     /// Write into the run's journal, if there is one, what is published. A failure is only worth a
     /// warning.
@@ -140,6 +140,7 @@ pub(super) enum Answer {
     LinkMade,
     Flushed,
     Renamed,
+    NamesFlushed,
     DirectoryFinished,
 }
 
@@ -155,12 +156,12 @@ impl<P> Action<P> {
             Self::MakeSymlink(_) | Self::MakeLink { .. } => Some(Answer::LinkMade),
             Self::Flush(_) => Some(Answer::Flushed),
             Self::Rename(_) => Some(Answer::Renamed),
+            Self::FlushNames(_) => Some(Answer::NamesFlushed),
             Self::FinishDirectory { .. } => Some(Answer::DirectoryFinished),
             // Those of large files take longer, and the others have no outcome that matters.
             Self::Expect { .. }
             | Self::Compare { .. }
             | Self::NoteStaged { .. }
-            | Self::FlushNames(_)
             | Self::NotePublished(_)
             | Self::RemoveJournals(_)
             | Self::RemoveLeftJournals { .. }

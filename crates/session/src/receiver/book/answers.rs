@@ -7,11 +7,11 @@ use icdc_protocol::run_journal::item_key;
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
-use super::action::{Action, Answer, Examination, Question, Told};
+use super::action::{Action, Answer, Examination, Names, Question, Told};
 use super::item::size_of;
 use super::links::{Linking, Progress};
 use super::resume::Verdict;
-use super::state::{ItemState, Tracked};
+use super::state::{ItemState, Named, Tracked};
 use crate::Failure;
 
 impl<P> Book<P> {
@@ -60,10 +60,10 @@ impl<P> Book<P> {
                 self.leave(id, Progress::Published);
                 Some(Want::Skip)
             }
-            Ok(Verdict::Compare(digest)) => {
+            Ok(Verdict::Compare { digest, is_noted }) => {
                 self.remember(id, Progress::Coming);
                 if let Some(tracked) = self.items.get_mut(&id) {
-                    tracked.state = ItemState::Comparing(digest);
+                    tracked.state = ItemState::Comparing { digest, is_noted };
                 }
                 self.ask(Action::Compare { id, digest });
                 None
@@ -173,15 +173,21 @@ impl<P> Book<P> {
     /// What has the name of an item was read; `same` if it has the digest that it should.
     pub fn on_compared(&mut self, now: Time, id: EntryId, same: bool) {
         self.last = now;
-        let Some(Tracked { item, state: ItemState::Comparing(digest) }) = self.items.get_mut(&id) else { return };
+        let Some(Tracked { item, state: ItemState::Comparing { digest, is_noted } }) = self.items.get_mut(&id) else {
+            return;
+        };
         if !self.phase.is_open() {
             // Nobody waits for an answer.
             return;
         }
-        let digest = *digest;
-        if same {
+        let (digest, is_noted) = (*digest, *is_noted);
+        if same && is_noted {
             let want = self.have(id, digest);
             self.answer(id, vec![want]);
+        } else if same {
+            // The session that has renamed it may have ended before the name was durable.
+            let names = Names::In(vec![item.directory]);
+            self.flush_names(Named::Compared { id, digest }, names);
         } else {
             let path = item.path.clone();
             self.tell(Told::Altered { path });
@@ -191,6 +197,21 @@ impl<P> Book<P> {
             self.ask(Action::Examine(vec![Examination { id, question: Question::Contents }]));
         }
         self.go_on();
+    }
+
+    /// The name of an item that was compared is durable, or why not.
+    pub(super) fn on_compared_flushed(&mut self, id: EntryId, digest: FileDigest, outcome: Result<(), Failure>) {
+        let want = match (outcome, self.items.get(&id)) {
+            (Ok(()), _) => self.have(id, digest),
+            (Err(_), None) => return,
+            (Err(failure), Some(Tracked { item, .. })) => {
+                let (entry, path) = (item.entry.clone(), item.path.clone());
+                let want = self.refuse(&entry, path, failure.passing());
+                self.leave(id, Progress::Failed);
+                want
+            }
+        };
+        self.answer(id, vec![want]);
     }
 
     pub(super) fn answer(&mut self, first: EntryId, answers: Vec<Want>) {

@@ -13,7 +13,7 @@ use super::Book;
 use super::action::{Action, Answer, Names, NotStaged, Piece, Publication, PublishedFile, Stored, Told};
 use super::item::DirectoryId;
 use super::links::Progress;
-use super::state::{ItemState, Stage, Tracked};
+use super::state::{ItemState, Named, Stage, Tracked};
 use crate::{Failure, SessionError};
 
 /// Directories that are flushed one by one; more are flushed with their file systems.
@@ -151,16 +151,19 @@ impl<P> Book<P> {
                     self.rename();
                 }
             }
-            Err(failure) => {
-                let items = self.batch.lose(&failure);
-                self.end_flushed();
-                for id in items {
-                    self.ask(Action::Discard(id));
-                    self.fail(id, failure.clone());
-                }
-            }
+            Err(failure) => self.lose_batch(&failure),
         }
         self.go_on();
+    }
+
+    /// Ends everything that waited for a flush that has failed, or for the next one.
+    fn lose_batch(&mut self, failure: &Failure) {
+        let items = self.batch.lose(failure);
+        self.end_flushed();
+        for id in items {
+            self.ask(Action::Discard(id));
+            self.fail(id, failure.clone());
+        }
     }
 
     fn rename(&mut self) {
@@ -176,10 +179,48 @@ impl<P> Book<P> {
     /// Items have their final names, or why they do not.
     pub fn on_renamed(&mut self, outcomes: Vec<(EntryId, Result<(), Failure>)>) {
         self.answered(Answer::Renamed);
-        self.batch.end();
-        let published: Vec<EntryId> =
-            outcomes.iter().filter(|(_, outcome)| outcome.is_ok()).map(|(id, _)| *id).collect();
-        self.flush_names(&published);
+        let mut renamed = Vec::with_capacity(outcomes.len());
+        for (id, outcome) in outcomes {
+            match outcome {
+                Ok(()) => renamed.push(id),
+                Err(failure) => {
+                    self.ask(Action::Discard(id));
+                    self.fail(id, failure);
+                }
+            }
+        }
+        match self.names_of(&renamed) {
+            Some(names) => {
+                self.batch.renamed(renamed);
+                self.flush_names(Named::Lot, names);
+            }
+            None => drop(self.batch.end()),
+        }
+        self.go_on();
+    }
+
+    /// Final names are durable, or why they are not: then nobody is told that their items are done,
+    /// and their journals stay.
+    pub fn on_names_flushed(&mut self, outcome: Result<(), Failure>) {
+        self.answered(Answer::NamesFlushed);
+        match (self.naming.pop_front(), outcome) {
+            (Some(Named::Lot), Ok(())) => {
+                let published = self.batch.end();
+                self.end_all_published(published);
+            }
+            (Some(Named::Lot), Err(failure)) => self.lose_batch(&failure.passing()),
+            (Some(Named::Compared { id, digest }), outcome) => self.on_compared_flushed(id, digest, outcome),
+            (None, _) => {}
+        }
+        self.go_on();
+    }
+
+    pub(super) fn flush_names(&mut self, named: Named, names: Names) {
+        self.naming.push_back(named);
+        self.ask(Action::FlushNames(names));
+    }
+
+    fn end_all_published(&mut self, published: Vec<EntryId>) {
         self.note_published(&published);
         // Up to here a file's journal tells whoever comes after a kill that the file is complete.
         let durable = |id: &EntryId| matches!(self.state(*id), Some(ItemState::Staged { is_durable: true, .. }));
@@ -191,29 +232,22 @@ impl<P> Book<P> {
         for id in published {
             self.end_published(id);
         }
-        for (id, outcome) in outcomes {
-            if let Err(failure) = outcome {
-                self.ask(Action::Discard(id));
-                self.fail(id, failure);
-            }
-        }
-        self.go_on();
     }
 
-    fn flush_names(&mut self, published: &[EntryId]) {
+    /// What is to be flushed for the final names of these items.
+    fn names_of(&self, renamed: &[EntryId]) -> Option<Names> {
         let (mut directories, mut file_systems) = (Vec::<DirectoryId>::new(), BTreeSet::new());
-        for Tracked { item, .. } in published.iter().filter_map(|id| self.items.get(id)) {
+        for Tracked { item, .. } in renamed.iter().filter_map(|id| self.items.get(id)) {
             if directories.last() != Some(&item.directory) {
                 directories.push(item.directory);
                 file_systems.insert(item.place.directory.device);
             }
         }
-        let names = match directories.len() {
-            0 => return,
-            1..=DIRECTORIES => Names::In(directories),
-            _ => Names::OnFileSystems(file_systems.into_iter().collect()),
-        };
-        self.ask(Action::FlushNames(names));
+        match directories.len() {
+            0 => None,
+            1..=DIRECTORIES => Some(Names::In(directories)),
+            _ => Some(Names::OnFileSystems(file_systems.into_iter().collect())),
+        }
     }
 
     fn note_published(&mut self, published: &[EntryId]) {

@@ -85,8 +85,13 @@ pub enum Verdict {
     TakenOver(FileDigest),
     /// Nothing is wanted: it is there as it should be.
     Skip,
-    /// It seems to be published with this digest: that is to be compared first.
-    Compare(FileDigest),
+    /// It seems to be published: that is to be compared first.
+    Compare {
+        /// With this digest.
+        digest: FileDigest,
+        /// The run's journal says so, and hence its name is durable.
+        is_noted: bool,
+    },
     /// Its contents are wanted, except for blocks that an earlier run has left in the part that was
     /// claimed.
     Contents {
@@ -124,14 +129,14 @@ fn is_there(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Op
     {
         return Some(match by {
             PublishedBy::ThisRun => Verdict::Have(digest),
-            PublishedBy::AnEarlierRun if options.verify => Verdict::Compare(digest),
+            PublishedBy::AnEarlierRun if options.verify => Verdict::Compare { digest, is_noted: true },
             PublishedBy::AnEarlierRun => Verdict::TakenOver(digest),
         });
     }
     if options.update && stat_of(item, *size, facts).is_some() {
         return Some(Verdict::Skip);
     }
-    renamed(item, *size, options, facts).map(Verdict::Compare)
+    renamed(item, *size, options, facts).map(|digest| Verdict::Compare { digest, is_noted: false })
 }
 
 /// What is wanted of an item that no earlier run has published.
@@ -284,7 +289,7 @@ mod tests {
         let verdict = |options: &ReceiveOptions, by| anything(&file(9), options, known(by));
         assert_eq!(verdict(&verify, PublishedBy::ThisRun), Verdict::Have(DIGEST));
         assert_eq!(verdict(&options(), PublishedBy::AnEarlierRun), Verdict::TakenOver(DIGEST));
-        assert_eq!(verdict(&verify, PublishedBy::AnEarlierRun), Verdict::Compare(DIGEST));
+        assert_eq!(verdict(&verify, PublishedBy::AnEarlierRun), Verdict::Compare { digest: DIGEST, is_noted: true });
     }
 
     #[test]
@@ -329,7 +334,8 @@ mod tests {
             journals: vec![blocks(LARGE, count)],
             ..Known::default()
         };
-        assert!(matches!(anything(&file(LARGE), &options(), known(3)), Verdict::Compare(FileDigest::Blake3(_))));
+        let verdict = anything(&file(LARGE), &options(), known(3));
+        assert!(matches!(verdict, Verdict::Compare { digest: FileDigest::Blake3(_), is_noted: false }));
         assert_eq!(anything(&file(LARGE), &options(), known(2)), Verdict::Contents { held: None });
         let anew = ReceiveOptions::default();
         assert_eq!(anything(&file(LARGE), &anew, known(3)), Verdict::Contents { held: None });

@@ -142,8 +142,9 @@ pub(super) enum ItemState {
     Announced,
     /// An earlier item makes its name.
     Waiting,
-    /// What has its name is read: an earlier run seems to have published it with this digest.
-    Comparing(FileDigest),
+    /// What has its name is read: an earlier run seems to have published it with this digest. If it
+    /// `is_noted`, the name is durable.
+    Comparing { digest: FileDigest, is_noted: bool },
     /// It is examined once more, to be answered by itself.
     Examined,
     /// Something of it, or the file it is a further name of, is still to come.
@@ -166,6 +167,15 @@ impl ItemState {
     pub(super) fn is_wanted(self) -> bool {
         matches!(self, Self::Wanted | Self::Staging(_) | Self::Staged { .. })
     }
+}
+
+/// What has final names that are being flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// The lot that is being published.
+    Lot,
+    /// An item that an earlier session has renamed and not told of.
+    Compared { id: EntryId, digest: FileDigest },
 }
 
 /// A directory whose children are all done.

@@ -113,9 +113,7 @@ impl World {
             }
         }
         promises.into_iter().for_each(|(path, revision)| self.env.audit.promise(path, revision));
-        if let Some(problem) = problem
-            && !self.env.audit.may_have_lost()
-        {
+        if let Some(problem) = problem {
             self.env.violate(problem);
         }
     }

@@ -111,8 +111,9 @@ impl Batch {
         self.flushed = self.begun;
     }
 
-    /// They cannot be. Gives the items of both lots: the system tells only once of what it has lost,
-    /// so that no later flush can vouch for what was staged before it has told.
+    /// They cannot be, or the final names cannot. Gives the items of both lots: the system tells only
+    /// once of what it has lost, so that no later flush can vouch for what was staged before it has
+    /// told.
     pub(in crate::receiver::book) fn lose(&mut self, failure: &Failure) -> Vec<EntryId> {
         for lot in self.flushed..=self.begun {
             self.failed.insert(lot, failure.clone());
@@ -130,6 +131,11 @@ impl Batch {
     }
 
     /// The lot is through; gives its items.
+    /// Of the lot that is being published these items have their final names.
+    pub(in crate::receiver::book) fn renamed(&mut self, items: Vec<EntryId>) {
+        self.publishing = Some(items);
+    }
+
     pub(in crate::receiver::book) fn end(&mut self) -> Vec<EntryId> {
         self.publishing.take().unwrap_or_default()
     }

@@ -268,6 +268,13 @@ impl Desk {
                 let renamed = renamed.collect();
                 self.book.on_renamed(renamed);
             }
+            Action::FlushNames(names) => {
+                self.note(match names {
+                    Names::In(directories) => format!("flush-names in {}", directories.len()),
+                    Names::OnFileSystems(file_systems) => format!("flush-names on {file_systems:?}"),
+                });
+                self.book.on_names_flushed(self.outcome("flush-names", 0));
+            }
             Action::FinishDirectory { entry, remembered } => {
                 self.note(format!("finish {}{}", entry.id, if remembered { " remembered" } else { "" }));
                 self.book.on_directory_finished(&entry, self.outcome("finish", entry.id));
@@ -289,8 +296,6 @@ impl Desk {
 fn short(action: &Action<&'static str>) -> String {
     match action {
         Action::Expect { id, held } => format!("expect {id}{}", if held.is_some() { " held" } else { "" }),
-        Action::FlushNames(Names::In(directories)) => format!("flush-names in {}", directories.len()),
-        Action::FlushNames(Names::OnFileSystems(file_systems)) => format!("flush-names on {file_systems:?}"),
         Action::NotePublished(records) => format!("note-published {}", records.len()),
         Action::RemoveJournals(ids) => format!("remove-journals {ids:?}"),
         Action::RemoveLeftJournals { name, .. } => format!("remove-left-journals {}", String::from_utf8_lossy(name)),

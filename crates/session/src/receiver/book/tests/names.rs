@@ -11,7 +11,7 @@ use crate::receiver::book::resume::Verdict;
 
 const LARGE: u64 = 3 * BLOCK_SIZE as u64;
 const HAVE: Verdict = Verdict::Have(FileDigest::Blake3(DIGEST));
-const COMPARE: Verdict = Verdict::Compare(FileDigest::Blake3(DIGEST));
+const COMPARE: Verdict = Verdict::Compare { digest: FileDigest::Blake3(DIGEST), is_noted: true };
 
 /// The contents of two directories go into one.
 fn merged() -> Desk {
@@ -177,6 +177,24 @@ fn what_was_compared_is_had_or_wanted_after_all() {
 
 #[test]
 fn a_further_name_waits_for_the_first_or_follows_its_fate() {
+#[test]
+fn a_name_that_an_earlier_session_gave_and_did_not_note_is_flushed_before_it_counts() {
+    let mut desk = Desk::begun();
+    for id in [1, 2] {
+        let digest = FileDigest::Blake3(DIGEST);
+        desk.verdicts.insert(id, vec![Verdict::Compare { digest, is_noted: false }]);
+    }
+    desk.announce(&[source(0, 0), file(1, 0, "x", LARGE), file(2, 0, "y", LARGE)]);
+    desk.log();
+    desk.compared(1, true);
+    let log = ["flush-names in 1", "note-published 1", "remove-left-journals x", "had", "wants 1 have"];
+    assert_eq!(desk.log(), log);
+    desk.fails.insert(("flush-names", 0), "no medium".into());
+    desk.compared(2, true);
+    let log = ["flush-names in 1", "failed dst/y: no medium", "done 2: no medium", "wants 2 failed"];
+    assert_eq!(desk.log(), log, "its journal stays");
+}
+
     let mut desk = Desk::begun();
     desk.announce(&[
         source(0, 0),

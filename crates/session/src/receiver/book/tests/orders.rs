@@ -95,7 +95,12 @@ impl Sender {
                 }
             }
             let digest = FileDigest::Blake3(DIGEST);
-            let verdicts = [Verdict::Have(digest), Verdict::TakenOver(digest), Verdict::Skip, Verdict::Compare(digest)];
+            let verdicts = [
+                Verdict::Have(digest),
+                Verdict::TakenOver(digest),
+                Verdict::Skip,
+                Verdict::Compare { digest, is_noted: self.dice.is_one_of(2) },
+            ];
             if self.dice.is_one_of(3) {
                 desk.verdicts.insert(id, vec![verdicts[self.dice.below(4) as usize].clone()]);
             }
@@ -104,10 +109,12 @@ impl Sender {
 
     /// Does one thing; false if there is nothing to be done.
     fn step(&mut self, desk: &mut Desk) -> bool {
-        if self.dice.is_one_of(20) {
-            desk.fails.insert(("flush", 0), "flush".into());
-        } else {
-            desk.fails.remove(&("flush", 0));
+        for action in ["flush", "flush-names"] {
+            if self.dice.is_one_of(20) {
+                desk.fails.insert((action, 0), action.into());
+            } else {
+                desk.fails.remove(&(action, 0));
+            }
         }
         match self.dice.below(4) {
             0 if !self.script.is_empty() => {

@@ -85,6 +85,36 @@ fn a_flush_that_fails_leaves_no_name_and_the_run_goes_on_later() {
 }
 
 #[test]
+#[test]
+fn names_that_cannot_be_flushed_are_not_told_done_and_the_run_goes_on_later() {
+    let mut desk = announced();
+    desk.wait();
+    assert_eq!(desk.log(), ["flush [1]"], "the directory that was made");
+    desk.fails.insert(("flush-names", 0), "no medium".into());
+    desk.pack(&[(2, 5)]);
+    desk.stored(1);
+    let log = [
+        "stage [2]",
+        "flush [1]",
+        "rename [2, 1]",
+        "flush-names in 1",
+        "discard 2",
+        "failed dst/x: no medium",
+        "done 2: no medium",
+        "discard 1",
+        "forget 1",
+        "failed dst/large: no medium",
+        "done 1: no medium",
+    ];
+    assert_eq!(desk.log(), log, "nothing is noted as published, and the journal of blocks stays");
+    desk.fails.clear();
+    desk.pack(&[(3, 0)]);
+    desk.say(Message::End);
+    assert_eq!(desk.log().last().expect("it ends"), "complete");
+    desk.over(true);
+    assert_eq!(desk.log(), [""; 0], "the same command has something to go on with");
+}
+
 fn a_name_that_cannot_be_given_fails_its_item_alone() {
     let mut desk = announced();
     desk.fails.insert(("rename", 2), "a directory is there".into());

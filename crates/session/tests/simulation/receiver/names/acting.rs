@@ -160,7 +160,10 @@ impl Names {
                 let outcomes = items.iter().map(|item| (item.id, self.rename(item, is_hung_up, env))).collect();
                 self.book.on_renamed(outcomes);
             }
-            Action::FlushNames(names) => self.flush_names(&names, env),
+            Action::FlushNames(names) => {
+                let outcome = self.flush_names(&names, env);
+                self.book.on_names_flushed(outcome);
+            }
             Action::NotePublished(published) => self.note_published(&published, env),
             Action::RemoveJournals(ids) => {
                 for id in ids {

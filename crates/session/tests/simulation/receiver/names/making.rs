@@ -120,12 +120,14 @@ impl Names {
         Ok(())
     }
 
-    pub(super) fn flush_names(&mut self, names: &NamesToFlush, env: &mut Environment) {
+    pub(super) fn flush_names(&mut self, names: &NamesToFlush, env: &mut Environment) -> Result<(), Failure> {
         if env.random.permille(env.faults.sync) {
-            return env.audit.doubt();
+            let is_told = !env.has(Mutation::UnflushedNamesAreToldDone);
+            return if is_told { Err("input/output error".into()) } else { Ok(()) };
         }
-        if env.has(Mutation::NamesAreNotFlushed) {
-            return;
+        let is_compared = self.made.is_empty() && env.has(Mutation::NamesOfComparedAreNotFlushed);
+        if is_compared || env.has(Mutation::NamesAreNotFlushed) {
+            return Ok(());
         }
         match names {
             NamesToFlush::OnFileSystems(_) => env.disk.sync_filesystem(),
@@ -136,6 +138,7 @@ impl Names {
                 }
             }
         }
+        Ok(())
     }
 
     pub(super) fn note_published(&mut self, published: &[(ItemKey, FileDigest)], env: &mut Environment) {
