@@ -6,7 +6,7 @@
 //!              (or wait for the name, or be compared)   ├─ blocks: Expect ─► stored ┤
 //!                                                       └─ links: MakeLink ─────────┘
 //! batch: Flush ─► Rename ─► FlushNames ─► NotePublished ─► RemoveJournals ─► Done
-//! DirEnd, all children done ─► FinishDirectory ─► Done          all done ─► Complete ─► PutAway
+//! DirEnd, all children done ─► FinishDirectory ─► Flush ─► Done   all done ─► Complete ─► PutAway
 //! ```
 //!
 //! An item is known from its announcement until it is published or has failed. It holds its name
@@ -80,7 +80,7 @@ pub struct Book<P> {
     /// Id of the next entry.
     next: EntryId,
     levels: Levels,
-    /// Directories whose own attributes are being set, or that are not durable.
+    /// Directories whose own attributes are being set, or are not durable.
     finishing: ById<Finishing>,
     /// Bytes of paths and attributes of what is known.
     weight: usize,

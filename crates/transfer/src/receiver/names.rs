@@ -300,7 +300,10 @@ impl Keeper<'_> {
             && let Ok(directory) = self.directories.get(directory)
         {
             // It was possible a moment ago, and was answered for then.
-            let _ = directory.set_own_metadata(&metadata(&entry, self.shared.options.preserve));
+            let restored = directory.set_own_metadata(&metadata(&entry, self.shared.options.preserve));
+            if let Err(reason) = restored.and_then(|()| directory.sync()) {
+                tracing::warn!(%reason, "the directory's time may be that of the end of the copy");
+            }
         }
     }
 }

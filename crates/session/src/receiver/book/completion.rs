@@ -9,6 +9,7 @@ use super::action::{Action, Answer};
 use super::item::DirectoryId;
 use super::levels::{Ground, Level};
 use super::links::Progress;
+use super::publishing::batch::LotNumber;
 use super::state::{Finishing, ItemState, Phase, Stage, Tracked};
 use crate::Failure;
 
@@ -95,11 +96,13 @@ impl<P> Book<P> {
             let Level { entry, path, ground, source, remembered, lot, .. } = level;
             let outcome = match ground {
                 Ground::Failed(reason) => Err(reason),
-                Ground::There(_) => {
+                Ground::There(place) => {
                     if path.is_empty() && self.is_journaled {
                         self.contents = Some((DirectoryId::Source(source), entry.clone()));
                     }
-                    self.finishing.insert(entry.id, Finishing { path, lot, finished: None });
+                    // It is asked for before the flush of that lot is.
+                    let restored = lot.map(|_| self.batch.touch(place.device));
+                    self.finishing.insert(entry.id, Finishing { path, made: lot, restored, finished: None });
                     self.ask(Action::FinishDirectory { entry: Box::new(entry), remembered });
                     continue;
                 }
@@ -113,8 +116,9 @@ impl<P> Book<P> {
     pub fn on_directory_finished(&mut self, entry: &Entry, outcome: Result<(), Failure>) {
         self.answered(Answer::DirectoryFinished);
         let Some(finishing) = self.finishing.get_mut(&entry.id) else { return };
-        match finishing.lot.map_or(Some(Ok(())), |lot| self.batch.outcome(lot)) {
-            // What is in it was made durable with it or later; an empty one may be without a flush.
+        let flushed = |lot: Option<LotNumber>| lot.map_or(Some(Ok(())), |lot| self.batch.outcome(lot));
+        let outcome = outcome.and(flushed(finishing.made).unwrap_or(Ok(())));
+        match flushed(finishing.restored) {
             None if outcome.is_ok() => finishing.finished = Some(Box::new(entry.clone())),
             flushed => self.end_directory(entry, outcome.and(flushed.unwrap_or(Ok(())))),
         }
@@ -125,7 +129,7 @@ impl<P> Book<P> {
     pub(super) fn end_flushed(&mut self) {
         let batch = &self.batch;
         let through = self.finishing.values_mut().filter_map(|finishing| {
-            let flushed = batch.outcome(finishing.lot?)?;
+            let flushed = batch.outcome(finishing.restored?)?;
             Some((finishing.finished.take()?, flushed))
         });
         let mut through: Vec<_> = through.collect();

@@ -181,8 +181,10 @@ pub(super) enum Named {
 /// A directory whose children are all done.
 pub(super) struct Finishing {
     pub(super) path: Vec<u8>,
-    /// What it becomes durable with, if it was made.
-    pub(super) lot: Option<LotNumber>,
+    /// What it has become durable with, or was to, if it was made.
+    pub(super) made: Option<LotNumber>,
+    /// What its attributes become durable with.
+    pub(super) restored: Option<LotNumber>,
     /// It has its attributes, and waits for that.
     pub(super) finished: Option<Box<Entry>>,
 }

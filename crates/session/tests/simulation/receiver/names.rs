@@ -112,6 +112,8 @@ pub(crate) struct Names {
     paths: BTreeMap<Inode, Vec<Vec<u8>>>,
     claimed: BTreeMap<EntryId, Claimed>,
     made: BTreeMap<EntryId, Made>,
+    /// Directories that have got this time, until the sender is told.
+    restored: BTreeMap<EntryId, (Inode, (i64, u32))>,
     put_away: bool,
     failed: u64,
     /// Items of which was told that they would be received, or are left alone.
@@ -142,6 +144,7 @@ impl Names {
             paths: BTreeMap::new(),
             claimed: BTreeMap::new(),
             made: BTreeMap::new(),
+            restored: BTreeMap::new(),
             put_away: false,
             failed: 0,
             looked_at: 0,

@@ -84,7 +84,8 @@ impl Batch {
         self.staged.file_systems.extend(file_system);
     }
 
-    /// A directory was made on this file system. Tells with which lot it becomes durable.
+    /// A directory was made on this file system, or is about to get its attributes. Tells with which
+    /// lot that becomes durable.
     pub(in crate::receiver::book) fn touch(&mut self, file_system: u64) -> LotNumber {
         self.staged.file_systems.insert(file_system);
         LotNumber(self.begun)
@@ -130,12 +131,12 @@ impl Batch {
         self.publishing.as_deref().unwrap_or_default()
     }
 
-    /// The lot is through; gives its items.
     /// Of the lot that is being published these items have their final names.
     pub(in crate::receiver::book) fn renamed(&mut self, items: Vec<EntryId>) {
         self.publishing = Some(items);
     }
 
+    /// The lot is through; gives its items.
     pub(in crate::receiver::book) fn end(&mut self) -> Vec<EntryId> {
         self.publishing.take().unwrap_or_default()
     }

@@ -43,10 +43,11 @@ fn what_is_staged_is_published_when_nothing_else_can_come() {
         "note-released dst/large",
         "forget 1",
         "finish 0",
+        "flush [1]",
         "done 0",
         "complete",
     ];
-    assert_eq!(desk.log(), log);
+    assert_eq!(desk.log(), log, "the directory's attributes are durable, too");
     desk.over(true);
     assert_eq!(desk.log(), ["put-away"]);
 }
@@ -85,7 +86,6 @@ fn a_flush_that_fails_leaves_no_name_and_the_run_goes_on_later() {
 }
 
 #[test]
-#[test]
 fn names_that_cannot_be_flushed_are_not_told_done_and_the_run_goes_on_later() {
     let mut desk = announced();
     desk.wait();
@@ -115,6 +115,7 @@ fn names_that_cannot_be_flushed_are_not_told_done_and_the_run_goes_on_later() {
     assert_eq!(desk.log(), [""; 0], "the same command has something to go on with");
 }
 
+#[test]
 fn a_name_that_cannot_be_given_fails_its_item_alone() {
     let mut desk = announced();
     desk.fails.insert(("rename", 2), "a directory is there".into());
@@ -140,7 +141,7 @@ fn the_run_is_put_away_only_when_the_sender_knows_that_all_is_done() {
         }
         desk.log();
         desk.over(parts);
-        assert_eq!(desk.log().len(), expected);
+        assert_eq!(desk.log().iter().filter(|line| *line == "put-away").count(), expected);
     }
 }
 
@@ -336,7 +337,34 @@ fn nothing_is_published_in_a_directory_that_cannot_be_made_durable() {
     desk.pack(&[(3, 0)]);
     desk.say(Message::End);
     let log = desk.log();
-    assert_eq!(log[log.len() - 4..], ["finish 0", "failed dst: no medium", "done 0: no medium", "complete"]);
+    let end = ["finish 0", "failed dst: no medium", "done 0: no medium", "flush [1]", "complete"];
+    assert_eq!(log[log.len() - 5..], end);
+}
+
+#[test]
+fn a_directory_fails_whose_attributes_cannot_be_made_durable() {
+    let mut desk = Desk::begun();
+    desk.announce(&[source(0, 0), directory(1, 0, "a"), directory(2, 0, "b")]);
+    desk.wait();
+    assert_eq!(desk.log().last().expect("a flush"), "flush [1]", "all are durable but for their attributes");
+    desk.fails.insert(("flush", 0), "no medium".into());
+    desk.fails.insert(("finish", 2), "not permitted".into());
+    (0..3).rev().for_each(|id| desk.say(Message::DirEnd { id }));
+    desk.say(Message::End);
+    let log = [
+        "finish 2",
+        "failed dst/b: not permitted",
+        "done 2: not permitted",
+        "finish 1",
+        "finish 0",
+        "flush [1]",
+        "failed dst: no medium",
+        "done 0: no medium",
+        "failed dst/a: no medium",
+        "done 1: no medium",
+        "complete",
+    ];
+    assert_eq!(desk.log(), log);
 }
 
 #[test]

@@ -209,7 +209,10 @@ impl Names {
             Action::PutAway { contents } => {
                 self.put_away(contents, env);
             }
-            Action::Reply(message) => reports.push(Report::Reply(message)),
+            Action::Reply(message) => {
+                self.check_done(&message, env);
+                reports.push(Report::Reply(message));
+            }
             Action::Tell(Told::Failed { .. }) => self.failed += 1,
             Action::Tell(Told::WouldReceive { .. } | Told::Skipped { .. }) => self.looked_at += 1,
             Action::Tell(_) => {}

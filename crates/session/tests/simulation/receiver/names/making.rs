@@ -1,6 +1,6 @@
 //! What has staging names and final ones.
 
-use icdc_protocol::message::{Entry, EntryId, EntryKind, FileDigest};
+use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Message};
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{Names as NamesToFlush, NotStaged, Piece, Publication};
@@ -164,7 +164,23 @@ impl Names {
             return Err("cannot be given its metadata".into());
         }
         restore(&mut env.disk, *inode, entry);
+        self.restored.insert(entry.id, (*inode, (entry.mtime_seconds, entry.mtime_nanos)));
         Ok(())
+    }
+
+    /// The sender is told that items are done: of directories the time is durable, too.
+    pub(super) fn check_done(&mut self, message: &Message, env: &mut Environment) {
+        let Message::Done(items) = message else { return };
+        for Done { id, outcome } in items {
+            let Some((inode, time)) = self.restored.remove(id) else { continue };
+            let entries = self.directories.iter().filter(|(id, _)| matches!(id, DirectoryId::Entry(_)));
+            // Another source may still fill it, and then sets its time once more.
+            let is_alone = entries.filter(|(_, other)| **other == inode).count() == 1;
+            let is_set = env.disk.contents(inode).mtime == time;
+            if outcome.is_ok() && is_alone && is_set && env.disk.durable(inode).mtime != time {
+                env.violate(format!("directory {id} is told done, and its time is not durable"));
+            }
+        }
     }
 
     pub(super) fn put_away(&mut self, contents: Option<(DirectoryId, Box<Entry>)>, env: &mut Environment) {
