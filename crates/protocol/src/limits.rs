@@ -32,6 +32,12 @@ pub const MAX_DEPTH: usize = 4096;
 pub const MAX_LEVEL_PATHS: usize = 160 << 20;
 /// Most bytes of extended attributes of one entry.
 pub const MAX_XATTR_BYTES: usize = 128 << 10;
+/// Most files with several names whose further names travel as links in one run; those of others
+/// travel as files of their own. A table of 2^20 places holds so many.
+pub const MAX_LINKED: usize = 900_000;
+/// Most bytes that a receiver keeps of their names, and of the paths of the directories that these
+/// are in.
+pub const MAX_LINKED_BYTES: usize = 128 << 20;
 /// Most data ranges in one block; closer ones are joined.
 pub const MAX_RANGES: usize = 256;
 /// Chaining values in one `Held`.

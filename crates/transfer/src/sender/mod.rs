@@ -16,6 +16,7 @@ mod executor;
 mod given_up;
 mod intake;
 mod large;
+mod linked;
 mod merging;
 mod outlets;
 mod progress;

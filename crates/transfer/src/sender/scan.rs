@@ -3,8 +3,6 @@
 //! Directories are opened by descriptor and never through a link; names within a directory go in
 //! byte order, so that two runs over the same tree announce the same sequence.
 
-use std::collections::HashMap;
-
 use icdc_disk::tree::{CAPABILITY, Directory, Kind, Listing, Name, Stat, is_staging};
 use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_LEVEL_PATHS, MAX_NAME, MAX_SHOWN_PATH, MAX_XATTR_BYTES};
 use icdc_protocol::message::{EntryId, EntryKind, Parent, Preserve, Problem, SendOptions};
@@ -13,6 +11,7 @@ use icdc_session::sender::{Found, Need};
 
 use super::exclude::Exclude;
 use super::executor::Executor;
+use super::linked::{Linked, NameOf};
 use super::merging::Merging;
 use super::sources::Root;
 use crate::clock;
@@ -21,8 +20,7 @@ pub(super) struct Scan<'a> {
     executor: &'a Executor<'a>,
     preserve: Preserve,
     exclude: Exclude,
-    /// First announced name of each file with several names: (device, inode) → id.
-    linked: HashMap<(u64, u64), EntryId>,
+    linked: Linked,
     merging: Merging,
     /// Directories from the source down to where the walk stands.
     depth: usize,
@@ -46,7 +44,7 @@ impl<'a> Scan<'a> {
             executor,
             preserve: options.preserve,
             exclude,
-            linked: HashMap::new(),
+            linked: Linked::default(),
             merging: Merging::default(),
             depth: 0,
         })
@@ -112,21 +110,28 @@ impl<'a> Scan<'a> {
         if let Some(problem) = self.merging.note(&path) {
             self.tell(problem)?;
         }
+        if self.preserve.links
+            && stat.kind == Kind::File
+            && self.linked.look(stat) == NameOf::OneTooMany
+            && let Some(reason) = self.linked.reason()
+        {
+            self.leave_out(path.clone(), reason)?;
+        }
         let linked = matches!(kind, EntryKind::File { linked: true, .. });
         let found = self.found(parent, wire_name, kind, stat, xattrs, path);
         self.await_room()?;
         let id = self.executor.announce(found, directory, name);
         if linked {
-            self.linked.insert((stat.dev, stat.ino), id);
+            self.linked.announced(stat, id);
         }
         Some(())
     }
 
     fn file_kind(&self, stat: &Stat) -> EntryKind {
-        let linked = self.preserve.links && stat.nlink > 1;
-        if linked && let Some(first) = self.linked.get(&(stat.dev, stat.ino)) {
-            return EntryKind::HardLink { to: *first };
-        }
+        let linked = match self.linked.look(stat) {
+            NameOf::Further(to) if self.preserve.links => return EntryKind::HardLink { to },
+            name => self.preserve.links && name == NameOf::First,
+        };
         let sparse = self.preserve.sparse && stat.blocks.saturating_mul(512) < stat.size;
         EntryKind::File { size: stat.size, version: version(stat), sparse, linked }
     }

@@ -81,9 +81,13 @@ impl<P> Book<P> {
         if !matches!(item.entry.kind, EntryKind::File { linked: true, .. }) {
             return;
         }
-        self.links.remember(item, progress);
-        if let DirectoryId::Entry(directory) = item.directory
-            && let Some(level) = self.levels.get_mut(directory)
+        let level = match item.directory {
+            DirectoryId::Entry(directory) => self.levels.get_mut(directory),
+            DirectoryId::Source(_) => None,
+        };
+        let weight = level.as_ref().filter(|level| !level.remembered).map_or(0, |level| level.trail_weight());
+        if self.links.remember(item, progress, weight)
+            && let Some(level) = level
         {
             level.remembered = true;
         }

@@ -10,6 +10,9 @@ use super::publishing::batch::LotNumber;
 use crate::weight::entry_weight;
 use crate::{ById, SessionError};
 
+/// What each directory on the way to one costs besides its name, in bytes.
+const TRAIL_STEP: usize = 64;
+
 /// A directory that is being filled.
 #[derive(Debug)]
 pub(super) struct Level {
@@ -51,6 +54,11 @@ pub(super) struct Beneath {
 impl Level {
     pub(super) fn new(entry: Entry, source: u32, path: Vec<u8>, depth: usize, ground: Ground) -> Self {
         Self { entry, path, ground, source, depth, pending: 0, ended: false, remembered: false, lot: None }
+    }
+
+    /// About how many bytes it takes to keep how it was reached.
+    pub(super) fn trail_weight(&self) -> usize {
+        self.path.len() + TRAIL_STEP * (self.depth + 1)
     }
 
     /// Bytes of its path and attributes.
