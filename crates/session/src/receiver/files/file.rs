@@ -161,7 +161,7 @@ impl<B> File<B> {
             Err(failure) => {
                 let loss = match end {
                     Some(Err(loss)) => loss,
-                    _ => failure.into(),
+                    Some(Ok(_)) | None => failure.into(),
                 };
                 return context.push(Action::Lost { id: self.id, loss, keep: true });
             }
@@ -283,7 +283,16 @@ impl<B> File<B> {
                 context.push(Action::Resend { id: self.id, index });
             }
             Phase::ReadingBack { .. } if !good => return self.give_up(Loss::ReadBackDiffers, context),
-            _ => {}
+            // It is right, or the file has been given up meanwhile.
+            Phase::Receiving(_)
+            | Phase::ReadingBack { .. }
+            | Phase::Expected
+            | Phase::Opening { .. }
+            | Phase::Finishing { .. }
+            | Phase::Flushing { .. }
+            | Phase::FindingData { .. }
+            | Phase::Leaving { .. }
+            | Phase::Ended => {}
         }
         self.advance(context);
     }
@@ -296,22 +305,35 @@ impl<B> File<B> {
     /// Whether there are blocks to compare.
     pub(super) fn has_reads(&self, context: &Context<B>) -> bool {
         match &self.phase {
-            _ if context.link_ended => false,
-            Phase::Receiving(receiving) => !receiving.unchecked.is_empty(),
-            Phase::ReadingBack { left, .. } => !left.is_empty(),
-            _ => false,
+            Phase::Receiving(receiving) => !context.link_ended && !receiving.unchecked.is_empty(),
+            Phase::ReadingBack { left, .. } => !context.link_ended && !left.is_empty(),
+            Phase::Expected
+            | Phase::Opening { .. }
+            | Phase::Finishing { .. }
+            | Phase::Flushing { .. }
+            | Phase::FindingData { .. }
+            | Phase::Leaving { .. }
+            | Phase::Ended => false,
         }
     }
 
     /// The next block to compare.
     pub(super) fn next_read(&mut self, context: &Context<B>) -> Option<Read> {
+        if context.link_ended {
+            return None;
+        }
         let (index, contents) = match &mut self.phase {
-            _ if context.link_ended => None,
             Phase::Receiving(receiving) => {
                 receiving.unchecked.pop_front().map(|(index, value)| (index, Contents::Value(value)))
             }
             Phase::ReadingBack { left, .. } => left.pop_front(),
-            _ => None,
+            Phase::Expected
+            | Phase::Opening { .. }
+            | Phase::Finishing { .. }
+            | Phase::Flushing { .. }
+            | Phase::FindingData { .. }
+            | Phase::Leaving { .. }
+            | Phase::Ended => None,
         }?;
         self.pending += 1;
         Some(Read { id: self.id, index, contents })
@@ -332,7 +354,16 @@ impl<B> File<B> {
                 self.settle(context);
             }
             Phase::Leaving { .. } if is_idle => self.leave(context),
-            _ => {}
+            // The next step is that of an outcome that has not come, or of the sender.
+            Phase::Expected
+            | Phase::Opening { .. }
+            | Phase::Receiving(_)
+            | Phase::Finishing { .. }
+            | Phase::Flushing { .. }
+            | Phase::FindingData { .. }
+            | Phase::ReadingBack { .. }
+            | Phase::Leaving { .. }
+            | Phase::Ended => {}
         }
     }
 
@@ -381,10 +412,17 @@ impl<B> File<B> {
             Phase::Receiving(Receiving { blocks, .. }) | Phase::ReadingBack { blocks, .. } => {
                 Phase::Leaving { blocks, reason: Reason::LinkEnded }
             }
-            _ => {
+            Phase::Expected => {
                 context.push(Action::Left { id: self.id, keep: true });
                 Phase::Ended
             }
+            // None of these waits for what comes over the link.
+            phase @ (Phase::Opening { .. }
+            | Phase::Finishing { .. }
+            | Phase::Flushing { .. }
+            | Phase::FindingData { .. }
+            | Phase::Leaving { .. }
+            | Phase::Ended) => phase,
         };
         self.advance(context);
     }
