@@ -15,12 +15,12 @@ pub fn of_sent(sent: &Sent, account: &Account, receive: &ReceiveOptions) -> Summ
     let counts = &sent.counts;
     let summary = Summary {
         files: counts.files_done,
-        bytes: counts.bytes_done,
+        bytes: counts.bytes_done.as_u64(),
         errors: counts.failed,
         skipped: counts.skipped,
-        resumed_bytes: counts.resumed_bytes,
+        resumed_bytes: counts.resumed_bytes.as_u64(),
         taken_over_files: counts.taken_over_files,
-        taken_over_bytes: counts.taken_over_bytes,
+        taken_over_bytes: counts.taken_over_bytes.as_u64(),
         tree_digest: Some(digest_text(&sent.tree)),
         ..Summary::default()
     };

@@ -48,12 +48,12 @@ pub struct Item {
 }
 
 impl Item {
-    /// Length of a regular file in bytes, zero of anything else.
+    /// Length of a regular file, zero of anything else.
     #[must_use]
-    pub fn size(&self) -> u64 {
+    pub fn size(&self) -> ByteCount {
         match self.entry.kind {
-            EntryKind::File { size, .. } => size,
-            _ => 0,
+            EntryKind::File { size, .. } => ByteCount::new(size),
+            EntryKind::Directory | EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => ByteCount::ZERO,
         }
     }
 
@@ -72,17 +72,17 @@ pub struct Counts {
     /// Files that are published.
     pub files_done: u64,
     /// Sum of their sizes.
-    pub bytes_done: u64,
+    pub bytes_done: ByteCount,
     /// Files that the receiver left as they were.
     pub skipped: u64,
     /// Items that failed at either end.
     pub failed: u64,
     /// Bytes that an earlier run had left durable and that were not transferred again.
-    pub resumed_bytes: u64,
+    pub resumed_bytes: ByteCount,
     /// Files that an earlier run had published and that nobody has read in this one.
     pub taken_over_files: u64,
     /// Sum of their sizes.
-    pub taken_over_bytes: u64,
+    pub taken_over_bytes: ByteCount,
 }
 
 enum Slot {
@@ -180,7 +180,7 @@ impl Ledger {
         self.counts.totals.entries += 1;
         if item.is_file() {
             self.counts.totals.files += 1;
-            self.counts.totals.bytes += item.size();
+            self.counts.totals.bytes += item.size().as_u64();
         }
         self.pending += 1;
         self.weight += entry_weight(&item.entry, &item.path);
@@ -235,7 +235,7 @@ impl Ledger {
     /// if there is no such block, or if the receiver has named more blocks than it holds.
     pub(super) fn resend(&mut self, id: EntryId, index: u32) -> Option<bool> {
         let open = self.open_mut(id)?;
-        let known = open.resendable > 0 && index < block_count(open.item.size());
+        let known = open.resendable > 0 && index < block_count(open.item.size().as_u64());
         open.resendable = open.resendable.saturating_sub(1);
         Some(known)
     }
@@ -243,7 +243,7 @@ impl Ledger {
     /// Notes blocks that the receiver holds. False if the item or a block number is not known.
     pub(super) fn hold(&mut self, id: EntryId, first: u32, values: &[Digest]) -> bool {
         let Some(Open { item, resendable, stage: Stage::Announced { held } }) = self.open_mut(id) else { return false };
-        let map = held.get_or_insert_with(|| BlockMap::new(item.size()));
+        let map = held.get_or_insert_with(|| BlockMap::new(item.size().as_u64()));
         let all_known = (0..)
             .zip(values)
             .all(|(number, value)| first.checked_add(number).is_some_and(|index| map.insert(index, *value).is_ok()));
@@ -251,8 +251,8 @@ impl Ledger {
         all_known
     }
 
-    /// Counts bytes that need not travel.
-    pub(super) fn resumed(&mut self, bytes: u64) {
+    /// Counts what need not travel.
+    pub(super) fn resumed(&mut self, bytes: ByteCount) {
         self.counts.resumed_bytes += bytes;
     }
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use icdc_protocol::message::{
     Begin, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, Message, PackItem, Parent, Problem,
 };
-use icdc_units::{ByteCount, Time};
+use icdc_units::Time;
 
 use super::action::{Action, Fate};
 use super::announcement::Batch;
@@ -368,7 +368,7 @@ impl Sender {
 
     fn settle(&mut self, id: EntryId, how: &Settlement, fate: Fate) {
         if let Some(item) = self.ledger.settle(id, how) {
-            let bytes = ByteCount::new(item.size());
+            let bytes = item.size();
             self.actions.push_back(Action::Settled { id, path: item.path, bytes, fate });
         }
     }

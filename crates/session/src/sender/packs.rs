@@ -2,14 +2,15 @@
 
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::EntryId;
+use icdc_units::ByteCount;
 
 /// Files in one pack: enough to make a frame cheap, few enough that several packers have work.
 const MOST: usize = 256;
 
-/// Splits wanted small files, each with its size in bytes, into packs.
-pub(super) fn into_packs(files: impl IntoIterator<Item = (EntryId, u64)>) -> Vec<Vec<EntryId>> {
+/// Splits wanted small files, each with its size, into packs.
+pub(super) fn into_packs(files: impl IntoIterator<Item = (EntryId, ByteCount)>) -> Vec<Vec<EntryId>> {
     let mut packs: Vec<Vec<EntryId>> = Vec::new();
-    let mut room = 0;
+    let mut room = ByteCount::ZERO;
     for (id, size) in files {
         match packs.last_mut() {
             Some(pack) if pack.len() < MOST && size <= room => {
@@ -17,7 +18,7 @@ pub(super) fn into_packs(files: impl IntoIterator<Item = (EntryId, u64)>) -> Vec
                 pack.push(id);
             }
             _ => {
-                room = (BLOCK_SIZE as u64).saturating_sub(size);
+                room = ByteCount::from(BLOCK_SIZE) - size;
                 packs.push(vec![id]);
             }
         }

@@ -58,7 +58,7 @@ impl Reader {
 
     /// Digest of what the medium holds; `None` if the session fails meanwhile.
     fn digest(&mut self, shared: &Shared<'_>, job: &CompareJob) -> Result<Option<FileDigest>, String> {
-        let size = job.size;
+        let size = job.size.as_u64();
         let (file, _) = job.directory.open_file(&job.name).map_err(|error| error.to_string())?;
         let file = Arc::new(DiskFile::for_reading(file).map_err(|error| error.to_string())?);
         // Only clean pages can be dropped.

@@ -6,6 +6,7 @@ use icdc_protocol::block_map::{block_count, block_length, block_offset};
 use icdc_protocol::digest;
 use icdc_protocol::message::BlockHeader;
 use icdc_session::SessionError;
+use icdc_units::ByteCount;
 
 use super::disk_rate::Arrived;
 use super::jobs::{HashJob, StoreJob};
@@ -37,8 +38,9 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
 
 /// Puts the data ranges in their places and compares the block's value; its length is that in the
 /// file from then on.
-fn check(size: u64, header: &BlockHeader, payload: Option<Arrived>) -> Result<Arrived, String> {
+fn check(size: ByteCount, header: &BlockHeader, payload: Option<Arrived>) -> Result<Arrived, String> {
     let BlockHeader { id, index, value, ranges } = header;
+    let size = size.as_u64();
     if *index >= block_count(size) {
         return Err(format!("block {index} of item {id} is beyond its end"));
     }

@@ -3,6 +3,7 @@
 use icdc_disk::tree::{Directory, Name};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, FileEnd, Message, PackItem};
+use icdc_units::ByteCount;
 
 use super::disk_rate::Arrived;
 use super::failure::Failure;
@@ -56,7 +57,7 @@ pub(super) struct CompareJob {
     pub(super) id: EntryId,
     pub(super) directory: Directory,
     pub(super) name: Name,
-    pub(super) size: u64,
+    pub(super) size: ByteCount,
     /// What its contents should have.
     pub(super) digest: FileDigest,
 }

@@ -49,8 +49,8 @@ impl Plan {
     }
 
     /// Length of the complete file in bytes.
-    pub(super) fn size(&self) -> u64 {
-        self.header.size
+    pub(super) fn size(&self) -> ByteCount {
+        ByteCount::new(self.header.size)
     }
 
     /// It may have holes.
@@ -98,7 +98,7 @@ pub(super) struct LargeFile {
     directory: Directory,
     name: Name,
     staging: Staging,
-    size: u64,
+    size: ByteCount,
     disk: Arc<DiskFile>,
     journal: Option<FileJournal>,
 }
@@ -128,12 +128,11 @@ impl LargeFile {
     }
 
     fn reserve(&self, sparse: bool) -> Result<(), Failure> {
-        let outcome =
-            if sparse { self.disk.set_len(self.size) } else { self.disk.preallocate(0..self.size).map(|_| ()) };
+        let size = self.size.as_u64();
+        let outcome = if sparse { self.disk.set_len(size) } else { self.disk.preallocate(0..size).map(|_| ()) };
         outcome.map_err(|error| {
             if error.is_out_of_space() {
                 let path = self.path();
-                let size = self.size;
                 Failure::Passing(format!(
                     "{path}: no room for its {size} bytes; make room and run the same command again"
                 ))
@@ -143,7 +142,7 @@ impl LargeFile {
         })
     }
 
-    pub(super) fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> ByteCount {
         self.size
     }
 
@@ -163,7 +162,7 @@ impl LargeFile {
 
     /// Sets length and metadata.
     pub(super) fn finish(&self, preserve: Preserve) -> Result<(), Failure> {
-        self.disk.set_len(self.size).map_err(|error| Failure::Passing(error.to_string()))?;
+        self.disk.set_len(self.size.as_u64()).map_err(|error| Failure::Passing(error.to_string()))?;
         let mut wanted = metadata(&self.entry, preserve);
         wanted.mode = wanted.mode.or(Some(0o666 & !umask()));
         self.directory
@@ -177,13 +176,13 @@ impl LargeFile {
         self.disk.forget_cache();
         let block = BLOCK_SIZE as u64;
         let blocks = |(offset, length): (u64, u64)| (offset / block) as u32..(offset + length).div_ceil(block) as u32;
-        let data = sparse::data_ranges(self.disk.as_file(), self.size).map(|range| range.map(blocks));
+        let data = sparse::data_ranges(self.disk.as_file(), self.size.as_u64()).map(|range| range.map(blocks));
         data.collect::<Result<_, _>>().map_err(|error| failure::of_disk(&self.path(), "read", &error))
     }
 
     /// The complete file, of which `unsynced` bytes are not durable.
     pub(super) fn made(&self, unsynced: ByteCount) -> Result<Made, Failure> {
-        let made = if self.size > BLOCK_SIZE as u64 {
+        let made = if self.size > ByteCount::from(BLOCK_SIZE) {
             Made::durable(self.staging, self.disk.clone())
         } else {
             Made::file(self.staging.part(), self.disk.as_file(), unsynced)

@@ -362,7 +362,7 @@ impl Keeper<'_> {
         let (Some(store), Ok(item)) = (&self.store, self.item(id)) else { return };
         let Ok((directory, name)) = self.place(item) else { return };
         let header = header(item, &name);
-        self.shared.expect_large(id, item.size().as_u64());
+        self.shared.expect_large(id, item.size());
         let mut plan = Box::new(Plan::new(item.entry.clone(), directory.clone(), name, header));
         let held = continued.map(|(continued, held)| {
             plan.continue_with(continued);
@@ -375,7 +375,7 @@ impl Keeper<'_> {
     fn compare(&self, id: EntryId, digest: FileDigest) {
         let (Some(compare), Ok(item)) = (&self.compare, self.item(id)) else { return };
         let Ok((directory, name)) = self.place(item) else { return };
-        let _ = compare.send(CompareJob { id, directory: directory.clone(), name, size: item.size().as_u64(), digest });
+        let _ = compare.send(CompareJob { id, directory: directory.clone(), name, size: item.size(), digest });
     }
 
     /// Checks and writes small files.

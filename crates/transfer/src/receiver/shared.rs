@@ -66,7 +66,7 @@ pub(super) struct Shared<'a> {
     pub(super) ending: Mutex<Ending>,
     /// Tells the thread that watches the session that its ending has something to do.
     pub(super) stir: Channel<()>,
-    pub(super) sizes: Mutex<HashMap<EntryId, u64>>,
+    pub(super) sizes: Mutex<HashMap<EntryId, ByteCount>>,
     pub(super) totals: Mutex<Totals>,
     pub(super) writes: Activity,
     pub(super) counters: Counters,
@@ -124,7 +124,7 @@ impl Shared<'_> {
         ended
     }
 
-    pub(super) fn expect_large(&self, id: EntryId, size: u64) {
+    pub(super) fn expect_large(&self, id: EntryId, size: ByteCount) {
         self.sizes.lock().expect("no panic while sizes are noted").insert(id, size);
     }
 
@@ -132,7 +132,7 @@ impl Shared<'_> {
         self.sizes.lock().expect("no panic while sizes are noted").remove(&id);
     }
 
-    pub(super) fn size_of_large(&self, id: EntryId) -> Option<u64> {
+    pub(super) fn size_of_large(&self, id: EntryId) -> Option<ByteCount> {
         self.sizes.lock().expect("no panic while sizes are noted").get(&id).copied()
     }
 

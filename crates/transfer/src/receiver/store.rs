@@ -116,7 +116,7 @@ impl Store<'_> {
         match job {
             StoreJob::Expect { plan, held } => {
                 let id = plan.id;
-                let expected = Expected { size: ByteCount::new(plan.size()), sparse: plan.is_sparse(), held };
+                let expected = Expected { size: plan.size(), sparse: plan.is_sparse(), held };
                 self.plans.insert(id, *plan);
                 self.machine.expect(id, expected);
             }
@@ -265,7 +265,7 @@ impl Store<'_> {
             let Some(block) = self.shared.pool.try_take() else { return };
             let Some(Read { id, index, contents }) = self.machine.next_read() else { return };
             let Some(file) = self.files.get(&id) else { return };
-            let length = block_length(file.size(), index);
+            let length = block_length(file.size().as_u64(), index);
             let job = Job::Read { file: file.disk_file().clone(), offset: block_offset(index), length, block };
             self.submit(id, Purpose::Compare { index, contents }, job);
         }
@@ -287,13 +287,11 @@ fn is_right(
     result: &Result<usize, Failure>,
     block: Option<&Block>,
     index: u32,
-    size: u64,
+    size: ByteCount,
     contents: &Contents,
 ) -> bool {
     match (result, block) {
-        (Ok(read), Some(block)) => {
-            block.get(..*read).is_some_and(|data| contents.fits(data, index, ByteCount::new(size)))
-        }
+        (Ok(read), Some(block)) => block.get(..*read).is_some_and(|data| contents.fits(data, index, size)),
         _ => false,
     }
 }

@@ -1,11 +1,12 @@
 //! How an item is resumed: whether all of it is wanted, what an earlier run has not left, or nothing.
 //! What an earlier run left is found by `Facts`; a file's blocks are in its journal.
 
-use icdc_protocol::block_map::{BlockMap, block_count};
+use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::digest::RootHasher;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{EntryKind, FileDigest, ReceiveOptions};
 use icdc_protocol::run_journal::{ItemKey, item_key};
+use icdc_units::ByteCount;
 
 use super::action::Question;
 use super::item::{Item, ModificationTime, Restored};
@@ -44,8 +45,8 @@ pub trait Facts {
 pub struct Stat {
     /// What it is.
     pub kind: Kind,
-    /// Length in bytes.
-    pub size: u64,
+    /// Length.
+    pub size: ByteCount,
     /// Time of modification.
     pub mtime: ModificationTime,
     /// Permission bits.
@@ -121,11 +122,11 @@ pub fn decide(
 
 /// Whether an item is published already, by this run or an earlier one, or left alone.
 fn is_there(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Verdict> {
-    let EntryKind::File { size, version, .. } = &item.entry.kind else {
+    let EntryKind::File { version, .. } = &item.entry.kind else {
         return (options.update && is_same_link(item, options, facts)).then_some(Verdict::Skip);
     };
     if let Some((digest, by)) = facts.published(&item_key(&item.path, version))
-        && is_as_published(item, *size, options, facts)
+        && is_as_published(item, options, facts)
     {
         return Some(match by {
             PublishedBy::ThisRun => Verdict::Have(digest),
@@ -133,23 +134,23 @@ fn is_there(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Op
             PublishedBy::AnEarlierRun => Verdict::TakenOver(digest),
         });
     }
-    if options.update && stat_of(item, *size, facts).is_some() {
+    if options.update && stat_of(item, facts).is_some() {
         return Some(Verdict::Skip);
     }
-    renamed(item, *size, options, facts).map(|digest| Verdict::Compare { digest, is_noted: false })
+    renamed(item, options, facts).map(|digest| Verdict::Compare { digest, is_noted: false })
 }
 
 /// What is wanted of an item that no earlier run has published.
 fn contents(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Result<Verdict, Failure> {
     let nothing_held = Ok(Verdict::Contents { held: None });
-    let EntryKind::File { size, sparse, .. } = item.entry.kind else { return nothing_held };
-    if size <= PACK_FILE_LIMIT || options.dry_run {
+    let EntryKind::File { sparse, .. } = item.entry.kind else { return nothing_held };
+    if item.size() <= ByteCount::new(PACK_FILE_LIMIT) || options.dry_run {
         return nothing_held;
     }
     if facts.stat().is_some_and(|stat| stat.kind == Kind::Directory) {
         return Err(format!("{} is a directory; a file cannot replace it", facts.shown()).into());
     }
-    if !options.resume || size <= BLOCK_SIZE as u64 {
+    if !options.resume || item.size() <= ByteCount::from(BLOCK_SIZE) {
         return nothing_held;
     }
     // The blocks of a file without holes all arrive; they need no cleared place.
@@ -158,26 +159,27 @@ fn contents(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Re
 
 /// Digest of the file under the final name by a journal that names all its blocks while there is no
 /// unfinished file: an earlier run was killed after the file got its name and before that was told.
-fn renamed(item: &Item, size: u64, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<FileDigest> {
-    if !options.resume || options.dry_run || size <= BLOCK_SIZE as u64 || !is_as_published(item, size, options, facts) {
+fn renamed(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<FileDigest> {
+    let is_journaled = options.resume && !options.dry_run && item.size() > ByteCount::from(BLOCK_SIZE);
+    if !is_journaled || !is_as_published(item, options, facts) {
         return None;
     }
-    facts.journals_without_part().iter().find_map(|held| whole_digest(held, size))
+    facts.journals_without_part().iter().find_map(whole_digest)
 }
 
 /// Whether the name has a file with the size, time, mode and owner that this item is to have.
-fn is_as_published(item: &Item, size: u64, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
+fn is_as_published(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
     let wanted = Restored::of(&item.entry, options.preserve);
-    stat_of(item, size, facts).is_some_and(|stat| {
+    stat_of(item, facts).is_some_and(|stat| {
         wanted.mode.is_none_or(|mode| mode == stat.mode) && wanted.owner.is_none_or(|owner| owner == stat.owner)
     })
 }
 
 /// What the file system says of a file of that size and time of modification that has the name
 /// already.
-fn stat_of(item: &Item, size: u64, facts: &mut impl Facts) -> Option<Stat> {
+fn stat_of(item: &Item, facts: &mut impl Facts) -> Option<Stat> {
     let mtime = ModificationTime::of(&item.entry);
-    facts.stat().filter(|stat| stat.kind == Kind::File && stat.size == size && stat.mtime == mtime)
+    facts.stat().filter(|stat| stat.kind == Kind::File && stat.size == item.size() && stat.mtime == mtime)
 }
 
 /// Whether it is a symbolic link that is there already, with its time where times are preserved.
@@ -189,9 +191,9 @@ fn is_same_link(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -
 }
 
 /// Digest of a file all of whose blocks are in the map.
-fn whole_digest(held: &BlockMap, size: u64) -> Option<FileDigest> {
-    let mut hasher = RootHasher::new(size);
-    for index in 0..block_count(size) {
+fn whole_digest(held: &BlockMap) -> Option<FileDigest> {
+    let mut hasher = RootHasher::new(held.size());
+    for index in 0..held.blocks() {
         hasher.push(held.get(index)?);
     }
     hasher.finish().map(FileDigest::Blake3)
@@ -262,6 +264,7 @@ mod tests {
     }
 
     fn stat(kind: Kind, size: u64) -> Stat {
+        let size = ByteCount::new(size);
         let mtime = ModificationTime { seconds: 5, nanos: 6 };
         Stat { kind, size, mtime, mode: 0o644, owner: (8, 9) }
     }

@@ -2,6 +2,7 @@
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
 use icdc_protocol::message::{Done, EntryId, Message, Want, Wants};
+use icdc_units::ByteCount;
 
 use super::super::action::{Action, Fate};
 use super::super::ledger::Settlement;
@@ -54,7 +55,7 @@ impl Sender {
     }
 
     /// What the receiver wants of one entry; a small file that is to be packed goes to `small`.
-    fn want(&mut self, id: EntryId, want: Want, small: &mut Vec<(EntryId, u64)>) -> Result<(), SessionError> {
+    fn want(&mut self, id: EntryId, want: Want, small: &mut Vec<(EntryId, ByteCount)>) -> Result<(), SessionError> {
         // Directories are settled from the start; a directory's failure comes as `Done`.
         let Some(item) = self.ledger.pending(id) else {
             if self.order.dry_run {
@@ -69,9 +70,9 @@ impl Sender {
             Want::All | Want::Rest if self.order.dry_run => {
                 self.settle(id, &Settlement::Published(None), Fate::WouldSend);
             }
-            Want::All if is_file && size <= PACK_FILE_LIMIT => small.push((id, size)),
+            Want::All if is_file && size <= ByteCount::new(PACK_FILE_LIMIT) => small.push((id, size)),
             Want::All | Want::Rest if is_file => {
-                self.ledger.resumed(held.as_ref().map_or(0, |held| held.bytes()));
+                self.ledger.resumed(held.as_ref().map_or(ByteCount::ZERO, |held| ByteCount::new(held.bytes())));
                 self.actions.push_back(Action::Read { id, held });
             }
             Want::All | Want::Rest | Want::Failed => {}

@@ -6,6 +6,8 @@ use icdc_protocol::block_map::block_count;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Held, Ready, Refusal, RefusalKind, Want, Wants};
 
+use icdc_units::ByteCount;
+
 use super::super::packs::into_packs;
 use super::super::{FAREWELL, INTERRUPT_PATIENCE};
 use super::*;
@@ -94,7 +96,7 @@ fn a_session_from_its_first_message_to_its_last() {
     sender.on_sent(NOW);
     assert_eq!(actions(&mut sender), [Action::End(Ok(()))]);
     let counts = sender.counts();
-    assert_eq!((counts.files_done, counts.bytes_done), (2, SMALL + LARGE));
+    assert_eq!((counts.files_done, counts.bytes_done), (2, ByteCount::new(SMALL + LARGE)));
 }
 
 #[test]
@@ -151,7 +153,7 @@ fn the_scan_hears_of_the_end_whatever_it_waits_for() {
 #[test]
 fn small_files_are_packed_by_their_number_and_their_bytes() {
     let pack = |sizes: &[u64]| {
-        let packs = into_packs((0..).zip(sizes.iter().copied()));
+        let packs = into_packs((0..).zip(sizes.iter().copied().map(ByteCount::new)));
         packs.iter().map(Vec::len).collect::<Vec<_>>()
     };
     assert_eq!(pack(&[]), [0; 0]);
@@ -207,7 +209,7 @@ fn blocks_that_the_receiver_holds_are_not_read_but_may_be_asked_for_again() {
         matches!(&told[..], [Action::Answered, Action::Read { held: Some(held), .. }] if held.contains(1)),
         "{told:?}"
     );
-    assert_eq!(sender.counts().resumed_bytes, BLOCK_SIZE as u64);
+    assert_eq!(sender.counts().resumed_bytes, ByteCount::from(BLOCK_SIZE));
     sender.on_message(NOW, Message::Resend { id, index: 1 });
     assert_eq!(actions(&mut sender), [Action::ReadAgain { id, index: 1 }]);
     sender.on_message(NOW, Message::Resend { id, index: 1 });
@@ -266,7 +268,8 @@ fn what_an_earlier_session_published_is_settled_by_the_answer() {
         [settled(one, SMALL, Fate::Kept), settled(other, LARGE, Fate::Kept), Action::Leave]
     );
     let counts = sender.counts();
-    assert_eq!((counts.resumed_bytes, counts.taken_over_files, counts.files_done), (SMALL + LARGE, 1, 2));
+    let resumed = ByteCount::new(SMALL + LARGE);
+    assert_eq!((counts.resumed_bytes, counts.taken_over_files, counts.files_done), (resumed, 1, 2));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use icdc_protocol::message::{EntryKind, FileDigest};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
 use icdc_session::receiver::book::resume::{Facts, Kind as StatKind, PublishedBy, Stat};
+use icdc_units::ByteCount;
 
 use super::super::failure::Failure;
 use super::super::large_file::Continued;
@@ -50,7 +51,13 @@ impl Facts for Look<'_> {
                 Kind::Other(_) => StatKind::Other,
             };
             let mtime = ModificationTime { seconds: found.mtime.seconds, nanos: found.mtime.nanos };
-            Some(Stat { kind, size: found.size, mtime, mode: found.mode, owner: (found.uid, found.gid) })
+            Some(Stat {
+                kind,
+                size: ByteCount::new(found.size),
+                mtime,
+                mode: found.mode,
+                owner: (found.uid, found.gid),
+            })
         })
     }
 

@@ -6,6 +6,7 @@ use icdc_protocol::run_journal::ItemKey;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
 use icdc_session::receiver::book::resume::{Facts, Kind as Found, PublishedBy, Stat};
+use icdc_units::ByteCount;
 
 use super::header_of;
 use crate::disk::{Disk, Holder, Inode, Kind, Write};
@@ -37,7 +38,7 @@ impl Facts for Known<'_> {
             Kind::Directory => Found::Directory,
             Kind::Symlink(_) => Found::Symlink,
         };
-        let size = contents.length.max(contents.bytes.len() as u64);
+        let size = ByteCount::new(contents.length.max(contents.bytes.len() as u64));
         let mtime = ModificationTime { seconds: contents.mtime.0, nanos: contents.mtime.1 };
         Some(Stat { kind, size, mtime, mode: contents.mode, owner: (0, 0) })
     }
