@@ -17,7 +17,7 @@ mod clock;
 pub mod event;
 mod further_links;
 mod once;
-mod pace;
+mod rate_limit;
 pub mod receiver;
 pub mod sender;
 mod stages;

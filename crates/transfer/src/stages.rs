@@ -21,7 +21,7 @@ use icdc_link::LinkControl;
 use icdc_units::{Rate, Span, Time};
 
 use crate::event::Stage;
-use crate::pace::Limit;
+use crate::rate_limit::Limit;
 
 /// Interval of the samples.
 pub(crate) const TICK: Span = Span::from_millis(20);

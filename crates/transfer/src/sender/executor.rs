@@ -134,7 +134,7 @@ impl<'a> Executor<'a> {
     ) -> (Self, Queues) {
         let (to_packers, packs) = unbounded();
         let (to_reader, reads) = unbounded();
-        let (to_outlets, data) = bounded(DATA_QUEUE);
+        let (to_connections, data) = bounded(DATA_QUEUE);
         let (to_first, wake) = bounded(1);
         let order = Order { dry_run: options.dry_run, keeps_journal, window: Window::default() };
         let state = SessionState {
@@ -149,7 +149,7 @@ impl<'a> Executor<'a> {
             granted: Condvar::new(),
             ended: Condvar::new(),
             wake: to_first,
-            data: to_outlets,
+            data: to_connections,
             data_stopped: AtomicBool::new(false),
             over: Once::default(),
             stages: StageClock::default(),
@@ -322,6 +322,11 @@ impl<'a> Executor<'a> {
     /// Nothing of the data that waits shall be sent any more: the user stops the run.
     pub(super) fn is_data_stopped(&self) -> bool {
         self.data_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Number of connections in use.
+    pub(super) fn connections(&self) -> u64 {
+        1 + self.further.count()
     }
 
     pub(super) fn counts(&self) -> Counts {

@@ -11,6 +11,7 @@
 //! Nothing is sent that was not asked for: the scan announces entries ahead of the data, the
 //! receiver answers what it wants, and the ledger bounds how far ahead the announcements may run.
 
+mod connections;
 mod exclude;
 mod executor;
 mod given_up;
@@ -18,12 +19,12 @@ mod intake;
 mod large;
 mod linked;
 mod merging;
-mod outlets;
 mod progress;
 mod scan;
 mod sending_link;
 mod small;
 mod sources;
+mod steering;
 #[cfg(test)]
 mod tests;
 
@@ -39,8 +40,8 @@ use icdc_session::sender::{Counts, Need};
 use icdc_stop::StopSignal;
 use icdc_units::Time;
 
+use self::connections::Connections;
 use self::executor::{Executor, Queues};
-use self::outlets::Outlets;
 use self::progress::Progress;
 pub use self::sending_link::{SendingLink, tune};
 pub use self::sources::{Sources, find as find_sources};
@@ -102,16 +103,16 @@ pub fn run(
     let (roots, problems) = (sources.roots, sources.problems);
     let (executor, queues) = Executor::new(begin, keeps_journal, options, pool, control.clone(), tuned, events);
     let Queues { packs, reads, data, wake } = queues;
-    let outlets = Outlets::new(&executor, wake, data, options);
+    let connections = Connections::new(&executor, wake, data, options);
     let (steps, steps_queue) = bounded(2);
 
     let mut path = PathWatch::default();
     let outcome = std::thread::scope(|scope| {
-        let (executor, outlets) = (&executor, &outlets);
+        let (executor, connections) = (&executor, &connections);
         scope.spawn(move || intake::run(executor, inlet));
-        scope.spawn(move || outlets.run_first(outlet));
-        if outlets.is_steered() {
-            scope.spawn(move || outlets.run_steering());
+        scope.spawn(move || connections.run_first(outlet));
+        if connections.steering.is_bundled() {
+            scope.spawn(move || connections.steering.run());
         }
         for _ in 0..small::PACKERS {
             let packs = packs.clone();
@@ -121,7 +122,7 @@ pub fn run(
         scope.spawn(move || large::hash(executor, &steps_queue));
         scope.spawn(move || scan_sources(executor, roots, problems, options));
 
-        let outcome = supervise(executor, scope, outlets, joined, &mut path, account.start(), stop);
+        let outcome = supervise(executor, scope, connections, joined, &mut path, account.start(), stop);
         if let (Some(found), Some(tuned)) = (path.found(), &executor.tuned) {
             tuned.remember_path(found);
         }
@@ -129,8 +130,8 @@ pub fn run(
         executor.further.shut_all();
         outcome
     });
-    account.add_bytes(outlets.bytes_sent());
-    account.add_sender(outlets.retransmitted_segments(), &executor.stages.charged_by_name());
+    account.add_bytes(connections.bytes_sent());
+    account.add_sender(connections.retransmitted_segments(), &executor.stages.charged_by_name());
     outcome?;
     let (tree, only) = executor.digests();
     Ok(Sent { counts: executor.counts(), tree, only })
@@ -169,24 +170,24 @@ fn scan_sources(
 fn supervise<'scope, 'env>(
     executor: &'scope Executor<'scope>,
     scope: &'scope std::thread::Scope<'scope, 'env>,
-    outlets: &'scope Outlets<'scope>,
+    connections: &'scope Connections<'scope>,
     joined: &Queue<FurtherLink>,
     path: &mut PathWatch,
     start: Time,
     stop: &StopSignal,
 ) -> Result<(), SessionError> {
-    let mut progress = Progress::new(start, clock::now(), outlets.delivered());
+    let mut progress = Progress::new(start, clock::now(), connections.delivered());
     let is_settled = loop {
         let over = executor.await_over(TICK);
         let now = clock::now();
         for link in joined.try_iter() {
-            outlets.add(scope, link);
+            connections.add(scope, link);
         }
         let counts = executor.counts();
-        outlets.follow(now);
-        outlets.sample(now);
-        watch_path(path, now, executor, outlets);
-        progress.report(now, executor, outlets, &counts);
+        connections.follow(now);
+        connections.sample(now);
+        watch_path(path, now, executor, connections);
+        progress.report(now, executor, connections, &counts);
         let stops = stop.is_requested();
         let is_silent = executor.link.tcp_info().is_some_and(|info| info.is_silent());
         let is_settled = executor.with(|machine| {
@@ -204,19 +205,19 @@ fn supervise<'scope, 'env>(
         }
     };
     if is_settled {
-        progress.report_last(clock::now(), executor, outlets, &executor.counts());
+        progress.report_last(clock::now(), executor, connections, &executor.counts());
     }
     executor.await_end()
 }
 
 /// What the path carries shows only where nothing else limits, on one connection, unless the rate
 /// that it has free was found.
-fn watch_path(path: &mut PathWatch, now: Time, executor: &Executor<'_>, outlets: &Outlets<'_>) {
+fn watch_path(path: &mut PathWatch, now: Time, executor: &Executor<'_>, connections: &Connections<'_>) {
     let info = executor.link.tcp_info();
     if let Some(info) = &info {
-        path.found_free(now, outlets.free(info), outlets.acknowledged(), info.min_rtt);
+        path.found_free(now, connections.steering.free(info), connections.acknowledged(), info.min_rtt);
     }
-    let limits = executor.stages.current() == Stage::Network && outlets.connections() == 1;
+    let limits = executor.stages.current() == Stage::Network && executor.connections() == 1;
     match info.filter(|_| limits) {
         Some(info) => path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss),
         None => path.pause(),

@@ -3,8 +3,8 @@
 use icdc_session::sender::Counts;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
+use super::connections::Connections;
 use super::executor::Executor;
-use super::outlets::Outlets;
 use crate::event::{Event, Sample};
 
 /// Interval of progress events.
@@ -24,13 +24,25 @@ impl Progress {
         Self { start, last: now, delivered, last_totals: (0, 0, false) }
     }
 
-    pub(super) fn report(&mut self, now: Time, executor: &Executor<'_>, outlets: &Outlets<'_>, counts: &Counts) {
+    pub(super) fn report(
+        &mut self,
+        now: Time,
+        executor: &Executor<'_>,
+        connections: &Connections<'_>,
+        counts: &Counts,
+    ) {
         if now - self.last >= INTERVAL {
-            self.report_last(now, executor, outlets, counts);
+            self.report_last(now, executor, connections, counts);
         }
     }
 
-    pub(super) fn report_last(&mut self, now: Time, executor: &Executor<'_>, outlets: &Outlets<'_>, counts: &Counts) {
+    pub(super) fn report_last(
+        &mut self,
+        now: Time,
+        executor: &Executor<'_>,
+        connections: &Connections<'_>,
+        counts: &Counts,
+    ) {
         let totals = (counts.totals.files, counts.totals.bytes, counts.totals.complete);
         if totals != self.last_totals {
             self.last_totals = totals;
@@ -40,7 +52,7 @@ impl Progress {
         let tcp = executor.link.tcp_info();
         let elapsed = now - self.last;
         // What is sent in frames without payload counts against it until it is acknowledged.
-        let delivered = outlets.delivered().max(self.delivered);
+        let delivered = connections.delivered().max(self.delivered);
         let rate = if elapsed == Span::ZERO { Rate::ZERO } else { (delivered - self.delivered) / elapsed };
         self.last = now;
         self.delivered = delivered;
@@ -56,7 +68,7 @@ impl Progress {
             ring_blocks: feedback.ring_blocks,
             rtt_us: tcp.map_or(0, |info| info.rtt.as_micros()),
             cwnd: tcp.map_or(0, |info| info.cwnd.into()),
-            retransmitted_segments: outlets.retransmitted_segments(),
+            retransmitted_segments: connections.retransmitted_segments(),
             pacing_bps: tcp.map_or(0, |info| info.pacing_rate.as_bits_per_second()),
             silent_ms: tcp.map_or(0, |info| info.silence.as_millis()),
         }));

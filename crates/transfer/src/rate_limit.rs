@@ -22,7 +22,8 @@ pub(crate) struct Limit {
     pub(crate) stage: Stage,
 }
 
-pub(crate) struct Pace {
+/// See the module's description.
+pub(crate) struct RateLimit {
     user: Option<Rate>,
     moving: Mutex<Moving>,
 }
@@ -53,7 +54,7 @@ pub(crate) struct Steps {
     pub(crate) next: Time,
 }
 
-impl Pace {
+impl RateLimit {
     /// With `bundle`, the rate that the path has free is found here.
     pub(crate) fn new(user: Option<Rate>, bundle: Option<Bundle>) -> Self {
         let mut moving = Moving { bundle, disk: None, limit: None };
@@ -72,7 +73,7 @@ impl Pace {
     }
 
     /// Whether the rate that the path has free is found here.
-    pub(crate) fn is_steered(&self) -> bool {
+    pub(crate) fn is_bundled(&self) -> bool {
         self.lock().bundle.is_some()
     }
 
@@ -145,35 +146,35 @@ mod tests {
         Feedback { ring_used, ring_blocks: 64, write_rate: Some(50_000_000), ..Feedback::default() }
     }
 
-    fn look(pace: &Pace, ring_used: u32) -> Change {
-        pace.look(&feedback(ring_used), Span::ZERO)
+    fn look(limit: &RateLimit, ring_used: u32) -> Change {
+        limit.look(&feedback(ring_used), Span::ZERO)
     }
 
     #[test]
     fn the_lower_of_disk_and_user_counts_and_is_named() {
         let user = Rate::from_bits_per_second(300_000_000);
-        let pace = Pace::new(Some(user), None);
-        assert_eq!(pace.limit(), Some(Limit { rate: user, stage: Stage::RateCeiling }));
-        assert!(!look(&pace, 2).limit);
-        assert!(!look(&pace, 16).limit, "the disk allows more than the user");
-        assert!(look(&pace, 48).limit);
-        assert!(pace.limit().is_some_and(|limit| limit.stage == Stage::DestinationDisk && limit.rate < user));
-        assert!(look(&pace, 2).limit);
-        assert_eq!(pace.limit().map(|limit| limit.stage), Some(Stage::RateCeiling));
+        let limit = RateLimit::new(Some(user), None);
+        assert_eq!(limit.limit(), Some(Limit { rate: user, stage: Stage::RateCeiling }));
+        assert!(!look(&limit, 2).limit);
+        assert!(!look(&limit, 16).limit, "the disk allows more than the user");
+        assert!(look(&limit, 48).limit);
+        assert!(limit.limit().is_some_and(|limit| limit.stage == Stage::DestinationDisk && limit.rate < user));
+        assert!(look(&limit, 2).limit);
+        assert_eq!(limit.limit().map(|limit| limit.stage), Some(Stage::RateCeiling));
     }
 
     #[test]
     fn a_ring_that_fills_and_empties_is_an_event_each_and_an_empty_one_sets_no_limit() {
-        let pace = Pace::new(None, None);
-        assert_eq!(pace.limit(), None);
-        assert!(look(&pace, 2).event.is_none());
+        let limit = RateLimit::new(None, None);
+        assert_eq!(limit.limit(), None);
+        assert!(look(&limit, 2).event.is_none());
         let reason = |change: Change| match change.event {
             Some(Event::Pace { reason, .. }) => Some(reason),
             _ => None,
         };
-        assert_eq!(reason(look(&pace, 20)), Some(PaceReason::RingFills));
-        assert_eq!(reason(look(&pace, 21)), None);
-        assert_eq!(reason(look(&pace, 0)), Some(PaceReason::RingEmptied));
-        assert_eq!(pace.limit(), None);
+        assert_eq!(reason(look(&limit, 20)), Some(PaceReason::RingFills));
+        assert_eq!(reason(look(&limit, 21)), None);
+        assert_eq!(reason(look(&limit, 0)), Some(PaceReason::RingEmptied));
+        assert_eq!(limit.limit(), None);
     }
 }

@@ -1,0 +1,230 @@
+//! The sending halves of a session's connections.
+//!
+//! All connections take blocks from one queue, so that a fast one carries more; the first one also
+//! carries everything else, ahead of the blocks. How fast each may send, and when those after the
+//! first may begin, is up to [`Steering`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Scope;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver as Queue, never, select, select_biased};
+use icdc_link::{Link, LinkError, Outlet, Parcel};
+use icdc_protocol::message::{Goodbye, Message, SendOptions};
+use icdc_tcp::TcpInfo;
+use icdc_units::{ByteCount, Span, Time};
+
+use super::executor::Executor;
+use super::sending_link::tune;
+use super::steering::Steering;
+use crate::clock;
+use crate::further_links::FurtherLink;
+use crate::once::Once;
+
+/// Interval at which a sender with nothing to say shows that it lives.
+const PING: Duration = Duration::from_secs(1);
+
+/// See the module's description.
+pub(super) struct Connections<'a> {
+    executor: &'a Executor<'a>,
+    pub(super) steering: Steering<'a>,
+    wake: Queue<()>,
+    data: Queue<Parcel>,
+    bytes_sent: AtomicU64,
+    /// Kernel name of the congestion control; `None` for the best that can be had.
+    congestion: Option<&'a str>,
+}
+
+/// What a connection sends next.
+enum Next {
+    /// Those that wait for the first connection.
+    Messages,
+    Parcel(Box<Parcel>),
+    /// The session is over.
+    Over,
+}
+
+impl<'a> Connections<'a> {
+    pub(super) fn new(
+        executor: &'a Executor<'a>,
+        wake: Queue<()>,
+        data: Queue<Parcel>,
+        options: &'a SendOptions,
+    ) -> Self {
+        let (steering, congestion) = (Steering::new(executor, options), options.congestion.as_deref());
+        Self { executor, steering, wake, data, bytes_sent: AtomicU64::new(0), congestion }
+    }
+
+    /// Payload bytes handed to the sockets.
+    pub(super) fn bytes_sent(&self) -> u64 {
+        self.bytes_sent.load(Ordering::Relaxed)
+    }
+
+    /// Payload that the receiver's host has, over all connections.
+    pub(super) fn delivered(&self) -> ByteCount {
+        self.executor.link.delivered() + self.executor.further.delivered()
+    }
+
+    /// Segments retransmitted on all connections.
+    pub(super) fn retransmitted_segments(&self) -> u64 {
+        self.tcp_infos().iter().map(|info| info.segments_retransmitted).sum()
+    }
+
+    /// Bytes that were acknowledged on all connections.
+    pub(super) fn acknowledged(&self) -> ByteCount {
+        self.tcp_infos().iter().map(|info| info.bytes_acked).sum()
+    }
+
+    fn tcp_infos(&self) -> Vec<TcpInfo> {
+        let mut infos = self.executor.further.tcp_infos();
+        infos.extend(self.executor.link.tcp_info());
+        infos
+    }
+
+    /// Follows how fast the connections may send.
+    pub(super) fn follow(&self, now: Time) {
+        self.steering.follow(now, !self.data.is_empty());
+    }
+
+    /// Takes a further connection into use.
+    pub(super) fn add<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, link: FurtherLink) {
+        let FurtherLink { number, link: Link { outlet, inlet, control } } = link;
+        if !self.executor.with(|machine| machine.on_joined(number)) {
+            return control.shutdown();
+        }
+        let tuned = tune(&control, self.congestion).unwrap_or_else(|error| {
+            tracing::debug!("a further connection keeps its congestion control: {error}");
+            None
+        });
+        self.executor.further.add(number, control);
+        self.steering.on_added();
+        scope.spawn(move || {
+            // Nothing comes back on a further connection; its receiving half only has to stay open.
+            let _open = inlet;
+            // Keeps its congestion control loaded.
+            let _tuned = tuned;
+            self.run_further(number, outlet);
+        });
+    }
+
+    /// Serves the first connection until the session is over; what is left of the messages by then
+    /// is still sent.
+    pub(super) fn run_first(&self, mut outlet: Box<dyn Outlet>) {
+        let sent = self.serve_first(&mut *outlet);
+        let now = clock::now();
+        self.executor.with(|machine| match sent {
+            Ok(()) => machine.on_sent(now),
+            Err(error) => machine.on_send_failed(now, error.into()),
+        });
+    }
+
+    /// Sends blocks, once the connections after the first may, until this one has ended or the
+    /// session is over.
+    fn run_further(&self, number: u8, mut outlet: Box<dyn Outlet>) {
+        let outlet = &mut *outlet;
+        let may_serve = self.steering.opening().map_or(Ok(true), |opening| self.await_opening(outlet, opening));
+        let served = match may_serve {
+            Ok(true) => self.serve_further(number, outlet),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = served {
+            tracing::debug!(%error, number, "a further connection has ended");
+            self.executor.with(|machine| machine.on_connection_ended(number));
+        }
+    }
+
+    /// Waits until the connections after the first may take blocks; false if the session ends
+    /// before.
+    fn await_opening(&self, outlet: &mut dyn Outlet, opening: &Once) -> Result<bool, LinkError> {
+        loop {
+            select! {
+                recv(opening.channel()) -> _ => return Ok(true),
+                recv(self.executor.over.channel()) -> _ => return Ok(false),
+                default(PING) => {
+                    outlet.send(Message::Ping.into())?;
+                    outlet.flush()?;
+                }
+            }
+        }
+    }
+
+    fn serve_first(&self, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
+        loop {
+            match self.next(outlet, &self.wake)? {
+                Next::Messages => self.send_messages(outlet)?,
+                Next::Parcel(parcel) => self.send(outlet, *parcel)?,
+                Next::Over => {
+                    self.send_messages(outlet)?;
+                    return outlet.flush();
+                }
+            }
+        }
+    }
+
+    fn serve_further(&self, number: u8, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
+        let no_messages = never();
+        while let Next::Parcel(parcel) = self.next(outlet, &no_messages)? {
+            if !self.executor.with(|machine| machine.on_handed(number, &parcel.message)) {
+                return Ok(());
+            }
+            self.send(outlet, *parcel)?;
+        }
+        outlet.flush()
+    }
+
+    /// What a connection sends next; waits for it.
+    fn next(&self, outlet: &mut dyn Outlet, wake: &Queue<()>) -> Result<Next, LinkError> {
+        if wake.try_recv().is_ok() {
+            return Ok(Next::Messages);
+        }
+        if self.executor.over.wait(Span::ZERO) {
+            return Ok(Next::Over);
+        }
+        let no_data = never();
+        let data = if self.executor.is_data_stopped() { &no_data } else { &self.data };
+        if let Ok(parcel) = data.try_recv() {
+            return Ok(Next::Parcel(Box::new(parcel)));
+        }
+        outlet.flush()?;
+        Ok(select_biased! {
+            recv(wake) -> woken => woken.map_or(Next::Over, |()| Next::Messages),
+            recv(self.executor.over.channel()) -> _ => Next::Over,
+            recv(data) -> parcel => parcel.map_or(Next::Over, |parcel| Next::Parcel(Box::new(parcel))),
+            default(PING) => Next::Parcel(Box::new(Message::Ping.into())),
+        })
+    }
+
+    fn send_messages(&self, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
+        while let Some(message) = self.executor.next_message() {
+            self.send(outlet, self.with_account(message).into())?;
+        }
+        Ok(())
+    }
+
+    fn send(&self, outlet: &mut dyn Outlet, parcel: Parcel) -> Result<(), LinkError> {
+        let _busy = self.executor.stages.send.busy();
+        let length = parcel.payload_length() as u64;
+        outlet.send(parcel)?;
+        self.bytes_sent.fetch_add(length, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A goodbye tells what the connections did.
+    fn with_account(&self, message: Message) -> Message {
+        let Message::Goodbye(goodbye) = message else { return message };
+        self.sample(clock::now());
+        Message::Goodbye(Goodbye {
+            bytes_sent: self.bytes_sent(),
+            retransmitted_segments: self.retransmitted_segments(),
+            limited_by: self.executor.stages.charged_by_name(),
+            ..goodbye
+        })
+    }
+
+    /// Charges the time since the last call to the stage that limited.
+    pub(super) fn sample(&self, now: Time) {
+        let executor = self.executor;
+        executor.stages.sample(now, &executor.link, executor.idle_stage(), self.steering.limit());
+    }
+}
