@@ -117,7 +117,7 @@ enum Plant {
 const PLANTS: [Plant; 4] = [Plant::File, Plant::Link, Plant::Directory, Plant::Pipe];
 
 /// Names of unfinished files beside `name`: those that anybody can foresee, or those of a user.
-fn beside(name: &str, user: Option<u32>) -> [String; 2] {
+pub(crate) fn beside(name: &str, user: Option<u32>) -> [String; 2] {
     let mut hasher = blake3::Hasher::new_derive_key("icdc staging name 1");
     hasher.update(name.as_bytes());
     if let Some(user) = user {

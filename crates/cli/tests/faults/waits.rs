@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use icdc_disk::tree::try_lock;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
 
+use crate::directories::beside;
 use crate::support::daemon::{Daemon, location};
 use crate::support::process::eventually;
-use crate::support::{HERE, Signal, Site, Start};
+use crate::support::{BLOCK, HERE, Signal, Site, Start, data};
 
 /// A generous bound: the waits themselves are of 15 s to minutes.
 const SOON: Duration = Duration::from_secs(12);
@@ -136,4 +138,25 @@ fn black_hole() -> (u16, (OwnedFd, Vec<TcpStream>)) {
     let patience = Duration::from_millis(300);
     let filling = std::iter::from_fn(|| TcpStream::connect_timeout(&address, patience).ok()).collect();
     (address.port(), (listener, filling))
+}
+
+/// Whether another process has this file open.
+fn is_open_elsewhere(path: &Path) -> bool {
+    let me = std::process::id().to_string();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let others = processes.filter(|process| *process.file_name() != *me);
+    let files = others.filter_map(|process| std::fs::read_dir(process.path().join("fd")).ok()).flatten().flatten();
+    files.into_iter().any(|file| std::fs::read_link(file.path()).is_ok_and(|open| open == path))
+}
+
+#[test]
+fn signals_end_the_wait_for_a_copy_that_writes_the_same_file() {
+    let site = Site::new();
+    data::file(&site.path("file"), 2 * BLOCK, 7);
+    let part = site.path(&beside("copy", None)[0]);
+    let other = std::fs::File::create(&part).unwrap();
+    assert!(try_lock(&other).unwrap());
+    for signal in [Signal::TERM, Signal::INT] {
+        ends_by(signal, &mut site.copy(&["file", "copy"]), || is_open_elsewhere(&part));
+    }
 }

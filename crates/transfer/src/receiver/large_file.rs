@@ -69,7 +69,8 @@ impl Plan {
         let Self { directory, name, header, .. } = self;
         let shown = self.path();
         // One that another process is writing must not be taken away from it.
-        let left = leftovers::find_part(directory, name, &shown)?;
+        let has_failed = || shared.has_failed();
+        let left = leftovers::find_part(directory, name, &shown, &has_failed)?;
         // What lies there may be a newer run's by now, which goes on from it.
         if (left.has_waited || left.part.is_some()) && shared.link.is_hung_up() {
             let reason = "the sender closed the connection before the file was begun anew";
@@ -77,7 +78,7 @@ impl Plan {
             return Err(Failure::Passing(format!("{shown}: {reason}")));
         }
         let (file, journal, staging) = leftovers::make_files(directory, name, header.size > BLOCK_SIZE as u64)?;
-        let has_waited = leftovers::lock(&file, &shown).map_err(|error| error.to_string())?;
+        let has_waited = leftovers::lock(&file, &shown, &has_failed).map_err(|error| error.to_string())?;
         let journal = journal.map(|file| FileJournal::begin(file, header, &shown)).transpose();
         let journal = journal.inspect_err(|_| leftovers::discard(directory, staging))?;
         let may_be_overtaken = left.has_waited || has_waited || shared.link.is_hung_up();

@@ -36,17 +36,24 @@ const CLAIMS: u32 = 3;
 /// What lies beside an unfinished item.
 const BESIDE: [StagingKind; 2] = [StagingKind::Part, StagingKind::Blocks];
 
+/// How often it is looked whether a lock is free. A thread that waits in `flock` itself can be woken
+/// by nothing but a signal, and no other event tells of a lock that is free on every file system.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Tells whether the session has failed, so that nothing is worth waiting for.
+pub(super) type HasFailed<'a> = &'a dyn Fn() -> bool;
+
 /// Takes the lock of a file that an earlier session may still hold for a moment. True if it had to
 /// wait.
-pub(super) fn lock(file: &File, what: &str) -> io::Result<bool> {
+pub(super) fn lock(file: &File, what: &str, has_failed: HasFailed<'_>) -> io::Result<bool> {
     let deadline = clock::now() + LOCK_PATIENCE;
     let mut has_waited = false;
     while !try_lock(file)? {
-        if clock::now() >= deadline {
+        if clock::now() >= deadline || has_failed() {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, busy(what)));
         }
         has_waited = true;
-        std::thread::park_timeout(Duration::from_millis(20));
+        std::thread::park_timeout(LOOK_AGAIN);
     }
     Ok(has_waited)
 }
@@ -65,11 +72,16 @@ pub(super) struct Claimed {
 
 /// Takes the file with the staging name `name`, if there is one: its earlier holder has come to its
 /// end.
-pub(super) fn claim(directory: &Directory, name: &Name, what: &str) -> Result<Claimed, String> {
+pub(super) fn claim(
+    directory: &Directory,
+    name: &Name,
+    what: &str,
+    has_failed: HasFailed<'_>,
+) -> Result<Claimed, String> {
     let mut has_waited = false;
     for _ in 0..CLAIMS {
         let Ok((file, _)) = directory.reopen_file(name) else { return Ok(Claimed { file: None, has_waited }) };
-        has_waited |= lock(&file, what).map_err(|error| error.to_string())?;
+        has_waited |= lock(&file, what, has_failed).map_err(|error| error.to_string())?;
         let claimed = Stat::of(&file).map_err(|error| format!("{what}: its size and time cannot be read: {error}"))?;
         if directory.stat(name).is_ok_and(|stat| (stat.dev, stat.ino) == (claimed.dev, claimed.ino)) {
             return Ok(Claimed { file: Some(file), has_waited });
@@ -187,10 +199,15 @@ pub(super) struct LeftPart {
 
 /// Looks for the unfinished file that an earlier run of this user has left of the item with the
 /// final name `name`.
-pub(super) fn find_part(directory: &Directory, name: &Name, what: &str) -> Result<LeftPart, String> {
+pub(super) fn find_part(
+    directory: &Directory,
+    name: &Name,
+    what: &str,
+    has_failed: HasFailed<'_>,
+) -> Result<LeftPart, String> {
     let mut left = LeftPart { part: None, has_waited: false };
     for staging in own(directory, name, &BESIDE) {
-        let claimed = claim(directory, &staging.part(), what)?;
+        let claimed = claim(directory, &staging.part(), what, has_failed)?;
         left.has_waited |= claimed.has_waited;
         if let Some(file) = claimed.file {
             left.part = Some((staging, file));
@@ -269,7 +286,12 @@ impl RunLog {
 
     /// Looks in `directory` for the journal of an earlier run like `id`, and keeps other runs of
     /// the job from it. Changes nothing before [`begin`](Self::begin).
-    pub(super) fn find(directory: &Directory, id: RunId<'_>, resume: bool) -> Result<Self, String> {
+    pub(super) fn find(
+        directory: &Directory,
+        id: RunId<'_>,
+        resume: bool,
+        has_failed: HasFailed<'_>,
+    ) -> Result<Self, String> {
         let codec = RunJournal::new(id.job);
         let purpose = Purpose::run(id.job, id.target);
         let mut log = Self {
@@ -286,7 +308,7 @@ impl RunLog {
             purpose,
             valid_length: 0,
         };
-        let Some(file) = log.claim()? else { return Ok(log) };
+        let Some(file) = log.claim(has_failed)? else { return Ok(log) };
         if resume {
             let mut reader = log.codec.reader();
             feed(&file, u64::MAX, |bytes| reader.feed(bytes)).map_err(|error| log.failed(&error))?;
@@ -304,13 +326,13 @@ impl RunLog {
     }
 
     /// The journal that an earlier run of this user has left, locked.
-    fn claim(&mut self) -> Result<Option<File>, String> {
+    fn claim(&mut self, has_failed: HasFailed<'_>) -> Result<Option<File>, String> {
         for staging in self.purpose.found_again() {
             let name = staging.name(StagingKind::Run);
             if !staging.is_free(&self.directory, &[StagingKind::Run]) {
                 continue;
             }
-            let claimed = claim(&self.directory, &name, &self.directory.path_of(&name))?;
+            let claimed = claim(&self.directory, &name, &self.directory.path_of(&name), has_failed)?;
             self.has_waited |= claimed.has_waited;
             if let Some(file) = claimed.file {
                 self.name = name;
@@ -354,19 +376,19 @@ impl RunLog {
     }
 
     /// Begins the run `transfer`, or goes on with it, in the journal that was found or a new one.
-    pub(super) fn begin(&mut self, transfer: TransferId) -> Result<(), String> {
+    pub(super) fn begin(&mut self, transfer: TransferId, has_failed: HasFailed<'_>) -> Result<(), String> {
         match &mut self.file {
             Some(file) => {
                 let cut = file.set_len(self.valid_length).and_then(|()| file.seek(SeekFrom::End(0)));
                 cut.map(drop).map_err(|error| self.failed(&error))?;
             }
-            None => self.create()?,
+            None => self.create(has_failed)?,
         }
         self.note(&Record::Session { transfer });
         self.write()
     }
 
-    fn create(&mut self) -> Result<(), String> {
+    fn create(&mut self, has_failed: HasFailed<'_>) -> Result<(), String> {
         let create = |staging: Staging| self.directory.create_file(&staging.name(StagingKind::Run), 0o600);
         let made = make_under(&self.directory, &self.purpose, &[StagingKind::Run], create);
         let (mut file, staging) = made.map_err(Failure::into_reason)?;
@@ -376,7 +398,7 @@ impl RunLog {
             let _ = self.directory.remove_file(&self.name);
             return Ok(());
         }
-        lock(&file, &self.directory.path_of(&self.name)).map_err(|error| error.to_string())?;
+        lock(&file, &self.directory.path_of(&self.name), has_failed).map_err(|error| error.to_string())?;
         // By it alone the next run knows that what this one makes is its own, even after a power
         // cut.
         file.write_all(self.codec.header()).map_err(|error| self.failed(&error))?;

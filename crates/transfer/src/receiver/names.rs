@@ -168,6 +168,10 @@ impl<'a> Keeper<'a> {
             }
             Action::Examine(asked) => {
                 let examined = asked.iter().map(|asked| (asked.id, self.examine(*asked))).collect();
+                if self.shared.has_failed() {
+                    // A lock may not have been waited for, which is no failure of its item.
+                    self.book.on_link_ended();
+                }
                 self.book.on_examined(examined);
             }
             Action::NoteStaged { id, path } => {
@@ -271,7 +275,7 @@ impl Keeper<'_> {
         }
         let local = |reason| NotBegun::Failed(SessionError::Local(reason));
         if let Some(run) = &mut self.run {
-            run.begin(shared.order.transfer).map_err(local)?;
+            run.begin(shared.order.transfer, &|| shared.has_failed()).map_err(local)?;
         }
         let landings = opening.placement.landings().map_err(NotBegun::Failed)?;
         self.opening = None;
@@ -313,7 +317,7 @@ impl Opening {
     fn find_run(&self, shared: &Shared<'_>) -> Result<Option<RunLog>, SessionError> {
         let (true, Some(base)) = (self.is_journaled, self.placement.base()) else { return Ok(None) };
         let id = RunId { job: &self.job, target: self.placement.only_name(), transfer: &shared.order.transfer };
-        RunLog::find(base, id, shared.options.resume).map(Some).map_err(SessionError::Local)
+        RunLog::find(base, id, shared.options.resume, &|| shared.has_failed()).map(Some).map_err(SessionError::Local)
     }
 }
 
@@ -349,7 +353,8 @@ impl Keeper<'_> {
     fn examine(&mut self, examination: Examination) -> Result<Verdict, Failure> {
         let item = self.item(examination.id)?;
         let (directory, name) = self.place(item)?;
-        let mut look = Look::at(item, directory, &name, self.run.as_ref());
+        let has_failed = || self.shared.has_failed();
+        let mut look = Look::at(item, directory, &name, self.run.as_ref(), &has_failed);
         let verdict = self.book.decide(examination, &mut look)?;
         if let Some(claimed) = look.claimed {
             self.claimed.insert(examination.id, claimed);

@@ -18,6 +18,10 @@ impl<P> Book<P> {
     /// Items were examined, in the order in which that was asked for.
     pub fn on_examined(&mut self, examined: Vec<(EntryId, Result<Verdict, Failure>)>) {
         self.answered(Answer::Examined);
+        if !self.phase.is_open() {
+            // Nobody waits for an answer.
+            return;
+        }
         for (id, outcome) in examined {
             let Some(Tracked { state, .. }) = self.items.get(&id) else { continue };
             let by_itself = *state == ItemState::Examined;

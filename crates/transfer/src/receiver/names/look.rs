@@ -11,7 +11,7 @@ use icdc_units::ByteCount;
 
 use super::super::failure::Failure;
 use super::super::large_file::Continued;
-use super::super::leftovers::{self, FileJournal, RunLog};
+use super::super::leftovers::{self, FileJournal, HasFailed, RunLog};
 use super::super::staging::Purpose;
 
 /// Looks at the file system only when it is asked.
@@ -20,14 +20,21 @@ pub(super) struct Look<'a> {
     directory: &'a Directory,
     name: &'a Name,
     run: Option<&'a RunLog>,
+    has_failed: HasFailed<'a>,
     stat: Option<Option<Stat>>,
     /// What was claimed of an earlier run.
     pub(super) claimed: Option<Continued>,
 }
 
 impl<'a> Look<'a> {
-    pub(super) fn at(item: &'a Item, directory: &'a Directory, name: &'a Name, run: Option<&'a RunLog>) -> Self {
-        Self { item, directory, name, run, stat: None, claimed: None }
+    pub(super) fn at(
+        item: &'a Item,
+        directory: &'a Directory,
+        name: &'a Name,
+        run: Option<&'a RunLog>,
+        has_failed: HasFailed<'a>,
+    ) -> Self {
+        Self { item, directory, name, run, has_failed, stat: None, claimed: None }
     }
 }
 
@@ -82,8 +89,9 @@ impl Facts for Look<'_> {
     }
 
     fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure> {
-        let Self { item, directory, name, .. } = self;
-        let Some((staging, file)) = leftovers::find_part(directory, name, &directory.path_of(name))?.part else {
+        let Self { item, directory, name, has_failed, .. } = self;
+        let left = leftovers::find_part(directory, name, &directory.path_of(name), *has_failed)?;
+        let Some((staging, file)) = left.part else {
             return Ok(None);
         };
         let Some((journal, held)) = FileJournal::find(directory, staging, &header(item, name)) else { return Ok(None) };

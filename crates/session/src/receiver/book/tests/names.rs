@@ -196,6 +196,18 @@ fn a_name_that_an_earlier_session_gave_and_did_not_note_is_flushed_before_it_cou
 }
 
 #[test]
+fn what_is_found_behind_the_end_of_the_link_is_answered_to_nobody() {
+    let mut desk = Desk::begun();
+    desk.fails.insert(("examine", 1), "another copy is writing it".into());
+    desk.book.on_message(desk.now, Message::Entries(vec![source(0, 0), file(1, 0, "x", LARGE)]));
+    desk.book.on_link_ended();
+    desk.over(false);
+    let log = desk.log();
+    assert!(log.contains(&"examine [1]".to_owned()), "{log:?}");
+    assert!(!log.iter().any(|line| line.starts_with("failed") || line.starts_with("done")), "{log:?}");
+}
+
+#[test]
 fn a_further_name_waits_for_the_first_or_follows_its_fate() {
     let mut desk = Desk::begun();
     desk.announce(&[
