@@ -93,6 +93,7 @@ impl CopyPlan {
             buffered: arguments.buffered,
         };
         options.retry_for = arguments.retry_for;
+        options.via = arguments.via.into();
         let output = Output {
             json: arguments.json,
             dry_run: arguments.dry_run,

@@ -84,6 +84,13 @@ impl LinkControl {
         self.0.peer().to_owned()
     }
 
+    /// How long the handshake took at the connecting end, which is a round trip and some
+    /// computation; `None` for links without one, and at the other end.
+    #[must_use]
+    pub fn handshake_time(&self) -> Option<Span> {
+        self.0.handshake_time()
+    }
+
     /// Name of the cipher suite; `None` for links that are not encrypted.
     #[must_use]
     pub fn cipher(&self) -> Option<&'static str> {
@@ -130,6 +137,10 @@ pub(crate) trait Control: Send + Sync {
     }
 
     fn peer_key(&self) -> Option<PublicKey> {
+        None
+    }
+
+    fn handshake_time(&self) -> Option<Span> {
         None
     }
 

@@ -528,12 +528,30 @@ pub enum RefusalKind {
 pub struct Bootstrap {
     /// Release of the starting end, for messages.
     pub version: String,
-    /// Ed25519 key of the end that will connect; `None` for an end that only drives.
-    pub peer: Option<[u8; 32]>,
-    /// Ports to listen on, inclusive; (0, 0) lets the system choose.
-    pub ports: (u16, u16),
+    /// What it is started for.
+    pub task: FarTask,
     /// Restricts the address family: 4, 6 or 0 for both.
     pub family: u8,
+}
+
+/// What a far side is started for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FarTask {
+    /// Listens for one end, and serves it.
+    Serve {
+        /// Ed25519 key of the end that will connect.
+        peer: [u8; 32],
+        /// Ports to listen on, inclusive; (0, 0) lets the system choose.
+        ports: (u16, u16),
+    },
+    /// Drives a transfer to another far side, over its standard streams.
+    Drive,
+    /// Connects its standard streams to one that listens on the same host. After `Listening` they
+    /// carry the bytes of that connection.
+    Forward {
+        /// Where that one listens.
+        port: u16,
+    },
 }
 
 /// Answer to `Bootstrap`.
@@ -541,8 +559,8 @@ pub struct Bootstrap {
 pub struct Listening {
     /// Release of the far side.
     pub version: String,
-    /// Its Ed25519 public key for this transfer.
+    /// Its Ed25519 public key for this transfer; zeros for an end that only forwards.
     pub key: [u8; 32],
-    /// Port it listens on; 0 for an end that only drives.
+    /// Port it listens on, or forwards to; 0 for an end that only drives.
     pub port: u16,
 }

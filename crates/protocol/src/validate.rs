@@ -14,8 +14,8 @@ use crate::limits::{
 };
 use crate::measure;
 use crate::message::{
-    Begin, BlockHeader, Bootstrap, Congestion, Entry, EntryKind, Goodbye, Held, Job, Message, PackItem, Parent,
-    Problem, Refusal, Source, SourceKind, Wants,
+    Begin, BlockHeader, Bootstrap, Congestion, Entry, EntryKind, FarTask, Goodbye, Held, Job, Message, PackItem,
+    Parent, Problem, Refusal, Source, SourceKind, Wants,
 };
 use names::{path, xattrs};
 use rules::{Checked, require, text};
@@ -235,8 +235,13 @@ fn wants(wants: &Wants) -> Checked {
 
 fn bootstrap(bootstrap: &Bootstrap) -> Checked {
     text(&bootstrap.version)?;
-    let (low, high) = bootstrap.ports;
-    require((low, high) == (0, 0) || (low > 0 && low <= high), "a port range that is none")?;
+    match bootstrap.task {
+        FarTask::Serve { ports: (low, high), .. } => {
+            require((low, high) == (0, 0) || (low > 0 && low <= high), "a port range that is none")?;
+        }
+        FarTask::Forward { port } => require(port > 0, "no port to forward to")?,
+        FarTask::Drive => {}
+    }
     require(matches!(bootstrap.family, 0 | 4 | 6), "an address family that is neither 4, 6 nor 0")
 }
 

@@ -38,7 +38,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Ping", "f6e2645d"),
         ("Interrupt", "1b2cb006"),
         ("Abort", "295675a6"),
-        ("Bootstrap", "e6bb8a75"),
+        ("Bootstrap", "d4c32dc9"),
         ("Listening", "68a3c7ca"),
         ("Relay", "b595ba48"),
         ("Measure", "e0f4bae2"),
@@ -276,14 +276,15 @@ fn either_way() -> Vec<Message> {
         RefusalKind::Internal,
     ];
     let refused = kinds.map(|kind| Message::Refused(Refusal { kind, reason: "why".into() }));
-    let bootstrap = |peer| Bootstrap { version: "1.2.3".into(), peer, ports: (5000, 5010), family: 6 };
+    let bootstrap = |task| Message::Bootstrap(Bootstrap { version: "1.2.3".into(), task, family: 6 });
     let rest = vec![
         Message::Left { connection: 3, frames: 1 << 33 },
         Message::Ping,
         Message::Interrupt,
         Message::Abort(Refusal { kind: RefusalKind::Internal, reason: "why".into() }),
-        Message::Bootstrap(bootstrap(None)),
-        Message::Bootstrap(bootstrap(Some([2; 32]))),
+        bootstrap(FarTask::Drive),
+        bootstrap(FarTask::Serve { peer: [2; 32], ports: (5000, 5010) }),
+        bootstrap(FarTask::Forward { port: 5001 }),
         Message::Listening(Listening { version: "1.2.3".into(), key: [3; 32], port: 5001 }),
         Message::Relay(b"{}".to_vec()),
     ];

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! stdin: Bootstrap, sent before anything is seen          stdout: ICDC-FAR-END 2, Listening
-//! then    with a peer: listens for that key, and serves it
-//!         without one: waits for the work order to drive a transfer to another far end, over the same streams
+//! then    Serve: listens for the near end's key, and serves it
+//!         Drive: waits for the work order to drive a transfer to another far end, over the same streams
+//!         Forward: the streams become a connection to another far end on this host
 //! ```
 //!
 //! It ends when the transfer is over, when the starting end is gone (the end of its input; a
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use icdc_link::{Inlet, Link, LinkError, Outlet, receive, stdio_link};
-use icdc_protocol::message::{Bootstrap, Listening, Refusal, RefusalKind};
+use icdc_protocol::message::{FarTask, Listening, Refusal, RefusalKind};
 use icdc_protocol::{Message, VERSION};
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
@@ -30,13 +31,13 @@ use icdc_units::Span;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use thiserror::Error;
 
-use crate::connect::ssh::MARKER;
-use crate::drive;
+use crate::connect::MARKER;
 use crate::ended::Ended;
 use crate::listen::guard::{Guard, Limits, Service};
 use crate::rights::{Rights, Root};
 use crate::session;
 use crate::sessions::Sessions;
+use crate::{drive, forward};
 
 /// How long nobody may connect.
 const UNUSED: Span = Span::from_secs(60);
@@ -76,9 +77,8 @@ pub fn far_end() -> Result<(), FarEndError> {
     let (stdin, mut stdout) = own_streams().map_err(process("dup"))?;
     // The empty line ends an unfinished one of a shell's start-up files.
     write!(stdout, "\n{MARKER} {VERSION}\n").map_err(process("write"))?;
-    let link = stdio_link(stdin, OwnedFd::from(stdout), "the starting end", None).map_err(process("eventfd"))?;
     let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
-    serve(link, home, &stop)
+    work(stdin, stdout.into(), home, &stop)
 }
 
 /// Takes over standard input and output. Whatever else prints to standard output goes to standard
@@ -105,9 +105,12 @@ fn stop_on_sigterm(stop: &StopSignal) -> io::Result<()> {
     Ok(())
 }
 
-/// The far end's work over a link to the starting end.
-fn serve(link: Link, home: PathBuf, stop: &StopSignal) -> Result<(), FarEndError> {
-    let Link { mut outlet, mut inlet, control } = link;
+/// The far end's work over streams from and to the starting end.
+fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Result<(), FarEndError> {
+    let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
+    let twins = (stdin.try_clone().map_err(process("dup"))?, stdout.try_clone().map_err(process("dup"))?);
+    let Link { mut outlet, mut inlet, control } =
+        stdio_link(stdin, stdout, "the starting end", None).map_err(process("eventfd"))?;
     let bootstrap = match receive(inlet.as_mut()) {
         Ok(Message::Bootstrap(bootstrap)) => bootstrap,
         Ok(other) => return Err(FarEndError::Bootstrap(format!("it sent {}", other.kind()))),
@@ -125,9 +128,15 @@ fn serve(link: Link, home: PathBuf, stop: &StopSignal) -> Result<(), FarEndError
         may_admit: false,
         label: "the starting end".to_owned(),
     };
-    match bootstrap.peer {
-        Some(peer) => {
-            let (listener, port) = match listen(&bootstrap) {
+    let family = match bootstrap.family {
+        4 => Family::V4,
+        6 => Family::V6,
+        _ => Family::Any,
+    };
+    match bootstrap.task {
+        FarTask::Serve { peer, ports } => {
+            drop(twins);
+            let (listener, port) = match listen(ports, family) {
                 Ok(listening) => listening,
                 Err(reason) => {
                     let refusal = Refusal { kind: RefusalKind::Internal, reason };
@@ -140,7 +149,22 @@ fn serve(link: Link, home: PathBuf, stop: &StopSignal) -> Result<(), FarEndError
             let _outlet = outlet;
             once.serve(listener, inlet, stop)
         }
-        None => {
+        FarTask::Forward { port } => {
+            let stream = match forward::connect(port, family) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    let reason = format!("the far end on this host, port {port}, does not answer: {error}");
+                    let refusal = Refusal { kind: RefusalKind::Internal, reason };
+                    return tell(outlet.as_mut(), Message::Refused(refusal));
+                }
+            };
+            // Nothing comes from the starting end before it has seen this.
+            tell(outlet.as_mut(), listening_on([0; 32], port))?;
+            drop((outlet, inlet));
+            forward::run(twins.0, twins.1, &stream).map_err(process("forward"))
+        }
+        FarTask::Drive => {
+            drop(twins);
             tell(outlet.as_mut(), listening(&identity, 0))?;
             drive::serve_once(Link { outlet, inlet, control }, &rights, &identity, stop)
                 .map_err(|cause| FarEndError::Process { call: "clone", cause })
@@ -154,18 +178,15 @@ fn tell(outlet: &mut dyn Outlet, message: Message) -> Result<(), FarEndError> {
 }
 
 fn listening(identity: &Identity, port: u16) -> Message {
-    let key = *identity.public().as_bytes();
+    listening_on(*identity.public().as_bytes(), port)
+}
+
+fn listening_on(key: [u8; 32], port: u16) -> Message {
     Message::Listening(Listening { version: env!("CARGO_PKG_VERSION").to_owned(), key, port })
 }
 
-fn listen(bootstrap: &Bootstrap) -> Result<(TcpListener, u16), String> {
-    let family = match bootstrap.family {
-        4 => Family::V4,
-        6 => Family::V6,
-        _ => Family::Any,
-    };
-    let listener =
-        icdc_tcp::listen(None, bootstrap.ports, family, receive_buffer()).map_err(|error| error.to_string())?;
+fn listen(ports: (u16, u16), family: Family) -> Result<(TcpListener, u16), String> {
+    let listener = icdc_tcp::listen(None, ports, family, receive_buffer()).map_err(|error| error.to_string())?;
     let port = listener.local_addr().map_err(|error| format!("getsockname: {error}"))?.port();
     Ok((listener, port))
 }

@@ -11,6 +11,18 @@ use icdc_units::Span;
 /// yes or no.
 pub type ConfirmHost = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
+/// By which route data reaches a far end that ssh starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Via {
+    /// The first one that works.
+    #[default]
+    Auto,
+    /// TCP to the far end's port.
+    Direct,
+    /// ssh connections of their own.
+    Ssh,
+}
+
 /// Everything about a copy but what is copied and where to.
 pub struct CopyOptions {
     /// Options of the sending end.
@@ -28,6 +40,8 @@ pub struct CopyOptions {
     pub ports: (u16, u16),
     /// Address family of the data connections.
     pub family: Family,
+    /// By which route data reaches a far end that ssh starts.
+    pub via: Via,
     /// Identity for daemons; need not exist unless a daemon is involved.
     pub identity: PathBuf,
     /// Keys of known daemons.
@@ -55,6 +69,7 @@ impl CopyOptions {
             send_self: false,
             ports: (0, 0),
             family: Family::Any,
+            via: Via::Auto,
             identity,
             known_hosts,
             confirm_host: None,
@@ -74,6 +89,7 @@ impl std::fmt::Debug for CopyOptions {
             .field("send_self", &self.send_self)
             .field("ports", &self.ports)
             .field("family", &self.family)
+            .field("via", &self.via)
             .field("identity", &self.identity)
             .field("known_hosts", &self.known_hosts)
             .field("confirm_host", &self.confirm_host.is_some())

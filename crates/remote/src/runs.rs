@@ -6,7 +6,7 @@ use crossbeam_channel::{Receiver as Queue, unbounded};
 use icdc_disk::tree::Tree;
 use icdc_link::Link;
 use icdc_protocol::message::{Job, Message, ReceiveOptions, Request, SendOptions, TransferId};
-use icdc_rate::connection_count;
+use icdc_rate::connection_count::{KERNEL_BUFFERS, SSH_CHANNEL, needed as count};
 use icdc_session::SessionError;
 use icdc_session::retry::Retry;
 use icdc_stop::StopSignal;
@@ -48,7 +48,7 @@ pub(crate) fn push_over(
         receive.resume = true;
         let link = open(connect, order.transfer, job, Some(order.send), events)?;
         account.note_congestion(link.tuned.as_ref().map(Tuned::congestion).unwrap_or_default());
-        let streams = order.send.streams.unwrap_or_else(|| needed(&link));
+        let streams = order.send.streams.unwrap_or_else(|| needed(&link)).min(connect.most_links());
         with_streams(connect, order.transfer, streams, true, events, |joined| {
             let found = sender::find_sources(order.tree, order.paths, order.send);
             let send = SendOptions { streams: Some(streams), ..order.send.clone() };
@@ -82,7 +82,7 @@ pub(crate) fn pull_over(
     let received = with_retries(order.retry_for, &account, events, stop, || {
         let job = Job::Send { sources: sources.to_vec(), options: send.clone() };
         let link = open(connect, transfer, job, None, events)?;
-        let streams = send.streams.unwrap_or_else(|| needed(&link));
+        let streams = send.streams.unwrap_or_else(|| needed(&link)).min(connect.most_links());
         let SendingLink { link, .. } = link;
         let outcome = with_streams(connect, transfer, streams, false, events, |joined| {
             let order = receiver::Order {
@@ -143,7 +143,12 @@ fn needed(link: &SendingLink) -> u8 {
         return 1;
     }
     let known = tuned.as_ref().and_then(Tuned::known_path).map(|known| known.rate);
-    link.control.tcp_info().map_or(1, |info| connection_count::needed(info.min_rtt, known))
+    match (link.control.tcp_info(), link.control.handshake_time()) {
+        (Some(info), _) => count(KERNEL_BUFFERS, info.min_rtt, known),
+        // Two flights in one round trip: a little more than that.
+        (None, Some(handshake)) => count(SSH_CHANNEL, handshake, known),
+        (None, None) => 1,
+    }
 }
 
 /// Runs a session while further connections are made for it, side by side.

@@ -31,6 +31,13 @@ pub enum Event {
         /// To whom: host and port, or a host by ssh.
         to: String,
     },
+    /// Which route the data takes to a far end that ssh has started.
+    Route {
+        /// The route.
+        via: Via,
+        /// Why not the one before; empty for the first.
+        reason: String,
+    },
     /// A data connection stands.
     Connected {
         /// Address of the other end.
@@ -115,6 +122,16 @@ impl Event {
     pub(crate) fn connection_lost(number: u8) -> Self {
         Self::Notice { text: format!("connection {number} was lost; the others carry the rest") }
     }
+}
+
+/// A route for data to a far end that ssh has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// TCP to the far end's port.
+    Direct,
+    /// ssh connections of their own.
+    Ssh,
 }
 
 /// Why a sender allows itself another rate.

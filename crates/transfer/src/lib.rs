@@ -25,7 +25,7 @@ pub mod summary;
 mod within_host;
 
 pub use account::Account;
-pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary};
+pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary, Via};
 pub use further_links::FurtherLink;
 pub use within_host::WithinHost;
 

@@ -51,6 +51,11 @@ pub(crate) struct CopyArguments {
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,
 
+    /// How data reaches a host that ssh starts icdc on: directly to its data port, or through ssh
+    /// connections (for firewalls that pass only ssh). By default, the first of these that works
+    #[arg(long, value_name = "ROUTE", default_value = "auto", help_heading = "Connection")]
+    pub(crate) via: Via,
+
     /// How long to try to reconnect after the connection was lost, counted from the last progress
     #[arg(long, value_name = "TIME", default_value = "10min", help_heading = "Connection")]
     pub(crate) retry_for: Span,
@@ -117,6 +122,27 @@ pub(crate) struct CopyArguments {
     /// Print every item and connection on standard error
     #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
     pub(crate) verbose: bool,
+}
+
+/// `--via`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Via {
+    /// The first of the others that works
+    Auto,
+    /// TCP to the data port
+    Direct,
+    /// ssh connections of their own, as many as the path needs
+    Ssh,
+}
+
+impl From<Via> for icdc_remote::Via {
+    fn from(via: Via) -> Self {
+        match via {
+            Via::Auto => Self::Auto,
+            Via::Direct => Self::Direct,
+            Via::Ssh => Self::Ssh,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

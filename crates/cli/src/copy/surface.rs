@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icdc_report::Report;
-use icdc_transfer::{Event, Outcome, Sample, Summary};
+use icdc_transfer::{Event, Outcome, Sample, Summary, Via};
 use icdc_units::{ByteCount, Rate};
 
 use crate::console::Console;
@@ -123,6 +123,14 @@ impl Surface {
                 let details: Vec<&str> =
                     [cipher.as_str(), congestion].into_iter().filter(|text| !text.is_empty()).collect();
                 self.console.complain(&format!("connection {stream} to {peer} ({})", details.join(", ")));
+            }
+            Event::Route { via, reason } if self.verbose => {
+                let route = match via {
+                    Via::Direct => "data goes directly to the far end's port",
+                    Via::Ssh => "data goes through ssh",
+                };
+                let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                self.console.complain(&format!("{route}{because}"));
             }
             Event::Notice { text } => self.console.complain(text),
             Event::Reconnecting { attempt, pause_ms, reason } => {

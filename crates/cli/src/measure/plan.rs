@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{bail, ensure};
 use icdc_measure::MeasureOptions;
 use icdc_protocol::limits::MAX_MEASURE_NANOS;
-use icdc_remote::{CopyOptions, Location};
+use icdc_remote::{CopyOptions, Location, Via};
 use icdc_units::Span;
 
 use crate::arguments::{ConnectionArguments, MeasureArguments};
@@ -67,7 +67,10 @@ pub(crate) fn reach(text: &OsStr, arguments: ConnectionArguments) -> anyhow::Res
     if let Some(ports) = arguments.port.filter(|ports| !by_daemon && ports.0 == ports.1) {
         bail!("--port {}: one port is for control and one for data; name a range of two or more", ports.0);
     }
-    Ok((target, connection(arguments, by_daemon)?))
+    let mut connection = connection(arguments, by_daemon)?;
+    // What ssh carries would be ssh's rate.
+    connection.via = Via::Direct;
+    Ok((target, connection))
 }
 
 /// `[USER@]HOST` or `icdc://HOST[:PORT]`; what a copy's location has, less the path.

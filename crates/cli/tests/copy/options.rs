@@ -342,7 +342,8 @@ fn the_address_family_can_be_chosen() {
         let peer = connections(&ended)[0]["peer"].as_str().unwrap().to_owned();
         assert!(peer.starts_with(prefix), "{option}: {ended}");
     }
-    let ended = road.site.copy(&["--ssh", &road.site.ssh(), "-6", "file", "127.0.0.1:x"]).run().expect_code(3);
+    let unreachable = ["--ssh", &road.site.ssh(), "-6", "--via", "direct", "file", "127.0.0.1:x"];
+    let ended = road.site.copy(&unreachable).run().expect_code(3);
     assert!(ended.stderr.contains("127.0.0.1"), "{ended}");
     assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{ended}");
 }

@@ -6,6 +6,8 @@
 mod between;
 mod daemon;
 mod operation;
+mod routes;
 mod ssh;
+mod sshd;
 #[path = "../support/mod.rs"]
 mod support;

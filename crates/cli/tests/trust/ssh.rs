@@ -1,20 +1,17 @@
 //! Far ends that ssh starts: through a real sshd, through wrappers that fail in every way, and with
 //! this program brought along.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
+use crate::sshd::Sshd;
 use crate::support;
-use crate::support::daemon::free_port;
 use crate::support::network::Pair;
-use crate::support::process::eventually;
 use crate::support::{
-    Ended, HERE, ICDC, MIB, Run, Shape, Site, Start, assert_no_leftovers, assert_same, data, has_program, is_root,
-    skip, succeed,
+    Ended, HERE, ICDC, MIB, Run, Shape, Site, Start, assert_no_leftovers, assert_same, data, is_root, skip, succeed,
 };
 
 /// Asserts that the run could not connect or was not let in, and that what icdc itself said is one
@@ -127,7 +124,7 @@ fn a_data_port_that_does_not_answer_is_told_with_what_to_do() {
     let ssh = site.ssh_to(&hosts.far);
     let push = |options: &[&str]| {
         let mut command = site.copy(&["--ssh", &ssh]);
-        command.args(options).arg("file").arg(site.on_host(hosts.far.address(), "arrived"));
+        command.args(["--via", "direct"]).args(options).arg("file").arg(site.on_host(hosts.far.address(), "arrived"));
         hosts.near.run(&command).run()
     };
     push(&[]).expect_code(0);
@@ -244,78 +241,10 @@ fn send_self_where_there_is_no_room_for_it_is_told() {
     assert_eq!(fs::read(cache).unwrap(), b"in the way");
 }
 
-/// An sshd of the test's own, with throw-away keys.
-struct Sshd {
-    server: Child,
-    /// What to give to `--ssh`.
-    command: String,
-}
-
-impl Sshd {
-    fn start(site: &Site) -> Option<Self> {
-        let sshd = ["/usr/sbin/sshd", "/usr/local/sbin/sshd"].into_iter().find(|path| Path::new(path).exists());
-        let Some(sshd) = sshd.filter(|_| has_program("ssh") && has_program("ssh-keygen")) else {
-            skip("OpenSSH's server or client is not installed");
-            return None;
-        };
-        let directory = site.directory("sshd");
-        fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
-        let shown = directory.display();
-        for name in ["host", "user"] {
-            succeed(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(directory.join(name)));
-        }
-        let port = free_port();
-        let server = format!(
-            "Port {port}\nListenAddress {HERE}\nHostKey {shown}/host\nAuthorizedKeysFile {shown}/user.pub\nPidFile none\n\
-             UsePAM no\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
-             PrintMotd no\nPrintLastLog no\n"
-        );
-        fs::write(directory.join("sshd_config"), server).unwrap();
-        let host_key = fs::read_to_string(directory.join("host.pub")).unwrap();
-        fs::write(directory.join("known_hosts"), format!("far {host_key}")).unwrap();
-        let client = format!(
-            "Host far\n HostName {HERE}\n Port {port}\n HostKeyAlias far\n UserKnownHostsFile {shown}/known_hosts\n\
-             GlobalKnownHostsFile /dev/null\n StrictHostKeyChecking yes\n IdentityFile {shown}/user\n IdentitiesOnly yes\n\
-             BatchMode yes\n"
-        );
-        fs::write(directory.join("ssh_config"), client).unwrap();
-        if is_root() {
-            // Where sshd keeps its unprivileged child; packages make it when the service starts.
-            let _ = fs::create_dir_all("/run/sshd");
-        }
-        let server = Command::new(sshd)
-            .args(["-D", "-e", "-f"])
-            .arg(directory.join("sshd_config"))
-            .stdin(Stdio::null())
-            .stderr(fs::File::create(directory.join("log")).unwrap())
-            .spawn()
-            .unwrap();
-        let running = Self { server, command: format!("ssh -F {shown}/ssh_config") };
-        let answers = || {
-            Command::new("sh")
-                .args(["-c", &format!("{} far true", running.command)])
-                .output()
-                .is_ok_and(|output| output.status.success())
-        };
-        if !(eventually(|| TcpStream::connect((HERE, port)).is_ok()) && answers()) {
-            skip(&format!("sshd does not let this user in: {}", fs::read_to_string(directory.join("log")).unwrap()));
-            return None;
-        }
-        Some(running)
-    }
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
 #[test]
 fn a_real_ssh_carries_a_copy_in_both_directions() {
     let site = Site::new();
-    let Some(sshd) = Sshd::start(&site) else { return };
+    let Some(sshd) = Sshd::start(&site, "") else { return };
     let tree = data::tree(&site.path("tree"), 1, &Shape { large: vec![30 * MIB], ..Shape::default() });
     let far = |name: &str| format!("far:{}", site.path(name).display());
     // The data connection goes to the host that ssh's configuration names.

@@ -1,6 +1,5 @@
 //! What the halves of a link over TCP share, and what any thread may see of it.
 
-use std::io::Read as _;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,6 +9,7 @@ use icdc_trust::PublicKey;
 use icdc_units::{ByteCount, Rate, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::carrier::Carrier;
 use crate::control::{Control, SendTimes};
 use crate::error::LinkError;
 
@@ -18,10 +18,12 @@ pub(super) const FAREWELL: Span = Span::from_secs(2);
 
 /// What the two halves and the control share.
 pub(super) struct Connection {
-    pub(super) stream: Arc<TcpStream>,
+    pub(super) carrier: Carrier,
     pub(super) peer: String,
     pub(super) peer_key: PublicKey,
     pub(super) cipher: &'static str,
+    /// How long the handshake took, if this end began it.
+    pub(super) handshake_time: Option<Span>,
     /// The peer asked for new keys in the outlet's direction too.
     pub(super) key_update_wanted: AtomicBool,
     /// This end has shut the connection down.
@@ -55,7 +57,7 @@ impl Connection {
     /// Ends the connection without a farewell.
     pub(super) fn abort(&self) {
         // It fails if the peer was faster, and then there is nothing left to end.
-        let _ = self.stream.shutdown(Shutdown::Both);
+        let _ = self.carrier.shutdown(Shutdown::Both);
     }
 }
 
@@ -71,12 +73,12 @@ impl Control for Connection {
 
     fn is_hung_up(&self) -> bool {
         let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        let mut watched = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        let mut watched = [PollFd::new(&self.carrier, PollFlags::RDHUP)];
         poll(&mut watched, Some(&Timespec::default())).is_ok() && watched[0].revents().intersects(gone)
     }
 
     fn tcp_info(&self) -> Option<TcpInfo> {
-        icdc_tcp::info(&*self.stream).ok()
+        icdc_tcp::info(&**self.carrier.tcp()?).ok()
     }
 
     fn received(&self) -> ByteCount {
@@ -84,19 +86,15 @@ impl Control for Connection {
     }
 
     fn delivered(&self) -> ByteCount {
-        let Some(info) = self.tcp_info() else { return ByteCount::ZERO };
-        let overhead = ByteCount::new(self.overhead_sent.load(Ordering::Relaxed));
-        info.bytes_acked + info.mss * u64::from(info.sacked) - overhead
+        self.carrier.delivered() - ByteCount::new(self.overhead_sent.load(Ordering::Relaxed))
     }
 
     fn set_rate(&self, rate: Rate) {
-        if let Err(error) = icdc_tcp::set_pacing_rate(&*self.stream, rate) {
-            tracing::debug!("{}: pacing rate not set: {error}", self.peer);
-        }
+        self.carrier.set_rate(rate);
     }
 
     fn socket(&self) -> Option<&Arc<TcpStream>> {
-        Some(&self.stream)
+        self.carrier.tcp()
     }
 
     fn send_times(&self) -> SendTimes {
@@ -108,6 +106,10 @@ impl Control for Connection {
 
     fn peer_key(&self) -> Option<PublicKey> {
         Some(self.peer_key)
+    }
+
+    fn handshake_time(&self) -> Option<Span> {
+        self.handshake_time
     }
 
     fn cipher(&self) -> Option<&'static str> {
@@ -127,10 +129,10 @@ impl Drop for Connection {
         let mut scrap = [0; 16 << 10];
         loop {
             let left = end - clock::now();
-            if left == Span::ZERO || self.stream.set_read_timeout(Some(left.into())).is_err() {
+            if left == Span::ZERO || self.carrier.set_read_timeout(Some(left)).is_err() {
                 return;
             }
-            if !matches!((&*self.stream).read(&mut scrap), Ok(1..)) {
+            if !matches!(self.carrier.read(&mut scrap), Ok(1..)) {
                 return;
             }
         }

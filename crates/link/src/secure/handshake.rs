@@ -3,8 +3,7 @@
 //! rustls is fed one record at a time, so that what the peer sends right behind its last handshake
 //! message is never decrypted by it, but left for the link's own record layer.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io;
 use std::sync::Arc;
 
 use icdc_record::Role;
@@ -17,6 +16,7 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{ClientConfig, CommonState, ExtractedSecrets, ServerConfig};
 
+use super::carrier::Carrier;
 use super::key_schedule::{KeySchedule, Secrets};
 use crate::error::LinkError;
 
@@ -39,22 +39,22 @@ pub(super) struct Established {
 }
 
 pub(super) fn client(
-    stream: &TcpStream,
+    carrier: &Carrier,
     peer: &str,
     config: Arc<ClientConfig>,
     deadline: Span,
 ) -> Result<Established, LinkError> {
     let connection = UnbufferedClientConnection::new(config, icdc_trust::server_name());
-    Handshake::new(stream, peer, deadline).run(connection)
+    Handshake::new(carrier, peer, deadline).run(connection)
 }
 
 pub(super) fn server(
-    stream: &TcpStream,
+    carrier: &Carrier,
     peer: &str,
     config: Arc<ServerConfig>,
     deadline: Span,
 ) -> Result<Established, LinkError> {
-    Handshake::new(stream, peer, deadline).run(UnbufferedServerConnection::new(config))
+    Handshake::new(carrier, peer, deadline).run(UnbufferedServerConnection::new(config))
 }
 
 struct Handshake<'a> {
@@ -67,8 +67,8 @@ struct Handshake<'a> {
 }
 
 impl<'a> Handshake<'a> {
-    fn new(stream: &'a TcpStream, peer: &'a str, deadline: Span) -> Self {
-        let socket = Socket { stream, peer, deadline, end: clock::now() + deadline };
+    fn new(carrier: &'a Carrier, peer: &'a str, deadline: Span) -> Self {
+        let socket = Socket { carrier, peer, deadline, end: clock::now() + deadline };
         Self { socket, incoming: Vec::new(), shown: 0, outgoing: Vec::new() }
     }
 
@@ -184,7 +184,7 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) {
 
 /// A socket on which every wait ends when the deadline of the whole has come.
 struct Socket<'a> {
-    stream: &'a TcpStream,
+    carrier: &'a Carrier,
     peer: &'a str,
     deadline: Span,
     end: Time,
@@ -194,7 +194,7 @@ impl Socket<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, LinkError> {
         loop {
             let left = self.time_left()?;
-            let read = self.stream.set_read_timeout(Some(left.into())).and_then(|()| self.stream.read(buffer));
+            let read = self.carrier.set_read_timeout(Some(left)).and_then(|()| self.carrier.read(buffer));
             match read {
                 Ok(0) => return Err(LinkError::Cut { peer: self.peer.to_owned() }),
                 Ok(count) => return Ok(count),
@@ -207,7 +207,7 @@ impl Socket<'_> {
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), LinkError> {
         while !bytes.is_empty() {
             let left = self.time_left()?;
-            let written = self.stream.set_write_timeout(Some(left.into())).and_then(|()| self.stream.write(bytes));
+            let written = self.carrier.set_write_timeout(Some(left)).and_then(|()| self.carrier.write(bytes));
             match written {
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if is_passing(&error) => {}

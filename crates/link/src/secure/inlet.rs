@@ -10,7 +10,7 @@
 //! the block; its kind byte lands behind the content and is overwritten by the next record. All
 //! others are decrypted into `clear`.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -123,7 +123,7 @@ impl SecureInlet {
             if self.connection.is_stopped() {
                 return Err(LinkError::Stopped);
             }
-            match (&*self.connection.stream).read(room) {
+            match self.connection.carrier.read(room) {
                 Ok(0) => return Err(self.connection.cut()),
                 Ok(count) => {
                     self.opener.arrived(count);

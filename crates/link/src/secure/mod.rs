@@ -17,6 +17,7 @@
 //! The socket is shut down instead, which the peer takes for a cut, and after a cut it connects
 //! again.
 
+mod carrier;
 mod connection;
 mod handshake;
 mod inlet;
@@ -24,14 +25,16 @@ mod key_schedule;
 mod outlet;
 #[cfg(test)]
 mod tests;
+mod write_clock;
 
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use icdc_record::{Opener, Sealer};
+use icdc_tcp::clock;
 use icdc_units::Span;
 
+pub use self::carrier::{Carrier, Forwarded};
 use self::connection::Connection;
 use self::handshake::Established;
 use self::inlet::SecureInlet;
@@ -65,7 +68,11 @@ impl Default for SecureSettings {
 /// # Errors
 /// If the handshake fails, or is not complete when `deadline` has passed since the call, however
 /// busy the peer keeps the line.
-pub fn secure_client(stream: TcpStream, config: Arc<rustls::ClientConfig>, deadline: Span) -> Result<Link, LinkError> {
+pub fn secure_client(
+    stream: impl Into<Carrier>,
+    config: Arc<rustls::ClientConfig>,
+    deadline: Span,
+) -> Result<Link, LinkError> {
     secure_client_with(stream, config, deadline, SecureSettings::default())
 }
 
@@ -74,15 +81,15 @@ pub fn secure_client(stream: TcpStream, config: Arc<rustls::ClientConfig>, deadl
 /// # Errors
 /// As [`secure_client`].
 pub fn secure_client_with(
-    stream: TcpStream,
+    stream: impl Into<Carrier>,
     config: Arc<rustls::ClientConfig>,
     deadline: Span,
     settings: SecureSettings,
 ) -> Result<Link, LinkError> {
-    let peer = peer_name(&stream);
-    send_at_once(&stream, &peer)?;
-    let established = handshake::client(&stream, &peer, config, deadline)?;
-    link(stream, peer, established, settings)
+    let (carrier, peer) = prepared(stream)?;
+    let begin = clock::now();
+    let established = handshake::client(&carrier, &peer, config, deadline)?;
+    link(carrier, peer, established, Some(clock::now() - begin), settings)
 }
 
 /// Runs the listening end of a handshake and returns the link. The peer's key is then known
@@ -90,7 +97,11 @@ pub fn secure_client_with(
 ///
 /// # Errors
 /// As [`secure_client`].
-pub fn secure_server(stream: TcpStream, config: Arc<rustls::ServerConfig>, deadline: Span) -> Result<Link, LinkError> {
+pub fn secure_server(
+    stream: impl Into<Carrier>,
+    config: Arc<rustls::ServerConfig>,
+    deadline: Span,
+) -> Result<Link, LinkError> {
     secure_server_with(stream, config, deadline, SecureSettings::default())
 }
 
@@ -99,27 +110,29 @@ pub fn secure_server(stream: TcpStream, config: Arc<rustls::ServerConfig>, deadl
 /// # Errors
 /// As [`secure_client`].
 pub fn secure_server_with(
-    stream: TcpStream,
+    stream: impl Into<Carrier>,
     config: Arc<rustls::ServerConfig>,
     deadline: Span,
     settings: SecureSettings,
 ) -> Result<Link, LinkError> {
-    let peer = peer_name(&stream);
-    send_at_once(&stream, &peer)?;
-    let established = handshake::server(&stream, &peer, config, deadline)?;
-    link(stream, peer, established, settings)
+    let (carrier, peer) = prepared(stream)?;
+    let established = handshake::server(&carrier, &peer, config, deadline)?;
+    link(carrier, peer, established, None, settings)
 }
 
-/// Flights of the handshake and frames are gathered into large writes here; the last piece of one
-/// must not wait for an acknowledgement.
-fn send_at_once(stream: &TcpStream, peer: &str) -> Result<(), LinkError> {
-    stream.set_nodelay(true).map_err(|error| LinkError::io(peer, "setsockopt(TCP_NODELAY)", error))
+/// A carrier, and the name of its peer.
+fn prepared(stream: impl Into<Carrier>) -> Result<(Carrier, String), LinkError> {
+    let carrier = stream.into();
+    let peer = carrier.peer();
+    carrier.send_at_once().map_err(|error| LinkError::io(&peer, "setsockopt(TCP_NODELAY)", error))?;
+    Ok((carrier, peer))
 }
 
 fn link(
-    stream: TcpStream,
+    carrier: Carrier,
     peer: String,
     established: Established,
+    handshake_time: Option<Span>,
     settings: SecureSettings,
 ) -> Result<Link, LinkError> {
     let Established { transmit, receive, schedule, peer_key, cipher, role, early } = established;
@@ -131,14 +144,14 @@ fn link(
     let mut opener = Opener::new(receive, next_key(&schedule, KeySchedule::next_receive), role, inlet::BUFFER);
     opener.room()[..early.len()].copy_from_slice(&early);
     opener.arrived(early.len());
-    let deadlines =
-        stream.set_read_timeout(Some(settings.dead_after.into())).and_then(|()| stream.set_write_timeout(None));
+    let deadlines = carrier.set_read_timeout(Some(settings.dead_after)).and_then(|()| carrier.set_write_timeout(None));
     deadlines.map_err(|error| LinkError::io(&peer, "setsockopt(SO_RCVTIMEO)", error))?;
     let connection = Arc::new(Connection {
-        stream: Arc::new(stream),
+        carrier,
         peer,
         peer_key,
         cipher,
+        handshake_time,
         key_update_wanted: AtomicBool::new(false),
         stopped: AtomicBool::new(false),
         said_farewell: AtomicBool::new(false),
@@ -151,8 +164,4 @@ fn link(
     let outlet = SecureOutlet::new(Arc::clone(&connection), sealer);
     let inlet = SecureInlet::new(Arc::clone(&connection), opener, settings.dead_after);
     Ok(Link::new(outlet, inlet, connection))
-}
-
-fn peer_name(stream: &TcpStream) -> String {
-    stream.peer_addr().map_or_else(|_| "a peer that is gone".to_owned(), |address| address.to_string())
 }

@@ -9,7 +9,6 @@
 //! Payload and heads never share a record, so the records of a block start at its first byte and
 //! the peer can decrypt them in place.
 
-use std::io::Write as _;
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -102,7 +101,7 @@ impl SecureOutlet {
         let records = self.sealer.records();
         let overhead = records.len() - std::mem::take(&mut self.payload);
         connection.overhead_sent.fetch_add(overhead as u64, Ordering::Relaxed);
-        let written = (&*connection.stream).write_all(records);
+        let written = connection.carrier.write_all(records);
         connection.socket_nanos.fetch_add(stopwatch.lap(), Ordering::Relaxed);
         self.sealer.written();
         written.map_err(|error| connection.io("send", error))
@@ -112,7 +111,7 @@ impl SecureOutlet {
         self.flush()?;
         self.sealer.close_notify().map_err(|error| LinkError::Protocol(error.to_string()))?;
         self.write_out(&mut Stopwatch { since: clock::now() })?;
-        let shut = self.connection.stream.shutdown(Shutdown::Write);
+        let shut = self.connection.carrier.shutdown(Shutdown::Write);
         shut.map_err(|error| self.connection.io("shutdown", error))
     }
 }
@@ -149,7 +148,7 @@ impl Drop for SecureOutlet {
             self.connection.abort();
             return;
         }
-        let limited = self.connection.stream.set_write_timeout(Some(FAREWELL.into()));
+        let limited = self.connection.carrier.set_write_timeout(Some(FAREWELL));
         let said = limited.map_err(|error| self.connection.io("setsockopt", error)).and_then(|()| self.farewell());
         match said {
             Ok(()) => self.connection.said_farewell.store(true, Ordering::SeqCst),

@@ -67,18 +67,18 @@ fn from_receiver() -> impl Strategy<Value = Message> {
 fn either_way() -> impl Strategy<Value = Message> {
     let ports = prop_oneof![Just((0, 0)), (1..=u16::MAX).prop_flat_map(|low| (Just(low), low..=u16::MAX))];
     let family = prop_oneof![Just(0), Just(4), Just(6)];
-    let bootstrap = (text(), any::<Option<[u8; 32]>>(), ports, family);
+    let task = prop_oneof![
+        (any::<[u8; 32]>(), ports).prop_map(|(peer, ports)| FarTask::Serve { peer, ports }),
+        Just(FarTask::Drive),
+        (1..=u16::MAX).prop_map(|port| FarTask::Forward { port }),
+    ];
+    let bootstrap = (text(), task, family);
     prop_oneof![
         Just(Message::Ping),
         Just(Message::Interrupt),
         (1..MAX_STREAMS, any::<u64>()).prop_map(|(connection, frames)| Message::Left { connection, frames }),
         refusal().prop_map(Message::Abort),
-        bootstrap.prop_map(|(version, peer, ports, family)| Message::Bootstrap(Bootstrap {
-            version,
-            peer,
-            ports,
-            family
-        })),
+        bootstrap.prop_map(|(version, task, family)| Message::Bootstrap(Bootstrap { version, task, family })),
         (text(), any::<[u8; 32]>(), any::<u16>()).prop_map(|(version, key, port)| Message::Listening(Listening {
             version,
             key,

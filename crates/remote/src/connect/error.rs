@@ -125,6 +125,20 @@ pub enum ConnectError {
         /// What happened.
         reason: String,
     },
+    /// No route for data to a far side that ssh started.
+    #[error(
+        "{host} was reached by ssh, but no data gets there: directly: {direct}; through ssh: {ssh}; let a firewall pass port {port}, or a few that --port LO-HI names"
+    )]
+    NoRoute {
+        /// Host.
+        host: String,
+        /// Data port.
+        port: u16,
+        /// Why not directly.
+        direct: String,
+        /// Why not through ssh.
+        ssh: String,
+    },
     /// A far end does not get through to the one that it shall send to.
     #[error(
         "{host} port {port}: {reason}; the hosts must reach each other: a firewall may stand between (--port LO-HI chooses the ports), or {host} has another name there"
@@ -246,6 +260,20 @@ impl ConnectError {
                 | Self::Identity { .. }
                 | Self::Trust(_)
         )
+    }
+
+    /// Whether the far side's data port did not do what it should.
+    pub(crate) fn is_of_data_port(&self) -> bool {
+        matches!(self, Self::DataPort { .. } | Self::Handshake { .. } | Self::NoRoute { .. })
+    }
+
+    /// What happened, without what to do, where that is kept apart.
+    pub(crate) fn in_short(&self) -> String {
+        match self {
+            Self::DataPort { reason, .. } => reason.clone(),
+            Self::Handshake { reason, .. } => format!("the encrypted connection failed: {reason}"),
+            other => other.to_string(),
+        }
     }
 
     /// Sorts what TCP says: a name that has no address, or a port that `unanswered` tells about.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use icdc_link::Link;
+use icdc_protocol::limits::MAX_STREAMS;
 use icdc_stop::StopSignal;
 use icdc_transfer::EventSink;
 
@@ -69,10 +70,18 @@ impl Far {
 
     /// Connects to the far end that [`Far::link`] has reached, as often as it is called, from any
     /// thread.
-    pub(crate) fn further(&mut self) -> Result<Further<'static>, ConnectError> {
+    pub(crate) fn further(&mut self) -> Further<'static> {
         match &mut self.way {
             Way::Ssh(far) => far.further(),
-            Way::Daemon(far) => Ok(far.further()),
+            Way::Daemon(far) => far.further(),
+        }
+    }
+
+    /// The most links, the first included, that can be made without a question to the user.
+    pub(crate) fn most_links(&self) -> u8 {
+        match &self.way {
+            Way::Ssh(far) => far.most_connections(),
+            Way::Daemon(_) => MAX_STREAMS,
         }
     }
 

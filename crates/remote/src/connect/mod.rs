@@ -6,22 +6,27 @@
 //! | `[USER@]HOST:PATH` | this end, by ssh ([`ssh`]); perhaps with its own binary ([`send_self`]) | made for this run, exchanged over ssh |
 //! | `icdc://HOST/PATH` | somebody, as a daemon ([`daemon`]) | identities, `known_hosts`, `authorized_keys` |
 //!
-//! In both cases the data connection is TCP with TLS 1.3, and both ends know whose key the other
-//! has.
+//! Data connections have TLS 1.3, and both ends know whose key the other has. To a daemon they are
+//! TCP; to a far end that ssh has started they take one of the [`routes`].
 
 pub(crate) mod daemon;
 mod error;
 mod far;
+mod far_program;
 mod patient;
 mod reach;
 mod remote_shell;
+mod routes;
 mod send_self;
 pub(crate) mod ssh;
+mod through_ssh;
 
 use icdc_link::Link;
+use icdc_protocol::limits::MAX_STREAMS;
 
 pub use error::ConnectError;
 pub use far::Far;
+pub(crate) use far_program::MARKER;
 pub(crate) use reach::{pinned, reach};
 
 /// Makes a further connection to a far end that has been reached.
@@ -40,6 +45,11 @@ pub(crate) trait Connect: Send {
     /// # Errors
     /// See [`ConnectError`].
     fn further(&mut self) -> Result<Further<'_>, ConnectError>;
+
+    /// The most links, the first included, that can be made without a question to the user.
+    fn most_links(&self) -> u8 {
+        MAX_STREAMS
+    }
 }
 
 impl Connect for Far {
@@ -48,6 +58,10 @@ impl Connect for Far {
     }
 
     fn further(&mut self) -> Result<Further<'_>, ConnectError> {
-        Self::further(self)
+        Ok(Self::further(self))
+    }
+
+    fn most_links(&self) -> u8 {
+        Self::most_links(self)
     }
 }

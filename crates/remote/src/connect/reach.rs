@@ -4,7 +4,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use icdc_link::{Link, LinkError, secure_client};
+use icdc_link::{Carrier, Link, LinkError, secure_client};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Beginning, Family, Patience};
 use icdc_transfer::Event;
@@ -38,20 +38,23 @@ pub(crate) fn reach(
 }
 
 /// The connecting end of a handshake, given up when `stop` is requested.
-pub(super) fn shake_hands(stream: TcpStream, config: Arc<ClientConfig>, stop: &StopSignal) -> Result<Link, LinkError> {
-    let twin = stream.try_clone();
-    let _given_up = twin.ok().map(|twin| {
-        stop.while_waiting(move || {
-            // It fails if the peer was faster.
-            let _ = twin.shutdown(Shutdown::Both);
-        })
+pub(super) fn shake_hands(
+    carrier: impl Into<Carrier>,
+    config: Arc<ClientConfig>,
+    stop: &StopSignal,
+) -> Result<Link, LinkError> {
+    let carrier = carrier.into();
+    let twin = carrier.clone();
+    let _given_up = stop.while_waiting(move || {
+        // It fails if the peer was faster.
+        let _ = twin.shutdown(Shutdown::Both);
     });
-    secure_client(stream, config, HANDSHAKE_PATIENCE)
+    secure_client(carrier, config, HANDSHAKE_PATIENCE)
 }
 
 /// Makes a link of a connection to the holder of `key`.
 pub(crate) fn pinned(
-    stream: TcpStream,
+    carrier: impl Into<Carrier>,
     (host, port): (&str, u16),
     identity: &Identity,
     key: PublicKey,
@@ -67,7 +70,7 @@ pub(crate) fn pinned(
         Err(format!("{} was expected", key.fingerprint()))
     };
     let config = client_config(identity, ServerPin::Verify(Box::new(verify)));
-    shake_hands(stream, config, stop).map_err(|error| {
+    shake_hands(carrier, config, stop).map_err(|error| {
         let host = host.to_owned();
         let stranger = *stranger.lock().unwrap_or_else(PoisonError::into_inner);
         match stranger {

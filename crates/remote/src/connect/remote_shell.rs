@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,6 +41,28 @@ const MAX_DESCENDANTS: usize = 64;
 /// How long ssh may take to tell its configuration.
 const CONFIGURATION_PATIENCE: Span = Span::from_secs(20);
 
+/// By which login a command is started, where that is OpenSSH's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Login {
+    /// As the user's configuration says; it may ask for a password.
+    AsConfigured,
+    /// A connection of its own, without a question.
+    OfItsOwn,
+    /// By a connection that is there already (`ControlMaster`), or one of its own; without a
+    /// question.
+    Shared,
+}
+
+impl Login {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::AsConfigured => &[],
+            Self::OfItsOwn => &["-o", "BatchMode=yes", "-o", "ControlPath=none"],
+            Self::Shared => &["-o", "BatchMode=yes"],
+        }
+    }
+}
+
 /// The way to a shell on a host.
 #[derive(Clone)]
 pub(crate) struct RemoteShell {
@@ -73,15 +96,36 @@ impl RemoteShell {
 
     /// Starts `command` on the host.
     pub(crate) fn run(&self, command: &str) -> Result<RemoteProcess, ConnectError> {
-        tracing::debug!(ssh = self.command, host = self.host, command, "starting");
+        self.start(Login::AsConfigured, command, (Stdio::piped(), Stdio::piped()), EXIT_PATIENCE)
+    }
+
+    /// Starts `command` on the host, with a socket for its standard input and output. It is ended
+    /// as soon as it is dropped.
+    pub(super) fn run_on_socket(
+        &self,
+        login: Login,
+        command: &str,
+    ) -> Result<(UnixStream, RemoteProcess), ConnectError> {
         let failed = |cause| ConnectError::Start { command: self.command.clone(), cause };
-        let mut child = self
-            .local(&[&self.host, command])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(failed)?;
+        let (near, its) = UnixStream::pair().map_err(failed)?;
+        let twin = its.try_clone().map_err(failed)?;
+        let streams = (OwnedFd::from(its).into(), OwnedFd::from(twin).into());
+        Ok((near, self.start(login, command, streams, Span::ZERO)?))
+    }
+
+    fn start(
+        &self,
+        login: Login,
+        command: &str,
+        (stdin, stdout): (Stdio, Stdio),
+        exit_patience: Span,
+    ) -> Result<RemoteProcess, ConnectError> {
+        tracing::debug!(ssh = self.command, host = self.host, command, ?login, "starting");
+        let failed = |cause| ConnectError::Start { command: self.command.clone(), cause };
+        let mut arguments: Vec<&str> = if self.is_openssh() { login.options().to_vec() } else { Vec::new() };
+        arguments.extend([self.host.as_str(), command]);
+        let mut child =
+            self.local(&arguments).stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn().map_err(failed)?;
         let ended = pidfd(child.id());
         let words = LastWords::new(Arc::clone(&self.heard));
         let stderr = child.stderr.take().expect("standard error is piped");
@@ -92,7 +136,8 @@ impl RemoteShell {
             .spawn(move || copier.copy(stderr))
             .map_err(failed)?;
         let stop = self.stop.clone();
-        Ok(RemoteProcess { stdin: child.stdin.take(), stdout: child.stdout.take(), child, ended, words, stop })
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        Ok(RemoteProcess { stdin, stdout, child, ended, words, stop, exit_patience })
     }
 
     /// Whether the program that the command begins with is missing on this side: a shell reports
@@ -121,8 +166,7 @@ impl RemoteShell {
     }
 
     fn mapped_name(&self, stop: &StopSignal) -> Option<String> {
-        let program = self.program()?;
-        if program.rsplit('/').next() != Some("ssh") {
+        if !self.is_openssh() {
             return None;
         }
         let mut command = self.local(&["-G", &self.host]);
@@ -130,13 +174,26 @@ impl RemoteShell {
         let ended = pidfd(child.id());
         let stdout = child.stdout.take().expect("standard output is piped");
         let words = LastWords::new(Arc::clone(&self.heard));
-        let mut process = RemoteProcess { stdin: None, stdout: None, child, ended, words, stop: self.stop.clone() };
+        let mut process = RemoteProcess {
+            stdin: None,
+            stdout: None,
+            child,
+            ended,
+            words,
+            stop: self.stop.clone(),
+            exit_patience: EXIT_PATIENCE,
+        };
         let mut text = String::new();
         let deadline = clock::now() + CONFIGURATION_PATIENCE;
         PatientReader::new(&stdout, stop, deadline).ok()?.read_to_string(&mut text).ok()?;
         let status = process.wait(EXIT_PATIENCE)?;
         let name = text.lines().find_map(|line| line.strip_prefix("hostname "))?.trim();
         (status.success() && !name.is_empty() && !name.starts_with('-')).then(|| name.to_owned())
+    }
+
+    /// Whether the command is one that takes OpenSSH's options.
+    pub(super) fn is_openssh(&self) -> bool {
+        self.program().is_some_and(|program| program.rsplit('/').next() == Some("ssh"))
     }
 
     fn local(&self, arguments: &[&str]) -> Command {
@@ -179,6 +236,8 @@ pub(crate) struct RemoteProcess {
     ended: Option<OwnedFd>,
     words: LastWords,
     stop: StopSignal,
+    /// How long it may take to end by itself once it is dropped.
+    exit_patience: Span,
 }
 
 impl RemoteProcess {
@@ -215,7 +274,8 @@ impl Drop for RemoteProcess {
     fn drop(&mut self) {
         drop(self.stdin.take());
         drop(self.stdout.take());
-        let patience = if self.stop.is_requested() { STOPPED_PATIENCE } else { EXIT_PATIENCE };
+        let patience = if self.stop.is_requested() { STOPPED_PATIENCE } else { Span::MAX };
+        let patience = patience.min(self.exit_patience);
         if self.wait(patience).is_none() {
             self.end();
         }

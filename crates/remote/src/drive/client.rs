@@ -120,7 +120,7 @@ impl SourceEnd {
         match location {
             Location::Ssh { host, .. } => {
                 let Started { writer, inlet, control, end, key, running, .. } =
-                    Starter::new(host, options, events, stop)?.start(None)?;
+                    Starter::new(host, options, events, stop)?.start_to_drive()?;
                 Ok(Self { name, key, inlet, writer, control, _end: end, _running: Some(running) })
             }
             Location::Daemon { host, port, .. } => {
@@ -201,7 +201,7 @@ impl TargetEnd {
         match location {
             Location::Ssh { host, .. } => {
                 let mut starter = Starter::new(host, options, events, stop)?;
-                let started = starter.start(Some(peer))?;
+                let started = starter.start_to_serve(peer)?;
                 let (host, port, key) = (starter.host_name()?, started.port, started.key);
                 Ok(Self { host, port, key, _started: Some(started) })
             }

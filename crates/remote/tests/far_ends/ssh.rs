@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::path::Path;
 
-use icdc_remote::{ConnectError, CopyOptions, Far};
+use icdc_remote::{ConnectError, CopyOptions, Far, Via};
 
 use crate::{HERE, Scene, assert_same, by_ssh, copy, eventually, local, silent};
 
@@ -95,9 +95,15 @@ fn a_port_that_is_taken_or_blocked_is_named() {
     }
     options.ports = (0, 0);
     options.ssh = format!("{unshare} {HERE}");
+    // Neither does what it forwards: each ssh has a network of its own.
+    let error = error_of(&options);
+    assert!(matches!(error, ConnectError::NoRoute { .. }), "{error}");
+    let says = |error: &ConnectError, words: &[&str]| words.iter().all(|word| error.to_string().contains(word));
+    assert!(says(&error, &["directly: ", "through ssh: ", "--port LO-HI", "firewall"]), "{error}");
+    options.via = Via::Direct;
     let error = error_of(&options);
     assert!(matches!(error, ConnectError::DataPort { .. }), "{error}");
-    assert!(error.to_string().contains("--port LO-HI") && error.to_string().contains("firewall"), "{error}");
+    assert!(says(&error, &["--port LO-HI", "firewall"]), "{error}");
 }
 
 #[test]

@@ -44,8 +44,16 @@ impl Intake<'_> {
             Ok(_) => self.shared.fail(SessionError::Protocol("it said goodbye on a further connection".into())),
             // All connections end with the session.
             Err(_) if self.shared.ending().is_over() => {}
+            // All that was sent has arrived.
+            Err(LinkEnd::Closed) => {
+                self.ended(number);
+            }
             // The sender transmits what did not arrive over another one.
-            Err(LinkEnd::Closed | LinkEnd::Failed(SessionError::Cut(_))) => self.ended(number),
+            Err(LinkEnd::Failed(SessionError::Cut(_))) => {
+                if self.ended(number) {
+                    (self.shared.events)(Event::connection_lost(number));
+                }
+            }
             Err(LinkEnd::Failed(error)) => self.shared.fail(error),
         }
     }
@@ -65,14 +73,13 @@ impl Intake<'_> {
         }
     }
 
-    /// A further connection has ended.
-    fn ended(&self, number: u8) {
+    /// A further connection has ended; whether the sender did not know.
+    fn ended(&self, number: u8) -> bool {
         let told = self.shared.connections().on_ended(number);
         self.shared.further.shut(number);
-        if let Some(left) = told {
-            (self.shared.events)(Event::connection_lost(number));
-            self.shared.reply(left);
-        }
+        let is_news = told.is_some();
+        told.into_iter().for_each(|left| self.shared.reply(left));
+        is_news
     }
 
     /// A further connection has ended at the sender's end.

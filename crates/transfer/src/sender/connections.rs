@@ -4,6 +4,7 @@
 //! carries everything else, ahead of the blocks. How fast each may send, and when those after the
 //! first may begin, is up to [`Steering`].
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Scope;
 use std::time::Duration;
@@ -19,8 +20,12 @@ use super::sending_link::tune;
 use super::steering::Steering;
 use crate::clock;
 use crate::further_links::FurtherLink;
-use crate::once::Once;
+use crate::once::{Ended, Once, watched};
 
+const NO_PANIC: &str = "no panic while connections are listed";
+/// How long the closing of a connection in order may take once the session is over. One that still
+/// sends, what others have brought meanwhile, is ended without.
+const FAREWELL: Span = Span::from_millis(200);
 /// Interval at which a sender with nothing to say shows that it lives.
 const PING: Duration = Duration::from_secs(1);
 
@@ -31,6 +36,8 @@ pub(super) struct Connections<'a> {
     wake: Queue<()>,
     data: Queue<Parcel>,
     bytes_sent: AtomicU64,
+    /// Tell when those after the first have been closed.
+    serving: Mutex<Vec<Ended>>,
     /// Kernel name of the congestion control; `None` for the best that can be had.
     congestion: Option<&'a str>,
 }
@@ -52,7 +59,8 @@ impl<'a> Connections<'a> {
         options: &'a SendOptions,
     ) -> Self {
         let (steering, congestion) = (Steering::new(executor, options), options.congestion.as_deref());
-        Self { executor, steering, wake, data, bytes_sent: AtomicU64::new(0), congestion }
+        let (bytes_sent, serving) = (AtomicU64::new(0), Mutex::default());
+        Self { executor, steering, wake, data, bytes_sent, serving, congestion }
     }
 
     /// Payload bytes handed to the sockets.
@@ -98,13 +106,25 @@ impl<'a> Connections<'a> {
         });
         self.executor.further.add(number, control);
         self.steering.on_added();
+        let (running, ended) = watched();
+        self.serving.lock().expect(NO_PANIC).push(ended);
         scope.spawn(move || {
+            let _running = running;
             // Nothing comes back on a further connection; its receiving half only has to stay open.
             let _open = inlet;
             // Keeps its congestion control loaded.
             let _tuned = tuned;
             self.run_further(number, outlet);
         });
+    }
+
+    /// Waits a little until the connections after the first are closed in order, which tells the
+    /// receiver that nothing of them was lost.
+    pub(super) fn await_farewells(&self) {
+        let deadline = clock::now() + FAREWELL;
+        for ended in &*self.serving.lock().expect(NO_PANIC) {
+            ended.wait(deadline - clock::now());
+        }
     }
 
     /// Serves the first connection until the session is over; what is left of the messages by then

@@ -126,6 +126,9 @@ pub fn run(
         if let (Some(found), Some(tuned)) = (path.found(), &executor.tuned) {
             tuned.remember_path(found);
         }
+        if outcome.is_ok() {
+            connections.await_farewells();
+        }
         control.shutdown();
         executor.further.shut_all();
         outcome

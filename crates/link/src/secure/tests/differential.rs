@@ -13,7 +13,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rustls::{AlertDescription, ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 
-use super::{DEADLINE, configs, sockets};
+use super::{DEADLINE, carrier, configs, sockets};
 use crate::secure::handshake::{self as raw, Established};
 use crate::secure::key_schedule::{KeySchedule, next_key, record_key};
 use crate::tests::{noise, spawn};
@@ -60,14 +60,14 @@ impl Duel {
                 client.max_fragment_size = max_fragment_size;
                 let connection = ClientConnection::new(client.into(), icdc_trust::server_name()).unwrap();
                 let shaking = spawn(move || shake(connection.into(), far));
-                let established = raw::server(&near, "peer", server, DEADLINE).unwrap();
+                let established = raw::server(&carrier(&near), "peer", server, DEADLINE).unwrap();
                 (shaking.join().unwrap(), established)
             }
             Role::Server => {
                 let mut server = ServerConfig::clone(&server);
                 server.max_fragment_size = max_fragment_size;
                 let shaking = spawn(move || shake(ServerConnection::new(server.into()).unwrap().into(), far));
-                let established = raw::client(&near, "peer", client, DEADLINE).unwrap();
+                let established = raw::client(&carrier(&near), "peer", client, DEADLINE).unwrap();
                 (shaking.join().unwrap(), established)
             }
         };

@@ -12,7 +12,7 @@ use icdc_tcp::clock;
 use icdc_trust::{Identity, ServerPin, client_config, server_config};
 use icdc_units::Span;
 
-use super::{DEADLINE, configs, handshake, listen, pair, pause, proxied, settings, sockets};
+use super::{DEADLINE, carrier, configs, handshake, listen, pair, pause, proxied, settings, sockets};
 use crate::secure::handshake::{self as raw, Established};
 use crate::secure::key_schedule::{KeySchedule, record_key};
 use crate::secure::{secure_client, secure_server, secure_server_with};
@@ -64,7 +64,7 @@ fn a_reset_is_a_cut_for_both_halves() {
     socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
     let (client, server) = configs();
     let accepting = spawn(move || secure_server(listener.accept().unwrap().0, server, DEADLINE));
-    let established = raw::client(&stream, "peer", client, DEADLINE).unwrap();
+    let established = raw::client(&carrier(&stream), "peer", client, DEADLINE).unwrap();
     let mut server = accepting.join().unwrap().unwrap();
     drop((established, stream));
     assert!(matches!(receive_all(server.inlet, length), (0, LinkError::Cut { .. })));
@@ -157,7 +157,7 @@ impl Rogue {
         let (stream, accepted) = sockets();
         let (client, server) = configs();
         let accepting = spawn(move || secure_server_with(accepted, server, DEADLINE, settings()));
-        let established = raw::client(&stream, "peer", client, DEADLINE).unwrap();
+        let established = raw::client(&carrier(&stream), "peer", client, DEADLINE).unwrap();
         let Established { transmit, receive, schedule, .. } = established;
         let (transmit, receive) = (record_key(&transmit).unwrap(), record_key(&receive).unwrap());
         Self { stream, transmit, receive, schedule, link: accepting.join().unwrap().unwrap() }

@@ -2,6 +2,7 @@
 //! cuts.
 
 mod differential;
+mod forwarded;
 mod hostile;
 mod interop;
 mod streams;
@@ -16,7 +17,7 @@ use icdc_trust::{Identity, ServerPin, client_config, server_config};
 use icdc_units::Span;
 use rustls::{ClientConfig, ServerConfig};
 
-use super::{SecureSettings, secure_client_with, secure_server_with};
+use super::{Carrier, SecureSettings, secure_client_with, secure_server_with};
 use crate::tests::spawn;
 use crate::{Link, LinkError};
 
@@ -47,8 +48,13 @@ fn sockets() -> (TcpStream, TcpStream) {
     (client, listener.accept().unwrap().0)
 }
 
+/// A carrier of this socket, which stays open with it.
+fn carrier(socket: &TcpStream) -> Carrier {
+    socket.try_clone().unwrap().into()
+}
+
 /// Two links that are each other's peer, over these sockets.
-fn pair_over(sockets: (TcpStream, TcpStream), settings: SecureSettings) -> (Link, Link) {
+fn pair_over<T: Into<Carrier> + Send + 'static>(sockets: (T, T), settings: SecureSettings) -> (Link, Link) {
     let (client, server) = configs();
     let accepting = spawn(move || secure_server_with(sockets.1, server, DEADLINE, settings));
     let client = secure_client_with(sockets.0, client, DEADLINE, settings).unwrap();

@@ -1,0 +1,190 @@
+//! By which route data reaches a far end that ssh starts: its port, or ssh where a firewall passes
+//! nothing else.
+
+use std::fs;
+use std::process::Command;
+
+use crate::sshd::Sshd;
+use crate::support::network::Pair;
+use crate::support::process::eventually;
+use crate::support::{
+    Ended, HERE, MIB, Shape, Site, Start, assert_no_leftovers, assert_same, data, has_program, skip, succeed,
+};
+
+/// Only connections to port 22 are let in.
+const FIREWALL: &str = "table inet test { chain input { type filter hook input priority 0; \
+     iifname \"eth0\" tcp dport != 22 drop; }; }";
+
+fn shape() -> Shape {
+    Shape { large: vec![30 * MIB, 9 * MIB], small: 40, ..Shape::default() }
+}
+
+/// Asserts that the run's data went by ssh, over so many connections at most: a run may end before
+/// all are made.
+#[track_caller]
+fn by_ssh(ended: &Ended, most: usize) {
+    let route = ended.all("route").next().unwrap_or_else(|| panic!("no route is told: {ended}"));
+    assert_eq!(route["via"], "ssh", "{ended}");
+    let peers: Vec<&str> = ended.all("connected").map(|event| event["peer"].as_str().unwrap()).collect();
+    assert!((1..=most).contains(&peers.len()), "{ended}");
+    assert!(peers.iter().all(|peer| peer.ends_with(" by ssh")), "{peers:?}");
+}
+
+/// Pushes and pulls a tree with these options.
+#[track_caller]
+fn both_ways(site: &Site, options: &[&str], far: impl Fn(&str) -> std::ffi::OsString, check: impl Fn(&Ended)) {
+    let tree = data::tree(&site.path("tree"), 5, &shape());
+    for (source, destination, arrived) in
+        [("tree".into(), far("pushed"), "pushed"), (far("tree"), "pulled".into(), "pulled")]
+    {
+        let ended = site.copy(options).arg(source).arg(destination).run().expect_code(0);
+        check(&ended);
+        assert_same(&tree, &site.path(arrived));
+    }
+    assert_no_leftovers(site.root());
+}
+
+#[test]
+fn data_goes_through_ssh_where_the_user_says_so() {
+    let site = Site::new();
+    let options = ["--ssh", &site.ssh(), "--via", "ssh", "--streams", "3", "--rate", "200mbit"];
+    both_ways(
+        &site,
+        &options,
+        |name| site.by_ssh(name),
+        |ended| {
+            by_ssh(ended, 3);
+            assert_eq!(ended.all("connected").count(), 3, "{ended}");
+        },
+    );
+}
+
+#[test]
+fn data_goes_directly_where_that_works() {
+    let site = Site::new();
+    let check = |ended: &Ended| {
+        let routes: Vec<&str> = ended.all("route").map(|event| event["via"].as_str().unwrap()).collect();
+        assert_eq!(routes, ["direct"], "{ended}");
+    };
+    both_ways(&site, &["--ssh", &site.ssh()], |name| site.by_ssh(name), check);
+}
+
+#[test]
+fn where_a_firewall_passes_only_ssh_data_goes_through_ssh() {
+    let site = Site::new();
+    let Some(hosts) = Pair::new() else { return };
+    if !has_program("nft") {
+        return skip("a firewall needs nftables");
+    }
+    let address = hosts.far.address();
+    let Some(sshd) = Sshd::start_on(&site, "", address, 22, |command| hosts.far.run(&command)) else { return };
+    succeed(hosts.far.command("nft").arg(FIREWALL));
+    let tree = data::tree(&site.path("tree"), 5, &shape());
+    let far = |name: &str| format!("far:{}", site.path(name).display());
+    for (source, destination, arrived) in
+        [("tree".to_owned(), far("pushed"), "pushed"), (far("tree"), "pulled".to_owned(), "pulled")]
+    {
+        let copy = site.copy(&["--ssh", &sshd.command, "--streams", "4", &source, &destination]);
+        let ended = hosts.near.run(&copy).run().expect_code(0);
+        by_ssh(&ended, 4);
+        let reason = ended.all("route").next().unwrap()["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains("did not answer"), "{reason}");
+        assert_same(&tree, &site.path(arrived));
+    }
+    // The user may forbid it.
+    let copy = site.copy(&["--ssh", &sshd.command, "--via", "direct", "tree", &far("none")]);
+    let ended = hosts.near.run(&copy).run().expect_code(3);
+    assert!(ended.stderr.contains("no answer") && ended.stderr.contains("--port"), "{ended}");
+    assert_no_leftovers(site.root());
+}
+
+#[test]
+fn a_server_that_lets_few_log_in_at_once_is_respected() {
+    let site = Site::new();
+    let Some(sshd) = Sshd::start(&site, "MaxStartups 3\nMaxSessions 1\n") else { return };
+    let options = ["--ssh", &sshd.command, "--via", "ssh", "--streams", "8"];
+    let far = |name: &str| format!("far:{}", site.path(name).display()).into();
+    both_ways(&site, &options, far, |ended| by_ssh(ended, 8));
+}
+
+/// A program named as OpenSSH's own, which runs commands here if `rule`, a shell's condition over
+/// its arguments in `$*`, holds.
+fn picky_ssh(site: &Site, rule: &str) -> String {
+    site.directory("bin");
+    let body = format!(
+        "if [ \"$1\" = -G ]; then echo hostname {HERE}; exit; fi\n\
+         echo \"$*\" >>'{log}'\n\
+         if ! {{ {rule}; }}; then echo 'far: Permission denied (publickey,password).' >&2; exit 255; fi\n\
+         while [ \"$1\" != {HERE} ]; do shift; done\nshift\nexec sh -c \"$*\"",
+        log = site.path("logins").display()
+    );
+    site.program("bin/ssh", &body)
+}
+
+#[test]
+fn where_each_login_asks_one_connection_carries_the_data_and_the_reason_is_told() {
+    let site = Site::new();
+    let ssh = picky_ssh(&site, "case \"$*\" in *BatchMode=yes*) false;; esac");
+    let options = ["--ssh", &ssh, "--via", "ssh", "--streams", "6"];
+    both_ways(
+        &site,
+        &options,
+        |name| site.by_ssh(name),
+        |ended| {
+            by_ssh(ended, 1);
+            assert!(ended.stderr.contains("answered by hand") && ended.stderr.contains("ControlMaster"), "{ended}");
+        },
+    );
+}
+
+#[test]
+fn a_login_that_is_shared_is_used_where_another_would_ask() {
+    let site = Site::new();
+    let ssh = picky_ssh(&site, "case \"$*\" in *ControlPath=none*) false;; esac");
+    let options = ["--ssh", &ssh, "--via", "ssh", "--streams", "4"];
+    both_ways(&site, &options, |name| site.by_ssh(name), |ended| by_ssh(ended, 4));
+    let logins = fs::read_to_string(site.path("logins")).unwrap();
+    assert_eq!(logins.matches("ControlPath=none").count(), 2, "asked once in each run: {logins}");
+}
+
+#[test]
+fn an_ssh_that_dies_costs_its_connection_only() {
+    let site = Site::new();
+    let file = site.path("file");
+    data::file(&file, 48 * MIB, 3);
+    let ssh =
+        site.program("ssh-noted", &format!("shift\necho $$ >>'{}'\nexec sh -c \"$*\"", site.path("pids").display()));
+    let mut command = site.copy(&["--ssh", &ssh, "--via", "ssh", "--streams", "4", "--rate", "160mbit", "file"]);
+    let run = command.arg(site.by_ssh("copy")).start();
+    assert!(run.wait_for_more(0, 4, |event| event["type"] == "connected"), "{}", run.finish());
+    assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
+    let pids = fs::read_to_string(site.path("pids")).unwrap();
+    let last = pids.lines().last().unwrap().to_owned();
+    succeed(Command::new("sh").args(["-c", &format!("kill -9 {last}")]));
+    let ended = run.finish().expect_code(0);
+    assert!(ended.all("reconnecting").next().is_none(), "the session went on: {ended}");
+    assert_same(&file, &site.path("copy"));
+    assert_no_leftovers(site.root());
+}
+
+#[test]
+fn nothing_stays_behind_when_the_user_stops() {
+    let site = Site::new();
+    data::file(&site.path("file"), 48 * MIB, 3);
+    let pids = site.path("pids");
+    let ssh = site.program("ssh-noted", &format!("shift\necho $$ >>'{}'\nexec sh -c \"$*\"", pids.display()));
+    let mut command = site.copy(&["--ssh", &ssh, "--via", "ssh", "--streams", "4", "--rate", "40mbit", "file"]);
+    let run = command.arg(site.by_ssh("copy")).start();
+    assert!(run.wait_for_more(0, 4, |event| event["type"] == "connected"), "{}", run.finish());
+    assert!(run.wait_for_bytes(4 * MIB), "{}", run.finish());
+    run.signal(crate::support::Signal::INT);
+    run.finish().expect_code(4);
+    let pids = fs::read_to_string(pids).unwrap();
+    let gone = |pid: &str| !std::path::Path::new(&format!("/proc/{pid}")).exists();
+    assert!(eventually(|| pids.lines().all(gone)), "of {pids} some still run");
+    // What has arrived is used.
+    let mut command = site.copy(&["--ssh", &site.ssh(), "--via", "ssh", "file"]);
+    let ended = command.arg(site.by_ssh("copy")).run().expect_code(0);
+    assert!(ended.resumed() > 0, "{ended}");
+    assert_same(&site.path("file"), &site.path("copy"));
+}

@@ -1,0 +1,188 @@
+//! The program on the far side: how it is called, what it says first, and why it does not.
+
+use std::io::{self, Read};
+use std::process::ExitStatus;
+
+use icdc_protocol::message::{Bootstrap, FarTask};
+use icdc_protocol::{Message, NAME, VERSION, frame};
+use icdc_tcp::Family;
+use icdc_units::Span;
+
+use super::error::ConnectError;
+use super::patient::{self, PatientReader};
+use super::remote_shell::{RemoteProcess, RemoteShell, quote};
+
+/// Begins the line by which a started far end tells itself from other output. The number of the
+/// protocol follows.
+pub(crate) const MARKER: &str = "ICDC-FAR-END";
+/// Output of shell start-up files that is skipped before the marker.
+const MAX_NOISE: usize = 64 << 10;
+/// Time from the start of ssh to the far end's first words: a login, perhaps by hand and by way of
+/// other hosts.
+pub(super) const GREETING_PATIENCE: Span = Span::from_secs(300);
+/// Time for an ended ssh to report its exit status.
+const EXIT_PATIENCE: Span = Span::from_secs(5);
+
+/// What is called on one host.
+#[derive(Clone)]
+pub(super) struct FarProgram {
+    pub(super) shell: RemoteShell,
+    /// A word for the far side's shell.
+    pub(super) program: String,
+}
+
+impl FarProgram {
+    /// What the far side's shell is to run.
+    pub(super) fn command_line(&self) -> String {
+        format!("{} far-end", quote(&self.program))
+    }
+
+    /// The first message to it, which fits into any pipe.
+    pub(super) fn bootstrap(task: FarTask, family: Family) -> Vec<u8> {
+        let bootstrap =
+            Bootstrap { version: env!("CARGO_PKG_VERSION").to_owned(), task, family: family_number(family) };
+        let mut frame = Vec::new();
+        frame::encode(&Message::Bootstrap(bootstrap), 0, &mut frame).expect("it is short and well-formed");
+        frame
+    }
+
+    /// Skips what shell start-up files print, up to the line that tells a far end of this protocol.
+    pub(super) fn await_marker(
+        &self,
+        output: &mut PatientReader<'_>,
+        process: &mut RemoteProcess,
+    ) -> Result<(), ConnectError> {
+        match find_marker(output) {
+            Ok(VERSION) => Ok(()),
+            Ok(theirs) => Err(self.other_version(format!("icdc/{theirs}"))),
+            Err(NoMarker::Failed(error)) if patient::is_stopped(&error) => Err(ConnectError::Interrupted),
+            Err(NoMarker::Failed(error)) if error.kind() == io::ErrorKind::TimedOut => Err(self.no_greeting()),
+            Err(missing) => Err(self.explain(&missing, process)),
+        }
+    }
+
+    /// Why no marker came: the exit status tells whose fault it is.
+    fn explain(&self, missing: &NoMarker, process: &mut RemoteProcess) -> ConnectError {
+        let status = match missing {
+            NoMarker::Ended(_) => process.wait(EXIT_PATIENCE),
+            NoMarker::Noise | NoMarker::Failed(_) => None,
+        };
+        let (host, command) = (self.shell.host().to_owned(), self.shell.command().to_owned());
+        let said = process.last_words();
+        match status.and_then(|status| status.code()) {
+            Some(126 | 127) if self.shell.is_missing() => ConnectError::SshMissing { command },
+            Some(126 | 127) => ConnectError::NoIcdc { host, program: self.program.clone(), said },
+            // OpenSSH keeps 255 for its own failures.
+            Some(255) => ConnectError::SshFailed { host, command, said },
+            // What clap answers to a subcommand that it does not know: a release without `far-end`.
+            Some(2) if said.contains("far-end") => self.other_version("none that this one knows".to_owned()),
+            _ => self.failed(describe(missing, status), process),
+        }
+    }
+
+    pub(super) fn no_greeting(&self) -> ConnectError {
+        ConnectError::NoGreeting {
+            host: self.shell.host().to_owned(),
+            program: self.program.clone(),
+            command: self.shell.command().to_owned(),
+            patience: GREETING_PATIENCE,
+        }
+    }
+
+    pub(super) fn failed(&self, how: String, process: &RemoteProcess) -> ConnectError {
+        ConnectError::FarEndFailed {
+            host: self.shell.host().to_owned(),
+            command: self.shell.command().to_owned(),
+            program: self.program.clone(),
+            how,
+            said: process.last_words(),
+        }
+    }
+
+    pub(super) fn other_version(&self, theirs: String) -> ConnectError {
+        ConnectError::OtherVersion {
+            host: self.shell.host().to_owned(),
+            program: self.program.clone(),
+            theirs,
+            ours: NAME.to_owned(),
+        }
+    }
+}
+
+fn family_number(family: Family) -> u8 {
+    match family {
+        Family::Any => 0,
+        Family::V4 => 4,
+        Family::V6 => 6,
+    }
+}
+
+/// Why the marker line was not found.
+#[derive(Debug)]
+enum NoMarker {
+    /// The output ended after so many bytes.
+    Ended(usize),
+    /// Too much else came.
+    Noise,
+    Failed(io::Error),
+}
+
+/// Skips what shell start-up files print, up to the marker line; returns its number. Reads byte by
+/// byte: what follows the line belongs to the link.
+fn find_marker(output: &mut impl Read) -> Result<u32, NoMarker> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    for skipped in 0..MAX_NOISE {
+        match output.read(&mut byte) {
+            Ok(0) => return Err(NoMarker::Ended(skipped)),
+            Ok(_) if byte[0] != b'\n' => line.push(byte[0]),
+            Ok(_) => {
+                if let Some(version) = marker_version(&line) {
+                    return Ok(version);
+                }
+                line.clear();
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A socket says so where what was written to it was not read.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(NoMarker::Ended(skipped)),
+            Err(error) => return Err(NoMarker::Failed(error)),
+        }
+    }
+    Err(NoMarker::Noise)
+}
+
+fn marker_version(line: &[u8]) -> Option<u32> {
+    std::str::from_utf8(line).ok()?.strip_prefix(MARKER)?.strip_prefix(' ')?.trim_end().parse().ok()
+}
+
+fn describe(missing: &NoMarker, status: Option<ExitStatus>) -> String {
+    match (missing, status) {
+        (NoMarker::Ended(_), Some(status)) => status.to_string(),
+        (NoMarker::Ended(count), None) => format!("its output ended after {count} bytes"),
+        (NoMarker::Noise, _) => {
+            format!("{MAX_NOISE} bytes of other output; silence the shell's start-up files there")
+        }
+        (NoMarker::Failed(error), _) => format!("read: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_marker_is_found_behind_noise_and_nothing_more_is_read() {
+        let text = b"Welcome!\nno newline here\nICDC-FAR-END 1\nrest".to_vec();
+        let mut reader = text.as_slice();
+        assert_eq!(find_marker(&mut reader).unwrap(), 1);
+        assert_eq!(reader, b"rest");
+        assert_eq!(find_marker(&mut b"ICDC-FAR-END 77\r\n".as_slice()).unwrap(), 77);
+    }
+
+    #[test]
+    fn without_a_marker_it_ends() {
+        assert!(matches!(find_marker(&mut b"ICDC-FAR-END one\n".as_slice()), Err(NoMarker::Ended(17))));
+        assert!(matches!(find_marker(&mut io::repeat(b'x')), Err(NoMarker::Noise)));
+        assert!(matches!(find_marker(&mut io::repeat(b'\n')), Err(NoMarker::Noise)));
+    }
+}

@@ -1,0 +1,154 @@
+//! The routes by which data reaches a far end that ssh has started.
+//!
+//! ```text
+//! direct   TCP to the port where the far end listens
+//! ssh      through ssh connections of their own                          [`through_ssh`]
+//! ```
+//!
+//! The first one that works is used, for all connections of the run. ssh begins when the port has
+//! refused or not answered in time, and the attempt at the port goes on beside it.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{RecvTimeoutError, bounded};
+use icdc_link::{Carrier, Link};
+use icdc_stop::StopSignal;
+use icdc_tcp::Family;
+use icdc_transfer::{Event, EventSink, Via as Route};
+use icdc_trust::{Identity, PublicKey};
+use icdc_tuning::buffers::beginning;
+use icdc_units::Span;
+
+use super::error::ConnectError;
+use super::reach::{connecting, pinned, reach};
+use super::through_ssh::Forwarder;
+use crate::options::Via;
+
+/// Round trips that ssh takes to log in and start a program: TCP, versions, key exchange,
+/// authentication, channel, command.
+const ROUND_TRIPS_OF_LOGIN: u64 = 8;
+/// Round trips after which a port that has not answered hardly will.
+const ROUND_TRIPS: u64 = 3;
+/// It has so long on a short path: a lost SYN is sent again after a second.
+const LEAST_PATIENCE: Span = Span::from_millis(1200);
+
+/// See the module's description.
+#[derive(Clone)]
+pub(super) struct Routes {
+    /// The far side's name for connections beside ssh.
+    pub(super) host: String,
+    /// Where the far end listens.
+    pub(super) port: u16,
+    /// Its key.
+    pub(super) key: PublicKey,
+    /// Ours.
+    pub(super) identity: Arc<Identity>,
+    pub(super) family: Family,
+    /// What the user has chosen.
+    pub(super) via: Via,
+    /// How long ssh took to start the far end.
+    pub(super) login: Span,
+    pub(super) forwarder: Forwarder,
+    pub(super) events: EventSink,
+    pub(super) stop: StopSignal,
+}
+
+impl Routes {
+    /// The first link, over the first route that works.
+    pub(super) fn first(&self) -> Result<(Link, Route), ConnectError> {
+        let (link, route, reason) = match self.via {
+            Via::Direct => {
+                (self.events)(connecting(&self.host, self.port));
+                (self.direct()?, Route::Direct, String::new())
+            }
+            Via::Ssh => (self.through_ssh()?, Route::Ssh, "--via ssh".to_owned()),
+            Via::Auto => self.race()?,
+        };
+        (self.events)(Event::Route { via: route, reason });
+        Ok((link, route))
+    }
+
+    /// One link more over a route that has worked.
+    pub(super) fn further(&self, route: Route) -> Result<Link, ConnectError> {
+        match route {
+            Route::Direct => self.direct(),
+            Route::Ssh => self.pinned(self.forwarder.further()?),
+        }
+    }
+
+    /// The most connections that can be made without a question to the user.
+    pub(super) fn most_connections(&self) -> u8 {
+        self.forwarder.most_connections()
+    }
+
+    /// The first link, its route, and why not the route before.
+    fn race(&self) -> Result<(Link, Route, String), ConnectError> {
+        (self.events)(connecting(&self.host, self.port));
+        let (tell, told) = bounded(2);
+        self.attempt(Route::Direct, tell.clone(), Self::direct);
+        let patience = (self.login * ROUND_TRIPS / ROUND_TRIPS_OF_LOGIN).max(LEAST_PATIENCE);
+        let reason = match told.recv_timeout(patience.into()) {
+            Ok((route, Ok(link))) => return Ok((link, route, String::new())),
+            Ok((_, Err(ConnectError::Interrupted))) => return Err(ConnectError::Interrupted),
+            Ok((_, Err(error))) => Err(error),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(patience),
+        };
+        let why = match &reason {
+            Ok(patience) => format!("{} port {} did not answer within {patience}", self.host, self.port),
+            Err(error) => error.in_short(),
+        };
+        let is_open = reason.is_ok();
+        self.attempt(Route::Ssh, tell, Self::through_ssh);
+        let mut direct = reason.err();
+        let mut ssh = None;
+        for _ in 0..if is_open { 2 } else { 1 } {
+            match told.recv() {
+                Ok((Route::Direct, Ok(link))) => return Ok((link, Route::Direct, String::new())),
+                Ok((Route::Ssh, Ok(link))) => return Ok((link, Route::Ssh, why)),
+                Ok((Route::Direct, Err(error))) => direct = Some(error),
+                Ok((Route::Ssh, Err(error))) => ssh = Some(error),
+                Err(_) => break,
+            }
+        }
+        match (direct, ssh) {
+            (Some(ConnectError::Interrupted), _) | (_, Some(ConnectError::Interrupted)) => {
+                Err(ConnectError::Interrupted)
+            }
+            (Some(direct), Some(ssh)) => Err(ConnectError::NoRoute {
+                host: self.host.clone(),
+                port: self.port,
+                direct: direct.in_short(),
+                ssh: ssh.to_string(),
+            }),
+            (Some(error), None) | (None, Some(error)) => Err(error),
+            (None, None) => unreachable!("each route has told how it went"),
+        }
+    }
+
+    /// Tries a route on a thread of its own. What it brings too late ends at once.
+    fn attempt(
+        &self,
+        route: Route,
+        tell: crossbeam_channel::Sender<(Route, Result<Link, ConnectError>)>,
+        link: impl FnOnce(&Self) -> Result<Link, ConnectError> + Send + 'static,
+    ) {
+        let routes = self.clone();
+        std::thread::spawn(move || {
+            let _ = tell.send((route, link(&routes)));
+        });
+    }
+
+    fn direct(&self) -> Result<Link, ConnectError> {
+        let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
+        let place = (self.host.as_str(), self.port);
+        self.pinned(reach(place, self.family, &beginning(), &self.stop, unanswered)?)
+    }
+
+    fn through_ssh(&self) -> Result<Link, ConnectError> {
+        self.pinned(self.forwarder.first()?)
+    }
+
+    fn pinned(&self, carrier: impl Into<Carrier>) -> Result<Link, ConnectError> {
+        pinned(carrier, (&self.host, self.port), &self.identity, self.key, &self.stop)
+    }
+}
