@@ -4,14 +4,28 @@
 //! one back from its host, and where others want that too it waits for milliseconds; a real one
 //! comes out of a deep sleep within a fraction of one. So a thread on each, behind everything else
 //! that wants to run (`SCHED_IDLE`), spins instead.
+//!
+//! It leaves a share of the time idle. Many hosts give a virtual machine a budget of processor time
+//! per period, a little less than all of it: one that never idles is stopped for what is left of
+//! the period, 50 to 100 ms.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::Duration;
 
-use icdc_packet::precedence;
+use icdc_packet::{clock, precedence};
+use icdc_units::Span;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::placement;
+
+/// Time between two looks at how busy others keep the processor.
+const SPIN: Span = Span::from_millis(1);
+/// Share of the time that a processor is left idle.
+const IDLE: f64 = 0.15;
+/// Longest sleep, where others keep the processor awake.
+const SLEEP: Span = Span::from_millis(5);
 
 /// The threads. They end when the value that they look at is dropped.
 pub(super) struct Awake<'scope> {
@@ -60,10 +74,51 @@ impl Switch {
         }
         while !self.over.load(Ordering::Relaxed) {
             if self.wanted.load(Ordering::Relaxed) {
-                hint::spin_loop();
+                thread::park_timeout(Duration::from(sleep_after(spin())));
             } else {
                 thread::park();
             }
         }
+    }
+}
+
+/// Spins for [`SPIN`]; which share of that others did not take.
+fn spin() -> f64 {
+    let (begin, used) = (clock::now(), processor_time());
+    while clock::now() - begin < SPIN {
+        for _ in 0..64 {
+            hint::spin_loop();
+        }
+    }
+    let (took, used) = (clock::now() - begin, processor_time() - used);
+    used.as_nanos() as f64 / took.as_nanos().max(1) as f64
+}
+
+/// How long to sleep after a [`SPIN`] of which this share was not taken by others, so that the
+/// processor idles for [`IDLE`] of the time: while this thread sleeps, others take their share too.
+fn sleep_after(free: f64) -> Span {
+    let asleep = IDLE / free.max(IDLE);
+    let sleep = SPIN.as_nanos() as f64 * asleep / (1.0 - asleep).max(f64::MIN_POSITIVE);
+    Span::from_nanos((sleep as u64).min(SLEEP.as_nanos()))
+}
+
+/// Processor time that this thread has used.
+fn processor_time() -> Span {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Span::from_secs(time.tv_sec as u64) + Span::from_nanos(time.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_idles_for_its_share_however_busy_others_keep_it() {
+        for free in [0.2, 0.5, 1.0] {
+            let sleep = sleep_after(free).as_nanos() as f64;
+            let idle = sleep * free / (sleep + SPIN.as_nanos() as f64);
+            assert!((idle - IDLE).abs() < 0.01, "{free} free: {idle} idle");
+        }
+        assert_eq!(sleep_after(0.0), SLEEP);
     }
 }
