@@ -43,6 +43,9 @@ const LOOK: Span = Span::from_millis(10);
 /// Packets that a member must have delivered in a round trip to be heard about the queue.
 const HEARD: u64 = 8;
 
+/// Round trips of which the best tells what is carried.
+const ROUNDS: usize = 4;
+
 /// Which connection of the bundle.
 pub type Number = u16;
 
@@ -95,8 +98,10 @@ pub struct Bundle {
     phase: Phase,
     totals: Totals,
     members: BTreeMap<Number, Known>,
-    /// When the round trip began in which members' demands are measured.
-    round: Time,
+    /// When the round trip began in which members' demands are measured, and what had been delivered.
+    round: (Time, ByteCount),
+    /// Rates of the last round trips.
+    carried: [Rate; ROUNDS],
     next: Time,
 }
 
@@ -108,7 +113,14 @@ impl Default for Bundle {
 
 impl Bundle {
     fn with(phase: Phase) -> Self {
-        Self { phase, totals: Totals::default(), members: BTreeMap::new(), round: Time::ORIGIN, next: Time::ORIGIN }
+        Self {
+            phase,
+            totals: Totals::default(),
+            members: BTreeMap::new(),
+            round: (Time::ORIGIN, ByteCount::ZERO),
+            carried: [Rate::ZERO; ROUNDS],
+            next: Time::ORIGIN,
+        }
     }
 
     /// For a path that carried `known` before: the windows may grow to that at once.
@@ -164,7 +176,7 @@ impl Bundle {
     pub fn look(&mut self, now: Time, members: &[(Number, Member)], most: Rate) -> Plan {
         self.note(now, members);
         let whole = self.whole(now);
-        let decision = whole.as_ref().and_then(|whole| self.decide(whole));
+        let decision = whole.as_ref().and_then(|whole| self.decide(whole, most));
         self.next = match &self.phase {
             Phase::Climb(climb) if whole.is_some() => climb.next_look(now),
             Phase::Steered { search, .. } if whole.is_some() => search.next_look(now).unwrap_or(now + LOOK),
@@ -173,7 +185,7 @@ impl Bundle {
         Plan { decision, ceilings: self.share_out(most) }
     }
 
-    fn decide(&mut self, whole: &Whole) -> Option<Decision> {
+    fn decide(&mut self, whole: &Whole, most: Rate) -> Option<Decision> {
         match &mut self.phase {
             Phase::Climb(climb) => {
                 let Verdict { capacity, reason } = climb.look(whole)?;
@@ -190,7 +202,7 @@ impl Bundle {
                 if !steering.is_level() {
                     return None;
                 }
-                let more = search.look(whole, steering.capacity())?;
+                let more = search.look(whole, steering.capacity(), most)?;
                 Some(steering.raise(more))
             }
         }
@@ -200,8 +212,9 @@ impl Bundle {
     fn note(&mut self, now: Time, members: &[(Number, Member)]) {
         self.members.retain(|number, _| members.iter().any(|(other, _)| other == number));
         let round_trip = members.iter().map(|(_, member)| member.seen.rtt).min().unwrap_or(Span::ZERO);
-        let is_round = now - self.round >= round_trip.max(LOOK * 2);
-        let span = now - self.round;
+        let (begin, from) = self.round;
+        let span = now - begin;
+        let is_round = span >= round_trip.max(LOOK * 2);
         for (number, member) in members {
             let known = self.members.entry(*number).or_insert_with(|| Known {
                 last: Member {
@@ -222,7 +235,9 @@ impl Bundle {
             }
         }
         if is_round {
-            self.round = now;
+            self.carried.rotate_right(1);
+            self.carried[0] = (self.totals.delivered - from) / span;
+            self.round = (now, self.totals.delivered);
         }
     }
 
@@ -247,7 +262,8 @@ impl Bundle {
             window: all().map(|seen| seen.window).sum(),
             idle: all().all(|seen| seen.idle),
         };
-        Some(Whole { seen, sent: self.totals.sent, members: self.members.len() as u64 })
+        let carried = self.carried.into_iter().max().unwrap_or_default();
+        Some(Whole { seen, sent: self.totals.sent, carried, members: self.members.len() as u64 })
     }
 
     /// New ceilings where they differ by more than a hundredth from those that are set.

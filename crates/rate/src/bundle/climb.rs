@@ -71,6 +71,8 @@ struct Round {
     window: ByteCount,
     level: Rate,
     train: Train,
+    /// There was nothing to send for a while.
+    starved: bool,
 }
 
 impl Default for Climb {
@@ -102,14 +104,16 @@ impl Climb {
 
     /// Takes note of the bundle; returns what the path carries once that is found.
     pub(super) fn look(&mut self, whole: &Whole) -> Option<Verdict> {
-        let Whole { seen: sum, sent, members } = *whole;
+        let Whole { seen: sum, sent, members, .. } = *whole;
         let now = sum.at;
         let Some(round) = &mut self.round else {
             let length = (sum.least_rtt / SHARE).max(SHORTEST);
             let enough = sum.packet * (PACKETS_OF_EACH * members) / length;
             let windows = whole.windows();
             self.spread = Rate::from_bytes_per_second((windows.as_bytes_per_second() * 2).next_power_of_two());
-            if sum.delivered.is_zero() {
+            if sum.delivered.is_zero() || sum.idle {
+                // Windows do not grow before there are data.
+                self.grown = None;
                 return None;
             }
             let (since, before) = *self.grown.get_or_insert((now, sum.window));
@@ -122,6 +126,7 @@ impl Climb {
             return None;
         };
         let outcome = round.train.look(whole);
+        round.starved |= sum.idle;
         let round = *round;
         let span = (now - round.begin).max(sum.least_rtt);
         let carried = self.carried.max((sum.delivered - round.delivered) / span);
@@ -157,6 +162,11 @@ impl Climb {
             }
             Outcome::Nothing => round.level,
         };
+        if !grew && round.starved {
+            // Windows that are not used do not grow, which says nothing of the path.
+            self.begin(whole, round.level);
+            return None;
+        }
         if !grew {
             return Some(Verdict { capacity: carried.max(whole.windows()), reason: Reason::NoGrowth });
         }
@@ -170,6 +180,14 @@ impl Climb {
         let Whole { seen, sent, .. } = *whole;
         self.again = seen.again;
         let train = Train::begin(whole, level * 2);
-        self.round = Some(Round { begin: seen.at, sent, delivered: seen.delivered, window: seen.window, level, train });
+        self.round = Some(Round {
+            begin: seen.at,
+            sent,
+            delivered: seen.delivered,
+            window: seen.window,
+            level,
+            train,
+            starved: false,
+        });
     }
 }

@@ -49,8 +49,13 @@ impl Search {
     }
 
     /// Takes note of the bundle, whose `capacity` is held; returns a higher one if the path has it.
-    pub(super) fn look(&mut self, whole: &Whole, capacity: Rate) -> Option<Rate> {
+    /// Nothing is tried where `most` would keep a train from its rate.
+    pub(super) fn look(&mut self, whole: &Whole, capacity: Rate, most: Rate) -> Option<Rate> {
         let now = whole.seen.at;
+        if most < self.above(capacity) {
+            self.train = None;
+            return None;
+        }
         let rate = self.above(capacity);
         let Some(train) = &mut self.train else {
             if now >= self.next && !whole.seen.idle {
@@ -86,7 +91,9 @@ impl Search {
         self.next = now;
         self.shown = [Rate::ZERO; TRAINS];
         self.above = if outcome.is_stretched() { FIRST_ABOVE } else { (self.above / 2).max(LAST_ABOVE) };
-        Some(found)
+        // Acknowledgements that come together, as a busy host sends them, promise anything: no more
+        // is believed than one step above what was carried over a whole round trip.
+        Some(found.min(whole.carried * 2)).filter(|found| *found > capacity)
     }
 
     fn above(&self, capacity: Rate) -> Rate {

@@ -63,3 +63,45 @@ fn a_path_that_is_known_is_filled_up_to_that_at_once() {
     assert_eq!(bundle.state(), State::Climb);
     assert_eq!(bundle.capacity(), None);
 }
+
+/// A bundle of two on a path that carries more than it sends: what it has under way doubles with
+/// each round trip as soon as there are data, and its windows with it.
+struct Growing {
+    bundle: Bundle,
+    /// Of one member: its window, what it has sent.
+    window: u64,
+    sent: u64,
+}
+
+impl Growing {
+    /// A round trip of 100 ms from `begin`, with data or without.
+    fn round(&mut self, begin: u64, has_data: bool) {
+        for step in 1..=10 {
+            let now = begin + step * 10;
+            let delivered = self.sent;
+            self.sent += if has_data { self.window / 10 } else { 10 };
+            let seen = Observation {
+                window: ByteCount::new(self.window),
+                idle: !has_data,
+                ..member(at(now), 0, delivered, 100).seen
+            };
+            let member = Member { seen, sent: ByteCount::new(self.sent) };
+            self.bundle.look(at(now), &[(0, member), (1, member)], Rate::MAX);
+        }
+        if has_data {
+            self.window *= 2;
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_has_nothing_to_send_yet_learns_nothing_of_the_path() {
+    let mut growing = Growing { bundle: Bundle::default(), window: 14_000, sent: 0 };
+    for round in 0..10 {
+        growing.round(round * 100, false);
+    }
+    for round in 10..13 {
+        growing.round(round * 100, true);
+    }
+    assert_eq!(growing.bundle.capacity(), None, "its windows were not used, and did not grow for that");
+}

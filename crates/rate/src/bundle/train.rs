@@ -74,7 +74,7 @@ impl Outcome {
 impl Train {
     /// Begins one at `rate`.
     pub(super) fn begin(whole: &Whole, rate: Rate) -> Self {
-        let Whole { seen: sum, sent, members } = *whole;
+        let Whole { seen: sum, sent, members, .. } = *whole;
         let (now, base) = (sum.at, sum.least_rtt);
         let enough = sum.packet * PACKETS.max(PACKETS_OF_EACH * members) / rate.max(Rate::from_bytes_per_second(1));
         let length = (base / SHARE).max(SHORTEST).max(enough).min((base / LONGEST).max(SHORTEST));

@@ -11,6 +11,8 @@ pub(super) struct Whole {
     pub(super) seen: Observation,
     /// Bytes of payload that were sent, each once.
     pub(super) sent: ByteCount,
+    /// The best rate of the last whole round trips.
+    pub(super) carried: Rate,
     /// Number of members.
     pub(super) members: u64,
 }
