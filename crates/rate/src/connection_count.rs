@@ -10,22 +10,25 @@ use icdc_units::{ByteCount, Rate, Span};
 pub struct Window {
     bytes: ByteCount,
     most: u8,
+    /// The rate that is to be reached on a path of which nothing is known.
+    unknown: Rate,
 }
 
 /// TCP with the kernels' own limits of socket buffers: half of the third value of `tcp_rmem`, 6 MiB
 /// in Linux.
-pub const KERNEL_BUFFERS: Window = Window { bytes: ByteCount::from_mib(3), most: 16 };
-/// A channel of OpenSSH (`CHAN_SES_WINDOW_DEFAULT` in its `channels.h`).
-pub const SSH_CHANNEL: Window = Window { bytes: ByteCount::from_mib(2), most: MOST };
-/// The rate that is to be reached on a path of which nothing is known.
-const UNKNOWN: Rate = Rate::from_bits_per_second(1_200_000_000);
+pub const KERNEL_BUFFERS: Window =
+    Window { bytes: ByteCount::from_mib(3), most: 16, unknown: Rate::from_bits_per_second(1_200_000_000) };
+/// A channel of OpenSSH (`CHAN_SES_WINDOW_DEFAULT` in its `channels.h`). Nobody steers what these send
+/// together, so it is not to exceed what a path of a common rate and its queue hold.
+pub const SSH_CHANNEL: Window =
+    Window { bytes: ByteCount::from_mib(2), most: MOST, unknown: Rate::from_bits_per_second(1_000_000_000) };
 /// Most connections that are made without being asked for.
 pub const MOST: u8 = 24;
 
 /// Connections of such a window for a path of this round-trip time that is known to carry `known`.
 #[must_use]
 pub fn needed(window: Window, round_trip: Span, known: Option<Rate>) -> u8 {
-    let rate = known.map_or(UNKNOWN, |known| known + known / 4);
+    let rate = known.map_or(window.unknown, |known| known + known / 4);
     let windows = (rate * round_trip).as_u64().div_ceil(window.bytes.as_u64());
     u8::try_from(windows).unwrap_or(window.most).clamp(1, window.most)
 }
@@ -43,6 +46,6 @@ mod tests {
         };
         assert_eq!([known(10), known(100), known(900), known(100_000)], [1, 2, 14, 16]);
         let by_ssh = |millis| needed(SSH_CHANNEL, Span::from_millis(millis), None);
-        assert_eq!([by_ssh(1), by_ssh(20), by_ssh(100), by_ssh(300), by_ssh(1000)], [1, 2, 8, 22, 24]);
+        assert_eq!([by_ssh(1), by_ssh(20), by_ssh(100), by_ssh(300), by_ssh(1000)], [1, 2, 6, 18, 24]);
     }
 }
