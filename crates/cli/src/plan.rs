@@ -12,7 +12,7 @@ use icdc_remote::{CopyOptions, Location};
 use icdc_tcp::Family;
 use icdc_trust::Paths;
 
-use crate::arguments::{ConnectionArguments, CopyArguments, ProgressMode};
+use crate::arguments::{ConnectionArguments, CopyArguments, ProgressMode, Via};
 use crate::keygen::file_or_default;
 
 /// What `icdc copy` is going to do.
@@ -71,6 +71,13 @@ impl CopyPlan {
         ensure!(
             !arguments.connection.send_self || by_ssh(),
             "--send-self is for hosts that ssh reaches, and none is named; write [USER@]HOST:PATH, or leave it out"
+        );
+        let is_local = |place: &Location| matches!(place, Location::Local(_));
+        let between_two = !is_local(&destination) && !sources.iter().all(is_local);
+        ensure!(
+            arguments.via == Via::Auto || (by_ssh() && !between_two),
+            "--via chooses the route between this host and one that ssh reaches; leave it out for a daemon, for a copy \
+             within this host, and between two remote hosts, which always connect directly"
         );
         let by_daemon = sources.iter().chain([&destination]).any(|place| matches!(place, Location::Daemon { .. }));
         let mut options = connection(arguments.connection, by_daemon)?;

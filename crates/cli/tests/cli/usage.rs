@@ -196,3 +196,14 @@ fn daemons_need_a_home_only_if_the_files_are_not_named() {
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("--identity"), "{message}");
 }
+
+#[test]
+fn a_route_where_there_is_no_choice() {
+    let daemon = ["copy", "--via", "ssh", "there", "icdc://host/x"];
+    let between = ["copy", "--via", "direct", "a:x", "b:y"];
+    let mixed = ["copy", "--via", "ssh", "icdc://a/x", "b:y"];
+    let here = ["copy", "--via", "direct", "there", "b"];
+    for words in [daemon, between, mixed, here] {
+        refused(&words, "--via");
+    }
+}
