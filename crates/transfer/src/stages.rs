@@ -105,9 +105,12 @@ impl StageClock {
         let write_part = if tcp.is_some() {
             let limited = (window_limited - last.window_limited).min(elapsed);
             socket_part.scaled(limited.as_nanos(), elapsed.as_nanos().max(1))
-        } else {
+        } else if link.cipher().is_none() {
             // Within one host nothing but the receiving pipeline can hold the outlet up.
             socket_part
+        } else {
+            // Another program carries it, whose windows nobody tells.
+            Span::ZERO
         };
         let path_part = socket_part - write_part;
         let at_limit = |limit: &Limit| {

@@ -1,6 +1,5 @@
 //! What carries a link's records.
 
-use std::any::Any;
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -23,23 +22,28 @@ pub enum Carrier {
     Forwarded(Arc<Forwarded>),
 }
 
+/// The program that carries a stream; being dropped ends it.
+pub trait ForwardingProgram: Send + Sync {
+    /// Asks it to end and does not wait: the stream is of no use any more.
+    fn end(&self);
+}
+
 /// A stream of bytes that another program carries, as ssh does.
 pub struct Forwarded {
     socket: UnixStream,
     peer: String,
     clock: WriteClock,
     written: AtomicU64,
-    /// What runs that program; it goes with the stream.
-    _forwarder: Box<dyn Any + Send + Sync>,
+    /// It goes with the stream.
+    program: Box<dyn ForwardingProgram>,
 }
 
 impl Forwarded {
-    /// `socket` leads to the program that `forwarder` stands for, and ends by being dropped; `peer`
-    /// names the other end in messages.
+    /// `socket` leads to `program`; `peer` names the other end in messages.
     #[must_use]
-    pub fn new(socket: UnixStream, peer: String, forwarder: impl Any + Send + Sync) -> Self {
+    pub fn new(socket: UnixStream, peer: String, program: impl ForwardingProgram + 'static) -> Self {
         let (clock, written) = (WriteClock::default(), AtomicU64::new(0));
-        Self { socket, peer, clock, written, _forwarder: Box::new(forwarder) }
+        Self { socket, peer, clock, written, program: Box::new(program) }
     }
 }
 
@@ -65,7 +69,11 @@ impl Carrier {
             Self::Tcp(stream) => stream.shutdown(how),
             Self::Forwarded(forwarded) => {
                 forwarded.clock.stop();
-                forwarded.socket.shutdown(how)
+                let shut = forwarded.socket.shutdown(how);
+                if how == Shutdown::Both {
+                    forwarded.program.end();
+                }
+                shut
             }
         }
     }

@@ -34,7 +34,7 @@ use icdc_record::{Opener, Sealer};
 use icdc_tcp::clock;
 use icdc_units::Span;
 
-pub use self::carrier::{Carrier, Forwarded};
+pub use self::carrier::{Carrier, Forwarded, ForwardingProgram};
 use self::connection::Connection;
 use self::handshake::Established;
 use self::inlet::SecureInlet;

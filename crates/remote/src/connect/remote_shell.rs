@@ -10,6 +10,7 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitSta
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use icdc_link::ForwardingProgram;
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_units::Span;
@@ -54,12 +55,28 @@ pub(super) enum Login {
 }
 
 impl Login {
-    fn options(self) -> &'static [&'static str] {
+    /// Has `command` log in this way. A login beside the first one does nothing else that the
+    /// user's configuration asks of each: it would fail where the first one already forwards a
+    /// port.
+    fn choose(self, command: &mut Command) {
         match self {
-            Self::AsConfigured => &[],
-            Self::OfItsOwn => &["-o", "BatchMode=yes", "-o", "ControlPath=none"],
-            Self::Shared => &["-o", "BatchMode=yes"],
+            Self::AsConfigured => return,
+            Self::OfItsOwn => command.args(["-o", "ControlPath=none"]),
+            Self::Shared => command,
+        };
+        command.args(["-x", "-a"]);
+        for option in [
+            "BatchMode=yes",
+            "ClearAllForwardings=yes",
+            "PermitLocalCommand=no",
+            "RequestTTY=no",
+            "LogLevel=ERROR",
+            "ConnectTimeout=30",
+        ] {
+            command.args(["-o", option]);
         }
+        // The ssh that a ProxyJump starts knows nothing of BatchMode: its questions go here.
+        command.envs([("SSH_ASKPASS_REQUIRE", "force"), ("SSH_ASKPASS", "/bin/false")]);
     }
 }
 
@@ -122,10 +139,12 @@ impl RemoteShell {
     ) -> Result<RemoteProcess, ConnectError> {
         tracing::debug!(ssh = self.command, host = self.host, command, ?login, "starting");
         let failed = |cause| ConnectError::Start { command: self.command.clone(), cause };
-        let mut arguments: Vec<&str> = if self.is_openssh() { login.options().to_vec() } else { Vec::new() };
-        arguments.extend([self.host.as_str(), command]);
-        let mut child =
-            self.local(&arguments).stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn().map_err(failed)?;
+        let mut local = self.local();
+        if self.is_openssh() {
+            login.choose(&mut local);
+        }
+        local.args([self.host.as_str(), command]);
+        let mut child = local.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn().map_err(failed)?;
         let ended = pidfd(child.id());
         let words = LastWords::new(Arc::clone(&self.heard));
         let stderr = child.stderr.take().expect("standard error is piped");
@@ -169,7 +188,8 @@ impl RemoteShell {
         if !self.is_openssh() {
             return None;
         }
-        let mut command = self.local(&["-G", &self.host]);
+        let mut command = self.local();
+        command.args(["-G", &self.host]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
         let ended = pidfd(child.id());
         let stdout = child.stdout.take().expect("standard output is piped");
@@ -196,9 +216,10 @@ impl RemoteShell {
         self.program().is_some_and(|program| program.rsplit('/').next() == Some("ssh"))
     }
 
-    fn local(&self, arguments: &[&str]) -> Command {
+    /// The user's command; arguments are to follow.
+    fn local(&self) -> Command {
         let mut command = Command::new("sh");
-        command.arg("-c").arg(format!("{} \"$@\"", self.command)).arg("sh").args(arguments);
+        command.arg("-c").arg(format!("{} \"$@\"", self.command)).arg("sh");
         command
     }
 
@@ -277,28 +298,35 @@ impl Drop for RemoteProcess {
         let patience = if self.stop.is_requested() { STOPPED_PATIENCE } else { Span::MAX };
         let patience = patience.min(self.exit_patience);
         if self.wait(patience).is_none() {
-            self.end();
+            self.kill();
         }
         self.words.pass_on();
+    }
+}
+
+impl ForwardingProgram for RemoteProcess {
+    fn end(&self) {
+        send(&with_descendants(self.child.id()), Signal::TERM);
     }
 }
 
 impl RemoteProcess {
     /// Ends the command and what it has started: the shell that runs it may have started ssh, and
     /// not become it.
-    fn end(&mut self) {
+    fn kill(&mut self) {
         let processes = with_descendants(self.child.id());
-        let send = |signal| {
-            for process in &processes {
-                // It fails for those that have ended.
-                let _ = pidfd_send_signal(process, signal);
-            }
-        };
-        send(Signal::TERM);
+        send(&processes, Signal::TERM);
         let _ = self.wait(TERM_PATIENCE);
-        send(Signal::KILL);
+        send(&processes, Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+fn send(processes: &[OwnedFd], signal: Signal) {
+    for process in processes {
+        // It fails for those that have ended.
+        let _ = pidfd_send_signal(process, signal);
     }
 }
 

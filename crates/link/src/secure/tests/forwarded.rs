@@ -9,22 +9,28 @@ use icdc_tcp::clock;
 use icdc_units::{ByteCount, Rate, Span};
 
 use super::{pair_over, pause, settings};
-use crate::secure::Forwarded;
+use crate::secure::{Forwarded, ForwardingProgram};
 use crate::tests::{length, receive_all, send_all, spawn, whole_block};
 use crate::{Link, LinkError};
 
-/// Tells when what carries a link is ended.
-struct Forwarder(Sender<()>);
+/// Tells when what carries a link is asked to end, and when it is ended.
+struct Program(Sender<&'static str>);
 
-impl Drop for Forwarder {
+impl ForwardingProgram for Program {
+    fn end(&self) {
+        let _ = self.0.send("asked");
+    }
+}
+
+impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.0.send(());
+        let _ = self.0.send("ended");
     }
 }
 
 fn pair() -> (Link, Link) {
     let (near, far) = UnixStream::pair().unwrap();
-    let end = |socket, name: &str| Forwarded::new(socket, name.to_owned(), ());
+    let end = |socket, name: &str| Forwarded::new(socket, name.to_owned(), Program(channel().0));
     pair_over((end(near, "far by ssh"), end(far, "near by ssh")), settings())
 }
 
@@ -71,11 +77,14 @@ fn a_capped_rate_holds_where_no_kernel_paces() {
 fn what_carries_a_link_ends_with_it() {
     let (near, far) = UnixStream::pair().unwrap();
     let (tell, ended) = channel();
-    let near = Forwarded::new(near, "far".to_owned(), Forwarder(tell.clone()));
-    let (client, server) = pair_over((near, Forwarded::new(far, "near".to_owned(), Forwarder(tell))), settings());
+    let near = Forwarded::new(near, "far".to_owned(), Program(tell.clone()));
+    let (client, server) = pair_over((near, Forwarded::new(far, "near".to_owned(), Program(tell))), settings());
     assert!(ended.try_recv().is_err(), "it ends while the link stands");
+    let next = || ended.recv_timeout(Duration::from_secs(10));
     drop(client);
-    ended.recv_timeout(Duration::from_secs(10)).expect("the near end's");
+    assert_eq!(next(), Ok("ended"), "the near end's");
+    server.control.shutdown();
+    assert_eq!(next(), Ok("asked"), "at once, while the link is still held");
     drop(server);
-    ended.recv_timeout(Duration::from_secs(10)).expect("the far end's");
+    assert_eq!(ended.iter().last(), Some("ended"), "the far end's");
 }
