@@ -39,8 +39,9 @@ use crate::session;
 use crate::sessions::Sessions;
 use crate::{drive, forward};
 
-/// How long nobody may connect.
-const UNUSED: Span = Span::from_secs(60);
+/// How long nobody may connect: longer than the starting end waits for one more login by ssh, which
+/// the user may have to answer.
+const UNUSED: Span = Span::from_secs(330);
 /// How long a cut session may take to be resumed.
 const CUT: Span = Span::from_secs(15 * 60);
 /// How long the starting end may take to go after the transfer is over.
@@ -161,7 +162,7 @@ fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Re
             // Nothing comes from the starting end before it has seen this.
             tell(outlet.as_mut(), listening_on([0; 32], port))?;
             drop((outlet, inlet));
-            forward::run(twins.0, twins.1, &stream).map_err(process("forward"))
+            forward::run(twins.0, twins.1, stream, stop).map_err(process("forward"))
         }
         FarTask::Drive => {
             drop(twins);

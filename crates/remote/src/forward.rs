@@ -2,17 +2,23 @@
 //! host become one stream of bytes.
 //!
 //! What passes is encrypted from end to end; nothing is looked at. An end of one direction is
-//! passed on; the process ends when both have.
+//! passed on; the process ends when both have, or soon after the far end's.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
+use crossbeam_channel::unbounded;
+use icdc_stop::StopSignal;
 use icdc_tcp::Family;
+use icdc_units::Span;
 
 /// Most bytes of one read: what a pipe to sshd holds is 64 KiB.
 const CHUNK: usize = 256 << 10;
+/// How long the starting end may take to end its direction after the far end has.
+const FAREWELL: Span = Span::from_secs(5);
 
 /// Connects to the far end that listens on `port` of this host.
 pub(crate) fn connect(port: u16, family: Family) -> io::Result<TcpStream> {
@@ -24,25 +30,50 @@ pub(crate) fn connect(port: u16, family: Family) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Forwards until both directions have ended.
-pub(crate) fn run(stdin: OwnedFd, stdout: OwnedFd, stream: &TcpStream) -> io::Result<()> {
+/// What ends forwarding.
+enum Ending {
+    There(io::Result<()>),
+    Back(io::Result<()>),
+    Asked,
+}
+
+/// Forwards until both directions have ended, the far end's has and the other one does not follow,
+/// or somebody asks to stop. The caller ends the process: a thread may still wait for input.
+pub(crate) fn run(stdin: OwnedFd, stdout: OwnedFd, stream: TcpStream, stop: &StopSignal) -> io::Result<()> {
     let (mut stdin, mut stdout) = (File::from(stdin), File::from(stdout));
-    std::thread::scope(|scope| {
-        let there = std::thread::Builder::new().name("forward".into()).spawn_scoped(scope, move || {
-            let forwarded = pass_on(&mut stdin, &mut &*stream);
-            // It fails if the far end was faster.
-            let _ = stream.shutdown(Shutdown::Write);
-            forwarded
-        })?;
-        let back = pass_on(&mut &*stream, &mut stdout);
+    let stream = Arc::new(stream);
+    let (tell, told) = unbounded();
+    let there = (Arc::clone(&stream), tell.clone());
+    std::thread::Builder::new().name("there".into()).spawn(move || {
+        let (stream, tell) = there;
+        let forwarded = pass_on(&mut stdin, &mut &*stream);
+        // It fails if the far end was faster.
+        let _ = stream.shutdown(Shutdown::Write);
+        let _ = tell.send(Ending::There(forwarded));
+    })?;
+    let back = (Arc::clone(&stream), tell.clone());
+    std::thread::Builder::new().name("back".into()).spawn(move || {
+        let (stream, tell) = back;
+        let forwarded = pass_on(&mut &*stream, &mut stdout);
         // The starting end reads to here.
         drop(stdout);
-        if back.is_err() {
-            // Nobody reads any more, so nobody writes either.
-            let _ = stream.shutdown(Shutdown::Both);
-            return back;
-        }
-        there.join().expect("forwarding does not panic")
+        let _ = tell.send(Ending::Back(forwarded));
+    })?;
+    stop.on_request(move || {
+        let _ = tell.send(Ending::Asked);
+    });
+    let first = told.recv();
+    let second = match first {
+        Ok(Ending::Back(Ok(()))) => told.recv_timeout(FAREWELL.into()).ok(),
+        // It fails if the far end was faster, whose last words are on their way back.
+        Ok(Ending::There(_)) => told.recv().ok(),
+        _ => None,
+    };
+    // Nobody reads any more, so nobody writes either.
+    let _ = stream.shutdown(Shutdown::Both);
+    [first.ok(), second].into_iter().flatten().try_for_each(|ending| match ending {
+        Ending::There(forwarded) | Ending::Back(forwarded) => forwarded,
+        Ending::Asked => Ok(()),
     })
 }
 
@@ -56,5 +87,41 @@ fn pass_on(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use icdc_tcp::clock;
+
+    use super::*;
+
+    /// Forwards to a far end of which `far` gets the connection, from a starting end that neither
+    /// sends nor leaves. Returns how long that took.
+    fn forwarding(stop: &StopSignal, far: impl FnOnce(TcpStream)) -> Span {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let stream = connect(listener.local_addr().unwrap().port(), Family::V4).unwrap();
+        let (stdin, _starting_end) = rustix::pipe::pipe().unwrap();
+        let (_output, stdout) = rustix::pipe::pipe().unwrap();
+        far(listener.accept().unwrap().0);
+        let begun = clock::now();
+        run(stdin, stdout, stream, stop).unwrap();
+        clock::now() - begun
+    }
+
+    #[test]
+    fn it_ends_soon_after_the_far_end() {
+        let took = forwarding(&StopSignal::new(), drop);
+        assert!(took >= FAREWELL && took < FAREWELL * 4, "{took}");
+    }
+
+    #[test]
+    fn it_ends_when_it_is_asked_to() {
+        let stop = StopSignal::new();
+        let mut held = None;
+        stop.request();
+        assert!(forwarding(&stop, |stream| held = Some(stream)) < FAREWELL);
     }
 }

@@ -1,6 +1,6 @@
 //! A run over as many sessions as it takes: connected again after a cut, with further connections.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver as Queue, unbounded};
 use icdc_disk::tree::Tree;
@@ -15,7 +15,7 @@ use icdc_tcp::congestion::finds_the_rate;
 use icdc_transfer::sender::{self, SendingLink};
 use icdc_transfer::{Account, Event, EventSink, FurtherLink, Summary, receiver, summary};
 use icdc_tuning::Tuned;
-use icdc_units::Span;
+use icdc_units::{Rate, Span};
 
 use crate::connect::{Connect, ConnectError, Further};
 use crate::error::CopyError;
@@ -48,8 +48,9 @@ pub(crate) fn push_over(
         receive.resume = true;
         let link = open(connect, order.transfer, job, Some(order.send), events)?;
         account.note_congestion(link.tuned.as_ref().map(Tuned::congestion).unwrap_or_default());
-        let streams = order.send.streams.unwrap_or_else(|| needed(&link)).min(connect.most_links());
-        with_streams(connect, order.transfer, streams, true, events, |joined| {
+        let streams = order.send.streams.unwrap_or_else(|| needed(&link, order.send.rate)).min(connect.most_links());
+        let making = Making { transfer: order.transfer, streams, sending: true, events, stop };
+        making.beside(connect, |joined| {
             let found = sender::find_sources(order.tree, order.paths, order.send);
             let send = SendOptions { streams: Some(streams), ..order.send.clone() };
             sender::run(link, joined, found, &send, account, events, stop)
@@ -82,9 +83,10 @@ pub(crate) fn pull_over(
     let received = with_retries(order.retry_for, &account, events, stop, || {
         let job = Job::Send { sources: sources.to_vec(), options: send.clone() };
         let link = open(connect, transfer, job, None, events)?;
-        let streams = send.streams.unwrap_or_else(|| needed(&link)).min(connect.most_links());
+        let streams = send.streams.unwrap_or_else(|| needed(&link, send.rate)).min(connect.most_links());
         let SendingLink { link, .. } = link;
-        let outcome = with_streams(connect, transfer, streams, false, events, |joined| {
+        let making = Making { transfer, streams, sending: false, events, stop };
+        let outcome = making.beside(connect, |joined| {
             let order = receiver::Order {
                 transfer,
                 tree: order.tree,
@@ -135,73 +137,111 @@ fn announce(link: &Link, stream: u8, congestion: Option<String>, events: &EventS
     });
 }
 
-/// How many connections the path of this one needs: one where its congestion control fills the path
-/// alone.
-fn needed(link: &SendingLink) -> u8 {
+/// How many connections the path of this one needs to carry `limit`, or what it can: one where its
+/// congestion control fills the path alone.
+fn needed(link: &SendingLink, limit: Option<Rate>) -> u8 {
     let SendingLink { link, tuned } = link;
     if tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
         return 1;
     }
     let known = tuned.as_ref().and_then(Tuned::known_path).map(|known| known.rate);
-    match (link.control.tcp_info(), link.control.handshake_time()) {
-        (Some(info), _) => count(KERNEL_BUFFERS, info.min_rtt, known),
+    let (window, round_trip) = match (link.control.tcp_info(), link.control.handshake_time()) {
+        (Some(info), _) => (KERNEL_BUFFERS, info.min_rtt),
         // Two flights in one round trip: a little more than that.
-        (None, Some(handshake)) => count(SSH_CHANNEL, handshake, known),
-        (None, None) => 1,
-    }
+        (None, Some(handshake)) => (SSH_CHANNEL, handshake),
+        (None, None) => return 1,
+    };
+    let of_path = count(window, round_trip, known);
+    limit.map_or(of_path, |limit| of_path.min(count(window, round_trip, Some(limit))))
 }
 
-/// Runs a session while further connections are made for it, side by side.
-fn with_streams<T: Send>(
-    connect: &mut dyn Connect,
+/// Makes the further connections of a session.
+#[derive(Clone, Copy)]
+struct Making<'a> {
     transfer: TransferId,
+    /// How many there are to be, with the first one.
     streams: u8,
     sending: bool,
-    events: &EventSink,
-    session: impl FnOnce(&Queue<FurtherLink>) -> Result<T, SessionError>,
-) -> Result<T, Attempt> {
-    let (join, joined) = unbounded();
-    if streams == 1 {
-        return Ok(session(&joined)?);
-    }
-    let further = connect.further().map_err(Attempt::Connect)?;
-    let over = AtomicBool::new(false);
-    let (further, over) = (&further, &over);
-    let outcome = std::thread::scope(|scope| {
-        for stream in 1..streams {
-            let join = join.clone();
-            scope.spawn(move || {
-                let made = further_stream(further, transfer, stream);
-                if over.load(Ordering::Relaxed) {
-                    return;
-                }
-                match made {
-                    Ok(link) => {
-                        let socket = link.control.socket().filter(|_| sending);
+    events: &'a EventSink,
+    stop: &'a StopSignal,
+}
+
+impl Making<'_> {
+    /// Runs a session while they are made, side by side; those that are still pending when it ends
+    /// are given up.
+    fn beside<T: Send>(
+        &self,
+        connect: &mut dyn Connect,
+        session: impl FnOnce(&Queue<FurtherLink>) -> Result<T, SessionError>,
+    ) -> Result<T, Attempt> {
+        let (join, joined) = unbounded();
+        if self.streams == 1 {
+            return Ok(session(&joined)?);
+        }
+        let further = connect.further().map_err(Attempt::Connect)?;
+        let over = StopSignal::new();
+        let _stopped = self.stop.while_waiting({
+            let over = over.clone();
+            move || over.request()
+        });
+        let made = Mutex::new(Made { pending: self.streams - 1, connections: 1, reasons: Vec::new() });
+        let (further, over, made) = (&further, &over, &made);
+        let outcome = std::thread::scope(|scope| {
+            for stream in 1..self.streams {
+                let join = join.clone();
+                scope.spawn(move || {
+                    let outcome = further_stream(further, self.transfer, stream, over);
+                    let outcome = if over.is_requested() { Ok(None) } else { outcome.map(Some) };
+                    let told = made.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome, self.streams);
+                    if let Some(text) = told {
+                        (self.events)(Event::Notice { text });
+                    }
+                    if let Ok(Some(link)) = outcome {
+                        let socket = link.control.socket().filter(|_| self.sending);
                         let congestion = socket.and_then(|socket| icdc_tcp::congestion(&**socket).ok());
-                        announce(&link, stream, congestion, events);
+                        announce(&link, stream, congestion, self.events);
                         // The session may have ended meanwhile.
                         let _ = join.send(FurtherLink { number: stream, link });
                     }
-                    Err(reason) => {
-                        let text = format!("connection {stream} of {streams} was not made: {reason}");
-                        events(Event::Notice { text });
-                    }
-                }
-            });
-        }
-        let outcome = session(&joined);
-        over.store(true, Ordering::Relaxed);
-        outcome
-    });
-    // Those that came too late; nobody at the other end has anything to say on them.
-    joined.try_iter().for_each(|further| further.link.control.shutdown());
-    Ok(outcome?)
+                });
+            }
+            let outcome = session(&joined);
+            over.request();
+            outcome
+        });
+        // Those that came too late; nobody at the other end has anything to say on them.
+        joined.try_iter().for_each(|further| further.link.control.shutdown());
+        Ok(outcome?)
+    }
 }
 
-fn further_stream(further: &Further<'_>, transfer: TransferId, stream: u8) -> Result<Link, String> {
+/// What has become of the connections of a session so far.
+struct Made {
+    pending: u8,
+    connections: u8,
+    /// Why some were not made; each reason once.
+    reasons: Vec<String>,
+}
+
+impl Made {
+    /// Counts one more, which was given up if it is `None`. Once none is pending, what to tell of
+    /// failures.
+    fn add(&mut self, outcome: &Result<Option<Link>, String>, streams: u8) -> Option<String> {
+        self.pending -= 1;
+        match outcome {
+            Ok(link) => self.connections += u8::from(link.is_some()),
+            Err(reason) if self.reasons.contains(reason) => {}
+            Err(reason) => self.reasons.push(reason.clone()),
+        }
+        let tells = self.pending == 0 && !self.reasons.is_empty();
+        let reasons = || self.reasons.join("; ");
+        tells.then(|| format!("{} of {streams} connections were made: {}", self.connections, reasons()))
+    }
+}
+
+fn further_stream(further: &Further<'_>, transfer: TransferId, stream: u8, stop: &StopSignal) -> Result<Link, String> {
     let request = Message::Request(Request { transfer, job: Job::Join { stream } });
-    let mut link = further().map_err(|error| error.to_string())?;
+    let mut link = further(stop).map_err(|error| error.to_string())?;
     let asked = link.outlet.send(request.into()).and_then(|()| link.outlet.flush());
     asked.map_err(|error| error.to_string())?;
     Ok(link)

@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::sshd::Sshd;
+use crate::support::daemon::free_port;
 use crate::support::network::Pair;
 use crate::support::process::eventually;
 use crate::support::{
@@ -55,6 +57,8 @@ fn data_goes_through_ssh_where_the_user_says_so() {
         |ended| {
             by_ssh(ended, 3);
             assert_eq!(ended.all("connected").count(), 3, "{ended}");
+            let waits = ended.summary()["limited_by"]["destination_disk"].as_f64();
+            assert!(waits.is_none_or(|share| share < 0.5), "ssh, not a disk: {ended}");
         },
     );
 }
@@ -187,4 +191,86 @@ fn nothing_stays_behind_when_the_user_stops() {
     let ended = command.arg(site.by_ssh("copy")).run().expect_code(0);
     assert!(ended.resumed() > 0, "{ended}");
     assert_same(&site.path("file"), &site.path("copy"));
+}
+
+/// A rule for [`picky_ssh`] that lets the first login without a question through, and makes the
+/// others do this.
+fn others(site: &Site, what: &str) -> String {
+    let seen = site.path("seen");
+    format!("case \"$*\" in *BatchMode=yes*) mkdir '{}' 2>/dev/null || {{ {what}; }};; esac", seen.display())
+}
+
+#[test]
+fn a_run_does_not_wait_for_logins_that_are_pending_when_it_ends() {
+    let site = Site::new();
+    let tree = data::tree(&site.path("tree"), 5, &shape());
+    let pids = site.path("pids");
+    let ssh = picky_ssh(&site, &others(&site, &format!("echo $$ >>'{}'; exec sleep 300", pids.display())));
+    // Nine log in at a time, the others wait for their turn.
+    let options = ["--ssh", &ssh, "--via", "ssh", "--streams", "24", "tree"];
+    let begun = Instant::now();
+    let ended = site.copy(&options).arg(site.by_ssh("pushed")).run().expect_code(0);
+    assert!(begun.elapsed() < Duration::from_secs(60), "it took {:?}", begun.elapsed());
+    assert!(!ended.stderr.contains("connections were made"), "nothing has failed: {ended}");
+    assert_same(&tree, &site.path("pushed"));
+    let pids = fs::read_to_string(pids).unwrap();
+    let gone = |pid: &str| !std::path::Path::new(&format!("/proc/{pid}")).exists();
+    assert!(pids.lines().count() <= 9 && eventually(|| pids.lines().all(gone)), "of {pids} some still run");
+}
+
+#[test]
+fn further_logins_that_fail_are_told_in_one_line() {
+    let site = Site::new();
+    data::file(&site.path("file"), 24 * MIB, 3);
+    for (what, reason, most) in [
+        ("false", "Permission denied", 2 * 9 + 2),
+        ("echo 'Connection reset by peer' >&2; exit 255", "Connection reset", 24 + 9 + 2),
+    ] {
+        let ssh = picky_ssh(&site, &others(&site, what));
+        let mut command = site.copy(&["--ssh", &ssh, "--via", "ssh", "--streams", "20", "--rate", "8mbit", "file"]);
+        let run = command.arg(site.by_ssh("copy")).start();
+        assert!(run.wait_for_words("connections were made"), "{}", run.finish());
+        run.signal(crate::support::Signal::INT);
+        let ended = run.finish().expect_code(4);
+        assert_eq!(ended.stderr.matches(reason).count(), 1, "{ended}");
+        assert!(ended.stderr.contains("1 of 20 connections were made: "), "{ended}");
+        let logins = fs::read_to_string(site.path("logins")).unwrap().lines().count();
+        assert!(logins <= most, "{logins} logins");
+        fs::remove_dir(site.path("seen")).unwrap();
+        fs::remove_file(site.path("logins")).unwrap();
+    }
+}
+
+#[test]
+fn further_logins_do_nothing_else_that_the_configuration_asks_of_each() {
+    let site = Site::new();
+    let Some(sshd) = Sshd::start(&site, "") else { return };
+    let configuration = site.path("sshd/ssh_config");
+    let lines = format!(
+        "{} ExitOnForwardFailure yes\n LocalForward {HERE}:{} {HERE}:9\n PermitLocalCommand yes\n LocalCommand echo $$ >>'{}'\n",
+        fs::read_to_string(&configuration).unwrap(),
+        free_port(),
+        site.path("commands").display()
+    );
+    fs::write(&configuration, lines).unwrap();
+    let options = ["--ssh", &sshd.command, "--via", "ssh", "--streams", "3", "--rate", "200mbit"];
+    let far = |name: &str| format!("far:{}", site.path(name).display()).into();
+    both_ways(&site, &options, far, |ended| assert_eq!(ended.all("connected").count(), 3, "{ended}"));
+    assert_eq!(fs::read_to_string(site.path("commands")).unwrap().lines().count(), 2, "one in each run");
+}
+
+#[test]
+fn a_far_end_that_has_died_is_started_again_while_its_ssh_still_runs() {
+    let site = Site::new();
+    let file = site.path("file");
+    data::file(&file, 48 * MIB, 3);
+    let ssh = site.program("ssh-lingering", "shift\nsh -c \"$*\"\nsleep 2");
+    let mut command = site.copy(&["--ssh", &ssh, "--via", "ssh", "--streams", "2", "--rate", "80mbit", "file"]);
+    let run = command.arg(site.by_ssh("copy")).start();
+    assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
+    succeed(Command::new("sh").args(["-c", &format!("kill -9 {}", run.far_end().unwrap().as_raw_nonzero())]));
+    let ended = run.finish().expect_code(0);
+    assert_eq!(ended.all("reconnecting").count(), 1, "{ended}");
+    assert_same(&file, &site.path("copy"));
+    assert_no_leftovers(site.root());
 }

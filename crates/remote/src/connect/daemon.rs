@@ -87,8 +87,7 @@ impl DaemonFar {
     /// Connects to the daemon, as often as it is called.
     pub(crate) fn further(&self) -> Further<'static> {
         let (address, identity, key) = (self.address.clone(), Arc::clone(&self.identity), self.key);
-        let stop = self.stop.clone();
-        Box::new(move || address.connect(&identity, key, &stop))
+        Box::new(move |stop| address.connect(&identity, key, stop))
     }
 
     /// The daemon's key.

@@ -59,6 +59,12 @@ pub enum ConnectError {
         /// Last lines of its standard error.
         said: String,
     },
+    /// Another login has failed before, and this one would as well.
+    #[error("{reason}")]
+    NoMoreLogins {
+        /// Why the other one failed.
+        reason: String,
+    },
     /// The far side has no icdc.
     #[error("{host} has no `{program}`{}; install icdc there, name its place with --remote-icdc PATH, or use --send-self", quoted(.said))]
     NoIcdc {
@@ -264,7 +270,11 @@ impl ConnectError {
 
     /// Whether the far side's data port did not do what it should.
     pub(crate) fn is_of_data_port(&self) -> bool {
-        matches!(self, Self::DataPort { .. } | Self::Handshake { .. } | Self::NoRoute { .. })
+        // What forwards on the far side refuses where nothing listens there.
+        matches!(
+            self,
+            Self::DataPort { .. } | Self::Handshake { .. } | Self::NoRoute { .. } | Self::FarEndRefused { .. }
+        )
     }
 
     /// What happened, without what to do, where that is kept apart.

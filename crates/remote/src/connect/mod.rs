@@ -23,14 +23,16 @@ mod through_ssh;
 
 use icdc_link::Link;
 use icdc_protocol::limits::MAX_STREAMS;
+use icdc_stop::StopSignal;
 
 pub use error::ConnectError;
 pub use far::Far;
 pub(crate) use far_program::MARKER;
 pub(crate) use reach::{pinned, reach};
 
-/// Makes a further connection to a far end that has been reached.
-pub(crate) type Further<'a> = Box<dyn Fn() -> Result<Link, ConnectError> + Send + Sync + 'a>;
+/// Makes a further connection to a far end that has been reached; gives up when the signal is
+/// requested.
+pub(crate) type Further<'a> = Box<dyn Fn(&StopSignal) -> Result<Link, ConnectError> + Send + Sync + 'a>;
 
 /// Connects to a far end.
 pub(crate) trait Connect: Send {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use icdc_link::{Carrier, Link};
+use icdc_protocol::limits::MAX_STREAMS;
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
 use icdc_transfer::{Event, EventSink, Via as Route};
@@ -31,6 +32,8 @@ const ROUND_TRIPS_OF_LOGIN: u64 = 8;
 const ROUND_TRIPS: u64 = 3;
 /// It has so long on a short path: a lost SYN is sent again after a second.
 const LEAST_PATIENCE: Span = Span::from_millis(1200);
+/// It has no longer: the user may have typed a password while ssh logged in.
+const MOST_PATIENCE: Span = Span::from_secs(5);
 
 /// See the module's description.
 #[derive(Clone)]
@@ -59,34 +62,55 @@ impl Routes {
         let (link, route, reason) = match self.via {
             Via::Direct => {
                 (self.events)(connecting(&self.host, self.port));
-                (self.direct()?, Route::Direct, String::new())
+                (self.direct(&self.stop)?, Route::Direct, String::new())
             }
-            Via::Ssh => (self.through_ssh()?, Route::Ssh, "--via ssh".to_owned()),
+            Via::Ssh => (self.through_ssh(&self.stop)?, Route::Ssh, "--via ssh".to_owned()),
             Via::Auto => self.race()?,
         };
         (self.events)(Event::Route { via: route, reason });
         Ok((link, route))
     }
 
+    /// The first link of a later session, over a route that has worked.
+    pub(super) fn again(&self, route: Route) -> Result<Link, ConnectError> {
+        self.forwarder.forget_failures();
+        self.further(route, &self.stop)
+    }
+
     /// One link more over a route that has worked.
-    pub(super) fn further(&self, route: Route) -> Result<Link, ConnectError> {
+    pub(super) fn further(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
         match route {
-            Route::Direct => self.direct(),
-            Route::Ssh => self.pinned(self.forwarder.further()?),
+            Route::Direct => self.direct(stop),
+            Route::Ssh => self.pinned(self.forwarder.further(stop)?, stop),
         }
     }
 
-    /// The most connections that can be made without a question to the user.
-    pub(super) fn most_connections(&self) -> u8 {
-        self.forwarder.most_connections()
+    /// The most connections by this route that can be made without a question to the user.
+    pub(super) fn most_connections(&self, route: Route) -> u8 {
+        match route {
+            Route::Direct => MAX_STREAMS,
+            Route::Ssh => self.forwarder.most_connections(),
+        }
     }
 
-    /// The first link, its route, and why not the route before.
+    /// The first link, its route, and why not the route before. The attempt that is too late is
+    /// given up.
     fn race(&self) -> Result<(Link, Route, String), ConnectError> {
+        let over = StopSignal::new();
+        let _stopped = self.stop.while_waiting({
+            let over = over.clone();
+            move || over.request()
+        });
+        let won = self.race_until(&over);
+        over.request();
+        won
+    }
+
+    fn race_until(&self, over: &StopSignal) -> Result<(Link, Route, String), ConnectError> {
         (self.events)(connecting(&self.host, self.port));
         let (tell, told) = bounded(2);
-        self.attempt(Route::Direct, tell.clone(), Self::direct);
-        let patience = (self.login * ROUND_TRIPS / ROUND_TRIPS_OF_LOGIN).max(LEAST_PATIENCE);
+        self.attempt(Route::Direct, over, tell.clone(), Self::direct);
+        let patience = (self.login * ROUND_TRIPS / ROUND_TRIPS_OF_LOGIN).clamp(LEAST_PATIENCE, MOST_PATIENCE);
         let reason = match told.recv_timeout(patience.into()) {
             Ok((route, Ok(link))) => return Ok((link, route, String::new())),
             Ok((_, Err(ConnectError::Interrupted))) => return Err(ConnectError::Interrupted),
@@ -98,7 +122,7 @@ impl Routes {
             Err(error) => error.in_short(),
         };
         let is_open = reason.is_ok();
-        self.attempt(Route::Ssh, tell, Self::through_ssh);
+        self.attempt(Route::Ssh, over, tell, Self::through_ssh);
         let mut direct = reason.err();
         let mut ssh = None;
         for _ in 0..if is_open { 2 } else { 1 } {
@@ -129,26 +153,27 @@ impl Routes {
     fn attempt(
         &self,
         route: Route,
+        over: &StopSignal,
         tell: crossbeam_channel::Sender<(Route, Result<Link, ConnectError>)>,
-        link: impl FnOnce(&Self) -> Result<Link, ConnectError> + Send + 'static,
+        link: impl FnOnce(&Self, &StopSignal) -> Result<Link, ConnectError> + Send + 'static,
     ) {
-        let routes = self.clone();
+        let (routes, over) = (self.clone(), over.clone());
         std::thread::spawn(move || {
-            let _ = tell.send((route, link(&routes)));
+            let _ = tell.send((route, link(&routes, &over)));
         });
     }
 
-    fn direct(&self) -> Result<Link, ConnectError> {
+    fn direct(&self, stop: &StopSignal) -> Result<Link, ConnectError> {
         let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
         let place = (self.host.as_str(), self.port);
-        self.pinned(reach(place, self.family, &beginning(), &self.stop, unanswered)?)
+        self.pinned(reach(place, self.family, &beginning(), stop, unanswered)?, stop)
     }
 
-    fn through_ssh(&self) -> Result<Link, ConnectError> {
-        self.pinned(self.forwarder.first()?)
+    fn through_ssh(&self, stop: &StopSignal) -> Result<Link, ConnectError> {
+        self.pinned(self.forwarder.first(stop)?, stop)
     }
 
-    fn pinned(&self, carrier: impl Into<Carrier>) -> Result<Link, ConnectError> {
-        pinned(carrier, (&self.host, self.port), &self.identity, self.key, &self.stop)
+    fn pinned(&self, carrier: impl Into<Carrier>, stop: &StopSignal) -> Result<Link, ConnectError> {
+        pinned(carrier, (&self.host, self.port), &self.identity, self.key, stop)
     }
 }

@@ -219,7 +219,7 @@ impl SshFar {
             }
             let current = self.current.as_mut().expect("it was started above");
             let made = match current.route {
-                Some(route) => current.routes.further(route),
+                Some(route) => current.routes.again(route),
                 None => current.routes.first().map(|(link, route)| {
                     current.route = Some(route);
                     link
@@ -244,12 +244,13 @@ impl SshFar {
             unreachable!("a link to it has been made");
         };
         let (routes, route) = (routes.clone(), *route);
-        Box::new(move || routes.further(route))
+        Box::new(move |stop| routes.further(route, stop))
     }
 
     /// The most connections that can be made without a question to the user.
     pub(crate) fn most_connections(&self) -> u8 {
-        self.current.as_ref().map_or(1, |current| current.routes.most_connections())
+        let current = self.current.as_ref();
+        current.and_then(|Current { routes, route, .. }| Some(routes.most_connections((*route)?))).unwrap_or(1)
     }
 
     fn start(&mut self) -> Result<(), ConnectError> {
@@ -258,7 +259,7 @@ impl SshFar {
         let started = self.starter.start_to_serve(identity.public())?;
         let Starter { far, family, via, events, stop, .. } = &self.starter;
         let (family, via) = (*family, *via);
-        let forwarder = Forwarder::new(far.clone(), started.port, family, events, stop);
+        let forwarder = Forwarder::new(far.clone(), started.port, family, events);
         let (events, stop) = (Arc::clone(events), stop.clone());
         let routes = Routes {
             host: self.starter.host_name()?,

@@ -227,7 +227,7 @@ impl Connect for Reached<'_> {
 
     fn further(&mut self) -> Result<Further<'_>, ConnectError> {
         let reached = *self;
-        Ok(Box::new(move || reached.connect()))
+        Ok(Box::new(move |stop| Reached { stop, ..reached }.connect()))
     }
 }
 
