@@ -274,3 +274,34 @@ fn a_far_end_that_has_died_is_started_again_while_its_ssh_still_runs() {
     assert_same(&file, &site.path("copy"));
     assert_no_leftovers(site.root());
 }
+
+#[test]
+fn nobody_is_asked_for_a_login_while_data_goes_directly() {
+    let site = Site::new();
+    let Some(hosts) = Pair::new() else { return };
+    if !has_program("nft") {
+        return skip("a firewall needs nftables");
+    }
+    succeed(hosts.far.command("nft").arg(FIREWALL));
+    data::file(&site.path("file"), 24 * MIB, 3);
+    site.directory("bin");
+    // The firewall opens when ssh begins, which then would have to ask after some time.
+    let body = format!(
+        "if [ \"$1\" = -G ]; then echo hostname {address}; exit; fi\n\
+         case \"$*\" in *BatchMode=yes*) ip netns exec {far} nft flush ruleset; sleep 3\n\
+         echo 'Permission denied' >&2; exit 255;; esac\n\
+         echo asked >>'{logins}'\nshift\nexec ip netns exec {far} sh -c \"$*\"",
+        address = hosts.far.address(),
+        far = hosts.far.name(),
+        logins = site.path("logins").display()
+    );
+    let ssh = site.program("bin/ssh", &body);
+    let mut copy = site.copy(&["--ssh", &ssh, "--streams", "4", "--rate", "16mbit", "file"]);
+    let ended = hosts.near.run(copy.arg(site.on_host("far", "copy"))).run().expect_code(0);
+    let routes: Vec<&str> = ended.all("route").map(|event| event["via"].as_str().unwrap()).collect();
+    assert_eq!(routes, ["direct"], "{ended}");
+    assert_eq!(ended.all("connected").count(), 4, "{ended}");
+    let logins = fs::read_to_string(site.path("logins")).unwrap();
+    assert_eq!(logins.lines().count(), 1, "the far end's own: {ended}");
+    assert_same(&site.path("file"), &site.path("copy"));
+}
