@@ -156,8 +156,8 @@ fn an_ssh_that_dies_costs_its_connection_only() {
     let site = Site::new();
     let file = site.path("file");
     data::file(&file, 48 * MIB, 3);
-    let ssh =
-        site.program("ssh-noted", &format!("shift\necho $$ >>'{}'\nexec sh -c \"$*\"", site.path("pids").display()));
+    let ssh = site
+        .program("ssh-noted", &format!("shift\necho $$ >>'{}'\nexec sh -c \"exec $*\"", site.path("pids").display()));
     let mut command = site.copy(&["--ssh", &ssh, "--via", "ssh", "--streams", "4", "--rate", "160mbit", "file"]);
     let run = command.arg(site.by_ssh("copy")).start();
     assert!(run.wait_for_more(0, 4, |event| event["type"] == "connected"), "{}", run.finish());
@@ -167,8 +167,42 @@ fn an_ssh_that_dies_costs_its_connection_only() {
     succeed(Command::new("sh").args(["-c", &format!("kill -9 {last}")]));
     let ended = run.finish().expect_code(0);
     assert!(ended.all("reconnecting").next().is_none(), "the session went on: {ended}");
+    let lost =
+        ended.all("notice").filter(|event| event["text"].as_str().unwrap().ends_with("the others carry the rest"));
+    assert_eq!(lost.count(), 1, "{ended}");
     assert_same(&file, &site.path("copy"));
     assert_no_leftovers(site.root());
+}
+
+#[test]
+fn logins_that_failed_in_an_outage_are_tried_again_after_it() {
+    let site = Site::new();
+    let file = site.path("file");
+    data::file(&file, 48 * MIB, 3);
+    let (pids, down) = (site.path("pids"), site.path("down"));
+    // The first ssh, which carries no data, outlasts the outage.
+    let body = format!(
+        "shift\nif [ -e '{down}' ]; then touch '{seen}'; echo 'Connection refused' >&2; exit 255; fi\n\
+         echo $$ >>'{pids}'\nexec sh -c \"exec $*\"",
+        down = down.display(),
+        seen = site.path("seen").display(),
+        pids = pids.display()
+    );
+    let ssh = site.program("ssh-down", &body);
+    let mut command =
+        site.copy(&["--ssh", &ssh, "--via", "ssh", "--streams", "1", "--rate", "80mbit", "--retry-for", "60s", "file"]);
+    let run = command.arg(site.by_ssh("copy")).start();
+    assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
+    fs::write(&down, "").unwrap();
+    let last = fs::read_to_string(&pids).unwrap().lines().last().unwrap().to_owned();
+    succeed(Command::new("sh").args(["-c", &format!("kill -9 {last}")]));
+    // Twice: the first attempt of a session has then failed for good.
+    assert!(run.wait_for_more(0, 2, |event| event["type"] == "reconnecting"), "{}", run.finish());
+    assert!(site.path("seen").exists());
+    fs::remove_file(&down).unwrap();
+    let ended = run.finish().expect_code(0);
+    assert_same(&file, &site.path("copy"));
+    assert!(ended.all("reconnecting").count() >= 2, "{ended}");
 }
 
 #[test]
@@ -176,7 +210,7 @@ fn nothing_stays_behind_when_the_user_stops() {
     let site = Site::new();
     data::file(&site.path("file"), 48 * MIB, 3);
     let pids = site.path("pids");
-    let ssh = site.program("ssh-noted", &format!("shift\necho $$ >>'{}'\nexec sh -c \"$*\"", pids.display()));
+    let ssh = site.program("ssh-noted", &format!("shift\necho $$ >>'{}'\nexec sh -c \"exec $*\"", pids.display()));
     let mut command = site.copy(&["--ssh", &ssh, "--via", "ssh", "--streams", "4", "--rate", "40mbit", "file"]);
     let run = command.arg(site.by_ssh("copy")).start();
     assert!(run.wait_for_more(0, 4, |event| event["type"] == "connected"), "{}", run.finish());
@@ -265,7 +299,8 @@ fn a_far_end_that_has_died_is_started_again_while_its_ssh_still_runs() {
     let file = site.path("file");
     data::file(&file, 48 * MIB, 3);
     let ssh = site.program("ssh-lingering", "shift\nsh -c \"$*\"\nsleep 2");
-    let mut command = site.copy(&["--ssh", &ssh, "--via", "ssh", "--streams", "2", "--rate", "80mbit", "file"]);
+    let mut command =
+        site.copy(&["--ssh", &ssh, "--via", "ssh", "--streams", "2", "--rate", "80mbit", "--retry-for", "60s", "file"]);
     let run = command.arg(site.by_ssh("copy")).start();
     assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
     succeed(Command::new("sh").args(["-c", &format!("kill -9 {}", run.far_end().unwrap().as_raw_nonzero())]));

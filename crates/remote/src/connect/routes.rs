@@ -57,8 +57,13 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// The first link, over the first route that works.
-    pub(super) fn first(&self) -> Result<(Link, Route), ConnectError> {
+    /// The first link of a session: over the route that has worked before, or else over the first
+    /// one that works.
+    pub(super) fn first(&self, before: Option<Route>) -> Result<(Link, Route), ConnectError> {
+        self.forwarder.forget_failures();
+        if let Some(route) = before {
+            return Ok((self.further(route, &self.stop)?, route));
+        }
         let (link, route, reason) = match self.via {
             Via::Direct => {
                 (self.events)(connecting(&self.host, self.port));
@@ -69,12 +74,6 @@ impl Routes {
         };
         (self.events)(Event::Route { via: route, reason });
         Ok((link, route))
-    }
-
-    /// The first link of a later session, over a route that has worked.
-    pub(super) fn again(&self, route: Route) -> Result<Link, ConnectError> {
-        self.forwarder.forget_failures();
-        self.further(route, &self.stop)
     }
 
     /// One link more over a route that has worked.
@@ -111,27 +110,23 @@ impl Routes {
         let (tell, told) = bounded(2);
         self.attempt(Route::Direct, over, tell.clone(), Self::direct);
         let patience = (self.login * ROUND_TRIPS / ROUND_TRIPS_OF_LOGIN).clamp(LEAST_PATIENCE, MOST_PATIENCE);
-        let reason = match told.recv_timeout(patience.into()) {
+        let mut direct = match told.recv_timeout(patience.into()) {
             Ok((route, Ok(link))) => return Ok((link, route, String::new())),
             Ok((_, Err(ConnectError::Interrupted))) => return Err(ConnectError::Interrupted),
-            Ok((_, Err(error))) => Err(error),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(patience),
+            Ok((_, Err(error))) => Some(error),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         };
-        let why = match &reason {
-            Ok(patience) => format!("{} port {} did not answer within {patience}", self.host, self.port),
-            Err(error) => error.in_short(),
-        };
-        let is_open = reason.is_ok();
+        let unanswered = || format!("{} port {} did not answer within {patience}", self.host, self.port);
+        let why = direct.as_ref().map_or_else(unanswered, ConnectError::in_short);
         self.attempt(Route::Ssh, over, tell, Self::through_ssh);
-        let mut direct = reason.err();
         let mut ssh = None;
-        for _ in 0..if is_open { 2 } else { 1 } {
-            match told.recv() {
-                Ok((Route::Direct, Ok(link))) => return Ok((link, Route::Direct, String::new())),
-                Ok((Route::Ssh, Ok(link))) => return Ok((link, Route::Ssh, why)),
-                Ok((Route::Direct, Err(error))) => direct = Some(error),
-                Ok((Route::Ssh, Err(error))) => ssh = Some(error),
-                Err(_) => break,
+        // It ends once each route has told how it went.
+        for (route, outcome) in told {
+            match (route, outcome) {
+                (Route::Direct, Ok(link)) => return Ok((link, route, String::new())),
+                (Route::Ssh, Ok(link)) => return Ok((link, route, why)),
+                (Route::Direct, Err(error)) => direct = Some(error),
+                (Route::Ssh, Err(error)) => ssh = Some(error),
             }
         }
         match (direct, ssh) {

@@ -61,7 +61,7 @@ pub(crate) struct Started {
     pub(crate) end: WriterGuard,
     /// Its key for this run.
     pub(crate) key: PublicKey,
-    /// Where it listens; 0 if it was started without a peer.
+    /// Where it listens; 0 if it only drives.
     pub(crate) port: u16,
     pub(crate) running: Running,
     /// How long the start took, from the call of ssh to its first words.
@@ -218,15 +218,11 @@ impl SshFar {
                 self.start()?;
             }
             let current = self.current.as_mut().expect("it was started above");
-            let made = match current.route {
-                Some(route) => current.routes.again(route),
-                None => current.routes.first().map(|(link, route)| {
+            match current.routes.first(current.route) {
+                Ok((link, route)) => {
                     current.route = Some(route);
-                    link
-                }),
-            };
-            match made {
-                Ok(link) => return Ok(link),
+                    return Ok(link);
+                }
                 Err(error) if is_first && error.is_of_data_port() && current.started.running.has_ended(ENDING) => {}
                 Err(error) => {
                     // Next time the other one may be open.
