@@ -179,11 +179,7 @@ impl Making<'_> {
             return Ok(session(&joined)?);
         }
         let further = connect.further().map_err(Attempt::Connect)?;
-        let over = StopSignal::new();
-        let _stopped = self.stop.while_waiting({
-            let over = over.clone();
-            move || over.request()
-        });
+        let over = self.stop.child();
         let made = Mutex::new(Made { pending: self.streams - 1, connections: 1, reasons: Vec::new() });
         let (further, over, made) = (&further, &over, &made);
         let outcome = std::thread::scope(|scope| {

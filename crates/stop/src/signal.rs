@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use icdc_units::Span;
@@ -19,6 +19,8 @@ pub struct StopSignal {
 struct Signal {
     state: Mutex<Waiters>,
     changed: Condvar,
+    /// Of a child: hears the parent's request.
+    _parent: Option<Listening>,
 }
 
 #[derive(Default)]
@@ -68,6 +70,27 @@ impl StopSignal {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A signal that stops when this one does, and earlier if it is asked itself, which this one
+    /// does not notice: for a part of the work.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        let shared = Arc::new_cyclic(|child: &Weak<Signal>| {
+            let child = child.clone();
+            let parent = self.while_waiting(move || {
+                if let Some(shared) = child.upgrade() {
+                    Self { shared }.request();
+                }
+            });
+            Signal { _parent: Some(parent), ..Signal::default() }
+        });
+        let child = Self { shared };
+        // The request may have come before there was a child to hear it.
+        if self.is_requested() {
+            child.request();
+        }
+        child
     }
 
     /// Asks to stop; further calls change nothing. Runs what `on_request` registered, on this
@@ -205,6 +228,30 @@ mod tests {
         assert_eq!(Arc::strong_count(&called), 1, "nothing is kept of it");
         signal.request();
         assert_eq!(called.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_child_stops_with_its_parent_or_alone() {
+        let parent = StopSignal::new();
+        let (alone, child) = (parent.child(), parent.child());
+        let of_child = child.child();
+        alone.request();
+        assert!(alone.is_requested() && !parent.is_requested() && !child.is_requested());
+        parent.request();
+        assert!(child.is_requested() && of_child.is_requested());
+        assert!(parent.child().is_requested(), "a late one is asked at once");
+    }
+
+    #[test]
+    fn a_parent_keeps_nothing_of_a_child_that_is_gone() {
+        let parent = StopSignal::new();
+        let child = parent.child();
+        let clone = child.clone();
+        drop(child);
+        let listeners = || parent.shared.state.lock().unwrap().listeners.len();
+        assert_eq!(listeners(), 1, "a clone of it hears the parent");
+        drop(clone);
+        assert_eq!(listeners(), 0);
     }
 
     #[test]

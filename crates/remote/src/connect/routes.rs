@@ -95,11 +95,7 @@ impl Routes {
     /// The first link, its route, and why not the route before. The attempt that is too late is
     /// given up.
     fn race(&self) -> Result<(Link, Route, String), ConnectError> {
-        let over = StopSignal::new();
-        let _stopped = self.stop.while_waiting({
-            let over = over.clone();
-            move || over.request()
-        });
+        let over = self.stop.child();
         let won = self.race_until(&over);
         over.request();
         won
