@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `arguments` | the command line as typed; source of help, man pages and completions |
 //! | `values` | what may be written as the value of an option |
+//! | `route` | `--via`: the route that data takes
 //! | `plan` | what a copy's command line means, with nothing left to doubt |
 //! | `copy` | runs a plan and shows its events: progress bar, JSON lines, summary, HTML report |
 //! | `measure` | what TCP carries to another host |
@@ -40,6 +41,7 @@ mod measure;
 mod pace;
 mod plan;
 mod relay;
+mod route;
 mod serve;
 mod signals;
 mod values;

@@ -12,8 +12,9 @@ use icdc_remote::{CopyOptions, Location};
 use icdc_tcp::Family;
 use icdc_trust::Paths;
 
-use crate::arguments::{ConnectionArguments, CopyArguments, ProgressMode, Via};
+use crate::arguments::{ConnectionArguments, CopyArguments, ProgressMode};
 use crate::keygen::file_or_default;
+use crate::route::Route;
 
 /// What `icdc copy` is going to do.
 pub(crate) struct CopyPlan {
@@ -74,12 +75,17 @@ impl CopyPlan {
         );
         let is_local = |place: &Location| matches!(place, Location::Local(_));
         let between_two = !is_local(&destination) && !sources.iter().all(is_local);
-        ensure!(
-            arguments.via == Via::Auto || (by_ssh() && !between_two),
-            "--via chooses the route between this host and one that ssh reaches; leave it out for a daemon, for a copy \
-             within this host, and between two remote hosts, which always connect directly"
-        );
         let by_daemon = sources.iter().chain([&destination]).any(|place| matches!(place, Location::Daemon { .. }));
+        ensure!(
+            arguments.via == Route::Auto || ((by_ssh() || by_daemon) && !between_two),
+            "--via chooses the route between this host and a remote one; leave it out for a copy within this host, and \
+             between two remote hosts, which always connect directly"
+        );
+        ensure!(
+            !by_daemon || arguments.via != Route::Ssh,
+            "--via ssh is for hosts that ssh reaches; write [USER@]HOST:PATH, or leave it out for a daemon"
+        );
+        let via = arguments.via.with_login(arguments.proxy_login.as_deref())?;
         let mut options = connection(arguments.connection, by_daemon)?;
         options.send = SendOptions {
             exclude: arguments.exclude,
@@ -100,7 +106,7 @@ impl CopyPlan {
             buffered: arguments.buffered,
         };
         options.retry_for = arguments.retry_for;
-        options.via = arguments.via.into();
+        options.via = via;
         let output = Output {
             json: arguments.json,
             dry_run: arguments.dry_run,

@@ -7,12 +7,14 @@ use icdc_session::retry::RETRY_FOR;
 use icdc_tcp::Family;
 use icdc_units::Span;
 
+use crate::proxy::Proxy;
+
 /// Asks the user whether a server that has never been seen is to be trusted: (host, fingerprint) →
 /// yes or no.
 pub type ConfirmHost = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
-/// By which route data reaches a far end that ssh starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// By which route data reaches a far end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Via {
     /// The first one that works.
     #[default]
@@ -21,6 +23,8 @@ pub enum Via {
     Direct,
     /// ssh connections of their own.
     Ssh,
+    /// TCP to the far end's port by way of a proxy.
+    Proxy(Proxy),
 }
 
 /// Everything about a copy but what is copied and where to.
@@ -40,7 +44,7 @@ pub struct CopyOptions {
     pub ports: (u16, u16),
     /// Address family of the data connections.
     pub family: Family,
-    /// By which route data reaches a far end that ssh starts.
+    /// By which route data reaches a far end.
     pub via: Via,
     /// Identity for daemons; need not exist unless a daemon is involved.
     pub identity: PathBuf,

@@ -124,7 +124,7 @@ impl Event {
     }
 }
 
-/// A route for data to a far end that ssh has started.
+/// A route for data to a far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Via {
@@ -132,6 +132,10 @@ pub enum Via {
     Direct,
     /// ssh connections of their own.
     Ssh,
+    /// TCP to the far end's port by way of a relay.
+    Relay,
+    /// TCP to the far end's port by way of a SOCKS 5 proxy.
+    Socks5,
 }
 
 /// Why a sender allows itself another rate.

@@ -8,6 +8,7 @@ use icdc_protocol::message::Preserve;
 use icdc_units::{ByteCount, Span};
 
 use super::ConnectionArguments;
+use crate::route::Route;
 use crate::values::{Ceiling, Congestion, Streams, ceiling, congestion, preserve, ring, streams};
 
 #[derive(Args, Debug)]
@@ -51,10 +52,17 @@ pub(crate) struct CopyArguments {
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,
 
-    /// How data reaches a host that ssh starts icdc on: directly to its data port, or through ssh
-    /// connections (for firewalls that pass only ssh). By default, the first of these that works
+    /// How data reaches the remote host: direct (to its data port), ssh (through ssh connections,
+    /// for firewalls that pass only ssh), socks5://HOST:PORT (by way of a SOCKS 5 proxy) or
+    /// relay:HOST:PORT (by way of an `icdc relay --peer` without keys). auto is the first of direct
+    /// and ssh that works
     #[arg(long, value_name = "ROUTE", default_value = "auto", help_heading = "Connection")]
-    pub(crate) via: Via,
+    pub(crate) via: Route,
+
+    /// File with USER:PASSWORD for a SOCKS 5 proxy, which only its owner may read [default: the
+    /// environment variable ICDC_PROXY_LOGIN, if it is set]
+    #[arg(long, value_name = "FILE", help_heading = "Connection", value_hint = ValueHint::FilePath)]
+    pub(crate) proxy_login: Option<PathBuf>,
 
     /// How long to try to reconnect after the connection was lost, counted from the last progress
     #[arg(long, value_name = "TIME", default_value = "10min", help_heading = "Connection")]
@@ -122,27 +130,6 @@ pub(crate) struct CopyArguments {
     /// Print every item and connection on standard error
     #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
     pub(crate) verbose: bool,
-}
-
-/// `--via`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Via {
-    /// The first of the others that works
-    Auto,
-    /// TCP to the data port
-    Direct,
-    /// ssh connections of their own, as many as the path needs
-    Ssh,
-}
-
-impl From<Via> for icdc_remote::Via {
-    fn from(via: Via) -> Self {
-        match via {
-            Via::Auto => Self::Auto,
-            Via::Direct => Self::Direct,
-            Via::Ssh => Self::Ssh,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use cc::CcArguments;
 pub(crate) use connection::ConnectionArguments;
-pub(crate) use copy::{CopyArguments, ProgressMode, Via};
+pub(crate) use copy::{CopyArguments, ProgressMode};
 pub(crate) use doctor::DoctorArguments;
 pub(crate) use generate::{GenerateArguments, Generated};
 pub(crate) use keygen::KeygenArguments;

@@ -128,6 +128,8 @@ impl Surface {
                 let route = match via {
                     Via::Direct => "data goes directly to the far end's port",
                     Via::Ssh => "data goes through ssh",
+                    Via::Relay => "data goes by way of a relay",
+                    Via::Socks5 => "data goes by way of a SOCKS proxy",
                 };
                 let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
                 self.console.complain(&format!("{route}{because}"));

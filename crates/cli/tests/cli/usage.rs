@@ -203,7 +203,10 @@ fn a_route_where_there_is_no_choice() {
     let between = ["copy", "--via", "direct", "a:x", "b:y"];
     let mixed = ["copy", "--via", "ssh", "icdc://a/x", "b:y"];
     let here = ["copy", "--via", "direct", "there", "b"];
-    for words in [daemon, between, mixed, here] {
+    let login = ["copy", "--via", "socks5://anna:x@host:1", "there", "a:x"];
+    let relay = ["copy", "--via", "relay:host", "there", "a:x"];
+    for words in [daemon, between, mixed, here, login, relay] {
         refused(&words, "--via");
     }
+    refused(&["copy", "--proxy-login", "file", "there", "a:x"], "--proxy-login");
 }

@@ -6,6 +6,7 @@
 mod between;
 mod daemon;
 mod operation;
+mod proxies;
 mod routes;
 mod ssh;
 mod sshd;

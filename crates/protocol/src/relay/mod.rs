@@ -3,7 +3,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`peer`] | the header from relay to relay, and its answer |
-//! | [`socks5`] | the handshake of a SOCKS client (RFC 1928, RFC 1929) |
+//! | [`socks5`] | the server's side of SOCKS 5 (RFC 1928, RFC 1929) |
+//! | [`socks5_client`] | the client's side of it |
 //! | [`proxy_v2`] | the PROXY protocol, version 2, which tells a destination who its client is |
 //!
 //! Parsers take what has arrived so far and say how much of it they have used; what they hold is
@@ -13,6 +14,7 @@ mod destination;
 pub mod peer;
 pub mod proxy_v2;
 pub mod socks5;
+pub mod socks5_client;
 
 pub use destination::{Destination, DestinationError, Host, HostName};
 

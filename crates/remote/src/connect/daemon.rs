@@ -16,9 +16,11 @@ use icdc_tuning::buffers::beginning;
 use icdc_units::{Span, Time};
 
 use super::Further;
+use super::by_proxy::reach_by;
 use super::error::ConnectError;
 use super::reach::{connecting, pinned, reach, shake_hands};
-use crate::options::CopyOptions;
+use crate::options::{CopyOptions, Via};
+use crate::proxy::Proxy;
 
 /// How long the connection that proved the daemon's key is good for a first request.
 const FRESH: Span = Span::from_secs(5);
@@ -37,12 +39,18 @@ struct Address {
     host: String,
     port: u16,
     family: Family,
+    /// What the user wants to have between.
+    proxy: Option<Proxy>,
 }
 
 impl DaemonFar {
     /// Connects, and makes sure that the daemon is the known one, or asks the user.
     pub(crate) fn open(host: &str, port: u16, options: &CopyOptions, stop: &StopSignal) -> Result<Self, ConnectError> {
-        let address = Address { host: host.to_owned(), port, family: options.family };
+        let proxy = match &options.via {
+            Via::Proxy(proxy) => Some(proxy.clone()),
+            Via::Auto | Via::Direct | Via::Ssh => None,
+        };
+        let address = Address { host: host.to_owned(), port, family: options.family, proxy };
         let identity = load_identity(&options.identity)?;
         let mut known = KnownHosts::load(&options.known_hosts)?;
         let (link, key) = match address.meet(&identity, &known, stop)? {
@@ -135,6 +143,9 @@ impl Address {
 
     fn stream(&self, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         let (host, port) = (&self.host, self.port);
+        if let Some(proxy) = &self.proxy {
+            return reach_by(proxy, (host, port), self.family, stop);
+        }
         let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
         reach((host, port), self.family, &beginning(), stop, unanswered)
     }

@@ -133,17 +133,27 @@ pub enum ConnectError {
     },
     /// No route for data to a far side that ssh started.
     #[error(
-        "{host} was reached by ssh, but no data gets there: directly: {direct}; through ssh: {ssh}; let a firewall pass port {port}, or a few that --port LO-HI names"
+        "{host} was reached by ssh, but no data gets there: {reasons}; let a firewall pass port {port}, or a few that --port LO-HI names"
     )]
     NoRoute {
         /// Host.
         host: String,
         /// Data port.
         port: u16,
-        /// Why not directly.
-        direct: String,
-        /// Why not through ssh.
-        ssh: String,
+        /// Why not by each of the routes.
+        reasons: String,
+    },
+    /// A proxy does not lead to the far side.
+    #[error("no connection to {host} port {port} by way of {proxy}: {reason}")]
+    Proxy {
+        /// What it is and where.
+        proxy: String,
+        /// Host.
+        host: String,
+        /// Port.
+        port: u16,
+        /// What happened.
+        reason: String,
     },
     /// A far end does not get through to the one that it shall send to.
     #[error(
@@ -273,7 +283,11 @@ impl ConnectError {
         // What forwards on the far side refuses where nothing listens there.
         matches!(
             self,
-            Self::DataPort { .. } | Self::Handshake { .. } | Self::NoRoute { .. } | Self::FarEndRefused { .. }
+            Self::DataPort { .. }
+                | Self::Proxy { .. }
+                | Self::Handshake { .. }
+                | Self::NoRoute { .. }
+                | Self::FarEndRefused { .. }
         )
     }
 

@@ -7,8 +7,10 @@
 //! | `icdc://HOST/PATH` | somebody, as a daemon ([`daemon`]) | identities, `known_hosts`, `authorized_keys` |
 //!
 //! Data connections have TLS 1.3, and both ends know whose key the other has. To a daemon they are
-//! TCP; to a far end that ssh has started they take one of the [`routes`].
+//! TCP; to a far end that ssh has started they take one of the [`routes`]. To either the user may
+//! have them go by way of a proxy ([`by_proxy`]).
 
+mod by_proxy;
 pub(crate) mod daemon;
 mod error;
 mod far;

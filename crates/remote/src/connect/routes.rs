@@ -3,9 +3,10 @@
 //! ```text
 //! direct   TCP to the port where the far end listens
 //! ssh      through ssh connections of their own                          [`through_ssh`]
+//! proxy    TCP to that port by way of a proxy that the user names          [`by_proxy`]
 //! ```
 //!
-//! The first one that works is used, for all connections of the run. ssh begins when the port has
+//! The first of `direct` and `ssh` that works is used, for all connections of the run. ssh begins when the port has
 //! refused or not answered in time, and the attempt at the port goes on beside it.
 
 use std::sync::Arc;
@@ -20,10 +21,12 @@ use icdc_trust::{Identity, PublicKey};
 use icdc_tuning::buffers::beginning;
 use icdc_units::Span;
 
+use super::by_proxy::reach_by;
 use super::error::ConnectError;
 use super::reach::{connecting, pinned, reach};
 use super::through_ssh::Forwarder;
 use crate::options::Via;
+use crate::proxy::Proxy;
 
 /// Round trips that ssh takes to log in and start a program: TCP, versions, key exchange,
 /// authentication, channel, command.
@@ -64,13 +67,17 @@ impl Routes {
         if let Some(route) = before {
             return Ok((self.further(route, &self.stop)?, route));
         }
-        let (link, route, reason) = match self.via {
+        let (link, route, reason) = match &self.via {
             Via::Direct => {
                 (self.events)(connecting(&self.host, self.port));
                 (self.direct(&self.stop)?, Route::Direct, String::new())
             }
             Via::Ssh => (self.through_ssh(&self.stop)?, Route::Ssh, "--via ssh".to_owned()),
             Via::Auto => self.race()?,
+            Via::Proxy(proxy) => {
+                let reason = format!("--via names {proxy}");
+                (self.by_proxy(proxy, &self.stop)?, proxy.route(), reason)
+            }
         };
         (self.events)(Event::Route { via: route, reason });
         Ok((link, route))
@@ -78,17 +85,18 @@ impl Routes {
 
     /// One link more over a route that has worked.
     pub(super) fn further(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
-        match route {
-            Route::Direct => self.direct(stop),
-            Route::Ssh => self.pinned(self.forwarder.further(stop)?, stop),
+        match (route, &self.via) {
+            (Route::Ssh, _) => self.pinned(self.forwarder.further(stop)?, stop),
+            (_, Via::Proxy(proxy)) => self.by_proxy(proxy, stop),
+            (_, _) => self.direct(stop),
         }
     }
 
     /// The most connections by this route that can be made without a question to the user.
     pub(super) fn most_connections(&self, route: Route) -> u8 {
         match route {
-            Route::Direct => MAX_STREAMS,
             Route::Ssh => self.forwarder.most_connections(),
+            Route::Direct | Route::Relay | Route::Socks5 => MAX_STREAMS,
         }
     }
 
@@ -106,38 +114,30 @@ impl Routes {
         let (tell, told) = bounded(2);
         self.attempt(Route::Direct, over, tell.clone(), Self::direct);
         let patience = (self.login * ROUND_TRIPS / ROUND_TRIPS_OF_LOGIN).clamp(LEAST_PATIENCE, MOST_PATIENCE);
-        let mut direct = match told.recv_timeout(patience.into()) {
+        let mut failures = match told.recv_timeout(patience.into()) {
             Ok((route, Ok(link))) => return Ok((link, route, String::new())),
             Ok((_, Err(ConnectError::Interrupted))) => return Err(ConnectError::Interrupted),
-            Ok((_, Err(error))) => Some(error),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+            Ok((route, Err(error))) => vec![(route, error)],
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Vec::new(),
         };
         let unanswered = || format!("{} port {} did not answer within {patience}", self.host, self.port);
-        let why = direct.as_ref().map_or_else(unanswered, ConnectError::in_short);
+        let why = failures.first().map_or_else(unanswered, |(_, error)| error.in_short());
         self.attempt(Route::Ssh, over, tell, Self::through_ssh);
-        let mut ssh = None;
         // It ends once each route has told how it went.
         for (route, outcome) in told {
-            match (route, outcome) {
-                (Route::Direct, Ok(link)) => return Ok((link, route, String::new())),
-                (Route::Ssh, Ok(link)) => return Ok((link, route, why)),
-                (Route::Direct, Err(error)) => direct = Some(error),
-                (Route::Ssh, Err(error)) => ssh = Some(error),
+            match outcome {
+                Ok(link) => return Ok((link, route, if route == Route::Direct { String::new() } else { why })),
+                Err(ConnectError::Interrupted) => return Err(ConnectError::Interrupted),
+                Err(error) => failures.push((route, error)),
             }
         }
-        match (direct, ssh) {
-            (Some(ConnectError::Interrupted), _) | (_, Some(ConnectError::Interrupted)) => {
-                Err(ConnectError::Interrupted)
-            }
-            (Some(direct), Some(ssh)) => Err(ConnectError::NoRoute {
-                host: self.host.clone(),
-                port: self.port,
-                direct: direct.in_short(),
-                ssh: ssh.to_string(),
-            }),
-            (Some(error), None) | (None, Some(error)) => Err(error),
-            (None, None) => unreachable!("each route has told how it went"),
-        }
+        failures.sort_by_key(|(route, _)| *route == Route::Ssh);
+        let told = |(route, error): &(Route, ConnectError)| match route {
+            Route::Ssh => format!("through ssh: {error}"),
+            _ => format!("directly: {}", error.in_short()),
+        };
+        let reasons = failures.iter().map(told).collect::<Vec<_>>().join("; ");
+        Err(ConnectError::NoRoute { host: self.host.clone(), port: self.port, reasons })
     }
 
     /// Tries a route on a thread of its own. What it brings too late ends at once.
@@ -158,6 +158,10 @@ impl Routes {
         let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
         let place = (self.host.as_str(), self.port);
         self.pinned(reach(place, self.family, &beginning(), stop, unanswered)?, stop)
+    }
+
+    fn by_proxy(&self, proxy: &Proxy, stop: &StopSignal) -> Result<Link, ConnectError> {
+        self.pinned(reach_by(proxy, (&self.host, self.port), self.family, stop)?, stop)
     }
 
     fn through_ssh(&self, stop: &StopSignal) -> Result<Link, ConnectError> {

@@ -96,7 +96,7 @@ impl Starter {
             send_self: options.send_self,
             ports: options.ports,
             family: options.family,
-            via: options.via,
+            via: options.via.clone(),
             events: Arc::clone(events),
             host_name: None,
             stop: stop.clone(),
@@ -254,7 +254,7 @@ impl SshFar {
         let identity = Identity::generate();
         let started = self.starter.start_to_serve(identity.public())?;
         let Starter { far, family, via, events, stop, .. } = &self.starter;
-        let (family, via) = (*family, *via);
+        let (family, via) = (*family, via.clone());
         let forwarder = Forwarder::new(far.clone(), started.port, family, events);
         let (events, stop) = (Arc::clone(events), stop.clone());
         let routes = Routes {

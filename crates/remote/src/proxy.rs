@@ -1,0 +1,45 @@
+//! A program between this host and a far end that passes connections on: a SOCKS 5 proxy, or a
+//! relay.
+
+use std::fmt;
+
+use icdc_protocol::relay::Destination;
+pub use icdc_protocol::relay::socks5::Login;
+use icdc_transfer::Via as Route;
+
+/// See the module's description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proxy {
+    /// What it speaks.
+    pub kind: ProxyKind,
+    /// Where it listens.
+    pub place: Destination,
+}
+
+/// What a proxy speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyKind {
+    /// SOCKS 5 (RFC 1928), with user and password if it asks for them.
+    Socks5(Option<Login>),
+    /// The header of relays (`icdc relay --peer`), without TLS.
+    Relay,
+}
+
+impl Proxy {
+    /// The route by way of it.
+    pub(crate) fn route(&self) -> Route {
+        match self.kind {
+            ProxyKind::Socks5(_) => Route::Socks5,
+            ProxyKind::Relay => Route::Relay,
+        }
+    }
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            ProxyKind::Socks5(_) => write!(out, "the SOCKS proxy {}", self.place),
+            ProxyKind::Relay => write!(out, "the relay {}", self.place),
+        }
+    }
+}
