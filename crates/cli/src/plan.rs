@@ -82,8 +82,8 @@ impl CopyPlan {
              between two remote hosts, which always connect directly"
         );
         ensure!(
-            !by_daemon || arguments.via != Route::Ssh,
-            "--via ssh is for hosts that ssh reaches; write [USER@]HOST:PATH, or leave it out for a daemon"
+            !by_daemon || !matches!(arguments.via, Route::Back | Route::Ssh),
+            "--via back and --via ssh are for hosts that ssh reaches; write [USER@]HOST:PATH, or leave it out for a daemon"
         );
         let via = arguments.via.with_login(arguments.proxy_login.as_deref())?;
         let mut options = connection(arguments.connection, by_daemon)?;

@@ -21,6 +21,7 @@ const MAX_LOGIN: u64 = 255 + 1 + 255 + 2;
 pub(crate) enum Route {
     Auto,
     Direct,
+    Back,
     Ssh,
     Relay(Destination),
     Socks5(Destination),
@@ -34,13 +35,14 @@ impl FromStr for Route {
         match (text, text.strip_prefix("relay:"), text.strip_prefix("socks5://")) {
             ("auto", ..) => Ok(Self::Auto),
             ("direct", ..) => Ok(Self::Direct),
+            ("back", ..) => Ok(Self::Back),
             ("ssh", ..) => Ok(Self::Ssh),
             (_, Some(relay), _) => place(relay).map(Self::Relay),
             (_, _, Some(proxy)) if proxy.contains('@') => Err(format!(
                 "others can read a login here; write USER:PASSWORD into a file and name it with --proxy-login, or into {LOGIN}"
             )),
             (_, _, Some(proxy)) => place(proxy.strip_suffix('/').unwrap_or(proxy)).map(Self::Socks5),
-            _ => Err("write auto, direct, ssh, relay:HOST:PORT or socks5://HOST:PORT".to_owned()),
+            _ => Err("write auto, direct, back, ssh, relay:HOST:PORT or socks5://HOST:PORT".to_owned()),
         }
     }
 }
@@ -55,6 +57,7 @@ impl Route {
         Ok(match self {
             Self::Auto => Via::Auto,
             Self::Direct => Via::Direct,
+            Self::Back => Via::Back,
             Self::Ssh => Via::Ssh,
             Self::Relay(place) => Via::Proxy(Proxy { kind: ProxyKind::Relay, place }),
             Self::Socks5(place) => Via::Proxy(Proxy { kind: ProxyKind::Socks5(login(file)?), place }),

@@ -56,6 +56,8 @@ pub const MAX_EXCLUDES: usize = 4096;
 pub const MAX_STREAMS: u8 = 64;
 /// Longest name of a congestion control (the kernel's `TCP_CA_NAME_MAX` less the NUL).
 pub const MAX_CONGESTION_NAME: usize = 15;
+/// Most addresses of a starting end.
+pub const MAX_ADDRESSES: usize = 16;
 /// Longest host name or address.
 pub const MAX_HOST: usize = 255;
 /// Largest ring that an end may ask of another, in bytes.

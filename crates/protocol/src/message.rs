@@ -10,6 +10,8 @@
 //!
 //! Only `Block` and `Pack` carry a payload. What arrives is bounded by [`crate::limits`] before anything is allocated.
 
+use std::net::IpAddr;
+
 use icdc_units::{ByteCount, Rate};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -106,6 +108,17 @@ pub enum Message {
         /// Frames of data (`Block`, `Pack`, `FileEnd`) that were handed to it by the sender, or
         /// that arrived over it at the receiver.
         frames: u64,
+    },
+
+    /// To a started far side over its standard streams, as long as it serves: connect to the
+    /// starting end.
+    ConnectBack(ConnectBack),
+    /// Answer to `ConnectBack`, if that cannot be done.
+    NotConnected {
+        /// Which one.
+        number: u32,
+        /// Why not.
+        reason: String,
     },
 }
 
@@ -552,6 +565,20 @@ pub enum FarTask {
         /// Where that one listens.
         port: u16,
     },
+}
+
+/// A connection that a far side is to make, because its own port cannot be reached. Behind the
+/// secret it is like one to that port: the starting end speaks first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectBack {
+    /// Names it in the answer.
+    pub number: u32,
+    /// Sent first, so that the starting end knows it among others.
+    pub secret: [u8; 32],
+    /// The starting end's; the far side may know another.
+    pub addresses: Vec<IpAddr>,
+    /// Where it listens.
+    pub port: u16,
 }
 
 /// Answer to `Bootstrap`.

@@ -9,13 +9,13 @@ mod names;
 mod rules;
 
 use crate::limits::{
-    BLOCK_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_PACK_ITEMS, MAX_RANGES, MAX_SHOWN_PATH, MAX_SOURCES,
-    MAX_STAGES, MAX_TEXT, PACK_FILE_LIMIT,
+    BLOCK_SIZE, MAX_ADDRESSES, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_PACK_ITEMS, MAX_RANGES, MAX_SHOWN_PATH,
+    MAX_SOURCES, MAX_STAGES, MAX_TEXT, PACK_FILE_LIMIT,
 };
 use crate::measure;
 use crate::message::{
-    Begin, BlockHeader, Bootstrap, Congestion, Entry, EntryKind, FarTask, Goodbye, Held, Job, Message, PackItem,
-    Parent, Problem, Refusal, Source, SourceKind, Wants,
+    Begin, BlockHeader, Bootstrap, Congestion, ConnectBack, Entry, EntryKind, FarTask, Goodbye, Held, Job, Message,
+    PackItem, Parent, Problem, Refusal, Source, SourceKind, Wants,
 };
 use names::{path, xattrs};
 use rules::{Checked, require, text};
@@ -87,6 +87,8 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Interrupt => ("Interrupt", Ok(())),
         Message::Relay(_) => ("Relay", Ok(())),
         Message::Measure(message) => ("Measure", measure::check_control(message)),
+        Message::ConnectBack(order) => ("ConnectBack", connect_back(order)),
+        Message::NotConnected { reason, .. } => ("NotConnected", text(reason)),
     };
     in_message(name, None, outcome.and_then(|()| require_no_payload(payload_length)))
 }
@@ -243,6 +245,11 @@ fn bootstrap(bootstrap: &Bootstrap) -> Checked {
         FarTask::Drive => {}
     }
     require(matches!(bootstrap.family, 0 | 4 | 6), "an address family that is neither 4, 6 nor 0")
+}
+
+fn connect_back(order: &ConnectBack) -> Checked {
+    require(order.addresses.len() <= MAX_ADDRESSES, "too many addresses")?;
+    require(order.port > 0, "no port to connect to")
 }
 
 fn refusal(refusal: &Refusal) -> Checked {

@@ -1,6 +1,7 @@
 //! What messages look like in bytes belongs to the number of the protocol: ends with the same
 //! number understand each other.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use icdc_protocol::frame::{PREFIX_LENGTH, Prefix, decode_head, encode};
@@ -41,6 +42,8 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Bootstrap", "d4c32dc9"),
         ("Listening", "68a3c7ca"),
         ("Relay", "b595ba48"),
+        ("ConnectBack", "5e58299a"),
+        ("NotConnected", "1395a7bd"),
         ("Measure", "e0f4bae2"),
     ],
 );
@@ -133,6 +136,8 @@ fn kind(message: &Message) -> &'static str {
         Message::Congestion(_) => "Congestion",
         Message::Confirmed => "Confirmed",
         Message::Left { .. } => "Left",
+        Message::ConnectBack(_) => "ConnectBack",
+        Message::NotConnected { .. } => "NotConnected",
     }
 }
 
@@ -287,6 +292,13 @@ fn either_way() -> Vec<Message> {
         bootstrap(FarTask::Forward { port: 5001 }),
         Message::Listening(Listening { version: "1.2.3".into(), key: [3; 32], port: 5001 }),
         Message::Relay(b"{}".to_vec()),
+        Message::ConnectBack(ConnectBack {
+            number: 300,
+            secret: [4; 32],
+            addresses: vec![Ipv4Addr::new(192, 0, 2, 1).into(), Ipv6Addr::LOCALHOST.into()],
+            port: 5002,
+        }),
+        Message::NotConnected { number: 300, reason: "why".into() },
     ];
     refused.into_iter().chain(rest).collect()
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! stdin: Bootstrap, sent before anything is seen          stdout: ICDC-FAR-END 2, Listening
-//! then    Serve: listens for the near end's key, and serves it
+//! then    Serve: listens for the near end's key, and serves it; connects to the near end if that asks
+//!                for it (ConnectBack)
 //!         Drive: waits for the work order to drive a transfer to another far end, over the same streams
 //!         Forward: the streams become a connection to another far end on this host
 //! ```
@@ -32,6 +33,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use thiserror::Error;
 
 use crate::connect::MARKER;
+use crate::connect_back::Connector;
 use crate::ended::Ended;
 use crate::listen::guard::{Guard, Limits, Service};
 use crate::rights::{Rights, Root};
@@ -146,9 +148,7 @@ fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Re
             };
             tell(outlet.as_mut(), listening(&identity, port))?;
             let once = Once::new(&identity, PublicKey::from_bytes(peer), rights);
-            // The outlet stays open: its end would tell the starting end that this one is gone.
-            let _outlet = outlet;
-            once.serve(listener, inlet, stop)
+            once.serve(listener, (outlet, inlet), family, stop)
         }
         FarTask::Forward { port } => {
             let stream = match forward::connect(port, family) {
@@ -230,18 +230,26 @@ impl Once {
         Self { tls, rights, sessions: Sessions::default(), tell, happenings }
     }
 
-    fn serve(self, listener: TcpListener, inlet: Box<dyn Inlet>, stop: &StopSignal) -> Result<(), FarEndError> {
+    /// Serves over connections to `listener`, and over those that the starting end asks for.
+    fn serve(
+        self,
+        listener: TcpListener,
+        (outlet, inlet): (Box<dyn Outlet>, Box<dyn Inlet>),
+        family: Family,
+        stop: &StopSignal,
+    ) -> Result<(), FarEndError> {
         let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
         let tell = self.tell.clone();
         stop.on_request(move || {
             let _ = tell.send(Happening::Over("asked to stop"));
         });
-        let tell = self.tell.clone();
-        let watch = std::thread::Builder::new().name("starting-end".into());
-        watch.spawn(move || watch_starting_end(inlet, &tell)).map_err(process("clone"))?;
-
         let once = Arc::new(self);
         let mut guard = Guard::start(vec![listener], once.clone(), Limits::default()).map_err(process("eventfd"))?;
+        // The outlet stays open: its end would tell the starting end that this one is gone.
+        let connector = Connector::new(family, guard.adoption(), outlet);
+        let (tell, watched) = (once.tell.clone(), connector.clone());
+        let watch = std::thread::Builder::new().name("starting-end".into());
+        watch.spawn(move || watch_starting_end(inlet, &watched, &tell)).map_err(process("clone"))?;
         let why = once.until_over();
         tracing::debug!("far end ends: {why}");
         guard.close();
@@ -280,11 +288,12 @@ impl Once {
     }
 }
 
-/// Reads standard input, which says nothing more, to its end.
-fn watch_starting_end(mut inlet: Box<dyn Inlet>, tell: &Sender<Happening>) {
+/// Reads standard input to its end.
+fn watch_starting_end(mut inlet: Box<dyn Inlet>, connector: &Connector, tell: &Sender<Happening>) {
     loop {
         match receive(inlet.as_mut()) {
             Ok(Message::Ping) => {}
+            Ok(Message::ConnectBack(order)) => connector.connect(order),
             Ok(Message::Interrupt) | Err(_) => break,
             Ok(other) => tracing::debug!("the starting end sent {}", other.kind()),
         }

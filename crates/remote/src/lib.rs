@@ -13,6 +13,7 @@
 //! binary.
 
 mod connect;
+mod connect_back;
 mod copy;
 mod drive;
 mod ended;

@@ -21,6 +21,8 @@ pub enum Via {
     Auto,
     /// TCP to the far end's port.
     Direct,
+    /// TCP from the far end to a port here.
+    Back,
     /// ssh connections of their own.
     Ssh,
     /// TCP to the far end's port by way of a proxy.

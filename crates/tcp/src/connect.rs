@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
 use std::thread;
 
-use icdc_units::Span;
+use icdc_units::{Span, Time};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use thiserror::Error;
 
@@ -128,15 +129,42 @@ pub fn connect_with<'a>(
         let addresses = others.iter().map(SocketAddr::ip).collect();
         return Err(ConnectError::NoAddress { host: host.to_owned(), family, addresses });
     }
-    let last = admitted[admitted.len() - 1];
-    race(families_in_turn(admitted), deadline, patience.cancel, beginning).map_err(|lost| match lost {
+    race_to(host, admitted, (timeout, deadline), patience.cancel, beginning)
+}
+
+/// As [`connect_with`], to addresses that are known, those of `host`.
+pub fn connect_any<'a>(
+    host: &str,
+    addresses: Vec<SocketAddr>,
+    patience: impl Into<Patience<'a>>,
+    beginning: &Beginning<'_>,
+) -> Result<TcpStream, ConnectError> {
+    let patience = patience.into();
+    if addresses.is_empty() {
+        let cause = io::Error::new(io::ErrorKind::NotFound, "no address of it is known");
+        return Err(ConnectError::Resolve { host: host.to_owned(), cause });
+    }
+    race_to(host, addresses, (patience.timeout, clock::now() + patience.timeout), patience.cancel, beginning)
+}
+
+/// Connects to the first of `addresses`, of which there is one at least, that answers.
+fn race_to(
+    host: &str,
+    addresses: Vec<SocketAddr>,
+    (timeout, deadline): (Span, Time),
+    cancel: Option<BorrowedFd<'_>>,
+    beginning: &Beginning<'_>,
+) -> Result<TcpStream, ConnectError> {
+    let last = addresses[addresses.len() - 1];
+    race(families_in_turn(addresses), deadline, cancel, beginning).map_err(|lost| match lost {
         Lost::Failed(failures) => most_telling(host, last, timeout, failures),
         Lost::Cancelled => ConnectError::Cancelled { host: host.to_owned() },
     })
 }
 
-/// Asks the resolver of the system; the call cannot be interrupted, so a thread makes it.
-fn resolve(host: &str, port: u16, patience: Patience<'_>) -> Result<Vec<SocketAddr>, ConnectError> {
+/// The addresses of `host` with this port, from the resolver of the system. Its call cannot be
+/// interrupted, so a thread makes it.
+pub fn resolve(host: &str, port: u16, patience: Patience<'_>) -> Result<Vec<SocketAddr>, ConnectError> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }

@@ -44,7 +44,7 @@ pub use beginning::Beginning;
 pub use congestion::socket_option::{
     CongestionError, allowed_congestion, available_congestion, congestion, set_congestion,
 };
-pub use connect::{ConnectError, connect, connect_with};
+pub use connect::{ConnectError, connect, connect_any, connect_with, resolve};
 pub use descriptors::raise_descriptor_limit;
 pub use info::{ConnectionState, TcpInfo, info};
 pub use listen::{ListenError, listen};

@@ -130,6 +130,8 @@ impl Event {
 pub enum Via {
     /// TCP to the far end's port.
     Direct,
+    /// TCP from the far end to a port here.
+    Back,
     /// ssh connections of their own.
     Ssh,
     /// TCP to the far end's port by way of a relay.

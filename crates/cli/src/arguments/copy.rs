@@ -52,10 +52,10 @@ pub(crate) struct CopyArguments {
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,
 
-    /// How data reaches the remote host: direct (to its data port), ssh (through ssh connections,
-    /// for firewalls that pass only ssh), socks5://HOST:PORT (by way of a SOCKS 5 proxy) or
-    /// relay:HOST:PORT (by way of an `icdc relay --peer` without keys). auto is the first of direct
-    /// and ssh that works
+    /// How data reaches the remote host: direct (to its data port), back (the remote host connects
+    /// to a port here), ssh (through ssh connections, for firewalls that pass only ssh),
+    /// socks5://HOST:PORT (by way of a SOCKS 5 proxy) or relay:HOST:PORT (by way of an `icdc relay
+    /// --peer` without keys). auto is the first of direct, back and ssh that works
     #[arg(long, value_name = "ROUTE", default_value = "auto", help_heading = "Connection")]
     pub(crate) via: Route,
 

@@ -334,9 +334,93 @@ fn nobody_is_asked_for_a_login_while_data_goes_directly() {
     let mut copy = site.copy(&["--ssh", &ssh, "--streams", "4", "--rate", "16mbit", "file"]);
     let ended = hosts.near.run(copy.arg(site.on_host("far", "copy"))).run().expect_code(0);
     let routes: Vec<&str> = ended.all("route").map(|event| event["via"].as_str().unwrap()).collect();
-    assert_eq!(routes, ["direct"], "{ended}");
+    assert!(routes == ["direct"] || routes == ["back"], "{ended}");
     assert_eq!(ended.all("connected").count(), 4, "{ended}");
     let logins = fs::read_to_string(site.path("logins")).unwrap();
     assert_eq!(logins.lines().count(), 1, "the far end's own: {ended}");
     assert_same(&site.path("file"), &site.path("copy"));
+}
+
+/// Nobody may connect to the far host but to port 22; it may connect to others.
+const ONE_WAY: &str = "table inet test { chain input { type filter hook input priority 0; \
+     iifname \"eth0\" tcp flags & (syn|ack) == syn tcp dport != 22 drop; }; }";
+
+/// Asserts that the run's data came by connections from the far end, so many in all.
+#[track_caller]
+fn came_back(ended: &Ended, connections: usize) {
+    let routes: Vec<&str> = ended.all("route").map(|event| event["via"].as_str().unwrap()).collect();
+    assert_eq!(routes, ["back"], "{ended}");
+    assert_eq!(ended.all("connected").count(), connections, "{ended}");
+}
+
+#[test]
+fn the_far_end_connects_back_where_the_user_says_so() {
+    let site = Site::new();
+    let port = free_port();
+    let range = format!("{port}-{}", port + 40);
+    let options = ["--ssh", &site.ssh(), "--via", "back", "--port", &range, "--streams", "3", "--rate", "200mbit"];
+    both_ways(&site, &options, |name| site.by_ssh(name), |ended| came_back(ended, 3));
+}
+
+#[test]
+fn where_a_firewall_keeps_connections_from_the_far_side_it_connects_back() {
+    let site = Site::new();
+    let Some(hosts) = Pair::new() else { return };
+    if !has_program("nft") {
+        return skip("a firewall needs nftables");
+    }
+    let address = hosts.far.address();
+    let Some(sshd) = Sshd::start_on(&site, "", address, 22, |command| hosts.far.run(&command)) else { return };
+    succeed(hosts.far.command("nft").arg(ONE_WAY));
+    let tree = data::tree(&site.path("tree"), 5, &shape());
+    let far = |name: &str| format!("far:{}", site.path(name).display());
+    for (source, destination, arrived) in
+        [("tree".to_owned(), far("pushed"), "pushed"), (far("tree"), "pulled".to_owned(), "pulled")]
+    {
+        let words = ["--ssh", &sshd.command, "--streams", "4", "--rate", "200mbit", &source, &destination];
+        let ended = hosts.near.run(&site.copy(&words)).run().expect_code(0);
+        came_back(&ended, 4);
+        let reason = ended.all("route").next().unwrap()["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains("did not answer"), "{reason}");
+        assert_same(&tree, &site.path(arrived));
+    }
+    // After a cut it goes on by the same route.
+    let file = site.path("file");
+    data::file(&file, 48 * MIB, 3);
+    let words =
+        ["--ssh", &sshd.command, "--streams", "2", "--rate", "80mbit", "--retry-for", "60s", "file", &far("copy")];
+    let run = hosts.near.run(&site.copy(&words)).start();
+    assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
+    let killed = hosts.near.command("ss").args(["-K", "-H", "-t", "dst", address, "dport", "!=", ":22"]).output();
+    if killed.is_ok_and(|output| output.status.success() && !output.stdout.is_empty()) {
+        let ended = run.finish().expect_code(0);
+        assert_eq!(ended.all("reconnecting").count(), 1, "{ended}");
+        came_back(&ended, 4);
+        assert_same(&file, &site.path("copy"));
+    } else {
+        skip("ss cannot break connections here");
+        run.kill();
+    }
+}
+
+#[test]
+fn where_the_far_side_does_not_get_through_either_it_is_told_why() {
+    let site = Site::new();
+    let Some(hosts) = Pair::new() else { return };
+    if !has_program("nft") {
+        return skip("a firewall needs nftables");
+    }
+    data::file(&site.path("file"), MIB, 3);
+    for (rule, words) in [("drop", "did not answer"), ("reject with tcp reset", "refused the connection")] {
+        let rules = format!(
+            "table inet test {{ chain input {{ type filter hook input priority 0; \
+             iifname \"eth0\" tcp flags & (syn|ack) == syn {rule}; }}; }}"
+        );
+        succeed(hosts.near.command("nft").arg(rules));
+        let mut copy = site.copy(&["--ssh", &site.ssh_to(&hosts.far), "--via", "back", "file"]);
+        let ended = hosts.near.run(copy.arg(site.on_host(hosts.far.address(), "copy"))).run().expect_code(3);
+        assert!(ended.stderr.contains("cannot connect to this host") && ended.stderr.contains(words), "{ended}");
+        assert!(ended.stderr.contains("--port"), "{ended}");
+        succeed(hosts.near.command("nft").args(["flush", "ruleset"]));
+    }
 }

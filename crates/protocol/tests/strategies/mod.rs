@@ -1,5 +1,7 @@
 //! Messages that keep to every rule, with any bytes where any are allowed.
 
+use std::net::IpAddr;
+
 use icdc_protocol::limits::{
     MAX_BINS, MAX_FILE_SIZE, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW, PACK_FILE_LIMIT,
 };
@@ -85,6 +87,12 @@ fn either_way() -> impl Strategy<Value = Message> {
             port
         })),
         vec(any::<u8>(), 0..500).prop_map(Message::Relay),
+        (any::<u32>(), any::<[u8; 32]>(), vec(any::<IpAddr>(), 0..16), 1..=u16::MAX).prop_map(
+            |(number, secret, addresses, port)| {
+                Message::ConnectBack(ConnectBack { number, secret, addresses, port })
+            }
+        ),
+        (any::<u32>(), text()).prop_map(|(number, reason)| Message::NotConnected { number, reason }),
         measure_control().prop_map(Message::Measure),
     ]
 }

@@ -48,7 +48,7 @@ impl DaemonFar {
     pub(crate) fn open(host: &str, port: u16, options: &CopyOptions, stop: &StopSignal) -> Result<Self, ConnectError> {
         let proxy = match &options.via {
             Via::Proxy(proxy) => Some(proxy.clone()),
-            Via::Auto | Via::Direct | Via::Ssh => None,
+            Via::Auto | Via::Direct | Via::Back | Via::Ssh => None,
         };
         let address = Address { host: host.to_owned(), port, family: options.family, proxy };
         let identity = load_identity(&options.identity)?;

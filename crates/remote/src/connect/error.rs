@@ -131,6 +131,16 @@ pub enum ConnectError {
         /// What happened.
         reason: String,
     },
+    /// A far side that ssh started cannot connect to this host.
+    #[error(
+        "{host} was reached by ssh, but cannot connect to this host: {reason}; let a firewall here pass a port or a few and name them with --port LO-HI"
+    )]
+    NotBack {
+        /// Host.
+        host: String,
+        /// What happened.
+        reason: String,
+    },
     /// No route for data to a far side that ssh started.
     #[error(
         "{host} was reached by ssh, but no data gets there: {reasons}; let a firewall pass port {port}, or a few that --port LO-HI names"
@@ -284,6 +294,7 @@ impl ConnectError {
         matches!(
             self,
             Self::DataPort { .. }
+                | Self::NotBack { .. }
                 | Self::Proxy { .. }
                 | Self::Handshake { .. }
                 | Self::NoRoute { .. }
@@ -294,7 +305,7 @@ impl ConnectError {
     /// What happened, without what to do, where that is kept apart.
     pub(crate) fn in_short(&self) -> String {
         match self {
-            Self::DataPort { reason, .. } => reason.clone(),
+            Self::DataPort { reason, .. } | Self::NotBack { reason, .. } => reason.clone(),
             Self::Handshake { reason, .. } => format!("the encrypted connection failed: {reason}"),
             other => other.to_string(),
         }

@@ -24,7 +24,7 @@ pub struct Far {
 
 enum Way {
     Ssh(Box<ssh::SshFar>),
-    Daemon(daemon::DaemonFar),
+    Daemon(Box<daemon::DaemonFar>),
 }
 
 impl Far {
@@ -46,7 +46,7 @@ impl Far {
             Location::Ssh { host, .. } => Way::Ssh(Box::new(ssh::SshFar::open(host, options, events, stop)?)),
             Location::Daemon { host, port, .. } => {
                 events(connecting(host, *port));
-                Way::Daemon(daemon::DaemonFar::open(host, *port, options, stop)?)
+                Way::Daemon(Box::new(daemon::DaemonFar::open(host, *port, options, stop)?))
             }
             Location::Local(path) => {
                 unreachable!("{} is local: nothing to connect to", path.display())

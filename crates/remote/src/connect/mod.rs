@@ -10,6 +10,7 @@
 //! TCP; to a far end that ssh has started they take one of the [`routes`]. To either the user may
 //! have them go by way of a proxy ([`by_proxy`]).
 
+mod back;
 mod by_proxy;
 pub(crate) mod daemon;
 mod error;

@@ -2,12 +2,16 @@
 //!
 //! ```text
 //! direct   TCP to the port where the far end listens
+//! back     TCP from the far end to a port here                             [`back`](super::back)
 //! ssh      through ssh connections of their own                          [`through_ssh`]
 //! proxy    TCP to that port by way of a proxy that the user names          [`by_proxy`]
 //! ```
 //!
-//! The first of `direct` and `ssh` that works is used, for all connections of the run. ssh begins when the port has
-//! refused or not answered in time, and the attempt at the port goes on beside it.
+//! Of the first three the first one that works is used, for all connections of the run. When the
+//! port has refused or not answered in time, the other two begin, and the attempt at the port goes
+//! on beside them. They begin together: connecting back takes three round trips, and ssh more than
+//! twice as many for its login, so that where both work the first is there before, and where a
+//! firewall keeps it away nothing has been waited for.
 
 use std::sync::Arc;
 
@@ -21,6 +25,7 @@ use icdc_trust::{Identity, PublicKey};
 use icdc_tuning::buffers::beginning;
 use icdc_units::Span;
 
+use super::back::Back;
 use super::by_proxy::reach_by;
 use super::error::ConnectError;
 use super::reach::{connecting, pinned, reach};
@@ -54,6 +59,7 @@ pub(super) struct Routes {
     pub(super) via: Via,
     /// How long ssh took to start the far end.
     pub(super) login: Span,
+    pub(super) back: Back,
     pub(super) forwarder: Forwarder,
     pub(super) events: EventSink,
     pub(super) stop: StopSignal,
@@ -72,6 +78,7 @@ impl Routes {
                 (self.events)(connecting(&self.host, self.port));
                 (self.direct(&self.stop)?, Route::Direct, String::new())
             }
+            Via::Back => (self.connect_back(&self.stop)?, Route::Back, "--via back".to_owned()),
             Via::Ssh => (self.through_ssh(&self.stop)?, Route::Ssh, "--via ssh".to_owned()),
             Via::Auto => self.race()?,
             Via::Proxy(proxy) => {
@@ -87,6 +94,7 @@ impl Routes {
     pub(super) fn further(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
         match (route, &self.via) {
             (Route::Ssh, _) => self.pinned(self.forwarder.further(stop)?, stop),
+            (Route::Back, _) => self.connect_back(stop),
             (_, Via::Proxy(proxy)) => self.by_proxy(proxy, stop),
             (_, _) => self.direct(stop),
         }
@@ -96,7 +104,7 @@ impl Routes {
     pub(super) fn most_connections(&self, route: Route) -> u8 {
         match route {
             Route::Ssh => self.forwarder.most_connections(),
-            Route::Direct | Route::Relay | Route::Socks5 => MAX_STREAMS,
+            Route::Direct | Route::Back | Route::Relay | Route::Socks5 => MAX_STREAMS,
         }
     }
 
@@ -106,12 +114,15 @@ impl Routes {
         let over = self.stop.child();
         let won = self.race_until(&over);
         over.request();
+        if !matches!(won, Ok((_, Route::Back, _))) {
+            self.back.close();
+        }
         won
     }
 
     fn race_until(&self, over: &StopSignal) -> Result<(Link, Route, String), ConnectError> {
         (self.events)(connecting(&self.host, self.port));
-        let (tell, told) = bounded(2);
+        let (tell, told) = bounded(3);
         self.attempt(Route::Direct, over, tell.clone(), Self::direct);
         let patience = (self.login * ROUND_TRIPS / ROUND_TRIPS_OF_LOGIN).clamp(LEAST_PATIENCE, MOST_PATIENCE);
         let mut failures = match told.recv_timeout(patience.into()) {
@@ -122,18 +133,22 @@ impl Routes {
         };
         let unanswered = || format!("{} port {} did not answer within {patience}", self.host, self.port);
         let why = failures.first().map_or_else(unanswered, |(_, error)| error.in_short());
+        self.attempt(Route::Back, over, tell.clone(), Self::connect_back);
         self.attempt(Route::Ssh, over, tell, Self::through_ssh);
         // It ends once each route has told how it went.
         for (route, outcome) in told {
             match outcome {
-                Ok(link) => return Ok((link, route, if route == Route::Direct { String::new() } else { why })),
+                Ok(link) if route == Route::Direct => return Ok((link, route, String::new())),
+                Ok(link) => return Ok((link, route, why)),
                 Err(ConnectError::Interrupted) => return Err(ConnectError::Interrupted),
                 Err(error) => failures.push((route, error)),
             }
         }
-        failures.sort_by_key(|(route, _)| *route == Route::Ssh);
+        let order = [Route::Direct, Route::Back, Route::Ssh];
+        failures.sort_by_key(|(route, _)| order.iter().position(|other| other == route));
         let told = |(route, error): &(Route, ConnectError)| match route {
             Route::Ssh => format!("through ssh: {error}"),
+            Route::Back => format!("back to this host: {}", error.in_short()),
             _ => format!("directly: {}", error.in_short()),
         };
         let reasons = failures.iter().map(told).collect::<Vec<_>>().join("; ");
@@ -162,6 +177,10 @@ impl Routes {
 
     fn by_proxy(&self, proxy: &Proxy, stop: &StopSignal) -> Result<Link, ConnectError> {
         self.pinned(reach_by(proxy, (&self.host, self.port), self.family, stop)?, stop)
+    }
+
+    fn connect_back(&self, stop: &StopSignal) -> Result<Link, ConnectError> {
+        self.pinned(self.back.connect(stop)?, stop)
     }
 
     fn through_ssh(&self, stop: &StopSignal) -> Result<Link, ConnectError> {

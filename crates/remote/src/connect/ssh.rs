@@ -24,6 +24,7 @@ use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
 use super::Further;
+use super::back::Back;
 use super::error::ConnectError;
 use super::far_program::{FarProgram, GREETING_PATIENCE};
 use super::patient::PatientReader;
@@ -191,7 +192,9 @@ pub(crate) struct SshFar {
 }
 
 struct Current {
-    started: Started,
+    /// Ends the far end's input; before the process.
+    _end: WriterGuard,
+    running: Running,
     routes: Routes,
     /// By which it was reached.
     route: Option<Route>,
@@ -214,7 +217,7 @@ impl SshFar {
         // A far end that ended just now may still be ending: a refused port is the sign to look
         // again.
         for is_first in [true, false] {
-            if self.current.as_mut().is_none_or(|current| current.started.running.has_ended(Span::ZERO)) {
+            if self.current.as_mut().is_none_or(|current| current.running.has_ended(Span::ZERO)) {
                 self.start()?;
             }
             let current = self.current.as_mut().expect("it was started above");
@@ -223,7 +226,7 @@ impl SshFar {
                     current.route = Some(route);
                     return Ok(link);
                 }
-                Err(error) if is_first && error.is_of_data_port() && current.started.running.has_ended(ENDING) => {}
+                Err(error) if is_first && error.is_of_data_port() && current.running.has_ended(ENDING) => {}
                 Err(error) => {
                     // Next time the other one may be open.
                     current.route = None;
@@ -252,24 +255,17 @@ impl SshFar {
     fn start(&mut self) -> Result<(), ConnectError> {
         self.current = None;
         let identity = Identity::generate();
-        let started = self.starter.start_to_serve(identity.public())?;
-        let Starter { far, family, via, events, stop, .. } = &self.starter;
+        let Started { writer, inlet, end, key, port, running, login, .. } =
+            self.starter.start_to_serve(identity.public())?;
+        let host = self.starter.host_name()?;
+        let Starter { far, family, ports, via, events, stop, .. } = &self.starter;
         let (family, via) = (*family, via.clone());
-        let forwarder = Forwarder::new(far.clone(), started.port, family, events);
+        let forwarder = Forwarder::new(far.clone(), port, family, events);
+        let back = Back::new(&host, *ports, family, writer, inlet);
         let (events, stop) = (Arc::clone(events), stop.clone());
-        let routes = Routes {
-            host: self.starter.host_name()?,
-            port: started.port,
-            key: started.key,
-            identity: Arc::new(identity),
-            family,
-            via,
-            login: started.login,
-            forwarder,
-            events,
-            stop,
-        };
-        self.current = Some(Current { started, routes, route: None });
+        let routes =
+            Routes { host, port, key, identity: Arc::new(identity), family, via, login, back, forwarder, events, stop };
+        self.current = Some(Current { _end: end, running, routes, route: None });
         Ok(())
     }
 }

@@ -72,7 +72,23 @@ pub(crate) trait Service: Send + Sync + 'static {
 /// A running guard. Dropping it stops accepting; connections that are being served go on.
 pub(crate) struct Guard {
     shared: Arc<GuardShared>,
+    adopted: Sender<TcpStream>,
     thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// Hands connections that were made here to a guard, which treats them as those that it accepts.
+#[derive(Clone)]
+pub(crate) struct Adoption {
+    shared: Arc<GuardShared>,
+    streams: Sender<TcpStream>,
+}
+
+impl Adoption {
+    pub(crate) fn adopt(&self, stream: TcpStream) {
+        // A guard that is closed serves nobody.
+        let _ = self.streams.send(stream);
+        self.shared.wake();
+    }
 }
 
 /// Shared by the accept loop, the handshakes and the connections that are being served.
@@ -116,9 +132,15 @@ impl Guard {
             state: Mutex::new(state),
             changed: Condvar::new(),
         });
-        let accepting = AcceptLoop::new(listeners, service, Arc::clone(&shared))?;
+        let (adopted, streams) = unbounded();
+        let accepting = AcceptLoop::new(listeners, service, Arc::clone(&shared), streams)?;
         let thread = std::thread::Builder::new().name("guard".into()).spawn(move || accepting.run())?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, adopted, thread: Some(thread) })
+    }
+
+    /// What hands further connections to it.
+    pub(crate) fn adoption(&self) -> Adoption {
+        Adoption { shared: Arc::clone(&self.shared), streams: self.adopted.clone() }
     }
 
     /// Stops accepting, and closes connections that are not being served yet.
@@ -184,19 +206,26 @@ struct AcceptLoop {
     quiet: HashMap<u64, TcpStream>,
     links: Sender<(u64, Link)>,
     ready: Receiver<(u64, Link)>,
+    /// Connections that were not accepted but made.
+    adopted: Receiver<TcpStream>,
     /// Until when nobody is accepted: the last accept failed for want of descriptors or memory.
     paused: Option<Time>,
 }
 
 impl AcceptLoop {
-    fn new(listeners: Vec<TcpListener>, service: Arc<dyn Service>, shared: Arc<GuardShared>) -> io::Result<Self> {
+    fn new(
+        listeners: Vec<TcpListener>,
+        service: Arc<dyn Service>,
+        shared: Arc<GuardShared>,
+        adopted: Receiver<TcpStream>,
+    ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &shared.wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         for (token, listener) in listening(&listeners) {
             epoll::add(&epoll, listener, token, epoll::EventFlags::IN)?;
         }
         let (links, ready) = unbounded();
-        Ok(Self { listeners, service, shared, epoll, quiet: HashMap::new(), links, ready, paused: None })
+        Ok(Self { listeners, service, shared, epoll, quiet: HashMap::new(), links, ready, adopted, paused: None })
     }
 
     fn run(mut self) {
@@ -216,6 +245,11 @@ impl AcceptLoop {
                 }
             }
             self.accept();
+            while let Ok(stream) = self.adopted.try_recv() {
+                if let Ok(peer) = stream.peer_addr() {
+                    self.admit_unauthenticated(stream, peer.ip());
+                }
+            }
             while let Ok((number, link)) = self.ready.try_recv() {
                 self.serve(number, link);
             }
