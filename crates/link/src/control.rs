@@ -49,6 +49,13 @@ impl LinkControl {
         self.0.received()
     }
 
+    /// How long the inlet has been waiting for the peer, in steps of a second; zero while it waits
+    /// for a block or for whoever takes what arrives, and for links that are not encrypted.
+    #[must_use]
+    pub fn silence(&self) -> Span {
+        self.0.silence()
+    }
+
     /// Payload that the peer's host has so far.
     #[must_use]
     pub fn delivered(&self) -> ByteCount {
@@ -120,6 +127,10 @@ pub(crate) trait Control: Send + Sync {
 
     fn received(&self) -> ByteCount {
         ByteCount::ZERO
+    }
+
+    fn silence(&self) -> Span {
+        Span::ZERO
     }
 
     fn delivered(&self) -> ByteCount {

@@ -5,9 +5,11 @@
 //! | [`book`] | names: what is wanted, and when an item, a directory and the run are done |
 //! | [`ending`] | how the session ends, and what is said last |
 //! | [`frames_arrived`] | what arrived over each connection after the first |
+//! | [`stalls`] | which of these have stalled while the first one is heard |
 //! | [`files`] | large files: what is written, durable, noted, compared, complete |
 
 pub mod book;
 pub mod ending;
 pub mod files;
 pub mod frames_arrived;
+pub mod stalls;

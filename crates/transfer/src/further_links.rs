@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use icdc_link::{Link, LinkControl};
 use icdc_rate::bundle::Number;
 use icdc_tcp::TcpInfo;
-use icdc_units::{ByteCount, Rate};
+use icdc_units::{ByteCount, Rate, Span};
 
 const NO_PANIC: &str = "no panic while connections are listed";
 
@@ -68,6 +68,11 @@ impl FurtherControls {
         if let Some(control) = u8::try_from(number).ok().and_then(|number| lists.open.get(&number)) {
             control.set_rate(rate);
         }
+    }
+
+    /// How long nothing has arrived over each that is in use, by number.
+    pub(crate) fn silences(&self) -> Vec<(u8, Span)> {
+        self.lock().open.iter().map(|(number, control)| (*number, control.silence())).collect()
     }
 
     /// The kernel's view of those in use, by number.

@@ -7,6 +7,7 @@ mod believed;
 mod cycles;
 mod damage;
 mod directories;
+mod firewall;
 mod interrupt;
 mod interrupted;
 mod items;

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use icdc_protocol::limits::DEAD_AFTER;
+
 use crate::support::daemon::{Daemon, location};
 use crate::support::network::Pair;
 use crate::support::{Ended, HERE, MIB, Run, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data, skip};
@@ -232,7 +234,10 @@ fn one_of_four(mischief: u8, way: Way, prepare: impl Fn(&Path) -> PathBuf) {
     let run = command.start();
     assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
     proxy.order(mischief);
+    let begun = Instant::now();
     let ended = run.finish().expect_code(0);
+    // One that is silent is not waited for as long as a session whose peer has died.
+    assert!(begun.elapsed() < DEAD_AFTER.into(), "it took {:?}: {ended}", begun.elapsed());
     assert!(proxy.was_done(), "no further connection carried data: {ended}");
     assert!(ended.all("reconnecting").next().is_none(), "one session is enough: {ended}");
     let mut notices = ended.all("notice").filter_map(|event| event["text"].as_str());

@@ -103,6 +103,11 @@ impl Host {
         inside(&self.name, work)
     }
 
+    /// Gives a command to nftables here, such as a table of rules.
+    pub fn firewall(&self, command: &str) {
+        succeed(self.command("nft").arg(command));
+    }
+
     /// Bytes that have come to this host over the cable.
     pub fn received(&self) -> u64 {
         let path = format!("/sys/class/net/{CABLE}/statistics/rx_bytes");

@@ -34,6 +34,9 @@ pub(super) struct Connection {
     pub(super) heard_end: AtomicBool,
     pub(super) encrypt_nanos: AtomicU64,
     pub(super) socket_nanos: AtomicU64,
+    /// How long the inlet has waited for the peer since it last heard it, in steps of its read
+    /// timeout.
+    pub(super) silence_nanos: AtomicU64,
     /// Bytes of payload that the inlet has decrypted.
     pub(super) payload_received: AtomicU64,
     /// Bytes that the outlet has written and that were no payload.
@@ -87,6 +90,10 @@ impl Control for Connection {
 
     fn delivered(&self) -> ByteCount {
         self.carrier.delivered() - ByteCount::new(self.overhead_sent.load(Ordering::Relaxed))
+    }
+
+    fn silence(&self) -> Span {
+        Span::from_nanos(self.silence_nanos.load(Ordering::Relaxed))
     }
 
     fn set_rate(&self, rate: Rate) {

@@ -30,6 +30,9 @@ use crate::parcel::Parcel;
 /// Size of the opener's buffer, in bytes: a read is given half of it or more.
 pub(super) const BUFFER: usize = 1 << 20;
 
+/// Steps in which the time without a byte from the peer is counted.
+pub(super) const STEPS: u64 = 15;
+
 pub(super) struct SecureInlet {
     connection: Arc<Connection>,
     opener: Opener,
@@ -126,12 +129,17 @@ impl SecureInlet {
             match self.connection.carrier.read(room) {
                 Ok(0) => return Err(self.connection.cut()),
                 Ok(count) => {
+                    self.connection.silence_nanos.store(0, Ordering::Relaxed);
                     self.opener.arrived(count);
                     return Ok(());
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(LinkError::Silent { peer: self.connection.peer.clone(), after: self.dead_after });
+                    let step = self.dead_after / STEPS;
+                    let before = self.connection.silence_nanos.fetch_add(step.as_nanos(), Ordering::Relaxed);
+                    if Span::from_nanos(before) + step * 2 > self.dead_after {
+                        return Err(LinkError::Silent { peer: self.connection.peer.clone(), after: self.dead_after });
+                    }
                 }
                 Err(error) => return Err(self.connection.io("recv", error)),
             }

@@ -144,7 +144,8 @@ fn link(
     let mut opener = Opener::new(receive, next_key(&schedule, KeySchedule::next_receive), role, inlet::BUFFER);
     opener.room()[..early.len()].copy_from_slice(&early);
     opener.arrived(early.len());
-    let deadlines = carrier.set_read_timeout(Some(settings.dead_after)).and_then(|()| carrier.set_write_timeout(None));
+    let step = settings.dead_after / inlet::STEPS;
+    let deadlines = carrier.set_read_timeout(Some(step)).and_then(|()| carrier.set_write_timeout(None));
     deadlines.map_err(|error| LinkError::io(&peer, "setsockopt(SO_RCVTIMEO)", error))?;
     let connection = Arc::new(Connection {
         carrier,
@@ -158,6 +159,7 @@ fn link(
         heard_end: AtomicBool::new(false),
         encrypt_nanos: AtomicU64::new(0),
         socket_nanos: AtomicU64::new(0),
+        silence_nanos: AtomicU64::new(0),
         payload_received: AtomicU64::new(0),
         overhead_sent: AtomicU64::new(0),
     });

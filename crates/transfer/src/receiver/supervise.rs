@@ -1,10 +1,12 @@
-//! Waits for the end of a session: takes in further connections, reports progress, heeds the user's
-//! wish to stop, and carries out what the session's ending asks for.
+//! Waits for the end of a session: takes in further connections and gives up those that have
+//! stalled, reports progress, heeds the user's wish to stop, and carries out what the session's
+//! ending asks for.
 
 use crossbeam_channel::{Receiver as Queue, never, select};
 use icdc_link::Link;
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::{Action, FAREWELL, LinkEnd};
+use icdc_session::receiver::stalls::Stalls;
 use icdc_stop::StopSignal;
 use icdc_units::Time;
 
@@ -37,6 +39,7 @@ pub(super) fn supervise<'scope, 'env>(
     watch: &Watch<'_>,
 ) {
     let mut progress = Progress::new(watch.start, clock::now());
+    let mut stalls = Stalls::new(clock::now());
     let (request, requested) = watched();
     let _listening = watch.stop.while_waiting(move || drop(request));
     let (no_link, nothing) = (never(), never());
@@ -74,6 +77,9 @@ pub(super) fn supervise<'scope, 'env>(
         }
         let now = clock::now();
         shared.ending().on_time(now);
+        for number in stalls.look(now, shared.link.silence(), shared.further.silences()) {
+            shared.further.shut(number);
+        }
         progress.report(now, shared);
     }
     progress.report_now(clock::now(), shared);

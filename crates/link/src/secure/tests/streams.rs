@@ -187,7 +187,10 @@ fn a_silent_peer_is_given_up_in_time() {
     let _client = secure_client_with(sockets.0, client, super::DEADLINE, settings()).unwrap();
     let server = accepting.join().unwrap().unwrap();
     let start = clock::now();
+    let control = server.control.clone();
+    assert_eq!(control.silence(), Span::ZERO);
     assert!(matches!(receive_all(server.inlet, length), (0, LinkError::Silent { .. })));
+    assert!(control.silence() > Span::from_millis(150), "{}", control.silence());
     let elapsed = clock::now() - start;
     assert!(elapsed >= Span::from_millis(190) && elapsed < Span::from_secs(2), "{elapsed}");
 }

@@ -1,0 +1,73 @@
+//! Which of the connections after the first have stalled.
+//!
+//! The sender says something on each connection once a second. One on which nothing arrives for
+//! [`STALLED`], while the first one is heard all the time, has lost its path: it is given up, and
+//! what it carries travels over another. Where the first one falls silent as well, the path is
+//! down for all, and those that were silent by then are waited for as long as the first one.
+
+use icdc_units::{Span, Time};
+
+/// Silence after which a connection is given up while others carry on. TCP transmits a lost
+/// segment a fourth time within it, even on a path of half a second.
+pub const STALLED: Span = Span::from_secs(5);
+/// Silence of the first connection after which the path may be down for all.
+pub const GAP: Span = Span::from_secs(2);
+
+/// See the module's description.
+#[derive(Clone, Copy, Debug)]
+pub struct Stalls {
+    /// Since when the first connection has been heard without a gap.
+    heard_since: Time,
+}
+
+impl Stalls {
+    /// Of a session that begins at `now`.
+    #[must_use]
+    pub fn new(now: Time) -> Self {
+        Self { heard_since: now }
+    }
+
+    /// The further connections that have stalled. `first` and `others`: for how long nothing has
+    /// arrived. To be called several times a second.
+    pub fn look(&mut self, now: Time, first: Span, others: impl IntoIterator<Item = (u8, Span)>) -> Vec<u8> {
+        if first >= GAP {
+            self.heard_since = now;
+        }
+        let heard = now - self.heard_since;
+        let has_stalled = |silence: Span| silence >= STALLED && silence <= heard;
+        others.into_iter().filter(|(_, silence)| has_stalled(*silence)).map(|(number, _)| number).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::ORIGIN + Span::from_secs(seconds)
+    }
+
+    fn silent(seconds: u64) -> Span {
+        Span::from_secs(seconds)
+    }
+
+    #[test]
+    fn one_that_is_silent_while_the_first_is_heard_has_stalled() {
+        let mut stalls = Stalls::new(at(0));
+        assert!(stalls.look(at(6), silent(0), [(1, silent(4)), (2, silent(0))]).is_empty());
+        assert_eq!(stalls.look(at(7), silent(1), [(1, silent(5)), (2, silent(0))]), [1]);
+    }
+
+    #[test]
+    fn those_that_an_outage_of_the_path_has_silenced_are_waited_for() {
+        let mut stalls = Stalls::new(at(0));
+        for second in 1..8 {
+            assert!(stalls.look(at(10 + second), silent(second), [(1, silent(second))]).is_empty());
+        }
+        // The first one is heard again; the other one waits for its retransmission.
+        for second in 8..16 {
+            assert!(stalls.look(at(10 + second), silent(0), [(1, silent(second))]).is_empty());
+        }
+        assert_eq!(stalls.look(at(40), silent(0), [(1, silent(0)), (2, silent(6))]), [2]);
+    }
+}
