@@ -272,7 +272,8 @@ fn with_retries<T>(
             Err(Attempt::Usage(reason)) => return Err(CopyError::Usage(reason)),
             Err(Attempt::Connect(_)) if stop.is_requested() => return Err(CopyError::Interrupted),
             Err(Attempt::Connect(error)) if !retry.has_tried() || error.is_final() => return Err(error.into()),
-            Err(Attempt::Connect(error)) => error.to_string(),
+            // What to do where it cannot be reached at all does not fit: it was reached before.
+            Err(Attempt::Connect(error)) => error.in_short(),
             Err(Attempt::Session(error)) if !retry.is_worth_it(&error, stop.is_requested()) => {
                 return Err(error.into());
             }

@@ -82,7 +82,7 @@ fn where_a_firewall_passes_only_ssh_data_goes_through_ssh() {
     }
     let address = hosts.far.address();
     let Some(sshd) = Sshd::start_on(&site, "", address, 22, |command| hosts.far.run(&command)) else { return };
-    succeed(hosts.far.command("nft").arg(FIREWALL));
+    hosts.far.firewall(FIREWALL);
     let tree = data::tree(&site.path("tree"), 5, &shape());
     let far = |name: &str| format!("far:{}", site.path(name).display());
     for (source, destination, arrived) in
@@ -317,7 +317,7 @@ fn nobody_is_asked_for_a_login_while_data_goes_directly() {
     if !has_program("nft") {
         return skip("a firewall needs nftables");
     }
-    succeed(hosts.far.command("nft").arg(FIREWALL));
+    hosts.far.firewall(FIREWALL);
     data::file(&site.path("file"), 24 * MIB, 3);
     site.directory("bin");
     // The firewall opens when ssh begins, which then would have to ask after some time.

@@ -95,6 +95,26 @@ fn noise_of_the_far_shell_does_no_harm() {
 }
 
 #[test]
+fn a_shell_that_prints_without_end_is_told_with_what_to_do() {
+    let site = Site::new();
+    data::file(&site.path("file"), 9 * MIB, 2);
+    let printing = |bytes: u32| {
+        let body = format!("shift\nhead -c {bytes} /dev/zero | tr '\\0' x\necho\nexec sh -c \"$*\"");
+        site.program(&format!("printing-{bytes}"), &body)
+    };
+    for via in ["direct", "ssh"] {
+        let command = printing(20_000);
+        let options = ["--ssh", &command, "--via", via, "--streams", "3", "file"];
+        site.copy(&options).arg(site.by_ssh(via)).run().expect_code(0);
+        assert_same(&site.path("file"), &site.path(via));
+    }
+    let command = printing(1 << 20);
+    let ended = site.copy(&["--ssh", &command, "file"]).arg(site.by_ssh("none")).run().expect_code(3);
+    assert!(ended.stderr.contains("start-up files"), "{ended}");
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
+}
+
+#[test]
 fn the_command_is_honoured_as_written() {
     let site = Site::new();
     fs::write(site.path("file"), "file").unwrap();

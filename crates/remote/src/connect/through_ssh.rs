@@ -113,7 +113,7 @@ impl Forwarder {
                     self.logins.state().login = Login::Shared;
                 }
                 Err(ConnectError::SshFailed { said, .. })
-                    if !is_refusal(&said) && attempt < ATTEMPTS && self.logins.may_be_dropped() =>
+                    if is_drop(&said) && attempt < ATTEMPTS && self.logins.may_be_dropped() =>
                 {
                     if stop.wait(PAUSE * attempt) {
                         return Err(ConnectError::Interrupted);
@@ -172,6 +172,12 @@ fn is_refusal(said: &str) -> bool {
     ["Permission denied", "Host key verification failed", "Too many authentication failures"]
         .iter()
         .any(|words| said.contains(words))
+}
+
+/// Whether the server may have ended a login because too many waited: one that answers nothing at
+/// all has not.
+fn is_drop(said: &str) -> bool {
+    !is_refusal(said) && !said.contains("timed out")
 }
 
 /// Whose turn it is to log in.
