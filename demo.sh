@@ -1,7 +1,11 @@
 #!/bin/sh
 # Builds icdc, makes a lab (two hosts on this machine with an emulated path of 1 Gbit/s and 300 ms between them), copies a generated data
-# set of more than 1 GiB across it, checks every byte, name and attribute of what arrived, and lets scp try the largest file
+# set of more than 1 GiB across it, checks every byte, name and attribute of what arrived, and gives the largest file alone to scp
 # for a minute. Leaves nothing behind but the build and two reports.
+#
+# Who is not root gets the same in a user namespace, between hosts whose kernel settings nobody has changed, and with one plain TCP
+# connection in the place of scp, whose server would need root. Where user namespaces are refused, sudo makes the lab; where there is no
+# sudo either, the data goes over loopback.
 #
 #   ./demo.sh          SCRATCH=DIR puts the data elsewhere than /var/tmp (it needs 4 GiB)
 #   ./demo.sh relay    hosts with buffers of 64 KB over such a path: past two relays, by them, and the tuned connection between those alone;
@@ -22,12 +26,11 @@ child=''
 
 main() {
     case ${1:-} in
-    --as-root) demonstrate "$2" "$3"; return ;;
+    --as-root | --as-user | --on-loopback) demonstrate "$1" "$2" "$3"; return ;;
     --relays-as-root) demonstrate_relays "$2" "$3"; return ;;
     --generate) generate "$2"; return ;;
     --compare) compare "$2"; return ;;
-    '') part=--as-root ;;
-    relay) part=--relays-as-root ;;
+    '' | relay) ;;
     *)
         echo "demo: there is no demo '$1': run ./demo.sh or ./demo.sh relay" >&2
         return 2
@@ -38,18 +41,34 @@ main() {
     echo 'demo: building'
     cargo build --release --locked --package icdc || return 1
     mkdir -p "$target/demo" || return 1
-    setup_root env "SCRATCH=${SCRATCH:-}" sh "$setup_top/demo.sh" "$part" "$target/release/icdc" "$target/demo" && return
-    status=$?
-    [ "$(id -u)" = 0 ] || command -v sudo >/dev/null 2>&1 ||
-        echo 'demo: network namespaces need root: run ./demo.sh as root or install sudo' >&2
-    return "$status"
+    if [ "${1:-}" = relay ]; then
+        as_root --relays-as-root && return
+        status=$?
+        [ "$(id -u)" = 0 ] || command -v sudo >/dev/null 2>&1 ||
+            echo 'demo: plain hosts beside the lab need root: run ./demo.sh relay as root or install sudo' >&2
+        return "$status"
+    elif [ "$(id -u)" = 0 ]; then
+        as_root --as-root
+    elif unshare --user --map-root-user --net true 2>/dev/null; then
+        as_user --as-user
+    elif setup_root true 2>/dev/null; then
+        echo 'demo: this system lets only root make network namespaces: by sudo'
+        as_root --as-root
+    else
+        as_user --on-loopback
+    fi
 }
 
+as_root() { setup_root env "SCRATCH=${SCRATCH:-}" sh "$setup_top/demo.sh" "$1" "$target/release/icdc" "$target/demo"; }
+
+as_user() { sh "$setup_top/demo.sh" "$1" "$target/release/icdc" "$target/demo"; }
+
 demonstrate() {
-    icdc=$1
+    kind=$1
+    icdc=$2
     lab=demo-$$
-    report=$2/report-$(date +%Y%m%d-%H%M%S)-$$.html
-    path_report=$2/path-$(date +%Y%m%d-%H%M%S)-$$.html
+    report=$3/report-$(date +%Y%m%d-%H%M%S)-$$.html
+    path_report=$3/path-$(date +%Y%m%d-%H%M%S)-$$.html
     trap clean_up EXIT
     trap 'exit 129' HUP
     trap 'exit 130' INT
@@ -60,17 +79,52 @@ demonstrate() {
         echo "demo: $scratch has $((scratch_free / 1024)) MiB free, $((scratch_needed / 1024)) MiB are needed; set SCRATCH=DIR" >&2
         return 1
     fi
-    "$icdc" lab up --name "$lab" --rate "$rate" --rtt "$round_trip" || {
-        echo 'demo: cannot make network namespaces: it needs CAP_SYS_ADMIN and CAP_NET_ADMIN (in a container: --privileged)' >&2
-        return 1
-    }
+    prepare_hosts || return 1
     mkdir "$scratch/a" "$scratch/b" || return 1
     await sh "$setup_top/demo.sh" --generate "$scratch/a/data" || return 1
     show_data
     copy || return 1
     await sh "$setup_top/demo.sh" --compare "$scratch" || return 1
     show_result
-    compare_with_scp
+    case $kind in
+    --as-root) compare_with_scp ;;
+    --as-user) compare_with_one_connection ;;
+    esac
+    echo 'demo: in short:'
+    sed 's/^/demo:   /' "$scratch/figures"
+}
+
+# Sets $path, which the data takes, and $shell, which starts programs at its far end.
+prepare_hosts() {
+    case $kind in
+    --as-root) path="$rate, $round_trip" ;;
+    --as-user)
+        path="$rate, $round_trip, as an ordinary user, with the kernel settings of this system"
+        set -- --untuned
+        ;;
+    --on-loopback)
+        echo 'demo: this system lets only root make network namespaces, and there is no sudo: no emulated path, the data goes over loopback'
+        path=loopback address_b=127.0.0.1
+        # shellcheck disable=SC2016 # for the shell that is started
+        shell='sh -c '\''shift; exec sh -c "$*"'\'' sh'
+        return
+        ;;
+    esac
+    "$icdc" lab up --name "$lab" --rate "$rate" --rtt "$round_trip" "$@" || {
+        echo 'demo: cannot make network namespaces: it needs CAP_SYS_ADMIN and CAP_NET_ADMIN (in a container: --privileged)' >&2
+        return 1
+    }
+    has_lab=yes
+    shell="'$icdc' lab exec --name $lab --shell"
+}
+
+# Runs a program on host a.
+on_a() {
+    if [ "$kind" = --on-loopback ]; then
+        await "$@"
+    else
+        await "$icdc" lab exec --name "$lab" a -- "$@"
+    fi
 }
 
 # The lab, the plain hosts and the relays belong to the scenario and go with it, however it ends.
@@ -110,7 +164,7 @@ clean_up() {
     status=$?
     trap '' HUP INT TERM
     [ -z "$child" ] || kill -s TERM -- "-$child" 2>/dev/null
-    [ ! -e "/run/icdc/lab/$lab" ] || "$icdc" lab down --name "$lab"
+    [ -z "${has_lab:-}" ] || "$icdc" lab down --name "$lab"
     sshd_forget
     [ -z "$child" ] || wait "$child" 2>/dev/null
     [ -z "${scratch:-}" ] || rm -rf "$scratch"
@@ -173,14 +227,16 @@ show_data() {
 }
 
 copy() {
-    echo "demo: icdc copy data $address_b:… over $rate, $round_trip, the rate found by itself"
-    await timeout -k 10 "$copy_seconds" "$icdc" lab exec --name "$lab" a -- env "XDG_STATE_HOME=$scratch/state" "$icdc" copy \
-        --ssh "'$icdc' lab exec --name $lab --shell" --remote-icdc "$icdc" \
+    echo "demo: icdc copy data $address_b:… over $path, the rate found by itself"
+    on_a timeout -k 10 "$copy_seconds" env "XDG_STATE_HOME=$scratch/state" "$icdc" copy \
+        --ssh "$shell" --remote-icdc "$icdc" \
         --json --report "$report" "$scratch/a/data" "$address_b:$scratch/b/data" >"$scratch/events.json"
     copy_status=$?
     [ "$copy_status" = 0 ] || echo "demo: icdc copy ended with $copy_status" >&2
-    "$icdc" lab report --name "$lab" "$path_report"
-    "$icdc" lab report --name "$lab" "$scratch/path.csv"
+    if [ "$kind" != --on-loopback ]; then
+        "$icdc" lab report --name "$lab" "$path_report"
+        "$icdc" lab report --name "$lab" "$scratch/path.csv"
+    fi
     [ -z "${SUDO_UID:-}" ] || chown "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$report" "$path_report"
     return "$copy_status"
 }
@@ -220,12 +276,19 @@ compare() {
 
 show_result() {
     summary=$(grep '"type":"summary"' "$scratch/events.json")
-    echo "$(event_field "$summary" bytes_sent) $(event_field "$summary" seconds) $(event_field "$summary" goodput_bps)" | awk '{
-        printf "demo: %.2f GiB in %.1f s: %.0f Mbit/s, %.0f %% of the bottleneck\n", $1 / 2^30, $2, $3 / 1e6, $3 / 1e7
-    }'
-    show_rate
+    connections=$(grep -c '"type":"connected"' "$scratch/events.json")
+    share=10
+    [ "$kind" != --on-loopback ] || share=0
+    echo "$(event_field "$summary" bytes_sent) $(event_field "$summary" seconds) $(event_field "$summary" goodput_bps)" |
+        awk -v share="$share" -v connections="$connections" '{
+            printf "icdc copy: %.2f GiB in %.1f s, connections: %d: %.0f Mbit/s", $1 / 2^30, $2, connections, $3 / 1e6
+            if (share) printf ", %.0f %% of the bottleneck", $3 / 1e6 / share
+            print ", start and end included; identical"
+        }' >"$scratch/figures"
+    [ "$kind" = --on-loopback ] || show_rate >>"$scratch/figures"
+    sed 's/^/demo: /' "$scratch/figures"
     echo "demo: report of the copy: $report"
-    echo "demo: report of the path, in windows of 1 ms and 1000 ms: $path_report"
+    [ "$kind" = --on-loopback ] || echo "demo: report of the path, in windows of 1 ms and 1000 ms: $path_report"
 }
 
 # What the path delivered, a millisecond at a time: how soon it carried 90 % of what it could, and what share of the
@@ -238,8 +301,8 @@ show_rate() {
         begun && !full && NR - begun > trip && sum[NR] - sum[NR - trip] >= 0.9 * 1e9 * trip { full = NR }
         full && NR - full >= 1000 && sum[NR] - sum[NR - 1000] >= 0.5 * 1e9 * 1000 { end = NR - 100 }
         END {
-            if (!full || end <= full) { print "demo: the copy ended before its rate was found"; exit }
-            printf "demo: 90 %% of the bottleneck %.1f round trips after the first data; from then on %.1f %% of it\n",
+            if (!full || end <= full) { print "the copy ended before its rate was found"; exit }
+            printf "90 %% of the bottleneck %.1f round trips after the first data; from then on %.1f %% of it\n",
                 (full - begun) / trip, (sum[end] - sum[full]) / (end - full) / 1e7
         }' "$scratch/path.csv"
 }
@@ -266,8 +329,28 @@ compare_with_scp() {
     esac
     scp_took=$(($(date +%s) - scp_began))
     echo "$(du -sk "$scratch/c" | cut -f 1) $scp_took $scp_ended" | awk '{
-        printf "demo: scp: %.2f GiB in %d s (%s): %.0f Mbit/s\n", $1 / 2^20, $2, $3, $1 * 8192 / $2 / 1e6
-    }'
+        printf "scp: %.2f GiB in %d s (%s): %.0f Mbit/s\n", $1 / 2^20, $2, $3, $1 * 8192 / $2 / 1e6
+    }' | tee -a "$scratch/figures" | sed 's/^/demo: /'
+}
+
+# The largest file alone over one TCP connection that the kernel steers, as most programs use.
+compare_with_one_connection() {
+    echo "demo: the largest file alone over one plain TCP connection (CUBIC), for $scp_seconds s at most"
+    on_a timeout -s INT -k 10 "$scp_seconds" env "XDG_STATE_HOME=$scratch/other-state" "$icdc" copy \
+        --ssh "$shell" --remote-icdc "$icdc" --via direct --streams 1 --cc cubic \
+        --json "$scratch/a/data/large/largest.bin" "$address_b:$scratch/c" >"$scratch/plain.json" 2>"$scratch/plain.log"
+    case $? in
+    0) plain_ended='done' ;;
+    4 | 124) plain_ended='stopped' ;;
+    *)
+        echo "demo: one plain connection failed: $(tail -n 1 "$scratch/plain.log")" >&2
+        return
+        ;;
+    esac
+    last=$(grep '"type":"progress"' "$scratch/plain.json" | tail -n 1)
+    echo "$(event_field "$last" bytes_done) $(event_field "$last" seconds) $plain_ended" | awk '{
+        printf "one plain connection: %.2f GiB in %.1f s (%s): %.0f Mbit/s\n", $1 / 2^30, $2, $3, $1 * 8 / $2 / 1e6
+    }' | tee -a "$scratch/figures" | sed 's/^/demo: /'
 }
 
 # event_field LINE NAME: the value of one plain member of a JSON object on one line.
