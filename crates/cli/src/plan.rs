@@ -77,15 +77,14 @@ impl CopyPlan {
         let between_two = !is_local(&destination) && !sources.iter().all(is_local);
         let by_daemon = sources.iter().chain([&destination]).any(|place| matches!(place, Location::Daemon { .. }));
         ensure!(
-            arguments.via == Route::Auto || ((by_ssh() || by_daemon) && !between_two),
-            "--via chooses the route between this host and a remote one; leave it out for a copy within this host, and \
-             between two remote hosts, which always connect directly"
+            arguments.connection.via == Route::Auto || by_ssh() || by_daemon,
+            "--via chooses the route to a remote host; leave it out for a copy within this host"
         );
         ensure!(
-            !by_daemon || !matches!(arguments.via, Route::Back | Route::Ssh),
-            "--via back and --via ssh are for hosts that ssh reaches; write [USER@]HOST:PATH, or leave it out for a daemon"
+            !between_two || matches!(arguments.connection.via, Route::Auto | Route::Direct | Route::Back),
+            "--via: between two remote hosts data goes from one to the other, direct or back; for other routes, copy to this \
+             host first"
         );
-        let via = arguments.via.with_login(arguments.proxy_login.as_deref())?;
         let mut options = connection(arguments.connection, by_daemon)?;
         options.send = SendOptions {
             exclude: arguments.exclude,
@@ -106,7 +105,6 @@ impl CopyPlan {
             buffered: arguments.buffered,
         };
         options.retry_for = arguments.retry_for;
-        options.via = via;
         let output = Output {
             json: arguments.json,
             dry_run: arguments.dry_run,
@@ -125,10 +123,15 @@ pub(crate) fn connection(arguments: ConnectionArguments, by_daemon: bool) -> any
         Err(_) if !by_daemon => Ok(PathBuf::new()),
         result => result,
     };
+    ensure!(
+        !by_daemon || !matches!(arguments.via, Route::Back | Route::Ssh),
+        "--via back and --via ssh are for hosts that ssh reaches; write [USER@]HOST, or leave it out for a daemon"
+    );
     let mut options = CopyOptions::new(
         file(arguments.identity, "--identity", |paths| paths.identity)?,
         file(arguments.known_hosts, "--known-hosts", |paths| paths.known_hosts)?,
     );
+    options.via = arguments.via.with_login(arguments.proxy_login.as_deref())?;
     options.ssh = arguments.ssh;
     options.remote_icdc = arguments.remote_icdc;
     options.send_self = arguments.send_self;

@@ -35,8 +35,19 @@ pub struct PathFacts {
     pub address: Option<IpAddr>,
     /// Largest packet that arrives whole.
     pub mtu: Option<ByteCount>,
+    /// By which routes data gets there, the one to be preferred first.
+    pub routes: Vec<RouteFact>,
     /// What the runs told.
     pub measured: Measured,
+}
+
+/// A route that was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteFact {
+    /// As `--via` has it.
+    pub name: &'static str,
+    /// What is in its way.
+    pub obstacle: Option<String>,
 }
 
 /// What runs told; what no run told is `None`.

@@ -1,7 +1,7 @@
-//! Who may use the data port: as many connections as were agreed, each with a token that was told
+//! Which connections are those of a measurement: as many connections as were agreed, each with a token that was told
 //! over the control link, and after it the run-up (see [`icdc_protocol::measure`]).
 //!
-//! The port is open until they are there, for [`PATIENCE`] at most. A stranger gets a place among
+//! A port of its own is open until they are there, for [`PATIENCE`] at most. A stranger gets a place among
 //! [`MOST_STRANGERS`] for the time it takes to say that; who is slower than [`TOKEN_PATIENCE`], or
 //! last in line when all places are taken, is closed without an answer.
 
@@ -18,6 +18,7 @@ use icdc_units::{Span, Time};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
+use crate::expected::{Arrived, Awaited};
 use crate::sockets::local;
 
 /// How long all agreed connections may take to come.
@@ -54,13 +55,17 @@ pub(super) fn tokens(count: u8) -> Result<Vec<Token>, SessionError> {
     (0..count).map(token).collect()
 }
 
-/// Accepts one connection per token, in the order of the tokens.
+/// One connection per token, in the order of the tokens: accepted from `listener`, or handed on by
+/// whoever listens for control links.
 pub(super) fn admit(
-    listener: TcpListener,
+    listener: Option<&TcpListener>,
     tokens: &[Token],
+    awaited: &Awaited<'_>,
     stop: &StopSignal,
 ) -> Result<Vec<TcpStream>, SessionError> {
-    listener.set_nonblocking(true).map_err(|error| local("fcntl(O_NONBLOCK)", error))?;
+    if let Some(listener) = listener {
+        listener.set_nonblocking(true).map_err(|error| local("fcntl(O_NONBLOCK)", error))?;
+    }
     let woken = waker(stop)?;
     let mut admitted: Vec<Option<TcpStream>> = tokens.iter().map(|_| None).collect();
     let mut strangers: Vec<Stranger> = Vec::new();
@@ -69,7 +74,7 @@ pub(super) fn admit(
     while admitted.iter().any(Option::is_none) {
         let next = strangers.iter().map(|stranger| stranger.deadline).fold(deadline, Time::min);
         let next = if starved { next.min(clock::now() + STARVED_PAUSE) } else { next };
-        wait((!starved).then_some(&listener), &strangers, &woken, next)?;
+        wait(listener.filter(|_| !starved), &strangers, [&woken, &awaited.woken], next)?;
         if stop.is_requested() {
             return Err(SessionError::Interrupted);
         }
@@ -77,17 +82,24 @@ pub(super) fn admit(
         if now >= deadline {
             let missing = admitted.iter().filter(|place| place.is_none()).count();
             return Err(SessionError::Cut(format!(
-                "{missing} of {} data connections did not come within {PATIENCE}; does a firewall let their port pass? (--port LO-HI chooses it)",
+                "{missing} of {} data connections did not come within {PATIENCE}",
                 tokens.len()
             )));
         }
-        if strangers.len() == MOST_STRANGERS {
+        if strangers.len() >= MOST_STRANGERS {
             // All of them were heard; whoever comes next is heard as well before anybody has to go
             // for others.
             strangers.drain(..MOST_STRANGERS / 4);
         }
         starved = false;
-        while strangers.len() < MOST_STRANGERS {
+        // Nothing to read means that another round has taken it.
+        let _ = rustix::io::read(&awaited.woken, &mut [0; 8]);
+        for Arrived { stream, said } in awaited.arrived.try_iter() {
+            if stream.set_nonblocking(true).is_ok() {
+                strangers.push(Stranger { stream, said, run_up: 0, deadline: now + TOKEN_PATIENCE });
+            }
+        }
+        while let Some(listener) = listener.filter(|_| strangers.len() < MOST_STRANGERS) {
             match listener.accept() {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
                     strangers.push(Stranger { stream, said: Vec::new(), run_up: 0, deadline: now + TOKEN_PATIENCE });
@@ -183,12 +195,13 @@ fn waker(stop: &StopSignal) -> Result<OwnedFd, SessionError> {
 fn wait(
     listener: Option<&TcpListener>,
     strangers: &[Stranger],
-    woken: &OwnedFd,
+    woken: [&OwnedFd; 2],
     until: Time,
 ) -> Result<(), SessionError> {
     let streams = strangers.iter().map(|stranger| PollFd::new(&stranger.stream, PollFlags::IN));
     let listener = listener.map(|listener| PollFd::new(listener, PollFlags::IN));
-    let mut watched: Vec<_> = listener.into_iter().chain([PollFd::new(woken, PollFlags::IN)]).chain(streams).collect();
+    let woken = woken.map(|woken| PollFd::new(woken, PollFlags::IN));
+    let mut watched: Vec<_> = listener.into_iter().chain(woken).chain(streams).collect();
     let timeout = Timespec::try_from(Duration::from(until - clock::now())).ok();
     match poll(&mut watched, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -200,17 +213,23 @@ fn wait(
 mod tests {
     use std::io::Write;
 
+    use icdc_protocol::measure::DATA_MAGIC;
+
     use super::*;
+    use crate::expected::Expected;
 
     #[test]
     fn only_the_right_tokens_are_let_in() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let tokens = tokens(2).unwrap();
+        let (tokens, expected) = (tokens(2).unwrap(), Expected::default());
         assert_ne!(tokens[0], tokens[1]);
         let admission = std::thread::spawn({
-            let tokens = tokens.clone();
-            move || admit(listener, &tokens, &StopSignal::new()).unwrap()
+            let (tokens, expected) = (tokens.clone(), expected.clone());
+            move || {
+                let awaited = expected.expect(&tokens).unwrap();
+                admit(Some(&listener), &tokens, &awaited, &StopSignal::new()).unwrap()
+            }
         });
         let _silent: Vec<TcpStream> = (0..2 * MOST_STRANGERS).map(|_| TcpStream::connect(address).unwrap()).collect();
         let connect = |token: &[u8], run_up: u16| {
@@ -237,12 +256,42 @@ mod tests {
     }
 
     #[test]
+    fn connections_that_were_handed_on_are_let_in_by_their_tokens() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (tokens, expected) = (tokens(1).unwrap(), Expected::default());
+        let awaited = expected.expect(&tokens).unwrap();
+        let hand_on = |token: &[u8], run_up: u16| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let opening = [&DATA_MAGIC[..], token, &run_up.to_be_bytes(), &vec![0; usize::from(run_up)]].concat();
+            stream.write_all(&opening).unwrap();
+            expected.deliver(listener.accept().unwrap().0);
+            stream
+        };
+        let mut wrong = hand_on(&[7; 32], 0);
+        let mut right = hand_on(&tokens[0], 20_000);
+        right.write_all(b"data").unwrap();
+        let mut admitted = admit(None, &tokens, &awaited, &StopSignal::new()).unwrap();
+        let mut data = [0; 4];
+        admitted[0].read_exact(&mut data).unwrap();
+        assert_eq!(&data, b"data");
+        assert!(matches!(wrong.read(&mut [0; 1]), Ok(0) | Err(_)), "closed");
+        drop(awaited);
+        let mut late = hand_on(&tokens[0], 0);
+        assert!(matches!(late.read(&mut [0; 1]), Ok(0) | Err(_)), "closed");
+    }
+
+    #[test]
     fn a_wish_to_stop_ends_the_wait() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stop = StopSignal::new();
         let waiting = std::thread::spawn({
             let stop = stop.clone();
-            move || admit(listener, &tokens(1).unwrap(), &stop)
+            move || {
+                let (tokens, expected) = (tokens(1).unwrap(), Expected::default());
+                let awaited = expected.expect(&tokens).unwrap();
+                admit(Some(&listener), &tokens, &awaited, &stop)
+            }
         });
         stop.request();
         assert!(matches!(waiting.join().unwrap(), Err(SessionError::Interrupted)));

@@ -80,12 +80,13 @@ pub(super) struct PacketWatch {
 }
 
 impl PacketWatch {
-    /// `None` where the process may not see packets. `listening` is the data port, at this end or
-    /// the other.
-    pub(super) fn start(sockets: &[Arc<TcpStream>], listening: u16, limit: Span) -> Option<Self> {
+    /// `None` where the process may not see packets.
+    pub(super) fn start(sockets: &[Arc<TcpStream>], limit: Span) -> Option<Self> {
         let flows: HashSet<Flow> = sockets.iter().filter_map(|socket| Flow::of(socket)).collect();
         let any = flows.iter().next()?;
-        let port = if any.port == listening { Port::Destination(listening) } else { Port::Source(listening) };
+        // All of them have the port in common to which they were made, at this end or the other.
+        let is_here = flows.iter().all(|flow| flow.port == any.port);
+        let port = if is_here { Port::Destination(any.port) } else { Port::Source(any.peer.port()) };
         let capture = match Capture::open(port, any.peer.is_ipv6()) {
             Ok(capture) => capture,
             Err(error) => {

@@ -1,4 +1,4 @@
-//! The far end of a measurement: listens for the data connections, and sends or receives as
+//! The far end of a measurement: waits for the data connections, and sends or receives as
 //! ordered.
 
 use std::net::TcpStream;
@@ -13,12 +13,13 @@ use icdc_protocol::validate::clip;
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
-use icdc_tcp::congestion::choose;
+use icdc_tcp::congestion::{choose, choose_in_advance};
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 
 use crate::control_link::ControlLink;
-use crate::sockets::{local, receive_buffer};
+use crate::expected::Expected;
+use crate::sockets::{local, receive_buffer, set_receive_buffers};
 use crate::{admission, receiving, sending};
 
 /// How long the near end may take to get ready to receive.
@@ -37,16 +38,17 @@ pub enum Finish {
     Interrupted,
 }
 
-/// Serves one measurement.
+/// Serves one measurement. Whoever listens for control links hands data connections on by
+/// `expected`.
 ///
 /// # Errors
 /// How its session ended.
-pub fn answer(link: Link, order: &Order, stop: &StopSignal) -> Result<Finish, SessionError> {
+pub fn answer(link: Link, order: &Order, expected: &Expected, stop: &StopSignal) -> Result<Finish, SessionError> {
     let control = ControlLink::open(link, stop).map_err(|error| local("clone", error))?;
     // The data connections stay until the near end has gone: one that closes early looks broken to
     // the sender.
     let mut sockets = Vec::new();
-    let outcome = serve(order, &control, stop, &mut sockets);
+    let outcome = serve(order, &control, expected, stop, &mut sockets);
     if let Err(error) = &outcome
         && let Some(refusal) = told(error)
     {
@@ -69,39 +71,48 @@ fn told(error: &SessionError) -> Option<Refusal> {
 fn serve(
     order: &Order,
     control: &ControlLink,
+    expected: &Expected,
     stop: &StopSignal,
     sockets: &mut Vec<Arc<TcpStream>>,
 ) -> Result<bool, SessionError> {
     let buffer = if order.reverse { ByteCount::ZERO } else { receive_buffer(order) };
-    let listener = icdc_tcp::listen(None, order.ports, Family::Any, buffer)
-        .map_err(|error| SessionError::Local(error.to_string()))?;
-    // Chosen before anybody connects, so that the near end is refused at once what nobody has. The
-    // connections inherit it.
-    let chosen = match order.congestion.as_deref() {
-        Some(name) if order.reverse => Some(choose(&listener, name).map_err(|error| {
-            SessionError::Refused(Refusal { kind: RefusalKind::NotAllowed, reason: error.to_string() })
-        })?),
+    let listen = |ports| icdc_tcp::listen(None, ports, Family::Any, buffer);
+    // Where there is no further port, the control link's will do.
+    let listener = order
+        .ports
+        .and_then(|ports| listen(ports).inspect_err(|error| tracing::info!("no data port of its own: {error}")).ok());
+    // Chosen before anybody connects, so that the near end is refused at once what nobody has.
+    // Connections to a port of their own inherit it.
+    let chosen = match (order.congestion.as_deref(), &listener) {
+        (Some(name), Some(listener)) if order.reverse => Some(choose(listener, name)),
+        (Some(name), None) if order.reverse => Some(choose_in_advance(name)),
         _ => None,
     };
-    let port = listener.local_addr().map_err(|error| local("getsockname", error))?.port();
+    let chosen = chosen
+        .transpose()
+        .map_err(|error| SessionError::Refused(Refusal { kind: RefusalKind::NotAllowed, reason: error.to_string() }))?;
+    let port = listener.as_ref().map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()));
+    let port = port.map_err(|error| local("getsockname", error))?;
     let tokens = admission::tokens(order.streams)?;
+    let awaited = expected.expect(&tokens).map_err(|error| local("eventfd", error))?;
     control.send_message(Message::Accepted);
     control.send(ControlMessage::Ready { port, tokens: tokens.clone() });
-    let admitted = admission::admit(listener, &tokens, control.ended())?;
+    let admitted = admission::admit(listener.as_ref(), &tokens, &awaited, control.ended())?;
+    drop((listener, awaited));
     *sockets = admitted.into_iter().map(Arc::new).collect();
     // Keeps what was loaded for the listener until the connections have it.
     let _chosen = chosen;
-    if order.reverse { send(order, sockets, control) } else { receive(order, sockets, port, control, stop) }
+    if order.reverse { send(order, sockets, control) } else { receive(order, sockets, control, stop) }
 }
 
 fn receive(
     order: &Order,
     sockets: &[Arc<TcpStream>],
-    port: u16,
     control: &ControlLink,
     stop: &StopSignal,
 ) -> Result<bool, SessionError> {
-    let mut harvest = receiving::run(order, sockets, port, control, &mut |_| {})?;
+    set_receive_buffers(order, sockets);
+    let mut harvest = receiving::run(order, sockets, control, &mut |_| {})?;
     if stop.is_requested() {
         harvest.received.errors.push("the far end was stopped".to_owned());
     }

@@ -10,8 +10,9 @@
 //! | file | what |
 //! |---|---|
 //! | `near` | the end that asks |
-//! | `far` | the end that answers; it listens for the data connections |
-//! | `admission` | who may use the data port |
+//! | `far` | the end that answers |
+//! | `expected` | data connections that come by the port of the control link |
+//! | `admission` | which connections are those of this measurement |
 //! | `sending`, `receiving` | the two ends of the data, whichever end they are at |
 //! | `arrivals` | bytes per millisecond, from packets at the device or from reads of the socket |
 //! | `control_link` | what is said, what is heard, until when |
@@ -19,7 +20,9 @@
 //!
 //! The receiver decides when it is over: so long after its first byte, or when everything has
 //! arrived. That the data is not encrypted proves nothing to anybody and costs nothing: it is
-//! zeros.
+//! zeros. They go to the port of the control link, which takes every route to it; where buffers or
+//! congestion control are to be chosen before the handshake, the far end opens another, and that
+//! one is used if it can be reached.
 //!
 //! The link comes connected from `icdc-remote` above, which also decides who may measure; the data
 //! connections are made here.
@@ -29,6 +32,7 @@
 mod admission;
 mod arrivals;
 mod control_link;
+mod expected;
 mod far;
 mod measurement;
 mod near;
@@ -36,6 +40,7 @@ mod receiving;
 mod sending;
 mod sockets;
 
+pub use expected::Expected;
 pub use far::{Finish, answer};
 pub use measurement::{MeasureEvent, MeasureOptions, MeasureSink, Measurement};
-pub use near::{FarSide, NoMeasurement, measure};
+pub use near::{Dial, FarSide, NoMeasurement, measure};

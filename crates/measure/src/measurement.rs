@@ -25,9 +25,16 @@ pub struct MeasureOptions {
 }
 
 impl MeasureOptions {
-    /// What the far end is asked for; it listens on one of `ports`.
+    /// Whether the data connections need buffers or a congestion control of their own from the
+    /// beginning, for which the far end has to listen on a port of its own.
     #[must_use]
-    pub fn order(&self, ports: (u16, u16)) -> Order {
+    pub fn needs_own_port(&self) -> bool {
+        self.window.is_some() || self.congestion.is_some()
+    }
+
+    /// What the far end is asked for; it listens on one of `ports` besides.
+    #[must_use]
+    pub fn order(&self, ports: Option<(u16, u16)>) -> Order {
         Order {
             reverse: self.reverse,
             nanos: self.time.as_nanos(),

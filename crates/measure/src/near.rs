@@ -1,6 +1,8 @@
 //! The near end of a measurement: makes the data connections, sends or receives, and puts
 //! together what both ends know.
 
+use std::cell::Cell;
+use std::error::Error;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
@@ -8,7 +10,7 @@ use std::sync::Arc;
 
 use icdc_link::Link;
 use icdc_protocol::Message;
-use icdc_protocol::measure::{ControlMessage, Order, Token};
+use icdc_protocol::measure::{ControlMessage, DATA_MAGIC, Order, Token};
 use icdc_protocol::message::{Job, Request, TransferId};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
@@ -19,27 +21,34 @@ use icdc_units::{ByteCount, Span};
 
 use crate::control_link::{ControlLink, Incoming};
 use crate::measurement::{MeasureEvent, MeasureSink, Measurement};
-use crate::sockets::receive_buffer;
+use crate::sockets::{receive_buffer, set_receive_buffers};
 use crate::{receiving, sending};
 
 /// How long the far end may take for each step that is not the measurement itself.
 const PATIENCE: Span = Span::from_secs(60);
-/// How long a data connection may take to be made.
-const CONNECT_TIMEOUT: Span = Span::from_secs(15);
+/// Round trips after which a port of its own that has not answered hardly will, and how long it
+/// has at least: a lost SYN is sent again after a second.
+const ROUND_TRIPS: u64 = 3;
+const LEAST_PATIENCE: Span = Span::from_secs(2);
 /// Ten segments of 1400 bytes with the token: as many may be on their way at once (RFC 6928), so
 /// that they do not come later than the token alone.
 const RUN_UP: u16 = 14_000 - 34;
 /// How long the last messages may take to arrive.
 const FAREWELL: Span = Span::from_secs(10);
 
+/// Makes a connection to the port of the control link, by the route that this one has taken.
+pub type Dial<'a> = dyn Fn(&StopSignal) -> Result<TcpStream, Box<dyn Error + Send + Sync>> + 'a;
+
 /// The far end, connected.
-pub struct FarSide {
+pub struct FarSide<'a> {
     /// The control link.
     pub link: Link,
     /// Name of the host, where the link does not tell its address.
     pub name: String,
     /// Name of this measurement.
     pub transfer: TransferId,
+    /// How data connections are made.
+    pub dial: &'a Dial<'a>,
 }
 
 /// Why there is no measurement.
@@ -48,14 +57,7 @@ pub enum NoMeasurement {
     /// The request makes no sense here.
     Usage(String),
     /// A data connection could not be made.
-    NotConnected {
-        /// To which host.
-        host: String,
-        /// To which port.
-        port: u16,
-        /// Why.
-        cause: icdc_tcp::ConnectError,
-    },
+    NotConnected(Box<dyn Error + Send + Sync>),
     /// A data connection took nothing.
     NotSent {
         /// To which host.
@@ -82,23 +84,26 @@ impl From<SessionError> for NoMeasurement {
 /// # Errors
 /// See [`NoMeasurement`]. A measurement that the user interrupts is none, once data has flowed.
 pub fn measure(
-    far: FarSide,
+    far: FarSide<'_>,
     order: &Order,
     events: &MeasureSink,
     stop: &StopSignal,
 ) -> Result<Measurement, NoMeasurement> {
-    let FarSide { link, name, transfer } = far;
+    let FarSide { link, name, transfer, dial } = far;
+    let round_trip = link.control.tcp_info().map_or(Span::ZERO, |info| info.min_rtt);
+    let patience = (round_trip * ROUND_TRIPS).max(LEAST_PATIENCE);
     let host = data_host(&link.control.peer()).unwrap_or(name);
     let control = ControlLink::open(link, stop)
         .map_err(|error| NoMeasurement::Failed(format!("cannot start a thread: {error}")))?;
     control.send_message(Message::Request(Request { transfer, job: Job::Measure(order.clone()) }));
     let (port, tokens) = ready(order, &control)?;
-    let connecting = Connecting { order, host: &host, port, stop };
+    let own_port = Cell::new(Some(port).filter(|port| *port != 0));
+    let connecting = Connecting { order, host: &host, own_port, patience, dial, stop };
     // The data connections stay until the far end has gone: one that closes early looks broken.
     match order.reverse {
         true => {
             let sockets = connecting.receiving(&tokens)?;
-            let measurement = receive(order, &sockets, port, &control, events);
+            let measurement = receive(order, &sockets, &control, events);
             control.close(FAREWELL);
             Ok(measurement?)
         }
@@ -137,7 +142,11 @@ fn ready(order: &Order, control: &ControlLink) -> Result<(u16, Vec<Token>), Sess
 struct Connecting<'a> {
     order: &'a Order,
     host: &'a str,
-    port: u16,
+    /// Where the far end listens besides the control link's port, unless that does not answer.
+    own_port: Cell<Option<u16>>,
+    /// How long it has.
+    patience: Span,
+    dial: &'a Dial<'a>,
     stop: &'a StopSignal,
 }
 
@@ -146,11 +155,13 @@ impl Connecting<'_> {
     fn receiving(&self, tokens: &[Token]) -> Result<Vec<Arc<TcpStream>>, NoMeasurement> {
         let beginning = Beginning { receive_buffer: receive_buffer(self.order), congestion: None };
         let connect = |token| {
-            let socket = self.connect(&beginning)?;
-            self.open(&socket, token, 0)?;
+            let (socket, magic) = self.connect(&beginning)?;
+            self.open(&socket, magic, token, 0)?;
             Ok(Arc::new(socket))
         };
-        tokens.iter().map(connect).collect()
+        let sockets = tokens.iter().map(connect).collect::<Result<Vec<_>, NoMeasurement>>()?;
+        set_receive_buffers(self.order, &sockets);
+        Ok(sockets)
     }
 
     /// Connections that send.
@@ -160,27 +171,36 @@ impl Connecting<'_> {
         let congestion = first.as_ref().map(|chosen| chosen.name.as_str());
         let beginning = Beginning { receive_buffer: ByteCount::ZERO, congestion };
         let connect = |token| {
-            let socket = Arc::new(self.connect(&beginning)?);
+            let (socket, magic) = self.connect(&beginning)?;
+            let socket = Arc::new(socket);
             let tuned = sending::prepare(self.order, Arc::clone(&socket)).map_err(NoMeasurement::Usage)?;
-            self.open(&socket, token, if tuned.gains_by_run_up() { RUN_UP } else { 0 })?;
+            self.open(&socket, magic, token, if tuned.gains_by_run_up() { RUN_UP } else { 0 })?;
             Ok(tuned)
         };
         tokens.iter().map(connect).collect()
     }
 
-    fn connect(&self, beginning: &Beginning<'_>) -> Result<TcpStream, NoMeasurement> {
-        let cancel = self.stop.descriptor().map_err(|error| NoMeasurement::Failed(error.to_string()))?;
-        let patience = Patience { timeout: CONNECT_TIMEOUT, cancel: Some(cancel.as_fd()) };
-        icdc_tcp::connect_with(self.host, self.port, Family::Any, patience, beginning)
-            .map_err(|cause| NoMeasurement::NotConnected { host: self.host.to_owned(), port: self.port, cause })
+    /// A connection, and what its port wants to see first.
+    fn connect(&self, beginning: &Beginning<'_>) -> Result<(TcpStream, &'static [u8]), NoMeasurement> {
+        if let Some(port) = self.own_port.get() {
+            let cancel = self.stop.descriptor().map_err(|error| NoMeasurement::Failed(error.to_string()))?;
+            let patience = Patience { timeout: self.patience, cancel: Some(cancel.as_fd()) };
+            match icdc_tcp::connect_with(self.host, port, Family::Any, patience, beginning) {
+                Ok(stream) => return Ok((stream, &[])),
+                Err(error) => tracing::info!("data goes to the port of the control link: {error}"),
+            }
+            self.own_port.set(None);
+        }
+        (self.dial)(self.stop).map(|stream| (stream, &DATA_MAGIC[..])).map_err(NoMeasurement::NotConnected)
     }
 
     /// Says the token, and as much after it as is announced.
-    fn open(&self, mut socket: &TcpStream, token: &Token, run_up: u16) -> Result<(), NoMeasurement> {
-        let mut opening = [token, &run_up.to_be_bytes()[..]].concat();
+    fn open(&self, mut socket: &TcpStream, magic: &[u8], token: &Token, run_up: u16) -> Result<(), NoMeasurement> {
+        let mut opening = [magic, token, &run_up.to_be_bytes()[..]].concat();
         opening.resize(opening.len() + usize::from(run_up), 0);
+        let port = socket.peer_addr().map_or(0, |address| address.port());
         let sent = socket.write_all(&opening);
-        sent.map_err(|cause| NoMeasurement::NotSent { host: self.host.to_owned(), port: self.port, cause })
+        sent.map_err(|cause| NoMeasurement::NotSent { host: self.host.to_owned(), port, cause })
     }
 }
 
@@ -212,11 +232,10 @@ fn send(
 fn receive(
     order: &Order,
     sockets: &[Arc<TcpStream>],
-    port: u16,
     control: &ControlLink,
     events: &MeasureSink,
 ) -> Result<Measurement, SessionError> {
-    let harvest = receiving::run(order, sockets, port, control, &mut |samples| events(MeasureEvent::Samples(samples)))?;
+    let harvest = receiving::run(order, sockets, control, &mut |samples| events(MeasureEvent::Samples(samples)))?;
     control.send(ControlMessage::Received(harvest.received.clone()));
     let since = clock::now();
     let sent = loop {

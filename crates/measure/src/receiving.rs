@@ -31,16 +31,15 @@ pub(super) struct Harvest {
     pub(super) interrupted: bool,
 }
 
-/// Says `Go` and receives until it is over. `listening` is the port of the data connections.
+/// Says `Go` and receives until it is over.
 pub(super) fn run(
     order: &Order,
     sockets: &[Arc<TcpStream>],
-    listening: u16,
     control: &ControlLink,
     samples: &mut dyn FnMut(Vec<Sample>),
 ) -> Result<Harvest, SessionError> {
     let limit = Span::from_nanos(order.nanos);
-    let packets = PacketWatch::start(sockets, listening, limit);
+    let packets = PacketWatch::start(sockets, limit);
     let book = Book { over: AtomicBool::new(false), arrivals: Mutex::new(Arrivals::new(limit)) };
     let mut ending = Ending::default();
     let (tell, events) = unbounded();

@@ -1,6 +1,7 @@
 //! What both ends do to the sockets of the data connections.
 
 use std::net::TcpStream;
+use std::sync::Arc;
 
 use icdc_protocol::measure::Order;
 use icdc_session::SessionError;
@@ -22,6 +23,17 @@ pub(crate) fn receive_buffer(order: &Order) -> ByteCount {
     match (order.window, &order.congestion) {
         (None, None) => buffers::receive_buffer(),
         (window, _) => window.unwrap_or_default(),
+    }
+}
+
+/// Gives connections that came by the control link's port the receive buffers that were ordered;
+/// others have them from the beginning.
+pub(crate) fn set_receive_buffers(order: &Order, sockets: &[Arc<TcpStream>]) {
+    let Some(window) = order.window else { return };
+    for socket in sockets {
+        if let Err(error) = icdc_tcp::set_buffers(&**socket, ByteCount::ZERO, window) {
+            tracing::debug!("the receive buffer stays what it is: {error}");
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! near → far        Request(Job::Measure(order)) ──────► Accepted, Ready { port, tokens }
-//! near → far        one TCP connection per token, which begins with it, a length (2 bytes, big endian), and so many zeros
+//! near → far        one TCP connection per token, which begins with it, a length (2 bytes, big endian), and so many zeros;
+//!                   to the port of the control link, where `DATA_MAGIC` comes first, or to a port of its own
 //! receiver → sender Go
 //! far sender → near Samples*
 //! receiver → sender Received
@@ -26,6 +27,12 @@ use crate::limits::{
 /// Proves that a data connection was made by whom the control link belongs to.
 pub type Token = [u8; 32];
 
+/// Begins a data connection to the port of the control link: nothing in TLS does.
+pub const DATA_MAGIC: [u8; 5] = *b"icdcm";
+
+/// Bytes of its beginning: magic, token, length of the run-up.
+pub const DATA_OPENING: usize = DATA_MAGIC.len() + size_of::<Token>() + 2;
+
 /// What shall be measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
@@ -44,16 +51,18 @@ pub struct Order {
     /// Send buffers of the sender and receive buffers of the receiver; `None` for the kernel's
     /// autotuning.
     pub window: Option<ByteCount>,
-    /// Ports for the far end to listen on, inclusive; (0, 0) lets the system choose.
-    pub ports: (u16, u16),
+    /// Ports for the far end to listen on besides, inclusive; (0, 0) lets the system choose. A
+    /// connection there has its buffers and its congestion control from the beginning. `None` if
+    /// the port of the control link will do.
+    pub ports: Option<(u16, u16)>,
 }
 
 /// What is said over the control link of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ControlMessage {
-    /// The far end listens for the data connections.
+    /// The far end expects the data connections.
     Ready {
-        /// Where.
+        /// Where it listens besides the port of the control link; 0 if it does not.
         port: u16,
         /// One per connection.
         tokens: Vec<Token>,
@@ -149,15 +158,14 @@ pub(crate) fn check_order(order: &Order) -> Checked {
     require((1..=MAX_WINDOW).contains(&window), "a window out of bounds")?;
     require(order.bytes != Some(ByteCount::ZERO), "no bytes")?;
     ceiling(order.rate)?;
-    let (low, high) = order.ports;
+    let (low, high) = order.ports.unwrap_or_default();
     require((low, high) == (0, 0) || (low > 0 && low <= high), "a port range that is none")?;
     asked_congestion(order.congestion.as_deref())
 }
 
 pub(crate) fn check_control(message: &ControlMessage) -> Checked {
     match message {
-        ControlMessage::Ready { port, tokens } => {
-            require(*port != 0, "port 0")?;
+        ControlMessage::Ready { tokens, .. } => {
             require((1..=usize::from(MAX_STREAMS)).contains(&tokens.len()), "no connection, or too many")
         }
         ControlMessage::Go => Ok(()),

@@ -111,7 +111,7 @@ pub enum Message {
     },
 
     /// To a started far side over its standard streams, as long as it serves: connect to the
-    /// starting end.
+    /// starting end. From one that drives to the starting end: have the other one connect to it.
     ConnectBack(ConnectBack),
     /// Answer to `ConnectBack`, if that cannot be done.
     NotConnected {
@@ -199,6 +199,18 @@ fn admissible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<Job>, D:
     }))
 }
 
+/// The route between two far ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DriveRoute {
+    /// The driving end connects to the other, or, if that does not work, the other to it.
+    Auto,
+    /// The driving end connects to the other.
+    Direct,
+    /// The other connects to the driving end, which asks for it by `ConnectBack`; the starting end
+    /// passes that on.
+    Back,
+}
+
 /// Work order for a far end that pushes to another far end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drive {
@@ -210,6 +222,10 @@ pub struct Drive {
     pub key: [u8; 32],
     /// What to send.
     pub sources: Vec<Vec<u8>>,
+    /// By which route.
+    pub route: DriveRoute,
+    /// Ports to listen on for the other far end, inclusive; (0, 0) lets the system choose.
+    pub ports: (u16, u16),
     /// How to send.
     pub send: SendOptions,
     /// Where to, on the listening host.

@@ -14,7 +14,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "6525e454"),
+        ("Request", "2333f963"),
         ("Accepted", "fa1fd278"),
         ("Begin", "bf54b3e4"),
         ("Entries", "4a59898d"),
@@ -171,6 +171,8 @@ fn requests() -> Vec<Message> {
         port: 5001,
         key: [3; 32],
         sources: vec![b"a".to_vec()],
+        route: DriveRoute::Back,
+        ports: (5000, 5010),
         send: send.clone(),
         destination: b"b".to_vec(),
         receive: receive.clone(),
@@ -183,7 +185,7 @@ fn requests() -> Vec<Message> {
         rate: Some(Rate::from_bits_per_second(400)),
         congestion: Some("cubic".into()),
         window: Some(ByteCount::new(500)),
-        ports: (5000, 5010),
+        ports: Some((5000, 5010)),
     };
     let jobs = vec![
         Job::Receive { destination: b"there".to_vec(), options: receive },

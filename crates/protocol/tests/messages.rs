@@ -209,6 +209,8 @@ fn work_orders_that_could_be_taken_for_something_else_are_refused() {
             port: 2633,
             key: [0; 32],
             sources: vec![b"a".to_vec()],
+            route: DriveRoute::Auto,
+            ports: (0, 0),
             send: SendOptions::default(),
             destination: Vec::new(),
             receive: ReceiveOptions::default(),
@@ -223,6 +225,7 @@ fn work_orders_that_could_be_taken_for_something_else_are_refused() {
     assert!(!drive(|drive| drive.host = "a b".to_owned()));
     assert!(!drive(|drive| drive.host = String::new()));
     assert!(!drive(|drive| drive.port = 0));
+    assert!(!drive(|drive| drive.ports = (7, 5)));
     assert!(!drive(|drive| drive.sources = Vec::new()));
     assert!(!drive(|drive| drive.sources = vec![b"a\0b".to_vec()]));
     assert!(!drive(|drive| drive.destination = vec![b'a'; 4096]));

@@ -14,7 +14,7 @@
 //! it: the starting end decides.
 
 use std::io::{self, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -220,6 +220,10 @@ impl Service for Once {
         let ended = session::answer(link, &self.rights, &self.sessions, &StopSignal::new()).ended;
         tracing::debug!(?ended, "session");
         let _ = self.tell.send(Happening::Left(ended));
+    }
+
+    fn take_data(&self, stream: TcpStream) {
+        self.sessions.measurements.deliver(stream);
     }
 }
 

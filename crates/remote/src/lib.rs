@@ -39,7 +39,7 @@ pub use copy::copy;
 pub use error::CopyError;
 pub use far_end::{FarEndError, far_end};
 pub use location::{Location, LocationError};
-pub use measure::{MeasureError, measure};
+pub use measure::{MeasureError, measure, try_routes};
 pub use options::{ConfirmHost, CopyOptions, Via};
 pub use proxy::{Login, Proxy, ProxyKind};
 pub use serve::{ServeConfig, ServeError, serve};

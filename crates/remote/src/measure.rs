@@ -1,14 +1,21 @@
 //! `icdc measure`: reaches the far end, and measures over the link to it.
 
+use std::error::Error;
+use std::io;
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
+use icdc_link::Carrier;
 use icdc_measure::{FarSide, MeasureEvent, MeasureOptions, MeasureSink, Measurement, NoMeasurement};
 use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
-use icdc_transfer::{Event, EventSink};
+use icdc_transfer::{Event, EventSink, Via as Route};
 
+use crate::connect::ssh::SshFar;
 use crate::connect::{ConnectError, Far};
+use crate::forward;
 use crate::location::Location;
 use crate::options::CopyOptions;
 use crate::transfer_id::new_transfer;
@@ -26,21 +33,93 @@ pub fn measure(
     stop: &StopSignal,
 ) -> Result<Measurement, MeasureError> {
     icdc_tcp::raise_descriptor_limit();
-    let notices: EventSink = {
-        let events = Arc::clone(events);
-        Arc::new(move |event| {
-            if let Event::Notice { text } = event {
-                events(MeasureEvent::Notice(text));
-            }
-        })
-    };
+    let notices = notices(events);
     // It must not end before the measurement: ssh holds the far end.
     let mut far = Far::open(target, connection, &notices, stop)
         // What ssh says of a Ctrl-C that reached it as well is not the reason.
         .map_err(|error| if stop.is_requested() { ConnectError::Interrupted } else { error })?;
     let link = far.link()?;
-    let side = FarSide { link, name: far.name(), transfer: new_transfer().map_err(MeasureError::Failed)? };
-    Ok(icdc_measure::measure(side, &options.order(connection.ports), events, stop)?)
+    let (route, dial) = far.dial();
+    if let Some(text) = what_tcp_tells(route) {
+        events(MeasureEvent::Notice(text.to_owned()));
+    }
+    let handshake = link.control.handshake_time();
+    let dial =
+        |stop: &StopSignal| -> Result<TcpStream, Box<dyn Error + Send + Sync>> { Ok(as_tcp(dial(stop)?, stop)?) };
+    let transfer = new_transfer().map_err(MeasureError::Failed)?;
+    let side = FarSide { link, name: far.name(), transfer, dial: &dial };
+    let own_port = (route == Route::Direct && options.needs_own_port()).then_some(connection.ports);
+    let mut measurement = icdc_measure::measure(side, &options.order(own_port), events, stop)?;
+    if route == Route::Ssh {
+        // That of TCP is the round trip to the ssh on the same host.
+        measurement.sent.min_rtt_nanos = handshake.unwrap_or_default().as_nanos();
+    }
+    Ok(measurement)
+}
+
+fn notices(events: &MeasureSink) -> EventSink {
+    let events = Arc::clone(events);
+    Arc::new(move |event| {
+        if let Event::Notice { text } = event {
+            events(MeasureEvent::Notice(text));
+        }
+    })
+}
+
+/// Tries each route by which data could get to the far end at `target`, which ssh reaches; without
+/// a question to the user but that of the first login. Answers what is in the way of each.
+///
+/// # Errors
+/// See [`MeasureError`].
+pub fn try_routes(
+    target: &Location,
+    connection: &CopyOptions,
+    events: &MeasureSink,
+    stop: &StopSignal,
+) -> Result<Vec<(Route, Option<String>)>, MeasureError> {
+    let Location::Ssh { host, .. } = target else { return Ok(Vec::new()) };
+    let far = SshFar::open(host, connection, &notices(events), stop)
+        .map_err(|error| if stop.is_requested() { ConnectError::Interrupted } else { error })?;
+    let tried = far.try_each();
+    if stop.is_requested() { Err(MeasureError::Interrupted) } else { Ok(tried) }
+}
+
+/// What is to be known about the figures of TCP where the data takes this route.
+fn what_tcp_tells(route: Route) -> Option<&'static str> {
+    match route {
+        Route::Direct | Route::Back => None,
+        Route::Ssh => Some(
+            "the data goes through ssh: the rate is what its connection carries, at most 2 MiB per round trip; windows and \
+             retransmissions are those of the connections to ssh on each host",
+        ),
+        Route::Relay | Route::Socks5 => Some(
+            "the data goes by way of a proxy: what TCP tells of round trips, windows and retransmissions is about the \
+             path to the proxy",
+        ),
+    }
+}
+
+/// A TCP connection that is, or leads to, this one.
+fn as_tcp(carrier: Carrier, stop: &StopSignal) -> io::Result<TcpStream> {
+    if let Carrier::Tcp(stream) = &carrier {
+        return stream.try_clone();
+    }
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let stream = TcpStream::connect(listener.local_addr()?)?;
+    let (other, peer) = listener.accept()?;
+    if peer != stream.local_addr()? {
+        return Err(io::Error::other("another program has connected to a port of this one"));
+    }
+    stream.set_nodelay(true)?;
+    let (input, output) = (carrier.as_fd().try_clone_to_owned()?, carrier.as_fd().try_clone_to_owned()?);
+    let stop = stop.clone();
+    std::thread::Builder::new().name("ssh".into()).spawn(move || {
+        if let Err(error) = forward::run(input, output, other, &stop) {
+            tracing::debug!("a connection to ssh: {error}");
+        }
+        let _ = carrier.shutdown(Shutdown::Both);
+    })?;
+    Ok(stream)
 }
 
 /// Why there is no measurement.
@@ -97,10 +176,10 @@ impl From<NoMeasurement> for MeasureError {
     fn from(error: NoMeasurement) -> Self {
         match error {
             NoMeasurement::Usage(reason) => Self::Usage(reason),
-            NoMeasurement::NotConnected { host, port, cause } => {
-                let unreachable = |reason| ConnectError::Unreachable { host, port, reason };
-                ConnectError::no_answer(cause, unreachable).into()
-            }
+            NoMeasurement::NotConnected(error) => match error.downcast::<ConnectError>() {
+                Ok(error) => Self::Connect(*error),
+                Err(other) => Self::Failed(format!("a data connection could not be made: {other}")),
+            },
             NoMeasurement::NotSent { host, port, cause } => {
                 ConnectError::Unreachable { host, port, reason: format!("send: {cause}") }.into()
             }

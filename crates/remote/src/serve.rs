@@ -4,7 +4,7 @@
 //! the daemon's operator would have to add, and nothing else.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -160,6 +160,10 @@ impl Service for Daemon {
                 admitted.leave(answered.ended);
             }
         }
+    }
+
+    fn take_data(&self, stream: TcpStream) {
+        self.sessions.measurements.deliver(stream);
     }
 }
 

@@ -82,7 +82,7 @@ fn carry_out(
         },
         Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => drive::answer(request, link, rights, sessions, stop, work),
         Job::Measure(order) => match sessions.enter(request.transfer, Part::Move, &link.control, stop) {
-            Ok(registered) => match icdc_measure::answer(link, &order, &registered.stop) {
+            Ok(registered) => match icdc_measure::answer(link, &order, &sessions.measurements, &registered.stop) {
                 Ok(Finish::Complete) => Ended::Finished,
                 Ok(Finish::Interrupted) => Ended::Interrupted,
                 Err(error) => error.into(),

@@ -25,6 +25,8 @@ pub(crate) struct Sessions {
     shared: Arc<Registry>,
     /// By which sessions let keys in for a transfer from another far end.
     pub(crate) admission: Option<Arc<Admission>>,
+    /// Measurements that wait for data connections.
+    pub(crate) measurements: icdc_measure::Expected,
 }
 
 #[derive(Default)]

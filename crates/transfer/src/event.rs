@@ -140,6 +140,20 @@ pub enum Via {
     Socks5,
 }
 
+impl Via {
+    /// As `--via` and JSON have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Back => "back",
+            Self::Ssh => "ssh",
+            Self::Relay => "relay",
+            Self::Socks5 => "socks5",
+        }
+    }
+}
+
 /// Why a sender allows itself another rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use crate::route::Route;
 use crate::values::{PortRange, port_range};
 
 #[derive(Args, Debug)]
@@ -24,6 +25,18 @@ pub(crate) struct ConnectionArguments {
     /// Data port at the listening end, one or a range [default: the system chooses]
     #[arg(long, value_name = "LO-HI", value_parser = port_range, help_heading = "Connection")]
     pub(crate) port: Option<PortRange>,
+
+    /// How data reaches the remote host: direct (to its data port), back (the remote host connects
+    /// to a port here), ssh (through ssh connections, for firewalls that pass only ssh),
+    /// socks5://HOST:PORT (by way of a SOCKS 5 proxy) or relay:HOST:PORT (by way of an `icdc relay
+    /// --peer` without keys). auto is the first of direct, back and ssh that works
+    #[arg(long, value_name = "ROUTE", default_value = "auto", help_heading = "Connection")]
+    pub(crate) via: Route,
+
+    /// File with USER:PASSWORD for a SOCKS 5 proxy, which only its owner may read [default: the
+    /// environment variable ICDC_PROXY_LOGIN, if it is set]
+    #[arg(long, value_name = "FILE", help_heading = "Connection", value_hint = ValueHint::FilePath)]
+    pub(crate) proxy_login: Option<PathBuf>,
 
     /// Use IPv4 only
     #[arg(short = '4', conflicts_with = "ipv6", help_heading = "Connection")]

@@ -8,7 +8,6 @@ use icdc_protocol::message::Preserve;
 use icdc_units::{ByteCount, Span};
 
 use super::ConnectionArguments;
-use crate::route::Route;
 use crate::values::{Ceiling, Congestion, Streams, ceiling, congestion, preserve, ring, streams};
 
 #[derive(Args, Debug)]
@@ -51,18 +50,6 @@ pub(crate) struct CopyArguments {
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,
-
-    /// How data reaches the remote host: direct (to its data port), back (the remote host connects
-    /// to a port here), ssh (through ssh connections, for firewalls that pass only ssh),
-    /// socks5://HOST:PORT (by way of a SOCKS 5 proxy) or relay:HOST:PORT (by way of an `icdc relay
-    /// --peer` without keys). auto is the first of direct, back and ssh that works
-    #[arg(long, value_name = "ROUTE", default_value = "auto", help_heading = "Connection")]
-    pub(crate) via: Route,
-
-    /// File with USER:PASSWORD for a SOCKS 5 proxy, which only its owner may read [default: the
-    /// environment variable ICDC_PROXY_LOGIN, if it is set]
-    #[arg(long, value_name = "FILE", help_heading = "Connection", value_hint = ValueHint::FilePath)]
-    pub(crate) proxy_login: Option<PathBuf>,
 
     /// How long to try to reconnect after the connection was lost, counted from the last progress
     #[arg(long, value_name = "TIME", default_value = "10min", help_heading = "Connection")]

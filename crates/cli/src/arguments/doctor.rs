@@ -20,7 +20,7 @@ use crate::values::{Ceiling, Place, ceiling, place, round_trip};
         Checks of the path: round-trip time, capacity, loss, the size of bursts that pass without loss, and path MTU. They use \
         short runs of `icdc measure`, which take at most 30 s in total. Some runs send as fast as TCP allows for some seconds; \
         other traffic on the path may slow down. TARGET is [USER@]HOST, where ssh starts icdc, or icdc://HOST[:PORT], a daemon \
-        that admits this user's key. If ssh starts icdc, --port needs two ports or more.\n\n\
+        that admits this user's key. Of a host that ssh reaches, the doctor also tells by which routes (--via) data gets there.\n\n\
         --apply changes the settings that sysctl can change, now and after every boot, in /etc/sysctl.d/90-icdc.conf. It raises \
         limits and never lowers one. --undo restores the values from before --apply. Commands for devices are only shown.\n\n\
         --paths shows what earlier copies have learned about paths. Later copies start from these values. For each destination \

@@ -117,6 +117,7 @@ fn path(path: &PathFacts) -> Value {
         "target": path.target,
         "address": path.address.map(|address| address.to_string()),
         "mtu_bytes": path.mtu.map(ByteCount::as_u64),
+        "routes": path.routes.iter().map(|route| json!({ "via": route.name, "obstacle": route.obstacle })).collect::<Value>(),
         "rtt_seconds": measured.round_trip.map(Span::as_secs_f64),
         "capacity_bps": measured.capacity.map(|capacity| capacity.rate.as_bits_per_second()),
         "limited_by_windows": measured.capacity.map(|capacity| capacity.by_windows),

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use icdc_doctor::probe::{Outcome, Run};
-use icdc_doctor::{PathFacts, Probe, facts};
+use icdc_doctor::probe::{Measured, Outcome, Run, Step};
+use icdc_doctor::{PathFacts, Probe, RouteFact, facts};
 use icdc_measure::{MeasureEvent, MeasureOptions, MeasureSink, Measurement};
-use icdc_remote::{CopyOptions, Location, MeasureError};
+use icdc_remote::{CopyOptions, Location, MeasureError, Via};
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
 use icdc_units::{ByteCount, Span};
@@ -25,9 +25,21 @@ pub(super) fn measure(
     console: &Console,
     troubles: &mut Troubles,
 ) -> PathFacts {
+    let routes = match routes(target, connection, stop, console) {
+        Ok(routes) => routes,
+        Err(error) => {
+            troubles.add(error.to_string(), code(&error));
+            return facts_of(target, connection.family, Vec::new(), Measured::default());
+        }
+    };
     let mut probe = Probe::new();
     let mut noticed = BTreeSet::new();
+    let through_ssh = goes_through_ssh(&routes, connection);
     while let Some(run) = probe.next() {
+        if through_ssh && !matches!(run.step, Step::RoundTrip | Step::Capacity) {
+            // What a path loses and buffers, ssh hides.
+            break;
+        }
         console.complain(&format!("measuring the {}", run.step));
         let (result, took) = timed(|| icdc_remote::measure(target, &options(&run), connection, &events(console), stop));
         match result {
@@ -46,15 +58,47 @@ pub(super) fn measure(
             }
         }
     }
-    let address = address(target, connection.family);
+    facts_of(target, connection.family, routes, probe.measured())
+}
+
+fn facts_of(target: &Location, family: Family, routes: Vec<RouteFact>, measured: Measured) -> PathFacts {
+    let address = address(target, family);
     PathFacts {
         target: target.host_name().unwrap_or_default().to_owned(),
         destination: target.to_string(),
         address,
         // By now the kernel has met what limits it on the way.
         mtu: address.and_then(facts::path_mtu),
-        measured: probe.measured(),
+        routes,
+        measured,
     }
+}
+
+/// Whether the runs can only go through ssh.
+fn goes_through_ssh(routes: &[RouteFact], connection: &CopyOptions) -> bool {
+    match connection.via {
+        Via::Ssh => true,
+        Via::Auto => {
+            let mut others = routes.iter().filter(|route| route.name != "ssh").peekable();
+            others.peek().is_some() && others.all(|route| route.obstacle.is_some())
+        }
+        Via::Direct | Via::Back | Via::Proxy(_) => false,
+    }
+}
+
+/// By which routes data gets to a host that ssh reaches.
+fn routes(
+    target: &Location,
+    connection: &CopyOptions,
+    stop: &StopSignal,
+    console: &Console,
+) -> Result<Vec<RouteFact>, MeasureError> {
+    if !matches!(target, Location::Ssh { .. }) {
+        return Ok(Vec::new());
+    }
+    console.complain("trying the routes");
+    let tried = icdc_remote::try_routes(target, connection, &events(console), stop)?;
+    Ok(tried.into_iter().map(|(route, obstacle)| RouteFact { name: route.name(), obstacle }).collect())
 }
 
 fn events(console: &Console) -> MeasureSink {

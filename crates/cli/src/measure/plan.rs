@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{bail, ensure};
 use icdc_measure::MeasureOptions;
 use icdc_protocol::limits::MAX_MEASURE_NANOS;
-use icdc_remote::{CopyOptions, Location, Via};
+use icdc_remote::{CopyOptions, Location};
 use icdc_units::Span;
 
 use crate::arguments::{ConnectionArguments, MeasureArguments};
@@ -64,13 +64,7 @@ pub(crate) fn reach(text: &OsStr, arguments: ConnectionArguments) -> anyhow::Res
         !(arguments.send_self && by_daemon),
         "--send-self is for hosts that ssh reaches; write [USER@]HOST, or leave it out"
     );
-    if let Some(ports) = arguments.port.filter(|ports| !by_daemon && ports.0 == ports.1) {
-        bail!("--port {}: one port is for control and one for data; name a range of two or more", ports.0);
-    }
-    let mut connection = connection(arguments, by_daemon)?;
-    // What ssh carries would be ssh's rate.
-    connection.via = Via::Direct;
-    Ok((target, connection))
+    Ok((target, connection(arguments, by_daemon)?))
 }
 
 /// `[USER@]HOST` or `icdc://HOST[:PORT]`; what a copy's location has, less the path.
@@ -145,7 +139,6 @@ mod tests {
     fn without_a_time_it_takes_ten_seconds_or_all_the_bytes() {
         assert_eq!(plan(&["far"]).unwrap().options.time, USUAL_TIME);
         assert_eq!(plan(&["--bytes", "1GB", "far"]).unwrap().options.time.as_nanos(), MAX_MEASURE_NANOS);
-        assert!(plan(&["--port", "5000", "far"]).is_err());
         assert!(plan(&["--json-series", "far"]).is_err());
     }
 }

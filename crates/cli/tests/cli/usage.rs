@@ -200,8 +200,8 @@ fn daemons_need_a_home_only_if_the_files_are_not_named() {
 #[test]
 fn a_route_where_there_is_no_choice() {
     let daemon = ["copy", "--via", "ssh", "there", "icdc://host/x"];
-    let between = ["copy", "--via", "direct", "a:x", "b:y"];
-    let mixed = ["copy", "--via", "ssh", "icdc://a/x", "b:y"];
+    let between = ["copy", "--via", "ssh", "a:x", "b:y"];
+    let mixed = ["copy", "--via", "back", "icdc://a/x", "b:y"];
     let here = ["copy", "--via", "direct", "there", "b"];
     let login = ["copy", "--via", "socks5://anna:x@host:1", "there", "a:x"];
     let relay = ["copy", "--via", "relay:host", "there", "a:x"];

@@ -208,7 +208,7 @@ fn what_makes_no_sense_is_an_error_of_usage() {
         &["--rate", "fast"],
         &["--rtt", "5"],
         &["--send-self", "icdc://far"],
-        &["--port", "5000", "far"],
+        &["--via", "ssh", "icdc://far"],
         &["one", "two"],
     ] {
         let ended = site.icdc(&[&["doctor"], words].concat()).run();

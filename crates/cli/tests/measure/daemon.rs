@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use icdc_protocol::Message;
-use icdc_protocol::measure::{ControlMessage, Order, Received, Token};
+use icdc_protocol::measure::{ControlMessage, DATA_MAGIC, Order, Received, Token};
 use icdc_protocol::message::{Job, Request};
 use icdc_units::ByteCount;
 
@@ -32,7 +32,7 @@ fn ask(site: &Site, daemon: &Daemon, order: Order) -> (Peer, u16, Vec<Token>) {
 }
 
 fn order(streams: u8) -> Order {
-    Order { nanos: 3_000_000_000, streams, ..Order::default() }
+    Order { nanos: 3_000_000_000, streams, ports: Some((0, 0)), ..Order::default() }
 }
 
 fn connect(port: u16, bytes: &[u8]) -> TcpStream {
@@ -96,6 +96,28 @@ fn strangers_at_the_data_port_count_for_nothing() {
         assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)), "closed without a word");
     }
     assert!(TcpStream::connect((HERE, port)).is_err(), "the port is closed once all are there");
+    first.write_all(&[0; 1000]).unwrap();
+    second.write_all(&[0; 234]).unwrap();
+    drop((first, second));
+    assert_eq!(received(&mut peer).bytes, 1234);
+}
+
+#[test]
+fn strangers_at_the_daemons_port_count_for_nothing() {
+    let site = Site::new();
+    let daemon = Daemon::start(&site, &site.directory("root"), "r");
+    let (mut peer, port, tokens) = ask(&site, &daemon, Order { ports: None, ..order(2) });
+    assert_eq!(port, 0, "no other port is opened");
+    let begin = |token: &[u8]| connect(daemon.port(), &[&DATA_MAGIC[..], token, &[0, 0]].concat());
+    let mut wrong = begin(&[7; 32]);
+    let _silent: Vec<TcpStream> = (0..50).map(|_| begin(&[7; 3])).collect();
+    let mut first = begin(&tokens[0]);
+    let mut again = begin(&tokens[0]);
+    let mut second = begin(&tokens[1]);
+    peer.hear_of(|message| matches!(message, Message::Measure(ControlMessage::Go)).then_some(()));
+    for stream in [&mut wrong, &mut again] {
+        assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)), "closed without a word");
+    }
     first.write_all(&[0; 1000]).unwrap();
     second.write_all(&[0; 234]).unwrap();
     drop((first, second));

@@ -185,7 +185,7 @@ fn what_makes_no_sense_is_an_error_of_usage() {
         &["--streams", "0", "far"],
         &["--window", "2GiB", "far"],
         &["--json-series", "far"],
-        &["--port", "5000", "far"],
+        &["--via", "ssh", "icdc://far"],
         &["--series", "/nonexistent/file", "far"],
         &["--send-self", "icdc://far"],
         &[],

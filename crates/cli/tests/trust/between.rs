@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use crate::support;
 use crate::support::daemon::Daemon;
 use crate::support::network::{Host, Pair};
-use crate::support::{Ended, KIB, MIB, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data};
+use crate::support::{
+    Ended, KIB, MIB, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data, has_program, skip,
+};
 
 /// Kinds of far ends: by ssh, or a daemon.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -168,4 +170,44 @@ fn an_interrupt_reaches_both_and_the_same_command_goes_on() {
         fs::remove_file(scene.site.path("to-root/copy")).unwrap();
     }
     assert_no_leftovers(scene.site.root());
+}
+
+#[test]
+fn where_a_firewall_keeps_connections_from_the_receiving_end_it_connects_to_the_sending_one() {
+    let Some(hosts) = Pair::new() else { return };
+    if !has_program("nft") {
+        return skip("a firewall needs nftables");
+    }
+    let site = Site::new();
+    // Each host is reached from here by a name of its own.
+    let ssh = site.program(
+        "ssh-both",
+        &format!(
+            "case $1 in {near}) on={first};; *) on={second};; esac\nshift\nexec ip netns exec $on sh -c \"$*\"",
+            near = hosts.near.address(),
+            first = hosts.near.name(),
+            second = hosts.far.name()
+        ),
+    );
+    let one_way = "table inet test { chain input { type filter hook input priority 0; \
+         iifname \"eth0\" tcp flags & (syn|ack) == syn drop; }; }";
+    support::succeed(hosts.far.command("nft").arg(one_way));
+    let tree = data::tree(&site.path("tree"), 1, &Shape { large: vec![20 * MIB, 300 * KIB], ..Shape::default() });
+    let copy = |options: &[&str], name: &str| {
+        let mut command = site.copy(&["--ssh", &ssh]);
+        command.args(options).arg(site.on_host(hosts.near.address(), "tree"));
+        command.arg(site.on_host(hosts.far.address(), name)).run()
+    };
+    for (options, name) in [(&["--streams", "3"][..], "auto"), (&["--via", "back"], "back")] {
+        let ended = copy(options, name).expect_code(0);
+        assert_eq!(ended.all("route").next().unwrap()["via"], "back", "{ended}");
+        assert_same(&tree, &site.path(name));
+    }
+    let ended = copy(&["--via", "direct"], "direct").expect_code(3);
+    assert!(ended.stderr.contains("cannot reach"), "{ended}");
+    // And if neither gets through.
+    support::succeed(hosts.near.command("nft").arg(one_way));
+    let ended = copy(&[], "neither").expect_code(3);
+    assert!(ended.stderr.contains("no route between") && ended.stderr.contains("--port"), "{ended}");
+    assert_no_leftovers(site.root());
 }

@@ -424,3 +424,23 @@ fn where_the_far_side_does_not_get_through_either_it_is_told_why() {
         succeed(hosts.near.command("nft").args(["flush", "ruleset"]));
     }
 }
+
+#[test]
+fn where_ipv6_passes_one_way_only_the_other_way_is_found() {
+    let site = Site::new();
+    let Some(hosts) = Pair::new() else { return };
+    if !has_program("nft") {
+        return skip("a firewall needs nftables");
+    }
+    for (host, address) in [(&hosts.near, "fd77::1/64"), (&hosts.far, "fd77::2/64")] {
+        succeed(host.command("ip").args(["address", "add", address, "dev", "eth0", "nodad"]));
+    }
+    succeed(hosts.far.command("nft").arg(ONE_WAY));
+    data::file(&site.path("file"), 12 * MIB, 3);
+    let mut copy = site.copy(&["-6", "--ssh", &site.ssh_to(&hosts.far), "--streams", "2", "--rate", "80mbit", "file"]);
+    let ended = hosts.near.run(copy.arg(site.on_host("[fd77::2]", "copy"))).run().expect_code(0);
+    came_back(&ended, 2);
+    let peers: Vec<&str> = ended.all("connected").map(|event| event["peer"].as_str().unwrap()).collect();
+    assert!(peers.iter().all(|peer| peer.starts_with("[fd77::2]:")), "{peers:?}");
+    assert_same(&site.path("file"), &site.path("copy"));
+}

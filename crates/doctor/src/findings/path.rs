@@ -24,7 +24,23 @@ pub(super) fn judge(path: &PathFacts, host: &HostFacts, aim: Aim) -> Vec<Finding
         measured.burst.zip(shape).map(|(measured, shape)| burst(measured, shape, path, host)),
         unmeasured(path),
     ];
-    findings.into_iter().flatten().collect()
+    findings.into_iter().flatten().chain(routes(path)).collect()
+}
+
+/// One line for each route. Copies take the first one that works.
+fn routes(path: &PathFacts) -> impl Iterator<Item = Finding> {
+    const WHY: &str = "copies take the first of direct, back and ssh that works";
+    const WHY_FIRST: &str = "copies go by another route, if any works: let a firewall pass a port or a few, and name them with --port LO-HI";
+    path.routes.iter().enumerate().map(|(place, route)| {
+        let (severity, found, why) = match &route.obstacle {
+            None => (Severity::Ok, format!("data gets there by the route {}", route.name), WHY),
+            Some(obstacle) if place == 0 => {
+                (Severity::Warning, format!("not by the route {}: {obstacle}", route.name), WHY_FIRST)
+            }
+            Some(obstacle) => (Severity::Note, format!("not by the route {}: {obstacle}", route.name), WHY),
+        };
+        Finding::path("path.route", severity, found, why).about(route.name)
+    })
 }
 
 fn mtu(path: &PathFacts, host: &HostFacts) -> Option<Finding> {
@@ -153,7 +169,7 @@ mod tests {
     use super::*;
     use crate::Sysctls;
     use crate::facts::Device;
-    use crate::probe::Measured;
+    use crate::probe::{Measured, RouteFact};
 
     /// 100 Mbit/s and 40 ms: 500 kB in flight.
     fn path() -> PathFacts {
@@ -168,8 +184,25 @@ mod tests {
             destination: "icdc://far/".to_owned(),
             address: None,
             mtu: Some(ByteCount::new(1500)),
+            routes: Vec::new(),
             measured,
         }
+    }
+
+    #[test]
+    fn each_route_has_a_line() {
+        let route = |name, obstacle: Option<&str>| RouteFact { name, obstacle: obstacle.map(str::to_owned) };
+        let routes = vec![route("direct", Some("refused")), route("back", Some("no answer")), route("ssh", None)];
+        let path = PathFacts { routes, ..path() };
+        let findings = super::routes(&path).map(|finding| (finding.severity, finding.found)).collect::<Vec<_>>();
+        assert_eq!(
+            findings,
+            [
+                (Severity::Warning, "not by the route direct: refused".to_owned()),
+                (Severity::Note, "not by the route back: no answer".to_owned()),
+                (Severity::Ok, "data gets there by the route ssh".to_owned()),
+            ]
+        );
     }
 
     fn host() -> HostFacts {

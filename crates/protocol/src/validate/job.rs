@@ -39,10 +39,15 @@ pub(super) fn further(stream: u8) -> Checked {
 fn drive(drive: &Drive) -> Checked {
     host(&drive.host)?;
     require(drive.port != 0, "port 0")?;
+    ports(drive.ports)?;
     source_paths(&drive.sources)?;
     send_options(&drive.send)?;
     path(&drive.destination)?;
     receive_options(&drive.receive)
+}
+
+fn ports((low, high): (u16, u16)) -> Checked {
+    require((low, high) == (0, 0) || (low > 0 && low <= high), "a port range that is none")
 }
 
 fn host(host: &str) -> Checked {

@@ -141,7 +141,7 @@ fn job() -> impl Strategy<Value = Job> {
         4 => own_job(),
         1 => admit.prop_map(|(key, job)| Job::Admit { key, job: Box::new(job) }),
         1 => drive.prop_map(|(host, port, key, sources, send, destination, receive)| {
-            Job::Drive(Drive { host, port, key, sources, send, destination, receive })
+            Job::Drive(Drive { host, port, key, sources, route: DriveRoute::Auto, ports: (port, port), send, destination, receive })
         }),
         1 => Just(Job::DriveKey),
         1 => measure_order().prop_map(Job::Measure),
@@ -160,7 +160,7 @@ fn measure_order() -> impl Strategy<Value = measure::Order> {
             rate,
             congestion,
             window: window.map(ByteCount::new),
-            ports: (port, port),
+            ports: Some((port, port)),
         },
     )
 }

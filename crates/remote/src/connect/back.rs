@@ -48,7 +48,7 @@ type Secret = [u8; 32];
 
 /// See the module's description.
 #[derive(Clone)]
-pub(super) struct Back(Arc<Inner>);
+pub(crate) struct Back(Arc<Inner>);
 
 struct Inner {
     host: String,
@@ -90,13 +90,21 @@ impl Back {
         Self(Arc::new(Inner { host: host.to_owned(), ports, family, writer, inlet, listening, expected }))
     }
 
+    /// Of a far end on `host` to which others pass on what `writer` gets. They tell `expected` what
+    /// it answers.
+    pub(crate) fn passed_on(host: &str, ports: (u16, u16), writer: MessageWriter, expected: &Arc<Expected>) -> Self {
+        let (host, expected) = (host.to_owned(), Arc::clone(expected));
+        let (family, inlet, listening) = (Family::Any, Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { host, ports, family, writer, inlet, listening, expected }))
+    }
+
     /// Closes the port here: it is not going to be used.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         lock(&self.0.listening).take();
     }
 
     /// Has the far end connect, as often as it is called, from any thread.
-    pub(super) fn connect(&self, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
+    pub(crate) fn connect(&self, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         if stop.is_requested() {
             return Err(ConnectError::Interrupted);
         }
@@ -179,7 +187,7 @@ fn address_towards(theirs: SocketAddr) -> io::Result<IpAddr> {
 
 /// Connections that were asked for and have not come.
 #[derive(Default)]
-struct Expected {
+pub(crate) struct Expected {
     state: Mutex<ExpectedState>,
 }
 
@@ -236,6 +244,11 @@ impl Expected {
         lock(&self.state).waiting.iter().find(|(_, waiting)| same(&waiting.secret)).map(|(number, _)| *number)
     }
 
+    /// The far end cannot make one of them.
+    pub(crate) fn fail(&self, number: u32, reason: String) {
+        self.settle(number, Err(reason));
+    }
+
     fn settle(&self, number: u32, outcome: Result<TcpStream, String>) {
         if let Some(waiting) = lock(&self.state).waiting.remove(&number) {
             // Who asked may have given up.
@@ -260,7 +273,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn hear(mut inlet: Box<dyn Inlet>, expected: &Expected) {
     loop {
         match receive(inlet.as_mut()) {
-            Ok(Message::NotConnected { number, reason }) => expected.settle(number, Err(reason)),
+            Ok(Message::NotConnected { number, reason }) => expected.fail(number, reason),
             Ok(Message::Ping) => {}
             Ok(other) => tracing::debug!("the far end sent {}", other.kind()),
             Err(error) => {

@@ -7,18 +7,18 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use icdc_link::Link;
+use icdc_link::{Carrier, Link};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Family, clock};
-use icdc_transfer::EventSink;
+use icdc_transfer::{EventSink, Via as Route};
 use icdc_trust::{DEFAULT_PORT, HostKey, Identity, KnownHosts, PublicKey, ServerPin, client_config};
 use icdc_tuning::buffers::beginning;
 use icdc_units::{Span, Time};
 
-use super::Further;
 use super::by_proxy::reach_by;
 use super::error::ConnectError;
 use super::reach::{connecting, pinned, reach, shake_hands};
+use super::{Dial, Further};
 use crate::options::{CopyOptions, Via};
 use crate::proxy::Proxy;
 
@@ -96,6 +96,13 @@ impl DaemonFar {
     pub(crate) fn further(&self) -> Further<'static> {
         let (address, identity, key) = (self.address.clone(), Arc::clone(&self.identity), self.key);
         Box::new(move |stop| address.connect(&identity, key, stop))
+    }
+
+    /// The route that data takes, and what makes one connection more by it.
+    pub(crate) fn dial(&self) -> (Route, Dial) {
+        let address = self.address.clone();
+        let route = address.proxy.as_ref().map_or(Route::Direct, Proxy::route);
+        (route, Box::new(move |stop| address.stream(stop).map(Carrier::from)))
     }
 
     /// The daemon's key.

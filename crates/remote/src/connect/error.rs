@@ -177,6 +177,16 @@ pub enum ConnectError {
         /// What happened.
         reason: String,
     },
+    /// Two far ends do not get through to each other.
+    #[error(
+        "no route between this host and {host}: {reasons}; let a firewall at one of them pass a port or a few, and name them with --port LO-HI"
+    )]
+    NeitherWay {
+        /// The other host.
+        host: String,
+        /// Why not by each of the routes.
+        reasons: String,
+    },
     /// No TCP connection to a daemon.
     #[error(
         "cannot connect to the daemon at {host} port {port}: {reason}; is `icdc serve` running there, and does a firewall let its port pass?"
@@ -305,7 +315,9 @@ impl ConnectError {
     /// What happened, without what to do, where that is kept apart.
     pub(crate) fn in_short(&self) -> String {
         match self {
-            Self::DataPort { reason, .. } | Self::NotBack { reason, .. } => reason.clone(),
+            Self::DataPort { reason, .. } | Self::NotBack { reason, .. } | Self::Unreachable { reason, .. } => {
+                reason.clone()
+            }
             Self::Handshake { reason, .. } => format!("the encrypted connection failed: {reason}"),
             other => other.to_string(),
         }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use icdc_link::Link;
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_stop::StopSignal;
-use icdc_transfer::EventSink;
+use icdc_transfer::{EventSink, Via as Route};
 
-use super::Further;
 use super::error::ConnectError;
 use super::reach::connecting;
+use super::{Dial, Further};
 use super::{daemon, ssh};
 use crate::location::Location;
 use crate::options::CopyOptions;
@@ -74,6 +74,15 @@ impl Far {
         match &mut self.way {
             Way::Ssh(far) => far.further(),
             Way::Daemon(far) => far.further(),
+        }
+    }
+
+    /// The route to the far end that [`Far::link`] has reached, and what makes one connection more
+    /// to its port by it.
+    pub(crate) fn dial(&self) -> (Route, Dial) {
+        match &self.way {
+            Way::Ssh(far) => far.dial(),
+            Way::Daemon(far) => far.dial(),
         }
     }
 

@@ -10,7 +10,7 @@
 //! TCP; to a far end that ssh has started they take one of the [`routes`]. To either the user may
 //! have them go by way of a proxy ([`by_proxy`]).
 
-mod back;
+pub(crate) mod back;
 mod by_proxy;
 pub(crate) mod daemon;
 mod error;
@@ -24,7 +24,7 @@ mod send_self;
 pub(crate) mod ssh;
 mod through_ssh;
 
-use icdc_link::Link;
+use icdc_link::{Carrier, Link};
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_stop::StopSignal;
 
@@ -36,6 +36,9 @@ pub(crate) use reach::{pinned, reach};
 /// Makes a further connection to a far end that has been reached; gives up when the signal is
 /// requested.
 pub(crate) type Further<'a> = Box<dyn Fn(&StopSignal) -> Result<Link, ConnectError> + Send + Sync + 'a>;
+
+/// Makes a connection to the port of a far end that has been reached, by the same route.
+pub(crate) type Dial = Box<dyn Fn(&StopSignal) -> Result<Carrier, ConnectError> + Send + Sync>;
 
 /// Connects to a far end.
 pub(crate) trait Connect: Send {

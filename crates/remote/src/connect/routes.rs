@@ -13,13 +13,14 @@
 //! twice as many for its login, so that where both work the first is there before, and where a
 //! firewall keeps it away nothing has been waited for.
 
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use icdc_link::{Carrier, Link};
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_stop::StopSignal;
-use icdc_tcp::Family;
+use icdc_tcp::{Family, clock};
 use icdc_transfer::{Event, EventSink, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_tuning::buffers::beginning;
@@ -42,6 +43,9 @@ const ROUND_TRIPS: u64 = 3;
 const LEAST_PATIENCE: Span = Span::from_millis(1200);
 /// It has no longer: the user may have typed a password while ssh logged in.
 const MOST_PATIENCE: Span = Span::from_secs(5);
+
+/// How long each has where they are tried to see which work.
+const MOST_TRIAL: Span = Span::from_secs(18);
 
 /// See the module's description.
 #[derive(Clone)]
@@ -92,12 +96,52 @@ impl Routes {
 
     /// One link more over a route that has worked.
     pub(super) fn further(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
+        self.pinned(self.carrier(route, stop)?, stop)
+    }
+
+    /// One connection more over a route that has worked, to the port where the far end listens.
+    pub(super) fn carrier(&self, route: Route, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         match (route, &self.via) {
-            (Route::Ssh, _) => self.pinned(self.forwarder.further(stop)?, stop),
-            (Route::Back, _) => self.connect_back(stop),
-            (_, Via::Proxy(proxy)) => self.by_proxy(proxy, stop),
-            (_, _) => self.direct(stop),
+            (Route::Ssh, _) => self.forwarder.further(stop),
+            (Route::Back, _) => self.back.connect(stop).map(Carrier::from),
+            (_, Via::Proxy(proxy)) => reach_by(proxy, (&self.host, self.port), self.family, stop).map(Carrier::from),
+            (_, _) => self.reach(stop).map(Carrier::from),
         }
+    }
+
+    /// Tries each route, all at the same time; answers what is in the way of each.
+    pub(super) fn try_each(&self) -> Vec<(Route, Option<String>)> {
+        let mut results: Vec<(Route, Option<String>)> =
+            vec![(Route::Direct, None), (Route::Back, None), (Route::Ssh, None)];
+        if let Via::Proxy(proxy) = &self.via {
+            results.push((proxy.route(), None));
+        }
+        let over = StopSignal::new();
+        let _stopped = self.stop.while_waiting({
+            let over = over.clone();
+            move || over.request()
+        });
+        let (tell, told) = bounded(results.len());
+        for (route, _) in &results {
+            let route = *route;
+            self.attempt(route, &over, tell.clone(), move |routes, over| match (route, &routes.via) {
+                (Route::Relay | Route::Socks5, Via::Proxy(proxy)) => routes.by_proxy(proxy, over),
+                (Route::Direct, _) => routes.direct(over),
+                (route, _) => routes.further(route, over),
+            });
+        }
+        drop(tell);
+        let deadline = clock::now() + MOST_TRIAL;
+        for (_, obstacle) in &mut results {
+            *obstacle = Some(format!("it did not work within {MOST_TRIAL}"));
+        }
+        while let Ok((route, outcome)) = told.recv_timeout((deadline - clock::now()).into()) {
+            if let Some((_, obstacle)) = results.iter_mut().find(|(tried, _)| *tried == route) {
+                *obstacle = outcome.err().map(|error| error.in_short());
+            }
+        }
+        over.request();
+        results
     }
 
     /// The most connections by this route that can be made without a question to the user.
@@ -170,9 +214,13 @@ impl Routes {
     }
 
     fn direct(&self, stop: &StopSignal) -> Result<Link, ConnectError> {
+        self.pinned(self.reach(stop)?, stop)
+    }
+
+    fn reach(&self, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
         let place = (self.host.as_str(), self.port);
-        self.pinned(reach(place, self.family, &beginning(), stop, unanswered)?, stop)
+        reach(place, self.family, &beginning(), stop, unanswered)
     }
 
     fn by_proxy(&self, proxy: &Proxy, stop: &StopSignal) -> Result<Link, ConnectError> {

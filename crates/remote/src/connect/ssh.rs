@@ -23,7 +23,6 @@ use icdc_transfer::{Event, EventSink, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
-use super::Further;
 use super::back::Back;
 use super::error::ConnectError;
 use super::far_program::{FarProgram, GREETING_PATIENCE};
@@ -32,6 +31,7 @@ use super::remote_shell::{RemoteProcess, RemoteShell};
 use super::routes::Routes;
 use super::send_self;
 use super::through_ssh::Forwarder;
+use super::{Dial, Further};
 use crate::options::{CopyOptions, Via};
 
 /// How long ssh may take to notice that its far end has died.
@@ -244,6 +244,20 @@ impl SshFar {
         };
         let (routes, route) = (routes.clone(), *route);
         Box::new(move |stop| routes.further(route, stop))
+    }
+
+    /// What is in the way of each route to the far end, which has just been started.
+    pub(crate) fn try_each(&self) -> Vec<(Route, Option<String>)> {
+        self.current.as_ref().map_or_else(Vec::new, |current| current.routes.try_each())
+    }
+
+    /// The route that data takes, and what makes one connection more by it.
+    pub(crate) fn dial(&self) -> (Route, Dial) {
+        let Some(Current { routes, route: Some(route), .. }) = &self.current else {
+            unreachable!("a link to it has been made");
+        };
+        let (routes, route) = (routes.clone(), *route);
+        (route, Box::new(move |stop| routes.carrier(route, stop)))
     }
 
     /// The most connections that can be made without a question to the user.

@@ -1,9 +1,14 @@
 //! The client: brings the two far ends together and listens to what the driving one tells.
 
+use std::net::IpAddr;
+use std::os::fd::AsFd as _;
+
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, WriterGuard, receive};
-use icdc_protocol::message::{Drive, Job, Listening, Request};
+use icdc_protocol::limits::MAX_ADDRESSES;
+use icdc_protocol::message::{ConnectBack, Drive, DriveRoute, Job, Listening, Request};
 use icdc_protocol::{Message, TransferId};
 use icdc_stop::{Listening as StopListening, StopSignal};
+use icdc_tcp::Patience;
 use icdc_transfer::{Event, EventSink, Summary};
 use icdc_trust::PublicKey;
 use icdc_units::Span;
@@ -14,12 +19,14 @@ use crate::connect::daemon::DaemonFar;
 use crate::connect::ssh::{Running, Started, Starter};
 use crate::error::CopyError;
 use crate::location::Location;
-use crate::options::CopyOptions;
+use crate::options::{CopyOptions, Via};
 use crate::sources::paths_on_one_host;
 use crate::transfer_id::new_transfer;
 
 /// How long the far ends of an interrupted transfer may take to end it.
 const INTERRUPT_PATIENCE: Span = Span::from_secs(10);
+/// How long the driving end's name may take.
+const NAME_PATIENCE: Span = Span::from_secs(5);
 
 /// Copies `sources`, all on one far end, to `destination` on another, straight between the two.
 ///
@@ -40,12 +47,21 @@ pub(crate) fn copy_between(
     let transfer = new_transfer().map_err(CopyError::Failed)?;
     let mut source = SourceEnd::open(first, transfer, options, events, stop)?;
     let job = Job::Receive { destination: destination.path().to_vec(), options: options.receive.clone() };
-    let target = TargetEnd::open(destination, source.key, Request { transfer, job }, options, events, stop)?;
+    let mut target = TargetEnd::open(destination, source.key, Request { transfer, job }, options, events, stop)?;
+    // A daemon has one port for everything, and connects to nobody on another's behalf.
+    let is_daemon = |location: &Location| matches!(location, Location::Daemon { .. });
+    let route = match options.via {
+        Via::Back => DriveRoute::Back,
+        Via::Auto if !is_daemon(first) && !is_daemon(destination) => DriveRoute::Auto,
+        Via::Auto | Via::Direct | Via::Ssh | Via::Proxy(_) => DriveRoute::Direct,
+    };
     let job = Job::Drive(Drive {
         host: target.host.clone(),
         port: target.port,
         key: *target.key.as_bytes(),
         sources: paths,
+        route,
+        ports: options.ports,
         send: options.send.clone(),
         destination: destination.path().to_vec(),
         receive: options.receive.clone(),
@@ -55,7 +71,9 @@ pub(crate) fn copy_between(
     source.writer.send(Message::Request(Request { transfer, job }));
     let _interrupt = source.interrupt_on(stop);
     let names = Names { from: source.name.clone(), to: target.host.clone() };
-    follow(source.inlet.as_mut(), &names, events, stop)
+    let answers = source.writer.clone();
+    let mut connector = PassedOn { host: &source.host, target: &mut target, answers, stop };
+    follow(source.inlet.as_mut(), &mut connector, &names, events, stop)
 }
 
 /// The two far ends, for messages.
@@ -67,6 +85,7 @@ struct Names {
 /// Hands on the events that the driving end relays, up to the result.
 fn follow(
     inlet: &mut dyn Inlet,
+    connector: &mut PassedOn<'_>,
     Names { from, to }: &Names,
     events: &EventSink,
     stop: &StopSignal,
@@ -80,6 +99,7 @@ fn follow(
                     tracing::debug!("{from} sent an event that this release does not know: {error}")
                 }
             },
+            Ok(Message::ConnectBack(order)) => connector.connect(order),
             Ok(Message::Accepted | Message::Ping) => {}
             Ok(Message::Refused(refusal) | Message::Abort(refusal)) => {
                 return Err(outcome::error(refusal, from, to, stop.is_requested()));
@@ -98,6 +118,8 @@ fn follow(
 /// The far end that drives.
 struct SourceEnd {
     name: String,
+    /// Its name for connections beside ssh.
+    host: String,
     key: PublicKey,
     inlet: Box<dyn Inlet>,
     writer: MessageWriter,
@@ -119,9 +141,10 @@ impl SourceEnd {
         let name = location.host_name().unwrap_or_default().to_owned();
         match location {
             Location::Ssh { host, .. } => {
-                let Started { writer, inlet, control, end, key, running, .. } =
-                    Starter::new(host, options, events, stop)?.start_to_drive()?;
-                Ok(Self { name, key, inlet, writer, control, _end: end, _running: Some(running) })
+                let mut starter = Starter::new(host, options, events, stop)?;
+                let Started { writer, inlet, control, end, key, running, .. } = starter.start_to_drive()?;
+                let host = starter.host_name()?;
+                Ok(Self { name, host, key, inlet, writer, control, _end: end, _running: Some(running) })
             }
             Location::Daemon { host, port, .. } => {
                 let Link { outlet, mut inlet, control } = DaemonFar::open(host, *port, options, stop)?.link(events)?;
@@ -132,7 +155,7 @@ impl SourceEnd {
                     let _given_up = give_up_on(stop, &control);
                     drive_key(inlet.as_mut(), &name).map_err(|error| unless_stopped(error, stop))?
                 };
-                Ok(Self { name, key, inlet, writer, control, _end: end, _running: None })
+                Ok(Self { name, host: host.clone(), key, inlet, writer, control, _end: end, _running: None })
             }
             Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
         }
@@ -185,8 +208,45 @@ struct TargetEnd {
     host: String,
     port: u16,
     key: PublicKey,
-    /// Keeps a far end that ssh started; it ends when this one is gone.
-    _started: Option<Started>,
+    /// A far end that ssh started.
+    started: Option<StartedTarget>,
+}
+
+/// Keeps a far end that ssh started; it ends when this one is gone.
+struct StartedTarget {
+    writer: MessageWriter,
+    inlet: Option<Box<dyn Inlet>>,
+    /// Ends its input; before the process.
+    _end: WriterGuard,
+    _running: Running,
+}
+
+/// Passes on to the listening end what the driving one wants it to do.
+struct PassedOn<'a> {
+    /// Name of the driving end.
+    host: &'a str,
+    target: &'a mut TargetEnd,
+    /// To the driving end.
+    answers: MessageWriter,
+    stop: &'a StopSignal,
+}
+
+impl PassedOn<'_> {
+    /// Has the listening end connect to the driving one, also by the address that this end knows.
+    fn connect(&mut self, mut order: ConnectBack) {
+        let target = match self.target.passing_on(&self.answers) {
+            Ok(target) => target,
+            Err(reason) => return self.answers.send(Message::NotConnected { number: order.number, reason }),
+        };
+        let cancel = self.stop.descriptor().ok();
+        let cancel = cancel.as_ref().map(|cancel| cancel.as_fd());
+        let known = icdc_tcp::resolve(self.host, order.port, Patience { timeout: NAME_PATIENCE, cancel });
+        let known = known.unwrap_or_default().into_iter().map(|place| place.ip());
+        let others: Vec<IpAddr> = known.filter(|address| !order.addresses.contains(address)).collect();
+        order.addresses.extend(others);
+        order.addresses.truncate(MAX_ADDRESSES);
+        target.send(Message::ConnectBack(order));
+    }
 }
 
 impl TargetEnd {
@@ -202,8 +262,9 @@ impl TargetEnd {
             Location::Ssh { host, .. } => {
                 let mut starter = Starter::new(host, options, events, stop)?;
                 let started = starter.start_to_serve(peer)?;
-                let (host, port, key) = (starter.host_name()?, started.port, started.key);
-                Ok(Self { host, port, key, _started: Some(started) })
+                let Started { writer, inlet, end, key, port, running, .. } = started;
+                let started = StartedTarget { writer, inlet: Some(inlet), _end: end, _running: running };
+                Ok(Self { host: starter.host_name()?, port, key, started: Some(started) })
             }
             Location::Daemon { host, port, .. } => {
                 let mut far = DaemonFar::open(host, *port, options, stop)?;
@@ -211,10 +272,34 @@ impl TargetEnd {
                 let link = far.link(events)?;
                 let _given_up = give_up_on(stop, &link.control);
                 admit(link, Request { transfer, job }, host).map_err(|error| unless_stopped(error, stop))?;
-                Ok(Self { host: host.clone(), port: *port, key: far.key(), _started: None })
+                Ok(Self { host: host.clone(), port: *port, key: far.key(), started: None })
             }
             Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
         }
+    }
+}
+
+impl TargetEnd {
+    /// What passes requests on to it, if ssh started it; what it answers goes to `answers`.
+    fn passing_on(&mut self, answers: &MessageWriter) -> Result<MessageWriter, String> {
+        let Some(StartedTarget { writer, inlet, .. }) = &mut self.started else {
+            return Err("a daemon connects to nobody".to_owned());
+        };
+        if let Some(mut inlet) = inlet.take() {
+            let answers = answers.clone();
+            let listener = std::thread::Builder::new().name("target".into());
+            let listening = listener.spawn(move || {
+                loop {
+                    match receive(inlet.as_mut()) {
+                        Ok(message @ Message::NotConnected { .. }) => answers.send(message),
+                        Ok(_) => {}
+                        Err(error) => return tracing::debug!("the listening end: {error}"),
+                    }
+                }
+            });
+            listening.map_err(|error| format!("cannot start a thread: {error}"))?;
+        }
+        Ok(writer.clone())
     }
 }
 

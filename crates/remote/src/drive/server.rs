@@ -4,18 +4,19 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, Outlet, WriterGuard, receive};
-use icdc_protocol::message::{Drive, Job, Listening, Refusal, RefusalKind, Request};
+use icdc_protocol::message::{Drive, DriveRoute, Job, Listening, Refusal, RefusalKind, Request};
 use icdc_protocol::{Message, TransferId};
 use icdc_session::retry::RETRY_FOR;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Beginning, Family, clock};
-use icdc_transfer::{Account, Event, EventSink, Summary};
+use icdc_transfer::{Account, Event, EventSink, Summary, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
 use super::outcome;
+use crate::connect::back::{Back, Expected};
 use crate::connect::{Connect, ConnectError, Further, pinned, reach};
 use crate::ended::Ended;
 use crate::error::CopyError;
@@ -26,6 +27,9 @@ use crate::work::Work;
 
 /// How long the client may take to close the link once it has been told the result.
 const FAREWELL: Span = Span::from_secs(10);
+/// How long the other far end's port may take before that end is asked to connect: a lost SYN is
+/// sent again after a second, and three round trips of the longest path are less.
+const DIRECT_PATIENCE: Span = Span::from_secs(2);
 
 /// Answers the jobs of a daemon that concern transfers between two far ends.
 pub(crate) fn answer(
@@ -97,6 +101,8 @@ struct ClientLink {
     end: WriterGuard,
     incoming: Receiver<Incoming>,
     control: LinkControl,
+    /// Connections that the other far end is to make.
+    expected: Arc<Expected>,
     stop: StopSignal,
 }
 
@@ -117,9 +123,11 @@ impl ClientLink {
             let _ = on_stop.send(Incoming::Stop);
         });
         let stop_too = stop.clone();
+        let expected = Arc::<Expected>::default();
+        let answers = Arc::clone(&expected);
         let listener = std::thread::Builder::new().name("listener".into());
-        listener.spawn(move || listen(inlet, &tell, &stop_too))?;
-        Ok(Self { writer, end, incoming, control, stop })
+        listener.spawn(move || listen(inlet, &tell, &answers, &stop_too))?;
+        Ok(Self { writer, end, incoming, control, expected, stop })
     }
 
     /// Waits for the order and carries it out. `transfer` is the only one that it may be for.
@@ -180,17 +188,20 @@ impl ClientLink {
                 writer.send(message);
             }
         });
-        push_over(&mut Reached { drive, identity, stop: &self.stop }, &order, &events, &self.stop)
+        let back = Back::passed_on(&drive.host, drive.ports, self.writer.clone(), &self.expected);
+        let mut reached = Reached { drive, identity, back: &back, events: &events, route: None, stop: &self.stop };
+        push_over(&mut reached, &order, &events, &self.stop)
     }
 }
 
-fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, stop: &StopSignal) {
+fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, expected: &Expected, stop: &StopSignal) {
     let reason = loop {
         match receive(inlet.as_mut()) {
             Ok(Message::Request(Request { transfer, job: Job::Drive(drive) })) => {
                 // Nobody waits for a second order.
                 let _ = tell.send(Incoming::Order(transfer, Box::new(drive)));
             }
+            Ok(Message::NotConnected { number, reason }) => expected.fail(number, reason),
             Ok(Message::Interrupt) => stop.request(),
             Ok(Message::Ping) => {}
             Ok(other) => {
@@ -208,26 +219,95 @@ fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, stop: &StopSignal)
 struct Reached<'a> {
     drive: &'a Drive,
     identity: &'a Identity,
+    back: &'a Back,
+    events: &'a EventSink,
+    /// By which it was reached.
+    route: Option<Route>,
     stop: &'a StopSignal,
 }
 
 impl Reached<'_> {
-    fn connect(&self) -> Result<Link, ConnectError> {
+    fn connect(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
         let (host, port) = (&self.drive.host, self.drive.port);
-        let unanswered = |reason| ConnectError::Unreachable { host: host.clone(), port, reason };
-        let stream = reach((host, port), Family::Any, &Beginning::default(), self.stop, unanswered)?;
-        pinned(stream, (host, port), self.identity, PublicKey::from_bytes(self.drive.key), self.stop)
+        let stream = match route {
+            Route::Back => self.back.connect(stop)?,
+            _ => {
+                let unanswered = |reason| ConnectError::Unreachable { host: host.clone(), port, reason };
+                reach((host, port), Family::Any, &Beginning::default(), stop, unanswered)?
+            }
+        };
+        pinned(stream, (host, port), self.identity, PublicKey::from_bytes(self.drive.key), stop)
+    }
+
+    /// The first route that works, and why not the one before.
+    fn first(&self) -> Result<(Link, Route, String), ConnectError> {
+        let over = StopSignal::new();
+        let _stopped = self.stop.while_waiting({
+            let over = over.clone();
+            move || over.request()
+        });
+        std::thread::scope(|scope| {
+            let (tell, told) = bounded(2);
+            let attempt = |route| {
+                let (tell, over) = (tell.clone(), &over);
+                // Nobody waits for the one that is too late.
+                scope.spawn(move || drop(tell.send((route, self.connect(route, over)))));
+            };
+            attempt(Route::Direct);
+            let first = told.recv_timeout(DIRECT_PATIENCE.into());
+            let direct = match first {
+                Ok((route, Ok(link))) => return Ok((link, route, String::new())),
+                Ok((_, Err(error))) => Some(error),
+                Err(_) => None,
+            };
+            let why = match &direct {
+                Some(error) => error.in_short(),
+                None => format!("{} port {} did not answer within {DIRECT_PATIENCE}", self.drive.host, self.drive.port),
+            };
+            attempt(Route::Back);
+            let mut failures: Vec<ConnectError> = direct.into_iter().collect();
+            while failures.len() < 2 {
+                match told.recv() {
+                    Ok((route, Ok(link))) => {
+                        over.request();
+                        return Ok((link, route, why));
+                    }
+                    Ok((_, Err(error))) => failures.push(error),
+                    Err(_) => break,
+                }
+            }
+            match failures.pop() {
+                Some(ConnectError::Interrupted) | None => Err(ConnectError::Interrupted),
+                Some(other) => {
+                    let mut reasons: Vec<String> = failures.iter().map(ConnectError::in_short).collect();
+                    reasons.push(other.in_short());
+                    Err(ConnectError::NeitherWay { host: self.drive.host.clone(), reasons: reasons.join("; ") })
+                }
+            }
+        })
     }
 }
 
 impl Connect for Reached<'_> {
     fn link(&mut self) -> Result<Link, ConnectError> {
-        self.connect()
+        if let Some(route) = self.route.take() {
+            let link = self.connect(route, self.stop)?;
+            self.route = Some(route);
+            return Ok(link);
+        }
+        let (link, route, reason) = match self.drive.route {
+            DriveRoute::Auto => self.first()?,
+            DriveRoute::Direct => (self.connect(Route::Direct, self.stop)?, Route::Direct, String::new()),
+            DriveRoute::Back => (self.connect(Route::Back, self.stop)?, Route::Back, "--via back".to_owned()),
+        };
+        (self.events)(Event::Route { via: route, reason });
+        self.route = Some(route);
+        Ok(link)
     }
 
     fn further(&mut self) -> Result<Further<'_>, ConnectError> {
-        let reached = *self;
-        Ok(Box::new(move |stop| Reached { stop, ..reached }.connect()))
+        let (reached, route) = (*self, self.route.unwrap_or(Route::Direct));
+        Ok(Box::new(move |stop| reached.connect(route, stop)))
     }
 }
 

@@ -14,6 +14,8 @@
 //! * A handshake begins when the whole ClientHello has arrived. It runs on a thread with a small
 //!   stack at low priority, so that running transfers keep the processor.
 //! * One deadline, counted from the accept, covers everything up to the first message.
+//! * A data connection of a measurement shows a token in place of a ClientHello, and goes to the
+//!   session that expects it.
 //! * [`unauthenticated`] shares the limits between addresses and prefixes.
 //!
 //! What unauthenticated clients do is logged at debug level only.
@@ -31,6 +33,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use icdc_disk::pool::BlockPool;
 use icdc_link::{Inlet, Link, LinkError, Parcel, secure_server};
+use icdc_protocol::measure::{DATA_MAGIC, DATA_OPENING};
 use icdc_tcp::clock;
 use icdc_units::{Span, Time};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -67,6 +70,10 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// Serves a connection whose handshake is complete to its end, on a thread of its own. Until
     /// its first message has arrived, the guard closes it at its deadline.
     fn serve(&self, link: Link);
+
+    /// Takes a data connection of a measurement, which a client that is known has asked for: its
+    /// opening ([`DATA_OPENING`]) has come and was not read. One with a wrong token it closes.
+    fn take_data(&self, stream: TcpStream);
 }
 
 /// A running guard. Dropping it stops accepting; connections that are being served go on.
@@ -340,6 +347,13 @@ impl AcceptLoop {
             _ if flags.intersects(gone) => self.turn_away(number, "closed before a handshake"),
             Hello::Foreign => self.turn_away(number, "it does not speak TLS"),
             Hello::Partial => {}
+            Hello::Data => {
+                self.shared.state().unauthenticated.forget(number);
+                if let Some(stream) = self.quiet.remove(&number) {
+                    let _ = epoll::delete(&self.epoll, &stream);
+                    self.service.take_data(stream);
+                }
+            }
             Hello::Whole => self.shared.state().unauthenticated.spoke(number),
         }
     }
@@ -439,6 +453,8 @@ enum Hello {
     Partial,
     /// All of the first record.
     Whole,
+    /// The opening of a data connection of a measurement.
+    Data,
     /// Something else.
     Foreign,
 }
@@ -458,6 +474,10 @@ fn hello(stream: &TcpStream) -> Hello {
                 false => Hello::Partial,
             }
         }
+        Ok(_) if header == DATA_MAGIC => match rustix::io::ioctl_fionread(stream) {
+            Ok(arrived) if arrived >= DATA_OPENING as u64 => Hello::Data,
+            _ => Hello::Partial,
+        },
         Err(rustix::io::Errno::AGAIN) => Hello::Partial,
         Ok(_) | Err(_) => Hello::Foreign,
     }

@@ -28,6 +28,12 @@ impl Service for Echo {
             }
         }
     }
+
+    fn take_data(&self, mut stream: TcpStream) {
+        // What has come is still there.
+        let mut opening = [0; DATA_OPENING];
+        let _ = stream.read_exact(&mut opening).and_then(|()| stream.write_all(&opening));
+    }
 }
 
 struct Scene {
@@ -118,6 +124,20 @@ fn who_has_spoken_is_not_hurried() {
     ping(&mut link).unwrap();
     assert!(!icdc_stop::StopSignal::new().wait(Span::from_millis(1000)));
     assert_eq!(ping(&mut link).unwrap(), Message::Ping);
+}
+
+#[test]
+fn the_opening_of_a_data_connection_is_handed_on_when_it_is_whole() {
+    let scene = Scene::new(Limits { patience: Span::from_secs(60), connections: 8, ..Limits::default() });
+    let opening = [&DATA_MAGIC[..], &[7; DATA_OPENING - DATA_MAGIC.len()]].concat();
+    let mut stream = TcpStream::connect(scene.address).unwrap();
+    for part in opening.chunks(20) {
+        stream.write_all(part).unwrap();
+        std::thread::yield_now();
+    }
+    let mut back = vec![0; opening.len()];
+    stream.read_exact(&mut back).unwrap();
+    assert_eq!(back, opening);
 }
 
 #[test]
