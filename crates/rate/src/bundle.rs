@@ -3,7 +3,7 @@
 //! (`SO_MAX_PACING_RATE`).
 //!
 //! ```text
-//!            two trains in a row were stretched,            trains above the capacity
+//!            three trains in a row were stretched,          trains above the capacity
 //!            losses twice, or no growth                     were carried
 //!   CLIMB ───────────────────────────────────────► STEERED ────────────────────────────┐
 //!   the total doubles with each round trip,        just under the capacity, as         │
@@ -250,8 +250,13 @@ impl Bundle {
             !seen.least_rtt.is_zero() && seen.delivered - known.from >= seen.packet * HEARD
         };
         let queue = |known: &Known| known.last.seen.rtt - known.last.seen.least_rtt;
-        let heard = self.members.values().filter(is_heard).map(queue).min();
-        let queue = heard.or_else(|| self.members.values().map(queue).min())?;
+        let mut heard: Vec<Span> = self.members.values().filter(is_heard).map(queue).collect();
+        if heard.is_empty() {
+            heard.extend(self.members.values().map(queue));
+        }
+        heard.sort_unstable();
+        let queue = *heard.first()?;
+        let usual_rtt = least_rtt + heard[heard.len() / 2];
         let seen = Observation {
             at: now,
             rtt: least_rtt + queue,
@@ -263,7 +268,7 @@ impl Bundle {
             idle: all().all(|seen| seen.idle),
         };
         let carried = self.carried.into_iter().max().unwrap_or_default();
-        Some(Whole { seen, sent: self.totals.sent, carried, members: self.members.len() as u64 })
+        Some(Whole { seen, usual_rtt, sent: self.totals.sent, carried, members: self.members.len() as u64 })
     }
 
     /// New ceilings where they differ by more than a hundredth from those that are set.

@@ -15,9 +15,10 @@
 //! it takes the excess. Where its acknowledgements come as fast as it went, the total doubles;
 //! where they come slower, they came at the rate that the path carries.
 //!
-//! The windows grow by the kernel's slow start. The ceilings leave a fifth of them for the next
-//! train, and spread the rest evenly over the round trip. Before trains have enough packets of each
-//! member the ceiling is far above the windows: it only keeps them from leaving as one burst.
+//! The windows grow by the kernel's slow start: in a round trip by what was under way when it began.
+//! So they double as well, and the first ceiling, which is what they allow then, keeps them one step
+//! ahead: that is the room for trains. Before trains have enough packets of each member the ceiling
+//! is far above the windows: it only keeps them from leaving as one burst.
 
 use icdc_units::{ByteCount, Rate, Time};
 
@@ -33,8 +34,15 @@ const GROWTH: u64 = 8;
 const FLAT: u64 = 2;
 /// Packets lost after which trains are tried anyway.
 const LOST: u64 = 3;
-/// Share of the windows that the even part of a round trip fills.
-const FILLED: (u64, u64) = (4, 5);
+/// Trains in a row that were stretched, after which the path is known: a host that pauses stretches
+/// one or two.
+const STRETCHED: u64 = 3;
+/// Share of what they have shown that is sent meanwhile.
+const DOUBTED: (u64, u64) = (7, 8);
+/// What the second and the third of them go above the level: one in so many.
+const DOUBTED_ABOVE: u64 = 2;
+/// Share of what the windows will have grown to that the even part of a round trip fills.
+const FILLED: (u64, u64) = (15, 16);
 
 /// What the climb has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +64,8 @@ pub(super) struct Climb {
     carried: Rate,
     /// More was lost in the round trip before than chance takes.
     was_lost: bool,
-    /// What a stretched train has shown, where the one before was not.
-    doubted: Option<Rate>,
+    /// The least that stretched trains in a row have shown, and how many.
+    doubted: Option<(Rate, u64)>,
     /// Packets retransmitted by the beginning of the round trip.
     again: u64,
 }
@@ -71,6 +79,7 @@ struct Round {
     window: ByteCount,
     level: Rate,
     train: Train,
+    train_rate: Rate,
     /// There was nothing to send for a while.
     starved: bool,
 }
@@ -93,7 +102,7 @@ impl Climb {
     pub(super) fn ceiling(&self) -> Rate {
         match &self.round {
             None => self.spread,
-            Some(round) if round.train.is_leaving() => round.level * 2,
+            Some(round) if round.train.is_leaving() => round.train_rate,
             Some(round) => round.level,
         }
     }
@@ -121,7 +130,7 @@ impl Climb {
                 self.grown = Some((now, sum.window));
             }
             if windows >= enough || now - since >= sum.least_rtt * FLAT || sum.again > LOST {
-                self.begin(whole, windows.scaled(FILLED.0, FILLED.1));
+                self.begin(whole, windows);
             }
             return None;
         };
@@ -145,41 +154,45 @@ impl Climb {
         self.was_lost = false;
         let grew = sum.window > round.window + round.window / GROWTH;
         if let (true, Outcome::Carried(went, came)) = (outcome.is_stretched(), outcome) {
-            let capacity = came.min(went).min(round.level * 2).max(carried);
-            if let Some(before) = self.doubted.replace(capacity) {
-                return Some(Verdict { capacity: capacity.min(before).max(carried), reason: Reason::QueueGrew });
+            let capacity = came.min(went).min(round.train_rate).max(carried);
+            let (least, before) = self.doubted.unwrap_or((capacity, 0));
+            let capacity = capacity.min(least).max(carried);
+            if before + 1 == STRETCHED {
+                return Some(Verdict { capacity, reason: Reason::QueueGrew });
             }
-            // A host that pauses stretches one train, hardly two.
-            self.begin(whole, just_under(capacity));
+            self.doubted = Some((capacity, before + 1));
+            // A rate that is the path's takes no harm from a train that goes only a little higher.
+            let level = capacity.scaled(DOUBTED.0, DOUBTED.1);
+            self.begin_with(whole, level, level + level / DOUBTED_ABOVE);
             return None;
         }
-        let full = round.level * 2;
+        let full = round.train_rate;
         let most = match outcome {
-            Outcome::Carried(went, _) if went < full.scaled(FULL.0, FULL.1) => went.max(round.level),
-            Outcome::Carried(..) => {
+            Outcome::Carried(went, came) if went < full.scaled(FULL.0, FULL.1) => went.min(came).max(round.level),
+            Outcome::Carried(_, came) => {
                 self.doubted = None;
-                full
+                just_under(came).max(round.level).min(full)
             }
             Outcome::Nothing => round.level,
         };
-        if !grew && round.starved {
-            // Windows that are not used do not grow, which says nothing of the path.
-            self.begin(whole, round.level);
-            return None;
-        }
-        if !grew {
+        // Windows that are not used do not grow, which says nothing of the path.
+        if !grew && whole.windows_limit() && !round.starved {
             return Some(Verdict { capacity: carried.max(whole.windows()), reason: Reason::NoGrowth });
         }
         let gone = ((sent - round.sent) / (now - round.begin)).min(round.level);
-        let filled = whole.windows().scaled(FILLED.0, FILLED.1);
+        let filled = ((sum.window + whole.under_way()) / sum.least_rtt).scaled(FILLED.0, FILLED.1);
         self.begin(whole, (gone.max(round.level / 2) * 2).min(filled).min(most));
         None
     }
 
     fn begin(&mut self, whole: &Whole, level: Rate) {
+        self.begin_with(whole, level, level * 2);
+    }
+
+    fn begin_with(&mut self, whole: &Whole, level: Rate, train_rate: Rate) {
         let Whole { seen, sent, .. } = *whole;
         self.again = seen.again;
-        let train = Train::begin(whole, level * 2);
+        let train = Train::begin(whole, train_rate);
         self.round = Some(Round {
             begin: seen.at,
             sent,
@@ -187,6 +200,7 @@ impl Climb {
             window: seen.window,
             level,
             train,
+            train_rate,
             starved: false,
         });
     }

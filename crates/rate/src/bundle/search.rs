@@ -18,6 +18,8 @@ const LAST_ABOVE: u64 = 1;
 const TRAINS: usize = 3;
 /// Round trips between two trains, after one that has shown nothing new.
 const PAUSE: u64 = 4;
+/// What windows that are too small are given to grow: one in so many.
+const ROOM: u64 = 8;
 /// What counts as more: one in so many.
 const MORE: u64 = 64;
 
@@ -67,13 +69,21 @@ impl Search {
         self.train = None;
         let came = match outcome {
             Outcome::Carried(went, came) if went >= rate.scaled(FULL.0, FULL.1) => came.min(went),
-            // It did not go at its rate. Where that is for the windows, they only grow while they
-            // are what limits.
+            // It did not go at its rate. What went is known all the same; where that was not more
+            // than what is held, the windows may be too small, and only grow while they limit.
+            Outcome::Carried(went, came) if !outcome.is_stretched() => {
+                self.next = now;
+                let least = capacity + capacity / MORE;
+                let found = match went.min(came) {
+                    shown if shown > least => shown,
+                    _ if whole.windows_limit() => whole.windows().min(capacity + capacity / ROOM),
+                    _ => return None,
+                };
+                return Some(found.min(whole.carried * 2)).filter(|found| *found > least);
+            }
             _ => {
                 self.next = now;
-                let windows = whole.windows();
-                let is_more = windows > capacity + capacity / MORE;
-                return (is_more && windows < rate + rate / 4 && !outcome.is_stretched()).then_some(windows.min(rate));
+                return None;
             }
         };
         let is_more = came > capacity + capacity / MORE;

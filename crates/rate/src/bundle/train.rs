@@ -3,7 +3,9 @@
 //!
 //! Data of all members passes the bottleneck in the order in which it was sent, so what was
 //! delivered when is set against what had been sent when the train began and when it ended.
-//! Between two looks the time is interpolated.
+//! Between two looks the time is interpolated. A host that pauses brings acknowledgements together,
+//! which come too fast then; so the round-trip time is looked at as well: what the path did not
+//! carry at once has waited, whenever its acknowledgements came.
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -27,6 +29,19 @@ pub(super) const CLOSE: Span = Span::from_millis(2);
 pub(super) const FULL: (u64, u64) = (7, 8);
 /// A train whose acknowledgements came at less than this share of its rate was stretched.
 const STRETCHED: (u64, u64) = (7, 8);
+/// Packets of each member after which round-trip times, which are smoothed over 8 acknowledgements,
+/// tell of a train.
+const SMOOTHED: u64 = 16;
+/// They are waited for this share of the round trip at most: one in so many.
+const LONGEST_WAIT: u64 = 8;
+/// Packets of each member after which it goes at the higher rate: the kernel raises a pace with the
+/// next acknowledgement, and what waits to leave was timed before.
+const HEEDED: u64 = 4;
+/// That is waited for this share of the round trip at most: one in so many.
+const LONGEST_BEGIN: u64 = 16;
+/// Looks before its acknowledgements come, of which the shortest round-trip time is what it was
+/// without the train.
+const LOOKS_BEFORE: usize = 8;
 /// Acknowledgements that come closer than this tell of the hosts, not of the path.
 const LEAST_SPAN: Span = Span::from_micros(100);
 
@@ -39,10 +54,17 @@ pub(super) struct Train {
     stage: Stage,
     /// The look before: when, and what had been delivered.
     before: (Time, ByteCount),
+    /// Round-trip times of the looks before its acknowledgements came.
+    without: [Span; LOOKS_BEFORE],
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
+    /// Not all members have heard of the higher rate.
+    Beginning {
+        until: Time,
+        length: Span,
+    },
     Leaving {
         until: Time,
     },
@@ -52,6 +74,17 @@ enum Stage {
         to: ByteCount,
         /// When all that was sent before it had been delivered.
         first: Option<Time>,
+    },
+    /// All of it has come, at this rate; the smoothed round-trip times follow.
+    Settling {
+        begin: Time,
+        /// All that had been sent when it ended.
+        to: ByteCount,
+        took: Span,
+        went: Rate,
+        came: Rate,
+        /// The longest round-trip time that was seen.
+        rtt: Span,
     },
 }
 
@@ -74,31 +107,41 @@ impl Outcome {
 impl Train {
     /// Begins one at `rate`.
     pub(super) fn begin(whole: &Whole, rate: Rate) -> Self {
-        let Whole { seen: sum, sent, members, .. } = *whole;
+        let Whole { seen: sum, sent, members, carried, .. } = *whole;
         let (now, base) = (sum.at, sum.least_rtt);
+        let heeded = sum.packet * (HEEDED * members) / carried.max(Rate::from_bytes_per_second(1));
         let enough = sum.packet * PACKETS.max(PACKETS_OF_EACH * members) / rate.max(Rate::from_bytes_per_second(1));
         let length = (base / SHARE).max(SHORTEST).max(enough).min((base / LONGEST).max(SHORTEST));
-        Self { begin: now, from: sent, stage: Stage::Leaving { until: now + length }, before: (now, sum.delivered) }
+        let until = now + heeded.min(base / LONGEST_BEGIN);
+        let (stage, before) = (Stage::Beginning { until, length }, (now, sum.delivered));
+        Self { begin: now, from: sent, stage, before, without: [whole.usual_rtt; LOOKS_BEFORE] }
     }
 
     /// Whether the higher rate is in force.
     pub(super) fn is_leaving(&self) -> bool {
-        matches!(self.stage, Stage::Leaving { .. })
+        matches!(self.stage, Stage::Beginning { .. } | Stage::Leaving { .. })
     }
 
     pub(super) fn next_look(&self, now: Time) -> Time {
         match self.stage {
-            Stage::Leaving { until } => until.max(now + Span::from_nanos(1)),
-            Stage::Arriving { .. } => now + CLOSE,
+            Stage::Beginning { until, .. } | Stage::Leaving { until } => until.max(now + Span::from_nanos(1)),
+            Stage::Arriving { .. } | Stage::Settling { .. } => now + CLOSE,
         }
     }
 
     /// Takes note of what was delivered and sent by now.
     pub(super) fn look(&mut self, whole: &Whole) -> Option<Outcome> {
-        let Whole { seen: sum, sent, .. } = *whole;
+        let Whole { seen: sum, sent, members, .. } = *whole;
         let now = sum.at;
         let (at, had) = std::mem::replace(&mut self.before, (now, sum.delivered));
         match &mut self.stage {
+            Stage::Beginning { until, length } => {
+                if now >= *until {
+                    (self.begin, self.from) = (now, sent);
+                    self.stage = Stage::Leaving { until: now + *length };
+                }
+                None
+            }
             Stage::Leaving { until } => {
                 if now >= *until {
                     self.stage = Stage::Arriving { end: now, to: sent, first: None };
@@ -113,6 +156,10 @@ impl Train {
                 if first.is_none() && sum.delivered >= self.from {
                     *first = Some(when(self.from));
                 }
+                if first.is_none() {
+                    self.without.rotate_right(1);
+                    self.without[0] = whole.usual_rtt;
+                }
                 match *first {
                     Some(first) if sum.delivered >= *to => {
                         let length = *to - self.from;
@@ -120,13 +167,27 @@ impl Train {
                             return Some(Outcome::Nothing);
                         }
                         let (took, span) = (*end - self.begin, (when(*to) - first).max(LEAST_SPAN));
-                        Some(Outcome::Carried(length / took, length / span))
+                        let (went, came) = (length / took, length / span);
+                        self.stage = Stage::Settling { begin: now, to: *to, took, went, came, rtt: whole.usual_rtt };
+                        None
                     }
                     _ => {
                         let is_late = now >= *end + sum.least_rtt * 2 + (*end - self.begin) * 4;
                         is_late.then_some(Outcome::Nothing)
                     }
                 }
+            }
+            Stage::Settling { begin, to, took, went, came, rtt } => {
+                *rtt = whole.usual_rtt.max(*rtt);
+                let since = now - *begin;
+                let is_smoothed = sum.delivered - *to >= sum.packet * (SMOOTHED * members);
+                if (since < *took || !is_smoothed) && since < sum.least_rtt / LONGEST_WAIT {
+                    return None;
+                }
+                let without = self.without.into_iter().min().unwrap_or_default();
+                let waited = *rtt - without;
+                let by_queue = (*went * *took) / (*took + waited);
+                Some(Outcome::Carried(*went, (*came).min(by_queue)))
             }
         }
     }
