@@ -98,6 +98,8 @@ INLINED bool is_cwnd_limited(const struct tcp_sock *tp)
 struct socket_hint {
 	u32 rate;
 	u32 rtt_us;
+	/* Connections with one number are one bundle; 0: none. */
+	u32 bundle;
 };
 struct socket_hints {
 	int (*type)[24]; /* BPF_MAP_TYPE_SK_STORAGE */
@@ -113,6 +115,47 @@ struct socket_hints {
 			*hint = *told;                                                                              \
 	}
 static void *(*const bpf_sk_storage_get)(void *map, struct sock *sk, void *value, u64 flags) = (void *)107;
+
+/* What several sockets share, by the number of their bundle: bundle_find, bundle_add and so on. */
+struct bpf_spin_lock {
+	u32 val;
+};
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
+static long (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)93;
+static long (*const bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)94;
+#define BPF_NOEXIST 1
+#define MOST_BUNDLES 4096
+#define BUNDLES(type_)                                                                                              \
+	struct {                                                                                                    \
+		int (*type)[1]; /* BPF_MAP_TYPE_HASH */                                                             \
+		int (*map_flags)[1]; /* BPF_F_NO_PREALLOC */                                                        \
+		int (*max_entries)[MOST_BUNDLES];                                                                   \
+		u32 *key;                                                                                           \
+		struct type_ *value;                                                                                \
+	} icdc_bundles SECTION(".maps");                                                                            \
+	INLINED struct type_ *bundle_find(u32 number)                                                               \
+	{                                                                                                           \
+		return bpf_map_lookup_elem(&icdc_bundles, &number);                                                 \
+	}                                                                                                           \
+	INLINED void bundle_add(u32 number)                                                                         \
+	{                                                                                                           \
+		struct type_ empty = {};                                                                            \
+		bpf_map_update_elem(&icdc_bundles, &number, &empty, BPF_NOEXIST);                                   \
+	}                                                                                                           \
+	INLINED void bundle_remove(u32 number)                                                                      \
+	{                                                                                                           \
+		bpf_map_delete_elem(&icdc_bundles, &number);                                                        \
+	}                                                                                                           \
+	INLINED void bundle_lock(struct type_ *bundle)                                                              \
+	{                                                                                                           \
+		bpf_spin_lock(&bundle->lock);                                                                       \
+	}                                                                                                           \
+	INLINED void bundle_unlock(struct type_ *bundle)                                                            \
+	{                                                                                                           \
+		bpf_spin_unlock(&bundle->lock);                                                                     \
+	}
 
 /*
  * cong_control: since kernel 6.10 with acknowledgement and flags between its arguments. The verifier sees only the branch

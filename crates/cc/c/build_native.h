@@ -75,16 +75,55 @@ struct icdc_algorithm {
 /* An operation: OPERATION_1(return type, name, type, argument) { body }. */
 #define OPERATION_1(ret, name, t1, a1) static ret name(t1 a1)
 #define OPERATION_2(ret, name, t1, a1, t2, a2) static ret name(t1 a1, t2 a2)
-/* Nobody tells the simulator's sockets anything but by parameters. */
+/* The simulator's sockets are told by parameters, and of their bundle by a field of their own. */
 struct socket_hint {
 	u32 rate;
 	u32 rtt_us;
+	u32 bundle;
 };
 #define SOCKET_HINTS                                                                                                \
 	static void socket_hint(struct sock *sk, struct socket_hint *hint)                                          \
 	{                                                                                                           \
-		(void)sk;                                                                                           \
-		(void)hint;                                                                                         \
+		hint->bundle = tcp_sk(sk)->bundle;                                                                  \
+	}
+/* What several sockets share: those of one simulation are on one thread. */
+struct bpf_spin_lock {
+	u32 val;
+};
+#define MOST_BUNDLES 16
+#define BUNDLES(type)                                                                                               \
+	static _Thread_local struct {                                                                               \
+		u32 number;                                                                                         \
+		struct type shared;                                                                                 \
+	} bundles[MOST_BUNDLES];                                                                                    \
+	static struct type *bundle_find(u32 number)                                                                 \
+	{                                                                                                           \
+		for (int i = 0; i < MOST_BUNDLES; i++)                                                              \
+			if (bundles[i].number == number)                                                            \
+				return &bundles[i].shared;                                                          \
+		return 0;                                                                                           \
+	}                                                                                                           \
+	static void bundle_add(u32 number)                                                                          \
+	{                                                                                                           \
+		for (int i = 0; i < MOST_BUNDLES; i++)                                                              \
+			if (!bundles[i].number) {                                                                   \
+				bundles[i].number = number;                                                         \
+				return;                                                                             \
+			}                                                                                           \
+	}                                                                                                           \
+	static void bundle_remove(u32 number)                                                                       \
+	{                                                                                                           \
+		for (int i = 0; i < MOST_BUNDLES; i++)                                                              \
+			if (bundles[i].number == number)                                                            \
+				__builtin_memset(&bundles[i], 0, sizeof(bundles[i]));                               \
+	}                                                                                                           \
+	static void bundle_lock(struct type *bundle)                                                                \
+	{                                                                                                           \
+		bundle->lock.val++;                                                                                 \
+	}                                                                                                           \
+	static void bundle_unlock(struct type *bundle)                                                              \
+	{                                                                                                           \
+		bundle->lock.val--;                                                                                 \
 	}
 #define OPERATION_CONTROL(sk, rs) static void cong_control(struct sock *sk, const struct rate_sample *rs)
 #define OPERATION_3(ret, name, t1, a1, t2, a2, t3, a3) static ret name(t1 a1, t2 a2, t3 a3)

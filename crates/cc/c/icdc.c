@@ -37,6 +37,9 @@
  *
  * A path that is known begins with FILL, at half of the rate that is known, if its round-trip time is about the same: the
  * first train, an eighth faster, confirms it or not, and shows whether there is more.
+ *
+ * Connections that were told the same number are a bundle, one flow to others: all of this happens once for them, see
+ * struct icdc_bundle and below. Of a bundle, also of one member, what a host that did not run has not sent is sent later.
  */
 #define ALGORITHM icdc
 #include "kernel.h"
@@ -123,19 +126,45 @@ struct icdc_point {
 	u32 number;
 };
 
-struct icdc {
-	/* Low 32 bits of microseconds: begin of the round trip, of the tick, of the train. */
+/* What a bundle has counted of one of its members. */
+struct icdc_member {
+	/* Its bundle, and its number in that. */
+	u32 bundle;
+	u32 number;
+	u32 delivered;
+	u32 in_flight;
+	/* Its rate, and the most that it makes use of; since when that is looked at, and what it had sent by then. */
+	u32 rate;
+	u32 most;
 	u32 round_us;
-	u32 tick_us;
-	u32 train_us;
-	/* Least round-trip time before this period, in it, and in this tick. */
-	u32 before_us;
-	u32 period_us;
-	u32 tick_rtt_us;
-	/* What stood in the queue in the last tick. */
-	u32 queue_us;
-	u32 tick_delivered;
-	u32 round_delivered;
+	u32 round_sent;
+};
+
+/*
+ * Of a socket: alone, or a member of a bundle: it does not count while another one searches, has nothing under way, has
+ * not heard of what it has under way, sends less than others could, or as much.
+ */
+enum icdc_standing { ALONE, UNCOUNTED, IDLE, FRESH, LIMITED, FREE };
+
+struct icdc {
+	union {
+		struct {
+			/* Low 32 bits of microseconds: begin of the round trip, of the tick, of the train. */
+			u32 round_us;
+			u32 tick_us;
+			u32 train_us;
+			/* Least round-trip time before this period, in it, and in this tick. */
+			u32 before_us;
+			u32 period_us;
+			u32 tick_rtt_us;
+			/* What stood in the queue in the last tick. */
+			u32 queue_us;
+			u32 tick_delivered;
+			u32 round_delivered;
+		};
+		/* A member has nothing else. */
+		struct icdc_member member;
+	};
 	u32 capacity;
 	/* SEARCH: rate of the burst before. */
 	u32 rate;
@@ -180,12 +209,58 @@ struct icdc {
 	u8 ticks;
 	/* COMPETE: round trips in a row in which the queue had gone. HOLD: thirds of those in which it stood. */
 	u8 rounds;
+	u8 standing;
 };
 CHECK_PRIVATE(struct icdc);
+
+/* What the members of a bundle share. */
+struct icdc_bundle {
+	struct bpf_spin_lock lock;
+	/* The algorithm, for all of them together. */
+	struct icdc all;
+	u64 us;
+	u32 delivered;
+	u32 in_flight;
+	/* How many have joined ever; are members; send as much as they may. */
+	u32 joined;
+	u32 members;
+	u32 unlimited;
+	/* Who searches, by number; 0: nobody. */
+	u32 leader;
+	/* Rates of all that have something under way; of those of them that send less than others. */
+	u64 rates;
+	u64 limited;
+	/* Rates of all to what they are to send, in 256ths; since when that is so, at which rate, and what had been sent by then. */
+	u32 factor;
+	u32 factor_us;
+	u32 factor_rate;
+	u32 factor_sent;
+	/* Packets that were due and have not been sent. */
+	s32 owed;
+};
+BUNDLES(icdc_bundle)
+
+/* What a connection has done so far, or the members of a bundle together. */
+struct icdc_account {
+	u64 us;
+	u32 delivered;
+	u32 in_flight;
+	u32 members;
+};
 
 INLINE u32 icdc_in_flight(const struct tcp_sock *tp)
 {
 	return tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+}
+
+INLINE struct icdc_account icdc_own(const struct tcp_sock *tp)
+{
+	return (struct icdc_account){tp->tcp_mstamp, tp->delivered, icdc_in_flight(tp), 1};
+}
+
+INLINE u32 icdc_sent(const struct icdc_account *all)
+{
+	return all->delivered + all->in_flight;
 }
 
 INLINE u32 icdc_base(const struct icdc *ca)
@@ -205,9 +280,13 @@ INLINE u64 icdc_packets(u32 rate, u32 us)
 	return (u64)rate * us >> RATE_BITS;
 }
 
-INLINE void icdc_pace(struct sock *sk, const struct tcp_sock *tp, u32 rate)
+INLINE void icdc_pace(struct sock *sk, const struct tcp_sock *tp, u64 rate)
 {
-	u64 pacing = (((u64)rate * tp->mss_cache >> 8) * SECOND_US) >> (RATE_BITS - 8);
+	u64 pacing;
+
+	if (rate > RATE_MAX)
+		rate = RATE_MAX;
+	pacing = ((rate * tp->mss_cache >> 8) * SECOND_US) >> (RATE_BITS - 8);
 
 	if (pacing > sk->sk_max_pacing_rate)
 		pacing = sk->sk_max_pacing_rate;
@@ -243,7 +322,7 @@ INLINE u32 icdc_train_rate(const struct icdc *ca)
 }
 
 /* As long as the queue takes to grow by what it may. */
-INLINE void icdc_start_train(struct icdc *ca, const struct tcp_sock *tp)
+INLINE void icdc_start_train(struct icdc *ca, const struct icdc_account *all)
 {
 	u32 free = icdc_median(ca->free[0], ca->free[1], ca->free[2]), longest = icdc_base(ca) / TRAIN_PART, rate, above = 0;
 	u64 us = TRAIN_EXCESSES * ca->excess_us, packets;
@@ -264,8 +343,8 @@ INLINE void icdc_start_train(struct icdc *ca, const struct tcp_sock *tp)
 		us = longest;
 	packets = icdc_packets(rate, us);
 	ca->train_packets = packets < TRAIN_PACKETS ? TRAIN_PACKETS : packets;
-	ca->train_first = tp->delivered + icdc_in_flight(tp);
-	ca->train_us = tp->tcp_mstamp;
+	ca->train_first = icdc_sent(all);
+	ca->train_us = all->us;
 	ca->early_us = ca->late_us = NONE;
 	ca->train = LEAVING;
 }
@@ -297,7 +376,7 @@ INLINE u32 icdc_free(const struct icdc *ca, u32 sent, u32 arrived, u32 growth, u
 }
 
 /* What a train tells; nothing, if it did not leave as fast as it was to. */
-INLINE void icdc_take_train(struct icdc *ca)
+INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 {
 	u32 us = ca->late.left_us - ca->early.left_us, packets = ca->late.number - ca->early.number;
 	u32 growth = ca->late_us > ca->early_us ? ca->late_us - ca->early_us : 0;
@@ -307,6 +386,9 @@ INLINE void icdc_take_train(struct icdc *ca)
 	if (ca->early_us == NONE || ca->late_us == NONE || (s32)us <= 0 || (s32)packets <= 0)
 		return;
 	sent = icdc_rate(packets, us);
+	/* Of several members some acknowledgements may be waited for, and packets seem to have left faster than they could. */
+	if (all->members > 1 && sent > icdc_train_rate(ca))
+		sent = icdc_train_rate(ca);
 	arrived = icdc_rate(packets, us + growth);
 	if (ca->mode != FILL && icdc_is_fast(ca)) {
 		if (sent <= ca->capacity + ca->capacity / 2)
@@ -333,27 +415,27 @@ INLINE void icdc_take_train(struct icdc *ca)
 }
 
 /* Notes an acknowledged packet of the train, if it is of its first or last quarter and waited less than others. */
-INLINE void icdc_note(struct icdc *ca, const struct tcp_sock *tp, u32 rtt_us)
+INLINE void icdc_note(struct icdc *ca, const struct icdc_account *all, u32 rtt_us)
 {
-	u32 number = tp->delivered - ca->train_first, queue = rtt_us > icdc_base(ca) ? rtt_us - icdc_base(ca) : 0;
+	u32 number = all->delivered - ca->train_first, queue = rtt_us > icdc_base(ca) ? rtt_us - icdc_base(ca) : 0;
 
 	INVARIANT(icdc_has_trains(ca));
 	if (queue >= NONE)
 		queue = NONE - 1;
 	if (number <= ca->train_packets / 4 && queue < ca->early_us) {
 		ca->early_us = queue;
-		ca->early.left_us = (u32)tp->tcp_mstamp - rtt_us;
-		ca->early.number = tp->delivered;
+		ca->early.left_us = (u32)all->us - rtt_us;
+		ca->early.number = all->delivered;
 	} else if (number > ca->train_packets - ca->train_packets / 4 && number <= ca->train_packets && queue < ca->late_us) {
 		ca->late_us = queue;
-		ca->late.left_us = (u32)tp->tcp_mstamp - rtt_us;
-		ca->late.number = tp->delivered;
+		ca->late.left_us = (u32)all->us - rtt_us;
+		ca->late.number = all->delivered;
 	}
 }
 
-INLINE void icdc_follow_train(struct icdc *ca, const struct tcp_sock *tp, const struct rate_sample *rs)
+INLINE void icdc_follow_train(struct icdc *ca, const struct icdc_account *all, const struct rate_sample *rs)
 {
-	u32 last = ca->train_first + ca->train_packets, now = tp->tcp_mstamp, pause;
+	u32 last = ca->train_first + ca->train_packets, now = all->us, pause;
 
 	switch (ca->train) {
 	case NO_TRAIN:
@@ -367,17 +449,17 @@ INLINE void icdc_follow_train(struct icdc *ca, const struct tcp_sock *tp, const 
 		if (ca->mode == FILL)
 			pause = icdc_base(ca);
 		if (now - ca->train_us >= pause)
-			icdc_start_train(ca, tp);
+			icdc_start_train(ca, all);
 		break;
 	case LEAVING:
-		if ((s32)(tp->delivered + icdc_in_flight(tp) - last) >= 0)
+		if ((s32)(icdc_sent(all) - last) >= 0)
 			ca->train = UNDER_WAY;
 		break;
 	case UNDER_WAY:
-		if (rs->rtt_us > 0 && (s32)(tp->delivered - ca->train_first) > 0)
-			icdc_note(ca, tp, rs->rtt_us);
-		if ((s32)(tp->delivered - last) >= 0) {
-			icdc_take_train(ca);
+		if (rs->rtt_us > 0 && (s32)(all->delivered - ca->train_first) > 0)
+			icdc_note(ca, all, rs->rtt_us);
+		if ((s32)(all->delivered - last) >= 0) {
+			icdc_take_train(ca, all);
 			ca->train = NO_TRAIN;
 		}
 		break;
@@ -419,16 +501,16 @@ INLINE void icdc_doubt(struct icdc *ca)
 }
 
 /* A quarter of a round trip: a train's queue is gone before the tick is. */
-INLINE void icdc_tick(struct icdc *ca, const struct tcp_sock *tp)
+INLINE void icdc_tick(struct icdc *ca, const struct icdc_account *all)
 {
-	u32 now = tp->tcp_mstamp, packets = tp->delivered - ca->tick_delivered, base = icdc_base(ca), left;
+	u32 now = all->us, packets = all->delivered - ca->tick_delivered, base = icdc_base(ca), left;
 	u32 before_us = ca->queue_us, us = now - ca->tick_us, growth;
 	u64 target, drain;
 
 	ca->queue_us = ca->tick_rtt_us != ~0U && ca->tick_rtt_us > base ? ca->tick_rtt_us - base : 0;
 	growth = ca->queue_us > before_us ? ca->queue_us - before_us : 0;
 	ca->tick_us = now;
-	ca->tick_delivered = tp->delivered;
+	ca->tick_delivered = all->delivered;
 	ca->tick_rtt_us = ~0U;
 	ca->ticks++;
 	if (ca->mode != HOLD)
@@ -497,11 +579,11 @@ INLINE void icdc_compete(struct icdc *ca, u32 delivered)
 }
 
 /* Four ticks. */
-INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
+INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 {
-	u32 now = tp->tcp_mstamp, packets = tp->delivered - ca->round_delivered, base = icdc_base(ca);
+	u32 now = all->us, packets = all->delivered - ca->round_delivered, base = icdc_base(ca);
 	u32 delivered = icdc_rate(packets, now - ca->round_us), free, longest;
-	u16 now_ms = tp->tcp_mstamp / 1000;
+	u16 now_ms = all->us / 1000;
 
 	if (ca->mode == FILL && ca->lost > packets / LOSSY + LOSSY_PACKETS && ++ca->rounds > 1) {
 		/* Not only the last burst: the path has less than it had, or than it seemed to have. */
@@ -555,7 +637,7 @@ INLINE void icdc_end_round(struct icdc *ca, const struct tcp_sock *tp)
 		ca->period_ms = now_ms;
 	}
 	ca->round_us = now;
-	ca->round_delivered = tp->delivered;
+	ca->round_delivered = all->delivered;
 	ca->ticks = 0;
 	ca->lost = 0;
 }
@@ -594,14 +676,14 @@ INLINE bool icdc_is_spread(const struct icdc *ca, const struct rate_sample *rs, 
  * Once the rate shows, the window stays while up to 4 ms of the burst are looked at: acknowledgements that a host held
  * back come in a bunch.
  */
-INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_sample *rs)
+INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct icdc_account *all, const struct rate_sample *rs)
 {
-	u32 now = tp->tcp_mstamp, us, packets, silence, rate, base = icdc_base(ca);
+	u32 now = all->us, us, packets, silence, rate, base = icdc_base(ca);
 	bool spread = false;
 	u64 window;
 
 	INVARIANT(ca->mode == SEARCH);
-	if ((s32)(tp->delivered - ca->train_first) > 0) {
+	if ((s32)(all->delivered - ca->train_first) > 0) {
 		/* The first acknowledgement of a burst. */
 		if (ca->capacity) {
 			icdc_fill(ca, now);
@@ -610,8 +692,8 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_
 		ca->rate = icdc_burst_rate(ca);
 		ca->least_us = rs->rtt_us > 0 ? (u32)rs->rtt_us : base;
 		ca->early.left_us = now;
-		ca->early.number = tp->delivered;
-		ca->train_first = tp->delivered + icdc_in_flight(tp);
+		ca->early.number = all->delivered;
+		ca->train_first = icdc_sent(all);
 		ca->silence_us = ca->silence_packets = 0;
 	} else {
 		silence = now - ca->last_us;
@@ -622,12 +704,12 @@ INLINE void icdc_search(struct icdc *ca, struct tcp_sock *tp, const struct rate_
 		if (rs->rtt_us > 0 && rs->rtt_us < ca->least_us)
 			ca->least_us = rs->rtt_us;
 		us = now - ca->early.left_us - ca->silence_us;
-		packets = tp->delivered - ca->early.number - ca->silence_packets;
+		packets = all->delivered - ca->early.number - ca->silence_packets;
 		rate = icdc_rate(packets, us);
 		spread = packets >= LOOK_PACKETS && us >= LOOK_US && icdc_is_spread(ca, rs, us, rate);
 		if (spread && ((packets >= BELIEVE_PACKETS && us >= BELIEVE_US) || us >= base / 2))
 			ca->capacity = rate;
-		if (ca->capacity && (us >= BUNCH_US || us >= base / 2 || tp->delivered == ca->train_first)) {
+		if (ca->capacity && (us >= BUNCH_US || us >= base / 2 || all->delivered == ca->train_first)) {
 			icdc_fill(ca, now);
 			return;
 		}
@@ -651,11 +733,17 @@ INLINE u32 icdc_window(const struct icdc *ca)
 	return window < 0x7fffffff ? window : 0x7fffffff;
 }
 
-OPERATION_CONTROL(sk, rs)
+/* What an acknowledgement leads to. */
+struct icdc_order {
+	u32 rate;
+	u32 window;
+};
+
+/* False in SEARCH, which sets the window by itself. */
+INLINE bool icdc_decide(struct icdc *ca, struct tcp_sock *tp, const struct icdc_account *all, const struct rate_sample *rs,
+			struct icdc_order *order)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct icdc *ca = inet_csk_ca(sk);
-	u32 lost, window, left;
+	u32 lost, left;
 
 	if (rs->rtt_us > 0) {
 		if (rs->rtt_us < ca->period_us)
@@ -667,50 +755,53 @@ OPERATION_CONTROL(sk, rs)
 		lost = ca->lost + (u32)rs->losses;
 		ca->lost = lost < NONE ? lost : NONE;
 	}
-	if (icdc_tick_ends(ca, tp->tcp_mstamp)) {
-		icdc_tick(ca, tp);
+	if (icdc_tick_ends(ca, all->us)) {
+		icdc_tick(ca, all);
 		if (ca->ticks >= 4)
-			icdc_end_round(ca, tp);
+			icdc_end_round(ca, all);
 	}
 	if (ca->mode == SEARCH) {
-		icdc_search(ca, tp, rs);
+		icdc_search(ca, tp, all, rs);
 		if (ca->mode == SEARCH)
-			return;
+			return false;
 	}
+	order->rate = ca->rate;
 	if (ca->mode == COMPETE) {
-		icdc_pace(sk, tp, ca->rate);
-		tp->snd_cwnd = ca->window < tp->snd_cwnd_clamp ? ca->window : tp->snd_cwnd_clamp;
-		return;
+		order->window = ca->window;
+		return true;
 	}
-	icdc_follow_train(ca, tp, rs);
-	icdc_pace(sk, tp, ca->train == LEAVING ? icdc_train_rate(ca) : ca->rate);
-	window = icdc_window(ca);
+	icdc_follow_train(ca, all, rs);
+	if (ca->train == LEAVING)
+		order->rate = icdc_train_rate(ca);
+	order->window = icdc_window(ca);
 	/*
 	 * Where acknowledgements fail to come the train ends nevertheless, before the queue is as long as the train may make it
 	 * once more. While less is under way than fills the path they have gaps by themselves.
 	 */
-	left = ca->train_first + ca->train_packets - tp->delivered;
+	left = ca->train_first + ca->train_packets - all->delivered;
 	if (ca->mode == HOLD && ca->train == LEAVING && left >= icdc_packets(ca->rate, icdc_base(ca))) {
 		left += icdc_packets(ca->capacity, ca->excess_us);
-		if (window > left)
-			window = left;
+		if (order->window > left)
+			order->window = left;
 	}
+	return true;
+}
+
+INLINE void icdc_set_window(struct tcp_sock *tp, u32 window)
+{
 	tp->snd_cwnd = window < tp->snd_cwnd_clamp ? window : tp->snd_cwnd_clamp;
 }
 
 /* What the user knows of the path from connections before this one. */
-INLINE void icdc_resume(struct sock *sk, struct tcp_sock *tp, struct icdc *ca, u32 rtt_us)
+INLINE void icdc_resume(struct icdc *ca, const struct icdc_account *all, const struct socket_hint *hint, u32 rtt_us, u32 mss)
 {
-	struct socket_hint hint = {known_rate, known_rtt};
-	u32 difference;
+	u32 difference = hint->rtt_us > rtt_us ? hint->rtt_us - rtt_us : rtt_us - hint->rtt_us;
 	u64 rate;
 
-	socket_hint(sk, &hint);
-	difference = hint.rtt_us > rtt_us ? hint.rtt_us - rtt_us : rtt_us - hint.rtt_us;
-	if (!hint.rate || !rtt_us || !tp->mss_cache || difference > hint.rtt_us / 8 + 2000)
+	if (!hint->rate || !rtt_us || !mss || difference > hint->rtt_us / 8 + 2000)
 		return;
 	/* 1000 bytes in 1,000,000 microseconds. */
-	rate = ((u64)hint.rate << RATE_BITS) / 1000 / tp->mss_cache;
+	rate = ((u64)hint->rate << RATE_BITS) / 1000 / mss;
 	if (!rate || rate >= RATE_MAX)
 		return;
 	/* A train of what is known would show no more than that. */
@@ -720,63 +811,483 @@ INLINE void icdc_resume(struct sock *sk, struct tcp_sock *tp, struct icdc *ca, u
 	ca->mode = FILL;
 	/* The train after the first measures the capacity, which may be another one now. */
 	ca->trains = 6;
-	icdc_start_train(ca, tp);
-	icdc_pace(sk, tp, icdc_train_rate(ca));
-	tp->snd_cwnd = icdc_window(ca);
+	icdc_start_train(ca, all);
+}
+
+INLINE void icdc_begin(struct icdc *ca, const struct icdc_account *all, const struct socket_hint *hint, u32 rtt_us, u32 mss)
+{
+	u32 shortest = rtt_us / EXCESS_PART < EXCESS_LEAST_US ? EXCESS_LEAST_US : rtt_us / EXCESS_PART;
+
+	__builtin_memset(ca, 0, sizeof(*ca));
+	ca->before_us = ~0U;
+	ca->period_us = rtt_us ? rtt_us : ~0U;
+	ca->period_ms = all->us / 1000;
+	ca->tick_rtt_us = ~0U;
+	ca->round_us = ca->tick_us = ca->last_us = all->us;
+	ca->tick_delivered = ca->round_delivered = ca->train_first = all->delivered;
+	ca->excess_us = shortest < excess ? shortest : excess;
+	ca->factor = TRAIN_USUAL;
+	icdc_resume(ca, all, hint, rtt_us, mss);
+}
+
+/* What is sent after a pause is a train of its own: what came before it tells nothing. */
+INLINE void icdc_begin_train(struct icdc *ca, const struct icdc_account *all)
+{
+	/* One that was cut off, or has not begun, does not count. */
+	if (ca->train == LEAVING)
+		ca->trains--;
+	icdc_start_train(ca, all);
+}
+
+/* A timeout: nothing came back for long. What the path carried before is tried anew, as a path that is known. */
+INLINE void icdc_begin_anew(struct icdc *ca, u32 now)
+{
+	icdc_fill(ca, now);
+	ca->ceiling = 0;
+	ca->rounds = 0;
+	ca->train = NO_TRAIN;
+}
+
+/*
+ * A bundle: several connections of one application over one path, which are one flow to others. The algorithm runs once,
+ * for all of them: `delivered` and what is in flight are sums, every acknowledgement of any member is one of the bundle, all
+ * members together send a train. In SEARCH one of them is the leader, and nobody else counts.
+ *
+ *   rate of a member    = (R - rates of those that cannot send as much) / number of the others, and all together R at most
+ *   window              = its own part + what is left of the whole window
+ *   R                   = rate of all * factor
+ *   factor             := factor * rate of all / what was sent, each 8 ms: what some cannot send any more, the others do
+ *
+ * A member's rate changes with its acknowledgements. So one that has none yet begins with little: until it has, the others
+ * do not know of it.
+ */
+#define FACTOR_ONE 256U
+#define FACTOR_US 8000U
+/* At most so much of it in one step. */
+#define FACTOR_STEP 8
+/* Packets that a member may send in each round trip while another one searches. */
+#define AWAITING_WINDOW 2
+/* Those without acknowledgements together have that part of the rate. */
+#define FRESH_PART 8
+/* What a member has made use of may double with each round trip, as windows do. */
+#define MOST_GROWTH 2
+/* What is owed is sent in that time; at most one part in so many of the rate. */
+#define OWED_US 32000U
+#define OWED_PART 4
+
+/* Rate of all members together. */
+INLINE u64 icdc_whole(const struct icdc_bundle *bundle, u32 rate)
+{
+	u64 whole = (u64)rate * bundle->factor / FACTOR_ONE;
+	u64 more = bundle->owed > 0 ? ((u64)bundle->owed << RATE_BITS) / OWED_US : 0;
+
+	/* Trains tell by the rate that they are to have. */
+	if (bundle->all.mode != HOLD || bundle->all.train == LEAVING)
+		return whole;
+	return whole + (more < rate / OWED_PART ? more : rate / OWED_PART);
+}
+
+/* What a member is given is not promised to anybody any more. */
+INLINE void icdc_withdraw(struct icdc_bundle *bundle, struct icdc *ca)
+{
+	if (ca->standing == FREE)
+		bundle->unlimited--;
+	else if (ca->standing == FRESH || ca->standing == LIMITED)
+		bundle->limited -= ca->member.rate;
+	else
+		return;
+	bundle->rates -= ca->member.rate;
+	ca->member.rate = 0;
+	ca->standing = IDLE;
+}
+
+/* Gives a member its part of `all`. */
+INLINE void icdc_give(struct icdc_bundle *bundle, struct icdc *ca, u32 all, bool is_fresh)
+{
+	u64 whole = icdc_whole(bundle, all), rate, free, least;
+
+	icdc_withdraw(bundle, ca);
+	rate = whole > bundle->limited ? (whole - bundle->limited) / (bundle->unlimited + 1) : 0;
+	least = all / (FRESH_PART * (bundle->members + 1)) + 1;
+	free = whole > bundle->rates ? whole - bundle->rates : 0;
+	if (is_fresh && bundle->rates) {
+		rate = least;
+		ca->standing = FRESH;
+	} else if (ca->member.most < rate) {
+		rate = ca->member.most;
+		ca->standing = LIMITED;
+	} else {
+		ca->standing = FREE;
+		bundle->unlimited++;
+	}
+	if (rate > free)
+		rate = free;
+	if (rate < least)
+		rate = least;
+	if (rate > RATE_MAX)
+		rate = RATE_MAX;
+	ca->member.rate = rate;
+	bundle->rates += rate;
+	if (ca->standing != FREE)
+		bundle->limited += rate;
+}
+
+/* Once per round trip: how much a member makes use of. */
+INLINE void icdc_look(struct icdc_bundle *bundle, struct icdc *ca)
+{
+	struct icdc_member *own = &ca->member;
+	u32 us = (u32)bundle->us - own->round_us, sent = own->delivered + own->in_flight;
+	u64 used;
+
+	if (us < icdc_base(&bundle->all))
+		return;
+	used = icdc_rate(sent - own->round_sent, us);
+	own->most = RATE_MAX;
+	if ((s32)(sent - own->round_sent) >= 0 && used < own->rate - own->rate / 4 && used * MOST_GROWTH < RATE_MAX)
+		own->most = used * MOST_GROWTH + 1;
+	own->round_us = bundle->us;
+	own->round_sent = sent;
+}
+
+/* Counts what a member has done since it was counted last. */
+INLINE void icdc_count(struct icdc_bundle *bundle, struct icdc *ca, const struct tcp_sock *tp)
+{
+	struct icdc_member *own = &ca->member;
+	u32 in_flight = icdc_in_flight(tp);
+
+	/* Members on other processors may be a little ahead of this one's clock. */
+	if (bundle->us < tp->tcp_mstamp)
+		bundle->us = tp->tcp_mstamp;
+	if (ca->standing == UNCOUNTED) {
+		own->delivered = tp->delivered;
+		own->in_flight = 0;
+		ca->standing = IDLE;
+	}
+	bundle->delivered += tp->delivered - own->delivered;
+	bundle->in_flight += in_flight - own->in_flight;
+	own->delivered = tp->delivered;
+	own->in_flight = in_flight;
+	if (!in_flight)
+		icdc_withdraw(bundle, ca);
+}
+
+INLINE struct icdc_account icdc_sum(const struct icdc_bundle *bundle)
+{
+	return (struct icdc_account){bundle->us, bundle->delivered, bundle->in_flight, bundle->members};
+}
+
+/*
+ * What was due since the last look, and what was sent. What is owed is sent later: a host that did not run lets the others
+ * of the path have its part, and a queue gives it back as far as trains may make it grow.
+ */
+INLINE void icdc_adapt_factor(struct icdc_bundle *bundle, const struct icdc_account *all, u32 rate, const struct rate_sample *rs)
+{
+	u32 us = (u32)all->us - bundle->factor_us;
+	u64 due = icdc_packets(bundle->factor_rate, us), sent, factor = bundle->factor;
+	s64 most = icdc_packets(rate, icdc_standing(&bundle->all)), owed;
+	u32 packets = icdc_sent(all) - bundle->factor_sent;
+
+	if (rs->losses > 0)
+		bundle->factor_sent -= rs->losses;
+	if (rate == bundle->factor_rate && us < FACTOR_US)
+		return;
+	/* A member that has just timed out has less under way. */
+	sent = (s32)packets > 0 ? packets : 0;
+	/* An application that has no more does not owe anything. */
+	owed = rs->is_app_limited ? 0 : (s64)bundle->owed + (s64)due - (s64)sent;
+	bundle->owed = owed > most ? most : owed < -most ? -most : owed;
+	if (us >= FACTOR_US / 2 && due && (sent >= due || !rs->is_app_limited)) {
+		if (sent < due - due / FACTOR_STEP)
+			sent = due - due / FACTOR_STEP;
+		if (sent > due + due / FACTOR_STEP)
+			sent = due + due / FACTOR_STEP;
+		if (sent)
+			factor = (factor * due + sent / 2) / sent;
+		if (factor > FACTOR_ONE * bundle->members)
+			factor = FACTOR_ONE * bundle->members;
+		if (factor < FACTOR_ONE - FACTOR_ONE / FACTOR_STEP)
+			factor = FACTOR_ONE - FACTOR_ONE / FACTOR_STEP;
+	}
+	bundle->factor = bundle->members > 1 ? factor : FACTOR_ONE;
+	bundle->factor_us = all->us;
+	bundle->factor_rate = rate;
+	bundle->factor_sent = icdc_sent(all);
+}
+
+INLINE u32 icdc_rate_now(const struct icdc *ca)
+{
+	return icdc_has_trains(ca) && ca->train == LEAVING ? icdc_train_rate(ca) : ca->rate;
+}
+
+INLINE u32 icdc_window_now(const struct icdc *ca)
+{
+	return ca->mode == COMPETE ? ca->window : icdc_window(ca);
+}
+
+INLINE u32 icdc_room(const struct icdc_bundle *bundle, const struct icdc *ca, u32 window)
+{
+	u32 left = window > bundle->in_flight ? window - bundle->in_flight : 0;
+
+	window = ca->member.in_flight + left;
+	return window < 4 ? 4 : window;
+}
+
+/* Whether it is another one's to search the rate; if nobody does, this one does. */
+INLINE bool icdc_awaits(struct icdc_bundle *bundle, struct icdc *ca, const struct tcp_sock *tp)
+{
+	struct socket_hint nothing = {};
+	struct icdc_account all;
+
+	if (bundle->all.mode != SEARCH)
+		return false;
+	if (!bundle->leader) {
+		bundle->leader = ca->member.number;
+		icdc_count(bundle, ca, tp);
+		all = icdc_sum(bundle);
+		icdc_begin(&bundle->all, &all, &nothing, tp->srtt_us >> 3, tp->mss_cache);
+	}
+	return bundle->leader != ca->member.number;
+}
+
+/* The first packets of a member. */
+INLINE void icdc_begin_member(struct icdc_bundle *bundle, struct icdc *ca, u32 all)
+{
+	struct icdc_member *own = &ca->member;
+
+	own->most = RATE_MAX;
+	own->round_us = bundle->us;
+	own->round_sent = own->delivered + own->in_flight;
+	icdc_give(bundle, ca, all, true);
+}
+
+/* False if the bundle is gone. */
+INLINE bool icdc_control_member(struct sock *sk, struct icdc *ca, const struct rate_sample *rs)
+{
+	struct icdc_bundle *bundle = bundle_find(ca->member.bundle);
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct icdc_order order;
+	struct icdc_account all;
+	bool decided = false;
+	u64 rate = 0;
+
+	if (!bundle)
+		return false;
+	bundle_lock(bundle);
+	if (!icdc_awaits(bundle, ca, tp)) {
+		icdc_count(bundle, ca, tp);
+		all = icdc_sum(bundle);
+		decided = icdc_decide(&bundle->all, tp, &all, rs, &order);
+		if (decided) {
+			icdc_adapt_factor(bundle, &all, order.rate, rs);
+			if (ca->standing != IDLE) {
+				icdc_look(bundle, ca);
+				icdc_give(bundle, ca, order.rate, false);
+			} else if (ca->member.in_flight) {
+				icdc_begin_member(bundle, ca, order.rate);
+			}
+			rate = ca->member.rate;
+			order.window = icdc_room(bundle, ca, order.window);
+		}
+	}
+	bundle_unlock(bundle);
+	if (rate)
+		icdc_pace(sk, tp, rate);
+	if (decided)
+		icdc_set_window(tp, order.window);
+	return true;
+}
+
+OPERATION_CONTROL(sk, rs)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct icdc *ca = inet_csk_ca(sk);
+	struct icdc_account own = icdc_own(tp);
+	struct socket_hint nothing = {};
+	struct icdc_order order;
+
+	if (ca->standing != ALONE) {
+		if (icdc_control_member(sk, ca, rs))
+			return;
+		icdc_begin(ca, &own, &nothing, tp->srtt_us >> 3, tp->mss_cache);
+	}
+	if (icdc_decide(ca, tp, &own, rs, &order)) {
+		icdc_pace(sk, tp, order.rate);
+		icdc_set_window(tp, order.window);
+	}
+}
+
+/* Makes a socket a member; false if there is no room for its bundle. */
+INLINE bool icdc_join(struct sock *sk, struct icdc *ca, const struct socket_hint *hint)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct icdc_bundle *bundle = bundle_find(hint->bundle);
+	struct icdc_account all;
+	u32 window = 0;
+	u64 rate = 0;
+
+	if (!bundle) {
+		bundle_add(hint->bundle);
+		bundle = bundle_find(hint->bundle);
+		if (!bundle)
+			return false;
+	}
+	__builtin_memset(ca, 0, sizeof(*ca));
+	ca->standing = UNCOUNTED;
+	ca->member.bundle = hint->bundle;
+	bundle_lock(bundle);
+	ca->member.number = ++bundle->joined;
+	if (!bundle->members++) {
+		bundle->leader = ca->member.number;
+		bundle->factor = FACTOR_ONE;
+		icdc_count(bundle, ca, tp);
+		all = icdc_sum(bundle);
+		icdc_begin(&bundle->all, &all, hint, tp->srtt_us >> 3, tp->mss_cache);
+	}
+	if (bundle->all.mode != SEARCH) {
+		icdc_count(bundle, ca, tp);
+		icdc_begin_member(bundle, ca, icdc_rate_now(&bundle->all));
+		rate = ca->member.rate;
+		window = icdc_room(bundle, ca, icdc_window_now(&bundle->all));
+		if (!ca->member.in_flight)
+			icdc_withdraw(bundle, ca);
+	} else if (bundle->leader != ca->member.number) {
+		window = AWAITING_WINDOW;
+	}
+	bundle_unlock(bundle);
+	if (rate)
+		icdc_pace(sk, tp, rate);
+	if (window)
+		icdc_set_window(tp, window);
+	return true;
+}
+
+INLINE void icdc_leave(struct icdc *ca)
+{
+	struct icdc_bundle *bundle = bundle_find(ca->member.bundle);
+	bool was_last;
+
+	if (!bundle)
+		return;
+	bundle_lock(bundle);
+	if (ca->standing != UNCOUNTED)
+		bundle->in_flight -= ca->member.in_flight;
+	icdc_withdraw(bundle, ca);
+	if (bundle->leader == ca->member.number)
+		bundle->leader = 0;
+	was_last = !--bundle->members;
+	bundle_unlock(bundle);
+	if (was_last)
+		bundle_remove(ca->member.bundle);
 }
 
 OPERATION_1(void, init, struct sock *, sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct icdc *ca = inet_csk_ca(sk);
-	u32 rtt_us = tp->srtt_us >> 3, shortest;
+	struct icdc_account own = icdc_own(tp);
+	struct socket_hint hint = {known_rate, known_rtt, 0};
 
-	__builtin_memset(ca, 0, sizeof(*ca));
-	ca->before_us = ~0U;
-	ca->period_us = rtt_us ? rtt_us : ~0U;
-	ca->period_ms = tp->tcp_mstamp / 1000;
-	ca->tick_rtt_us = ~0U;
-	ca->round_us = ca->tick_us = ca->last_us = tp->tcp_mstamp;
-	ca->tick_delivered = ca->round_delivered = ca->train_first = tp->delivered;
-	shortest = rtt_us / EXCESS_PART < EXCESS_LEAST_US ? EXCESS_LEAST_US : rtt_us / EXCESS_PART;
-	ca->excess_us = shortest < excess ? shortest : excess;
-	ca->factor = TRAIN_USUAL;
+	socket_hint(sk, &hint);
 	tp->snd_ssthresh = TCP_INFINITE_SSTHRESH;
 	sk->sk_pacing_rate = sk->sk_max_pacing_rate;
 	sk->sk_pacing_status = sk->sk_pacing_status ? sk->sk_pacing_status : 1;
-	icdc_resume(sk, tp, ca, rtt_us);
+	if (hint.bundle && icdc_join(sk, ca, &hint))
+		return;
+	icdc_begin(ca, &own, &hint, tp->srtt_us >> 3, tp->mss_cache);
+	if (ca->mode == FILL) {
+		icdc_pace(sk, tp, icdc_train_rate(ca));
+		icdc_set_window(tp, icdc_window(ca));
+	}
 }
 
-/* What is sent after a pause is a train of its own: what came before it tells nothing. */
+OPERATION_1(void, release, struct sock *, sk)
+{
+	struct icdc *ca = inet_csk_ca(sk);
+
+	if (ca->standing != ALONE)
+		icdc_leave(ca);
+}
+
+/* The first packet of one with nothing under way. */
+INLINE void icdc_start_member(struct sock *sk, struct icdc *ca)
+{
+	struct icdc_bundle *bundle = bundle_find(ca->member.bundle);
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct icdc_account all;
+	u32 window = 0;
+	u64 rate = 0;
+
+	if (!bundle)
+		return;
+	bundle_lock(bundle);
+	if (bundle->all.mode != SEARCH) {
+		icdc_count(bundle, ca, tp);
+		all = icdc_sum(bundle);
+		if (!bundle->rates) {
+			bundle->factor = FACTOR_ONE;
+			bundle->owed = 0;
+			if (icdc_has_trains(&bundle->all))
+				icdc_begin_train(&bundle->all, &all);
+		}
+		icdc_begin_member(bundle, ca, icdc_rate_now(&bundle->all));
+		rate = ca->member.rate;
+		window = icdc_room(bundle, ca, icdc_window_now(&bundle->all));
+	}
+	bundle_unlock(bundle);
+	if (rate) {
+		icdc_pace(sk, tp, rate);
+		icdc_set_window(tp, window);
+	}
+}
+
 OPERATION_2(void, cwnd_event, struct sock *, sk, enum tcp_ca_event, event)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct icdc *ca = inet_csk_ca(sk);
+	struct icdc_account own = icdc_own(tp);
 
-	if (event != CA_EVENT_TX_START || (ca->mode != FILL && ca->mode != HOLD))
+	if (event != CA_EVENT_TX_START)
 		return;
-	/* One that was cut off, or has not begun, does not count. */
-	if (ca->train == LEAVING)
-		ca->trains--;
-	icdc_start_train(ca, tp);
+	if (ca->standing != ALONE) {
+		icdc_start_member(sk, ca);
+		return;
+	}
+	if (!icdc_has_trains(ca))
+		return;
+	icdc_begin_train(ca, &own);
 	icdc_pace(sk, tp, icdc_train_rate(ca));
 }
 
-/* A timeout: nothing came back for long. What the path carried before is tried anew, as a path that is known. */
+/* One that times out while others do not is not what the path has. */
+INLINE void icdc_time_out_member(struct icdc *ca, const struct tcp_sock *tp)
+{
+	struct icdc_bundle *bundle = bundle_find(ca->member.bundle);
+	struct icdc_account all;
+
+	if (!bundle)
+		return;
+	bundle_lock(bundle);
+	if (bundle->all.mode != SEARCH) {
+		icdc_count(bundle, ca, tp);
+		all = icdc_sum(bundle);
+		if ((u32)all.us - bundle->all.tick_us > icdc_base(&bundle->all))
+			icdc_begin_anew(&bundle->all, all.us);
+	}
+	bundle_unlock(bundle);
+}
+
 OPERATION_2(void, set_state, struct sock *, sk, u8, new_state)
 {
 	struct icdc *ca = inet_csk_ca(sk);
 
-	if (new_state != TCP_CA_Loss || ca->mode == SEARCH)
+	if (new_state != TCP_CA_Loss)
 		return;
-	ca->mode = FILL;
-	ca->rate = ca->capacity / 2;
-	ca->free[0] = ca->free[1] = ca->free[2] = ca->capacity;
-	ca->ceiling = 0;
-	ca->rounds = 0;
-	ca->train = NO_TRAIN;
-	ca->train_us = tcp_sk(sk)->tcp_mstamp;
-	icdc_pace(sk, tcp_sk(sk), ca->rate);
+	if (ca->standing != ALONE) {
+		icdc_time_out_member(ca, tcp_sk(sk));
+	} else if (ca->mode != SEARCH) {
+		icdc_begin_anew(ca, tcp_sk(sk)->tcp_mstamp);
+		icdc_pace(sk, tcp_sk(sk), ca->rate);
+	}
 }
 
 OPERATION_1(u32, ssthresh, struct sock *, sk)
@@ -791,6 +1302,7 @@ OPERATION_1(u32, undo_cwnd, struct sock *, sk)
 
 OPERATIONS(
 	.init = init,
+	.release = release,
 	.ssthresh = ssthresh,
 	.cong_control = cong_control,
 	.cwnd_event = cwnd_event,

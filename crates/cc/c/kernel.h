@@ -76,6 +76,8 @@ struct tcp_sock {
 #else
 	u32 is_cwnd_limited;
 	u32 ca_state;
+	/* What a user tells: see struct socket_hint. */
+	u32 bundle;
 #endif
 } RELOCATED;
 

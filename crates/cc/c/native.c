@@ -75,7 +75,7 @@ unsigned long icdc_socket_layout(unsigned long index)
 		AT(tcp_mstamp), AT(snd_cwnd), AT(snd_cwnd_cnt), AT(snd_cwnd_clamp), AT(snd_cwnd_stamp), AT(snd_ssthresh),
 		AT(prior_cwnd), AT(packets_out), AT(max_packets_out), AT(srtt_us), AT(mdev_us), AT(mss_cache), AT(delivered),
 		AT(snd_nxt), AT(snd_una), AT(lsndtime), AT(lost_out), AT(sacked_out), AT(retrans_out),
-		AT(is_cwnd_limited), AT(ca_state), sizeof(struct tcp_sock),
+		AT(is_cwnd_limited), AT(ca_state), AT(bundle), sizeof(struct tcp_sock),
 	};
 
 	return index < sizeof(layout) / sizeof(layout[0]) ? layout[index] : ~0UL;

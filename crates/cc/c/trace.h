@@ -14,6 +14,7 @@ enum icdc_traced {
 	ICDC_TRACED_pkts_acked,
 	ICDC_TRACED_undo_cwnd,
 	ICDC_TRACED_cong_control,
+	ICDC_TRACED_release,
 };
 
 /* What an operation may change. */

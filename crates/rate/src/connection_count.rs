@@ -22,6 +22,14 @@ pub const KERNEL_BUFFERS: Window =
 /// together, so it is not to exceed what a path of a common rate and its queue hold.
 pub const SSH_CHANNEL: Window =
     Window { bytes: ByteCount::from_mib(2), most: MOST, unknown: Rate::from_bits_per_second(1_000_000_000) };
+impl Window {
+    /// The same where a peer offers more than that: its own limits do not count.
+    #[must_use]
+    pub fn or(self, offered: ByteCount) -> Self {
+        Self { bytes: self.bytes.max(offered), ..self }
+    }
+}
+
 /// Most connections that are made without being asked for.
 pub const MOST: u8 = 24;
 
@@ -45,6 +53,9 @@ mod tests {
             needed(KERNEL_BUFFERS, Span::from_millis(300), Some(Rate::from_bits_per_second(mbit * 1_000_000)))
         };
         assert_eq!([known(10), known(100), known(900), known(100_000)], [1, 2, 14, 16]);
+        let of_root =
+            |mebibytes| needed(KERNEL_BUFFERS.or(ByteCount::from_mib(mebibytes)), Span::from_millis(300), None);
+        assert_eq!([of_root(0), of_root(12), of_root(200)], [15, 4, 1]);
         let by_ssh = |millis| needed(SSH_CHANNEL, Span::from_millis(millis), None);
         assert_eq!([by_ssh(1), by_ssh(20), by_ssh(100), by_ssh(300), by_ssh(1000)], [1, 2, 6, 18, 24]);
     }

@@ -42,6 +42,9 @@ pub(crate) fn push_over(
 ) -> Result<Summary, CopyError> {
     let account = order.account;
     let mut receive = order.receive.clone();
+    if order.send.congestion.is_none() {
+        icdc_tcp::congestion::load_ahead();
+    }
     let sent = with_retries(order.retry_for, account, events, stop, || {
         let job = Job::Receive { destination: order.destination.clone(), options: receive.clone() };
         // What this run has made durable counts from the second session on, whatever the user said.

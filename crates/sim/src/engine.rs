@@ -109,7 +109,11 @@ impl Lane {
     fn new(simulation: &Simulation, flow: &Flow) -> Result<Self, SimulationError> {
         let parameters: Vec<(&str, i64)> =
             flow.parameters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-        let algorithm = Connection::new(flow.algorithm, &parameters)?;
+        let mut algorithm = Connection::new(flow.algorithm, &parameters)?;
+        // Some steer their bundles themselves; to them 0 is none.
+        let is_steered = flow.algorithm.name != "icdc";
+        algorithm.socket.bundle = flow.bundle.filter(|_| !is_steered).map_or(0, |bundle| u32::from(bundle) + 1);
+        let bundle = flow.bundle.filter(|_| is_steered);
         let mss = simulation.segment().as_u64();
         let round_trip = simulation.round_trip(flow);
         let receiver = Receiver::new(flow.window, simulation.acknowledgements, mss, round_trip);
@@ -130,8 +134,8 @@ impl Lane {
             pauses: Pauses::new(&flow.pauses),
             start: Time::ORIGIN + flow.start,
             phase: Phase::Waiting,
-            bundle: flow.bundle,
-            look: if flow.bundle.is_some() { Time::ORIGIN + flow.start } else { Time::MAX },
+            bundle,
+            look: if bundle.is_some() { Time::ORIGIN + flow.start } else { Time::MAX },
             stop: flow.stop.map_or(Time::MAX, |stop| Time::ORIGIN + stop),
             line: Time::MAX,
             lost: 0,
@@ -314,6 +318,7 @@ impl<O: Observer> Engine<'_, O> {
         let lane = &mut self.lanes[index];
         if lane.sender.is_done() && lane.phase == Phase::Running {
             lane.phase = Phase::Done;
+            lane.sender.close();
             lane.finished = Some(now);
         }
     }

@@ -50,8 +50,9 @@ pub struct Flow {
     pub extra_delay: Span,
     /// Ceiling of its rate (`SO_MAX_PACING_RATE`): paces it.
     pub rate: Option<Rate>,
-    /// The bundle that it belongs to: the application steers the ceilings of all its flows together
-    /// by [`icdc_rate::bundle`]. All are from one sending host.
+    /// The bundle that it belongs to. `icdc` runs once for all of its flows; with another algorithm
+    /// the application steers their ceilings together by [`icdc_rate::bundle`]. All are from one
+    /// sending host.
     pub bundle: Option<u8>,
     /// What its receiver takes.
     pub window: ReceiveWindow,

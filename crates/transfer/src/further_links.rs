@@ -75,6 +75,13 @@ impl FurtherControls {
         self.lock().open.iter().map(|(number, control)| (*number, control.silence())).collect()
     }
 
+    /// The rates at which those pace that have something under way, together.
+    pub(crate) fn pacing_rate(&self) -> Rate {
+        let infos = self.lock().open.values().filter_map(LinkControl::tcp_info).collect::<Vec<_>>();
+        let sending = infos.iter().filter(|info| info.unacked > 0);
+        sending.fold(Rate::ZERO, |sum, info| sum + info.pacing_rate)
+    }
+
     /// The kernel's view of those in use, by number.
     pub(crate) fn in_use(&self) -> Vec<(Number, TcpInfo)> {
         let info = |(number, control): (&u8, &LinkControl)| Some((Number::from(*number), control.tcp_info()?));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use icdc_rate::known_paths::Resumption;
 use icdc_rate::path_ceiling::State;
-use icdc_tcp::congestion::{self, Chosen};
+use icdc_tcp::congestion::{self, BundleNumber, Chosen, Told};
 use icdc_tcp::{CongestionError, TcpInfo};
 use icdc_units::Time;
 
@@ -19,6 +19,7 @@ pub struct Tuned {
     socket: Arc<TcpStream>,
     chosen: Chosen,
     known: Option<Resumption>,
+    bundle: Option<BundleNumber>,
     stand_in: Mutex<StandIn>,
 }
 
@@ -33,6 +34,20 @@ impl Tuned {
         Self::choose(socket, congestion)
     }
 
+    /// As [`prepare`](Self::prepare) for a connection beside others: where the best congestion
+    /// control can take all of them for one flow, it joins their `bundle`.
+    ///
+    /// # Errors
+    /// As [`choose`](Self::choose).
+    pub fn prepare_beside(
+        socket: Arc<TcpStream>,
+        congestion: Option<&str>,
+        bundle: BundleNumber,
+    ) -> Result<Self, CongestionError> {
+        buffers::prepare_to_send(&socket);
+        Self::choose_beside(socket, congestion, bundle)
+    }
+
     /// Chooses the congestion control of a connection by its name; it is loaded if it must be.
     /// Without a name it is the best that can be had here, and begins from what earlier connections
     /// found of the path.
@@ -40,14 +55,41 @@ impl Tuned {
     /// # Errors
     /// Neither the kernel nor icdc has it; the text says what there is.
     pub fn choose(socket: Arc<TcpStream>, congestion: Option<&str>) -> Result<Self, CongestionError> {
+        Self::choose_beside(socket, congestion, BundleNumber::random())
+    }
+
+    fn choose_beside(
+        socket: Arc<TcpStream>,
+        congestion: Option<&str>,
+        bundle: BundleNumber,
+    ) -> Result<Self, CongestionError> {
         let (chosen, known) = match congestion {
             Some(name) => (congestion::choose(&*socket, name)?, None),
             None => {
                 let known = known_paths::resume(&socket);
-                (congestion::choose_best(&*socket, known)?, known)
+                (congestion::choose_best(&*socket, Told { known, bundle: Some(bundle) })?, known)
             }
         };
-        Ok(Self { socket, chosen, known, stand_in: Mutex::default() })
+        let bundle = Some(bundle).filter(|_| chosen.is_told);
+        Ok(Self { socket, chosen, known, bundle, stand_in: Mutex::default() })
+    }
+
+    /// Prepares a connection for sending, and leaves its congestion control what the system gives.
+    ///
+    /// # Errors
+    /// The socket is none of TCP.
+    pub fn prepare_plain(socket: Arc<TcpStream>) -> Result<Self, CongestionError> {
+        buffers::prepare_to_send(&socket);
+        let known = known_paths::resume(&socket);
+        let chosen = congestion::keep(&*socket)?;
+        Ok(Self { socket, chosen, known, bundle: None, stand_in: Mutex::default() })
+    }
+
+    /// The bundle that its congestion control takes it for a member of; `None` if that takes it for
+    /// a flow of its own.
+    #[must_use]
+    pub fn bundle(&self) -> Option<BundleNumber> {
+        self.bundle
     }
 
     /// The socket, for other options of it.

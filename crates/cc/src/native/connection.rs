@@ -69,6 +69,13 @@ pub struct Connection {
     parameters: &'static [&'static sys::Parameter],
     values: Vec<i64>,
     number: u64,
+    begun: bool,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.release();
+    }
 }
 
 thread_local! {
@@ -98,16 +105,27 @@ impl Connection {
             parameters: algorithm.native.parameters(),
             values: algorithm.values(settings)?,
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            begun: false,
         })
     }
 
     /// The connection is established.
     pub fn init(&mut self) {
         self.enter();
+        self.begun = true;
         if let Some(init) = self.operations.init {
             // SAFETY: the socket outlives the call, as for every operation below; layouts are
             // tested.
             unsafe { init(&raw mut self.socket) }
+        }
+    }
+
+    /// The connection is closed. A second time it does nothing.
+    pub fn release(&mut self) {
+        if let Some(release) = self.operations.release.filter(|_| std::mem::take(&mut self.begun)) {
+            self.enter();
+            // SAFETY: as in `init`.
+            unsafe { release(&raw mut self.socket) }
         }
     }
 

@@ -155,6 +155,10 @@ impl Replay {
                 });
                 ("cong_control", 0)
             }
+            8 => {
+                connection.release();
+                ("release", 0)
+            }
             _ => return None,
         })
     }

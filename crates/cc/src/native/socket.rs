@@ -30,6 +30,7 @@ pub struct Socket {
     pub retrans_out: u32,
     pub is_cwnd_limited: u32,
     pub ca_state: u32,
+    pub bundle: u32,
 }
 
 #[cfg(test)]
@@ -67,6 +68,7 @@ mod tests {
             offset_of!(Socket, retrans_out),
             offset_of!(Socket, is_cwnd_limited),
             offset_of!(Socket, ca_state),
+            offset_of!(Socket, bundle),
             size_of::<Socket>(),
             usize::MAX,
         ];

@@ -177,6 +177,11 @@ impl Sender {
         self.wake = Time::MAX;
     }
 
+    /// The connection is closed.
+    pub(crate) fn close(&mut self) {
+        self.algorithm.release();
+    }
+
     /// Whether everything is sent and acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         self.board.una() == self.packets

@@ -9,9 +9,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 #[cfg(feature = "ebpf")]
 use super::ebpf::tell;
-use super::hold::{Hold, held, take};
+use super::hold::{self, Hold, Taken, held, take};
 use super::names::{find, registered};
+use super::obstacle::obstacle;
 use super::privileged;
+use super::told::Told;
 #[cfg(not(feature = "ebpf"))]
 use super::without::tell;
 use crate::{CongestionError, OptionError, congestion, info, set_congestion};
@@ -25,6 +27,8 @@ pub struct Chosen {
     pub instead: Option<String>,
     /// Keeps what was loaded for the next socket. This one keeps its algorithm without.
     pub hold: Option<Hold>,
+    /// The algorithm knows what it was to be told.
+    pub is_told: bool,
 }
 
 /// The algorithm that finds the rate by itself.
@@ -45,13 +49,15 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
     let ours = find(name);
     // A kernel that has it as a module loads that.
     let refused = match set_congestion(fd, name) {
-        Ok(()) => return Ok(Chosen { name: name.to_owned(), instead: None, hold: ours.and_then(held) }),
+        Ok(()) => {
+            return Ok(Chosen { name: name.to_owned(), instead: None, hold: ours.and_then(held), is_told: false });
+        }
         Err(CongestionError::Unknown { .. }) if ours.is_some() => None,
         Err(error @ CongestionError::Unknown { .. }) => return Err(error),
         Err(error) => Some(error.to_string()),
     };
     let reason = match (refused, ours) {
-        (None, Some(algorithm)) => match ask(fd, algorithm, None) {
+        (None, Some(algorithm)) => match ask(fd, algorithm, Told::default()) {
             Ok(chosen) => return Ok(chosen),
             Err(reason) => reason,
         },
@@ -63,24 +69,39 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
         Err(_) => congestion(fd)?,
     };
     let instead = Some(format!("congestion control {used} is used in place of {name}: {reason}"));
-    Ok(Chosen { name: used, instead, hold: None })
+    Ok(Chosen { name: used, instead, hold: None, is_told: false })
 }
 
 /// As [`choose`], for the best algorithm that can be had here: ours, and what the system gives
-/// where that cannot be loaded. An established connection tells how long its path is; `known` is
-/// what earlier ones knew of it.
+/// where that cannot be loaded. An established connection tells how long its path is; ours is told
+/// what else is to be known of it.
 ///
 /// # Errors
 /// The socket is none of TCP.
-pub fn choose_best(fd: &impl AsFd, known: Option<Resumption>) -> Result<Chosen, CongestionError> {
+pub fn choose_best(fd: &impl AsFd, told: Told) -> Result<Chosen, CongestionError> {
     let short = info(fd).is_ok_and(|info| !info.rtt.is_zero() && info.rtt < SHORT);
     if !short && let Some(algorithm) = find(BEST) {
-        match ask(fd, algorithm, known) {
+        match ask(fd, algorithm, told) {
             Ok(chosen) => return Ok(chosen),
             Err(reason) => tracing::info!("congestion control stays what the system gives: {reason}"),
         }
     }
-    Ok(Chosen { name: congestion(fd)?, instead: None, hold: None })
+    keep(fd)
+}
+
+/// Leaves the socket what the system gives.
+///
+/// # Errors
+/// The socket is none of TCP.
+pub fn keep(fd: &impl AsFd) -> Result<Chosen, CongestionError> {
+    Ok(Chosen { name: congestion(fd)?, instead: None, hold: None, is_told: false })
+}
+
+/// Begins to load what [`choose_best`] will soon give to a socket, if it can be had.
+pub fn load_ahead() {
+    if let Some(algorithm) = find(BEST).filter(|algorithm| !registered(algorithm) && obstacle(algorithm).is_none()) {
+        hold::load_ahead(algorithm);
+    }
 }
 
 /// Whether the algorithm of this name paces just under what the path has free, all by itself.
@@ -98,7 +119,7 @@ pub fn begin_anew(fd: &impl AsFd, known: Resumption) -> bool {
     if congestion(fd).is_ok_and(|current| current != name) || !registered(algorithm) {
         return false;
     }
-    tell(fd, algorithm, held(algorithm).map(|hold| hold.loaded).as_deref(), &known);
+    tell(fd, algorithm, held(algorithm).map(|hold| hold.loaded).as_deref(), &Told { known: Some(known), bundle: None });
     // Only a socket that takes the algorithm asks what is known.
     let anew = set_congestion(fd, PLAIN).and_then(|()| set_congestion(fd, &name));
     if let Err(error) = &anew {
@@ -122,9 +143,9 @@ pub fn choose_in_advance(name: &str) -> Result<Chosen, CongestionError> {
 }
 
 /// One of ours, by the thread that keeps the privileges if there is one.
-fn ask(fd: &impl AsFd, algorithm: &'static Algorithm, known: Option<Resumption>) -> Result<Chosen, String> {
-    let hold = privileged::ask(fd, algorithm, known).unwrap_or_else(|| take(fd, algorithm, known))?;
-    Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold })
+fn ask(fd: &impl AsFd, algorithm: &'static Algorithm, told: Told) -> Result<Chosen, String> {
+    let Taken { hold, is_told } = privileged::ask(fd, algorithm, told).unwrap_or_else(|| take(fd, algorithm, &told))?;
+    Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold, is_told })
 }
 
 #[cfg(test)]

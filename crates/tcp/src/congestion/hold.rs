@@ -5,12 +5,12 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use icdc_cc::Algorithm;
-use icdc_rate::known_paths::Resumption;
 
 #[cfg(feature = "ebpf")]
 use super::ebpf::{Loaded, load, tell};
 use super::error::LoadError;
 use super::names::registered;
+use super::told::Told;
 #[cfg(not(feature = "ebpf"))]
 use super::without::{Loaded, load, tell};
 use crate::{CongestionError, set_congestion};
@@ -21,42 +21,39 @@ pub struct Hold {
     pub(super) loaded: Arc<Loaded>,
 }
 
+/// A socket has taken one of ours.
+pub(super) struct Taken {
+    /// What this process has loaded.
+    pub(super) hold: Option<Hold>,
+    /// It has been told what it was to be told.
+    pub(super) is_told: bool,
+}
+
 /// How often somebody else may load or unload the algorithm between our two calls.
 const TRIES: u32 = 20;
 
-/// Lets the socket take one of ours, loaded if it must be, and tells it what is `known` of the
-/// path.
+/// Lets the socket take one of ours, loaded if it must be, and tells it of the socket.
 ///
 /// # Errors
 /// It cannot be had: why, as a sentence for the user.
-pub(super) fn take(
-    fd: &impl AsFd,
-    algorithm: &'static Algorithm,
-    known: Option<Resumption>,
-) -> Result<Option<Hold>, String> {
+pub(super) fn take(fd: &impl AsFd, algorithm: &'static Algorithm, told: &Told) -> Result<Taken, String> {
     let (mut reason, kernel_name) = (String::new(), algorithm.kernel_name());
-    let tell = |hold: Option<&Hold>| {
-        if let Some(known) = &known {
-            tell(fd, algorithm, hold.map(|hold| &*hold.loaded), known);
-        }
-    };
+    let tell = |hold: Option<&Hold>| !told.is_nothing() && tell(fd, algorithm, hold.map(|hold| &*hold.loaded), told);
     for _ in 0..TRIES {
         // If this process has loaded it, the next socket shall find it as well.
         let hold = held(algorithm);
-        if registered(algorithm) {
-            tell(hold.as_ref());
-        }
+        let is_told = registered(algorithm) && tell(hold.as_ref());
         match set_congestion(fd, &kernel_name) {
-            Ok(()) => return Ok(hold),
+            Ok(()) => return Ok(Taken { hold, is_told }),
             Err(CongestionError::Unknown { .. }) => {}
             Err(error) => return Err(error.to_string()),
         }
         match held_or_loaded(algorithm) {
             // What this process holds until the socket has it.
             Ok(hold) => {
-                tell(Some(&hold));
+                let is_told = tell(Some(&hold));
                 match set_congestion(fd, &kernel_name) {
-                    Ok(()) => return Ok(Some(hold)),
+                    Ok(()) => return Ok(Taken { hold: Some(hold), is_told }),
                     Err(error) => reason = error.to_string(),
                 }
             }
@@ -77,12 +74,29 @@ pub(super) fn held(algorithm: &Algorithm) -> Option<Hold> {
     found.next().map(|loaded| Hold { loaded })
 }
 
+/// Loads `algorithm` in the background and keeps it loaded as long as this process lives: loading
+/// takes some tens of milliseconds, in which a connection can be made.
+pub(super) fn load_ahead(algorithm: &'static Algorithm) {
+    static AHEAD: Mutex<Option<Hold>> = Mutex::new(None);
+    let load = move || match held_or_loaded(algorithm) {
+        Ok(hold) => *AHEAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(hold),
+        Err(error) => tracing::debug!("{} is not loaded ahead: {error}", algorithm.name),
+    };
+    if let Err(error) = std::thread::Builder::new().name("load".to_owned()).spawn(load) {
+        tracing::debug!("{} is not loaded ahead: {error}", algorithm.name);
+    }
+}
+
 fn held_or_loaded(algorithm: &'static Algorithm) -> Result<Hold, LoadError> {
     if let Some(hold) = held(algorithm) {
         return Ok(hold);
     }
-    // Two threads that load at once are like two processes: one of them finds the name taken, and
-    // tries again.
+    // One thread loads, the others wait for it.
+    static LOADING: Mutex<()> = Mutex::new(());
+    let _loading = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(hold) = held(algorithm) {
+        return Ok(hold);
+    }
     let fresh = Arc::new(load(algorithm, &[])?);
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     loaded.retain(|(_, weak)| weak.strong_count() > 0);

@@ -14,6 +14,7 @@
 //! | `pin` | where algorithms live that outlast the process that loaded them |
 //! | `privileged` | loading for threads that have given up their privileges |
 //! | `ebpf` | loading by libbpf (feature `ebpf`) |
+//! | `told` | what an algorithm is told of a socket: its path and its bundle |
 //! | `without` | the same names in a build without it |
 //!
 //! A registration belongs to its link: it ends when the last descriptor is closed and the last pin
@@ -33,10 +34,11 @@ mod pin;
 mod privileged;
 pub(crate) mod socket_option;
 mod state;
+mod told;
 #[cfg(not(feature = "ebpf"))]
 mod without;
 
-pub use choose::{Chosen, begin_anew, choose, choose_best, choose_in_advance, finds_the_rate};
+pub use choose::{Chosen, begin_anew, choose, choose_best, choose_in_advance, finds_the_rate, keep, load_ahead};
 #[cfg(feature = "ebpf")]
 pub use ebpf::{Loaded, Traced, load, load_traced, log_by_tracing, parameters, unload};
 pub use error::{LoadError, UnloadError};
@@ -49,5 +51,6 @@ pub use pin::prepare as prepare_pins;
 pub use pin::{DIRECTORY as PINS, PinError, Pinned};
 pub use privileged::keep_privileges;
 pub use state::{Availability, Listed, list};
+pub use told::{BundleNumber, Told};
 #[cfg(not(feature = "ebpf"))]
 pub use without::{Loaded, load, parameters, unload};

@@ -7,17 +7,17 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 
 use icdc_cc::Algorithm;
-use icdc_rate::known_paths::Resumption;
 
-use super::hold::{Hold, take};
+use super::hold::{Taken, take};
+use super::told::Told;
 
 static KEEPER: OnceLock<Sender<Request>> = OnceLock::new();
 
 struct Request {
     socket: OwnedFd,
     algorithm: &'static Algorithm,
-    known: Option<Resumption>,
-    answer: SyncSender<Result<Option<Hold>, String>>,
+    told: Told,
+    answer: SyncSender<Result<Taken, String>>,
 }
 
 /// Starts a thread that keeps the privileges of the calling one for as long as the process lives.
@@ -32,22 +32,18 @@ pub fn keep_privileges() -> io::Result<()> {
         return Ok(());
     }
     let serve = move || {
-        for Request { socket, algorithm, known, answer } in requests {
+        for Request { socket, algorithm, told, answer } in requests {
             // Whoever asked waits for it.
-            let _ = answer.send(take(&socket, algorithm, known));
+            let _ = answer.send(take(&socket, algorithm, &told));
         }
     };
     std::thread::Builder::new().name("algorithms".to_owned()).spawn(serve).map(drop)
 }
 
 /// Asks that thread; `None` if there is none.
-pub(super) fn ask(
-    fd: &impl AsFd,
-    algorithm: &'static Algorithm,
-    known: Option<Resumption>,
-) -> Option<Result<Option<Hold>, String>> {
+pub(super) fn ask(fd: &impl AsFd, algorithm: &'static Algorithm, told: Told) -> Option<Result<Taken, String>> {
     let (answer, answered) = sync_channel(1);
     let socket = fd.as_fd().try_clone_to_owned().ok()?;
-    KEEPER.get()?.send(Request { socket, algorithm, known, answer }).ok()?;
+    KEEPER.get()?.send(Request { socket, algorithm, told, answer }).ok()?;
     answered.recv().ok()
 }

@@ -4,13 +4,13 @@ use std::convert::Infallible;
 use std::os::fd::AsFd;
 
 use icdc_cc::Algorithm;
-use icdc_rate::known_paths::Resumption;
 
 use super::error::{LoadError, UnloadError};
 use super::holder::Holder;
 use super::names::registered;
 use super::obstacle::{Obstacle, obstacle};
 use super::pin::{self, PinError, Pinned};
+use super::told::Told;
 
 /// An algorithm that this process has loaded; there is none.
 #[derive(Debug)]
@@ -59,4 +59,6 @@ pub(super) fn holder(algorithm: &Algorithm) -> Holder {
 }
 
 /// There is nothing that could be told.
-pub(super) fn tell(_fd: &impl AsFd, _algorithm: &Algorithm, _loaded: Option<&Loaded>, _known: &Resumption) {}
+pub(super) fn tell(_fd: &impl AsFd, _algorithm: &Algorithm, _loaded: Option<&Loaded>, _what: &Told) -> bool {
+    false
+}

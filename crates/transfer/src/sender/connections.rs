@@ -13,10 +13,11 @@ use crossbeam_channel::{Receiver as Queue, never, select, select_biased};
 use icdc_link::{Link, LinkError, Outlet, Parcel};
 use icdc_protocol::message::{Goodbye, Message, SendOptions};
 use icdc_tcp::TcpInfo;
+use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span, Time};
 
 use super::executor::Executor;
-use super::sending_link::tune;
+use super::sending_link::tune_beside;
 use super::steering::Steering;
 use crate::clock;
 use crate::further_links::FurtherLink;
@@ -100,7 +101,8 @@ impl<'a> Connections<'a> {
         if !self.executor.with(|machine| machine.on_joined(number)) {
             return control.shutdown();
         }
-        let tuned = tune(&control, self.congestion).unwrap_or_else(|error| {
+        let bundle = self.executor.tuned.as_ref().and_then(Tuned::bundle);
+        let tuned = tune_beside(&control, self.congestion, bundle).unwrap_or_else(|error| {
             tracing::debug!("a further connection keeps its congestion control: {error}");
             None
         });

@@ -67,6 +67,9 @@ struct Reader<'a> {
     executor: &'a Executor<'a>,
     steps: &'a Channel<Step>,
     engine: Box<dyn Engine>,
+    /// How many reads may be in flight. It grows with those that are through: many that begin at
+    /// once end at once, and the connection would wait for the first block as long as for the last.
+    depth: usize,
     queue: VecDeque<Queued>,
     next_tag: u64,
     /// The file at the front of the queue failed: its remaining steps are dropped.
@@ -82,7 +85,7 @@ pub(super) fn read(executor: &Executor<'_>, jobs: &Queue<ReadJob>, steps: &Chann
         Ok(engine) => engine,
         Err(error) => return executor.fail(SessionError::Local(error.to_string())),
     };
-    let mut reader = Reader { executor, steps, engine, queue: VecDeque::new(), next_tag: 0, failed: false };
+    let mut reader = Reader { executor, steps, engine, depth: 1, queue: VecDeque::new(), next_tag: 0, failed: false };
     loop {
         // With reads in flight the queue is only looked at: their completions come first.
         let job = if reader.queue.is_empty() {
@@ -172,7 +175,7 @@ impl Reader<'_> {
     }
 
     fn submit(&mut self, file: &Arc<DiskFile>, size: u64, index: u32, step: Pending) -> Result<(), Over> {
-        while self.engine.in_flight() >= self.engine.depth() {
+        while self.engine.in_flight() >= self.depth {
             self.advance()?;
         }
         let block = match self.executor.pool.try_take() {
@@ -205,6 +208,7 @@ impl Reader<'_> {
             self.engine.wait()
         };
         if let Some(completion) = completion {
+            self.depth = DEPTH.min(self.depth + 1);
             let position = self
                 .queue
                 .iter()

@@ -1,9 +1,12 @@
 //! The first connection of a sending session, with its socket tuned for that.
 
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use icdc_link::{Link, LinkControl, LinkError};
+use icdc_rate::connection_count::{KERNEL_BUFFERS, needed};
 use icdc_tcp::CongestionError;
+use icdc_tcp::congestion::BundleNumber;
 use icdc_tuning::Tuned;
 
 /// A link, and how its socket is tuned; `None` for one that is not TCP.
@@ -30,8 +33,29 @@ impl SendingLink {
 /// Prepares a link for sending, with the congestion control that was asked for, or else the best
 /// there is; `None` for one that is not TCP.
 ///
+/// Where the receiver offers so little that the path needs several connections, the system's own is
+/// the best: all of them are steered as one ([`icdc_rate::bundle`]).
+///
 /// # Errors
 /// As [`Tuned::choose`].
 pub fn tune(control: &LinkControl, congestion: Option<&str>) -> Result<Option<Tuned>, CongestionError> {
-    control.socket().map(|socket| Tuned::prepare(Arc::clone(socket), congestion)).transpose()
+    let prepare = |socket: &Arc<TcpStream>| match congestion {
+        None if is_bound_by_receiver(control) => Tuned::prepare_plain(Arc::clone(socket)),
+        _ => Tuned::prepare(Arc::clone(socket), congestion),
+    };
+    control.socket().map(prepare).transpose()
+}
+
+fn is_bound_by_receiver(control: &LinkControl) -> bool {
+    control.tcp_info().is_some_and(|info| needed(KERNEL_BUFFERS.or(info.send_window), info.min_rtt, None) > 1)
+}
+
+/// As [`tune`] for a link beside others, which joins their bundle if there is one.
+pub(super) fn tune_beside(
+    control: &LinkControl,
+    congestion: Option<&str>,
+    bundle: Option<BundleNumber>,
+) -> Result<Option<Tuned>, CongestionError> {
+    let Some(bundle) = bundle else { return tune(control, congestion) };
+    control.socket().map(|socket| Tuned::prepare_beside(Arc::clone(socket), congestion, bundle)).transpose()
 }

@@ -33,6 +33,8 @@ pub(super) struct Steering<'a> {
 
 struct Others {
     sharing: Sharing,
+    /// Congestion control takes all connections for one flow.
+    is_one_flow: bool,
     share: Share,
 }
 
@@ -45,7 +47,8 @@ impl<'a> Steering<'a> {
         let is_long = executor.link.tcp_info().is_some_and(|info| member(Time::ORIGIN, &info).is_some());
         let is_bundled = options.congestion.is_none() && !finds_the_rate && is_long;
         let known = executor.tuned.as_ref().and_then(Tuned::known_path);
-        let others = Others { sharing: Sharing::default(), share: Share::Nothing };
+        let is_one_flow = executor.tuned.as_ref().is_some_and(|tuned| tuned.bundle().is_some());
+        let others = Others { sharing: Sharing::default(), is_one_flow, share: Share::Nothing };
         let steering = Self {
             executor,
             limit: RateLimit::new(options.rate, is_bundled.then(|| bundle(known))),
@@ -78,8 +81,15 @@ impl<'a> Steering<'a> {
     /// What the path has free, as far as the first connection knows.
     pub(super) fn free(&self, info: &TcpInfo) -> Option<Rate> {
         match &self.others {
-            // What the others carry is not free for the first one.
-            Some(others) => info.found_rate().filter(|_| others.lock().expect(NO_PANIC).share == Share::Nothing),
+            Some(others) => {
+                let Others { is_one_flow, share, .. } = &*others.lock().expect(NO_PANIC);
+                match (share, is_one_flow) {
+                    (Share::Nothing, _) => info.found_rate(),
+                    (_, true) => info.found_rate().map(|first| first + self.executor.further.pacing_rate()),
+                    // What the others carry is not free for the first one.
+                    (_, false) => None,
+                }
+            }
             None => self.limit.free(),
         }
     }

@@ -1,17 +1,17 @@
 //! What is told of one socket before it takes an algorithm: its path as earlier connections knew
-//! it.
+//! it, and the bundle that it belongs to.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_cc::Algorithm;
-use icdc_rate::known_paths::Resumption;
 use icdc_units::{Span, Time};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::load::Loaded;
 use super::registered;
 use crate::clock;
+use crate::congestion::told::{BundleNumber, Told};
 
 /// The map of `c/build_bpf.h` (`SOCKET_HINTS`): by socket, what its value is here.
 const HINTS: &str = "icdc_hints";
@@ -19,30 +19,32 @@ const HINTS: &str = "icdc_hints";
 /// is lost.
 const YOUNG: Span = Span::from_secs(1);
 
-/// Tells the algorithm what is known of the path of `fd`. An algorithm that does not ask is told
+/// Tells the algorithm of `fd`; true if it has been told. An algorithm that does not ask is told
 /// nothing, and one that somebody else has loaded only if this process may look into it.
-pub(in crate::congestion) fn tell(fd: &impl AsFd, algorithm: &Algorithm, loaded: Option<&Loaded>, known: &Resumption) {
+pub(in crate::congestion) fn tell(fd: &impl AsFd, algorithm: &Algorithm, loaded: Option<&Loaded>, what: &Told) -> bool {
     let key = fd.as_fd().as_raw_fd().to_ne_bytes();
     let told = match loaded {
         Some(loaded) => loaded
             .object()
             .maps()
             .find(|map| map.name() == HINTS)
-            .map(|map| map.update(&key, &value(known), MapFlags::empty())),
-        None => of_registered(algorithm).map(|map| map.update(&key, &value(known), MapFlags::empty())),
+            .map(|map| map.update(&key, &value(what), MapFlags::empty())),
+        None => of_registered(algorithm).map(|map| map.update(&key, &value(what), MapFlags::empty())),
     };
-    if let Some(Err(error)) = told {
-        tracing::debug!("{} is not told what is known of the path: {}", algorithm.name, super::text(&error));
+    if let Some(Err(error)) = &told {
+        tracing::debug!("{} is told nothing of a socket: {}", algorithm.name, super::text(error));
     }
+    matches!(told, Some(Ok(())))
 }
 
-/// `struct socket_hint`: kilobytes per second and microseconds.
-fn value(known: &Resumption) -> [u8; 8] {
-    let words = [known.rate.as_bytes_per_second() / 1000, known.round_trip.as_micros()];
-    let [rate, round_trip] = words.map(|word| u32::try_from(word).unwrap_or(u32::MAX).to_ne_bytes());
-    let mut value = [0; 8];
-    value[..4].copy_from_slice(&rate);
-    value[4..].copy_from_slice(&round_trip);
+/// `struct socket_hint`: kilobytes per second, microseconds, and a number.
+fn value(told: &Told) -> [u8; 12] {
+    let known = told.known.map(|known| [known.rate.as_bytes_per_second() / 1000, known.round_trip.as_micros()]);
+    let [rate, round_trip] = known.unwrap_or_default().map(|word| u32::try_from(word).unwrap_or(u32::MAX));
+    let mut value = [0; 12];
+    for (bytes, word) in value.chunks_exact_mut(4).zip([rate, round_trip, told.bundle.map_or(0, BundleNumber::get)]) {
+        bytes.copy_from_slice(&word.to_ne_bytes());
+    }
     value
 }
 
@@ -70,6 +72,7 @@ fn of_registered(algorithm: &Algorithm) -> Option<Arc<MapHandle>> {
 
 #[cfg(test)]
 mod tests {
+    use icdc_rate::known_paths::Resumption;
     use icdc_units::Rate;
 
     use super::*;
@@ -77,10 +80,15 @@ mod tests {
     #[test]
     fn the_value_is_in_the_algorithm_s_units() {
         let known = Resumption { rate: Rate::from_bits_per_second(915_000_000), round_trip: Span::from_millis(300) };
-        let [a, b, c, d, e, f, g, h] = value(&known);
-        assert_eq!(u32::from_ne_bytes([a, b, c, d]), 114_375);
-        assert_eq!(u32::from_ne_bytes([e, f, g, h]), 300_000);
+        let words = |known| {
+            let value = value(&Told { known: Some(known), bundle: None });
+            let word = |at: usize| u32::from_ne_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]]);
+            [word(0), word(4), word(8)]
+        };
+        assert_eq!(words(known), [114_375, 300_000, 0]);
         let endless = Resumption { rate: Rate::MAX, round_trip: Span::MAX };
-        assert_eq!(value(&endless), [0xff; 8]);
+        assert_eq!(words(endless), [u32::MAX, u32::MAX, 0]);
+        let bundle = BundleNumber::random();
+        assert_eq!(value(&Told { known: None, bundle: Some(bundle) })[8..], bundle.get().to_ne_bytes());
     }
 }

@@ -6,7 +6,7 @@
 //! | `unload` | taking a registration back |
 //! | `registered` | the kernel's registrations of a name, and who keeps them |
 //! | `trace` | the tracing build and its records |
-//! | `hint` | what is known of a socket's path, told to the algorithm before the socket takes it |
+//! | `hint` | what is known of a socket's path and its bundle, told to the algorithm before the socket takes it |
 //! | `rodata` | parameters: read-only variables, found by name in the type information |
 
 mod hint;

@@ -48,8 +48,15 @@ fn a_block_that_is_read_once_more_is_not_sent_if_the_file_changes_meanwhile() {
 
     let (steps, read) = unbounded();
     let engine = open_engine(DEPTH, EngineKind::Auto).unwrap();
-    let mut reader =
-        Reader { executor: &executor, steps: &steps, engine, queue: VecDeque::new(), next_tag: 0, failed: false };
+    let mut reader = Reader {
+        executor: &executor,
+        steps: &steps,
+        engine,
+        depth: 1,
+        queue: VecDeque::new(),
+        next_tag: 0,
+        failed: false,
+    };
     assert!(reader.read_again(id, 1).is_ok() && reader.drain().is_ok());
     assert!(matches!(read.try_recv(), Ok(Step::Again { index: 1, .. })));
 

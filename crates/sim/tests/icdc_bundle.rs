@@ -1,0 +1,176 @@
+//! The algorithm `icdc` for several connections as one.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use icdc_path::loss::Model;
+use icdc_path::{Fate, Settings};
+use icdc_sim::{
+    Acknowledgements, Flow, Observer, Outcome, Pause, Pausing, ReceiveWindow, Simulation, payload_rate, simulate,
+};
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+const LARGE: ReceiveWindow = ReceiveWindow::Fixed(ByteCount::from_mib(1024));
+
+struct Path {
+    mbit: u64,
+    rtt: Span,
+    queue: u64,
+    loss: f64,
+    /// Bytes of the whole bundle.
+    bytes: u64,
+    seconds: u64,
+}
+
+/// 1 Gbit/s, 300 ms, a queue of 20 ms, 2 GB.
+const LONG: Path =
+    Path { mbit: 1000, rtt: Span::from_millis(300), queue: 2_500_000, loss: 0.0, bytes: 2_000_000_000, seconds: 30 };
+
+/// Packets that arrived for the first time and were dropped at the queue, by tenths of a second.
+#[derive(Default)]
+struct Watch {
+    arrived: Vec<u64>,
+    dropped: u64,
+    flows: usize,
+}
+
+impl Observer for Watch {
+    fn sent(&mut self, _at: Time, _flow: usize, _number: u64, _again: bool, fate: Fate) {
+        self.dropped += u64::from(fate == Fate::QueueFull);
+    }
+
+    fn arrived(&mut self, at: Time, flow: usize, is_new: bool, _read: u64) {
+        if is_new && flow < self.flows {
+            let bin = ((at - Time::ORIGIN).as_millis() / 100) as usize;
+            self.arrived.resize(self.arrived.len().max(bin + 1), 0);
+            self.arrived[bin] += 1;
+        }
+    }
+}
+
+struct Seen {
+    /// Time in which the bytes of the bundle arrived, against what the line takes for them.
+    slower: f64,
+    dropped: u64,
+    /// Share of the path's rate in the second half of that time.
+    steady: f64,
+    outcome: Outcome,
+}
+
+impl Path {
+    /// The flows of bundle 0, and others.
+    fn run(&self, members: Vec<Flow>, others: Vec<Flow>) -> Seen {
+        let way = Settings {
+            rate: Rate::from_bits_per_second(self.mbit * 1_000_000),
+            delay: self.rtt / 2,
+            queue: ByteCount::new(self.queue),
+            ..Settings::default()
+        };
+        let count = members.len();
+        let simulation = Simulation {
+            forward: Settings { loss: Model::Random(self.loss), seed: 7, ..way.clone() },
+            backward: way,
+            flows: members.into_iter().chain(others).collect(),
+            duration: Span::from_secs(self.seconds),
+            acknowledgements: Acknowledgements::EverySecond,
+            segmentation: true,
+        };
+        let mut watch = Watch { flows: count, ..Watch::default() };
+        let outcome = simulate(&simulation, &mut watch).unwrap();
+        let packets = self.bytes / simulation.segment().as_u64();
+        let each_bin = (payload_rate(&simulation.forward) * Span::from_millis(100)).ratio(simulation.segment());
+        let mut sum = 0;
+        let done = watch.arrived.iter().position(|bin| {
+            sum += bin;
+            sum >= packets
+        });
+        let done = done.unwrap_or(watch.arrived.len() * 2);
+        let half = &watch.arrived[done.min(watch.arrived.len()) / 2..done.min(watch.arrived.len())];
+        let steady = half.iter().sum::<u64>() as f64 / half.len() as f64 / each_bin;
+        Seen { slower: done as f64 / (packets as f64 / each_bin), dropped: watch.dropped, steady, outcome }
+    }
+}
+
+fn member(window: ReceiveWindow) -> Flow {
+    Flow { bundle: Some(0), ..Flow::bulk(icdc_cc::find("icdc").unwrap(), window) }
+}
+
+fn members(count: usize, window: ReceiveWindow) -> Vec<Flow> {
+    vec![member(window); count]
+}
+
+/// Times in which nobody's processor runs, so that nothing is sent and nothing acknowledged.
+fn pauses(length_ms: u64, every_ms: u64) -> Vec<Pause> {
+    let at = |number: u64| every_ms * number + 37 + number * number * 7 % 50;
+    let of_both = [Pausing::Sender, Pausing::Receiver];
+    let pause = |number| {
+        let (after, length) = (Span::from_millis(at(number)), Span::from_millis(length_ms));
+        of_both.map(|of| Pause { of, after, length })
+    };
+    (0..30_000 / every_ms).flat_map(pause).collect()
+}
+
+#[test]
+fn any_number_of_members_is_one_flow_with_one_start_up() {
+    let alone = LONG.run(members(1, LARGE), Vec::new());
+    assert!(alone.steady > 0.98 && alone.dropped == 0, "{} {}", alone.steady, alone.dropped);
+    for count in [2, 4, 16] {
+        let seen = LONG.run(members(count, LARGE), Vec::new());
+        assert!(seen.slower < alone.slower * 1.03, "{count}: {} against {}", seen.slower, alone.slower);
+        assert!(seen.steady > 0.98, "{count}: {}", seen.steady);
+        assert_eq!(seen.dropped, 0, "{count}");
+        let bytes = seen.outcome.flows.iter().map(|flow| flow.bytes);
+        let (least, most) = (bytes.clone().min().unwrap(), bytes.max().unwrap());
+        assert!(most.ratio(least) < 1.3, "{count}: {least} to {most}");
+    }
+}
+
+#[test]
+fn random_losses_cost_what_they_take() {
+    let seen = Path { loss: 1e-4, ..LONG }.run(members(16, LARGE), Vec::new());
+    assert!(seen.steady > 0.97 && seen.dropped == 0, "{} {}", seen.steady, seen.dropped);
+}
+
+#[test]
+fn what_a_member_cannot_send_the_others_do() {
+    let stalled = [Pause { of: Pausing::Sender, after: Span::from_secs(8), length: Span::from_secs(20) }];
+    let stalls = Flow { pauses: stalled.to_vec(), ..member(LARGE) };
+    for (name, bundle) in [
+        ("the first", [vec![stalls.clone()], members(3, LARGE)].concat()),
+        ("the last", [members(3, LARGE), vec![stalls]].concat()),
+    ] {
+        let seen = LONG.run(bundle, Vec::new());
+        assert!(seen.steady > 0.95, "{name} stalls: {}", seen.steady);
+        assert!(seen.dropped < 5000, "{name} stalls: {}", seen.dropped);
+    }
+}
+
+#[test]
+fn members_may_end_and_others_come() {
+    let ends = Flow { stop: Some(Span::from_secs(8)), ..member(LARGE) };
+    let comes = Flow { start: Span::from_secs(10), ..member(LARGE) };
+    let seen = LONG.run([members(2, LARGE), vec![ends.clone(), ends, comes.clone(), comes]].concat(), Vec::new());
+    assert!(seen.steady > 0.97 && seen.dropped < 5000, "{} {}", seen.steady, seen.dropped);
+}
+
+#[test]
+fn two_bundles_share_a_path_whatever_the_number_of_their_members() {
+    let path = Path { rtt: Span::from_millis(50), queue: 6_250_000, ..LONG };
+    for (ours, theirs) in [(1, 1), (4, 1), (16, 4)] {
+        let other = Flow { bundle: Some(1), start: Span::from_secs(3), ..member(LARGE) };
+        let seen = path.run(members(ours, LARGE), vec![other; theirs]);
+        let sum = |flows: &[icdc_sim::FlowOutcome]| flows.iter().map(|flow| flow.bytes.as_u64()).sum::<u64>();
+        let share = sum(&seen.outcome.flows[..ours]) as f64 / sum(&seen.outcome.flows) as f64;
+        assert!((0.4..0.66).contains(&share), "{ours} beside {theirs}: {share}");
+    }
+}
+
+#[test]
+fn what_a_host_s_pauses_kept_from_being_sent_is_sent_later() {
+    let undisturbed = LONG.run(members(1, LARGE), Vec::new());
+    for (length, every) in [(10, 125), (30, 1000)] {
+        let flow = Flow { pauses: pauses(length, every), ..member(LARGE) };
+        let seen = LONG.run(vec![flow], Vec::new());
+        assert!(seen.steady > 0.965 * undisturbed.steady, "{length} of {every}: {}", seen.steady);
+        assert_eq!(seen.dropped, 0, "{length} of {every}");
+    }
+}

@@ -1,0 +1,40 @@
+//! What an algorithm is told of a socket before the socket takes it.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZeroU32;
+
+use icdc_rate::known_paths::Resumption;
+
+/// See the module's description.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// What earlier connections knew of the path.
+    pub known: Option<Resumption>,
+    /// The bundle that it belongs to.
+    pub bundle: Option<BundleNumber>,
+}
+
+impl Told {
+    pub(super) fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Names a bundle: several connections over one path that are one flow to others. All processes on
+/// a host share these numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BundleNumber(NonZeroU32);
+
+impl BundleNumber {
+    /// One that hardly anybody else has.
+    #[must_use]
+    pub fn random() -> Self {
+        // The standard library's keys are random, and its state is another one with each call.
+        Self(NonZeroU32::new(RandomState::new().hash_one(std::process::id()) as u32).unwrap_or(NonZeroU32::MIN))
+    }
+
+    #[cfg_attr(not(feature = "ebpf"), expect(dead_code, reason = "nobody can be told"))]
+    pub(super) fn get(self) -> u32 {
+        self.0.get()
+    }
+}
