@@ -230,7 +230,8 @@ impl Bundle {
             self.totals.again += member.seen.again.saturating_sub(known.last.seen.again);
             known.last = *member;
             if is_round {
-                known.demand.note((member.seen.delivered - known.from) / span, known.ceiling);
+                let delivered = member.seen.delivered - known.from;
+                known.demand.note(delivered, span, known.ceiling, member.seen.packet);
                 known.from = member.seen.delivered;
             }
         }

@@ -1,28 +1,44 @@
 //! Which member may send how much of a bundle's total.
 //!
 //! All get the same, but one whose window (its receiver's, its buffer's, or what losses have left)
-//! keeps it below its share gets what it can use and a little more; the others get the rest.
+//! keeps it below its share, or that has nothing to send, gets what it can use and a little more;
+//! the others get the rest.
 
-use icdc_units::Rate;
+use icdc_units::{ByteCount, Rate, Span};
 
 /// A member below this share of its ceiling cannot use it.
 const USED: (u64, u64) = (15, 16);
 /// What such a one gets over what it carried: one in so many.
 const ROOM: u64 = 8;
-/// Round trips of which the best tells what a member can carry.
+/// Looks of which the best tells what a member can carry.
 const ROUNDS: usize = 4;
+/// Packets of a share below which a look tells nothing: they leave in bursts of a few.
+const PACKETS: u64 = 16;
+/// What one that cannot use its share gets at least: one in so many of what it would get if all got
+/// the same, so that it can show that it can.
+const LEAST: u64 = 16;
 
 /// What one member has shown that it can carry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Demand {
     carried: [Rate; ROUNDS],
-    /// Round trips in a row in which it could not use its ceiling.
+    /// Looks in a row in which it could not use its ceiling.
     short: usize,
+    /// Since the last look.
+    delivered: ByteCount,
+    span: Span,
 }
 
 impl Demand {
-    /// Takes note of what it `carried` in a round trip under `ceiling`.
-    pub(super) fn note(&mut self, carried: Rate, ceiling: Rate) {
+    /// Takes note of what it `delivered` in a round trip under `ceiling`, in packets of `packet`.
+    pub(super) fn note(&mut self, delivered: ByteCount, span: Span, ceiling: Rate, packet: ByteCount) {
+        self.delivered += delivered;
+        self.span += span;
+        if ceiling < Rate::MAX && ceiling * self.span < packet * PACKETS {
+            return;
+        }
+        let carried = self.delivered / self.span;
+        (self.delivered, self.span) = (ByteCount::ZERO, Span::ZERO);
         self.carried.rotate_right(1);
         self.carried[0] = carried;
         let is_short = ceiling < Rate::MAX && carried < ceiling.scaled(USED.0, USED.1);
@@ -36,35 +52,37 @@ impl Demand {
     }
 }
 
-/// Shares `total` out. What nobody is known to use is given to all alike, so that the shares add
-/// up to the total, and a member that recovers finds room.
+/// Shares `total` out. What nobody is known to use is given in proportion to what each can, so that
+/// the shares add up to the total, and a member that recovers finds room.
 pub(super) fn of(total: Rate, demands: &[Option<Rate>]) -> Vec<Rate> {
     let count = demands.len() as u64;
     if total == Rate::MAX || count == 0 {
         return vec![total; demands.len()];
     }
+    let least = total / (count * LEAST);
     let mut shares = vec![Rate::ZERO; demands.len()];
     let mut open: Vec<usize> = (0..demands.len()).collect();
     let mut left = total;
-    loop {
-        if open.is_empty() {
-            break;
-        }
+    while !open.is_empty() {
         let fair = left / open.len() as u64;
-        let short: Vec<usize> =
-            open.iter().copied().filter(|index| demands[*index].is_some_and(|most| most < fair)).collect();
+        let usable = |index: &usize| demands[*index].map(|most| most.max(least)).filter(|most| *most < fair);
+        let short: Vec<(usize, Rate)> = open.iter().filter_map(|index| Some((*index, usable(index)?))).collect();
         if short.is_empty() {
             open.iter().for_each(|index| shares[*index] = fair);
             return shares;
         }
-        for index in &short {
-            shares[*index] = demands[*index].unwrap_or(fair);
-            left -= shares[*index];
+        for (index, most) in short {
+            shares[index] = most;
+            left -= most;
+            open.retain(|other| *other != index);
         }
-        open.retain(|index| !short.contains(index));
     }
-    let rest = left / count;
-    shares.iter_mut().for_each(|share| *share += rest);
+    let used = (total - left).as_bits_per_second().max(1);
+    let scaled = |share: Rate| {
+        let bits = u128::from(share.as_bits_per_second()) * u128::from(total.as_bits_per_second()) / u128::from(used);
+        Rate::from_bits_per_second(u64::try_from(bits).unwrap_or(u64::MAX))
+    };
+    shares.iter_mut().for_each(|share| *share = scaled(*share));
     shares
 }
 
@@ -81,7 +99,31 @@ mod tests {
         assert_eq!(of(mbit(900), &[None, None, None]), [mbit(300); 3]);
         assert_eq!(of(mbit(900), &[Some(mbit(100)), None, None]), [mbit(100), mbit(400), mbit(400)]);
         assert_eq!(of(mbit(900), &[Some(mbit(100)), Some(mbit(350)), None]), [mbit(100), mbit(350), mbit(450)]);
-        assert_eq!(of(mbit(900), &[Some(mbit(100)), Some(mbit(200))]), [mbit(400), mbit(500)]);
+        assert_eq!(of(mbit(900), &[Some(mbit(100)), Some(mbit(200))]), [mbit(300), mbit(600)]);
         assert_eq!(of(Rate::MAX, &[Some(mbit(1)), None]), [Rate::MAX; 2]);
+    }
+
+    #[test]
+    fn those_that_have_nothing_to_send_leave_their_share_to_the_others() {
+        let mut demands = [Some(Rate::ZERO); 64];
+        demands[..16].fill(Some(mbit(5)));
+        let shares = of(mbit(160), &demands);
+        let carrying: Rate = shares[..16].iter().copied().fold(Rate::ZERO, |sum, share| sum + share);
+        assert!(carrying > mbit(140) && shares[63] > Rate::ZERO, "{carrying}, {}", shares[63]);
+    }
+
+    #[test]
+    fn a_few_packets_tell_nothing() {
+        let (packet, span, ceiling) = (ByteCount::new(1448), Span::from_millis(20), mbit(2));
+        let mut demand = Demand::default();
+        // 3.4 packets of a round trip's share leave as 2 or 4.
+        for packets in [2, 4, 4, 4].into_iter().cycle().take(60) {
+            demand.note(packet * packets, span, ceiling, packet);
+        }
+        assert_eq!(demand.most(), None);
+        for _ in 0..60 {
+            demand.note(packet * 2, span, ceiling, packet);
+        }
+        assert!(demand.most().is_some_and(|most| most < mbit(2)));
     }
 }
