@@ -52,6 +52,7 @@ pub(crate) fn push_over(
         let link = open(connect, order.transfer, job, Some(order.send), events)?;
         account.note_congestion(link.tuned.as_ref().map(Tuned::congestion).unwrap_or_default());
         let streams = order.send.streams.unwrap_or_else(|| needed(&link, order.send.rate)).min(connect.most_links());
+        let streams = within_ring(streams, &order.receive, events);
         let making = Making { transfer: order.transfer, streams, sending: true, events, stop };
         making.beside(connect, |joined| {
             let found = sender::find_sources(order.tree, order.paths, order.send);
@@ -87,6 +88,7 @@ pub(crate) fn pull_over(
         let job = Job::Send { sources: sources.to_vec(), options: send.clone() };
         let link = open(connect, transfer, job, None, events)?;
         let streams = send.streams.unwrap_or_else(|| needed(&link, send.rate)).min(connect.most_links());
+        let streams = within_ring(streams, order.receive, events);
         let SendingLink { link, .. } = link;
         let making = Making { transfer, streams, sending: false, events, stop };
         let outcome = making.beside(connect, |joined| {
@@ -156,6 +158,18 @@ fn needed(link: &SendingLink, limit: Option<Rate>) -> u8 {
     };
     let of_path = count(window, round_trip, known);
     limit.map_or(of_path, |limit| of_path.min(count(window, round_trip, Some(limit))))
+}
+
+/// As many of the `streams` as the receiver's ring can serve; tells where these are fewer.
+fn within_ring(streams: u8, options: &ReceiveOptions, events: &EventSink) -> u8 {
+    let most = receiver::most_connections(options);
+    if streams > most {
+        let text = format!(
+            "the ring has {most} blocks, one for each connection: {most} of {streams} are made; --ring gives more"
+        );
+        events(Event::Notice { text });
+    }
+    streams.min(most)
 }
 
 /// Makes the further connections of a session.

@@ -176,9 +176,19 @@ pub fn run(
 }
 
 fn ring(options: &ReceiveOptions) -> std::io::Result<BlockPool> {
+    BlockPool::new(usize::try_from(ring_blocks(options)).unwrap_or(usize::MAX))
+}
+
+fn ring_blocks(options: &ReceiveOptions) -> u64 {
     let bytes = options.ring.unwrap_or(RING);
-    let blocks = (bytes.as_u64() / BLOCK_SIZE as u64).max(LEAST_BLOCKS);
-    BlockPool::new(usize::try_from(blocks).unwrap_or(usize::MAX))
+    (bytes.as_u64() / BLOCK_SIZE as u64).max(LEAST_BLOCKS)
+}
+
+/// The most connections that such a receiver can receive on at a time: each fills a block of its
+/// ring. Further ones would hold shares of the rate, and wait.
+#[must_use]
+pub fn most_connections(options: &ReceiveOptions) -> u8 {
+    u8::try_from(ring_blocks(options)).unwrap_or(u8::MAX)
 }
 
 fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<Reply>) {
