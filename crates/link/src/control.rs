@@ -37,7 +37,8 @@ impl LinkControl {
         self.0.is_hung_up()
     }
 
-    /// The kernel's view of the connection; `None` for links that are not TCP, or are gone.
+    /// The kernel's view of the connection, also of one by which another program carries the link,
+    /// where that can be had; `None` for links that are not TCP, or are gone.
     #[must_use]
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         self.0.tcp_info()
@@ -62,12 +63,13 @@ impl LinkControl {
         self.0.delivered()
     }
 
-    /// Caps the pace at which the kernel sends, where the carrier is TCP.
+    /// Caps the pace at which the link sends, where the carrier is TCP or another program.
     pub fn set_rate(&self, rate: Rate) {
         self.0.set_rate(rate);
     }
 
-    /// The socket, for its options; `None` for links that are not TCP.
+    /// The socket, for its options; `None` for links that are not TCP, and for those that another
+    /// program carries.
     #[must_use]
     pub fn socket(&self) -> Option<&Arc<TcpStream>> {
         self.0.socket()

@@ -41,6 +41,13 @@ pub fn needed(window: Window, round_trip: Span, known: Option<Rate>) -> u8 {
     u8::try_from(windows).unwrap_or(window.most).clamp(1, window.most)
 }
 
+/// As [`needed`], where no more than `limit` is to be carried.
+#[must_use]
+pub fn needed_for(window: Window, round_trip: Span, known: Option<Rate>, limit: Option<Rate>) -> u8 {
+    let of_path = needed(window, round_trip, known);
+    limit.map_or(of_path, |limit| of_path.min(needed(window, round_trip, Some(limit))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

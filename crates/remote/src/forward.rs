@@ -17,6 +17,12 @@ use icdc_units::Span;
 
 /// Most bytes of one read: what a pipe to sshd holds is 64 KiB.
 const CHUNK: usize = 256 << 10;
+/// What is read at a time where much flows, and how long is waited for more where less does: so that
+/// this process, sshd and the far end are not woken for each packet of a connection on a long path.
+const MUCH: usize = 16 << 10;
+const GATHERING: Span = Span::from_millis(2);
+/// A packet's payload: who sends less sends a message, or its end.
+const PACKET: usize = 1400;
 /// How long the starting end may take to end its direction after the far end has.
 const FAREWELL: Span = Span::from_secs(5);
 
@@ -43,18 +49,18 @@ pub(crate) fn run(stdin: OwnedFd, stdout: OwnedFd, stream: TcpStream, stop: &Sto
     let (mut stdin, mut stdout) = (File::from(stdin), File::from(stdout));
     let stream = Arc::new(stream);
     let (tell, told) = unbounded();
-    let there = (Arc::clone(&stream), tell.clone());
+    let there = (Arc::clone(&stream), tell.clone(), stop.clone());
     std::thread::Builder::new().name("there".into()).spawn(move || {
-        let (stream, tell) = there;
-        let forwarded = pass_on(&mut stdin, &mut &*stream);
+        let (stream, tell, asked) = there;
+        let forwarded = pass_on(&mut stdin, &mut &*stream, &asked);
         // It fails if the far end was faster.
         let _ = stream.shutdown(Shutdown::Write);
         let _ = tell.send(Ending::There(forwarded));
     })?;
-    let back = (Arc::clone(&stream), tell.clone());
+    let back = (Arc::clone(&stream), tell.clone(), stop.clone());
     std::thread::Builder::new().name("back".into()).spawn(move || {
-        let (stream, tell) = back;
-        let forwarded = pass_on(&mut &*stream, &mut stdout);
+        let (stream, tell, asked) = back;
+        let forwarded = pass_on(&mut &*stream, &mut stdout, &asked);
         // The starting end reads to here.
         drop(stdout);
         let _ = tell.send(Ending::Back(forwarded));
@@ -77,13 +83,20 @@ pub(crate) fn run(stdin: OwnedFd, stdout: OwnedFd, stream: TcpStream, stop: &Sto
     })
 }
 
-/// Passes bytes on up to the end of them, as they come.
-fn pass_on(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+/// Passes bytes on up to the end of them, as they come; gathers them a little where they come in
+/// small pieces.
+fn pass_on(from: &mut impl Read, to: &mut impl Write, stop: &StopSignal) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK];
     loop {
         match from.read(&mut buffer) {
             Ok(0) => return Ok(()),
-            Ok(count) => to.write_all(&buffer[..count])?,
+            Ok(count) => {
+                to.write_all(&buffer[..count])?;
+                if (PACKET..MUCH).contains(&count) {
+                    // Whoever has asked to stop ends the process.
+                    let _ = stop.wait(GATHERING);
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

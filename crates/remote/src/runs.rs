@@ -6,7 +6,7 @@ use crossbeam_channel::{Receiver as Queue, unbounded};
 use icdc_disk::tree::Tree;
 use icdc_link::Link;
 use icdc_protocol::message::{Job, Message, ReceiveOptions, Request, SendOptions, TransferId};
-use icdc_rate::connection_count::{KERNEL_BUFFERS, SSH_CHANNEL, needed as count};
+use icdc_rate::connection_count::{KERNEL_BUFFERS, SSH_CHANNEL, needed_for};
 use icdc_session::SessionError;
 use icdc_session::retry::Retry;
 use icdc_stop::StopSignal;
@@ -150,14 +150,15 @@ fn needed(link: &SendingLink, limit: Option<Rate>) -> u8 {
         return 1;
     }
     let known = tuned.as_ref().and_then(Tuned::known_path).map(|known| known.rate);
-    let (window, round_trip) = match (link.control.tcp_info(), link.control.handshake_time()) {
-        (Some(info), _) => (KERNEL_BUFFERS, info.min_rtt),
-        // Two flights in one round trip: a little more than that.
-        (None, Some(handshake)) => (SSH_CHANNEL, handshake),
-        (None, None) => return 1,
+    let (window, round_trip) = match (link.control.socket(), link.control.tcp_info(), link.control.handshake_time()) {
+        (Some(_), Some(info), _) => (KERNEL_BUFFERS, info.min_rtt),
+        // Two flights in one round trip: a little more than that, and more where the connection that
+        // can be seen leads to a host on the way only.
+        (None, Some(info), Some(handshake)) if handshake < info.min_rtt * 2 => (SSH_CHANNEL, info.min_rtt),
+        (None, _, Some(handshake)) => (SSH_CHANNEL, handshake),
+        _ => return 1,
     };
-    let of_path = count(window, round_trip, known);
-    limit.map_or(of_path, |limit| of_path.min(count(window, round_trip, Some(limit))))
+    needed_for(window, round_trip, known, limit)
 }
 
 /// As many of the `streams` as the receiver's ring can serve; tells where these are fewer.

@@ -108,10 +108,25 @@ fn a_shell_that_prints_without_end_is_told_with_what_to_do() {
         site.copy(&options).arg(site.by_ssh(via)).run().expect_code(0);
         assert_same(&site.path("file"), &site.path(via));
     }
-    let command = printing(1 << 20);
+    let command = printing(8 << 20);
     let ended = site.copy(&["--ssh", &command, "file"]).arg(site.by_ssh("none")).run().expect_code(3);
     assert!(ended.stderr.contains("start-up files"), "{ended}");
     assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
+}
+
+#[test]
+fn a_far_side_that_prints_a_megabyte_first_is_heard_and_named() {
+    let site = Site::new();
+    fs::write(site.path("file"), "file").unwrap();
+    let noisy = site
+        .program("noisy", "shift\necho Message of the day\nhead -c 1100000 /dev/zero | tr '\\0' x\nexec sh -c \"$*\"");
+    for via in ["direct", "ssh"] {
+        let mut command = site.copy(&["--ssh", &noisy, "--via", via, "--streams", "2", "file"]);
+        let ended = command.arg(site.by_ssh("arrived")).run().expect_code(0);
+        assert_eq!(ended.stderr.matches("start-up files").count(), 1, "{ended}");
+        assert!(ended.stderr.contains("\"Message of the day\""), "{ended}");
+        assert_same(&site.path("file"), &site.path("arrived"));
+    }
 }
 
 #[test]
@@ -170,7 +185,8 @@ fn a_data_port_that_does_not_answer_is_told_with_what_to_do() {
 fn bare(site: &Site) -> (String, PathBuf) {
     let cache = site.directory("far/cache");
     let body = format!(
-        "shift\nXDG_CACHE_HOME='{}' HOME='{}' PATH=/usr/bin:/bin exec sh -c \"$*\"",
+        "shift\necho login >>'{}'\nXDG_CACHE_HOME='{}' HOME='{}' PATH=/usr/bin:/bin exec sh -c \"$*\"",
+        site.path("far/logins").display(),
         cache.display(),
         site.directory("far/home").display()
     );
@@ -200,7 +216,11 @@ fn send_self_brings_the_program_along_once_and_never_overwrites() {
     let before = fs::metadata(program).unwrap();
     assert_eq!(before.mode() & 0o777, 0o700);
 
-    attempt(&["--send-self"], "two").expect_code(0);
+    let logins = site.path("far/logins");
+    fs::remove_file(&logins).unwrap();
+    let again = attempt(&["--send-self", "--via", "direct"], "two").expect_code(0);
+    assert_eq!(fs::read_to_string(&logins).unwrap(), "login\n", "it is found by the login that starts it");
+    assert!(again.all("notice").next().is_none(), "{again}");
     assert_same(&tree, &site.path("two"));
     let after = fs::metadata(program).unwrap();
     assert_eq!(
@@ -209,6 +229,10 @@ fn send_self_brings_the_program_along_once_and_never_overwrites() {
         "it is reused"
     );
     assert_eq!(entries(&cache).len(), 1);
+
+    // Further logins start the same program.
+    attempt(&["--send-self", "--via", "ssh", "--streams", "2"], "by-ssh").expect_code(0);
+    assert_same(&tree, &site.path("by-ssh"));
 
     // Pulling works the same way.
     let mut command = site.icdc(&["copy", "--ssh", &ssh, "--send-self"]);

@@ -5,10 +5,11 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use icdc_tcp::TcpInfo;
 use icdc_units::{ByteCount, Rate, Span};
 
 use super::write_clock::WriteClock;
@@ -32,18 +33,39 @@ pub trait ForwardingProgram: Send + Sync {
 pub struct Forwarded {
     socket: UnixStream,
     peer: String,
+    /// Until the stream is shut down.
+    network: Mutex<Option<Network>>,
     clock: WriteClock,
     written: AtomicU64,
     /// It goes with the stream.
     program: Box<dyn ForwardingProgram>,
 }
 
+/// The TCP connection by which another program sends. Only that program reads and writes it, and
+/// closes it; here it is looked at and paced.
+struct Network {
+    socket: TcpStream,
+    /// Acknowledged before the stream began.
+    before: ByteCount,
+}
+
 impl Forwarded {
-    /// `socket` leads to `program`; `peer` names the other end in messages.
+    /// `socket` leads to `program`, which sends over `network`, if that could be had; `peer` names
+    /// the other end in messages.
     #[must_use]
-    pub fn new(socket: UnixStream, peer: String, program: impl ForwardingProgram + 'static) -> Self {
+    pub fn new(
+        socket: UnixStream,
+        peer: String,
+        network: Option<TcpStream>,
+        program: impl ForwardingProgram + 'static,
+    ) -> Self {
         let (clock, written) = (WriteClock::default(), AtomicU64::new(0));
-        Self { socket, peer, clock, written, program: Box::new(program) }
+        let network = network.map(|socket| Network { before: has_arrived(&socket), socket });
+        Self { socket, peer, network: Mutex::new(network), clock, written, program: Box::new(program) }
+    }
+
+    fn with_network<T>(&self, look: impl FnOnce(&Network) -> T) -> Option<T> {
+        self.network.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(look)
     }
 }
 
@@ -72,6 +94,8 @@ impl Carrier {
                 let shut = forwarded.socket.shutdown(how);
                 if how == Shutdown::Both {
                     forwarded.program.end();
+                    // Whoever still holds its connection keeps that open.
+                    drop(forwarded.network.lock().unwrap_or_else(PoisonError::into_inner).take());
                 }
                 shut
             }
@@ -94,6 +118,14 @@ impl Carrier {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(true),
             Self::Forwarded(_) => Ok(()),
+        }
+    }
+
+    /// What the kernel knows of the TCP connection, also of one that another program uses.
+    pub(super) fn tcp_info(&self) -> Option<TcpInfo> {
+        match self {
+            Self::Tcp(stream) => icdc_tcp::info(&**stream).ok(),
+            Self::Forwarded(forwarded) => forwarded.with_network(|network| icdc_tcp::info(&network.socket).ok())?,
         }
     }
 
@@ -141,27 +173,41 @@ impl Carrier {
         }
     }
 
-    /// Caps the pace at which it sends: the kernel's where it is TCP, that of the writes where
-    /// another program sends.
+    /// Caps the pace at which it sends: the kernel's where it is TCP, also of another program, and
+    /// else that of the writes.
     pub(super) fn set_rate(&self, rate: Rate) {
-        match self {
-            Self::Tcp(stream) => {
-                if let Err(error) = icdc_tcp::set_pacing_rate(stream, rate) {
-                    tracing::debug!("{}: pacing rate not set: {error}", self.peer());
-                }
+        let set = match self {
+            Self::Tcp(stream) => icdc_tcp::set_pacing_rate(stream, rate),
+            Self::Forwarded(forwarded) => {
+                let set = forwarded.with_network(|network| icdc_tcp::set_pacing_rate(&network.socket, rate));
+                set.unwrap_or_else(|| {
+                    forwarded.clock.set_rate(rate);
+                    Ok(())
+                })
             }
-            Self::Forwarded(forwarded) => forwarded.clock.set_rate(rate),
+        };
+        if let Err(error) = set {
+            tracing::debug!("{}: pacing rate not set: {error}", self.peer());
         }
     }
 
-    /// Bytes that the peer's host has, or, where another program sends, that this one has taken.
+    /// Bytes that the peer's host has, or, where another program sends by what cannot be seen, that
+    /// this one has taken.
     pub(super) fn delivered(&self) -> ByteCount {
         match self {
-            Self::Tcp(stream) => icdc_tcp::info(stream)
-                .map_or(ByteCount::ZERO, |info| info.bytes_acked + info.mss * u64::from(info.sacked)),
-            Self::Forwarded(forwarded) => ByteCount::new(forwarded.written.load(Ordering::Relaxed)),
+            Self::Tcp(stream) => has_arrived(stream),
+            Self::Forwarded(forwarded) => {
+                let written = ByteCount::new(forwarded.written.load(Ordering::Relaxed));
+                let arrived = forwarded.with_network(|network| has_arrived(&network.socket) - network.before);
+                arrived.map_or(written, |arrived| written.min(arrived))
+            }
         }
     }
+}
+
+/// Bytes that the other end of a connection has.
+fn has_arrived(stream: &TcpStream) -> ByteCount {
+    icdc_tcp::info(stream).map_or(ByteCount::ZERO, |info| info.bytes_acked + info.mss * u64::from(info.sacked))
 }
 
 impl Forwarded {

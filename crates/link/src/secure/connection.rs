@@ -81,7 +81,7 @@ impl Control for Connection {
     }
 
     fn tcp_info(&self) -> Option<TcpInfo> {
-        icdc_tcp::info(&**self.carrier.tcp()?).ok()
+        self.carrier.tcp_info()
     }
 
     fn received(&self) -> ByteCount {

@@ -10,13 +10,17 @@ use icdc_units::Span;
 
 use super::error::ConnectError;
 use super::patient::{self, PatientReader};
-use super::remote_shell::{RemoteProcess, RemoteShell, quote};
+use super::remote_shell::{LOGGED_IN, RemoteProcess, RemoteShell, quote};
+use super::send_self::{or_sent, program_found};
 
 /// Begins the line by which a started far end tells itself from other output. The number of the
 /// protocol follows.
 pub(crate) const MARKER: &str = "ICDC-FAR-END";
 /// Output of shell start-up files that is skipped before the marker.
-const MAX_NOISE: usize = 64 << 10;
+pub(super) const MAX_NOISE: usize = 4 << 20;
+/// Longest line that is looked at, and what of it is shown.
+const LONGEST_LINE: usize = 4096;
+const SHOWN: usize = 60;
 /// Time from the start of ssh to the far end's first words: a login, perhaps by hand and by way of
 /// other hosts.
 pub(super) const GREETING_PATIENCE: Span = Span::from_secs(300);
@@ -37,6 +41,15 @@ impl FarProgram {
         format!("{} far-end", quote(&self.program))
     }
 
+    /// The same, or rather what [`send_self`](super::send_self) has brought there before, if that is
+    /// there.
+    pub(super) fn command_line_or_sent(&self) -> String {
+        or_sent(&self.command_line()).unwrap_or_else(|error| {
+            tracing::debug!("what was brought before is not looked for: {error}");
+            self.command_line()
+        })
+    }
+
     /// The first message to it, which fits into any pipe.
     pub(super) fn bootstrap(task: FarTask, family: Family) -> Vec<u8> {
         let bootstrap =
@@ -46,15 +59,17 @@ impl FarProgram {
         frame
     }
 
-    /// Skips what shell start-up files print, up to the line that tells a far end of this protocol.
+    /// Skips what shell start-up files print, up to the line that tells a far end of this protocol;
+    /// calls `logged_in` if ssh tells that it is.
     pub(super) fn await_marker(
         &self,
         output: &mut PatientReader<'_>,
         process: &mut RemoteProcess,
-    ) -> Result<(), ConnectError> {
-        match find_marker(output) {
-            Ok(VERSION) => Ok(()),
-            Ok(theirs) => Err(self.other_version(format!("icdc/{theirs}"))),
+        logged_in: impl FnMut(),
+    ) -> Result<Preamble, ConnectError> {
+        match find_marker(output, logged_in) {
+            Ok((VERSION, preamble)) => Ok(preamble),
+            Ok((theirs, _)) => Err(self.other_version(format!("icdc/{theirs}"))),
             Err(NoMarker::Failed(error)) if patient::is_stopped(&error) => Err(ConnectError::Interrupted),
             Err(NoMarker::Failed(error)) if error.kind() == io::ErrorKind::TimedOut => Err(self.no_greeting()),
             Err(missing) => Err(self.explain(&missing, process)),
@@ -127,18 +142,66 @@ enum NoMarker {
     Failed(io::Error),
 }
 
+/// What came before the marker line.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Preamble {
+    /// Bytes that start-up files printed.
+    noise: usize,
+    /// Beginning of their first line.
+    first: String,
+    /// Which of several programs was started, if that was left to the far side's shell.
+    pub(super) program: Option<String>,
+}
+
+impl Preamble {
+    /// What to tell of it.
+    pub(super) fn notice(&self, host: &str) -> Option<String> {
+        let Self { noise, first, .. } = self;
+        let text = || {
+            format!(
+                "{host}: its shell's start-up files print {noise} bytes for commands, too (\"{first}\"), which are skipped"
+            )
+        };
+        (*noise > 0).then(text)
+    }
+
+    fn add(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        if let Some(program) = program_found(&text) {
+            self.program = Some(program.to_owned());
+        } else if !text.trim().is_empty() {
+            self.noise += line.len() + 1;
+            if self.first.is_empty() {
+                self.first = text.trim().chars().take(SHOWN).flat_map(char::escape_debug).collect();
+            }
+        }
+    }
+}
+
 /// Skips what shell start-up files print, up to the marker line; returns its number. Reads byte by
 /// byte: what follows the line belongs to the link.
-fn find_marker(output: &mut impl Read) -> Result<u32, NoMarker> {
+fn find_marker(output: &mut impl Read, mut logged_in: impl FnMut()) -> Result<(u32, Preamble), NoMarker> {
+    let mut preamble = Preamble::default();
     let mut line = Vec::new();
     let mut byte = [0];
     for skipped in 0..MAX_NOISE {
         match output.read(&mut byte) {
             Ok(0) => return Err(NoMarker::Ended(skipped)),
-            Ok(_) if byte[0] != b'\n' => line.push(byte[0]),
+            Ok(_) if byte[0] != b'\n' => {
+                if line.len() == LONGEST_LINE {
+                    preamble.add(&line);
+                    line.clear();
+                }
+                line.push(byte[0]);
+            }
             Ok(_) => {
                 if let Some(version) = marker_version(&line) {
-                    return Ok(version);
+                    return Ok((version, preamble));
+                }
+                if line == LOGGED_IN.as_bytes() {
+                    logged_in();
+                } else {
+                    preamble.add(&line);
                 }
                 line.clear();
             }
@@ -174,15 +237,35 @@ mod tests {
     fn the_marker_is_found_behind_noise_and_nothing_more_is_read() {
         let text = b"Welcome!\nno newline here\nICDC-FAR-END 1\nrest".to_vec();
         let mut reader = text.as_slice();
-        assert_eq!(find_marker(&mut reader).unwrap(), 1);
-        assert_eq!(reader, b"rest");
-        assert_eq!(find_marker(&mut b"ICDC-FAR-END 77\r\n".as_slice()).unwrap(), 77);
+        let (version, preamble) = find_marker(&mut reader, || {}).unwrap();
+        assert_eq!((version, reader), (1, &b"rest"[..]));
+        let notice = preamble.notice("far").unwrap();
+        assert!(
+            notice.contains("far: ") && notice.contains(" 25 bytes ") && notice.contains("\"Welcome!\""),
+            "{notice}"
+        );
+        let (version, preamble) = find_marker(&mut b"\nICDC-FAR-END 77\r\n".as_slice(), || {}).unwrap();
+        assert_eq!((version, preamble.notice("far")), (77, None));
+    }
+
+    #[test]
+    fn that_ssh_is_logged_in_is_heard_before_the_far_end_speaks() {
+        let mut times = 0;
+        let text = b"ICDC-LOGGED-IN\n\nICDC-FAR-END 1\n".to_vec();
+        let (_, preamble) = find_marker(&mut text.as_slice(), || times += 1).unwrap();
+        assert_eq!((times, preamble), (1, Preamble::default()));
+    }
+
+    #[test]
+    fn much_noise_is_borne() {
+        let text = [vec![b'x'; 1 << 20], b"\nICDC-FAR-END 1\n".to_vec()].concat();
+        assert_eq!(find_marker(&mut text.as_slice(), || {}).unwrap().0, 1);
     }
 
     #[test]
     fn without_a_marker_it_ends() {
-        assert!(matches!(find_marker(&mut b"ICDC-FAR-END one\n".as_slice()), Err(NoMarker::Ended(17))));
-        assert!(matches!(find_marker(&mut io::repeat(b'x')), Err(NoMarker::Noise)));
-        assert!(matches!(find_marker(&mut io::repeat(b'\n')), Err(NoMarker::Noise)));
+        assert!(matches!(find_marker(&mut b"ICDC-FAR-END one\n".as_slice(), || {}), Err(NoMarker::Ended(17))));
+        assert!(matches!(find_marker(&mut io::repeat(b'x'), || {}), Err(NoMarker::Noise)));
+        assert!(matches!(find_marker(&mut io::repeat(b'\n'), || {}), Err(NoMarker::Noise)));
     }
 }

@@ -34,13 +34,10 @@ use super::through_ssh::Forwarder;
 use crate::options::Via;
 use crate::proxy::Proxy;
 
-/// Round trips that ssh takes to log in and start a program: TCP, versions, key exchange,
-/// authentication, channel, command.
-const ROUND_TRIPS_OF_LOGIN: u64 = 8;
 /// Round trips after which a port that has not answered hardly will.
 const ROUND_TRIPS: u64 = 3;
-/// It has so long on a short path: a lost SYN is sent again after a second.
-const LEAST_PATIENCE: Span = Span::from_millis(1200);
+/// It has so long on a short path.
+const LEAST_PATIENCE: Span = Span::from_secs(1);
 /// It has no longer: the user may have typed a password while ssh logged in.
 const MOST_PATIENCE: Span = Span::from_secs(5);
 
@@ -61,8 +58,8 @@ pub(super) struct Routes {
     pub(super) family: Family,
     /// What the user has chosen.
     pub(super) via: Via,
-    /// How long ssh took to start the far end.
-    pub(super) login: Span,
+    /// As ssh has seen it.
+    pub(super) round_trip: Span,
     pub(super) back: Back,
     pub(super) forwarder: Forwarder,
     pub(super) events: EventSink,
@@ -73,7 +70,7 @@ impl Routes {
     /// The first link of a session: over the route that has worked before, or else over the first
     /// one that works.
     pub(super) fn first(&self, before: Option<Route>) -> Result<(Link, Route), ConnectError> {
-        self.forwarder.forget_failures();
+        self.forwarder.begin_anew();
         if let Some(route) = before {
             return Ok((self.further(route, &self.stop)?, route));
         }
@@ -141,7 +138,13 @@ impl Routes {
             }
         }
         over.request();
+        self.end();
         results
+    }
+
+    /// No more links are going to be made.
+    pub(super) fn end(&self) {
+        self.forwarder.end();
     }
 
     /// The most connections by this route that can be made without a question to the user.
@@ -161,6 +164,9 @@ impl Routes {
         if !matches!(won, Ok((_, Route::Back, _))) {
             self.back.close();
         }
+        if !matches!(won, Ok((_, Route::Ssh, _))) {
+            self.end();
+        }
         won
     }
 
@@ -168,7 +174,7 @@ impl Routes {
         (self.events)(connecting(&self.host, self.port));
         let (tell, told) = bounded(3);
         self.attempt(Route::Direct, over, tell.clone(), Self::direct);
-        let patience = (self.login * ROUND_TRIPS / ROUND_TRIPS_OF_LOGIN).clamp(LEAST_PATIENCE, MOST_PATIENCE);
+        let patience = (self.round_trip * ROUND_TRIPS).clamp(LEAST_PATIENCE, MOST_PATIENCE);
         let mut failures = match told.recv_timeout(patience.into()) {
             Ok((route, Ok(link))) => return Ok((link, route, String::new())),
             Ok((_, Err(ConnectError::Interrupted))) => return Err(ConnectError::Interrupted),

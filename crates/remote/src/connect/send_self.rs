@@ -13,6 +13,9 @@
 //! overwritten and no unfinished program is ever run. A file that is there already is used only if
 //! it has the digest. Each answer stands on a line of its own behind a mark, so that the noise of
 //! start-up files is told apart.
+//!
+//! A later run does not ask first: [`or_sent`] has the far side's shell start the program that it
+//! finds in the cache with the right digest, in the one login that is needed anyway.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -30,13 +33,31 @@ use super::remote_shell::RemoteShell;
 /// Begins every line of the script's answers.
 const MARK: &str = "ICDC-SEND-SELF ";
 /// Output of shell start-up files that is skipped.
-const MAX_NOISE: u64 = 64 << 10;
+const MAX_NOISE: u64 = 4 << 20;
 /// How long it may take: 100 MB at 1 Mbit/s.
 const PATIENCE: Span = Span::from_secs(900);
 
+/// The program that is brought along.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// A command that starts the far end from the cache if this very program is there, and otherwise
+/// does `command`, which is one program with its arguments.
+pub(super) fn or_sent(command: &str) -> io::Result<String> {
+    let digest = sha256(&mut File::open(PROGRAM)?)?;
+    let mut lines = finding(&digest);
+    lines.push(r#"if has "$file"; then say "have $file"; exec "$file" far-end; fi"#.to_owned());
+    lines.push(r#"exec "$@""#.to_owned());
+    Ok(format!("sh -c '{}' sh {command}", lines.join("; ")))
+}
+
+/// What [`or_sent`] tells in a line of output: the program that it starts.
+pub(super) fn program_found(line: &str) -> Option<&str> {
+    line.trim_end().strip_prefix(MARK)?.strip_prefix("have ")
+}
+
 /// Where the program came to lie on the far side, as an absolute path.
 pub(super) fn put(shell: &RemoteShell, stop: &StopSignal) -> Result<String, ConnectError> {
-    let put = put_program(shell, Path::new("/proc/self/exe"), stop);
+    let put = put_program(shell, Path::new(PROGRAM), stop);
     if stop.is_requested() { Err(ConnectError::Interrupted) } else { put }
 }
 
@@ -131,19 +152,14 @@ fn next_answer(from: &mut impl BufRead) -> Option<Answer> {
 /// The script as one word without single quotes, newlines or `!`, so that any login shell passes it
 /// on unchanged. `set -C` makes the redirection create a new file or fail.
 fn script(machine: &str, digest: &str) -> String {
-    let name = format!("icdc-{}-{}", env!("CARGO_PKG_VERSION"), &digest[..16]);
-    let lines = [
-        r#"say() { printf "\n"; printf "%s\n" "ICDC-SEND-SELF $1"; }"#,
-        r#"sum() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi <"$1" | cut -c1-64; }"#,
-        r#"has() { test -f "$1" && test "$(sum "$1")" = "$want"; }"#,
-        "set -u",
+    let mut lines = finding(digest);
+    lines.extend([
+        r#"say "machine $(uname -sm)""#.to_owned(),
+        format!(r#"if test "$(uname -sm)" = "{machine}"; then :; else exit 0; fi"#),
+    ]);
+    let further = [
         "umask 077",
-        &format!("want={digest}"),
-        r#"say "machine $(uname -sm)""#,
-        &format!(r#"if test "$(uname -sm)" = "{machine}"; then :; else exit 0; fi"#),
         r#"if command -v sha256sum >/dev/null || command -v shasum >/dev/null; then :; else say no-digest; exit 0; fi"#,
-        r#"dir="${XDG_CACHE_HOME:-$HOME/.cache}/icdc""#,
-        &format!(r#"file="$dir/{name}""#),
         r#"if has "$file"; then say "have $file"; exit 0; fi"#,
         r#"if test -e "$file" || test -h "$file"; then say "differs $file"; exit 0; fi"#,
         r#"mkdir -p "$dir" || exit 1"#,
@@ -159,7 +175,23 @@ fn script(machine: &str, digest: &str) -> String {
         r#"ln "$part" "$file" 2>/dev/null"#,
         r#"if has "$file"; then say "put $file"; else say "differs $file"; fi"#,
     ];
+    lines.extend(further.map(str::to_owned));
     format!("sh -c '{}'", lines.join("; "))
+}
+
+/// The lines by which the program is found in the cache.
+fn finding(digest: &str) -> Vec<String> {
+    let name = format!("icdc-{}-{}", env!("CARGO_PKG_VERSION"), &digest[..16]);
+    vec![
+        r#"say() { printf "\n"; printf "%s\n" "ICDC-SEND-SELF $1"; }"#.to_owned(),
+        r#"sum() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi <"$1" 2>/dev/null | cut -c1-64; }"#
+            .to_owned(),
+        r#"has() { test -f "$1" && test "$(sum "$1")" = "$want"; }"#.to_owned(),
+        "set -u".to_owned(),
+        format!("want={digest}"),
+        r#"dir="${XDG_CACHE_HOME:-${HOME:-}/.cache}/icdc""#.to_owned(),
+        format!(r#"file="$dir/{name}""#),
+    ]
 }
 
 fn sha256(file: &mut File) -> io::Result<String> {

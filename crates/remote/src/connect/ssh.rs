@@ -17,11 +17,12 @@ use std::sync::Arc;
 use icdc_link::{DEAD_AFTER, Inlet, Link, LinkControl, LinkError, MessageWriter, WriterGuard, receive, stdio_link};
 use icdc_protocol::Message;
 use icdc_protocol::message::{FarTask, Listening};
+use icdc_rate::connection_count::{SSH_CHANNEL, needed_for};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Family, clock};
 use icdc_transfer::{Event, EventSink, Via as Route};
 use icdc_trust::{Identity, PublicKey};
-use icdc_units::Span;
+use icdc_units::{Rate, Span};
 
 use super::back::Back;
 use super::error::ConnectError;
@@ -30,10 +31,17 @@ use super::patient::PatientReader;
 use super::remote_shell::{RemoteProcess, RemoteShell};
 use super::routes::Routes;
 use super::send_self;
-use super::through_ssh::Forwarder;
+use super::through_ssh::{Expected, Forwarder};
 use super::{Dial, Further};
 use crate::options::{CopyOptions, Via};
 
+/// Round trips that ssh takes to log in and start a program: TCP, versions (2), key exchange, service
+/// request (2), authentication (3), channel (2), command.
+const ROUND_TRIPS: u64 = 12;
+/// It takes no more, and so much time besides, where nobody has to answer: who types a password
+/// takes longer.
+const MOST_ROUND_TRIPS: u64 = 14;
+const COMPUTATION: Span = Span::from_millis(900);
 /// How long ssh may take to notice that its far end has died.
 const ENDING: Span = Span::from_secs(3);
 
@@ -44,6 +52,9 @@ pub(crate) struct Starter {
     ports: (u16, u16),
     family: Family,
     via: Via,
+    /// Connections that the user wants, and the rate that is to be reached at most.
+    streams: Option<u8>,
+    limit: Option<Rate>,
     events: EventSink,
     host_name: Option<String>,
     stop: StopSignal,
@@ -65,8 +76,32 @@ pub(crate) struct Started {
     /// Where it listens; 0 if it only drives.
     pub(crate) port: u16,
     pub(crate) running: Running,
-    /// How long the start took, from the call of ssh to its first words.
-    pub(crate) login: Span,
+    /// What its start has shown of the path and of logins.
+    pub(crate) login: LoginSeen,
+}
+
+/// What a login has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LoginSeen {
+    /// A round trip to the host.
+    round_trip: Span,
+    /// It was hardly answered by hand.
+    unattended: bool,
+}
+
+impl LoginSeen {
+    /// Of one that `took` so long, from the call of ssh to the far end's words; with the round trip
+    /// to the first host, and how many logins follow each other, where that could be seen.
+    fn of(took: Span, seen: Option<(Span, u64)>) -> Self {
+        let round_trip = |logins: u64| took / (ROUND_TRIPS * logins.max(1));
+        match seen {
+            None => Self { round_trip: round_trip(1), unattended: false },
+            Some((first, logins)) => Self {
+                round_trip: if logins <= 1 { first } else { round_trip(logins).max(first) },
+                unattended: took <= (first * MOST_ROUND_TRIPS + COMPUTATION) * logins.max(1),
+            },
+        }
+    }
 }
 
 /// The ssh that carries a far end.
@@ -98,6 +133,8 @@ impl Starter {
             ports: options.ports,
             family: options.family,
             via: options.via.clone(),
+            streams: options.send.streams,
+            limit: options.send.rate,
             events: Arc::clone(events),
             host_name: None,
             stop: stop.clone(),
@@ -143,17 +180,23 @@ impl Starter {
         }
     }
 
-    fn start_program(&self, task: FarTask) -> Result<Started, ConnectError> {
-        let (far, shell) = (&self.far, &self.far.shell);
+    fn start_program(&mut self, task: FarTask) -> Result<Started, ConnectError> {
+        let command = if self.send_self { self.far.command_line_or_sent() } else { self.far.command_line() };
+        let far = self.far.clone();
+        let shell = &far.shell;
         let begin = clock::now();
-        let mut process = shell.run(&far.command_line())?;
+        let mut process = shell.run(&command)?;
         let stdout = process.stdout.take().expect("standard output is piped");
         let stdin = process.stdin.take().expect("standard input is piped");
         let sent = (&stdin).write_all(&FarProgram::bootstrap(task, self.family));
         let cannot_start = |cause| ConnectError::Start { command: shell.command().to_owned(), cause };
         let deadline = begin + GREETING_PATIENCE;
         let mut output = PatientReader::new(&stdout, &self.stop, deadline).map_err(cannot_start)?;
-        far.await_marker(&mut output, &mut process)?;
+        let preamble = far.await_marker(&mut output, &mut process, || {})?;
+        preamble.notice(shell.host()).into_iter().for_each(|text| (self.events)(Event::Notice { text }));
+        if let Some(program) = preamble.program {
+            self.far.program = program;
+        }
         // One that drives gives signs of life; one that listens has nothing more to say than where.
         let link = stdio_link(stdout, stdin, shell.host(), Some(DEAD_AFTER)).map_err(cannot_start)?;
         let Link { outlet, mut inlet, control } = link;
@@ -162,6 +205,7 @@ impl Starter {
             let _given_up = self.stop.while_waiting(move || control.shutdown());
             receive(inlet.as_mut())
         };
+        let took = clock::now() - begin;
         // A far end that cannot serve says why and ends; its words are worth more than a broken
         // pipe.
         match (greeting, sent) {
@@ -171,8 +215,12 @@ impl Starter {
                 tracing::debug!(host = shell.host(), version, port, "far end started");
                 process.is_well();
                 let (writer, end) = MessageWriter::start(outlet).map_err(cannot_start)?;
+                let network = process.network();
+                let seen = network.and_then(|(stream, logins)| Some((icdc_tcp::info(&stream).ok()?.min_rtt, logins)));
+                let login = LoginSeen::of(took, seen);
+                tracing::debug!(host = shell.host(), %took, ?login, "logged in");
                 let (key, running) = (PublicKey::from_bytes(key), Running(process));
-                Ok(Started { writer, inlet, control, end, key, port, running, login: clock::now() - begin })
+                Ok(Started { writer, inlet, control, end, key, port, running, login })
             }
             (Ok(Message::Refused(refusal)), _) => {
                 Err(ConnectError::FarEndRefused { host: shell.host().to_owned(), reason: refusal.reason })
@@ -198,6 +246,13 @@ struct Current {
     routes: Routes,
     /// By which it was reached.
     route: Option<Route>,
+}
+
+impl Drop for Current {
+    /// No login outlasts it, whoever still has the routes.
+    fn drop(&mut self) {
+        self.routes.end();
+    }
 }
 
 impl SshFar {
@@ -272,14 +327,42 @@ impl SshFar {
         let Started { writer, inlet, end, key, port, running, login, .. } =
             self.starter.start_to_serve(identity.public())?;
         let host = self.starter.host_name()?;
-        let Starter { far, family, ports, via, events, stop, .. } = &self.starter;
+        let Starter { far, family, ports, via, events, stop, streams, limit, .. } = &self.starter;
         let (family, via) = (*family, via.clone());
-        let forwarder = Forwarder::new(far.clone(), port, family, events);
+        let LoginSeen { round_trip, unattended } = login;
+        let connections = streams.unwrap_or_else(|| needed_for(SSH_CHANNEL, round_trip, None, *limit));
+        let expected = Expected { connections, unattended };
+        let forwarder = Forwarder::new(far.clone(), port, family, expected, events);
         let back = Back::new(&host, *ports, family, writer, inlet);
-        let (events, stop) = (Arc::clone(events), stop.clone());
-        let routes =
-            Routes { host, port, key, identity: Arc::new(identity), family, via, login, back, forwarder, events, stop };
+        let (identity, events, stop) = (Arc::new(identity), Arc::clone(events), stop.clone());
+        let routes = Routes { host, port, key, identity, family, via, round_trip, back, forwarder, events, stop };
         self.current = Some(Current { _end: end, running, routes, route: None });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_that_took_longer_than_the_network_needs_may_have_been_answered_by_hand() {
+        let ms = Span::from_millis;
+        let unattended = |took, seen| LoginSeen::of(ms(took), seen).unattended;
+        assert!(unattended(3_000, Some((ms(300), 1))));
+        assert!(unattended(250, Some((ms(0), 1))));
+        assert!(!unattended(6_000, Some((ms(300), 1))));
+        assert!(!unattended(2_000, Some((ms(1), 1))));
+        assert!(unattended(6_000, Some((ms(300), 2))), "by a jump host");
+        assert!(!unattended(100, None), "nothing is known of it");
+    }
+
+    #[test]
+    fn the_round_trip_is_the_kernels_or_estimated_from_the_login() {
+        let ms = Span::from_millis;
+        let round_trip = |took, seen| LoginSeen::of(ms(took), seen).round_trip;
+        assert_eq!(round_trip(3_000, Some((ms(300), 1))), ms(300));
+        assert_eq!(round_trip(7_200, Some((ms(20), 2))), ms(300), "the host is far behind the jump host");
+        assert_eq!(round_trip(3_600, None), ms(300));
     }
 }

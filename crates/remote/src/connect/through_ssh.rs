@@ -9,12 +9,14 @@
 //! (`ControlMaster`); where that cannot be either, the first one asks the user, and there are no
 //! others.
 //!
-//! A server lets a few logins wait at once (`MaxStartups`, 10 by default) and drops others. No more
-//! than that are begun at once, fewer once one was dropped, and those that were dropped are tried
-//! again. Once one has failed for good, those that still wait for their turn give up as well.
+//! A login takes nine round trips. So where the one that has started the far end was hardly answered
+//! by hand, as many as the path needs are begun before they are asked for, as many at once as a
+//! server lets ([`logins`](super::logins)); the session opens over the first that is ready. Where it
+//! may have been answered by hand, one has to show first that it needs nobody. What a server has
+//! dropped is tried again.
 
 use std::io::{self, Read as _, Write as _};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use icdc_link::{Carrier, Forwarded};
 use icdc_protocol::Message;
@@ -24,19 +26,18 @@ use icdc_protocol::message::FarTask;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Family, clock};
 use icdc_transfer::{Event, EventSink};
+use icdc_tuning::buffers;
 use icdc_units::Span;
 
 use super::error::ConnectError;
 use super::far_program::{FarProgram, GREETING_PATIENCE};
+use super::logins::Logins;
 use super::patient::{self, PatientReader};
+use super::pool::Pool;
 use super::remote_shell::Login;
 
-/// Logins that wait at once: one less than OpenSSH's servers let by default.
-const LOGINS: usize = 9;
 /// Attempts at one connection.
 const ATTEMPTS: u64 = 8;
-/// Logins of one session that may be dropped and tried again.
-const DROPS: u32 = 24;
 /// Pause before the second attempt; it grows with each.
 const PAUSE: Span = Span::from_millis(300);
 /// Connections over a login that is shared: a server lets one login have 10 sessions by default
@@ -45,9 +46,96 @@ const MOST_SHARED: u8 = 8;
 /// Longest answer of a far end that forwards.
 const MAX_ANSWER: usize = 4096;
 
+/// What is known of the connections that are going to be needed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    /// How many.
+    pub(super) connections: u8,
+    /// The login before was hardly answered by hand.
+    pub(super) unattended: bool,
+}
+
 /// Makes connections through ssh to a far end that is running.
 #[derive(Clone)]
 pub(super) struct Forwarder {
+    opener: Opener,
+    pool: Arc<Pool<Result<Carrier, ConnectError>>>,
+    expected: Expected,
+}
+
+impl Forwarder {
+    pub(super) fn new(far: FarProgram, port: u16, family: Family, expected: Expected, events: &EventSink) -> Self {
+        let opener = Opener { far, port, family, logins: Arc::default(), events: Arc::clone(events) };
+        Self { opener, pool: Arc::default(), expected }
+    }
+
+    /// The first connection; others are begun. Asks the user where nothing else helps.
+    pub(super) fn first(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
+        let Expected { unattended, .. } = self.expected;
+        if unattended {
+            self.begin(self.to_expect());
+        }
+        match self.further(stop) {
+            Ok(carrier) => {
+                if !unattended {
+                    self.begin(self.to_expect() - 1);
+                }
+                Ok(carrier)
+            }
+            Err(ConnectError::SshFailed { said, .. }) if self.opener.far.shell.is_openssh() && is_refusal(&said) => {
+                self.pool.end();
+                if stop.is_requested() {
+                    return Err(ConnectError::Interrupted);
+                }
+                self.opener.ask(stop)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A further connection, without a question to the user.
+    pub(super) fn further(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
+        self.pool.take(self.work(), stop).unwrap_or(Err(ConnectError::Interrupted))
+    }
+
+    /// Another session begins: what has failed before is tried again, and what was begun for the
+    /// one before is given up.
+    pub(super) fn begin_anew(&self) {
+        self.pool.end();
+        self.opener.logins.forget_failures();
+    }
+
+    /// No further connections are needed.
+    pub(super) fn end(&self) {
+        self.pool.end();
+    }
+
+    /// The most connections that can be made without a question to the user.
+    pub(super) fn most_connections(&self) -> u8 {
+        match self.opener.logins.login() {
+            Login::AsConfigured => 1,
+            Login::Shared => MOST_SHARED,
+            Login::OfItsOwn => MAX_STREAMS,
+        }
+    }
+
+    fn to_expect(&self) -> u8 {
+        self.expected.connections.clamp(1, self.most_connections())
+    }
+
+    fn begin(&self, connections: u8) {
+        (0..connections).for_each(|_| self.pool.begin(self.work()));
+    }
+
+    fn work(&self) -> impl FnOnce(&StopSignal) -> Result<Carrier, ConnectError> + Send + 'static {
+        let opener = self.opener.clone();
+        move |stop| opener.open_in_turn(stop)
+    }
+}
+
+/// Opens one connection.
+#[derive(Clone)]
+struct Opener {
     far: FarProgram,
     /// Where the far end listens.
     port: u16,
@@ -56,61 +144,30 @@ pub(super) struct Forwarder {
     events: EventSink,
 }
 
-impl Forwarder {
-    pub(super) fn new(far: FarProgram, port: u16, family: Family, events: &EventSink) -> Self {
-        Self { far, port, family, logins: Arc::default(), events: Arc::clone(events) }
-    }
-
-    /// The first connection. Asks the user where nothing else helps.
-    pub(super) fn first(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
-        match self.open_in_turn(stop) {
-            Err(ConnectError::SshFailed { said, .. }) if self.far.shell.is_openssh() && is_refusal(&said) => {
-                if stop.is_requested() {
-                    return Err(ConnectError::Interrupted);
-                }
-                self.logins.state().login = Login::AsConfigured;
-                let text = "each login by ssh has to be answered by hand: one connection carries the data. \
-                     A key in an agent, or ControlMaster in ~/.ssh/config, lets icdc use several";
-                (self.events)(Event::Notice { text: text.to_owned() });
-                self.open(Login::AsConfigured, stop)
-            }
-            other => other,
-        }
-    }
-
-    /// A further connection, without a question to the user.
-    pub(super) fn further(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
-        self.open_in_turn(stop)
-    }
-
-    /// Another session begins: what has failed before is tried again.
-    pub(super) fn forget_failures(&self) {
-        let mut state = self.logins.state();
-        (state.drops, state.gave_up) = (0, None);
-    }
-
-    /// The most connections that can be made without a question to the user.
-    pub(super) fn most_connections(&self) -> u8 {
-        match self.logins.state().login {
-            Login::AsConfigured => 1,
-            Login::Shared => MOST_SHARED,
-            Login::OfItsOwn => MAX_STREAMS,
-        }
+impl Opener {
+    /// Opens the only one, for which the user may be asked.
+    fn ask(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
+        self.logins.set(Login::AsConfigured);
+        let text = "each login by ssh has to be answered by hand: one connection carries the data. \
+             A key in an agent, or ControlMaster in ~/.ssh/config, lets icdc use several";
+        (self.events)(Event::Notice { text: text.to_owned() });
+        self.open(Login::AsConfigured, stop, || {})
     }
 
     /// Opens one when others do not log in, again if a server drops it.
     fn open_in_turn(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         let mut attempt = 1;
         loop {
-            let turn = self.logins.await_turn(stop)?;
-            let login = turn.login;
-            let opened = self.open(login, stop);
+            let mut turn = Some(self.logins.await_turn(stop)?);
+            let login = turn.as_ref().map_or(Login::OfItsOwn, |turn| turn.login);
+            // A server counts those that are not let in yet.
+            let opened = self.open(login, stop, || drop(turn.take()));
             drop(turn);
             match opened {
                 Ok(carrier) => return Ok(carrier),
                 Err(_) if stop.is_requested() => return Err(ConnectError::Interrupted),
                 Err(ConnectError::SshFailed { said, .. }) if is_refusal(&said) && login == Login::OfItsOwn => {
-                    self.logins.state().login = Login::Shared;
+                    self.logins.set(Login::Shared);
                 }
                 Err(ConnectError::SshFailed { said, .. })
                     if is_drop(&said) && attempt < ATTEMPTS && self.logins.may_be_dropped() =>
@@ -128,7 +185,7 @@ impl Forwarder {
         }
     }
 
-    fn open(&self, login: Login, stop: &StopSignal) -> Result<Carrier, ConnectError> {
+    fn open(&self, login: Login, stop: &StopSignal, logged_in: impl FnMut()) -> Result<Carrier, ConnectError> {
         let shell = &self.far.shell;
         let (socket, mut process) = shell.run_on_socket(login, &self.far.command_line())?;
         let cannot_start = |cause| ConnectError::Start { command: shell.command().to_owned(), cause };
@@ -137,7 +194,11 @@ impl Forwarder {
         let sent = (&socket).write_all(&FarProgram::bootstrap(task, self.family));
         let deadline = clock::now() + GREETING_PATIENCE;
         let mut output = PatientReader::new(&socket, stop, deadline).map_err(cannot_start)?;
-        self.far.await_marker(&mut output, &mut process)?;
+        let greeted = self.far.await_marker(&mut output, &mut process, logged_in);
+        if stop.is_requested() {
+            process.give_up();
+        }
+        greeted?;
         match read_message(&mut output) {
             Ok(Message::Listening(_)) => {}
             Ok(Message::Refused(refusal)) => {
@@ -149,7 +210,11 @@ impl Forwarder {
             Err(error) => return Err(self.far.failed(sent.err().unwrap_or(error).to_string(), &process)),
         }
         process.is_well();
-        Ok(Forwarded::new(socket, format!("{} by ssh", shell.host()), process).into())
+        let network = process.network().map(|(network, _)| network);
+        if let Some(network) = &network {
+            buffers::prepare_to_send(network);
+        }
+        Ok(Forwarded::new(socket, format!("{} by ssh", shell.host()), network, process).into())
     }
 }
 
@@ -178,89 +243,4 @@ fn is_refusal(said: &str) -> bool {
 /// all has not.
 fn is_drop(said: &str) -> bool {
     !is_refusal(said) && !said.contains("timed out")
-}
-
-/// Whose turn it is to log in.
-struct Logins {
-    state: Mutex<LoginState>,
-    freed: Condvar,
-}
-
-struct LoginState {
-    /// Those that are under way.
-    running: usize,
-    /// Those that may be.
-    most: usize,
-    /// What works.
-    login: Login,
-    /// Those of this session that were dropped.
-    drops: u32,
-    /// Why one has failed for good.
-    gave_up: Option<String>,
-}
-
-impl Default for Logins {
-    fn default() -> Self {
-        let state = LoginState { running: 0, most: LOGINS, login: Login::OfItsOwn, drops: 0, gave_up: None };
-        Self { state: Mutex::new(state), freed: Condvar::new() }
-    }
-}
-
-/// The right to log in; given back when dropped.
-struct Turn<'a> {
-    logins: &'a Logins,
-    login: Login,
-}
-
-impl Logins {
-    fn state(&self) -> MutexGuard<'_, LoginState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for others to be through, unless one of them fails for good.
-    fn await_turn(self: &Arc<Self>, stop: &StopSignal) -> Result<Turn<'_>, ConnectError> {
-        let _woken = stop.while_waiting({
-            let logins = Arc::clone(self);
-            move || logins.wake()
-        });
-        let is_full =
-            |state: &mut LoginState| state.running >= state.most && state.gave_up.is_none() && !stop.is_requested();
-        let waited = self.freed.wait_while(self.state(), is_full);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        if stop.is_requested() {
-            return Err(ConnectError::Interrupted);
-        }
-        if let Some(reason) = state.gave_up.clone() {
-            return Err(ConnectError::NoMoreLogins { reason });
-        }
-        state.running += 1;
-        Ok(Turn { logins: self, login: state.login })
-    }
-
-    /// The server has dropped one: it lets fewer wait. Whether there may be another attempt.
-    fn may_be_dropped(&self) -> bool {
-        let mut state = self.state();
-        state.most = (state.most / 2).max(1);
-        state.drops += 1;
-        state.drops <= DROPS
-    }
-
-    fn give_up(&self, error: &ConnectError) {
-        self.state().gave_up.get_or_insert_with(|| error.to_string());
-        self.wake();
-    }
-
-    /// Has all that wait look again.
-    fn wake(&self) {
-        // Whoever has just looked waits before the lock is free.
-        drop(self.state());
-        self.freed.notify_all();
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.logins.state().running -= 1;
-        self.logins.freed.notify_one();
-    }
 }

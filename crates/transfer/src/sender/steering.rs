@@ -44,7 +44,9 @@ impl<'a> Steering<'a> {
     pub(super) fn new(executor: &'a Executor<'a>, options: &SendOptions) -> Self {
         // A named algorithm is what the user wants to see at work.
         let finds_the_rate = executor.tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion()));
-        let is_long = executor.link.tcp_info().is_some_and(|info| member(Time::ORIGIN, &info).is_some());
+        // A channel of ssh has a window of its own, of which the kernel knows nothing.
+        let own = executor.link.socket().and_then(|_| executor.link.tcp_info());
+        let is_long = own.is_some_and(|info| member(Time::ORIGIN, &info).is_some());
         let is_bundled = options.congestion.is_none() && !finds_the_rate && is_long;
         let known = executor.tuned.as_ref().and_then(Tuned::known_path);
         let is_one_flow = executor.tuned.as_ref().is_some_and(|tuned| tuned.bundle().is_some());

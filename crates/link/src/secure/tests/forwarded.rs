@@ -30,7 +30,7 @@ impl Drop for Program {
 
 fn pair() -> (Link, Link) {
     let (near, far) = UnixStream::pair().unwrap();
-    let end = |socket, name: &str| Forwarded::new(socket, name.to_owned(), Program(channel().0));
+    let end = |socket, name: &str| Forwarded::new(socket, name.to_owned(), None, Program(channel().0));
     pair_over((end(near, "far by ssh"), end(far, "near by ssh")), settings())
 }
 
@@ -77,8 +77,8 @@ fn a_capped_rate_holds_where_no_kernel_paces() {
 fn what_carries_a_link_ends_with_it() {
     let (near, far) = UnixStream::pair().unwrap();
     let (tell, ended) = channel();
-    let near = Forwarded::new(near, "far".to_owned(), Program(tell.clone()));
-    let (client, server) = pair_over((near, Forwarded::new(far, "near".to_owned(), Program(tell))), settings());
+    let near = Forwarded::new(near, "far".to_owned(), None, Program(tell.clone()));
+    let (client, server) = pair_over((near, Forwarded::new(far, "near".to_owned(), None, Program(tell))), settings());
     assert!(ended.try_recv().is_err(), "it ends while the link stands");
     let next = || ended.recv_timeout(Duration::from_secs(10));
     drop(client);

@@ -1,0 +1,132 @@
+//! The processes of a command: the program that was started, and what it has started.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SocketType, ipproto, sockopt};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_open, pidfd_send_signal};
+
+/// Most processes of a command that are looked for.
+const MAX_DESCENDANTS: usize = 64;
+/// OpenSSH's client, of which one runs for each jump host.
+const SSH: &str = "ssh";
+
+pub(super) fn send(processes: &[(u32, OwnedFd)], signal: Signal) {
+    for (_, process) in processes {
+        // It fails for those that have ended.
+        let _ = pidfd_send_signal(process, signal);
+    }
+}
+
+pub(super) fn pidfd(process: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(process).ok()?)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// A process and those beneath it.
+pub(super) fn with_descendants(process: u32) -> Vec<(u32, OwnedFd)> {
+    let mut all: Vec<(u32, OwnedFd)> = pidfd(process).map(|handle| (process, handle)).into_iter().collect();
+    let mut next = 0;
+    while let Some((parent, parent_handle)) = all.get(next)
+        && all.len() < MAX_DESCENDANTS
+    {
+        let found = children(*parent).into_iter().filter_map(|child| Some((child, pidfd(child)?)));
+        let found: Vec<_> = found.collect();
+        // A number may have gone to another process before it was opened: what counts stands
+        // beneath its parent afterwards, and the parent's own number is its own as long as it runs.
+        let still = children(*parent);
+        if is_running(parent_handle) {
+            all.extend(found.into_iter().filter(|(child, _)| still.contains(child)));
+        }
+        next += 1;
+    }
+    all
+}
+
+/// The one TCP connection of a process and those beneath it, and how many of them are ssh; `None`
+/// if there is none, there are several, or the kernel does not hand it out: before 5.6, and for a
+/// process that must not be traced.
+///
+/// It stays the process's: it is for its options and counters, and to be shut down.
+pub(super) fn network(process: u32) -> Option<(TcpStream, u64)> {
+    let processes = with_descendants(process);
+    let mut found = BTreeMap::new();
+    for (process, handle) in &processes {
+        let Ok(descriptors) = std::fs::read_dir(format!("/proc/{process}/fd")) else { continue };
+        for descriptor in descriptors.flatten() {
+            let Ok(target) = std::fs::read_link(descriptor.path()) else { continue };
+            let number = descriptor.file_name().to_str().and_then(|name| name.parse().ok());
+            let (true, Some(number)) = (target.to_string_lossy().starts_with("socket:"), number) else { continue };
+            match pidfd_getfd(handle, number, PidfdGetfdFlags::empty()) {
+                Ok(socket) => found.extend(connected(socket).map(|stream| (target, stream))),
+                Err(error) => tracing::debug!(process, "socket of a program not had: {error}"),
+            }
+        }
+    }
+    let is_ssh = |process: u32| {
+        let name = std::fs::read_to_string(format!("/proc/{process}/comm"));
+        name.is_ok_and(|name| name.trim_end() == SSH)
+    };
+    let logins = processes.iter().filter(|(process, _)| is_ssh(*process)).count() as u64;
+    let (_, stream) = found.pop_first()?;
+    found.is_empty().then_some((stream, logins))
+}
+
+/// A socket, if it is a TCP connection.
+fn connected(socket: OwnedFd) -> Option<TcpStream> {
+    let is_tcp = sockopt::socket_type(&socket) == Ok(SocketType::STREAM)
+        && sockopt::socket_protocol(&socket) == Ok(Some(ipproto::TCP));
+    let stream = is_tcp.then(|| TcpStream::from(socket))?;
+    stream.peer_addr().is_ok().then_some(stream)
+}
+
+fn children(process: u32) -> Vec<u32> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let children = std::fs::read_to_string(path).unwrap_or_default();
+    children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+fn is_running(process: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)), Ok(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::TcpListener;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn the_processes_beneath_one_are_found_with_it() {
+        let script = "sh -c 'sleep 60 & echo; wait' & wait";
+        let mut shell = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let all = with_descendants(shell.id());
+        send(&all, Signal::KILL);
+        shell.wait().unwrap();
+        assert_eq!(all.len(), 3);
+    }
+
+    #[test]
+    fn the_connection_of_a_program_beneath_a_shell_is_found() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo; sleep 60");
+        let mut shell = Command::new("sh")
+            .args(["-c", "bash -c \"$1\" & wait", "sh", &connect])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let found = network(shell.id());
+        send(&with_descendants(shell.id()), Signal::KILL);
+        shell.wait().unwrap();
+        let (stream, logins) = found.expect("it is a child's");
+        assert_eq!((stream.peer_addr().unwrap().port(), logins), (port, 0));
+    }
+}
