@@ -14,7 +14,7 @@
 //! firewall keeps it away nothing has been waited for.
 
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use icdc_link::{Carrier, Link};
@@ -173,9 +173,24 @@ impl Routes {
     fn race_until(&self, over: &StopSignal) -> Result<(Link, Route, String), ConnectError> {
         (self.events)(connecting(&self.host, self.port));
         let (tell, told) = bounded(3);
-        self.attempt(Route::Direct, over, tell.clone(), Self::direct);
-        let patience = (self.round_trip * ROUND_TRIPS).clamp(LEAST_PATIENCE, MOST_PATIENCE);
-        let mut failures = match told.recv_timeout(patience.into()) {
+        // How long the port took to answer. What it needs then to prove its key follows from that.
+        let answered = Arc::new(OnceLock::new());
+        self.attempt(Route::Direct, over, tell.clone(), {
+            let answered = Arc::clone(&answered);
+            move |routes, stop| {
+                let begin = clock::now();
+                let socket = routes.reach(stop)?;
+                let _ = answered.set(clock::now() - begin);
+                routes.pinned(socket, stop)
+            }
+        });
+        let patience_of = |round_trip: Span| (round_trip * ROUND_TRIPS).clamp(LEAST_PATIENCE, MOST_PATIENCE);
+        let patience = patience_of(self.round_trip);
+        let mut outcome = told.recv_timeout(patience.into());
+        if let (Err(RecvTimeoutError::Timeout), Some(took)) = (&outcome, answered.get()) {
+            outcome = told.recv_timeout(patience_of(*took).into());
+        }
+        let mut failures = match outcome {
             Ok((route, Ok(link))) => return Ok((link, route, String::new())),
             Ok((_, Err(ConnectError::Interrupted))) => return Err(ConnectError::Interrupted),
             Ok((route, Err(error))) => vec![(route, error)],
