@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use icdc_protocol::Message;
+use icdc_units::Span;
 
 use crate::halves::{DEAD_AFTER, Outlet};
 
@@ -42,6 +43,12 @@ impl MessageWriter {
     /// Sends a message, soon. Once the link is gone it goes nowhere: who receives notices.
     pub fn send(&self, message: Message) {
         let _ = self.queue.send(Some(message));
+    }
+
+    /// As [`MessageWriter::send`], but waits no longer than `patience` while too many others are
+    /// waiting. Answers whether it was taken: false as well once the link is gone.
+    pub fn send_within(&self, message: Message, patience: Span) -> bool {
+        self.queue.send_timeout(Some(message), patience.into()).is_ok()
     }
 }
 
@@ -90,5 +97,16 @@ mod tests {
         }
         assert!(matches!(receive(far.inlet.as_mut()), Err(LinkError::Closed)));
         writer.send(Message::Accepted);
+    }
+
+    #[test]
+    fn a_peer_that_reads_nothing_keeps_nobody_who_is_in_a_hurry() {
+        let (near, far) = memory_pair();
+        let (writer, end) = MessageWriter::start(near.outlet).unwrap();
+        let taken = (0..10 * DEPTH).filter(|_| writer.send_within(Message::Accepted, Span::ZERO)).count();
+        assert!((DEPTH..10 * DEPTH).contains(&taken), "{taken}");
+        near.control.shutdown();
+        drop((end, far));
+        assert!(!writer.send_within(Message::Interrupt, Span::from_secs(60)), "nobody waits for a link that is gone");
     }
 }

@@ -132,7 +132,15 @@ fn ready(order: &Order, control: &ControlLink) -> Result<(u16, Vec<Token>), Sess
         Incoming::Accepted => {}
         other => return Err(other.unexpected("Accepted")),
     }
-    match control.receive_control("Ready", PATIENCE)? {
+    take_ready(order, control.receive_control("Ready", PATIENCE)?)
+}
+
+fn take_ready(order: &Order, said: ControlMessage) -> Result<(u16, Vec<Token>), SessionError> {
+    match said {
+        // Or the far end could have this one connect where it likes: behind a proxy, on this host.
+        ControlMessage::Ready { port, .. } if port != 0 && order.ports.is_none() => {
+            Err(SessionError::Protocol("a port that was not asked for".into()))
+        }
         ControlMessage::Ready { port, tokens } if tokens.len() == usize::from(order.streams) => Ok((port, tokens)),
         _ => Err(SessionError::Protocol("no token for each connection".into())),
     }
@@ -248,4 +256,28 @@ fn receive(
         }
     };
     Ok(Measurement { received: harvest.received, arrivals: harvest.bins, sent, interrupted: harvest.interrupted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_port_is_taken_that_was_not_asked_for() {
+        let order = |ports| Order {
+            reverse: false,
+            nanos: 1,
+            bytes: None,
+            streams: 1,
+            rate: None,
+            congestion: None,
+            window: None,
+            ports,
+        };
+        let ready = |port| ControlMessage::Ready { port, tokens: vec![Token::default()] };
+        assert!(take_ready(&order(None), ready(0)).is_ok());
+        assert!(take_ready(&order(Some((0, 0))), ready(5000)).is_ok());
+        assert!(take_ready(&order(Some((0, 0))), ready(0)).is_ok());
+        assert!(matches!(take_ready(&order(None), ready(5000)), Err(SessionError::Protocol(_))));
+    }
 }

@@ -583,13 +583,15 @@ pub enum FarTask {
     },
 }
 
-/// A connection that a far side is to make, because its own port cannot be reached. Behind the
-/// secret it is like one to that port: the starting end speaks first.
+/// A connection that a far side is to make, because its own port cannot be reached. It begins with
+/// the SHA-256 digest of the secret, and is then like one to that port: the starting end speaks
+/// first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectBack {
     /// Names it in the answer.
     pub number: u32,
-    /// Sent first, so that the starting end knows it among others.
+    /// Its digest tells the starting end this connection from others. Not itself: who asks for a
+    /// connection must not choose what is written where.
     pub secret: [u8; 32],
     /// The starting end's; the far side may know another.
     pub addresses: Vec<IpAddr>,

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use icdc_link::{DEAD_AFTER, LinkError, Outlet};
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_STREAMS;
@@ -88,7 +89,7 @@ impl Connector {
         let places: Vec<SocketAddr> = places.map(|address| SocketAddr::new(address, *port)).collect();
         let mut stream = icdc_tcp::connect_any("the starting end", places, PATIENCE, &beginning())
             .map_err(|error| error.to_string())?;
-        stream.write_all(secret).map_err(|error| format!("send: {error}"))?;
+        stream.write_all(&shown(secret)).map_err(|error| format!("send: {error}"))?;
         Ok(stream)
     }
 
@@ -102,6 +103,14 @@ impl Connector {
         let mut outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner);
         outlet.send(message.into()).and_then(|()| outlet.flush())
     }
+}
+
+/// What a connection begins with, so that who asked knows it. The digest of the secret: who asks
+/// must not choose what is written to a port that may be another's.
+pub(crate) fn shown(secret: &[u8; 32]) -> [u8; 32] {
+    let mut shown = [0; 32];
+    shown.copy_from_slice(digest(&SHA256, secret).as_ref());
+    shown
 }
 
 /// From where ssh has come (sshd(8): `SSH_CONNECTION` begins with the client's address).

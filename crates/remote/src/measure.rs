@@ -2,16 +2,20 @@
 
 use std::error::Error;
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use icdc_link::Carrier;
 use icdc_measure::{FarSide, MeasureEvent, MeasureOptions, MeasureSink, Measurement, NoMeasurement};
 use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
+use icdc_tcp::clock;
 use icdc_transfer::{Event, EventSink, Via as Route};
+use icdc_units::Span;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::connect::ssh::SshFar;
 use crate::connect::{ConnectError, Far};
@@ -19,6 +23,9 @@ use crate::forward;
 use crate::location::Location;
 use crate::options::CopyOptions;
 use crate::transfer_id::new_transfer;
+
+/// How long a connection of this program to itself may take to be accepted, behind those of others.
+const OWN_PATIENCE: Span = Span::from_secs(5);
 
 /// Measures between this process and the far end at `target`, which must not be local; its path
 /// means nothing. Of `connection`, what concerns reaching the far end counts.
@@ -106,10 +113,7 @@ fn as_tcp(carrier: Carrier, stop: &StopSignal) -> io::Result<TcpStream> {
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let stream = TcpStream::connect(listener.local_addr()?)?;
-    let (other, peer) = listener.accept()?;
-    if peer != stream.local_addr()? {
-        return Err(io::Error::other("another program has connected to a port of this one"));
-    }
+    let other = accept_from(&listener, stream.local_addr()?)?;
     stream.set_nodelay(true)?;
     let (input, output) = (carrier.as_fd().try_clone_to_owned()?, carrier.as_fd().try_clone_to_owned()?);
     let stop = stop.clone();
@@ -120,6 +124,30 @@ fn as_tcp(carrier: Carrier, stop: &StopSignal) -> io::Result<TcpStream> {
         let _ = carrier.shutdown(Shutdown::Both);
     })?;
     Ok(stream)
+}
+
+/// The connection from `peer`, which has been made. Other programs may have connected before.
+fn accept_from(listener: &TcpListener, peer: SocketAddr) -> io::Result<TcpStream> {
+    let deadline = clock::now() + OWN_PATIENCE;
+    listener.set_nonblocking(true)?;
+    loop {
+        match listener.accept() {
+            Ok((stream, from)) if from == peer => return Ok(stream),
+            Ok((_, stranger)) => tracing::debug!("{stranger} has connected to a port of this program"),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let left = Timespec::try_from(Duration::from(deadline - clock::now())).map_err(io::Error::other)?;
+                match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&left)) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
+        }
+        if clock::now() >= deadline {
+            return Err(io::Error::other("other programs keep connecting to a port of this one"));
+        }
+    }
 }
 
 /// Why there is no measurement.
@@ -186,5 +214,24 @@ impl From<NoMeasurement> for MeasureError {
             NoMeasurement::Failed(reason) => Self::Failed(reason),
             NoMeasurement::Session(error) => error.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn strangers_who_connect_first_are_not_taken() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _strangers = [connect(), connect()];
+        let mut own = connect();
+        let taken = accept_from(&listener, own.local_addr().unwrap()).unwrap();
+        assert_eq!(taken.peer_addr().unwrap(), own.local_addr().unwrap());
+        own.write_all(b"x").unwrap();
+        assert_eq!(io::Read::read(&mut &taken, &mut [0]).unwrap(), 1);
     }
 }

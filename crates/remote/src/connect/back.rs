@@ -3,7 +3,7 @@
 //! ```text
 //! near end             listens on a port of its own
 //! ssh     near → far   ConnectBack { secret, addresses, port }
-//! TCP     far → near   the secret; from then on it is a connection to the far end's port:
+//! TCP     far → near   SHA-256 of the secret; from then on it is a connection to the far end's port:
 //!         near → far   ClientHello …
 //! ```
 //!
@@ -31,6 +31,7 @@ use icdc_units::{Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::error::ConnectError;
+use crate::connect_back::shown;
 
 /// How long the far end may take: its own limit for a connection, and what is said before and
 /// after.
@@ -98,7 +99,8 @@ impl Back {
         Self(Arc::new(Inner { host, ports, family, writer, inlet, listening, expected }))
     }
 
-    /// Closes the port here: it is not going to be used.
+    /// Closes the port here: it is not going to be used. Who still wants to open it must have been
+    /// asked to stop before.
     pub(crate) fn close(&self) {
         lock(&self.0.listening).take();
     }
@@ -110,7 +112,10 @@ impl Back {
         }
         let inner = &*self.0;
         let failed = |reason: String| ConnectError::NotBack { host: inner.host.clone(), reason };
-        let (addresses, port) = inner.listen(stop).map_err(failed)?;
+        let (addresses, port) = match inner.listen(stop) {
+            Err(_) if stop.is_requested() => return Err(ConnectError::Interrupted),
+            listening => listening.map_err(failed)?,
+        };
         let arrival = inner.expected.expect().map_err(failed)?;
         let (number, secret) = (arrival.number, arrival.secret);
         inner.writer.send(Message::ConnectBack(ConnectBack { number, secret, addresses, port }));
@@ -136,6 +141,10 @@ impl Inner {
         let mut listening = lock(&self.listening);
         if let Some(Listening { addresses, port, .. }) = &*listening {
             return Ok((addresses.clone(), *port));
+        }
+        // Under the lock: another route may have won, and closed what there was.
+        if stop.is_requested() {
+            return Err("it is not needed any more".to_owned());
         }
         let listener = icdc_tcp::listen(None, self.ports, self.family, receive_buffer());
         let listener = listener.map_err(|error| error.to_string())?;
@@ -200,7 +209,8 @@ struct ExpectedState {
 }
 
 struct Waiting {
-    secret: Secret,
+    /// What it will begin with.
+    shown: Secret,
     tell: Sender<Result<TcpStream, String>>,
 }
 
@@ -233,7 +243,7 @@ impl Expected {
         }
         state.next = state.next.wrapping_add(1);
         let number = state.next;
-        state.waiting.insert(number, Waiting { secret, tell });
+        state.waiting.insert(number, Waiting { shown: shown(&secret), tell });
         Ok(Arrival { expected: self, number, secret, outcome })
     }
 
@@ -241,7 +251,7 @@ impl Expected {
     fn number_of(&self, said: &Secret) -> Option<u32> {
         // In a time that does not tell where the first difference is.
         let same = |known: &Secret| known.iter().zip(said).fold(0, |sum, (known, said)| sum | (known ^ said)) == 0;
-        lock(&self.state).waiting.iter().find(|(_, waiting)| same(&waiting.secret)).map(|(number, _)| *number)
+        lock(&self.state).waiting.iter().find(|(_, waiting)| same(&waiting.shown)).map(|(number, _)| *number)
     }
 
     /// The far end cannot make one of them.
@@ -404,11 +414,11 @@ mod tests {
             stream
         };
         let _silent: Vec<TcpStream> = (0..2 * MOST_STRANGERS).map(|_| connect(&[])).collect();
-        let mut wrong = connect(&[7; 32]);
+        let mut wrong = connect(&arrivals[0].secret);
         // What follows the secret stays where it is.
-        let _second = connect(&[&arrivals[1].secret[..], b"hello"].concat());
-        let mut again = connect(&arrivals[1].secret);
-        let _first = connect(&arrivals[0].secret);
+        let _second = connect(&[&shown(&arrivals[1].secret)[..], b"hello"].concat());
+        let mut again = connect(&shown(&arrivals[1].secret));
+        let _first = connect(&shown(&arrivals[0].secret));
         assert_eq!(wrong.read(&mut [0]).unwrap(), 0);
         arrivals[0].outcome.recv().unwrap().unwrap();
         let mut taken = arrivals[1].outcome.recv().unwrap().unwrap();

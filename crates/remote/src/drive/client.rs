@@ -4,14 +4,14 @@ use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, WriterGuard, receive};
-use icdc_protocol::limits::MAX_ADDRESSES;
+use icdc_protocol::limits::{MAX_ADDRESSES, MAX_STREAMS};
 use icdc_protocol::message::{ConnectBack, Drive, DriveRoute, Job, Listening, Request};
 use icdc_protocol::{Message, TransferId};
 use icdc_stop::{Listening as StopListening, StopSignal};
-use icdc_tcp::Patience;
+use icdc_tcp::{Patience, clock};
 use icdc_transfer::{Event, EventSink, Summary};
 use icdc_trust::PublicKey;
-use icdc_units::Span;
+use icdc_units::{Span, Time};
 
 use super::outcome;
 use crate::connect::ConnectError;
@@ -27,6 +27,10 @@ use crate::transfer_id::new_transfer;
 const INTERRUPT_PATIENCE: Span = Span::from_secs(10);
 /// How long the driving end's name may take.
 const NAME_PATIENCE: Span = Span::from_secs(5);
+/// Connections that the driving end may ask for within that time: those of a copy, and of several
+/// runs if it breaks.
+const MOST_ORDERS: usize = 4 * MAX_STREAMS as usize;
+const ORDERS_WITHIN: Span = Span::from_secs(60);
 
 /// Copies `sources`, all on one far end, to `destination` on another, straight between the two.
 ///
@@ -71,8 +75,16 @@ pub(crate) fn copy_between(
     source.writer.send(Message::Request(Request { transfer, job }));
     let _interrupt = source.interrupt_on(stop);
     let names = Names { from: source.name.clone(), to: target.host.clone() };
-    let answers = source.writer.clone();
-    let mut connector = PassedOn { host: &source.host, target: &mut target, answers, stop };
+    let mut connector = PassedOn {
+        host: &source.host,
+        target: &mut target,
+        route,
+        answers: source.writer.clone(),
+        control: source.control.clone(),
+        known: None,
+        allowance: Allowance::default(),
+        stop,
+    };
     follow(source.inlet.as_mut(), &mut connector, &names, events, stop)
 }
 
@@ -99,7 +111,7 @@ fn follow(
                     tracing::debug!("{from} sent an event that this release does not know: {error}")
                 }
             },
-            Ok(Message::ConnectBack(order)) => connector.connect(order),
+            Ok(Message::ConnectBack(order)) => connector.connect(order).map_err(CopyError::Failed)?,
             Ok(Message::Accepted | Message::Ping) => {}
             Ok(Message::Refused(refusal) | Message::Abort(refusal)) => {
                 return Err(outcome::error(refusal, from, to, stop.is_requested()));
@@ -168,15 +180,21 @@ impl SourceEnd {
     fn interrupt_on(&self, stop: &StopSignal) -> StopListening {
         let (writer, control) = (self.writer.clone(), self.control.clone());
         stop.while_waiting(move || {
-            writer.send(Message::Interrupt);
             let patience = std::thread::Builder::new().name("interrupt".into());
+            let ended = control.clone();
+            // On a thread of its own also the first word: an end that reads nothing would keep this
+            // one waiting.
             let waiting = patience.spawn(move || {
-                // Nobody asks this signal to stop: it is the clock.
-                let _ = StopSignal::new().wait(INTERRUPT_PATIENCE);
-                control.shutdown();
+                let deadline = clock::now() + INTERRUPT_PATIENCE;
+                if writer.send_within(Message::Interrupt, INTERRUPT_PATIENCE) {
+                    // Nobody asks this signal to stop: it is the clock.
+                    let _ = StopSignal::new().wait(deadline - clock::now());
+                }
+                ended.shutdown();
             });
             if let Err(error) = waiting {
-                tracing::debug!("no limit to the wait for the far ends: {error}");
+                tracing::debug!("no wait for the far ends: {error}");
+                control.shutdown();
             }
         })
     }
@@ -221,31 +239,125 @@ struct StartedTarget {
     _running: Running,
 }
 
-/// Passes on to the listening end what the driving one wants it to do.
+/// Passes on to the listening end what the driving one wants it to do. Neither trusts the other: the
+/// driving one must not be able to look around from the host of the listening one.
 struct PassedOn<'a> {
     /// Name of the driving end.
     host: &'a str,
     target: &'a mut TargetEnd,
+    /// What the user allows.
+    route: DriveRoute,
     /// To the driving end.
     answers: MessageWriter,
+    /// Of the link to it.
+    control: LinkControl,
+    /// Looked up by the first order.
+    known: Option<Known>,
+    allowance: Allowance,
     stop: &'a StopSignal,
 }
 
-impl PassedOn<'_> {
-    /// Has the listening end connect to the driving one, also by the address that this end knows.
-    fn connect(&mut self, mut order: ConnectBack) {
-        let target = match self.target.passing_on(&self.answers) {
-            Ok(target) => target,
-            Err(reason) => return self.answers.send(Message::NotConnected { number: order.number, reason }),
+/// What this end knows of where the driving one is.
+struct Known {
+    addresses: Vec<IpAddr>,
+    /// The listening end is on the same host.
+    is_target: bool,
+}
+
+/// How many connections the driving end may still ask for.
+struct Allowance {
+    since: Time,
+    used: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { since: clock::now(), used: 0 }
+    }
+}
+
+impl Allowance {
+    /// Whether there is one more at this time.
+    fn take(&mut self, now: Time) -> bool {
+        if now - self.since >= ORDERS_WITHIN {
+            (self.since, self.used) = (now, 0);
+        }
+        self.used += 1;
+        self.used <= MOST_ORDERS
+    }
+}
+
+impl Known {
+    fn look_up(driving: &str, listening: &str, stop: &StopSignal) -> Self {
+        let cancel = stop.descriptor().ok();
+        let addresses = |host| {
+            let cancel = cancel.as_ref().map(|cancel| cancel.as_fd());
+            let found = icdc_tcp::resolve(host, 9, Patience { timeout: NAME_PATIENCE, cancel });
+            found.unwrap_or_default().into_iter().map(|place| place.ip().to_canonical()).collect::<Vec<IpAddr>>()
         };
-        let cancel = self.stop.descriptor().ok();
-        let cancel = cancel.as_ref().map(|cancel| cancel.as_fd());
-        let known = icdc_tcp::resolve(self.host, order.port, Patience { timeout: NAME_PATIENCE, cancel });
-        let known = known.unwrap_or_default().into_iter().map(|place| place.ip());
-        let others: Vec<IpAddr> = known.filter(|address| !order.addresses.contains(address)).collect();
-        order.addresses.extend(others);
-        order.addresses.truncate(MAX_ADDRESSES);
-        target.send(Message::ConnectBack(order));
+        let known = addresses(driving);
+        let is_target = driving == listening || addresses(listening).iter().any(|address| known.contains(address));
+        Self { addresses: known, is_target }
+    }
+
+    /// Those of `named` that may be the driving end's, as the listening one sees it, and those that
+    /// are known.
+    fn places(&self, named: &[IpAddr]) -> Vec<IpAddr> {
+        let named = named.iter().map(IpAddr::to_canonical).filter(|address| !is_of_the_link(address));
+        let mut places: Vec<IpAddr> = Vec::new();
+        for address in named.chain(self.addresses.iter().copied()) {
+            // That of another host leads to the listening end itself.
+            let is_elsewhere = self.is_target || !address.is_loopback();
+            if is_elsewhere && !address.is_unspecified() && !places.contains(&address) {
+                places.push(address);
+            }
+        }
+        places.truncate(MAX_ADDRESSES);
+        places
+    }
+}
+
+/// Whether an address means another host on each network, or none.
+fn is_of_the_link(address: &IpAddr) -> bool {
+    address.is_multicast()
+        || match address {
+            IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        }
+}
+
+impl PassedOn<'_> {
+    /// Has the listening end connect to the driving one, also by the addresses that this end knows.
+    /// Fails once the driving end asks for more than any copy needs, or does not listen.
+    fn connect(&mut self, order: ConnectBack) -> Result<(), String> {
+        let number = order.number;
+        let asked = if self.allowance.take(clock::now()) {
+            self.pass_on(order)
+        } else {
+            self.control.shutdown();
+            return Err(format!("{} broke the protocol: it asks for connections without end", self.host));
+        };
+        let Err(reason) = asked else { return Ok(()) };
+        if self.answers.send_within(Message::NotConnected { number, reason }, Span::ZERO) {
+            return Ok(());
+        }
+        self.control.shutdown();
+        Err(format!("{} broke the protocol: it takes no answers", self.host))
+    }
+
+    fn pass_on(&mut self, order: ConnectBack) -> Result<(), String> {
+        if self.route == DriveRoute::Direct {
+            return Err("this copy connects directly only".to_owned());
+        }
+        let target = self.target.passing_on(&self.answers)?;
+        let (driving, listening, stop) = (self.host, &self.target.host, self.stop);
+        let known = self.known.get_or_insert_with(|| Known::look_up(driving, listening, stop));
+        let addresses = known.places(&order.addresses);
+        if addresses.is_empty() {
+            return Err(format!("no address of {driving} is known that another host can reach"));
+        }
+        let taken = target.send_within(Message::ConnectBack(ConnectBack { addresses, ..order }), Span::ZERO);
+        if taken { Ok(()) } else { Err(format!("{listening} takes no orders")) }
     }
 }
 
@@ -291,7 +403,13 @@ impl TargetEnd {
             let listening = listener.spawn(move || {
                 loop {
                     match receive(inlet.as_mut()) {
-                        Ok(message @ Message::NotConnected { .. }) => answers.send(message),
+                        Ok(Message::NotConnected { number, reason }) => {
+                            tracing::info!("the listening end cannot connect to the driving one: {reason}");
+                            // What exactly is in the way is no concern of the driving end, which has
+                            // chosen where the connection goes.
+                            let reason = "a connection from there did not come about".to_owned();
+                            answers.send(Message::NotConnected { number, reason });
+                        }
                         Ok(_) => {}
                         Err(error) => return tracing::debug!("the listening end: {error}"),
                     }
@@ -312,5 +430,45 @@ fn admit(mut link: Link, request: Request, host: &str) -> Result<(), CopyError> 
         Message::Accepted => Ok(()),
         Message::Refused(refusal) => Err(CopyError::Refused(refusal)),
         other => Err(CopyError::Failed(format!("{host} broke the protocol: {}", other.kind()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_listening_end_is_not_sent_to_itself_or_to_its_neighbours() {
+        let known = Known { addresses: addresses(&["192.0.2.1"]), is_target: false };
+        let harmful = ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "::ffff:0.0.0.0"];
+        let of_the_link = ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "224.0.0.1", "ff02::1"];
+        let named = addresses(&[&harmful[..], &of_the_link, &["255.255.255.255"]].concat());
+        assert_eq!(known.places(&named), known.addresses);
+        let both = addresses(&["198.51.100.7", "192.0.2.1", "2001:db8::7"]);
+        assert_eq!(known.places(&both), both, "each once");
+        let nowhere = Known { addresses: addresses(&["127.0.0.1"]), is_target: false };
+        assert!(nowhere.places(&named).is_empty());
+    }
+
+    #[test]
+    fn an_end_on_the_same_host_is_reached_by_its_loopback() {
+        let stop = StopSignal::new();
+        assert!(Known::look_up("127.0.0.1", "127.0.0.1", &stop).is_target);
+        assert!(Known::look_up("192.0.2.1", "::ffff:192.0.2.1", &stop).is_target);
+        let known = Known::look_up("alias.invalid", "alias.invalid", &stop);
+        assert_eq!(known.places(&addresses(&["127.0.0.1", "169.254.0.1", "::"])), addresses(&["127.0.0.1"]));
+        assert!(!Known::look_up("192.0.2.1", "192.0.2.2", &stop).is_target);
+    }
+
+    #[test]
+    fn a_driving_end_may_not_ask_without_end() {
+        let mut allowance = Allowance::default();
+        let start = clock::now();
+        assert_eq!((0..10 * MOST_ORDERS).filter(|_| allowance.take(start)).count(), MOST_ORDERS);
+        assert!(allowance.take(start + ORDERS_WITHIN), "a copy that lasts may connect again");
     }
 }

@@ -134,6 +134,15 @@ impl ClientLink {
     fn serve(self, rights: &Rights, identity: &Identity, transfer: Option<TransferId>, work: &Work) -> Ended {
         let (result, ended) = match self.incoming.recv() {
             Ok(Incoming::Order(id, drive)) if transfer.is_none_or(|transfer| transfer == id) => {
+                // A daemon opens no port that a client names.
+                let is_daemon = transfer.is_some();
+                if is_daemon && drive.route != DriveRoute::Direct {
+                    let reason =
+                        "a daemon connects directly only, and opens no port for others to connect back to".to_owned();
+                    self.writer
+                        .send(Message::Refused(Refusal { kind: RefusalKind::NotAllowed, reason: reason.clone() }));
+                    return self.farewell(Ended::Refused(reason));
+                }
                 self.writer.send(Message::Accepted);
                 work.concerns(&drive.sources);
                 match self.drive(id, &drive, rights, identity, &work.account) {
@@ -152,6 +161,10 @@ impl ClientLink {
         if let Some(message) = result {
             self.writer.send(message);
         }
+        self.farewell(ended)
+    }
+
+    fn farewell(self, ended: Ended) -> Ended {
         drop(self.end);
         // The client closes when it has the result. Closing first could cost it the last words.
         let deadline = clock::now() + FAREWELL;
@@ -270,6 +283,9 @@ impl Reached<'_> {
                 match told.recv() {
                     Ok((route, Ok(link))) => {
                         over.request();
+                        if route != Route::Back {
+                            self.back.close();
+                        }
                         return Ok((link, route, why));
                     }
                     Ok((_, Err(error))) => failures.push(error),

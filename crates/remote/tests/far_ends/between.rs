@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use icdc_remote::{CopyError, Location};
+use icdc_remote::{CopyError, Location, Via};
 use icdc_stop::StopSignal;
 use icdc_transfer::{Event, EventSink};
 
@@ -72,6 +72,19 @@ fn rights_hold_for_the_driving_end_as_well() {
     let (result, _) = copy(&by_ssh(&source), &to.at(&target), &scene.options());
     assert_eq!(result.unwrap_err().exit_code(), 3);
     assert!(!target.exists());
+}
+
+#[test]
+fn a_daemon_opens_no_port_for_others() {
+    let scene = Scene::new();
+    let from = daemon(&scene, "from", "r");
+    let (source, target) = (scene.tree("source"), scene.path("target"));
+    let mut options = scene.options();
+    options.via = Via::Back;
+    let (result, _) = copy(&from.at(&source), &by_ssh(&target), &options);
+    let error = result.unwrap_err();
+    assert_eq!(error.exit_code(), 3, "{error}");
+    assert!(error.to_string().contains("directly only") && !target.exists(), "{error}");
 }
 
 #[test]
