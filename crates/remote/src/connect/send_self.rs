@@ -45,7 +45,10 @@ const PROGRAM: &str = "/proc/self/exe";
 pub(super) fn or_sent(command: &str) -> io::Result<String> {
     let digest = sha256(&mut File::open(PROGRAM)?)?;
     let mut lines = finding(&digest);
-    lines.push(r#"if has "$file"; then say "have $file"; exec "$file" far-end; fi"#.to_owned());
+    // One that cannot run there (another machine shares the home, no programs may run from it) must
+    // not hide a program that can.
+    lines.push(r#"runs() { test -O "$1" && "$1" --version </dev/null >/dev/null 2>&1; }"#.to_owned());
+    lines.push(r#"if has "$file" && runs "$file"; then say "have $file"; exec "$file" far-end; fi"#.to_owned());
     lines.push(r#"exec "$@""#.to_owned());
     Ok(format!("sh -c '{}' sh {command}", lines.join("; ")))
 }
