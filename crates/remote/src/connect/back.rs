@@ -430,7 +430,7 @@ mod tests {
         admitting.join().unwrap();
         // A program that another test starts just now holds it until it is executed.
         let is_open = |_: &u32| {
-            std::thread::sleep(Duration::from_millis(20));
+            let _ = StopSignal::new().wait(Span::from_millis(20));
             TcpStream::connect(address).is_ok()
         };
         assert!((0..100).take_while(is_open).count() < 100, "the port is closed");
