@@ -18,15 +18,15 @@ use super::{Destination, Front, Host};
 /// Most bytes that a client may have sent before its next answer is due.
 pub const MAX_MESSAGE: usize = 513;
 
-const VERSION: u8 = 5;
-const LOGIN_VERSION: u8 = 1;
-const NO_LOGIN: u8 = 0;
-const PASSWORD: u8 = 2;
-const NO_ACCEPTABLE: u8 = 0xff;
-const CONNECT: u8 = 1;
-const IPV4: u8 = 1;
-const NAME: u8 = 3;
-const IPV6: u8 = 4;
+pub(super) const VERSION: u8 = 5;
+pub(super) const LOGIN_VERSION: u8 = 1;
+pub(super) const NO_LOGIN: u8 = 0;
+pub(super) const PASSWORD: u8 = 2;
+pub(super) const NO_ACCEPTABLE: u8 = 0xff;
+pub(super) const CONNECT: u8 = 1;
+pub(super) const IPV4: u8 = 1;
+pub(super) const NAME: u8 = 3;
+pub(super) const IPV6: u8 = 4;
 const BAD_COMMAND: u8 = 7;
 const BAD_ADDRESS: u8 = 8;
 

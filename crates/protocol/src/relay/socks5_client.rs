@@ -6,18 +6,9 @@
 
 use thiserror::Error;
 
-use super::socks5::Login;
+use super::socks5::{CONNECT, IPV4, IPV6, LOGIN_VERSION, Login, NAME, NO_ACCEPTABLE, NO_LOGIN, PASSWORD, VERSION};
 use super::{Destination, Host};
 
-const VERSION: u8 = 5;
-const LOGIN_VERSION: u8 = 1;
-const NO_LOGIN: u8 = 0;
-const PASSWORD: u8 = 2;
-const NO_ACCEPTABLE: u8 = 0xff;
-const CONNECT: u8 = 1;
-const IPV4: u8 = 1;
-const NAME: u8 = 3;
-const IPV6: u8 = 4;
 /// Most bytes of a user or a password.
 const MAX_WORD: usize = 255;
 

@@ -67,13 +67,13 @@ impl Search {
         };
         let outcome = train.look(whole)?;
         self.train = None;
+        self.next = now;
+        let least = capacity + capacity / MORE;
         let came = match outcome {
             Outcome::Carried(went, came) if went >= rate.scaled(FULL.0, FULL.1) => came.min(went),
             // It did not go at its rate. What went is known all the same; where that was not more
             // than what is held, the windows may be too small, and only grow while they limit.
             Outcome::Carried(went, came) if !outcome.is_stretched() => {
-                self.next = now;
-                let least = capacity + capacity / MORE;
                 let found = match went.min(came) {
                     shown if shown > least => shown,
                     _ if whole.windows_limit() => whole.windows().min(capacity + capacity / ROOM),
@@ -81,12 +81,9 @@ impl Search {
                 };
                 return Some(found.min(whole.carried * 2)).filter(|found| *found > least);
             }
-            _ => {
-                self.next = now;
-                return None;
-            }
+            _ => return None,
         };
-        let is_more = came > capacity + capacity / MORE;
+        let is_more = came > least;
         self.shown.rotate_right(1);
         self.shown[0] = if is_more { came } else { Rate::ZERO };
         let mut shown = self.shown;
@@ -94,11 +91,11 @@ impl Search {
         let found = shown[TRAINS - 2];
         if found.is_zero() {
             let is_open = shown[TRAINS - 1] > Rate::ZERO;
-            self.next = if is_open { now } else { now + whole.seen.least_rtt * PAUSE };
-            self.above = if is_open { self.above } else { FIRST_ABOVE };
+            if !is_open {
+                (self.next, self.above) = (now + whole.seen.least_rtt * PAUSE, FIRST_ABOVE);
+            }
             return None;
         }
-        self.next = now;
         self.shown = [Rate::ZERO; TRAINS];
         self.above = if outcome.is_stretched() { FIRST_ABOVE } else { (self.above / 2).max(LAST_ABOVE) };
         // Acknowledgements that come together, as a busy host sends them, promise anything: no more

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "not every test needs everything")]
 
+pub mod bundle_path;
+
 use icdc_path::loss::Model;
 use icdc_path::{Fate, Settings};
 use icdc_sim::{Acknowledgements, Flow, Observer, Outcome, ReceiveWindow, SenderState, Simulation, simulate};
