@@ -17,12 +17,14 @@
 //! | whether there is more | `search.rs` |
 //! | what a train is, and what it tells | `train.rs` |
 //! | which member may send how much of the total | `shares.rs` |
+//! | whether more members would carry more | `scarcity.rs` |
 //!
 //! To others on the path a bundle is one flow: what is seen of it is the sum over its members, and
 //! their ceilings add up to one total. Members may join and leave; what one that has left had
 //! delivered stays in the sum.
 
 mod climb;
+mod scarcity;
 mod search;
 mod shares;
 mod train;
@@ -34,6 +36,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::path_ceiling::{Decision, Observation, State, Steering};
 use climb::{Climb, Verdict};
+use scarcity::Scarcity;
 use search::Search;
 use shares::Demand;
 use whole::Whole;
@@ -45,6 +48,9 @@ const HEARD: u64 = 8;
 
 /// Round trips of which the best tells what is carried.
 const ROUNDS: usize = 4;
+
+/// Members that carry this share of what they are allowed are held by that, not by their windows.
+const REACHED: (u64, u64) = (15, 16);
 
 /// Which connection of the bundle.
 pub type Number = u16;
@@ -90,6 +96,8 @@ pub struct Plan {
     pub decision: Option<Decision>,
     /// Ceilings of members, of those whose ceiling is another one than before.
     pub ceilings: Vec<(Number, Rate)>,
+    /// So many members there should be, where these are more than there are.
+    pub wanted: Option<u64>,
 }
 
 /// See the module's description.
@@ -102,6 +110,7 @@ pub struct Bundle {
     round: (Time, ByteCount),
     /// Rates of the last round trips.
     carried: [Rate; ROUNDS],
+    scarcity: Scarcity,
     next: Time,
 }
 
@@ -119,6 +128,7 @@ impl Bundle {
             members: BTreeMap::new(),
             round: (Time::ORIGIN, ByteCount::ZERO),
             carried: [Rate::ZERO; ROUNDS],
+            scarcity: Scarcity::default(),
             next: Time::ORIGIN,
         }
     }
@@ -174,15 +184,27 @@ impl Bundle {
     /// Takes note of what the kernel tells of all members that there are. Together they get `most`,
     /// whatever the path has.
     pub fn look(&mut self, now: Time, members: &[(Number, Member)], most: Rate) -> Plan {
-        self.note(now, members);
+        let is_round = self.note(now, members);
         let whole = self.whole(now);
+        let wanted = whole.as_ref().filter(|_| is_round).and_then(|whole| self.wanted(whole, most));
         let decision = whole.as_ref().and_then(|whole| self.decide(whole, most));
         self.next = match &self.phase {
             Phase::Climb(climb) if whole.is_some() => climb.next_look(now),
             Phase::Steered { search, .. } if whole.is_some() => search.next_look(now).unwrap_or(now + LOOK),
             Phase::Climb(_) | Phase::Steered { .. } => now + LOOK,
         };
-        Plan { decision, ceilings: self.share_out(most) }
+        Plan { decision, ceilings: self.share_out(most), wanted }
+    }
+
+    /// So many members there should be after a round trip, if these are more than there are.
+    fn wanted(&mut self, whole: &Whole, most: Rate) -> Option<u64> {
+        let is_held = match &self.phase {
+            Phase::Climb(_) => true,
+            Phase::Steered { steering, .. } => {
+                self.carried[0] >= steering.ceiling().min(most).scaled(REACHED.0, REACHED.1)
+            }
+        };
+        self.scarcity.look(whole, is_held)
     }
 
     fn decide(&mut self, whole: &Whole, most: Rate) -> Option<Decision> {
@@ -208,8 +230,8 @@ impl Bundle {
         }
     }
 
-    /// Brings sums and members up to date.
-    fn note(&mut self, now: Time, members: &[(Number, Member)]) {
+    /// Brings sums and members up to date; whether a round trip is over.
+    fn note(&mut self, now: Time, members: &[(Number, Member)]) -> bool {
         self.members.retain(|number, _| members.iter().any(|(other, _)| other == number));
         let round_trip = members.iter().map(|(_, member)| member.seen.rtt).min().unwrap_or(Span::ZERO);
         let (begin, from) = self.round;
@@ -240,6 +262,7 @@ impl Bundle {
             self.carried[0] = (self.totals.delivered - from) / span;
             self.round = (now, self.totals.delivered);
         }
+        is_round
     }
 
     /// The bundle as one connection; `None` before anything is known of a round trip.

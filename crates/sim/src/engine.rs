@@ -60,6 +60,9 @@ struct Engine<'o, O> {
     observer: &'o mut O,
 }
 
+/// Round trips in which a connection is opened: the handshakes of TCP and of TLS.
+const OPENING: u64 = 2;
+
 /// A flow with both its ends, and what is on its way between them.
 struct Lane {
     sender: Sender,
@@ -70,6 +73,8 @@ struct Lane {
     extra_delay: Span,
     pauses: Pauses,
     start: Time,
+    /// What it takes to be opened.
+    opening: Span,
     phase: Phase,
     bundle: Option<u8>,
     /// When the application looks next.
@@ -132,10 +137,11 @@ impl Lane {
             acknowledgements: DelayLine::default(),
             extra_delay: flow.extra_delay,
             pauses: Pauses::new(&flow.pauses),
-            start: Time::ORIGIN + flow.start,
+            start: if flow.is_spare { Time::MAX } else { Time::ORIGIN + flow.start },
+            opening: round_trip * OPENING,
             phase: Phase::Waiting,
             bundle,
-            look: if bundle.is_some() { Time::ORIGIN + flow.start } else { Time::MAX },
+            look: if bundle.is_some() && !flow.is_spare { Time::ORIGIN + flow.start } else { Time::MAX },
             stop: flow.stop.map_or(Time::MAX, |stop| Time::ORIGIN + stop),
             line: Time::MAX,
             lost: 0,
@@ -262,10 +268,19 @@ impl<O: Observer> Engine<'_, O> {
             .filter(|(_, lane)| of_bundle(lane))
             .map(|(index, lane)| (index as Number, lane.sender.observe(now)))
             .collect();
-        for (index, ceiling) in bundle.look(now, &members, Rate::MAX).ceilings {
+        let plan = bundle.look(now, &members, Rate::MAX);
+        let next = bundle.next_look();
+        for (index, ceiling) in plan.ceilings {
             self.lanes[usize::from(index)].sender.set_ceiling(ceiling);
         }
-        bundle.next_look()
+        let missing = plan.wanted.map_or(0, |wanted| wanted as usize - members.len());
+        let is_spare = |lane: &Lane| lane.bundle == Some(number) && lane.start == Time::MAX;
+        for (lane, due) in self.lanes.iter_mut().zip(&mut self.due).filter(|(lane, _)| is_spare(lane)).take(missing) {
+            lane.start = now + lane.opening;
+            lane.last_read = lane.start;
+            *due = lane.next();
+        }
+        next
     }
 
     /// Sends what the sender lets go and the line takes.

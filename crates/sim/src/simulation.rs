@@ -54,6 +54,8 @@ pub struct Flow {
     /// the application steers their ceilings together by [`icdc_rate::bundle`]. All are from one
     /// sending host.
     pub bundle: Option<u8>,
+    /// It is opened when the application finds that its bundle needs more members, and not before.
+    pub is_spare: bool,
     /// What its receiver takes.
     pub window: ReceiveWindow,
     /// When its hosts do not run.
@@ -96,6 +98,7 @@ impl Flow {
             extra_delay: Span::ZERO,
             rate: None,
             bundle: None,
+            is_spare: false,
             window,
             pauses: Vec::new(),
         }

@@ -64,6 +64,22 @@ fn random_losses_are_borne_by_enough_members() {
 }
 
 #[test]
+fn losses_that_few_members_cannot_bear_bring_more() {
+    let spare = Flow { is_spare: true, ..members(1, STOCK, &[])[0].clone() };
+    let run = |loss, spares| {
+        let path = Path { loss, ..LONG };
+        let seen = path.run([members(15, STOCK, &[]), vec![spare.clone(); spares]].concat(), Vec::new());
+        let used = seen.outcome.flows.iter().filter(|flow| !flow.bytes.is_zero()).count();
+        (seen.slower, seen.steady, used)
+    };
+    let (alone, _, _) = run(1e-4, 0);
+    let (slower, steady, used) = run(1e-4, 49);
+    assert!(used >= 60 && slower < 1.3 && slower < alone * 0.75 && steady > 0.9, "{used}: {slower} {alone} {steady}");
+    // Where windows are not what limits none is asked for.
+    assert_eq!(run(0.0, 49).2, 15);
+}
+
+#[test]
 fn hosts_that_pause_find_the_rate_all_the_same() {
     for of in [Pausing::Sender, Pausing::Receiver] {
         for (length, every) in [(10, 125), (30, 1000), (20, 250)] {
