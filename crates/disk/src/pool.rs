@@ -47,6 +47,8 @@ struct PoolMemory {
 struct FreeBlocks {
     /// Addresses of the free blocks; the last one is the next to go.
     free: Vec<NonNull<u8>>,
+    /// Blocks that the pool has, of those that it may have.
+    capacity: usize,
     /// The number of who asked last, and of whose turn it is: blocks go to those who wait in the
     /// order in which they came, so that nobody waits forever where there are more of them than
     /// blocks.
@@ -72,10 +74,19 @@ impl BlockPool {
     /// The kernel's, when it grants no address space (`mmap`), or `InvalidInput` for a size beyond
     /// the address space.
     pub fn new(blocks: usize) -> io::Result<Self> {
+        Self::growing(blocks, blocks)
+    }
+
+    /// A pool of `blocks` blocks (at least one) that may become one of `most`. A block that was
+    /// never used takes no memory.
+    ///
+    /// # Errors
+    /// As [`BlockPool::new`].
+    pub fn growing(blocks: usize, most: usize) -> io::Result<Self> {
         let capacity = blocks.max(1);
-        let mapping = Mapping::new(capacity)?;
+        let mapping = Mapping::new(most.max(capacity))?;
         let free = (0..capacity).rev().map(|index| mapping.block(index)).collect();
-        let state = Mutex::new(FreeBlocks { free, asked: 0, turn: 0, closed: false });
+        let state = Mutex::new(FreeBlocks { free, capacity, asked: 0, turn: 0, closed: false });
         Ok(Self { shared: Arc::new(PoolMemory { mapping, state, changed: Condvar::new() }) })
     }
 
@@ -115,6 +126,18 @@ impl BlockPool {
         state.free.pop().map(|bytes| Block { bytes, shared: Arc::clone(&self.shared) })
     }
 
+    /// One block more, unless there are as many as there may be.
+    pub fn grow(&self) {
+        let mut state = self.shared.lock();
+        if state.capacity < self.shared.mapping.blocks {
+            let block = self.shared.mapping.block(state.capacity);
+            state.capacity += 1;
+            state.free.push(block);
+            drop(state);
+            self.shared.changed.notify_all();
+        }
+    }
+
     /// Hands out no more blocks and wakes everyone who waits for one. Blocks in use stay valid.
     pub fn close(&self) {
         self.shared.lock().closed = true;
@@ -124,13 +147,14 @@ impl BlockPool {
     /// Number of blocks of the pool.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.shared.mapping.blocks
+        self.shared.lock().capacity
     }
 
     /// Number of blocks that are handed out now.
     #[must_use]
     pub fn in_use(&self) -> usize {
-        self.capacity() - self.shared.lock().free.len()
+        let state = self.shared.lock();
+        state.capacity - state.free.len()
     }
 }
 

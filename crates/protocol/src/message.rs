@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
-//! sender → receiver Congestion, Begin, Confirmed, Entries*, (Block | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
+//! sender → receiver Congestion, Begin, Confirmed, Connections*, Entries*, (Block | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
 //! receiver → sender Ready, Held*, Wants*, Resend*, Done*, Feedback*
 //! either way        Left, Ping, Interrupt, Abort
 //! of a measurement  Measure (see [`crate::measure`])
@@ -119,6 +119,13 @@ pub enum Message {
         number: u32,
         /// Why not.
         reason: String,
+    },
+
+    /// From a sender that the other end has connected to: the path needs so many connections, the
+    /// first included. The receiver makes them unless its user has named a number.
+    Connections {
+        /// How many.
+        wanted: u8,
     },
 }
 

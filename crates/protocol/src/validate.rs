@@ -10,7 +10,7 @@ mod rules;
 
 use crate::limits::{
     BLOCK_SIZE, MAX_ADDRESSES, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_PACK_ITEMS, MAX_RANGES, MAX_SHOWN_PATH,
-    MAX_SOURCES, MAX_STAGES, MAX_TEXT, PACK_FILE_LIMIT,
+    MAX_SOURCES, MAX_STAGES, MAX_STREAMS, MAX_TEXT, PACK_FILE_LIMIT,
 };
 use crate::measure;
 use crate::message::{
@@ -89,6 +89,9 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Measure(message) => ("Measure", measure::check_control(message)),
         Message::ConnectBack(order) => ("ConnectBack", connect_back(order)),
         Message::NotConnected { reason, .. } => ("NotConnected", text(reason)),
+        Message::Connections { wanted } => {
+            ("Connections", require((1..=MAX_STREAMS).contains(wanted), "no connection, or too many"))
+        }
     };
     in_message(name, None, outcome.and_then(|()| require_no_payload(payload_length)))
 }

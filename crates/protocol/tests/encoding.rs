@@ -28,6 +28,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Goodbye", "a02bf348"),
         ("Congestion", "8143b032"),
         ("Confirmed", "936bb664"),
+        ("Connections", "96c7b125"),
         ("Ready", "3c49ac2c"),
         ("Held", "c64b532c"),
         ("Wants", "f2099fb8"),
@@ -138,6 +139,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Left { .. } => "Left",
         Message::ConnectBack(_) => "ConnectBack",
         Message::NotConnected { .. } => "NotConnected",
+        Message::Connections { .. } => "Connections",
     }
 }
 
@@ -231,6 +233,7 @@ fn from_sender() -> Vec<Message> {
         Message::Goodbye(goodbye),
         Message::Congestion(Congestion { name: "icdc".into(), instead: "none".into() }),
         Message::Confirmed,
+        Message::Connections { wanted: 60 },
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crossbeam_channel::{Receiver as Queue, unbounded};
+use crossbeam_channel::{Sender as Channel, unbounded};
 use icdc_disk::tree::Tree;
 use icdc_link::Link;
 use icdc_protocol::message::{Job, Message, ReceiveOptions, Request, SendOptions, TransferId};
@@ -13,7 +13,7 @@ use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_tcp::congestion::finds_the_rate;
 use icdc_transfer::sender::{self, SendingLink};
-use icdc_transfer::{Account, Event, EventSink, FurtherLink, Summary, receiver, summary};
+use icdc_transfer::{Account, Event, EventSink, FurtherLink, Joining, Summary, receiver, summary};
 use icdc_tuning::Tuned;
 use icdc_units::{Rate, Span};
 
@@ -51,13 +51,11 @@ pub(crate) fn push_over(
         receive.resume = true;
         let link = open(connect, order.transfer, job, Some(order.send), events)?;
         account.note_congestion(link.tuned.as_ref().map(Tuned::congestion).unwrap_or_default());
-        let streams = order.send.streams.unwrap_or_else(|| needed(&link, order.send.rate)).min(connect.most_links());
-        let streams = within_ring(streams, &order.receive, events);
-        let making = Making { transfer: order.transfer, streams, sending: true, events, stop };
-        making.beside(connect, |joined| {
+        let count = Count::of(&link, order.send, &order.receive, connect.most_links(), events);
+        let making = Making { transfer: order.transfer, count, sending: true, events, stop };
+        making.beside(connect, |joining| {
             let found = sender::find_sources(order.tree, order.paths, order.send);
-            let send = SendOptions { streams: Some(streams), ..order.send.clone() };
-            sender::run(link, joined, found, &send, account, events, stop)
+            sender::run(link, joining, found, order.send, account, events, stop)
         })
     })?;
     Ok(summary::of_sent(&sent, account, &order.receive))
@@ -87,11 +85,10 @@ pub(crate) fn pull_over(
     let received = with_retries(order.retry_for, &account, events, stop, || {
         let job = Job::Send { sources: sources.to_vec(), options: send.clone() };
         let link = open(connect, transfer, job, None, events)?;
-        let streams = send.streams.unwrap_or_else(|| needed(&link, send.rate)).min(connect.most_links());
-        let streams = within_ring(streams, order.receive, events);
+        let count = Count::of(&link, send, order.receive, connect.most_links(), events);
         let SendingLink { link, .. } = link;
-        let making = Making { transfer, streams, sending: false, events, stop };
-        let outcome = making.beside(connect, |joined| {
+        let making = Making { transfer, count, sending: false, events, stop };
+        let outcome = making.beside(connect, |joining| {
             let order = receiver::Order {
                 transfer,
                 tree: order.tree,
@@ -99,7 +96,7 @@ pub(crate) fn pull_over(
                 asked: Some(sources),
                 options: &receive,
             };
-            receiver::run(link, joined, &order, &account, events, stop)
+            receiver::run(link, joining, &order, &account, events, stop)
         });
         receive.resume = true;
         outcome
@@ -142,6 +139,27 @@ fn announce(link: &Link, stream: u8, congestion: Option<String>, events: &EventS
     });
 }
 
+/// How many connections a session has, the first included.
+#[derive(Clone, Copy)]
+struct Count {
+    /// From the start.
+    first: u8,
+    /// Once the sender finds that the path needs more.
+    most: u8,
+}
+
+impl Count {
+    /// As many as the user has named, or else as the path of `link` needs; no more than `reachable`.
+    fn of(link: &SendingLink, send: &SendOptions, receive: &ReceiveOptions, reachable: u8, events: &EventSink) -> Self {
+        let named = send.streams;
+        let first = within_ring(named.unwrap_or_else(|| needed(link, send.rate)).min(reachable), receive, events);
+        // A login for each is more than a loss is worth.
+        let is_fixed = named.is_some() || link.link.control.socket().is_none();
+        let most = if is_fixed { first } else { reachable.min(receiver::most_connections(receive)).max(first) };
+        Self { first, most }
+    }
+}
+
 /// How many connections the path of this one needs to carry `limit`, or what it can: one where its
 /// congestion control fills the path alone.
 fn needed(link: &SendingLink, limit: Option<Rate>) -> u8 {
@@ -177,8 +195,7 @@ fn within_ring(streams: u8, options: &ReceiveOptions, events: &EventSink) -> u8 
 #[derive(Clone, Copy)]
 struct Making<'a> {
     transfer: TransferId,
-    /// How many there are to be, with the first one.
-    streams: u8,
+    count: Count,
     sending: bool,
     events: &'a EventSink,
     stop: &'a StopSignal,
@@ -190,37 +207,32 @@ impl Making<'_> {
     fn beside<T: Send>(
         &self,
         connect: &mut dyn Connect,
-        session: impl FnOnce(&Queue<FurtherLink>) -> Result<T, SessionError>,
+        session: impl FnOnce(Joining<'_>) -> Result<T, SessionError>,
     ) -> Result<T, Attempt> {
         let (join, joined) = unbounded();
-        if self.streams == 1 {
-            return Ok(session(&joined)?);
+        let (want, wanted) = unbounded();
+        if self.count.most == 1 {
+            return Ok(session(Joining { joined: &joined, wanted: Some(&want) })?);
         }
         let further = connect.further().map_err(Attempt::Connect)?;
         let over = self.stop.child();
-        let made = Mutex::new(Made { pending: self.streams - 1, connections: 1, reasons: Vec::new() });
-        let (further, over, made) = (&further, &over, &made);
+        let making = Pending { making: *self, further: &further, join, over: &over, made: Mutex::default() };
         let outcome = std::thread::scope(|scope| {
-            for stream in 1..self.streams {
-                let join = join.clone();
-                scope.spawn(move || {
-                    let outcome = further_stream(further, self.transfer, stream, over);
-                    let outcome = if over.is_requested() { Ok(None) } else { outcome.map(Some) };
-                    let told = made.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome, self.streams);
-                    if let Some(text) = told {
-                        (self.events)(Event::Notice { text });
-                    }
-                    if let Ok(Some(link)) = outcome {
-                        let socket = link.control.socket().filter(|_| self.sending);
-                        let congestion = socket.and_then(|socket| icdc_tcp::congestion(&**socket).ok());
-                        announce(&link, stream, congestion, self.events);
-                        // The session may have ended meanwhile.
-                        let _ = join.send(FurtherLink { number: stream, link });
-                    }
-                });
-            }
-            let outcome = session(&joined);
+            let making = &making;
+            // The first connection is number 0.
+            let _ = want.send(self.count.first);
+            scope.spawn(move || {
+                let mut next = 1;
+                for wanted in wanted {
+                    let end = wanted.min(self.count.most);
+                    making.expect(end.saturating_sub(next));
+                    (next..end).for_each(|number| drop(scope.spawn(move || making.make(number))));
+                    next = next.max(end);
+                }
+            });
+            let outcome = session(Joining { joined: &joined, wanted: Some(&want) });
             over.request();
+            drop(want);
             outcome
         });
         // Those that came too late; nobody at the other end has anything to say on them.
@@ -229,10 +241,47 @@ impl Making<'_> {
     }
 }
 
-/// What has become of the connections of a session so far.
+/// The further connections of a session while they are made.
+struct Pending<'a> {
+    making: Making<'a>,
+    further: &'a Further<'a>,
+    join: Channel<FurtherLink>,
+    /// The session is over.
+    over: &'a StopSignal,
+    made: Mutex<Made>,
+}
+
+impl Pending<'_> {
+    /// So many more are going to be made.
+    fn expect(&self, more: u8) {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).pending += more;
+    }
+
+    /// Makes the one of this number and hands it to the session.
+    fn make(&self, number: u8) {
+        let Making { transfer, sending, events, .. } = self.making;
+        let outcome = further_stream(self.further, transfer, number, self.over);
+        let outcome = if self.over.is_requested() { Ok(None) } else { outcome.map(Some) };
+        let told = self.made.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);
+        if let Some(text) = told {
+            events(Event::Notice { text });
+        }
+        if let Ok(Some(link)) = outcome {
+            let socket = link.control.socket().filter(|_| sending);
+            let congestion = socket.and_then(|socket| icdc_tcp::congestion(&**socket).ok());
+            announce(&link, number, congestion, events);
+            // The session may have ended meanwhile.
+            let _ = self.join.send(FurtherLink { number, link });
+        }
+    }
+}
+
+/// What has become of the further connections of a session so far.
+#[derive(Default)]
 struct Made {
     pending: u8,
-    connections: u8,
+    made: u8,
+    failed: u8,
     /// Why some were not made; each reason once.
     reasons: Vec<String>,
 }
@@ -240,16 +289,23 @@ struct Made {
 impl Made {
     /// Counts one more, which was given up if it is `None`. Once none is pending, what to tell of
     /// failures.
-    fn add(&mut self, outcome: &Result<Option<Link>, String>, streams: u8) -> Option<String> {
+    fn add(&mut self, outcome: &Result<Option<Link>, String>) -> Option<String> {
         self.pending -= 1;
         match outcome {
-            Ok(link) => self.connections += u8::from(link.is_some()),
-            Err(reason) if self.reasons.contains(reason) => {}
-            Err(reason) => self.reasons.push(reason.clone()),
+            Ok(link) => self.made += u8::from(link.is_some()),
+            Err(reason) => {
+                self.failed += 1;
+                if !self.reasons.contains(reason) {
+                    self.reasons.push(reason.clone());
+                }
+            }
         }
-        let tells = self.pending == 0 && !self.reasons.is_empty();
-        let reasons = || self.reasons.join("; ");
-        tells.then(|| format!("{} of {streams} connections were made: {}", self.connections, reasons()))
+        if self.pending > 0 || self.reasons.is_empty() {
+            return None;
+        }
+        let (have, wanted) = (1 + self.made, 1 + self.made + self.failed);
+        let reasons = std::mem::take(&mut self.reasons).join("; ");
+        Some(format!("{have} of {wanted} connections were made: {reasons}"))
     }
 }
 

@@ -11,7 +11,7 @@ use icdc_protocol::validate::clip;
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_transfer::sender::{self, SendingLink};
-use icdc_transfer::{Account, EventSink, FurtherLink, receiver};
+use icdc_transfer::{Account, EventSink, FurtherLink, Joining, receiver};
 use icdc_tuning::Tuned;
 
 use crate::drive;
@@ -199,12 +199,13 @@ fn serve(
     };
     link.outlet.send(Message::Accepted.into())?;
     link.outlet.flush()?;
+    let joining = Joining { joined: &registered.joined, wanted: None };
     match job {
         Job::Receive { destination, options } => {
             let transfer = registered.transfer;
             let order =
                 receiver::Order { transfer, tree: &tree, destination: &destination, asked: None, options: &options };
-            receiver::run(link, &registered.joined, &order, account, &silent, &registered.stop).map(|_| ())
+            receiver::run(link, joining, &order, account, &silent, &registered.stop).map(|_| ())
         }
         Job::Send { sources, options } => {
             let tuned = match sender::tune(&link.control, options.congestion.as_deref()) {
@@ -223,7 +224,7 @@ fn serve(
             // The tree is known to the other end one round trip later.
             link.await_answer()?;
             let found = sender::find_sources(&tree, &sources, &options);
-            sender::run(link, &registered.joined, found, &options, account, &silent, &registered.stop).map(|_| ())
+            sender::run(link, joining, found, &options, account, &silent, &registered.stop).map(|_| ())
         }
         _ => Err(SessionError::Protocol("not a transfer".into())),
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
+use crossbeam_channel::{Receiver as Queue, Sender as Channel};
 use icdc_link::{Link, LinkControl};
 use icdc_rate::bundle::Number;
 use icdc_tcp::TcpInfo;
@@ -16,6 +17,16 @@ pub struct FurtherLink {
     pub number: u8,
     /// The connection.
     pub link: Link,
+}
+
+/// How the connections of a session after the first come about.
+#[derive(Clone, Copy)]
+pub struct Joining<'a> {
+    /// Brings those that have been made.
+    pub joined: &'a Queue<FurtherLink>,
+    /// Takes how many connections the path needs, the first included, once that are more; `None`
+    /// at the end that does not make them.
+    pub wanted: Option<&'a Channel<u8>>,
 }
 
 /// Watches and ends the connections after the first, those that were lost included.

@@ -26,7 +26,7 @@ mod within_host;
 
 pub use account::Account;
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary, Via};
-pub use further_links::FurtherLink;
+pub use further_links::{FurtherLink, Joining};
 pub use within_host::WithinHost;
 
 /// A path for people: bytes that are not printable are escaped.

@@ -50,6 +50,8 @@ pub(crate) struct Steps {
     pub(crate) ceilings: Vec<(Number, Rate)>,
     pub(crate) state: State,
     pub(crate) event: Option<Event>,
+    /// So many connections there should be, where these are more than there are.
+    pub(crate) wanted: Option<u64>,
     /// When to look again.
     pub(crate) next: Time,
 }
@@ -98,7 +100,13 @@ impl RateLimit {
         let plan = bundle.look(now, members, most);
         let (state, next) = (bundle.state(), bundle.next_look());
         moving.changes(self.user);
-        Some(Steps { ceilings: plan.ceilings, state, event: plan.decision.as_ref().map(event), next })
+        Some(Steps {
+            ceilings: plan.ceilings,
+            state,
+            event: plan.decision.as_ref().map(event),
+            wanted: plan.wanted,
+            next,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Moving> {

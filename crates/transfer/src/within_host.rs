@@ -11,6 +11,7 @@ use icdc_stop::StopSignal;
 
 use crate::account::Account;
 use crate::event::{EventSink, Summary};
+use crate::further_links::Joining;
 use crate::sender::SendingLink;
 use crate::{clock, receiver, sender, summary};
 
@@ -39,18 +40,17 @@ impl WithinHost<'_> {
         let account = Account::new(clock::now());
         let (near, far) = memory_pair();
         let (_, nobody) = unbounded();
+        let nobody = Joining { joined: &nobody, wanted: None };
         let silent: EventSink = Arc::new(|_| {});
         let &Self { transfer, tree, paths, destination, send, receive } = self;
-        // No further connection joins a link in memory: no block is kept for one.
-        let send = &SendOptions { streams: Some(1), ..send.clone() };
         let order = receiver::Order { transfer, tree, destination, asked: None, options: receive };
         let receiving = Account::new(account.start());
         // The sender heeds the user's request to stop and tells the receiver.
         let never_asked = StopSignal::new();
         let sent = std::thread::scope(|scope| {
-            scope.spawn(|| receiver::run(far, &nobody, &order, &receiving, &silent, &never_asked));
+            scope.spawn(|| receiver::run(far, nobody, &order, &receiving, &silent, &never_asked));
             let found = sender::find_sources(tree, paths, send);
-            sender::run(SendingLink { link: near, tuned: None }, &nobody, found, send, &account, events, stop)
+            sender::run(SendingLink { link: near, tuned: None }, nobody, found, send, &account, events, stop)
         })?;
         Ok(summary::of_sent(&sent, &account, receive))
     }

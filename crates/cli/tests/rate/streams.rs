@@ -1,5 +1,6 @@
 //! Several connections beside one, over the same path: one rate, and as little dropped.
 
+use std::ffi::OsStr;
 use std::fs;
 
 use crate::support;
@@ -78,4 +79,37 @@ fn connections_that_fill_their_blocks_are_not_taken_for_a_slow_disk() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn losses_that_few_connections_cannot_bear_bring_more_of_them() {
+    let _machine = machine();
+    let path = ["--rate", "200mbit", "--rtt", "100ms", "--queue", "2MB", "--loss", "0.0005", "--seed", "7"];
+    let Some(lab) = Lab::up(&path) else { return };
+    if !has_program("setpriv") {
+        support::skip("there is no setpriv");
+        return;
+    }
+    for host in ["a", "b"] {
+        lab.inside(host, || fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno").unwrap());
+    }
+    let site = Site::new();
+    data::file(&site.path("data"), 64 * MIB, 1);
+    let shell = format!("{ICDC} lab exec --name {} --shell", lab.name);
+    let exec = ["lab", "exec", "--name", &lab.name, "a", "--"];
+    let words = [ICDC, "copy", "--json", "--ssh", &shell, "--remote-icdc", ICDC];
+    let connections = |from: &OsStr, to: &OsStr, streams: &[&str]| {
+        let mut command = site.icdc(&[&exec[..], &PLAIN, &words, streams].concat());
+        let ended = command.args([from, to]).start().finish().expect_code(0);
+        assert_eq!(ended.summary()["verified"], true, "{ended}");
+        ended.events.iter().filter(|event| event["type"] == "connected").count()
+    };
+    let (here, there) = (site.path("data").into_os_string(), site.on_host(B, "copied"));
+    let named = connections(&here, &there, &["--streams", "10"]);
+    assert_eq!(named, 10, "a number given by hand is obeyed");
+    let (source, back) = (site.on_host(B, "data"), site.path("back").into_os_string());
+    for (from, to) in [(&here, &there), (&source, &back)] {
+        let found = connections(from, to, &[]);
+        assert!(found > 5, "{from:?}: {found}");
+    }
 }

@@ -179,6 +179,11 @@ impl Sender {
         self.tell(Message::Problem(problem));
     }
 
+    /// The path needs `wanted` connections, the first included, which the other end has to make.
+    pub fn on_scarcity(&mut self, wanted: u8) {
+        self.tell(Message::Connections { wanted });
+    }
+
     /// Everything has been announced.
     pub fn on_scanned(&mut self, now: Time) {
         self.flush();

@@ -113,6 +113,11 @@ impl Intake<'_> {
             Message::Totals(totals) => *self.shared.totals.lock().expect("no panic while totals are noted") = totals,
             Message::Problem(problem) => self.problem(&problem),
             Message::Accepted | Message::Ping => {}
+            Message::Connections { wanted } => {
+                if let Some(makes) = self.shared.wanted {
+                    let _ = makes.send(wanted);
+                }
+            }
             Message::Congestion(Congestion { name, instead }) => {
                 self.account.note_congestion(name);
                 if !instead.is_empty() {

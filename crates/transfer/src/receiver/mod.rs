@@ -51,7 +51,7 @@ use self::supervise::Watch;
 use crate::account::Account;
 use crate::clock;
 use crate::event::EventSink;
-use crate::further_links::{FurtherControls, FurtherLink};
+use crate::further_links::{FurtherControls, Joining};
 use crate::once::watched;
 use crate::stages::Activity;
 
@@ -83,14 +83,14 @@ pub struct Received {
 
 /// Receives over `link` into `destination` beneath `tree` until the sender has said goodbye.
 ///
-/// `joined` brings further connections of the same session. However the session ends, what has
+/// `joining` brings further connections of the same session. However the session ends, what has
 /// arrived is durable and noted when this returns.
 ///
 /// # Errors
 /// How the session ended.
 pub fn run(
     link: Link,
-    joined: &Queue<FurtherLink>,
+    joining: Joining<'_>,
     order: &Order<'_>,
     account: &Account,
     events: &EventSink,
@@ -111,6 +111,7 @@ pub fn run(
         link: control,
         further: FurtherControls::default(),
         connections: Mutex::default(),
+        wanted: joining.wanted,
         ending: Mutex::default(),
         stir,
         sizes: Mutex::default(),
@@ -146,7 +147,8 @@ pub fn run(
         });
 
         // The intakes hold the heads of all queues: when they end, everything behind them drains.
-        let watch = Watch { start: account.start(), stop, joined, stirred: &stirred, first: &first_ended };
+        let watch =
+            Watch { start: account.start(), stop, joined: joining.joined, stirred: &stirred, first: &first_ended };
         supervise::supervise(shared, scope, &further, &watch);
         drop(further);
         if let Err(panic) = keeper.join() {

@@ -63,6 +63,8 @@ pub(super) struct Shared<'a> {
     pub(super) further: FurtherControls,
     /// What has arrived over them.
     pub(super) connections: Mutex<Connections>,
+    /// Takes how many the sender needs, at the end that makes them.
+    pub(super) wanted: Option<&'a Channel<u8>>,
     pub(super) ending: Mutex<Ending>,
     /// Tells the thread that watches the session that its ending has something to do.
     pub(super) stir: Channel<()>,

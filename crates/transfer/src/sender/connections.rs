@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Scope;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver as Queue, never, select, select_biased};
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select, select_biased};
 use icdc_link::{Link, LinkError, Outlet, Parcel};
 use icdc_protocol::message::{Goodbye, Message, SendOptions};
 use icdc_tcp::TcpInfo;
@@ -58,8 +58,9 @@ impl<'a> Connections<'a> {
         wake: Queue<()>,
         data: Queue<Parcel>,
         options: &'a SendOptions,
+        wanted: Option<&'a Channel<u8>>,
     ) -> Self {
-        let (steering, congestion) = (Steering::new(executor, options), options.congestion.as_deref());
+        let (steering, congestion) = (Steering::new(executor, options, wanted), options.congestion.as_deref());
         let (bytes_sent, serving) = (AtomicU64::new(0), Mutex::default());
         Self { executor, steering, wake, data, bytes_sent, serving, congestion }
     }
@@ -106,6 +107,7 @@ impl<'a> Connections<'a> {
             tracing::debug!("a further connection keeps its congestion control: {error}");
             None
         });
+        self.executor.pool.grow();
         self.executor.further.add(number, control);
         self.steering.on_added();
         let (running, ended) = watched();

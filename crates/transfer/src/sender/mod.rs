@@ -31,9 +31,9 @@ mod tests;
 use crossbeam_channel::{Receiver as Queue, bounded};
 use icdc_disk::BlockPool;
 use icdc_link::Link;
+use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::{Begin, Digest, FileDigest, Problem, Refusal, RefusalKind, SendOptions};
 use icdc_protocol::validate::clip;
-use icdc_rate::connection_count::MOST;
 use icdc_rate::known_paths::PathWatch;
 use icdc_session::SessionError;
 use icdc_session::sender::{Counts, Need};
@@ -48,7 +48,7 @@ pub use self::sources::{Sources, find as find_sources};
 use crate::account::Account;
 use crate::clock;
 use crate::event::{EventSink, Stage};
-use crate::further_links::FurtherLink;
+use crate::further_links::{FurtherLink, Joining};
 use crate::stages::TICK;
 
 /// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for the socket.
@@ -76,14 +76,14 @@ pub struct Sent {
 
 /// Sends `sources` over `first` and waits until the receiver has published everything.
 ///
-/// `joined` brings further connections of the same session. Returns early with the reason when the
+/// `joining` brings further connections of the same session. Returns early with the reason when the
 /// connection breaks or the user stops; what the receiver has made durable by then is not lost.
 ///
 /// # Errors
 /// How the session ended.
 pub fn run(
     first: SendingLink,
-    joined: &Queue<FurtherLink>,
+    joining: Joining<'_>,
     sources: Sources,
     options: &SendOptions,
     account: &Account,
@@ -96,14 +96,14 @@ pub fn run(
         outlet.flush()?;
         return Err(SessionError::Refused(refusal));
     }
-    let blocks = POOL_BLOCKS + usize::from(options.streams.unwrap_or(MOST).saturating_sub(1));
-    let pool = BlockPool::new(blocks).map_err(|error| SessionError::Local(format!("memory for blocks: {error}")))?;
+    let pool = BlockPool::growing(POOL_BLOCKS, POOL_BLOCKS + usize::from(MAX_STREAMS));
+    let pool = pool.map_err(|error| SessionError::Local(format!("memory for blocks: {error}")))?;
     let keeps_journal = sources.is_run() && !options.dry_run;
     let begin = Begin { job: sources.job, sources: sources.named };
     let (roots, problems) = (sources.roots, sources.problems);
     let (executor, queues) = Executor::new(begin, keeps_journal, options, pool, control.clone(), tuned, events);
     let Queues { packs, reads, data, wake } = queues;
-    let connections = Connections::new(&executor, wake, data, options);
+    let connections = Connections::new(&executor, wake, data, options, joining.wanted);
     let (steps, steps_queue) = bounded(2);
 
     let mut path = PathWatch::default();
@@ -122,7 +122,7 @@ pub fn run(
         scope.spawn(move || large::hash(executor, &steps_queue));
         scope.spawn(move || scan_sources(executor, roots, problems, options));
 
-        let outcome = supervise(executor, scope, connections, joined, &mut path, account.start(), stop);
+        let outcome = supervise(executor, scope, connections, joining.joined, &mut path, account.start(), stop);
         if let (Some(found), Some(tuned)) = (path.found(), &executor.tuned) {
             tuned.remember_path(found);
         }

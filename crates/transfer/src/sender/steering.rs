@@ -7,6 +7,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crossbeam_channel::Sender as Channel;
+use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::SendOptions;
 use icdc_rate::sharing::{Look, Share, Sharing};
 use icdc_tcp::TcpInfo;
@@ -29,6 +31,17 @@ pub(super) struct Steering<'a> {
     others: Option<Mutex<Others>>,
     /// The connections after the first may take blocks.
     open: Once,
+    more: More<'a>,
+}
+
+/// How more connections are had once the path needs them.
+enum More<'a> {
+    /// The user has named a number.
+    Never,
+    /// This end makes them.
+    Here(&'a Channel<u8>),
+    /// The other end does.
+    There,
 }
 
 struct Others {
@@ -41,7 +54,7 @@ struct Others {
 const NO_PANIC: &str = "no panic while rates are shared";
 
 impl<'a> Steering<'a> {
-    pub(super) fn new(executor: &'a Executor<'a>, options: &SendOptions) -> Self {
+    pub(super) fn new(executor: &'a Executor<'a>, options: &SendOptions, wanted: Option<&'a Channel<u8>>) -> Self {
         // A named algorithm is what the user wants to see at work.
         let finds_the_rate = executor.tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion()));
         // A channel of ssh has a window of its own, of which the kernel knows nothing.
@@ -57,6 +70,11 @@ impl<'a> Steering<'a> {
             shared_by: AtomicU64::new(1),
             others: finds_the_rate.then(|| Mutex::new(others)),
             open: Once::default(),
+            more: match (options.streams, wanted) {
+                (Some(_), _) => More::Never,
+                (None, Some(channel)) => More::Here(channel),
+                (None, None) => More::There,
+            },
         };
         if steering.is_bundled() {
             steering.steer(clock::now());
@@ -121,7 +139,22 @@ impl<'a> Steering<'a> {
             tuned.look(now, info, steps.state);
         }
         steps.event.into_iter().for_each(|event| (self.executor.events)(event));
+        if let Some(wanted) = steps.wanted {
+            self.want(wanted);
+        }
         Some(steps.next)
+    }
+
+    /// The path needs so many connections.
+    fn want(&self, connections: u64) {
+        let wanted = u8::try_from(connections).unwrap_or(MAX_STREAMS).min(MAX_STREAMS);
+        match self.more {
+            More::Never => {}
+            More::Here(channel) => {
+                let _ = channel.send(wanted);
+            }
+            More::There => self.executor.with(|machine| machine.on_scarcity(wanted)),
+        }
     }
 
     /// Follows what the receiver's ring allows and, where the first connection finds the rate, what

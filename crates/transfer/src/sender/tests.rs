@@ -43,9 +43,20 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
     let order =
         receiver::Order { transfer: [1; 16], tree: &tree, destination: b"copy", asked: None, options: &receive };
     let sent = std::thread::scope(|scope| {
-        scope.spawn(|| receiver::run(far, &nobody, &order, &receiving, &silent, &stop).unwrap());
+        scope.spawn(|| {
+            receiver::run(far, Joining { joined: &nobody, wanted: None }, &order, &receiving, &silent, &stop).unwrap()
+        });
         let sources = find_sources(&tree, &[b"source".to_vec()], &send);
-        run(SendingLink { link: near, tuned: None }, &joined, sources, &send, &sending, &events, &stop).unwrap()
+        run(
+            SendingLink { link: near, tuned: None },
+            Joining { joined: &joined, wanted: None },
+            sources,
+            &send,
+            &sending,
+            &events,
+            &stop,
+        )
+        .unwrap()
     });
     assert_eq!((sent.counts.files_done, sent.counts.failed), (1, 0));
     let told = told.lock().unwrap();

@@ -88,7 +88,14 @@ impl ReceiverEnd {
                 self.names.push(names::Job::Message(Message::Confirmed));
                 self.data.push(data::Job::Confirmed);
             }
-            (Message::Totals(_) | Message::Problem(_) | Message::Ping | Message::Congestion(_), _) => {}
+            (
+                Message::Totals(_)
+                | Message::Problem(_)
+                | Message::Ping
+                | Message::Congestion(_)
+                | Message::Connections { .. },
+                _,
+            ) => {}
             (Message::Left { connection, .. }, _) => match self.arrived.on_left(connection) {
                 Answer::Nothing => {}
                 Answer::Shut => {
