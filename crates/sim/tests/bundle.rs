@@ -57,9 +57,11 @@ fn other_paths_are_filled_as_well() {
 
 #[test]
 fn random_losses_are_borne_by_enough_members() {
-    for (loss, count) in [(1e-6, 16), (1e-4, 64)] {
+    // With 15 the windows come down to the path's rate: what they allow is not what it carries.
+    for (loss, count) in [(1e-6, 16), (1e-5, 15), (1e-4, 64)] {
         let seen = Path { loss, ..LONG }.run(members(count, STOCK, &[]), Vec::new());
         assert!(seen.slower < 1.25 && seen.steady > 0.9, "{loss}: {} {}", seen.slower, seen.steady);
+        assert!(seen.dropped < 300, "{loss}: {}", seen.dropped);
     }
 }
 

@@ -71,12 +71,13 @@ impl Search {
         let least = capacity + capacity / MORE;
         let came = match outcome {
             Outcome::Carried(went, came) if went >= rate.scaled(FULL.0, FULL.1) => came.min(went),
-            // It did not go at its rate. What went is known all the same; where that was not more
-            // than what is held, the windows may be too small, and only grow while they limit.
+            // It did not go at its rate. What went is known all the same; where no more went than
+            // what is held, the windows may be too small, and only grow while they limit. Where more
+            // went and did not come, the path is what limits.
             Outcome::Carried(went, came) if !outcome.is_stretched() => {
                 let found = match went.min(came) {
                     shown if shown > least => shown,
-                    _ if whole.windows_limit() => whole.windows().min(capacity + capacity / ROOM),
+                    _ if went <= least && whole.windows_limit() => whole.windows().min(capacity + capacity / ROOM),
                     _ => return None,
                 };
                 return Some(found.min(whole.carried * 2)).filter(|found| *found > least);
