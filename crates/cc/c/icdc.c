@@ -24,9 +24,17 @@
  * the burst before was spread as much; or by an application that had no more, and then it tells nothing. As soon as a few
  * packets look spread the window stays, so that the burst is no longer than it must be.
  *
- * COMPETE holds a share beside algorithms that fill every queue: an increase and a decrease per round trip, the larger and
- * the smaller the further our share is below half of C, and a quarter more where for three round trips no queue stands. Every
- * eighth train leaves so fast that it measures C again.
+ * COMPETE holds half of C beside algorithms that fill every queue. Per round trip, with the share s of C that was delivered:
+ *
+ *   window := window (1 + (1/2 - s)/4) + 1    nothing lost; no 1 above s = 1/2
+ *   window := window (1 - 3/5 s)              losses, at most every second round trip: at s = 1/2 as CUBIC's, less below
+ *   window := window * 5/4 + 1                s < 9/20, and no queue for three round trips: the others have just reduced
+ *
+ * Their queue may not drain for minutes, so the least round-trip time is not looked for meanwhile: it would become that of
+ * the queue. Instead HOLD looks now and then whether it was all a longer path.
+ *
+ * Every eighth train of HOLD leaves so fast that it measures C again, at S = 4 C; so do the few
+ * trains of COMPETE. Beside X it arrives at C S/(S + X).
  *
  * In HOLD a loss changes nothing, unless more than one packet in 50 of a round trip is lost: then trains become shorter,
  * if no queue stands that overflows by itself, and from the second such round trip on no more is free than what was
@@ -70,6 +78,10 @@ SOCKET_HINTS
  * packets arrive at C. */
 #define FAST_EVERY 8
 #define FAST_GAIN 4
+/* COMPETE: round trips between two, of which a few only leave fast enough where several members send them. */
+#define BESIDE_ROUNDS 3
+/* Where one is wanted earlier, so many others come first: others on the path see a fast one as a queue. */
+#define FAST_APART 4
 /* How many times `excess` a train lasts until the queue has grown by it: 8 at 9/8; 2 in FILL, at C above C/2. */
 #define TRAIN_EXCESSES 8
 #define FILL_EXCESSES 2
@@ -98,6 +110,16 @@ SOCKET_HINTS
 /* COMPETE begins after 24 round trips in which others have most, a third of that where a queue stands. */
 #define COMPETE_AFTER 24
 #define STANDS 3
+/* After so many round trips HOLD looks anew at what the path has; where a queue stands, COMPETE goes on after two. */
+#define COMPETE_LONGEST 255
+#define COMPETE_AGAIN (COMPETE_AFTER - 2 * STANDS)
+/* The share of C, in 256ths, that it aims at; below which it takes what a queue that has gone leaves; which is nearly all. */
+#define SHARE_AIM 128
+#define SHARE_LOW 115
+#define SHARE_MOST 217
+/* Round trips without a queue: after three it tries more, or there is nobody if it has nearly half; after 16 in any case. */
+#define QUEUE_GONE 3
+#define NOBODY 16
 
 /* The least round-trip time is that of two periods of eight round trips: a queue that stands is told from a longer path
  * before. The bounds keep a period longer than a host's pauses and within the 16 bits of its begin. */
@@ -178,15 +200,18 @@ struct icdc {
 			u32 silence_packets;
 			u32 last_us;
 		};
+		/* COMPETE: the window in packets, the rate of the last round trip, whether it was reduced then. */
+		struct {
+			u32 window;
+			u32 delivered;
+			u32 reduced;
+		};
 	};
 	/* First packet of the train, and how many. SEARCH: last packet of the burst. */
 	u32 train_first;
 	u32 train_packets;
-	/* In its first and in its last quarter. SEARCH: the burst's first acknowledgement. COMPETE: the window in packets. */
-	union {
-		struct icdc_point early;
-		u32 window;
-	};
+	/* In its first and in its last quarter. SEARCH: the burst's first acknowledgement. */
+	struct icdc_point early;
 	union {
 		struct icdc_point late;
 		/* SEARCH: least round-trip time in the burst. */
@@ -205,6 +230,7 @@ struct icdc {
 	u8 train;
 	/* Rate of a train to the rate of the rest, in eighths. */
 	u8 factor;
+	/* COMPETE: round trips. */
 	u8 trains;
 	u8 ticks;
 	/* COMPETE: round trips in a row in which the queue had gone. HOLD: thirds of those in which it stood. */
@@ -293,10 +319,21 @@ INLINE void icdc_pace(struct sock *sk, const struct tcp_sock *tp, u64 rate)
 	sk->sk_pacing_rate = pacing ? pacing : 1;
 }
 
-/* The states in which `free`, `early` and `late` mean what they say: in the others their room has another use. */
+/* The states in which `free` means what it says: in the others its room has another use. */
 INLINE bool icdc_has_trains(const struct icdc *ca)
 {
 	return ca->mode == FILL || ca->mode == HOLD;
+}
+
+/* The states in which there are trains, and `early` and `late` mean what they say. */
+INLINE bool icdc_sends_trains(const struct icdc *ca)
+{
+	return ca->mode != SEARCH;
+}
+
+INLINE u32 icdc_least(u32 a, u32 b)
+{
+	return a < b ? a : b;
 }
 
 INLINE u32 icdc_median(u32 a, u32 b, u32 c)
@@ -317,18 +354,20 @@ INLINE u32 icdc_train_rate(const struct icdc *ca)
 
 	if (ca->mode == FILL)
 		return ca->capacity;
-	rate = icdc_is_fast(ca) ? (u64)ca->capacity * FAST_GAIN : (u64)ca->rate * ca->factor / 8;
+	rate = ca->mode == COMPETE || icdc_is_fast(ca) ? (u64)ca->capacity * FAST_GAIN : (u64)ca->rate * ca->factor / 8;
 	return rate < RATE_MAX ? rate : RATE_MAX;
 }
 
 /* As long as the queue takes to grow by what it may. */
 INLINE void icdc_start_train(struct icdc *ca, const struct icdc_account *all)
 {
-	u32 free = icdc_median(ca->free[0], ca->free[1], ca->free[2]), longest = icdc_base(ca) / TRAIN_PART, rate, above = 0;
+	u32 free = ca->mode == COMPETE ? 0 : icdc_median(ca->free[0], ca->free[1], ca->free[2]);
+	u32 longest = icdc_base(ca) / TRAIN_PART, rate, above = 0;
 	u64 us = TRAIN_EXCESSES * ca->excess_us, packets;
 
-	INVARIANT(icdc_has_trains(ca));
-	ca->trains++;
+	INVARIANT(icdc_sends_trains(ca));
+	if (ca->mode != COMPETE)
+		ca->trains++;
 	rate = icdc_train_rate(ca);
 	if (ca->mode == FILL)
 		us = FILL_EXCESSES * ca->excess_us;
@@ -375,6 +414,25 @@ INLINE u32 icdc_free(const struct icdc *ca, u32 sent, u32 arrived, u32 growth, u
 	return sent - taken < arrived ? sent - taken : arrived;
 }
 
+/* The rate of all, where a train at the rate S came at `arrived`, and packets of others in between, who have `others`. */
+INLINE u32 icdc_with_others(u32 sent, u32 arrived, u32 others)
+{
+	u64 all = arrived + (u64)arrived * others / sent;
+
+	return all < RATE_MAX ? all : RATE_MAX;
+}
+
+/* COMPETE: C from a fast train. What has been found beside others may have been a part of it only. */
+INLINE void icdc_measure_beside(struct icdc *ca, u32 sent, u32 arrived)
+{
+	u32 others = ca->capacity > ca->delivered ? ca->capacity - ca->delivered : 0;
+
+	INVARIANT(ca->mode == COMPETE);
+	/* A queue longer than can be counted has no growth to see. */
+	if (sent > ca->capacity + ca->capacity / 2 && ca->late_us < NONE - 1)
+		ca->capacity = ca->capacity / 2 + icdc_with_others(sent, arrived, others) / 2;
+}
+
 /* What a train tells; nothing, if it did not leave as fast as it was to. */
 INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 {
@@ -382,7 +440,7 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 	u32 growth = ca->late_us > ca->early_us ? ca->late_us - ca->early_us : 0;
 	u32 sent, arrived, free;
 
-	INVARIANT(icdc_has_trains(ca));
+	INVARIANT(icdc_sends_trains(ca));
 	if (ca->early_us == NONE || ca->late_us == NONE || (s32)us <= 0 || (s32)packets <= 0)
 		return;
 	sent = icdc_rate(packets, us);
@@ -390,9 +448,17 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 	if (all->members > 1 && sent > icdc_train_rate(ca))
 		sent = icdc_train_rate(ca);
 	arrived = icdc_rate(packets, us + growth);
+	if (ca->mode == COMPETE) {
+		icdc_measure_beside(ca, sent, arrived);
+		return;
+	}
 	if (ca->mode != FILL && icdc_is_fast(ca)) {
 		if (sent <= ca->capacity + ca->capacity / 2)
 			return;
+		/* It can show that the capacity is still what it was, not that there is more. */
+		free = icdc_median(ca->free[0], ca->free[1], ca->free[2]);
+		if (arrived < ca->capacity && free < ca->capacity)
+			arrived = icdc_least(icdc_with_others(sent, arrived, ca->capacity - free), ca->capacity);
 		if (arrived < ca->capacity - ca->capacity / 4)
 			ca->capacity = ca->capacity / 2 + arrived / 2;
 		else
@@ -403,9 +469,10 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 		return;
 	free = icdc_free(ca, sent, arrived, growth, us, arrived / 2);
 	if (!free) {
-		/* Then the capacity is less than it was held to be. */
+		/* The capacity may be less than it was held to be, or others take nearly all: the next train tells by measuring it. */
 		free = arrived / 2;
-		ca->capacity -= ca->capacity / 8;
+		if (ca->trains % FAST_EVERY >= FAST_APART)
+			ca->trains = FAST_EVERY - 1;
 	}
 	if (free > ca->capacity)
 		ca->capacity = free;
@@ -419,7 +486,7 @@ INLINE void icdc_note(struct icdc *ca, const struct icdc_account *all, u32 rtt_u
 {
 	u32 number = all->delivered - ca->train_first, queue = rtt_us > icdc_base(ca) ? rtt_us - icdc_base(ca) : 0;
 
-	INVARIANT(icdc_has_trains(ca));
+	INVARIANT(icdc_sends_trains(ca));
 	if (queue >= NONE)
 		queue = NONE - 1;
 	if (number <= ca->train_packets / 4 && queue < ca->early_us) {
@@ -448,6 +515,8 @@ INLINE void icdc_follow_train(struct icdc *ca, const struct icdc_account *all, c
 			pause = (u32)PAUSE_EXCESSES * ca->excess_us;
 		if (ca->mode == FILL)
 			pause = icdc_base(ca);
+		else if (ca->mode == COMPETE)
+			pause = BESIDE_ROUNDS * icdc_base(ca);
 		if (now - ca->train_us >= pause)
 			icdc_start_train(ca, all);
 		break;
@@ -552,25 +621,32 @@ INLINE bool icdc_tick_ends(const struct icdc *ca, u32 now)
 INLINE void icdc_compete(struct icdc *ca, u32 delivered)
 {
 	u32 base = icdc_base(ca), share = ((u64)delivered << 8) / (ca->capacity ? ca->capacity : 1);
-	u32 gain = share < 128 ? 128 - share : 0;
 
 	INVARIANT(ca->mode == COMPETE);
-	if (ca->lost)
-		ca->window -= (u64)ca->window * (128 - gain) / 256;
-	else if (ca->rounds >= 3 && ca->queue_us < icdc_standing(ca))
-		ca->window += 1 + ca->window / 4;
-	else if (ca->window < 2 * icdc_packets(delivered, base + ca->queue_us) + 16)
-		ca->window += 1 + ((u64)ca->window * gain >> 10);
+	ca->delivered = delivered;
+	/* Packets of one burst are found lost in two round trips. */
+	if (ca->lost && !ca->reduced) {
+		ca->window -= (u64)ca->window * share * 3 / (5 * 256);
+		ca->reduced = true;
+	} else {
+		ca->reduced = false;
+		if (ca->rounds >= QUEUE_GONE && share < SHARE_LOW && ca->queue_us < icdc_standing(ca))
+			ca->window += 1 + ca->window / 4;
+		else if (share > SHARE_AIM)
+			ca->window -= (u64)ca->window * (share - SHARE_AIM) >> 10;
+		else if (ca->window < 2 * icdc_packets(delivered, base + ca->queue_us) + 16)
+			ca->window += 1 + ((u64)ca->window * (SHARE_AIM - share) >> 10);
+	}
 	if (ca->window < 4)
 		ca->window = 4;
-	if (share > 217 || ca->queue_us < base / 16 + 1000)
+	if (share > SHARE_MOST || ca->queue_us < base / 16 + 1000)
 		ca->rounds++;
 	else
 		ca->rounds = 0;
 	ca->rate = icdc_rate(ca->window + ca->window / 16 + 1, base + ca->queue_us);
-	/* With less than our share the queue may have gone because the others have just reduced. */
-	if (ca->rounds >= (share > 115 ? 3 : 16)) {
-		ca->rounds = 0;
+	ca->trains++;
+	if (ca->rounds >= (share > SHARE_LOW ? QUEUE_GONE : NOBODY) || ca->trains >= COMPETE_LONGEST) {
+		ca->rounds = ca->trains >= COMPETE_LONGEST ? COMPETE_AGAIN : 0;
 		ca->mode = HOLD;
 		ca->free[0] = ca->free[1] = ca->free[2] = delivered;
 		ca->rate = delivered;
@@ -607,6 +683,9 @@ INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 			ca->rounds = 0;
 			ca->mode = COMPETE;
 			ca->window = icdc_packets(delivered, base + ca->queue_us) + 4;
+			ca->delivered = delivered;
+			ca->reduced = false;
+			ca->trains = 0;
 			ca->train = NO_TRAIN;
 		}
 		if (ca->lost > packets / LOSSY + LOSSY_PACKETS) {
@@ -626,9 +705,9 @@ INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 				ca->ceiling = 0;
 		}
 	}
-	/* The path may have become longer: the least round-trip time is that of the last two periods. */
+	/* The path may have become longer: the least round-trip time is that of the last two periods outside of COMPETE. */
 	longest = PERIOD_ROUNDS * base > PERIOD_LEAST_MS * 1000U ? PERIOD_ROUNDS * base / 1000 : PERIOD_LEAST_MS;
-	if ((u16)(now_ms - ca->period_ms) > (longest < PERIOD_MOST_MS ? longest : PERIOD_MOST_MS)) {
+	if (ca->mode != COMPETE && (u16)(now_ms - ca->period_ms) > (longest < PERIOD_MOST_MS ? longest : PERIOD_MOST_MS)) {
 		/* Nothing but packets sent again tells nothing. */
 		if (ca->period_us != ~0U) {
 			ca->before_us = ca->period_us;
@@ -733,6 +812,13 @@ INLINE u32 icdc_window(const struct icdc *ca)
 	return window < 0x7fffffff ? window : 0x7fffffff;
 }
 
+/* A train is on top of it. */
+INLINE u32 icdc_window_beside(const struct icdc *ca)
+{
+	INVARIANT(ca->mode == COMPETE);
+	return ca->train == NO_TRAIN ? ca->window : ca->window + ca->train_packets;
+}
+
 /* What an acknowledgement leads to. */
 struct icdc_order {
 	u32 rate;
@@ -757,7 +843,7 @@ INLINE bool icdc_decide(struct icdc *ca, struct tcp_sock *tp, const struct icdc_
 	}
 	if (icdc_tick_ends(ca, all->us)) {
 		icdc_tick(ca, all);
-		if (ca->ticks >= 4)
+		if (ca->ticks >= 4 && (ca->mode != COMPETE || (u32)all->us - ca->round_us >= icdc_base(ca) + ca->queue_us))
 			icdc_end_round(ca, all);
 	}
 	if (ca->mode == SEARCH) {
@@ -766,14 +852,10 @@ INLINE bool icdc_decide(struct icdc *ca, struct tcp_sock *tp, const struct icdc_
 			return false;
 	}
 	order->rate = ca->rate;
-	if (ca->mode == COMPETE) {
-		order->window = ca->window;
-		return true;
-	}
 	icdc_follow_train(ca, all, rs);
 	if (ca->train == LEAVING)
 		order->rate = icdc_train_rate(ca);
-	order->window = icdc_window(ca);
+	order->window = ca->mode == COMPETE ? icdc_window_beside(ca) : icdc_window(ca);
 	/*
 	 * Where acknowledgements fail to come the train ends nevertheless, before the queue is as long as the train may make it
 	 * once more. While less is under way than fills the path they have gaps by themselves.
@@ -1016,19 +1098,20 @@ INLINE void icdc_adapt_factor(struct icdc_bundle *bundle, const struct icdc_acco
 
 INLINE u32 icdc_rate_now(const struct icdc *ca)
 {
-	return icdc_has_trains(ca) && ca->train == LEAVING ? icdc_train_rate(ca) : ca->rate;
+	return icdc_sends_trains(ca) && ca->train == LEAVING ? icdc_train_rate(ca) : ca->rate;
 }
 
 INLINE u32 icdc_window_now(const struct icdc *ca)
 {
-	return ca->mode == COMPETE ? ca->window : icdc_window(ca);
+	return ca->mode == COMPETE ? icdc_window_beside(ca) : icdc_window(ca);
 }
 
 INLINE u32 icdc_room(const struct icdc_bundle *bundle, const struct icdc *ca, u32 window)
 {
 	u32 left = window > bundle->in_flight ? window - bundle->in_flight : 0;
+	u32 others = bundle->unlimited - (ca->standing == FREE);
 
-	window = ca->member.in_flight + left;
+	window = ca->member.in_flight + (left + others) / (others + 1);
 	return window < 4 ? 4 : window;
 }
 

@@ -86,6 +86,17 @@ fn two_bundles_share_a_path_whatever_the_number_of_their_members() {
 }
 
 #[test]
+fn a_bundle_beside_a_cubic_connection_that_was_there_before_gets_half() {
+    let path = Path { rtt: Span::from_millis(50), queue: 6_250_000, bytes: 1_500_000_000, seconds: 45, ..LONG };
+    let cubic = Flow::bulk(icdc_cc::find("cubic").unwrap(), LARGE);
+    for count in [1, 4, 16] {
+        let late = Flow { start: Span::from_secs(5), ..member(LARGE) };
+        let seen = path.run(vec![late; count], vec![cubic.clone()]);
+        assert!((0.42..0.58).contains(&seen.steady), "{count}: {}", seen.steady);
+    }
+}
+
+#[test]
 fn what_a_host_s_pauses_kept_from_being_sent_is_sent_later() {
     let undisturbed = LONG.run(members(1, LARGE), Vec::new());
     for (length, every) in [(10, 125), (30, 1000)] {
