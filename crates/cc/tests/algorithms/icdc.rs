@@ -41,6 +41,6 @@ fn what_others_leave_is_taken_whenever_they_leave() {
         let mean = used.iter().sum::<f64>() / used.len() as f64;
         // Those that were there for less than a second had no time to be told from a path that has
         // become slower.
-        assert!(mean > 0.8 && used.iter().all(|used| *used > 0.4), "others had {share}: mean {mean:.3}, {used:.2?}");
+        assert!(mean > 0.75 && used.iter().all(|used| *used > 0.4), "others had {share}: mean {mean:.3}, {used:.2?}");
     }
 }
