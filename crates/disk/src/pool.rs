@@ -289,6 +289,20 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_grows_serves_who_waits_and_grows_no_further_than_it_may() {
+        let pool = BlockPool::growing(1, 2).unwrap();
+        let first = pool.take().unwrap();
+        let waiter = thread::spawn({
+            let pool = pool.clone();
+            move || pool.take().unwrap().as_ptr() as usize
+        });
+        pool.grow();
+        assert_ne!(waiter.join().unwrap(), first.as_ptr() as usize);
+        pool.grow();
+        assert_eq!((pool.capacity(), pool.in_use()), (2, 1));
+    }
+
+    #[test]
     fn blocks_go_to_those_who_wait_in_the_order_in_which_they_came() {
         let pool = BlockPool::new(1).unwrap();
         let block = pool.take().unwrap();

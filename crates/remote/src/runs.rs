@@ -212,6 +212,8 @@ impl Making<'_> {
         let (join, joined) = unbounded();
         let (want, wanted) = unbounded();
         if self.count.most == 1 {
+            // A sender may ask as often as it likes: nothing is kept for it.
+            drop(wanted);
             return Ok(session(Joining { joined: &joined, wanted: Some(&want) })?);
         }
         let further = connect.further().map_err(Attempt::Connect)?;
