@@ -52,6 +52,9 @@ const ROUNDS: usize = 4;
 /// Members that carry this share of what they are allowed are held by that, not by their windows.
 const REACHED: (u64, u64) = (15, 16);
 
+/// A member that needs so many times as long for a block as the others is too slow for the last ones.
+const SLOWER: u64 = 2;
+
 /// Which connection of the bundle.
 pub type Number = u16;
 
@@ -81,6 +84,19 @@ struct Known {
     demand: Demand,
     /// What it is allowed.
     ceiling: Rate,
+}
+
+impl Known {
+    /// What its congestion window allows on the idle path.
+    fn window(&self) -> Rate {
+        let Observation { window, least_rtt, .. } = self.last.seen;
+        if least_rtt.is_zero() { Rate::MAX } else { window / least_rtt }
+    }
+
+    /// What it sends at most: what it is allowed, or what its window lets it.
+    fn most(&self) -> Rate {
+        self.window().min(self.ceiling)
+    }
 }
 
 #[derive(Debug)]
@@ -173,6 +189,19 @@ impl Bundle {
             Phase::Climb(climb) => climb.ceiling(),
             Phase::Steered { steering, search } => search.ceiling(steering.capacity()).unwrap_or(steering.ceiling()),
         }
+    }
+
+    /// Whether a member should take a block of `block` bytes while `unsent` are left to be sent. One
+    /// that needs much longer for it than the others need for all that is left, and for one block
+    /// each, would end last; the fastest ones always take it.
+    #[must_use]
+    pub fn takes(&self, number: Number, block: ByteCount, unsent: ByteCount) -> bool {
+        let Some(known) = self.members.get(&number) else { return true };
+        let all: u64 =
+            self.members.values().map(|known| known.most().as_bits_per_second()).fold(0, u64::saturating_add);
+        let each = block.as_u64() * self.members.len() as u64;
+        let others = u128::from(unsent.as_u64().saturating_add(each * SLOWER));
+        u128::from(known.most().as_bits_per_second()) * others >= u128::from(all) * u128::from(block.as_u64())
     }
 
     /// When the next look is wanted.
@@ -299,7 +328,7 @@ impl Bundle {
     fn share_out(&mut self, most: Rate) -> Vec<(Number, Rate)> {
         let total = self.total().min(most);
         let is_climb = matches!(self.phase, Phase::Climb(_));
-        let usable = |known: &Known| known.demand.most().filter(|_| !is_climb);
+        let usable = |known: &Known| Some(known.demand.most(known.window())).filter(|_| !is_climb);
         let demands: Vec<Option<Rate>> = self.members.values().map(usable).collect();
         let shares = shares::of(total, &demands);
         let mut changed = Vec::new();

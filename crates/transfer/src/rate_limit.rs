@@ -79,6 +79,12 @@ impl RateLimit {
         self.lock().bundle.is_some()
     }
 
+    /// Whether a connection should take a block while so much is left to be sent.
+    pub(crate) fn takes(&self, number: Number, unsent: ByteCount) -> bool {
+        let block = ByteCount::new(BLOCK_SIZE as u64);
+        self.lock().bundle.as_ref().is_none_or(|bundle| bundle.takes(number, block, unsent))
+    }
+
     /// Takes note of what the receiver said last.
     pub(crate) fn look(&self, feedback: &Feedback, round_trip: Span) -> Change {
         let mut moving = self.lock();

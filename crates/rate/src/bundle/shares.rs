@@ -1,8 +1,9 @@
 //! Which member may send how much of a bundle's total.
 //!
 //! All get the same, but one whose window (its receiver's, its buffer's, or what losses have left)
-//! keeps it below its share, or that has nothing to send, gets what it can use and a little more;
-//! the others get the rest.
+//! keeps it below its share, or that has nothing to send, gets what it can use and a little more,
+//! and one whose window opens twice as much; the others get the rest. So those that join later take
+//! from the others only what they can send.
 
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -10,6 +11,10 @@ use icdc_units::{ByteCount, Rate, Span};
 const USED: (u64, u64) = (15, 16);
 /// What such a one gets over what it carried: one in so many.
 const ROOM: u64 = 8;
+/// One that carries more than in the look before, by one in so many, grows by its slow start.
+const OPENING: u64 = 4;
+/// What such a one, and any, gets over what its window allows: as much as the kernel's pacing does.
+const OPENED: u64 = 2;
 /// Looks of which the best tells what a member can carry.
 const ROUNDS: usize = 4;
 /// Packets of a share below which a look tells nothing: they leave in bursts of a few.
@@ -45,10 +50,16 @@ impl Demand {
         self.short = if is_short { self.short + 1 } else { 0 };
     }
 
-    /// The most that it can use; `None` if nothing is known to keep it.
-    pub(super) fn most(self) -> Option<Rate> {
+    /// The most that it can use, whose congestion window allows `window`.
+    pub(super) fn most(self, window: Rate) -> Rate {
         let best = self.carried.into_iter().max().unwrap_or_default();
-        (self.short >= 2).then(|| best + best / ROOM)
+        let [last, before, ..] = self.carried;
+        let shown = match self.short {
+            0 | 1 => Rate::MAX,
+            _ if last > before + before / OPENING => best * OPENED,
+            _ => best + best / ROOM,
+        };
+        shown.min(window * OPENED)
     }
 }
 
@@ -120,10 +131,23 @@ mod tests {
         for packets in [2, 4, 4, 4].into_iter().cycle().take(60) {
             demand.note(packet * packets, span, ceiling, packet);
         }
-        assert_eq!(demand.most(), None);
+        assert_eq!(demand.most(mbit(2)), mbit(4));
         for _ in 0..60 {
             demand.note(packet * 2, span, ceiling, packet);
         }
-        assert!(demand.most().is_some_and(|most| most < mbit(2)));
+        assert!(demand.most(mbit(2)) < mbit(2));
+    }
+
+    #[test]
+    fn a_window_that_opens_is_not_held_to_what_it_carried() {
+        let (packet, span, ceiling) = (ByteCount::new(1448), Span::from_millis(100), mbit(100));
+        let mut demand = Demand::default();
+        for carried in [1, 2, 4, 8] {
+            demand.note(mbit(carried) * span, span, ceiling, packet);
+        }
+        assert_eq!(demand.most(mbit(16)), mbit(16));
+        assert_eq!(demand.most(mbit(3)), mbit(6));
+        demand.note(mbit(8) * span, span, ceiling, packet);
+        assert_eq!(demand.most(mbit(16)), mbit(9));
     }
 }

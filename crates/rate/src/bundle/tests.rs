@@ -105,3 +105,33 @@ fn a_sender_that_has_nothing_to_send_yet_learns_nothing_of_the_path() {
     }
     assert_eq!(growing.bundle.capacity(), None, "its windows were not used, and did not grow for that");
 }
+
+#[test]
+fn the_last_blocks_go_to_those_that_are_soon_done_with_them() {
+    let (now, round_trip) = (Time::ORIGIN + Span::from_secs(1), Span::from_millis(300));
+    let packet = ByteCount::new(1448);
+    let of = |number: Number, packets: u64| {
+        let seen = Observation {
+            at: now,
+            rtt: round_trip,
+            least_rtt: round_trip,
+            delivered: packet * packets,
+            again: 0,
+            packet,
+            window: packet * packets,
+            idle: false,
+        };
+        (number, Member { seen, sent: packet * (packets * 2) })
+    };
+    let mut bundle = Bundle::default();
+    bundle.look(now, &[of(0, 800), of(1, 800), of(2, 1000), of(3, 20)], Rate::MAX);
+    let takers = |blocks: u64| {
+        let block = ByteCount::from_mib(1);
+        (0..4).filter(|number| bundle.takes(*number, block, block * blocks)).collect::<Vec<Number>>()
+    };
+    // The slow one needs 131 times as long as all of them together.
+    assert_eq!(takers(1000), [0, 1, 2, 3]);
+    assert_eq!(takers(50), [0, 1, 2]);
+    assert_eq!(takers(0), [0, 1, 2]);
+    assert!(bundle.takes(9, ByteCount::from_mib(1), ByteCount::ZERO), "one that was not seen yet");
+}

@@ -70,6 +70,18 @@ impl<'a> Connections<'a> {
         self.bytes_sent.load(Ordering::Relaxed)
     }
 
+    /// The most payload that may be left to be sent: files that the receiver skips count, too.
+    fn unsent(&self) -> ByteCount {
+        let (totals, resumed) = self.executor.with(|machine| {
+            let counts = machine.counts();
+            (counts.totals, counts.resumed_bytes)
+        });
+        if !totals.complete {
+            return ByteCount::MAX;
+        }
+        ByteCount::new(totals.bytes) - resumed - ByteCount::new(self.bytes_sent())
+    }
+
     /// Payload that the receiver's host has, over all connections.
     pub(super) fn delivered(&self) -> ByteCount {
         self.executor.link.delivered() + self.executor.further.delivered()
@@ -175,7 +187,7 @@ impl<'a> Connections<'a> {
 
     fn serve_first(&self, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
         loop {
-            match self.next(outlet, &self.wake)? {
+            match self.next(0, outlet, &self.wake)? {
                 Next::Messages => self.send_messages(outlet)?,
                 Next::Parcel(parcel) => self.send(outlet, *parcel)?,
                 Next::Over => {
@@ -188,7 +200,7 @@ impl<'a> Connections<'a> {
 
     fn serve_further(&self, number: u8, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
         let no_messages = never();
-        while let Next::Parcel(parcel) = self.next(outlet, &no_messages)? {
+        while let Next::Parcel(parcel) = self.next(number, outlet, &no_messages)? {
             if !self.executor.with(|machine| machine.on_handed(number, &parcel.message)) {
                 return Ok(());
             }
@@ -198,7 +210,7 @@ impl<'a> Connections<'a> {
     }
 
     /// What a connection sends next; waits for it.
-    fn next(&self, outlet: &mut dyn Outlet, wake: &Queue<()>) -> Result<Next, LinkError> {
+    fn next(&self, number: u8, outlet: &mut dyn Outlet, wake: &Queue<()>) -> Result<Next, LinkError> {
         if wake.try_recv().is_ok() {
             return Ok(Next::Messages);
         }
@@ -206,7 +218,8 @@ impl<'a> Connections<'a> {
             return Ok(Next::Over);
         }
         let no_data = never();
-        let data = if self.executor.is_data_stopped() { &no_data } else { &self.data };
+        let takes = !self.executor.is_data_stopped() && self.steering.takes(number, self.unsent());
+        let data = if takes { &self.data } else { &no_data };
         if let Ok(parcel) = data.try_recv() {
             return Ok(Next::Parcel(Box::new(parcel)));
         }

@@ -157,6 +157,12 @@ impl<'a> Steering<'a> {
         }
     }
 
+    /// Whether a connection should take a block while so much is left to be sent: what the slowest
+    /// ones carry last, all wait for.
+    pub(super) fn takes(&self, number: u8, unsent: ByteCount) -> bool {
+        self.limit.takes(number.into(), unsent)
+    }
+
     /// Follows what the receiver's ring allows and, where the first connection finds the rate, what
     /// that one leaves to the others; `blocks_wait` if there are any that nobody has taken.
     pub(super) fn follow(&self, now: Time, blocks_wait: bool) {
