@@ -40,7 +40,7 @@ pub fn receive_buffer() -> ByteCount {
 /// Gives a connection that is going to send room for what is on its way, and no more for what is
 /// not.
 pub fn prepare_to_send(stream: &TcpStream) {
-    if icdc_tcp::info(stream).is_ok_and(|info| info.rtt < SHORT) {
+    if icdc_tcp::info(stream).is_ok_and(|info| info.min_rtt < SHORT) {
         return;
     }
     let Ok(twin) = stream.try_clone() else { return };

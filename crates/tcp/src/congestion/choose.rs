@@ -79,7 +79,9 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
 /// # Errors
 /// The socket is none of TCP.
 pub fn choose_best(fd: &impl AsFd, told: Told) -> Result<Chosen, CongestionError> {
-    let short = info(fd).is_ok_and(|info| !info.rtt.is_zero() && info.rtt < SHORT);
+    // The mean is of few packets, and one of them whose acknowledgement was held back for 40 ms is
+    // enough to make a short path look long.
+    let short = info(fd).is_ok_and(|info| !info.min_rtt.is_zero() && info.min_rtt < SHORT);
     if !short && let Some(algorithm) = find(BEST) {
         match ask(fd, algorithm, told) {
             Ok(chosen) => return Ok(chosen),
