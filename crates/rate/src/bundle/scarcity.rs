@@ -6,15 +6,15 @@
 //! have more windows, and a loss is one of many members'. They take nothing from others: the total
 //! stays what trains have shown.
 //!
-//! Twice as many are asked for: each step costs the time that new windows take to open, and each
-//! connection its share of the processors. Where none came, none is asked for again.
+//! Four times as many are asked for: each step costs the time that new windows take to open. Where
+//! none came, none is asked for again.
 
 use icdc_units::{Rate, Time};
 
 use super::whole::Whole;
 
 /// Members that are asked for, for each that there is.
-const STEP: u64 = 2;
+const STEP: u64 = 4;
 /// The most members.
 const MOST: u64 = 64;
 /// Round trips in a row in which the windows are what limits.
