@@ -11,8 +11,7 @@
 //! port has refused or not answered in time, the other two begin, and the attempt at the port goes
 //! on beside them. They begin together: connecting back takes three round trips, and ssh more than
 //! twice as many for its login, so that where both work the first is there before, and where a
-//! firewall keeps it away nothing has been waited for. The logins of ssh are begun even before: once
-//! the port has not answered when it should have. They carry nothing unless the others fail.
+//! firewall keeps it away nothing has been waited for.
 
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
@@ -41,9 +40,6 @@ const ROUND_TRIPS: u64 = 3;
 const LEAST_PATIENCE: Span = Span::from_secs(1);
 /// It has no longer: the user may have typed a password while ssh logged in.
 const MOST_PATIENCE: Span = Span::from_secs(5);
-
-/// Share of its patience after which a port would have answered if nothing is in the way.
-const DUE: (u64, u64) = (1, 2);
 
 /// How long each has where they are tried to see which work.
 const MOST_TRIAL: Span = Span::from_secs(18);
@@ -190,14 +186,7 @@ impl Routes {
         });
         let patience_of = |round_trip: Span| (round_trip * ROUND_TRIPS).clamp(LEAST_PATIENCE, MOST_PATIENCE);
         let patience = patience_of(self.round_trip);
-        let due = patience * DUE.0 / DUE.1;
-        let mut outcome = told.recv_timeout(due.into());
-        if matches!(outcome, Err(RecvTimeoutError::Timeout)) {
-            if answered.get().is_none() {
-                self.forwarder.prepare();
-            }
-            outcome = told.recv_timeout((patience - due).into());
-        }
+        let mut outcome = told.recv_timeout(patience.into());
         if let (Err(RecvTimeoutError::Timeout), Some(took)) = (&outcome, answered.get()) {
             outcome = told.recv_timeout(patience_of(*took).into());
         }
