@@ -49,6 +49,16 @@ fn state(algorithm: &Algorithm) -> Availability {
     congestion::list().into_iter().find(|one| one.kernel_name == algorithm.kernel_name()).unwrap().state
 }
 
+/// Whether `what` holds within a minute: the kernel frees what nobody uses only after a grace period.
+fn after_a_grace_period(what: impl Fn() -> bool) -> bool {
+    (0..600).any(|_| {
+        what() || {
+            thread::sleep(Duration::from_millis(100));
+            false
+        }
+    })
+}
+
 fn pair() -> (TcpStream, TcpStream) {
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let listener = icdc_tcp::listen(Some(local), (0, 0), Family::Any, ByteCount::ZERO).unwrap();
@@ -111,14 +121,8 @@ fn a_hundred_loads_under_traffic_leave_nothing() {
         icdc_tcp::set_congestion(&sender, "reno").unwrap();
         over.store(true, Ordering::Relaxed);
     });
-    // The kernel frees it after a grace period.
-    for _ in 0..600 {
-        if inventory().is_subset(&before) {
-            return;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    panic!("left behind: {:?}", inventory().difference(&before).collect::<Vec<_>>());
+    let is_free = after_a_grace_period(|| inventory().is_subset(&before));
+    assert!(is_free, "left behind: {:?}", inventory().difference(&before).collect::<Vec<_>>());
 }
 
 #[test]
@@ -183,14 +187,8 @@ fn a_name_that_somebody_else_took_is_used_and_not_taken_away() {
     let chosen = congestion::choose(&socket, algorithm.name).unwrap();
     assert_eq!((chosen.name, chosen.instead, chosen.hold.is_none()), (algorithm.kernel_name(), None, true));
     std::fs::remove_file(PIN).unwrap();
-    // The kernel lets go of it after a grace period.
-    for _ in 0..600 {
-        if state(algorithm) == Availability::Loadable {
-            return;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    panic!("still {:?}", state(algorithm));
+    let is_free = after_a_grace_period(|| state(algorithm) == Availability::Loadable);
+    assert!(is_free, "still {:?}", state(algorithm));
 }
 
 #[test]
