@@ -8,7 +8,8 @@ use icdc_units::{ByteCount, Rate, Span};
 /// What one connection has under way, and how many of them are made without being asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    bytes: ByteCount,
+    /// What one has under way at most.
+    pub bytes: ByteCount,
     most: u8,
     /// The rate that is to be reached on a path of which nothing is known.
     unknown: Rate,
@@ -18,10 +19,11 @@ pub struct Window {
 /// in Linux.
 pub const KERNEL_BUFFERS: Window =
     Window { bytes: ByteCount::from_mib(3), most: 16, unknown: Rate::from_bits_per_second(1_200_000_000) };
-/// A channel of OpenSSH (`CHAN_SES_WINDOW_DEFAULT` in its `channels.h`). Nobody steers what these send
-/// together, so it is not to exceed what a path of a common rate and its queue hold.
+/// A channel of OpenSSH (`CHAN_SES_WINDOW_DEFAULT` in its `channels.h`). No rate is found for what these
+/// send together, so with their headers it is not to exceed what a path of a common rate holds.
 pub const SSH_CHANNEL: Window =
-    Window { bytes: ByteCount::from_mib(2), most: MOST, unknown: Rate::from_bits_per_second(1_000_000_000) };
+    Window { bytes: ByteCount::from_mib(2), most: MOST, unknown: Rate::from_bits_per_second(950_000_000) };
+
 impl Window {
     /// The same where a peer offers more than that: its own limits do not count.
     #[must_use]
@@ -64,6 +66,6 @@ mod tests {
             |mebibytes| needed(KERNEL_BUFFERS.or(ByteCount::from_mib(mebibytes)), Span::from_millis(300), None);
         assert_eq!([of_root(0), of_root(12), of_root(200)], [15, 4, 1]);
         let by_ssh = |millis| needed(SSH_CHANNEL, Span::from_millis(millis), None);
-        assert_eq!([by_ssh(1), by_ssh(20), by_ssh(100), by_ssh(300), by_ssh(1000)], [1, 2, 6, 18, 24]);
+        assert_eq!([by_ssh(1), by_ssh(20), by_ssh(100), by_ssh(300), by_ssh(1000)], [1, 2, 6, 17, 24]);
     }
 }

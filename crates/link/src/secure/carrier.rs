@@ -12,7 +12,7 @@ use std::time::Duration;
 use icdc_tcp::TcpInfo;
 use icdc_units::{ByteCount, Rate, Span};
 
-use super::write_clock::WriteClock;
+use super::write_clock::{Together, WriteClock};
 
 /// A stream of bytes in both directions, watched and ended from any thread.
 #[derive(Clone)]
@@ -62,6 +62,17 @@ impl Forwarded {
         let (clock, written) = (WriteClock::default(), AtomicU64::new(0));
         let network = network.map(|socket| Network { before: has_arrived(&socket), socket });
         Self { socket, peer, network: Mutex::new(network), clock, written, program: Box::new(program) }
+    }
+
+    /// The program has a `window` of its own: no more than that is ever under way. Where its
+    /// connection can be seen, writes open that window as its congestion window opens, and go just
+    /// as fast as it lets through then, smoothly and so together with others.
+    #[must_use]
+    pub fn with_window(self, window: ByteCount, together: &Arc<Together>) -> Self {
+        if let Some(info) = self.with_network(|network| icdc_tcp::info(&network.socket).ok()).flatten() {
+            self.clock.open(window, info.min_rtt, together);
+        }
+        self
     }
 
     fn with_network<T>(&self, look: impl FnOnce(&Network) -> T) -> Option<T> {
@@ -212,7 +223,8 @@ fn has_arrived(stream: &TcpStream) -> ByteCount {
 
 impl Forwarded {
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let count = (&self.socket).write(&bytes[..self.clock.take(bytes.len())])?;
+        let arrived = || self.with_network(|network| has_arrived(&network.socket) - network.before);
+        let count = (&self.socket).write(&bytes[..self.clock.take(bytes.len(), arrived)])?;
         self.written.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
     }

@@ -40,6 +40,7 @@ use self::handshake::Established;
 use self::inlet::SecureInlet;
 use self::key_schedule::{KeySchedule, next_key, record_key};
 use self::outlet::SecureOutlet;
+pub use self::write_clock::Together;
 use crate::error::LinkError;
 use crate::halves::DEAD_AFTER;
 use crate::link::Link;

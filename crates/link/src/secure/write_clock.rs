@@ -1,6 +1,19 @@
 //! When the next bytes may be written, where no kernel paces what is sent.
+//!
+//! A program that carries a stream may have a window of its own, as a channel of ssh has: no more is
+//! under way, on a path however long. It hands on what it gets as soon as it can, and its TCP
+//! connection sends that in one burst; so do the others beside it, and together they overflow a
+//! queue that what they carry in the mean would never reach. So the writes are paced:
+//!
+//! ```text
+//!   at first    a little more than has arrived, for each round trip: that doubles as the congestion
+//!               window does, and the window opens without bursts
+//!   then        just under what the window lets through
+//!   together    each has its place in the sum of their rates; whoever was late makes up for it, but
+//!               all of them for a moment only
+//! ```
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use icdc_tcp::clock;
@@ -11,6 +24,89 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 const STEP: Span = Span::from_millis(10);
 /// The least that is written at once: a packet's payload.
 const LEAST: u64 = 1400;
+/// Time that went by unused is not made up for, but what a late thread has missed is: so much of one
+/// that writes alone, and of one of several, which together make up for less.
+const LATE: Span = Span::from_millis(20);
+const LATE_BESIDE_OTHERS: Span = Span::from_millis(40);
+const LATE_TOGETHER: Span = Span::from_millis(8);
+/// The least rate: one that never comes to an end.
+const LEAST_RATE: Rate = Rate::from_bytes_per_second(1);
+/// On shorter paths a window opens at once.
+const SHORT: Span = Span::from_millis(4);
+/// What a TCP connection may have under way at its beginning.
+const BEGINNING: ByteCount = ByteCount::new(10 * LEAST);
+/// What is written in a round trip, as a share of what has arrived: the rate doubles with each if
+/// that is 2 ln 2.
+const GROWTH: (u64, u64) = (7, 5);
+/// The share of a window that is used: it is told in steps that it has become free, and what cannot
+/// be taken waits in the program, to leave in a burst.
+const USED: (u64, u64) = (31, 32);
+
+/// What the writes of several streams are at most together: a part of the sum of their rates.
+#[derive(Debug, Default)]
+pub struct Together(Mutex<Sum>);
+
+#[derive(Debug)]
+struct Sum {
+    rate: Rate,
+    /// When what was written will have been sent at the sum of all rates.
+    due: Time,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self { rate: Rate::ZERO, due: Time::ORIGIN }
+    }
+}
+
+impl Together {
+    fn lock(&self) -> MutexGuard<'_, Sum> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One of them goes at another rate than before.
+    fn replace(&self, before: Rate, rate: Rate) {
+        let mut sum = self.lock();
+        sum.rate = sum.rate - before + rate;
+    }
+
+    /// When one of them may write so much, which is noted.
+    fn place(&self, count: ByteCount, now: Time) -> Time {
+        let mut sum = self.lock();
+        let begin = sum.due.max(now - LATE_TOGETHER);
+        sum.due = begin + count / sum.rate.max(LEAST_RATE);
+        begin
+    }
+}
+
+/// A window that opens.
+#[derive(Debug)]
+struct Opening {
+    window: ByteCount,
+    round_trip: Span,
+    together: Arc<Together>,
+    /// What of the sum is this one's.
+    rate: Rate,
+}
+
+impl Opening {
+    /// What may be written while so much has arrived.
+    fn rate(&mut self, arrived: ByteCount) -> Rate {
+        let grown = (arrived + BEGINNING).scaled(GROWTH.0, GROWTH.1);
+        let rate = grown.min(self.window.scaled(USED.0, USED.1)) / self.round_trip;
+        if rate != self.rate {
+            self.together.replace(self.rate, rate);
+            self.rate = rate;
+        }
+        rate
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.together.replace(self.rate, Rate::ZERO);
+    }
+}
 
 /// Paces the writes of one thread; the rate is set by any.
 #[derive(Debug, Default)]
@@ -22,6 +118,7 @@ pub(super) struct WriteClock {
 #[derive(Debug)]
 struct State {
     rate: Rate,
+    opening: Option<Opening>,
     /// When what was written will have been sent at the rate.
     due: Time,
     /// Nothing is waited for any more.
@@ -30,13 +127,17 @@ struct State {
 
 impl Default for State {
     fn default() -> Self {
-        Self { rate: Rate::MAX, due: Time::ORIGIN, stopped: false }
+        Self { rate: Rate::MAX, opening: None, due: Time::ORIGIN, stopped: false }
     }
 }
 
 impl WriteClock {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.lock());
         self.changed.notify_all();
     }
 
@@ -45,19 +146,34 @@ impl WriteClock {
         self.change(|state| state.rate = rate);
     }
 
-    /// Lets whoever waits go.
-    pub(super) fn stop(&self) {
-        self.change(|state| state.stopped = true);
+    /// Opens a window on a path of this round-trip time, beside others.
+    pub(super) fn open(&self, window: ByteCount, round_trip: Span, together: &Arc<Together>) {
+        if round_trip >= SHORT {
+            let together = Arc::clone(together);
+            self.change(|state| state.opening = Some(Opening { window, round_trip, together, rate: Rate::ZERO }));
+        }
     }
 
-    /// Waits until bytes are due; how many of `wanted` may be written then.
-    pub(super) fn take(&self, wanted: usize) -> usize {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Lets whoever waits go.
+    pub(super) fn stop(&self) {
+        self.change(|state| (state.stopped, state.opening) = (true, None));
+    }
+
+    /// Waits until bytes are due; how many of `wanted` may be written then. `arrived` tells how many
+    /// have arrived since the beginning, where that is known.
+    pub(super) fn take(&self, wanted: usize, arrived: impl Fn() -> Option<ByteCount>) -> usize {
+        let mut state = self.wait(self.lock(), |state| state.due);
+        let (count, at) = state.take(wanted, clock::now(), arrived);
+        drop(self.wait(state, |_| at));
+        count
+    }
+
+    /// Waits for a time, which may change, or until nothing is waited for any more.
+    fn wait<'a>(&'a self, mut state: MutexGuard<'a, State>, until: impl Fn(&State) -> Time) -> MutexGuard<'a, State> {
         loop {
-            let now = clock::now();
-            let pause = state.due - now;
-            if state.rate == Rate::MAX || state.stopped || pause.is_zero() {
-                return state.take(wanted, now);
+            let pause = until(&state) - clock::now();
+            if pause.is_zero() || state.is_free() {
+                return state;
             }
             let waited = self.changed.wait_timeout(state, Duration::from(pause));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -66,16 +182,28 @@ impl WriteClock {
 }
 
 impl State {
-    /// How many of `wanted` bytes may be written, which is noted.
-    fn take(&mut self, wanted: usize, now: Time) -> usize {
-        if self.rate == Rate::MAX || self.stopped {
-            return wanted;
+    /// Whether nothing has to wait.
+    fn is_free(&self) -> bool {
+        self.stopped || (self.rate == Rate::MAX && self.opening.is_none())
+    }
+
+    /// How many of `wanted` bytes may be written, and when, which is noted.
+    fn take(&mut self, wanted: usize, now: Time, arrived: impl Fn() -> Option<ByteCount>) -> (usize, Time) {
+        if self.is_free() {
+            return (wanted, now);
         }
-        let count = wanted.min((self.rate * STEP).as_u64().max(LEAST) as usize);
-        // Time that went by unused is not made up for, but what a late thread has missed is.
-        let begin = self.due.max(now - STEP * 2);
-        self.due = begin + ByteCount::new(count as u64) / self.rate.max(Rate::from_bytes_per_second(1));
-        count
+        let by_window = self.opening.as_mut().and_then(|opening| Some(opening.rate(arrived()?)));
+        let rate = by_window.map_or(self.rate, |rate| rate.min(self.rate));
+        if rate == Rate::MAX {
+            return (wanted, now);
+        }
+        let rate = rate.max(LEAST_RATE);
+        let count = wanted.min((rate * STEP).as_u64().max(LEAST) as usize);
+        let bytes = ByteCount::new(count as u64);
+        let late = if by_window.is_some() { LATE_BESIDE_OTHERS } else { LATE };
+        self.due = self.due.max(now - late) + bytes / rate;
+        let at = self.opening.as_ref().map(|opening| opening.together.place(bytes, now));
+        (count, at.unwrap_or(now))
     }
 }
 
@@ -83,13 +211,16 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Bytes that were let go by `until`, of a thread that always has some.
-    fn sent(rate: Rate, until: Time) -> u64 {
+    const SECOND: Span = Span::from_secs(1);
+    const BEGIN: Time = Time::ORIGIN;
+
+    /// Bytes that were let go in `span`, of a thread that always has some.
+    fn sent(rate: Rate, span: Span) -> u64 {
         let mut state = State { rate, ..State::default() };
-        let (mut now, mut sum) = (Time::ORIGIN + Span::from_secs(5), 0);
-        let end = now + (until - Time::ORIGIN);
+        let (mut now, mut sum) = (BEGIN + SECOND * 5, 0);
+        let end = now + span;
         while now < end {
-            sum += state.take(1 << 20, now) as u64;
+            sum += state.take(1 << 20, now, || None).0 as u64;
             now = now.max(state.due);
         }
         sum
@@ -97,15 +228,108 @@ mod tests {
 
     #[test]
     fn what_is_let_go_keeps_to_the_rate() {
-        let second = Time::ORIGIN + Span::from_secs(1);
         for rate in [100_000, 10_000_000, 1_000_000_000] {
-            let sent = sent(Rate::from_bytes_per_second(rate), second);
+            let sent = sent(Rate::from_bytes_per_second(rate), SECOND);
             assert!(sent.abs_diff(rate) <= rate / 20 + LEAST, "{sent} bytes at {rate} bytes/s");
         }
     }
 
     #[test]
     fn a_write_that_may_go_at_any_rate_is_whole() {
-        assert_eq!(State::default().take(5 << 20, Time::ORIGIN), 5 << 20);
+        assert_eq!(State::default().take(5 << 20, BEGIN, || None).0, 5 << 20);
+    }
+
+    const WINDOW: ByteCount = ByteCount::from_mib(2);
+    const ROUND_TRIP: Span = Span::from_millis(300);
+
+    /// Streams that open a window each, and always have something to write.
+    struct Streams {
+        states: Vec<State>,
+        /// Of each: when it may go on, and what left when.
+        next: Vec<(Time, Vec<(Time, u64)>)>,
+    }
+
+    impl Streams {
+        fn new(count: usize) -> Self {
+            let together = Arc::default();
+            let opening = || Opening {
+                window: WINDOW,
+                round_trip: ROUND_TRIP,
+                together: Arc::clone(&together),
+                rate: Rate::ZERO,
+            };
+            let state = || State { opening: Some(opening()), ..State::default() };
+            Self { states: (0..count).map(|_| state()).collect(), next: vec![(BEGIN + SECOND, Vec::new()); count] }
+        }
+
+        /// Goes on until `end`; nobody writes in `pause`.
+        fn run(&mut self, end: Time, pause: Option<(Time, Time)>) {
+            let sent = |left: &[(Time, u64)], by: Time| left.iter().filter(|(at, _)| *at <= by).map(|(_, n)| n).sum();
+            loop {
+                let turn = (0..self.states.len()).min_by_key(|index| self.next[*index].0).unwrap();
+                let (state, (next, left)) = (&mut self.states[turn], &mut self.next[turn]);
+                let now = match pause {
+                    Some((from, to)) if (from..to).contains(next) => to,
+                    _ => *next,
+                };
+                if now >= end {
+                    return;
+                }
+                let arrived = ByteCount::new(sent(left, now - ROUND_TRIP));
+                let (count, at) = state.take(1 << 20, now, || Some(arrived));
+                left.push((at.max(now), count as u64));
+                *next = at.max(now).max(state.due);
+            }
+        }
+
+        /// What left of all from `from` to `to`.
+        fn left(&self, from: Time, to: Time) -> u64 {
+            let of_all = self.next.iter().flat_map(|(_, left)| left);
+            of_all.filter(|(at, _)| (from..to).contains(at)).map(|(_, count)| count).sum()
+        }
+    }
+
+    #[test]
+    fn a_window_opens_by_doubling_and_is_never_quite_full() {
+        let mut streams = Streams::new(1);
+        streams.run(BEGIN + SECOND * 6, None);
+        let round = |number: u64| {
+            let from = BEGIN + SECOND + ROUND_TRIP * number;
+            streams.left(from, from + ROUND_TRIP) as f64
+        };
+        for number in 1..6 {
+            let growth = round(number) / round(number - 1);
+            assert!((1.5..2.5).contains(&growth), "round trip {number}: {growth}");
+        }
+        for number in 0..15 {
+            let used = round(number) / WINDOW.as_u64() as f64;
+            assert!(used <= 1.0 && (number < 9 || used > 0.93), "round trip {number}: {used}");
+        }
+    }
+
+    #[test]
+    fn after_a_pause_streams_make_up_for_a_moment_of_it_together() {
+        let mut streams = Streams::new(17);
+        let pause = (BEGIN + SECOND * 5, BEGIN + SECOND * 5 + Span::from_millis(100));
+        streams.run(BEGIN + SECOND * 6, Some(pause));
+        let each = WINDOW.scaled(USED.0, USED.1) / ROUND_TRIP;
+        let all = each * 17;
+        let burst = ByteCount::new(streams.left(pause.1, pause.1 + Span::from_millis(1)));
+        assert!(burst <= all * (LATE_TOGETHER + Span::from_millis(2)), "{burst} at once");
+        // And none of it is lost where they had not stood still.
+        let before = ByteCount::new(streams.left(BEGIN + SECOND * 4, BEGIN + SECOND * 5));
+        assert!(before.ratio(all * SECOND) > 0.98, "{before}");
+    }
+
+    #[test]
+    fn one_that_ends_leaves_the_sum() {
+        let mut streams = Streams::new(3);
+        streams.run(BEGIN + SECOND * 6, None);
+        let together = Arc::clone(&streams.states[0].opening.as_ref().unwrap().together);
+        let three = together.lock().rate;
+        streams.states.truncate(2);
+        assert_eq!(together.lock().rate, three * 2 / 3);
+        drop(streams);
+        assert_eq!(together.lock().rate, Rate::ZERO);
     }
 }

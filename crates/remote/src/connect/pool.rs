@@ -44,6 +44,12 @@ impl<T: Send + 'static> Pool<T> {
         self.begin_with(&mut self.shared.lock(), work);
     }
 
+    /// Outcomes that nobody has taken, and those that are coming.
+    pub(super) fn count(&self) -> usize {
+        let state = self.shared.lock();
+        state.ready.len() + state.coming
+    }
+
     /// Takes the next outcome; begins `work` where none is coming for the caller. `None` once `stop`
     /// is requested: then nobody else is going to need one either, and all that is coming is given
     /// up.

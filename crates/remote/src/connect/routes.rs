@@ -10,8 +10,9 @@
 //! Of the first three the first one that works is used, for all connections of the run. When the
 //! port has refused or not answered in time, the other two begin, and the attempt at the port goes
 //! on beside them. They begin together: connecting back takes three round trips, and ssh more than
-//! twice as many for its login, so that where both work the first is there before, and where a
-//! firewall keeps it away nothing has been waited for.
+//! twice as many for its login, so that where a firewall keeps the first away nothing has been waited
+//! for. The logins of ssh are begun even before: once the port has not answered when it should have.
+//! Where they are through before the far end could have connected back, they wait for that.
 
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
@@ -40,6 +41,11 @@ const ROUND_TRIPS: u64 = 3;
 const LEAST_PATIENCE: Span = Span::from_secs(1);
 /// It has no longer: the user may have typed a password while ssh logged in.
 const MOST_PATIENCE: Span = Span::from_secs(5);
+
+/// Round trips after which a port would have answered if nothing is in the way, and the least share of
+/// its patience.
+const DUE_ROUND_TRIPS: (u64, u64) = (5, 4);
+const DUE: u64 = 4;
 
 /// How long each has where they are tried to see which work.
 const MOST_TRIAL: Span = Span::from_secs(18);
@@ -186,7 +192,14 @@ impl Routes {
         });
         let patience_of = |round_trip: Span| (round_trip * ROUND_TRIPS).clamp(LEAST_PATIENCE, MOST_PATIENCE);
         let patience = patience_of(self.round_trip);
-        let mut outcome = told.recv_timeout(patience.into());
+        let due = (self.round_trip * DUE_ROUND_TRIPS.0 / DUE_ROUND_TRIPS.1).max(patience / DUE).min(patience);
+        let mut outcome = told.recv_timeout(due.into());
+        if matches!(outcome, Err(RecvTimeoutError::Timeout)) {
+            if answered.get().is_none() {
+                self.forwarder.prepare();
+            }
+            outcome = told.recv_timeout((patience - due).into());
+        }
         if let (Err(RecvTimeoutError::Timeout), Some(took)) = (&outcome, answered.get()) {
             outcome = told.recv_timeout(patience_of(*took).into());
         }
@@ -200,14 +213,27 @@ impl Routes {
         let why = failures.first().map_or_else(unanswered, |(_, error)| error.in_short());
         self.attempt(Route::Back, over, tell.clone(), Self::connect_back);
         self.attempt(Route::Ssh, over, tell, Self::through_ssh);
+        let back_is_due = clock::now() + patience;
+        let mut by_ssh = None;
         // It ends once each route has told how it went.
-        for (route, outcome) in told {
+        loop {
+            let waits = by_ssh.is_some() && !failures.iter().any(|(route, _)| *route == Route::Back);
+            let outcome = match waits {
+                true => told.recv_timeout((back_is_due - clock::now()).into()),
+                false if by_ssh.is_some() => break,
+                false => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
             match outcome {
-                Ok(link) if route == Route::Direct => return Ok((link, route, String::new())),
-                Ok(link) => return Ok((link, route, why)),
-                Err(ConnectError::Interrupted) => return Err(ConnectError::Interrupted),
-                Err(error) => failures.push((route, error)),
+                Ok((Route::Direct, Ok(link))) => return Ok((link, Route::Direct, String::new())),
+                Ok((Route::Ssh, Ok(link))) => by_ssh = Some(link),
+                Ok((route, Ok(link))) => return Ok((link, route, why)),
+                Ok((_, Err(ConnectError::Interrupted))) => return Err(ConnectError::Interrupted),
+                Ok((route, Err(error))) => failures.push((route, error)),
+                Err(_) => break,
             }
+        }
+        if let Some(link) = by_ssh {
+            return Ok((link, Route::Ssh, why));
         }
         let order = [Route::Direct, Route::Back, Route::Ssh];
         failures.sort_by_key(|(route, _)| order.iter().position(|other| other == route));

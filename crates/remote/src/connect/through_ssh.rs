@@ -18,11 +18,12 @@
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
-use icdc_link::{Carrier, Forwarded};
+use icdc_link::{Carrier, Forwarded, Together};
 use icdc_protocol::Message;
 use icdc_protocol::frame::{self, PREFIX_LENGTH, Prefix};
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::FarTask;
+use icdc_rate::connection_count::SSH_CHANNEL;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Family, clock};
 use icdc_transfer::{Event, EventSink};
@@ -65,16 +66,22 @@ pub(super) struct Forwarder {
 
 impl Forwarder {
     pub(super) fn new(far: FarProgram, port: u16, family: Family, expected: Expected, events: &EventSink) -> Self {
-        let opener = Opener { far, port, family, logins: Arc::default(), events: Arc::clone(events) };
+        let opener =
+            Opener { far, port, family, logins: Arc::default(), together: Arc::default(), events: Arc::clone(events) };
         Self { opener, pool: Arc::default(), expected }
+    }
+
+    /// Begins what will be needed in case that data goes this way, where nobody has to answer for it.
+    pub(super) fn prepare(&self) {
+        if self.expected.unattended && self.pool.count() == 0 {
+            self.begin(self.to_expect());
+        }
     }
 
     /// The first connection; others are begun. Asks the user where nothing else helps.
     pub(super) fn first(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         let Expected { unattended, .. } = self.expected;
-        if unattended {
-            self.begin(self.to_expect());
-        }
+        self.prepare();
         match self.further(stop) {
             Ok(carrier) => {
                 if !unattended {
@@ -141,6 +148,7 @@ struct Opener {
     port: u16,
     family: Family,
     logins: Arc<Logins>,
+    together: Arc<Together>,
     events: EventSink,
 }
 
@@ -214,7 +222,10 @@ impl Opener {
         if let Some(network) = &network {
             buffers::prepare_to_send(network);
         }
-        Ok(Forwarded::new(socket, format!("{} by ssh", shell.host()), network, process).into())
+        let forwarded = Forwarded::new(socket, format!("{} by ssh", shell.host()), network, process);
+        let forwarded =
+            if shell.is_openssh() { forwarded.with_window(SSH_CHANNEL.bytes, &self.together) } else { forwarded };
+        Ok(forwarded.into())
     }
 }
 
@@ -243,4 +254,43 @@ fn is_refusal(said: &str) -> bool {
 /// all has not.
 fn is_drop(said: &str) -> bool {
     !is_refusal(said) && !said.contains("timed out")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::remote_shell::RemoteShell;
+    use super::*;
+
+    /// Logs in by a program that says nothing and runs until its input ends.
+    fn forwarder(expected: Expected) -> Forwarder {
+        let stop = StopSignal::new();
+        let shell = RemoteShell::new("cat; :", "host", Arc::new(|_: &str| {}), &stop).unwrap();
+        let far = FarProgram { shell, program: "icdc".to_owned() };
+        Forwarder::new(far, 1, Family::Any, expected, &(Arc::new(|_| {}) as EventSink))
+    }
+
+    #[test]
+    fn what_is_prepared_is_not_begun_again() {
+        let forwarder = forwarder(Expected { connections: 4, unattended: true });
+        forwarder.prepare();
+        assert_eq!(forwarder.pool.count(), 4);
+        let stop = StopSignal::new();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| forwarder.first(&stop));
+            assert_eq!(forwarder.pool.count(), 4);
+            stop.request();
+            assert!(matches!(first.join().unwrap(), Err(ConnectError::Interrupted)));
+        });
+        forwarder.end();
+        assert_eq!(forwarder.pool.count(), 0);
+        forwarder.prepare();
+        assert_eq!(forwarder.pool.count(), 4, "another session begins");
+    }
+
+    #[test]
+    fn nothing_that_the_user_may_have_to_answer_is_prepared() {
+        let forwarder = forwarder(Expected { connections: 4, unattended: false });
+        forwarder.prepare();
+        assert_eq!(forwarder.pool.count(), 0);
+    }
 }
