@@ -11,8 +11,13 @@ use std::time::Duration;
 
 use icdc_tcp::TcpInfo;
 use icdc_units::{ByteCount, Rate, Span};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 
 use super::write_clock::{Together, WriteClock};
+
+/// What waits for a program whose window is opened here: one that has not run for a moment has little
+/// to send at once then.
+const WAITS: usize = 48 << 10;
 
 /// A stream of bytes in both directions, watched and ended from any thread.
 #[derive(Clone)]
@@ -66,11 +71,17 @@ impl Forwarded {
 
     /// The program has a `window` of its own: no more than that is ever under way. Where its
     /// connection can be seen, writes open that window as its congestion window opens, and go just
-    /// as fast as it lets through then, smoothly and so together with others.
+    /// as fast as it lets through then, smoothly and so together with others. Little waits for the
+    /// program to read it.
     #[must_use]
     pub fn with_window(self, window: ByteCount, together: &Arc<Together>) -> Self {
-        if let Some(info) = self.with_network(|network| icdc_tcp::info(&network.socket).ok()).flatten() {
-            self.clock.open(window, info.min_rtt, together);
+        let round_trip =
+            self.with_network(|network| icdc_tcp::info(&network.socket).ok()).flatten().map(|info| info.min_rtt);
+        // Without the smaller buffer a burst may be longer, and everything works.
+        if round_trip.is_some_and(|round_trip| self.clock.open(window, round_trip, together))
+            && let Err(errno) = set_socket_send_buffer_size(&self.socket, WAITS)
+        {
+            tracing::debug!("{}: the local buffer stays what it is: {errno}", self.peer);
         }
         self
     }

@@ -146,12 +146,15 @@ impl WriteClock {
         self.change(|state| state.rate = rate);
     }
 
-    /// Opens a window on a path of this round-trip time, beside others.
-    pub(super) fn open(&self, window: ByteCount, round_trip: Span, together: &Arc<Together>) {
-        if round_trip >= SHORT {
+    /// Opens a window on a path of this round-trip time, beside others; false where the path is so
+    /// short that it opens at once.
+    pub(super) fn open(&self, window: ByteCount, round_trip: Span, together: &Arc<Together>) -> bool {
+        let is_long = round_trip >= SHORT;
+        if is_long {
             let together = Arc::clone(together);
             self.change(|state| state.opening = Some(Opening { window, round_trip, together, rate: Rate::ZERO }));
         }
+        is_long
     }
 
     /// Lets whoever waits go.

@@ -16,7 +16,6 @@ use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::process::Signal;
 
 use super::error::ConnectError;
@@ -45,9 +44,6 @@ const LOOKS: u32 = 40;
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 25_000_000 };
 /// How long ssh may take to tell its configuration.
 const CONFIGURATION_PATIENCE: Span = Span::from_secs(20);
-
-/// What waits for a command to read it, where that is data.
-const WAITS: usize = 48 << 10;
 
 /// By which login a command is started, where that is OpenSSH's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,8 +138,6 @@ impl RemoteShell {
         let failed = |cause| ConnectError::Start { command: self.command.clone(), cause };
         let (near, its) = UnixStream::pair().map_err(failed)?;
         let twin = its.try_clone().map_err(failed)?;
-        // A program that does not run for a moment has little to send at once then.
-        set_socket_send_buffer_size(&near, WAITS).map_err(|errno| failed(errno.into()))?;
         let streams = (OwnedFd::from(its).into(), OwnedFd::from(twin).into());
         Ok((near, self.start(login, command, streams, Span::ZERO)?))
     }

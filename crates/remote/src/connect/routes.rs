@@ -217,11 +217,11 @@ impl Routes {
         let mut by_ssh = None;
         // It ends once each route has told how it went.
         loop {
-            let waits = by_ssh.is_some() && !failures.iter().any(|(route, _)| *route == Route::Back);
-            let outcome = match waits {
-                true => told.recv_timeout((back_is_due - clock::now()).into()),
-                false if by_ssh.is_some() => break,
-                false => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            let has_back_failed = failures.iter().any(|(route, _)| *route == Route::Back);
+            let outcome = match &by_ssh {
+                None => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(_) if has_back_failed => break,
+                Some(_) => told.recv_timeout((back_is_due - clock::now()).into()),
             };
             match outcome {
                 Ok((Route::Direct, Ok(link))) => return Ok((link, Route::Direct, String::new())),
