@@ -8,6 +8,10 @@
 //!   CLIMB ───────────────────────────────────────► STEERED ────────────────────────────┐
 //!   the total doubles with each round trip,        just under the capacity, as         │
 //!   as long as its trains are carried              `path_ceiling` holds it  ◄──────────┘
+//!                                                    │ reductions do not shorten      ▲
+//!                                                    ▼ the queue                      │ it drains
+//!                                                  COMPETE ───────────────────────────┘
+//!                                                  half of the path
 //! ```
 //!
 //! | part | file |
@@ -15,6 +19,7 @@
 //! | how the total is found: a train at twice the rate begins each round trip | `climb.rs` |
 //! | just under what the path carries | [`crate::path_ceiling`] |
 //! | whether there is more | `search.rs` |
+//! | half of the path, beside others that fill every queue | `compete.rs` |
 //! | what a train is, and what it tells | `train.rs` |
 //! | which member may send how much of the total | `shares.rs` |
 //! | whether more members would carry more | `scarcity.rs` |
@@ -24,6 +29,7 @@
 //! delivered stays in the sum.
 
 mod climb;
+mod compete;
 mod scarcity;
 mod search;
 mod shares;
@@ -34,8 +40,9 @@ use std::collections::BTreeMap;
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use crate::path_ceiling::{Decision, Observation, State, Steering};
+use crate::path_ceiling::{Decision, Observation, Reason, State, Steering};
 use climb::{Climb, Verdict};
+use compete::{Compete, Turn};
 use scarcity::Scarcity;
 use search::Search;
 use shares::Demand;
@@ -54,6 +61,9 @@ const REACHED: (u64, u64) = (15, 16);
 
 /// A member that needs so many times as long for a block as the others is too slow for the last ones.
 const SLOWER: u64 = 2;
+
+/// Reductions in a row that do not shorten a queue: others may fill it.
+const FUTILE: u32 = 4;
 
 /// Which connection of the bundle.
 pub type Number = u16;
@@ -102,7 +112,15 @@ impl Known {
 #[derive(Debug)]
 enum Phase {
     Climb(Climb),
-    Steered { steering: Steering, search: Search },
+    Steered {
+        steering: Steering,
+        search: Search,
+    },
+    /// The steering waits as it was.
+    Compete {
+        steering: Steering,
+        compete: Compete,
+    },
 }
 
 /// What to do after a look.
@@ -161,7 +179,7 @@ impl Bundle {
     pub fn capacity(&self) -> Option<Rate> {
         match &self.phase {
             Phase::Steered { steering, .. } if steering.state() != State::Climb => Some(steering.capacity()),
-            Phase::Climb(_) | Phase::Steered { .. } => None,
+            Phase::Climb(_) | Phase::Steered { .. } | Phase::Compete { .. } => None,
         }
     }
 
@@ -171,6 +189,7 @@ impl Bundle {
         match &self.phase {
             Phase::Climb(_) => Rate::MAX,
             Phase::Steered { steering, .. } => steering.ceiling(),
+            Phase::Compete { compete, .. } => compete.ceiling(),
         }
     }
 
@@ -180,6 +199,8 @@ impl Bundle {
         match &self.phase {
             Phase::Climb(_) => State::Climb,
             Phase::Steered { steering, .. } => steering.state(),
+            Phase::Compete { compete, .. } if compete.is_sure() => State::Compete,
+            Phase::Compete { .. } => State::Hold,
         }
     }
 
@@ -188,6 +209,7 @@ impl Bundle {
         match &self.phase {
             Phase::Climb(climb) => climb.ceiling(),
             Phase::Steered { steering, search } => search.ceiling(steering.capacity()).unwrap_or(steering.ceiling()),
+            Phase::Compete { compete, .. } => compete.ceiling(),
         }
     }
 
@@ -220,7 +242,7 @@ impl Bundle {
         self.next = match &self.phase {
             Phase::Climb(climb) if whole.is_some() => climb.next_look(now),
             Phase::Steered { search, .. } if whole.is_some() => search.next_look(now).unwrap_or(now + LOOK),
-            Phase::Climb(_) | Phase::Steered { .. } => now + LOOK,
+            Phase::Climb(_) | Phase::Steered { .. } | Phase::Compete { .. } => now + LOOK,
         };
         Plan { decision, ceilings: self.share_out(most), wanted }
     }
@@ -229,11 +251,12 @@ impl Bundle {
     fn wanted(&mut self, whole: &Whole, most: Rate) -> Option<u64> {
         let is_held = match &self.phase {
             Phase::Climb(_) => true,
-            Phase::Steered { steering, .. } => {
-                self.carried[0] >= steering.ceiling().min(most).scaled(REACHED.0, REACHED.1)
+            Phase::Steered { .. } | Phase::Compete { .. } => {
+                self.carried[0] >= self.level().min(most).scaled(REACHED.0, REACHED.1)
             }
         };
-        self.scarcity.look(whole, is_held)
+        let is_others = matches!(&self.phase, Phase::Compete { compete, .. } if compete.is_sure());
+        self.scarcity.look(whole, is_held, is_others)
     }
 
     fn decide(&mut self, whole: &Whole, most: Rate) -> Option<Decision> {
@@ -248,6 +271,11 @@ impl Bundle {
             Phase::Steered { steering, search } => {
                 if let Some(decision) = steering.observe(&whole.seen) {
                     *search = Search::new(whole.settled());
+                    if steering.reductions() >= FUTILE && decision.reason == Reason::QueueGrew {
+                        let steering = std::mem::take(steering);
+                        let compete = Compete::new(decision.ceiling, steering.carried_alone());
+                        self.phase = Phase::Compete { steering, compete };
+                    }
                     return Some(decision);
                 }
                 if !steering.is_level() {
@@ -255,6 +283,20 @@ impl Bundle {
                 }
                 let more = search.look(whole, steering.capacity(), most)?;
                 Some(steering.raise(more))
+            }
+            Phase::Compete { steering, compete } => {
+                let turn = compete.look(whole)?;
+                let (steering, reason) = match turn {
+                    Turn::On(reason) => {
+                        return Some(Decision { state: State::Compete, ceiling: compete.ceiling(), reason });
+                    }
+                    Turn::Inelastic => (std::mem::take(steering).resumed(Span::ZERO), Reason::QueueGrew),
+                    Turn::Longer(queue) => (std::mem::take(steering).resumed(queue), Reason::NoQueue),
+                    Turn::Alone(carried) => (Steering::holding(carried), Reason::QueueGone),
+                };
+                let decision = Decision { state: steering.state(), ceiling: steering.ceiling(), reason };
+                self.phase = Phase::Steered { steering, search: Search::new(whole.settled()) };
+                Some(decision)
             }
         }
     }

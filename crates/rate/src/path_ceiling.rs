@@ -98,6 +98,8 @@ pub enum State {
     Hold,
     /// A step above it.
     Probe,
+    /// At half of it, beside others that fill every queue.
+    Compete,
 }
 
 /// Why the ceiling is another one.
@@ -121,6 +123,10 @@ pub enum Reason {
     CachedRateConfirmed,
     /// What was taken for a queue was none.
     NoQueue,
+    /// The queue does not drain whatever is sent: others fill it.
+    QueueStays,
+    /// What half of the path is has been measured.
+    ShareFound,
 }
 
 /// A new ceiling.
@@ -298,6 +304,23 @@ impl Steering {
     /// What the path is thought to carry.
     pub(crate) fn capacity(&self) -> Rate {
         self.capacity.rate
+    }
+
+    /// Reductions in a row that have not shortened the queue.
+    pub(crate) fn reductions(&self) -> u32 {
+        self.queue.reductions
+    }
+
+    /// What the path has carried while there was no queue, if there was such a time.
+    pub(crate) fn carried_alone(&self) -> Option<Rate> {
+        Some(self.capacity.most).filter(|most| *most < Rate::MAX)
+    }
+
+    /// The same, after a time in which somebody else has steered and has found `foreign` to be no
+    /// queue of this path.
+    pub(crate) fn resumed(self, foreign: Span) -> Self {
+        let queue = Queue { reductions: 0, doubted: None, foreign: self.queue.foreign + foreign };
+        Self { queue, round: None, closed: 0, delivery: Delivery::default(), ..self }
     }
 
     /// Whether it holds just under the capacity, and nothing has to drain.
@@ -534,7 +557,7 @@ fn steep(base: Span) -> Span {
 }
 
 /// A queue that a ceiling below the capacity would not leave.
-fn standing(base: Span) -> Span {
+pub(crate) fn standing(base: Span) -> Span {
     (base / 64).max(Span::from_millis(2))
 }
 

@@ -120,3 +120,67 @@ fn a_member_that_ends_and_one_that_comes_later_change_nothing() {
     assert!(ByteCount::new(sent).ratio(possible) > 0.85, "{sent}");
     assert!(seen.dropped < 300, "{}", seen.dropped);
 }
+
+/// 1 Gbit/s and 50 ms, with a queue that holds as much as the path.
+const NEAR: Path = Path { rtt: Span::from_millis(50), queue: 6_250_000, ..LONG };
+
+/// What a single CUBIC connection of another host needs to fill path and queue.
+const AMPLE: ByteCount = ByteCount::from_mib(24);
+
+fn late(flow: Flow, seconds: u64) -> Flow {
+    Flow { start: Span::from_secs(seconds), ..flow }
+}
+
+/// `count` members from the fifth second on, and as many as the bundle asks for, up to 64.
+fn as_many_as_it_needs(count: usize) -> Vec<Flow> {
+    let spare = Flow { is_spare: true, ..members(1, AMPLE, &[])[0].clone() };
+    let first = members(count, AMPLE, &[]).into_iter().map(|flow| late(flow, 5));
+    first.chain(vec![spare; 64 - count]).collect()
+}
+
+#[test]
+fn beside_a_cubic_connection_that_was_there_before_a_bundle_gets_half() {
+    for count in [1, 4, 16] {
+        let seen = NEAR.run(as_many_as_it_needs(count), vec![cubic(AMPLE)]);
+        let (ours, theirs) = seen.between(10, 40);
+        assert!(ours > 0.42 && theirs > 0.42, "{count}: {ours} {theirs}");
+    }
+}
+
+#[test]
+fn when_the_other_connection_ends_a_bundle_takes_all() {
+    for count in [1, 4, 16] {
+        let ends = Flow { stop: Some(Span::from_secs(20)), ..cubic(AMPLE) };
+        let seen = NEAR.run(as_many_as_it_needs(count), vec![ends]);
+        let alone = seen.between(36, 40).0;
+        assert!(alone > 0.9, "{count}: {alone}");
+        // One connection has nobody that tells it how a queue answers, and is slower to notice.
+        let first = seen.between(22, 27).0;
+        assert!(count == 1 || first > 0.9, "{count}: {first}");
+    }
+}
+
+#[test]
+fn beside_others_of_a_rate_of_their_own_a_bundle_takes_what_they_leave() {
+    for mbit in [300, 500, 600] {
+        let others = (0..4u64).map(|turn| Flow {
+            rate: Some(Rate::from_bits_per_second(mbit * 1_000_000)),
+            start: Span::from_secs(10 * turn + 5),
+            stop: Some(Span::from_secs(10 * turn + 10)),
+            ..cubic(AMPLE)
+        });
+        let seen = NEAR.run(members(16, STOCK, &[]), others.collect());
+        let (ours, theirs) = seen.between(5, 40);
+        assert!(ours / (1.0 - theirs) > 0.9, "{mbit} Mbit/s: {ours} beside {theirs}");
+    }
+}
+
+#[test]
+fn beside_a_privileged_connection_neither_starves() {
+    let root = || Flow::bulk(icdc_cc::find("icdc").unwrap(), ReceiveWindow::Tuned { most: AMPLE });
+    for count in [1, 16] {
+        let seen = NEAR.run(as_many_as_it_needs(count), vec![root()]);
+        let (ours, theirs) = seen.between(10, 40);
+        assert!(ours > 0.25 && theirs > 0.25, "{count}: {ours} {theirs}");
+    }
+}

@@ -180,6 +180,10 @@ pub enum PaceReason {
     CachedRateConfirmed,
     /// What was taken for a queue was none.
     NoQueue,
+    /// The queue does not drain whatever is sent: others fill it.
+    QueueStays,
+    /// What half of the path is has been measured.
+    ShareFound,
 }
 
 impl From<Reason> for PaceReason {
@@ -194,6 +198,8 @@ impl From<Reason> for PaceReason {
             Reason::ProbeFailed => Self::ProbeFailed,
             Reason::CachedRateConfirmed => Self::CachedRateConfirmed,
             Reason::NoQueue => Self::NoQueue,
+            Reason::QueueStays => Self::QueueStays,
+            Reason::ShareFound => Self::ShareFound,
         }
     }
 }

@@ -78,7 +78,7 @@ impl StandIn {
         if self.own.is_some() {
             let is_done = match state {
                 State::Climb => info.window() >= LARGE,
-                State::Hold => was_lost,
+                State::Hold | State::Compete => was_lost,
                 State::Probe => was_lost || info.window() < info.max_pacing_rate.scaled(9, 8) * info.rtt,
             };
             if is_done {

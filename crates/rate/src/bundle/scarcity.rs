@@ -2,9 +2,9 @@
 //!
 //! What keeps a connection below its share of a path may be its own: a receiver's window, or losses
 //! that come by chance, after each of which its congestion control takes back a part of its window.
-//! It shows by windows that are all in use and do not grow, with no queue on the path. More members
-//! have more windows, and a loss is one of many members'. They take nothing from others: the total
-//! stays what trains have shown.
+//! It shows by windows that are all in use and do not grow, with no queue on the path but that of
+//! others. More members have more windows, and a loss is one of many members'. They take nothing
+//! from others: the total stays what trains have shown.
 //!
 //! Four times as many are asked for: each step costs the time that new windows take to open. Where
 //! none came, none is asked for again.
@@ -55,9 +55,10 @@ struct Asked {
 }
 
 impl Scarcity {
-    /// Takes note of a round trip, in which the ceilings held the members down or not. How many
-    /// members there should be, where these are more than there are.
-    pub(super) fn look(&mut self, whole: &Whole, is_held: bool) -> Option<u64> {
+    /// Takes note of a round trip, in which the ceilings held the members down or not, and a queue
+    /// is known to be others' or not. How many members there should be, where these are more than
+    /// there are.
+    pub(super) fn look(&mut self, whole: &Whole, is_held: bool, is_others: bool) -> Option<u64> {
         let Whole { seen, members, .. } = *whole;
         if self.is_over {
             return None;
@@ -70,7 +71,7 @@ impl Scarcity {
             self.is_over = members <= asked.members;
             return None;
         }
-        let has_queue = whole.usual_rtt > seen.least_rtt + seen.least_rtt / QUEUE;
+        let has_queue = !is_others && whole.usual_rtt > seen.least_rtt + seen.least_rtt / QUEUE;
         if is_held || has_queue || seen.idle || !whole.windows_limit() {
             self.since = None;
             return None;

@@ -20,10 +20,13 @@ pub struct Path {
 pub const LONG: Path =
     Path { mbit: 1000, rtt: Span::from_millis(300), queue: 2_500_000, loss: 0.0, bytes: 2_000_000_000, seconds: 40 };
 
-/// Packets that arrived for the first time and were dropped at the queue, by tenths of a second.
+/// Packets that arrived for the first time, by tenths of a second, and those dropped at the queue.
 #[derive(Default)]
 struct Watch {
+    /// Of the bundle's.
     arrived: Vec<u64>,
+    /// Of all.
+    arrived_of_all: Vec<u64>,
     dropped: u64,
     flows: usize,
 }
@@ -34,10 +37,16 @@ impl Observer for Watch {
     }
 
     fn arrived(&mut self, at: Time, flow: usize, is_new: bool, _read: u64) {
+        let bin = ((at - Time::ORIGIN).as_millis() / 100) as usize;
+        let count = |bins: &mut Vec<u64>| {
+            bins.resize(bins.len().max(bin + 1), 0);
+            bins[bin] += 1;
+        };
+        if is_new {
+            count(&mut self.arrived_of_all);
+        }
         if is_new && flow < self.flows {
-            let bin = ((at - Time::ORIGIN).as_millis() / 100) as usize;
-            self.arrived.resize(self.arrived.len().max(bin + 1), 0);
-            self.arrived[bin] += 1;
+            count(&mut self.arrived);
         }
     }
 }
@@ -49,6 +58,20 @@ pub struct Seen {
     /// Share of the path's rate in the second half of that time.
     pub steady: f64,
     pub outcome: Outcome,
+    watch: Watch,
+    each_bin: f64,
+}
+
+impl Seen {
+    /// What the bundle had of the path's rate, and what all others had, from one second to another.
+    pub fn between(&self, from: usize, to: usize) -> (f64, f64) {
+        let rate = |bins: &[u64]| {
+            let bins = &bins[(from * 10).min(bins.len())..(to * 10).min(bins.len())];
+            bins.iter().sum::<u64>() as f64 / ((to - from) * 10) as f64 / self.each_bin
+        };
+        let ours = rate(&self.watch.arrived);
+        (ours, rate(&self.watch.arrived_of_all) - ours)
+    }
 }
 
 impl Path {
@@ -81,6 +104,7 @@ impl Path {
         let done = done.unwrap_or(watch.arrived.len() * 2);
         let half = &watch.arrived[done.min(watch.arrived.len()) / 2..done.min(watch.arrived.len())];
         let steady = half.iter().sum::<u64>() as f64 / half.len() as f64 / each_bin;
-        Seen { slower: done as f64 / (packets as f64 / each_bin), dropped: watch.dropped, steady, outcome }
+        let slower = done as f64 / (packets as f64 / each_bin);
+        Seen { slower, dropped: watch.dropped, steady, outcome, watch, each_bin }
     }
 }

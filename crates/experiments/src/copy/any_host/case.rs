@@ -120,7 +120,7 @@ pub(super) const ALL: [Case; 27] = [
 
 impl Case {
     /// Not in the table: a copy in a lab that somebody else made.
-    pub(super) fn beside_another(account: Account, streams: u8) -> Self {
-        Self { account, streams: Some(streams), ..STOCK }
+    pub(super) fn beside_another(account: Account, streams: Option<u8>) -> Self {
+        Self { account, streams, ..STOCK }
     }
 }

@@ -1,0 +1,80 @@
+use super::*;
+use crate::path_ceiling::Observation;
+
+const BASE: Span = Span::from_millis(50);
+const CAPACITY: Rate = Rate::from_bits_per_second(1_000_000_000);
+const CARRIED_BEFORE: Rate = Rate::from_bits_per_second(800_000_000);
+
+const LEFT: Rate = Rate::from_bits_per_second(300_000_000);
+
+/// What stands in the queue of a path, of others and of ours.
+#[derive(Clone, Copy)]
+enum Queue {
+    /// A route that is longer by 30 ms, and nothing in the queue.
+    Longer,
+    /// Of one that keeps as many bytes under way.
+    Window(ByteCount),
+    /// Of traffic of a rate of its own, which leaves 300 Mbit/s.
+    Rate,
+}
+
+/// Lets a bundle that begins at `rate` go over such a path, until something comes of it other than
+/// a rate, or for 20 s.
+fn on(queue: Queue, rate: Rate) -> (Compete, Option<Turn>) {
+    let mut compete = Compete::new(rate, Some(CARRIED_BEFORE));
+    let (mut delivered, mut standing) = (ByteCount::ZERO, Span::from_millis(30));
+    let look = Span::from_millis(10);
+    for tick in 0..2000 {
+        let rate = compete.ceiling();
+        let rtt = match queue {
+            Queue::Longer => BASE + Span::from_millis(30),
+            Queue::Window(others) => others / (CAPACITY - rate).max(CAPACITY / 20),
+            Queue::Rate => {
+                standing = standing + rate * look / CAPACITY - LEFT * look / CAPACITY;
+                BASE + standing
+            }
+        };
+        let carried = if matches!(queue, Queue::Rate) && !standing.is_zero() { LEFT } else { rate };
+        delivered += carried * look;
+        let seen = Observation {
+            at: Time::ORIGIN + look * tick,
+            rtt,
+            least_rtt: BASE,
+            delivered,
+            again: 0,
+            packet: ByteCount::new(1448),
+            window: ByteCount::from_mib(64),
+            idle: false,
+        };
+        let whole = Whole { seen, usual_rtt: rtt, sent: delivered + rate * rtt, carried: rate, members: 4 };
+        match compete.look(&whole) {
+            Some(Turn::On(_)) | None => {}
+            turn => return (compete, turn),
+        }
+    }
+    (compete, None)
+}
+
+#[test]
+fn beside_one_that_fills_the_queue_it_takes_half_of_what_it_has_measured() {
+    // The other one alone keeps 50 ms of the path's rate in the queue.
+    let (compete, turn) = on(Queue::Window(CAPACITY * (BASE * 2)), CAPACITY / 16);
+    assert_eq!(turn, None);
+    let measured = compete.capacity.unwrap();
+    assert!(measured > CAPACITY.scaled(7, 8) && measured < CAPACITY.scaled(9, 8), "{measured}");
+    assert!(compete.rate > CAPACITY.scaled(7, 16) && compete.rate < CAPACITY.scaled(9, 16), "{}", compete.rate);
+}
+
+#[test]
+fn traffic_of_a_rate_of_its_own_is_told_by_a_queue_that_does_not_stay() {
+    for rate in [100, 200] {
+        let (_, turn) = on(Queue::Rate, Rate::from_bits_per_second(rate * 1_000_000));
+        assert_eq!(turn, Some(Turn::Inelastic), "{rate} Mbit/s");
+    }
+}
+
+#[test]
+fn a_longer_route_is_told_by_what_it_carries() {
+    let (_, turn) = on(Queue::Longer, CARRIED_BEFORE / 8);
+    assert_eq!(turn, Some(Turn::Longer(Span::from_millis(30))));
+}
