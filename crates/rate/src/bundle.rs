@@ -249,14 +249,13 @@ impl Bundle {
 
     /// So many members there should be after a round trip, if these are more than there are.
     fn wanted(&mut self, whole: &Whole, most: Rate) -> Option<u64> {
-        let is_held = match &self.phase {
-            Phase::Climb(_) => true,
-            Phase::Steered { .. } | Phase::Compete { .. } => {
-                self.carried[0] >= self.level().min(most).scaled(REACHED.0, REACHED.1)
-            }
-        };
+        if matches!(self.phase, Phase::Climb(_)) {
+            return None;
+        }
+        let level = self.level().min(most);
+        let is_held = self.carried[0] >= level.scaled(REACHED.0, REACHED.1);
         let is_others = matches!(&self.phase, Phase::Compete { compete, .. } if compete.is_sure());
-        self.scarcity.look(whole, is_held, is_others)
+        self.scarcity.look(whole, level, is_held, is_others)
     }
 
     fn decide(&mut self, whole: &Whole, most: Rate) -> Option<Decision> {

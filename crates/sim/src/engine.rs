@@ -275,8 +275,9 @@ impl<O: Observer> Engine<'_, O> {
         }
         let missing = plan.wanted.map_or(0, |wanted| wanted as usize - members.len());
         let is_spare = |lane: &Lane| lane.bundle == Some(number) && lane.start == Time::MAX;
-        for (lane, due) in self.lanes.iter_mut().zip(&mut self.due).filter(|(lane, _)| is_spare(lane)).take(missing) {
-            lane.start = now + lane.opening;
+        let spares = self.lanes.iter_mut().zip(&mut self.due).filter(|(lane, _)| is_spare(lane)).take(missing);
+        for (turn, (lane, due)) in (0..).zip(spares) {
+            lane.start = now + lane.opening + lane.opening * turn / missing as u64;
             lane.last_read = lane.start;
             *due = lane.next();
         }

@@ -82,6 +82,17 @@ fn losses_that_few_members_cannot_bear_bring_more() {
 }
 
 #[test]
+fn a_path_that_holds_few_packets_gets_no_more_members_than_share_them_well() {
+    let spare = Flow { is_spare: true, ..members(1, STOCK, &[])[0].clone() };
+    let path =
+        Path { mbit: 100, rtt: Span::from_millis(80), queue: 50_000, loss: 1e-3, bytes: 500_000_000, seconds: 60 };
+    let seen = path.run([members(4, STOCK, &[]), vec![spare; 60]].concat(), Vec::new());
+    let used = seen.outcome.flows.iter().filter(|flow| !flow.bytes.is_zero()).count();
+    assert!(used > 16 && used < 40, "{used}");
+    assert!(seen.slower < 1.15 && seen.steady > 0.9, "{} {}", seen.slower, seen.steady);
+}
+
+#[test]
 fn hosts_that_pause_find_the_rate_all_the_same() {
     for of in [Pausing::Sender, Pausing::Receiver] {
         for (length, every) in [(10, 125), (30, 1000), (20, 250)] {
