@@ -8,7 +8,7 @@ use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_transfer::{Account, EventSink, Summary, WithinHost, sender};
 
-use crate::connect::{ConnectError, Far};
+use crate::connect::{ConnectError, Far, Need};
 use crate::drive;
 use crate::error::CopyError;
 use crate::location::Location;
@@ -38,7 +38,8 @@ pub fn copy(
         }
         (Some(paths), far) => {
             let tree = here()?;
-            let mut far = Far::open(far, options, events, stop).map_err(|error| not_reached(error, stop))?;
+            let far = Far::open_for(Need::of_push(options), far, options, events, stop);
+            let mut far = far.map_err(|error| not_reached(error, stop))?;
             let order = PushOrder {
                 transfer: new_transfer().map_err(CopyError::Failed)?,
                 tree: &tree,
@@ -54,7 +55,8 @@ pub fn copy(
         (None, Location::Local(destination)) => {
             let Some(first) = sources.first() else { return Err(CopyError::Usage("no source is given".into())) };
             let paths = paths_on_one_host(sources, first)?;
-            let mut far = Far::open(first, options, events, stop).map_err(|error| not_reached(error, stop))?;
+            let far = Far::open_for(Need::of_pull(options), first, options, events, stop);
+            let mut far = far.map_err(|error| not_reached(error, stop))?;
             let order = PullOrder {
                 transfer: new_transfer().map_err(CopyError::Failed)?,
                 tree: &here()?,

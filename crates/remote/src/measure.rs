@@ -18,7 +18,7 @@ use icdc_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::connect::ssh::SshFar;
-use crate::connect::{ConnectError, Far};
+use crate::connect::{ConnectError, Far, Need};
 use crate::forward;
 use crate::location::Location;
 use crate::options::CopyOptions;
@@ -85,7 +85,7 @@ pub fn try_routes(
     stop: &StopSignal,
 ) -> Result<Vec<(Route, Option<String>)>, MeasureError> {
     let Location::Ssh { host, .. } = target else { return Ok(Vec::new()) };
-    let far = SshFar::open(host, connection, &notices(events), stop)
+    let far = SshFar::open(host, Need::ONE, connection, &notices(events), stop)
         .map_err(|error| if stop.is_requested() { ConnectError::Interrupted } else { error })?;
     let tried = far.try_each();
     if stop.is_requested() { Err(MeasureError::Interrupted) } else { Ok(tried) }

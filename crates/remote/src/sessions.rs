@@ -50,6 +50,8 @@ struct Running {
     control: LinkControl,
     stop: StopSignal,
     join: Channel<FurtherLink>,
+    /// A newer connection waits for its end.
+    is_replaced: bool,
 }
 
 /// A session in the registry; leaves it when dropped.
@@ -92,13 +94,15 @@ impl Sessions {
         let peer = control.peer_key();
         let deadline = clock::now() + HANDOVER.into();
         let mut running = self.shared.running.lock().expect("no panic in the registry");
-        while let Some(session) = running.get(&entry) {
+        while let Some(session) = running.get_mut(&entry) {
             if session.peer != peer {
                 return Err(Refusal::new(RefusalKind::NotAllowed, "the transfer belongs to another key"));
             }
             if clock::now() >= deadline {
                 return Err(Refusal::new(RefusalKind::Busy, "an earlier connection of this transfer does not end"));
             }
+            // Whoever wants to join from now on belongs to the newer one.
+            session.is_replaced = true;
             session.control.shutdown();
             (running, _) = self
                 .shared
@@ -108,7 +112,7 @@ impl Sessions {
         }
         let (join, joined) = unbounded();
         let stop = stop.clone();
-        running.insert(entry, Running { peer, control: control.clone(), stop: stop.clone(), join });
+        running.insert(entry, Running { peer, control: control.clone(), stop: stop.clone(), join, is_replaced: false });
         self.shared.changed.notify_all();
         Ok(Registered { sessions: self, transfer, part, stop, joined })
     }
@@ -121,22 +125,22 @@ impl Sessions {
         let mut running = self.shared.running.lock().expect("no panic in the registry");
         loop {
             match running.get(&(transfer, Part::Move)) {
-                Some(session) if session.peer == peer => {
+                Some(session) if session.peer == peer && !session.is_replaced => {
                     let ending = |SendError(FurtherLink { link, .. })| {
                         (link, Refusal::new(RefusalKind::Busy, "the session is ending"))
                     };
                     return session.join.send(further).map_err(ending);
                 }
-                Some(_) => {
+                Some(session) if session.peer != peer => {
                     return Err((
                         further.link,
                         Refusal::new(RefusalKind::NotAllowed, "the transfer belongs to another key"),
                     ));
                 }
-                None if clock::now() >= deadline => {
+                _ if clock::now() >= deadline => {
                     return Err((further.link, Refusal::new(RefusalKind::Busy, "no such transfer is running")));
                 }
-                None => {
+                _ => {
                     (running, _) = self
                         .shared
                         .changed
@@ -152,5 +156,37 @@ impl Drop for Registered<'_> {
     fn drop(&mut self) {
         self.sessions.shared.running.lock().expect("no panic in the registry").remove(&(self.transfer, self.part));
         self.sessions.shared.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_units::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_further_connection_waits_for_the_session_that_replaces_another() {
+        let (sessions, pause) = (Sessions::default(), StopSignal::new());
+        let [(old, _a), (new, _b), (further, _c)] = [(); 3].map(|()| icdc_link::memory_pair());
+        let enter = |control| sessions.enter([7; 16], Part::Move, control, &pause).unwrap();
+        let replaced = enter(&old.control);
+        std::thread::scope(|scope| {
+            let (enter, sessions, control) = (&enter, &sessions, &new.control);
+            let replacing = scope.spawn(move || enter(control));
+            let is_replaced = || sessions.shared.running.lock().unwrap().values().any(|session| session.is_replaced);
+            while !is_replaced() {
+                let _ = pause.wait(Span::from_millis(1));
+            }
+            let joining = scope.spawn(move || sessions.join([7; 16], FurtherLink { number: 1, link: further }));
+            for _ in 0..50 {
+                assert!(replaced.joined.is_empty() && !joining.is_finished());
+                let _ = pause.wait(Span::from_millis(1));
+            }
+            drop(replaced);
+            let replacing = replacing.join().unwrap();
+            assert!(joining.join().unwrap().is_ok());
+            assert_eq!(replacing.joined.len(), 1);
+        });
     }
 }

@@ -74,7 +74,8 @@ pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::
 }
 
 /// What a connection may start from that has just been made.
-pub(crate) fn resume(stream: &TcpStream) -> Option<Resumption> {
+#[must_use]
+pub fn resume(stream: &TcpStream) -> Option<Resumption> {
     let (from, to) = ends(stream)?;
     let round_trip = icdc_tcp::info(stream).ok()?.rtt;
     let now = clock::seconds_since_1970();

@@ -15,6 +15,7 @@ use icdc_trust::{DEFAULT_PORT, HostKey, Identity, KnownHosts, PublicKey, ServerP
 use icdc_tuning::buffers::beginning;
 use icdc_units::{Span, Time};
 
+use super::ahead::{Ahead, Need};
 use super::by_proxy::reach_by;
 use super::error::ConnectError;
 use super::reach::{connecting, pinned, reach, shake_hands};
@@ -31,6 +32,7 @@ pub(crate) struct DaemonFar {
     identity: Arc<Identity>,
     key: PublicKey,
     stop: StopSignal,
+    ahead: Ahead,
     first: Option<(Link, Time)>,
 }
 
@@ -44,8 +46,15 @@ struct Address {
 }
 
 impl DaemonFar {
-    /// Connects, and makes sure that the daemon is the known one, or asks the user.
-    pub(crate) fn open(host: &str, port: u16, options: &CopyOptions, stop: &StopSignal) -> Result<Self, ConnectError> {
+    /// Connects, and makes sure that the daemon is the known one, or asks the user. Its sessions
+    /// `need` so many connections.
+    pub(crate) fn open(
+        host: &str,
+        port: u16,
+        need: Need,
+        options: &CopyOptions,
+        stop: &StopSignal,
+    ) -> Result<Self, ConnectError> {
         let proxy = match &options.via {
             Via::Proxy(proxy) => Some(proxy.clone()),
             Via::Auto | Via::Direct | Via::Back | Via::Ssh => None,
@@ -53,7 +62,8 @@ impl DaemonFar {
         let address = Address { host: host.to_owned(), port, family: options.family, proxy };
         let identity = load_identity(&options.identity)?;
         let mut known = KnownHosts::load(&options.known_hosts)?;
-        let (link, key) = match address.meet(&identity, &known, stop)? {
+        let ahead = Ahead::new(need);
+        let (link, key) = match address.meet(&identity, &known, &ahead, stop)? {
             Meeting::Known(link, key) => (link, key),
             Meeting::Changed(key, line) => {
                 return Err(ConnectError::HostChanged {
@@ -65,6 +75,7 @@ impl DaemonFar {
                 });
             }
             Meeting::Unknown(key) => {
+                ahead.end();
                 let fingerprint = key.fingerprint();
                 let confirmed =
                     options.confirm_host.as_ref().is_some_and(|confirm| confirm(&address.place(), &fingerprint));
@@ -76,10 +87,11 @@ impl DaemonFar {
                     return Err(ConnectError::HostUnknown { place, fingerprint, remedy });
                 }
                 known.append(&address.host, address.port, &key)?;
-                (address.connect(&identity, key, stop)?, key)
+                (address.first(&identity, key, &ahead, stop)?, key)
             }
         };
-        Ok(Self { address, identity: Arc::new(identity), key, stop: stop.clone(), first: Some((link, clock::now())) })
+        let (identity, stop, first) = (Arc::new(identity), stop.clone(), Some((link, clock::now())));
+        Ok(Self { address, identity, key, stop, ahead, first })
     }
 
     pub(crate) fn link(&mut self, events: &EventSink) -> Result<Link, ConnectError> {
@@ -87,7 +99,8 @@ impl DaemonFar {
             Some((link, since)) if clock::now() - since < FRESH => Ok(link),
             _ => {
                 events(connecting(&self.address.host, self.address.port));
-                self.address.connect(&self.identity, self.key, &self.stop)
+                self.ahead.end();
+                self.address.first(&self.identity, self.key, &self.ahead, &self.stop)
             }
         }
     }
@@ -95,7 +108,8 @@ impl DaemonFar {
     /// Connects to the daemon, as often as it is called.
     pub(crate) fn further(&self) -> Further<'static> {
         let (address, identity, key) = (self.address.clone(), Arc::clone(&self.identity), self.key);
-        Box::new(move |stop| address.connect(&identity, key, stop))
+        let ahead = self.ahead.clone();
+        Box::new(move |stop| address.pinned(ahead.take(address.maker(), stop)?, &identity, key, stop))
     }
 
     /// The route that data takes, and what makes one connection more by it.
@@ -119,7 +133,13 @@ enum Meeting {
 }
 
 impl Address {
-    fn meet(&self, identity: &Identity, known: &KnownHosts, stop: &StopSignal) -> Result<Meeting, ConnectError> {
+    fn meet(
+        &self,
+        identity: &Identity,
+        known: &KnownHosts,
+        ahead: &Ahead,
+        stop: &StopSignal,
+    ) -> Result<Meeting, ConnectError> {
         let shown = Arc::new(Mutex::new(None));
         let verify = {
             let (shown, known, address) = (Arc::clone(&shown), known.clone(), self.clone());
@@ -130,7 +150,9 @@ impl Address {
             }
         };
         let config = client_config(identity, ServerPin::Verify(Box::new(verify)));
-        let outcome = shake_hands(self.stream(stop)?, config, stop);
+        let stream = self.stream(stop)?;
+        ahead.begin_beside(&stream, self.maker());
+        let outcome = shake_hands(stream, config, stop);
         let shown = *shown.lock().unwrap_or_else(PoisonError::into_inner);
         match (outcome, shown) {
             (Ok(link), Some((key, _))) => Ok(Meeting::Known(link, key)),
@@ -144,8 +166,32 @@ impl Address {
         }
     }
 
-    fn connect(&self, identity: &Identity, key: PublicKey, stop: &StopSignal) -> Result<Link, ConnectError> {
-        pinned(self.stream(stop)?, (&self.host, self.port), identity, key, stop)
+    /// The first link of a session. Those that it needs beside it are begun.
+    fn first(
+        &self,
+        identity: &Identity,
+        key: PublicKey,
+        ahead: &Ahead,
+        stop: &StopSignal,
+    ) -> Result<Link, ConnectError> {
+        let stream = self.stream(stop)?;
+        ahead.begin_beside(&stream, self.maker());
+        self.pinned(stream, identity, key, stop)
+    }
+
+    fn pinned(
+        &self,
+        carrier: impl Into<Carrier>,
+        identity: &Identity,
+        key: PublicKey,
+        stop: &StopSignal,
+    ) -> Result<Link, ConnectError> {
+        pinned(carrier, (&self.host, self.port), identity, key, stop)
+    }
+
+    fn maker(&self) -> impl Fn(&StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static {
+        let address = self.clone();
+        move |stop| address.stream(stop).map(Carrier::from)
     }
 
     fn stream(&self, stop: &StopSignal) -> Result<TcpStream, ConnectError> {

@@ -7,6 +7,7 @@ use icdc_protocol::limits::MAX_STREAMS;
 use icdc_stop::StopSignal;
 use icdc_transfer::{EventSink, Via as Route};
 
+use super::ahead::Need;
 use super::error::ConnectError;
 use super::reach::connecting;
 use super::{Dial, Further};
@@ -42,11 +43,22 @@ impl Far {
         events: &EventSink,
         stop: &StopSignal,
     ) -> Result<Self, ConnectError> {
+        Self::open_for(Need::ONE, location, options, events, stop)
+    }
+
+    /// As [`Far::open`], for sessions that need several connections.
+    pub(crate) fn open_for(
+        need: Need,
+        location: &Location,
+        options: &CopyOptions,
+        events: &EventSink,
+        stop: &StopSignal,
+    ) -> Result<Self, ConnectError> {
         let way = match location {
-            Location::Ssh { host, .. } => Way::Ssh(Box::new(ssh::SshFar::open(host, options, events, stop)?)),
+            Location::Ssh { host, .. } => Way::Ssh(Box::new(ssh::SshFar::open(host, need, options, events, stop)?)),
             Location::Daemon { host, port, .. } => {
                 events(connecting(host, *port));
-                Way::Daemon(Box::new(daemon::DaemonFar::open(host, *port, options, stop)?))
+                Way::Daemon(Box::new(daemon::DaemonFar::open(host, *port, need, options, stop)?))
             }
             Location::Local(path) => {
                 unreachable!("{} is local: nothing to connect to", path.display())

@@ -10,6 +10,7 @@
 //! TCP; to a far end that ssh has started they take one of the [`routes`]. To either the user may
 //! have them go by way of a proxy ([`by_proxy`]).
 
+mod ahead;
 pub(crate) mod back;
 mod by_proxy;
 pub(crate) mod daemon;
@@ -31,6 +32,7 @@ use icdc_link::{Carrier, Link};
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_stop::StopSignal;
 
+pub(crate) use ahead::Need;
 pub use error::ConnectError;
 pub use far::Far;
 pub(crate) use far_program::MARKER;

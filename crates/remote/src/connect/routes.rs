@@ -27,6 +27,7 @@ use icdc_trust::{Identity, PublicKey};
 use icdc_tuning::buffers::beginning;
 use icdc_units::Span;
 
+use super::ahead::{Ahead, Need};
 use super::back::Back;
 use super::by_proxy::reach_by;
 use super::error::ConnectError;
@@ -68,6 +69,7 @@ pub(super) struct Routes {
     pub(super) round_trip: Span,
     pub(super) back: Back,
     pub(super) forwarder: Forwarder,
+    pub(super) ahead: Ahead,
     pub(super) events: EventSink,
     pub(super) stop: StopSignal,
 }
@@ -77,20 +79,21 @@ impl Routes {
     /// one that works.
     pub(super) fn first(&self, before: Option<Route>) -> Result<(Link, Route), ConnectError> {
         self.forwarder.begin_anew();
+        self.ahead.end();
         if let Some(route) = before {
-            return Ok((self.further(route, &self.stop)?, route));
+            return Ok((self.first_by(route, &self.stop)?, route));
         }
         let (link, route, reason) = match &self.via {
             Via::Direct => {
                 (self.events)(connecting(&self.host, self.port));
-                (self.direct(&self.stop)?, Route::Direct, String::new())
+                (self.first_by(Route::Direct, &self.stop)?, Route::Direct, String::new())
             }
-            Via::Back => (self.connect_back(&self.stop)?, Route::Back, "--via back".to_owned()),
+            Via::Back => (self.first_by(Route::Back, &self.stop)?, Route::Back, "--via back".to_owned()),
             Via::Ssh => (self.through_ssh(&self.stop)?, Route::Ssh, "--via ssh".to_owned()),
             Via::Auto => self.race()?,
             Via::Proxy(proxy) => {
                 let reason = format!("--via names {proxy}");
-                (self.by_proxy(proxy, &self.stop)?, proxy.route(), reason)
+                (self.first_by(proxy.route(), &self.stop)?, proxy.route(), reason)
             }
         };
         (self.events)(Event::Route { via: route, reason });
@@ -99,7 +102,11 @@ impl Routes {
 
     /// One link more over a route that has worked.
     pub(super) fn further(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
-        self.pinned(self.carrier(route, stop)?, stop)
+        let carrier = match route {
+            Route::Ssh => self.carrier(route, stop)?,
+            _ => self.ahead.take(self.maker(route), stop)?,
+        };
+        self.pinned(carrier, stop)
     }
 
     /// One connection more over a route that has worked, to the port where the far end listens.
@@ -130,7 +137,7 @@ impl Routes {
             self.attempt(route, &over, tell.clone(), move |routes, over| match (route, &routes.via) {
                 (Route::Relay | Route::Socks5, Via::Proxy(proxy)) => routes.by_proxy(proxy, over),
                 (Route::Direct, _) => routes.direct(over),
-                (route, _) => routes.further(route, over),
+                (route, _) => routes.first_by(route, over),
             });
         }
         drop(tell);
@@ -151,6 +158,7 @@ impl Routes {
     /// No more links are going to be made.
     pub(super) fn end(&self) {
         self.forwarder.end();
+        self.ahead.end();
     }
 
     /// The most connections by this route that can be made without a question to the user.
@@ -171,7 +179,10 @@ impl Routes {
             self.back.close();
         }
         if !matches!(won, Ok((_, Route::Ssh, _))) {
-            self.end();
+            self.forwarder.end();
+        }
+        if !matches!(won, Ok((_, Route::Direct, _))) {
+            self.ahead.end();
         }
         won
     }
@@ -185,9 +196,9 @@ impl Routes {
             let answered = Arc::clone(&answered);
             move |routes, stop| {
                 let begin = clock::now();
-                let socket = routes.reach(stop)?;
+                let carrier = routes.carrier(Route::Direct, stop)?;
                 let _ = answered.set(clock::now() - begin);
-                routes.pinned(socket, stop)
+                routes.first_over(carrier, Route::Direct, stop)
             }
         });
         let patience_of = |round_trip: Span| (round_trip * ROUND_TRIPS).clamp(LEAST_PATIENCE, MOST_PATIENCE);
@@ -262,6 +273,27 @@ impl Routes {
 
     fn direct(&self, stop: &StopSignal) -> Result<Link, ConnectError> {
         self.pinned(self.reach(stop)?, stop)
+    }
+
+    /// The first link of a session, by a route that is the only one to be tried.
+    fn first_by(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
+        self.first_over(self.carrier(route, stop)?, route, stop)
+    }
+
+    /// The first link of a session. Those that it needs beside it are begun.
+    fn first_over(&self, carrier: Carrier, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
+        if let Carrier::Tcp(stream) = &carrier
+            && !stop.is_requested()
+        {
+            self.ahead.begin_beside(stream, self.maker(route));
+        }
+        self.pinned(carrier, stop)
+    }
+
+    /// Makes connections by a route that has worked; it holds none of those that are begun.
+    fn maker(&self, route: Route) -> impl Fn(&StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static {
+        let routes = Self { ahead: Ahead::new(Need::ONE), ..self.clone() };
+        move |stop| routes.carrier(route, stop)
     }
 
     fn reach(&self, stop: &StopSignal) -> Result<TcpStream, ConnectError> {

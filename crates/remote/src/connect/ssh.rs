@@ -24,6 +24,7 @@ use icdc_transfer::{Event, EventSink, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::{Rate, Span};
 
+use super::ahead::{Ahead, Need};
 use super::back::Back;
 use super::error::ConnectError;
 use super::far_program::{FarProgram, GREETING_PATIENCE};
@@ -236,6 +237,7 @@ impl Starter {
 /// A far end started by ssh, and the route to it.
 pub(crate) struct SshFar {
     starter: Starter,
+    need: Need,
     current: Option<Current>,
 }
 
@@ -249,20 +251,22 @@ struct Current {
 }
 
 impl Drop for Current {
-    /// No login outlasts it, whoever still has the routes.
+    /// No connection that was begun outlasts it, whoever still has the routes.
     fn drop(&mut self) {
         self.routes.end();
     }
 }
 
 impl SshFar {
+    /// Starts it for sessions that `need` so many connections.
     pub(crate) fn open(
         host: &str,
+        need: Need,
         options: &CopyOptions,
         events: &EventSink,
         stop: &StopSignal,
     ) -> Result<Self, ConnectError> {
-        let mut far = Self { starter: Starter::new(host, options, events, stop)?, current: None };
+        let mut far = Self { starter: Starter::new(host, options, events, stop)?, need, current: None };
         far.start()?;
         Ok(far)
     }
@@ -335,7 +339,9 @@ impl SshFar {
         let forwarder = Forwarder::new(far.clone(), port, family, expected, events);
         let back = Back::new(&host, *ports, family, writer, inlet);
         let (identity, events, stop) = (Arc::new(identity), Arc::clone(events), stop.clone());
-        let routes = Routes { host, port, key, identity, family, via, round_trip, back, forwarder, events, stop };
+        let ahead = Ahead::new(self.need);
+        let routes =
+            Routes { host, port, key, identity, family, via, round_trip, back, forwarder, ahead, events, stop };
         self.current = Some(Current { _end: end, running, routes, route: None });
         Ok(())
     }

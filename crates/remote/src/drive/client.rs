@@ -14,9 +14,9 @@ use icdc_trust::PublicKey;
 use icdc_units::{Span, Time};
 
 use super::outcome;
-use crate::connect::ConnectError;
 use crate::connect::daemon::DaemonFar;
 use crate::connect::ssh::{Running, Started, Starter};
+use crate::connect::{ConnectError, Need};
 use crate::error::CopyError;
 use crate::location::Location;
 use crate::options::{CopyOptions, Via};
@@ -159,7 +159,8 @@ impl SourceEnd {
                 Ok(Self { name, host, key, inlet, writer, control, _end: end, _running: Some(running) })
             }
             Location::Daemon { host, port, .. } => {
-                let Link { outlet, mut inlet, control } = DaemonFar::open(host, *port, options, stop)?.link(events)?;
+                let Link { outlet, mut inlet, control } =
+                    DaemonFar::open(host, *port, Need::ONE, options, stop)?.link(events)?;
                 let (writer, end) = MessageWriter::start(outlet)
                     .map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
                 writer.send(Message::Request(Request { transfer, job: Job::DriveKey }));
@@ -379,7 +380,7 @@ impl TargetEnd {
                 Ok(Self { host: starter.host_name()?, port, key, started: Some(started) })
             }
             Location::Daemon { host, port, .. } => {
-                let mut far = DaemonFar::open(host, *port, options, stop)?;
+                let mut far = DaemonFar::open(host, *port, Need::ONE, options, stop)?;
                 let job = Job::Admit { key: *peer.as_bytes(), job: Box::new(job) };
                 let link = far.link(events)?;
                 let _given_up = give_up_on(stop, &link.control);

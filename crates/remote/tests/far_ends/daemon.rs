@@ -1,6 +1,7 @@
 //! Daemons.
 
-use std::net::{SocketAddr, TcpListener};
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::thread::JoinHandle;
 
 use icdc_remote::{ConnectError, Far, Location, ServeConfig};
 use icdc_stop::StopSignal;
+use icdc_transfer::Event;
 use icdc_trust::{Identity, KnownHosts, PublicKey};
 
 use crate::{HOST, Scene, assert_same, copy, local, silent};
@@ -42,7 +44,7 @@ impl Daemon {
             let stop = stop.clone();
             move || icdc_remote::serve(&config, &stop, &AtomicBool::new(false)).unwrap()
         });
-        assert!(crate::eventually(|| std::net::TcpStream::connect(free).is_ok()));
+        assert!(crate::eventually(|| TcpStream::connect(free).is_ok()));
         Self { stop, thread: Some(thread), port: free.port(), directory, key: identity.public() }
     }
 
@@ -168,6 +170,74 @@ fn an_unknown_daemon_becomes_known_by_the_users_word_only() {
     std::fs::write(scene.path("known_hosts"), format!("{HOST}:{} {other}\n", daemon.port)).unwrap();
     let error = open(answering(true)).unwrap_err();
     assert!(matches!(error, ConnectError::HostChanged { line: 1, .. }), "{error}");
+}
+
+/// Stands between a client and a daemon: passes nothing on before so many connections have come, and
+/// then only the first ones.
+struct Gate {
+    port: u16,
+    daemon: u16,
+}
+
+impl Gate {
+    fn before(daemon: &Daemon, scene: &Scene, together: usize, passed: usize) -> Self {
+        let listener = TcpListener::bind((HOST, 0)).unwrap();
+        let gate = Self { port: listener.local_addr().unwrap().port(), daemon: daemon.port };
+        KnownHosts::load(&scene.path("known_hosts")).unwrap().append(HOST, gate.port, &daemon.key).unwrap();
+        std::thread::spawn(move || {
+            let came: Vec<TcpStream> = (0..together).map(|_| listener.accept().unwrap().0).collect();
+            let through = &came[..passed];
+            let there: Vec<_> = through.iter().map(|_| TcpStream::connect((HOST, gate.daemon)).unwrap()).collect();
+            std::thread::scope(|scope| {
+                for (near, far) in through.iter().zip(&there) {
+                    for (mut from, mut to) in [(near, far), (far, near)] {
+                        scope.spawn(move || {
+                            let _ = io::copy(&mut from, &mut to);
+                            let _ = to.shutdown(Shutdown::Write);
+                        });
+                    }
+                }
+            });
+        });
+        gate
+    }
+}
+
+#[test]
+fn connections_beside_the_first_are_made_before_it_has_said_a_word() {
+    let scene = Scene::new();
+    let daemon = Daemon::start(&scene, "daemon");
+    let root = scene.path("root");
+    std::fs::create_dir(&root).unwrap();
+    daemon.befriend(&scene, &format!("root={},rights=rw", root.display()));
+    let source = scene.tree("source");
+    let mut options = scene.options();
+    options.send.streams = Some(4);
+    let gate = Gate::before(&daemon, &scene, 4, 4);
+    let place = |path| Location::Daemon { port: gate.port, host: HOST.to_owned(), path };
+    let (pushed, events) = copy(&local(&source), &place(b"/there".to_vec()), &options);
+    assert_eq!(pushed.unwrap().errors, 0);
+    let connected = events.iter().filter(|event| matches!(event, Event::Connected { .. })).count();
+    assert_eq!(connected, 4, "{events:?}");
+    assert_same(&source, &root.join("there"));
+}
+
+#[test]
+fn a_session_that_is_over_waits_for_no_connection_beside_it() {
+    let scene = Scene::new();
+    let daemon = Daemon::start(&scene, "daemon");
+    let root = scene.path("root");
+    std::fs::create_dir(&root).unwrap();
+    daemon.befriend(&scene, &format!("root={},rights=rw", root.display()));
+    std::fs::write(scene.path("file"), "a few bytes").unwrap();
+    let mut options = scene.options();
+    options.send.streams = Some(4);
+    let gate = Gate::before(&daemon, &scene, 4, 1);
+    let there = Location::Daemon { host: HOST.to_owned(), port: gate.port, path: b"/file".to_vec() };
+    // A connection that says nothing has 15 s for its handshake, and then it is told that there are fewer.
+    let (pushed, events) = copy(&local(&scene.path("file")), &there, &options);
+    assert_eq!(pushed.unwrap().errors, 0);
+    assert!(!events.iter().any(|event| matches!(event, Event::Notice { .. })), "{events:?}");
 }
 
 #[test]

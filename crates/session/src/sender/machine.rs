@@ -15,6 +15,7 @@ use super::announcement::Batch;
 use super::debts::{Connections, Debt};
 use super::ending::{Ending, Outgoing, Step};
 use super::ledger::{Counts, Item, Ledger, Settlement, Window};
+use super::packs::Packs;
 use crate::error::SessionError;
 use crate::weight::Pending;
 
@@ -82,6 +83,7 @@ pub struct Sender {
     order: Order,
     ledger: Ledger,
     batch: Batch,
+    packs: Packs,
     connections: Connections,
     /// What the scan waits for.
     needed: Option<Need>,
@@ -99,6 +101,7 @@ impl Sender {
             order,
             ledger: Ledger::new(order.window),
             batch: Batch::default(),
+            packs: Packs::default(),
             connections: Connections::default(),
             needed: None,
             has_answered: false,

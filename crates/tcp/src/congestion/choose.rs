@@ -16,7 +16,7 @@ use super::privileged;
 use super::told::Told;
 #[cfg(not(feature = "ebpf"))]
 use super::without::tell;
-use crate::{CongestionError, OptionError, congestion, info, set_congestion};
+use crate::{CongestionError, OptionError, allowed_congestion, congestion, info, set_congestion};
 
 /// What a socket got.
 #[derive(Debug)]
@@ -104,6 +104,15 @@ pub fn load_ahead() {
     if let Some(algorithm) = find(BEST).filter(|algorithm| !registered(algorithm) && obstacle(algorithm).is_none()) {
         hold::load_ahead(algorithm);
     }
+}
+
+/// Whether [`choose_best`] may give what [finds the rate](finds_the_rate), as far as can be told
+/// without a socket.
+#[must_use]
+pub fn may_find_the_rate() -> bool {
+    find(BEST).is_some_and(|algorithm| {
+        obstacle(algorithm).is_none() || allowed_congestion().contains(&algorithm.kernel_name())
+    })
 }
 
 /// Whether the algorithm of this name paces just under what the path has free, all by itself.

@@ -38,7 +38,9 @@ mod told;
 #[cfg(not(feature = "ebpf"))]
 mod without;
 
-pub use choose::{Chosen, begin_anew, choose, choose_best, choose_in_advance, finds_the_rate, keep, load_ahead};
+pub use choose::{
+    Chosen, begin_anew, choose, choose_best, choose_in_advance, finds_the_rate, keep, load_ahead, may_find_the_rate,
+};
 #[cfg(feature = "ebpf")]
 pub use ebpf::{Loaded, Traced, load, load_traced, log_by_tracing, parameters, unload};
 pub use error::{LoadError, UnloadError};

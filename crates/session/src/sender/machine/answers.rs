@@ -6,7 +6,6 @@ use icdc_units::ByteCount;
 
 use super::super::action::{Action, Fate};
 use super::super::ledger::Settlement;
-use super::super::packs::into_packs;
 use super::Sender;
 use crate::error::SessionError;
 
@@ -50,7 +49,9 @@ impl Sender {
             let Some(id) = wants.first.checked_add(number) else { break };
             self.want(id, want, &mut small)?;
         }
-        self.actions.extend(into_packs(small).into_iter().map(Action::Pack));
+        let totals = self.ledger.counts().totals;
+        let all = if totals.complete { ByteCount::new(totals.bytes) } else { ByteCount::MAX };
+        self.actions.extend(self.packs.split(small, all).into_iter().map(Action::Pack));
         Ok(())
     }
 

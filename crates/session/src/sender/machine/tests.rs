@@ -8,7 +8,7 @@ use icdc_protocol::message::{Done, Held, Ready, Refusal, RefusalKind, Want, Want
 
 use icdc_units::ByteCount;
 
-use super::super::packs::into_packs;
+use super::super::packs::Packs;
 use super::super::{FAREWELL, INTERRUPT_PATIENCE};
 use super::*;
 
@@ -152,14 +152,36 @@ fn the_scan_hears_of_the_end_whatever_it_waits_for() {
 
 #[test]
 fn small_files_are_packed_by_their_number_and_their_bytes() {
-    let pack = |sizes: &[u64]| {
-        let packs = into_packs((0..).zip(sizes.iter().copied().map(ByteCount::new)));
+    let mut packs = Packs::default();
+    let mut pack = |sizes: &[u64]| {
+        let packs = packs.split((0..).zip(sizes.iter().copied().map(ByteCount::new)), ByteCount::MAX);
         packs.iter().map(Vec::len).collect::<Vec<_>>()
     };
     assert_eq!(pack(&[]), [0; 0]);
     assert_eq!(pack(&[0; 600]), [256, 256, 88]);
+    pack(&[PACK_FILE_LIMIT; 1024]);
     assert_eq!(pack(&[PACK_FILE_LIMIT; 17]), [16, 1]);
     assert_eq!(pack(&[PACK_FILE_LIMIT, 1, PACK_FILE_LIMIT]), [3]);
+}
+
+#[test]
+fn packs_are_small_at_first_and_at_the_end() {
+    let (file, files) = (16 << 10, 32 << 10);
+    let all = ByteCount::new(file * files);
+    let mut packs = Packs::default();
+    let mut lengths: Vec<usize> = Vec::new();
+    // As they are asked for: few at first.
+    for wanted in [256, 512, 1024, files - 1792] {
+        let small = (0..).zip(vec![ByteCount::new(file); wanted as usize]);
+        lengths.extend(packs.split(small, all).iter().map(Vec::len));
+    }
+    let sum = |packs: &[usize]| packs.iter().sum::<usize>();
+    assert_eq!(sum(&lengths), files as usize);
+    let (first, last) = (lengths[..16].to_vec(), lengths[lengths.len() - 16..].to_vec());
+    assert!(sum(&first) <= 256, "what is wanted first is enough for many connections: {first:?}");
+    assert!(last.iter().all(|pack| pack * 8 <= sum(&last)), "none is much longer than others: {last:?}");
+    assert_eq!(lengths.iter().max(), Some(&256), "they become as large as a block");
+    assert!(lengths.len() < 600, "{}", lengths.len());
 }
 
 #[test]
