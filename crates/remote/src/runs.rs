@@ -20,6 +20,9 @@ use icdc_units::{Rate, Span};
 use crate::connect::{Connect, ConnectError, Further};
 use crate::error::CopyError;
 
+/// Round trips in which a connection is made: the handshakes of TCP and of TLS.
+const OPENING: u64 = 2;
+
 /// What is pushed, and how.
 pub(crate) struct PushOrder<'a> {
     pub(crate) transfer: TransferId,
@@ -146,6 +149,9 @@ struct Count {
     first: u8,
     /// Once the sender finds that the path needs more.
     most: u8,
+    /// Those begin one after the other, over so long: what each sends at first, together, would be
+    /// more than a short queue holds.
+    spread: Span,
 }
 
 impl Count {
@@ -156,7 +162,8 @@ impl Count {
         // A login for each is more than a loss is worth.
         let is_fixed = named.is_some() || link.link.control.socket().is_none();
         let most = if is_fixed { first } else { reachable.min(receiver::most_connections(receive)).max(first) };
-        Self { first, most }
+        let round_trip = link.link.control.tcp_info().map_or(Span::ZERO, |info| info.min_rtt);
+        Self { first, most, spread: round_trip * OPENING }
     }
 }
 
@@ -227,8 +234,13 @@ impl Making<'_> {
                 let mut next = 1;
                 for wanted in wanted {
                     let end = wanted.min(self.count.most);
-                    making.expect(end.saturating_sub(next));
-                    (next..end).for_each(|number| drop(scope.spawn(move || making.make(number))));
+                    let more = end.saturating_sub(next);
+                    making.expect(more);
+                    let spread = if next == 1 { Span::ZERO } else { self.count.spread };
+                    for turn in 0..more {
+                        let pause = spread * u64::from(turn) / u64::from(more);
+                        scope.spawn(move || making.make(next + turn, pause));
+                    }
                     next = next.max(end);
                 }
             });
@@ -259,9 +271,10 @@ impl Pending<'_> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).pending += more;
     }
 
-    /// Makes the one of this number and hands it to the session.
-    fn make(&self, number: u8) {
+    /// Makes the one of this number after a pause and hands it to the session.
+    fn make(&self, number: u8, pause: Span) {
         let Making { transfer, sending, events, .. } = self.making;
+        self.over.wait(pause);
         let outcome = further_stream(self.further, transfer, number, self.over);
         let outcome = if self.over.is_requested() { Ok(None) } else { outcome.map(Some) };
         let told = self.made.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);

@@ -38,6 +38,8 @@ const PACKETS_OF_EACH: u64 = 16;
 const ENOUGH: u64 = 24;
 /// What windows are to allow, as a multiple of what is to be carried: losses do not come evenly.
 const SPARE: f64 = 1.5;
+/// Windows that are so many times smaller than losses would let them be have another limit.
+const SMALLER: u64 = 2;
 /// Round trips in which new members show what they bring.
 const TRIAL: u64 = 16;
 
@@ -107,12 +109,11 @@ impl Scarcity {
         }
         let packets = |bytes: ByteCount| bytes.as_u64() / seen.packet.as_u64().max(1);
         let stepped = (members * STEP).min(MOST).min(packets(whole.under_way()) / PACKETS_OF_EACH * STEP);
-        let wanted = if lost < LOST {
+        let share = seen.again.saturating_sub(counted.again) as f64 / packets(whole.sent - counted.sent).max(1) as f64;
+        let window = (1.054 * (seen.least_rtt.as_secs_f64() / share).powf(0.75)).max((1.5 / share).sqrt());
+        let wanted = if ((packets(seen.window) * SMALLER) as f64) < window * members as f64 {
             stepped
         } else {
-            let share =
-                seen.again.saturating_sub(counted.again) as f64 / packets(whole.sent - counted.sent).max(1) as f64;
-            let window = (1.054 * (seen.least_rtt.as_secs_f64() / share).powf(0.75)).max((1.5 / share).sqrt());
             let all = packets(level * seen.least_rtt);
             stepped.min((all as f64 * SPARE / window).ceil() as u64).min(all / ENOUGH)
         };
