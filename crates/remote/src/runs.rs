@@ -274,7 +274,8 @@ impl Pending<'_> {
     /// Makes the one of this number after a pause and hands it to the session.
     fn make(&self, number: u8, pause: Span) {
         let Making { transfer, sending, events, .. } = self.making;
-        self.over.wait(pause);
+        // If the session is over meanwhile, what follows is given up at once.
+        let _ = self.over.wait(pause);
         let outcome = further_stream(self.further, transfer, number, self.over);
         let outcome = if self.over.is_requested() { Ok(None) } else { outcome.map(Some) };
         let told = self.made.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);
