@@ -1,11 +1,11 @@
 //! Small files, many to a block: one frame carries hundreds of them.
 //!
 //! A pack travels over one connection, and the windows of several open side by side only where each
-//! of them has something to send. So packs are small at first, when little is wanted yet, and again
-//! at the end, when all wait for the connection that ends last:
+//! of them has something to send. So packs are small at first, when little is wanted yet. Later they
+//! are not: each takes a block of the receiver's ring.
 //!
 //! ```text
-//! bytes of a pack = min(bytes packed so far, bytes left) / 32, no less than 64 KiB, no more than a block
+//! bytes of a pack = bytes packed so far / 32, no less than 64 KiB, no more than a block
 //! ```
 
 use icdc_protocol::limits::BLOCK_SIZE;
@@ -14,8 +14,8 @@ use icdc_units::ByteCount;
 
 /// Files in one pack: enough to make a frame cheap, few enough that several packers have work.
 const MOST: usize = 256;
-/// Packs in which the bytes so far would travel, and those that are left: two for each of as many
-/// connections as a session begins with.
+/// Packs in which the bytes so far would travel: two for each of as many connections as a session
+/// begins with.
 const SHARE: u64 = 32;
 /// Bytes of the smallest packs: what a connection begins with takes a quarter of it.
 const LEAST: ByteCount = ByteCount::from_kib(64);
@@ -28,13 +28,8 @@ pub(super) struct Packs {
 }
 
 impl Packs {
-    /// Splits wanted files, each with its size, into packs. Of `all` bytes that the session will
-    /// have to send some may have been sent.
-    pub(super) fn split(
-        &mut self,
-        files: impl IntoIterator<Item = (EntryId, ByteCount)>,
-        all: ByteCount,
-    ) -> Vec<Vec<EntryId>> {
+    /// Splits wanted files, each with its size, into packs.
+    pub(super) fn split(&mut self, files: impl IntoIterator<Item = (EntryId, ByteCount)>) -> Vec<Vec<EntryId>> {
         let mut packs: Vec<Vec<EntryId>> = Vec::new();
         let mut room = ByteCount::ZERO;
         for (id, size) in files {
@@ -44,16 +39,12 @@ impl Packs {
                     pack.push(id);
                 }
                 _ => {
-                    room = self.room(all) - size;
+                    room = (self.packed / SHARE).max(LEAST).min(ByteCount::from(BLOCK_SIZE)) - size;
                     packs.push(vec![id]);
                 }
             }
             self.packed += size;
         }
         packs
-    }
-
-    fn room(&self, all: ByteCount) -> ByteCount {
-        (self.packed.min(all - self.packed) / SHARE).max(LEAST).min(ByteCount::from(BLOCK_SIZE))
     }
 }

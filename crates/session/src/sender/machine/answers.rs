@@ -49,9 +49,7 @@ impl Sender {
             let Some(id) = wants.first.checked_add(number) else { break };
             self.want(id, want, &mut small)?;
         }
-        let totals = self.ledger.counts().totals;
-        let all = if totals.complete { ByteCount::new(totals.bytes) } else { ByteCount::MAX };
-        self.actions.extend(self.packs.split(small, all).into_iter().map(Action::Pack));
+        self.actions.extend(self.packs.split(small).into_iter().map(Action::Pack));
         Ok(())
     }
 
