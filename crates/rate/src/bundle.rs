@@ -280,7 +280,7 @@ impl Bundle {
                 if !steering.is_level() {
                     return None;
                 }
-                let more = search.look(whole, steering.capacity(), most)?;
+                let more = search.look(whole, steering.capacity(), most, self.scarcity.has_asked())?;
                 Some(steering.raise(more))
             }
             Phase::Compete { steering, compete } => {

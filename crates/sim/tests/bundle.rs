@@ -72,10 +72,11 @@ fn losses_that_few_members_cannot_bear_bring_more() {
         let path = Path { loss, ..LONG };
         let seen = path.run([members(15, STOCK, &[]), vec![spare.clone(); spares]].concat(), Vec::new());
         let used = seen.outcome.flows.iter().filter(|flow| !flow.bytes.is_zero()).count();
-        (seen.slower, seen.steady, used)
+        (seen.slower, seen.steady, used, seen.dropped)
     };
-    let (alone, _, _) = run(1e-4, 0);
-    let (slower, steady, used) = run(1e-4, 49);
+    let (alone, ..) = run(1e-4, 0);
+    let (slower, steady, used, dropped) = run(1e-4, 49);
+    assert!(dropped < 300, "{dropped}");
     assert!(used >= 60 && slower < 1.3 && slower < alone * 0.75 && steady > 0.9, "{used}: {slower} {alone} {steady}");
     // Where windows are not what limits none is asked for.
     assert_eq!(run(0.0, 49).2, 15);

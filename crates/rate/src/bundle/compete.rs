@@ -24,7 +24,7 @@
 //! round trip:
 //!
 //! ```text
-//!   rate := rate (1 + (17/32 - s)/4)    nothing lost
+//!   rate := rate (1 + (33/64 - s)/4)    nothing lost
 //!   rate := rate (1 - 3/5 s)            losses, at most in every second round trip
 //! ```
 //!
@@ -67,7 +67,7 @@ const SILENT: u64 = 16;
 /// Parts in which shares of the capacity are counted; what is aimed at, so that a half is left of it
 /// after losses; and what is taken back of the rate then, for each part.
 const WHOLE: u64 = 256;
-const AIM: u64 = 136;
+const AIM: u64 = 132;
 const LOST: (u64, u64) = (3, 5 * WHOLE);
 /// Speed at which the rate follows: one in so many for each round trip.
 const FOLLOWS: u64 = 4;

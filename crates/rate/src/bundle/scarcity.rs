@@ -77,6 +77,11 @@ struct Asked {
 }
 
 impl Scarcity {
+    /// Whether more were asked for a short time ago.
+    pub(super) fn has_asked(&self) -> bool {
+        self.asked.is_some()
+    }
+
     /// Takes note of a round trip, in which `level` was to be carried; the ceilings held the members
     /// down or not, and a queue is known to be others' or not. How many members there should be,
     /// where these are more than there are.

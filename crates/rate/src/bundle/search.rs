@@ -51,8 +51,9 @@ impl Search {
     }
 
     /// Takes note of the bundle, whose `capacity` is held; returns a higher one if the path has it.
-    /// Nothing is tried where `most` would keep a train from its rate.
-    pub(super) fn look(&mut self, whole: &Whole, capacity: Rate, most: Rate) -> Option<Rate> {
+    /// Nothing is tried where `most` would keep a train from its rate. Windows tell nothing of the path
+    /// where members `are_coming`: those open at first whatever it carries.
+    pub(super) fn look(&mut self, whole: &Whole, capacity: Rate, most: Rate, are_coming: bool) -> Option<Rate> {
         let now = whole.seen.at;
         if most < self.above(capacity) {
             self.train = None;
@@ -77,7 +78,9 @@ impl Search {
             Outcome::Carried(went, came) if !outcome.is_stretched() => {
                 let found = match went.min(came) {
                     shown if shown > least => shown,
-                    _ if went <= least && whole.windows_limit() => whole.windows().min(capacity + capacity / ROOM),
+                    _ if went <= least && whole.windows_limit() && !are_coming => {
+                        whole.windows().min(capacity + capacity / ROOM)
+                    }
                     _ => return None,
                 };
                 return Some(found.min(whole.carried * 2)).filter(|found| *found > least);
