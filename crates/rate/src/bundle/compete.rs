@@ -24,7 +24,7 @@
 //! round trip:
 //!
 //! ```text
-//!   rate := rate (1 + (33/64 - s)/4)    nothing lost
+//!   rate := rate (1 + (1/2 - s)/4)      nothing lost
 //!   rate := rate (1 - 3/5 s)            losses, at most in every second round trip
 //! ```
 //!
@@ -64,10 +64,10 @@ const NEARLY_ALL: (u64, u64) = (7, 8);
 /// A queue whose answer is less than it would be on a path of so many times what it carried before
 /// does not answer.
 const SILENT: u64 = 16;
-/// Parts in which shares of the capacity are counted; what is aimed at, so that a half is left of it
-/// after losses; and what is taken back of the rate then, for each part.
+/// Parts in which shares of the capacity are counted; one half of them, and what is taken back of the
+/// rate after losses, for each.
 const WHOLE: u64 = 256;
-const AIM: u64 = 132;
+const HALF: u64 = WHOLE / 2;
 const LOST: (u64, u64) = (3, 5 * WHOLE);
 /// Speed at which the rate follows: one in so many for each round trip.
 const FOLLOWS: u64 = 4;
@@ -300,10 +300,10 @@ impl Compete {
         let is_reduced = seen.has_lost && !was_reduced;
         if is_reduced {
             self.rate -= self.rate.scaled(share * LOST.0, LOST.1);
-        } else if share > AIM {
-            self.rate -= self.rate.scaled(share - AIM, WHOLE * FOLLOWS);
+        } else if share > HALF {
+            self.rate -= self.rate.scaled(share - HALF, WHOLE * FOLLOWS);
         } else if self.rate < seen.delivered * FACTOR {
-            self.rate += self.rate.scaled(AIM - share, WHOLE * FOLLOWS);
+            self.rate += self.rate.scaled(HALF - share, WHOLE * FOLLOWS);
         }
         self.stage = Stage::Sharing { capacity, rounds, was_reduced: is_reduced, gone };
         if rounds >= LONGEST && !seen.has_lost {
