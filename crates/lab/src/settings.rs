@@ -29,6 +29,10 @@ pub struct Settings {
     /// Processors may sleep while packets are in flight: saves power, costs punctuality.
     #[serde(default)]
     pub let_sleep: bool,
+    /// What runs on the hosts may use the wire's processors too, behind the wire: costs punctuality,
+    /// and gives hosts whose programs need more than a processor what a small machine has.
+    #[serde(default)]
+    pub share_processors: bool,
     /// Hosts as Debian and Ubuntu ship them, whatever this machine is like: TCP buffers up to 6 MiB
     /// and 4 MiB, in place of `buffers`; 208 KiB for whoever asks for a size; CUBIC.
     #[serde(default)]

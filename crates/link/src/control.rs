@@ -75,6 +75,13 @@ impl LinkControl {
         self.0.socket()
     }
 
+    /// What the program that carries the link has under way at most; `None` if that is not known, and
+    /// for links that no program carries.
+    #[must_use]
+    pub fn window(&self) -> Option<ByteCount> {
+        self.0.window()
+    }
+
     /// Where the outlet's time went so far; zero for links that are not TCP.
     #[must_use]
     pub fn send_times(&self) -> SendTimes {
@@ -142,6 +149,10 @@ pub(crate) trait Control: Send + Sync {
     fn set_rate(&self, _rate: Rate) {}
 
     fn socket(&self) -> Option<&Arc<TcpStream>> {
+        None
+    }
+
+    fn window(&self) -> Option<ByteCount> {
         None
     }
 

@@ -24,8 +24,18 @@ pub const KERNEL_BUFFERS: Window =
 /// a common rate holds.
 pub const SSH_CHANNEL: Window =
     Window { bytes: ByteCount::from_mib(2), most: MOST, unknown: Rate::from_bits_per_second(890_000_000) };
+/// The same by a jump host. Its sshd leaves Nagle's algorithm on where it runs no program: what opens
+/// the window again waits there until the message before it is acknowledged, half a round trip in the
+/// mean.
+pub const SSH_CHANNEL_BY_JUMP_HOST: Window = Window { bytes: ByteCount::from_kib(2048 * 2 / 3), ..SSH_CHANNEL };
 
 impl Window {
+    /// The same of so many bytes.
+    #[must_use]
+    pub fn with(self, bytes: ByteCount) -> Self {
+        Self { bytes, ..self }
+    }
+
     /// The same where a peer offers more than that: its own limits do not count.
     #[must_use]
     pub fn or(self, offered: ByteCount) -> Self {
@@ -68,5 +78,7 @@ mod tests {
         assert_eq!([of_root(0), of_root(12), of_root(200)], [15, 4, 1]);
         let by_ssh = |millis| needed(SSH_CHANNEL, Span::from_millis(millis), None);
         assert_eq!([by_ssh(1), by_ssh(20), by_ssh(100), by_ssh(300), by_ssh(1000)], [1, 2, 6, 16, 24]);
+        let by_jump_host = |millis| needed(SSH_CHANNEL_BY_JUMP_HOST, Span::from_millis(millis), None);
+        assert_eq!([by_jump_host(1), by_jump_host(100), by_jump_host(300)], [1, 8, 24]);
     }
 }

@@ -20,7 +20,8 @@
 //! What is seen in a round trip: the rate of delivery, the least smoothed round-trip time less the
 //! least of all (the queue), and the share of packets retransmitted. With a queue the rate of
 //! delivery is what the path has left for us; the burst of acknowledgements at the end of slow
-//! start shows it within a fraction of the round trip. Losses without a queue are taken for random
+//! start shows it within a fraction of the round trip. While a queue drains, however, less arrives than
+//! that, and nothing is concluded from it. Losses without a queue are taken for random
 //! unless they are more than one packet in a hundred. A queue that eight reductions in a row do not
 //! shorten is a longer route, or others' (the kernel's least round-trip time lasts for minutes): it
 //! counts for nothing from then on. A sender that is below its ceiling for other reasons (the
@@ -57,6 +58,8 @@ const CUT: u64 = 16;
 /// Round trips for which an algorithm may have closed its window before what it sends is taken for
 /// what the path carries.
 const CLOSED: u32 = 4;
+/// A queue drains if a round trip takes one in so many of it.
+const DRAINING: u64 = 8;
 /// The least ceiling, in packets per round trip: with as many any TCP begins.
 const LEAST: u64 = 10;
 /// Packets that are a queue.
@@ -185,6 +188,8 @@ struct Search {
 struct Queue {
     /// Round trips in a row in which less did not shorten it.
     reductions: u32,
+    /// What there was in the last round trip.
+    last: Span,
     /// What of it is taken for the path's own by now.
     foreign: Span,
     /// What there was before it, in the round trip after it.
@@ -319,7 +324,7 @@ impl Steering {
     /// The same, after a time in which somebody else has steered and has found `foreign` to be no
     /// queue of this path.
     pub(crate) fn resumed(self, foreign: Span) -> Self {
-        let queue = Queue { reductions: 0, doubted: None, foreign: self.queue.foreign + foreign };
+        let queue = Queue { foreign: self.queue.foreign + foreign, ..Queue::default() };
         Self { queue, round: None, closed: 0, delivery: Delivery::default(), ..self }
     }
 
@@ -431,8 +436,11 @@ impl Steering {
         if self.is_cut(seen) {
             return None;
         }
+        let last = std::mem::replace(&mut self.queue.last, seen.queue);
         if seen.has_queue(standing(seen.base)) || seen.losses {
-            return self.reduce(seen);
+            // While it drains, less arrives than the path carries.
+            let drains = seen.queue + last / DRAINING <= last && !seen.losses;
+            return if drains { None } else { self.reduce(seen) };
         }
         if std::mem::take(&mut self.capacity.fallen) {
             self.search.step = FALLEN_STEP;

@@ -174,13 +174,14 @@ fn needed(link: &SendingLink, limit: Option<Rate>) -> u8 {
     if tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
         return 1;
     }
+    let channel = link.control.window().map_or(SSH_CHANNEL, |window| SSH_CHANNEL.with(window));
     let known = tuned.as_ref().and_then(Tuned::known_path).map(|known| known.rate);
     let (window, round_trip) = match (link.control.socket(), link.control.tcp_info(), link.control.handshake_time()) {
         (Some(_), Some(info), _) => (KERNEL_BUFFERS, info.min_rtt),
         // Two flights in one round trip: a little more than that, and more where the connection that
         // can be seen leads to a host on the way only.
-        (None, Some(info), Some(handshake)) if handshake < info.min_rtt * 2 => (SSH_CHANNEL, info.min_rtt),
-        (None, _, Some(handshake)) => (SSH_CHANNEL, handshake),
+        (None, Some(info), Some(handshake)) if handshake < info.min_rtt * 2 => (channel, info.min_rtt),
+        (None, _, Some(handshake)) => (channel, handshake),
         _ => return 1,
     };
     needed_for(window, round_trip, known, limit)

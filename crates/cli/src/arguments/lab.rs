@@ -79,12 +79,18 @@ pub(crate) struct UpArguments {
     /// until a processor is awake
     #[arg(long)]
     pub(crate) let_sleep: bool,
+
+    /// Let the hosts' programs run on the emulator's processors too, behind it. Without it, both
+    /// hosts of a machine with two processors share one; with it, a packet may be late
+    #[arg(long)]
+    pub(crate) share_processors: bool,
 }
 
 impl UpArguments {
     /// What to build.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
-        Ok(Settings { let_sleep: self.let_sleep, ..self.path.settings()? })
+        let Self { let_sleep, share_processors, .. } = *self;
+        Ok(Settings { let_sleep, share_processors, ..self.path.settings()? })
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -154,8 +154,48 @@ fn processors_are_kept_awake_as_long_as_packets_are_on_their_way() {
     {
         before = ticks();
     }
+    // Programs that could use all processors get them.
+    let processors = thread::available_parallelism().unwrap().get();
+    let busy = "timeout 4 sh -c 'while :; do :; done' & ".repeat(processors) + "wait";
+    let mut busy = Command::new("sh").args(["-c", &busy]).spawn().unwrap();
+    let send_for = |millis| {
+        for _ in 0..millis / 10 {
+            sender.send(b"there").unwrap();
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    send_for(500);
+    let (began, before) = (Instant::now(), ticks());
+    send_for(2000);
+    // A hundred ticks are a second; there is a thread on each of two processors at most.
+    let share = (ticks() - before) as f64 / (began.elapsed().as_secs_f64() * 100.0 * processors.min(2) as f64);
+    busy.wait().unwrap();
+    assert!(share < 0.15, "{share} of the processors' time went to keeping them awake");
     let drowsy = Lab::up(&["--let-sleep"]).unwrap();
     assert_eq!(idle_class_ticks(drowsy.wire()), None);
+}
+
+#[test]
+fn hosts_keep_off_the_wires_processors_or_share_them() {
+    let allowed = |status: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed:")).unwrap();
+        line.matches(|digit: char| digit.is_ascii_hexdigit())
+            .map(|digit| u32::from_str_radix(digit, 16).unwrap().count_ones())
+            .sum::<u32>()
+    };
+    let all = allowed(&fs::read_to_string("/proc/thread-self/status").unwrap());
+    let on_host = |options: &[&str]| {
+        let lab = Lab::up(options).unwrap();
+        let status = lab.icdc("exec", &["a", "--", "cat", "/proc/self/status"]);
+        allowed(&String::from_utf8(status.stdout).unwrap())
+    };
+    assert_eq!(on_host(&["--share-processors"]), all);
+    let wires = match all {
+        1 => 0,
+        2 | 3 => 1,
+        _ => 2,
+    };
+    assert_eq!(on_host(&[]), all - wires);
 }
 
 #[test]

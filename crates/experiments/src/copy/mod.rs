@@ -6,10 +6,12 @@
 //! | one `icdc copy` in a lab of its own | `copying.rs` |
 //! | one run of any copier, from command to exit | `race.rs` |
 //! | one copy between two hosts without a path; rounds of them | `direct.rs`, `rounds.rs` |
+//! | traffic that comes and goes, and what it leaves | `beside_others.rs` |
 //! | the other copiers, and what each needs at the far end | `peers.rs` |
 //! | a disk that takes less than it could | `throttle.rs` |
 
 pub(crate) mod any_host;
+mod beside_others;
 pub(crate) mod copy_file;
 pub(crate) mod copy_files;
 mod copying;

@@ -3,13 +3,17 @@
 //! A processor that sleeps must be woken for the next packet. A virtual one has then to get a real
 //! one back from its host, and where others want that too it waits for milliseconds; a real one
 //! comes out of a deep sleep within a fraction of one. So a thread on each, behind everything else
-//! that wants to run (`SCHED_IDLE`), spins instead.
+//! that wants to run (`SCHED_IDLE`), spins instead. Where the kernel shares processors out by session
+//! first (autogroup, sched(7)), that would be behind the wire's own threads only: so the wire's
+//! session is last of all, once what moves packets has real-time priority, to which that is nothing.
 //!
 //! It leaves a share of the time idle. Many hosts give a virtual machine a budget of processor time
 //! per period, a little less than all of it: one that never idles is stopped for what is left of
 //! the period, 50 to 100 ms.
 
+use std::fs;
 use std::hint;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
@@ -26,6 +30,10 @@ const SPIN: Span = Span::from_millis(1);
 const IDLE: f64 = 0.15;
 /// Longest sleep, where others keep the processor awake.
 const SLEEP: Span = Span::from_millis(5);
+
+/// The nice value of this session's group, and the one behind all others.
+const GROUP: &str = "/proc/self/autogroup";
+const LAST: &str = "19";
 
 /// The threads. They end when the value that they look at is dropped.
 pub(super) struct Awake<'scope> {
@@ -45,6 +53,16 @@ impl<'scope> Awake<'scope> {
     pub(super) fn new(scope: &'scope Scope<'scope, '_>, processors: &[usize], switch: &'scope Switch) -> Self {
         let threads = processors.iter().map(|&cpu| scope.spawn(move || switch.keep_awake(cpu))).collect();
         Self { switch, threads }
+    }
+
+    /// Puts all of this session's threads that have no real-time priority behind other sessions.
+    pub(super) fn be_last() {
+        // A kernel without such groups has no such file.
+        if Path::new(GROUP).exists()
+            && let Err(error) = fs::write(GROUP, LAST)
+        {
+            tracing::warn!("keeping processors awake takes time from others: write {GROUP}: {error}");
+        }
     }
 
     /// Whether the processors are to be kept awake from now on.

@@ -119,7 +119,8 @@ fn build(order: &Order) -> Result<Wire, LabError> {
             lane(Heading::Backward, hosts::PORT_B, hosts::PORT_A, backward, None)?,
         ])
     })??;
-    let record = record(order, &namespaces, wire_processors(&processors))?;
+    let kept_free = if settings.share_processors { Vec::new() } else { wire_processors(&processors) };
+    let record = record(order, &namespaces, kept_free)?;
     record.save(&order.directory)?;
     answer(&Answer::Ready(Box::new(record)));
     Ok(Wire {
@@ -198,7 +199,7 @@ impl Wire {
         let shortest = self.settings.forward.delay.min(self.settings.backward.delay);
         let pace = Pace::new(self.settings.mode, shortest);
         let (page, stop, mut both) = (&*self.page, &*stop, [forward, backward]);
-        let (switch, mut offered) = (awake::Switch::default(), 0);
+        let (switch, mut offered, mut is_last) = (awake::Switch::default(), 0, false);
         let owner = self.owner;
         let result = thread::scope(|scope| {
             let kept = if self.settings.let_sleep { 0 } else { 2 };
@@ -221,6 +222,10 @@ impl Wire {
                 }
                 page.set_global(Global::DeviceDrops, self.devices.drops());
                 let before = mem::replace(&mut offered, sum(page, Gauge::Offered));
+                if !is_last && page.global(Global::Realtime) == 1 {
+                    Awake::be_last();
+                    is_last = true;
+                }
                 if is_orphan(owner) {
                     stop.store(true, Ordering::Relaxed);
                 }

@@ -40,6 +40,8 @@ pub struct Forwarded {
     peer: String,
     /// Until the stream is shut down.
     network: Mutex<Option<Network>>,
+    /// The program's own, if that is known.
+    window: Option<ByteCount>,
     clock: WriteClock,
     written: AtomicU64,
     /// It goes with the stream.
@@ -66,7 +68,7 @@ impl Forwarded {
     ) -> Self {
         let (clock, written) = (WriteClock::default(), AtomicU64::new(0));
         let network = network.map(|socket| Network { before: has_arrived(&socket), socket });
-        Self { socket, peer, network: Mutex::new(network), clock, written, program: Box::new(program) }
+        Self { socket, peer, network: Mutex::new(network), window: None, clock, written, program: Box::new(program) }
     }
 
     /// The program has a `window` of its own: no more than that is ever under way. Where its
@@ -83,7 +85,7 @@ impl Forwarded {
         {
             tracing::debug!("{}: the local buffer stays what it is: {errno}", self.peer);
         }
-        self
+        Self { window: Some(window), ..self }
     }
 
     fn with_network<T>(&self, look: impl FnOnce(&Network) -> T) -> Option<T> {
@@ -140,6 +142,14 @@ impl Carrier {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(true),
             Self::Forwarded(_) => Ok(()),
+        }
+    }
+
+    /// What the program that carries it has under way at most, if that is known.
+    pub(super) fn window(&self) -> Option<ByteCount> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Forwarded(forwarded) => forwarded.window,
         }
     }
 

@@ -80,6 +80,10 @@ impl Control for Connection {
         poll(&mut watched, Some(&Timespec::default())).is_ok() && watched[0].revents().intersects(gone)
     }
 
+    fn window(&self) -> Option<ByteCount> {
+        self.carrier.window()
+    }
+
     fn tcp_info(&self) -> Option<TcpInfo> {
         self.carrier.tcp_info()
     }

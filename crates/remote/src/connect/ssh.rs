@@ -17,7 +17,7 @@ use std::sync::Arc;
 use icdc_link::{DEAD_AFTER, Inlet, Link, LinkControl, LinkError, MessageWriter, WriterGuard, receive, stdio_link};
 use icdc_protocol::Message;
 use icdc_protocol::message::{FarTask, Listening};
-use icdc_rate::connection_count::{SSH_CHANNEL, needed_for};
+use icdc_rate::connection_count::{SSH_CHANNEL, Window, needed_for};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Family, clock};
 use icdc_transfer::{Event, EventSink, Via as Route};
@@ -32,7 +32,7 @@ use super::patient::PatientReader;
 use super::remote_shell::{RemoteProcess, RemoteShell};
 use super::routes::Routes;
 use super::send_self;
-use super::through_ssh::{Expected, Forwarder};
+use super::through_ssh::{Expected, Forwarder, channel};
 use super::{Dial, Further};
 use crate::options::{CopyOptions, Via};
 
@@ -86,6 +86,8 @@ pub(crate) struct Started {
 pub(crate) struct LoginSeen {
     /// A round trip to the host.
     round_trip: Span,
+    /// A channel of it.
+    channel: Window,
     /// It was hardly answered by hand.
     unattended: bool,
 }
@@ -96,9 +98,10 @@ impl LoginSeen {
     fn of(took: Span, seen: Option<(Span, u64)>) -> Self {
         let round_trip = |logins: u64| took / (ROUND_TRIPS * logins.max(1));
         match seen {
-            None => Self { round_trip: round_trip(1), unattended: false },
+            None => Self { round_trip: round_trip(1), channel: SSH_CHANNEL, unattended: false },
             Some((first, logins)) => Self {
                 round_trip: if logins <= 1 { first } else { round_trip(logins).max(first) },
+                channel: channel(logins),
                 unattended: took <= (first * MOST_ROUND_TRIPS + COMPUTATION) * logins.max(1),
             },
         }
@@ -333,8 +336,8 @@ impl SshFar {
         let host = self.starter.host_name()?;
         let Starter { far, family, ports, via, events, stop, streams, limit, .. } = &self.starter;
         let (family, via) = (*family, via.clone());
-        let LoginSeen { round_trip, unattended } = login;
-        let connections = streams.unwrap_or_else(|| needed_for(SSH_CHANNEL, round_trip, None, *limit));
+        let LoginSeen { round_trip, channel, unattended } = login;
+        let connections = streams.unwrap_or_else(|| needed_for(channel, round_trip, None, *limit));
         let expected = Expected { connections, unattended };
         let forwarder = Forwarder::new(far.clone(), port, family, expected, events);
         let back = Back::new(&host, *ports, family, writer, inlet);

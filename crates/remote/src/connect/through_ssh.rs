@@ -23,7 +23,7 @@ use icdc_protocol::Message;
 use icdc_protocol::frame::{self, PREFIX_LENGTH, Prefix};
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::FarTask;
-use icdc_rate::connection_count::SSH_CHANNEL;
+use icdc_rate::connection_count::{SSH_CHANNEL, SSH_CHANNEL_BY_JUMP_HOST, Window};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Family, clock};
 use icdc_transfer::{Event, EventSink};
@@ -218,15 +218,21 @@ impl Opener {
             Err(error) => return Err(self.far.failed(sent.err().unwrap_or(error).to_string(), &process)),
         }
         process.is_well();
-        let network = process.network().map(|(network, _)| network);
+        let (network, logins) = process.network().unzip();
         if let Some(network) = &network {
             buffers::prepare_to_send(network);
         }
         let forwarded = Forwarded::new(socket, format!("{} by ssh", shell.host()), network, process);
-        let forwarded =
-            if shell.is_openssh() { forwarded.with_window(SSH_CHANNEL.bytes, &self.together) } else { forwarded };
-        Ok(forwarded.into())
+        if !shell.is_openssh() {
+            return Ok(forwarded.into());
+        }
+        Ok(forwarded.with_window(channel(logins.unwrap_or(1)).bytes, &self.together).into())
     }
+}
+
+/// What carries data where so many logins follow each other, a jump host's among them.
+pub(super) fn channel(logins: u64) -> Window {
+    if logins > 1 { SSH_CHANNEL_BY_JUMP_HOST } else { SSH_CHANNEL }
 }
 
 /// Reads one message and nothing behind it.

@@ -1,58 +1,210 @@
-//! Rows beside traffic that comes and goes, as `icdc-background` has them, on a user's stock hosts
-//! and on root's tuned ones.
+//! Copies beside traffic that comes and goes (`beside_others.rs`), a user's on stock hosts and
+//! root's on tuned ones.
+//!
+//! What arrived of the copy is what host b's device received less the others' datagrams, which
+//! its kernel counts as it drops them: nobody reads them. Both are read every [`STEP`].
 
-use icdc_lab::Settings;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use icdc_lab::{Host, Lab, Settings};
+use icdc_packet::clock;
 use icdc_report::Table;
+use icdc_units::{ByteCount, Span, Time};
 
-use crate::copy::icdc_background::{BackgroundRun, QUEUE, RATE, ROUND_TRIP, SECONDS};
+use crate::copy::any_host::accounts::Account;
+use crate::copy::any_host::case::Case;
+use crate::copy::any_host::turn::{Finish, Ground, counters};
+use crate::copy::beside_others::{LeftOver, QUEUE, RATE, ROUND_TRIP, others};
+use crate::harness::arrivals::Arrivals;
+use crate::harness::attempts::{self, Figures};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::paths::path;
-use crate::harness::rights::Rights;
+use crate::harness::resolution::Resolution;
 use crate::harness::spread::Spread;
+use crate::harness::temporary_lab::TemporaryLab;
 
-const QUICK_SECONDS: u64 = 25;
+/// What is copied: for about a minute.
+pub(super) const SIZE: ByteCount = ByteCount::new(4_000_000_000);
+/// Time between two looks at the counters.
+const STEP: Span = Span::from_millis(10);
+/// A full packet as the device counts it, and TCP's payload in it.
+const FRAME: u64 = 1514;
+const PAYLOAD: u64 = 1448;
+/// The end of a copy does not count.
+const ENDING: Span = Span::from_secs(1);
 
-/// Traffic of so many per cent of the path, and who sends beside it.
+/// Traffic of so many per cent of the path, and who copies beside it.
 #[derive(Clone, Copy)]
 pub(super) struct Background {
     pub(super) name: &'static str,
     share: u64,
-    rights: Rights,
+    account: Account,
+}
+
+/// A copy beside it.
+pub(super) struct CopyBeside {
+    /// Payload of each millisecond from the first byte on.
+    arrivals: Vec<u32>,
+    left: LeftOver,
+    finish: Finish,
 }
 
 pub(super) const ALL: [Background; 6] = [
-    Background { name: "background of 30 %, user", share: 30, rights: Rights::Few },
-    Background { name: "background of 30 %, root", share: 30, rights: Rights::All },
-    Background { name: "background of 50 %, user", share: 50, rights: Rights::Few },
-    Background { name: "background of 50 %, root", share: 50, rights: Rights::All },
-    Background { name: "background of 60 %, user", share: 60, rights: Rights::Few },
-    Background { name: "background of 60 %, root", share: 60, rights: Rights::All },
+    Background { name: "background of 30 %, user", share: 30, account: Account::User },
+    Background { name: "background of 30 %, root", share: 30, account: Account::Root },
+    Background { name: "background of 50 %, user", share: 50, account: Account::User },
+    Background { name: "background of 50 %, root", share: 50, account: Account::Root },
+    Background { name: "background of 60 %, user", share: 60, account: Account::User },
+    Background { name: "background of 60 %, root", share: 60, account: Account::Root },
 ];
 
+/// Host b's counters at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Received {
+    at: Time,
+    /// Bytes of all frames.
+    device: u64,
+    /// Datagrams that were dropped for want of a reader.
+    datagrams: u64,
+}
+
 impl Background {
-    pub(super) fn run(&self, bench: &Bench<'_>) -> Result<BackgroundRun, ExperimentError> {
-        let stock = self.rights == Rights::Few;
+    pub(super) fn run(
+        &self,
+        bench: &Bench<'_>,
+        ground: &Ground<'_>,
+        source: &Path,
+    ) -> Result<CopyBeside, ExperimentError> {
+        let stock = self.account == Account::User;
         let settings = Settings { stock, ..Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE)) };
-        BackgroundRun::of(bench, settings, self.share, self.rights, if bench.quick { QUICK_SECONDS } else { SECONDS })
+        let tolerance = Resolution::Means.tolerance(settings.round_trip());
+        attempts::unspoilt_after(
+            bench,
+            tolerance,
+            || ground.scratch.settle(source),
+            || self.attempt(bench, ground, &settings, source),
+            |run| run.finish.spoilt.as_deref().filter(|_| run.finish.failure.is_none()),
+        )
     }
 
-    fn row(&self, runs: &[BackgroundRun]) -> Vec<String> {
-        let spread = |value: &dyn Fn(&BackgroundRun) -> f64| Spread::of(runs.iter().map(value));
+    fn attempt(
+        &self,
+        bench: &Bench<'_>,
+        ground: &Ground<'_>,
+        settings: &Settings,
+        source: &Path,
+    ) -> Result<CopyBeside, ExperimentError> {
+        let case = Case::beside_another(self.account, None);
+        ground.forget_paths(&case)?;
+        let lab = TemporaryLab::new(bench, settings)?;
+        let over = AtomicBool::new(false);
+        let (finish, phases, received) = thread::scope(|scope| {
+            let others = scope.spawn(|| others(self.share).send(&lab, &over));
+            let received = scope.spawn(|| watch(&lab, &over));
+            let finish = ground.copy(bench, &lab, &case, source);
+            over.store(true, Ordering::Relaxed);
+            let phases = others.join().expect("the others do not panic")?;
+            let received = received.join().expect("watching does not panic")?;
+            Ok::<_, ExperimentError>((finish?, phases, received))
+        })?;
+        let begun = finish.recording.data_begins(settings.forward.largest_frame());
+        let first_byte = finish.recording.begun + Span::from_millis(begun as u64);
+        let last = finish.begun + (finish.took - ENDING);
+        Ok(CopyBeside {
+            arrivals: arrivals(&received, first_byte, last),
+            left: LeftOver::new(&phases, first_byte),
+            finish,
+        })
+    }
+
+    fn row(&self, runs: &[CopyBeside]) -> Vec<String> {
+        let spread = |value: &dyn Fn(&CopyBeside) -> f64| Spread::of(runs.iter().map(value));
+        let failed = runs.iter().find_map(|run| run.finish.failure.as_deref());
+        let drops = |run: &CopyBeside| (run.finish.steady.early_drops + run.finish.steady.drops) as f64;
         vec![
             self.name.to_owned(),
-            if self.rights == Rights::All { "≥ 92" } else { "≥ 90" }.to_owned(),
-            spread(&BackgroundRun::of_what_is_left).tenths("none"),
+            if self.account == Account::Root { "≥ 92" } else { "≥ 90" }.to_owned(),
+            failed.map_or_else(|| spread(&CopyBeside::share).tenths("none"), |why| format!("failed: {why}")),
             "≤ 8".to_owned(),
-            spread(&|run| run.followed(ROUND_TRIP).median).tenths("never"),
-            spread(&|run| run.measured.queue_drops as f64).whole(),
-            spread(&BackgroundRun::retransmitted).thousandths(),
-            runs.iter().filter(|run| run.measured.spoilt.is_some()).count().to_string(),
+            spread(&|run| run.left.followed(Arrivals::new(&run.arrivals), ROUND_TRIP).median).tenths("never"),
+            spread(&drops).whole(),
+            spread(&|run| run.finish.retransmitted * 100.0).thousandths(),
+            runs.iter().filter(|run| run.spoilt().is_some()).count().to_string(),
         ]
     }
 }
 
-pub(super) fn table(rows: &[(Background, Vec<BackgroundRun>)]) -> Table {
+impl CopyBeside {
+    /// Per cent of what was left over.
+    fn share(&self) -> f64 {
+        self.left.share(Arrivals::new(&self.arrivals), |_| true)
+    }
+
+    pub(super) fn spoilt(&self) -> Option<&str> {
+        self.finish.spoilt.as_deref()
+    }
+}
+
+impl Figures for CopyBeside {
+    fn figures(&self) -> String {
+        format!("{:.1} % of what was left, {}", self.share(), self.finish.figures())
+    }
+}
+
+/// Looks at host b's counters until `over`.
+fn watch(lab: &Lab, over: &AtomicBool) -> Result<Vec<Received>, ExperimentError> {
+    lab.enter(Host::B)?;
+    let mut all = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        all.push(Received::now()?);
+        clock::sleep_until(clock::now() + STEP);
+    }
+    Ok(all)
+}
+
+impl Received {
+    /// Those of the host on which the calling thread is.
+    fn now() -> Result<Self, ExperimentError> {
+        let read = |file: &str| {
+            let path = format!("/proc/thread-self/net/{file}");
+            fs::read_to_string(&path).map_err(|error| ExperimentError::io(format!("read {path}"), error))
+        };
+        let (devices, snmp) = (read("dev")?, read("snmp")?);
+        let at = clock::now();
+        Ok(Self { at, device: device_bytes(&devices), datagrams: counters(&snmp, "Udp:")("RcvbufErrors") })
+    }
+}
+
+/// Bytes that a lab's device has received, from proc(5)'s net/dev.
+fn device_bytes(text: &str) -> u64 {
+    let of_device = text.lines().find_map(|line| line.trim_start().strip_prefix("eth0:"));
+    of_device.and_then(|words| words.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Payload of TCP's in each millisecond between two times.
+fn arrivals(received: &[Received], from: Time, to: Time) -> Vec<u32> {
+    let mut bytes = vec![0; (to - from).as_millis() as usize];
+    for two in received.windows(2) {
+        let [before, after] = two else { unreachable!("windows of two") };
+        let datagrams = (after.datagrams - before.datagrams) * FRAME;
+        let payload = (after.device - before.device).saturating_sub(datagrams) * PAYLOAD / FRAME;
+        let steps = (after.at - before.at).as_millis().max(1);
+        for step in 0..steps {
+            let at = before.at + Span::from_millis(step);
+            let index = (at - from).as_millis() as usize;
+            if at >= from && index < bytes.len() {
+                bytes[index] += (payload / steps) as u32;
+            }
+        }
+    }
+    bytes
+}
+
+pub(super) fn table(rows: &[(Background, Vec<CopyBeside>)], size: ByteCount) -> Table {
     let header = [
         "",
         "required",
@@ -64,10 +216,37 @@ pub(super) fn table(rows: &[(Background, Vec<BackgroundRun>)]) -> Table {
         "invalid runs",
     ];
     Table {
-        caption:
-            "1 Gbit/s, 300 ms, queue 25 MB, memory to memory, others on and off each 5 s: median (least to greatest)"
-                .to_owned(),
+        caption: format!(
+            "{size} over 1 Gbit/s, 300 ms, queue 25 MB, others on and off each 5 s: median (least to greatest)"
+        ),
         header: header.map(str::to_owned).to_vec(),
         rows: rows.iter().map(|(background, runs)| background.row(runs)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_device_received_less_the_others_is_the_copys() {
+        let from = Time::ORIGIN + Span::from_secs(9);
+        let at = |millis| from + Span::from_millis(millis);
+        let received = [
+            Received { at: from - Span::from_millis(10), device: 0, datagrams: 0 },
+            Received { at: at(0), device: 100 * FRAME, datagrams: 0 },
+            Received { at: at(10), device: 150 * FRAME, datagrams: 20 },
+            Received { at: at(20), device: 170 * FRAME, datagrams: 40 },
+        ];
+        let bytes = arrivals(&received, from, at(20));
+        assert_eq!(bytes.len(), 20);
+        assert!(bytes[..10].iter().all(|&bytes| u64::from(bytes) == 3 * PAYLOAD));
+        assert!(bytes[10..].iter().all(|&bytes| bytes == 0), "the others' alone");
+    }
+
+    #[test]
+    fn the_devices_bytes_are_found_by_its_name() {
+        let text = "Inter-|   Receive |\n face |bytes packets\n    lo: 7 1 0\n  eth0: 1514 2 0\n";
+        assert_eq!(device_bytes(text), 1514);
     }
 }

@@ -99,6 +99,7 @@ impl BesideCubic {
             lasts,
         };
         let case = Case::beside_another(self.account, self.streams);
+        ground.forget_paths(&case)?;
         let (carried, finish) = thread::scope(|scope| {
             let other = scope.spawn(|| other.run(&row, || ()));
             clock::sleep_until(clock::now() + EARLIER);

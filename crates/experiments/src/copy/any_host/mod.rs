@@ -57,8 +57,8 @@ const FOLDERS: u32 = 50;
 const EACH: u32 = 100;
 /// What is copied beside another connection, and how long that lasts.
 const BESIDE: (ByteCount, Span) = (ByteCount::new(2_000_000_000), Span::from_secs(60));
-/// Of a file of 2 GB: itself, what arrives, and the other sizes' files.
-const ROOM: u64 = 4;
+/// Of a file of 4 GB: itself, what arrives, and the other sizes' files.
+const ROOM: u64 = 3;
 
 /// A row and its runs: one per round, until it failed.
 struct CaseRuns {
@@ -89,7 +89,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     }
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
     let quicker = |size: ByteCount| if bench.quick { size / QUICKER } else { size };
-    let scratch = Scratch::on_disk(quicker(BESIDE.0) * ROOM)?;
+    let scratch = Scratch::on_disk(quicker(background::SIZE) * ROOM)?;
     let ground = Ground::new(&scratch)?;
     let mut sources = Sources { scratch: &scratch, files: BTreeMap::new() };
     for round in 1..=runs {
@@ -104,7 +104,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         }
         for (row, results) in &mut background {
             say(row.name);
-            results.push(row.run(bench)?);
+            let source = sources.get(Load::File, quicker(background::SIZE), bench.quick)?;
+            results.push(row.run(bench, &ground, &source)?);
         }
         for (row, results) in &mut beside {
             say(row.name);
@@ -118,15 +119,17 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         tables.push(table(&cases, bench.quick));
     }
     if !background.is_empty() {
-        tables.push(background::table(&background));
+        tables.push(background::table(&background, quicker(background::SIZE)));
     }
     if !beside.is_empty() {
         tables.push(beside_cubic::table(&beside, quicker(BESIDE.0)));
     }
     let mut failures: Vec<String> = cases.iter().flat_map(CaseRuns::failures).collect();
-    failures.extend(background.iter().flat_map(|(row, results)| {
-        results.iter().filter_map(|run| Some(format!("{}: {}", row.name, run.measured.spoilt.as_ref()?)))
-    }));
+    failures.extend(
+        background.iter().flat_map(|(row, results)| {
+            results.iter().filter_map(|run| Some(format!("{}: {}", row.name, run.spoilt()?)))
+        }),
+    );
     failures.extend(
         beside.iter().flat_map(|(row, results)| {
             results.iter().filter_map(|run| Some(format!("{}: {}", row.name, run.spoilt()?)))

@@ -139,7 +139,7 @@ impl<'a> Ground<'a> {
         source: &Path,
         seed: u64,
     ) -> Result<Finish, ExperimentError> {
-        self.accounts(case.account).empty_home(End::Near)?;
+        self.forget_paths(case)?;
         if case.is_known {
             (bench.say)("  getting to know the path");
             self.attempt(bench, case, source, seed)?;
@@ -154,7 +154,7 @@ impl<'a> Ground<'a> {
             || self.scratch.settle(source),
             || {
                 if !case.is_known {
-                    self.accounts(case.account).empty_home(End::Near)?;
+                    self.forget_paths(case)?;
                 }
                 self.attempt(bench, case, source, seed)
             },
@@ -166,6 +166,11 @@ impl<'a> Ground<'a> {
     fn attempt(&self, bench: &Bench<'_>, case: &Case, source: &Path, seed: u64) -> Result<Finish, ExperimentError> {
         let lab = TemporaryLab::new(bench, &case.settings(seed))?;
         self.copy(bench, &lab, case, source)
+    }
+
+    /// Nothing is known of any path to whoever copies next.
+    pub(super) fn forget_paths(&self, case: &Case) -> Result<(), ExperimentError> {
+        self.accounts(case.account).empty_home(End::Near)
     }
 
     /// The copy itself, in a lab that stands.
@@ -252,16 +257,21 @@ impl TcpCounts {
         Ok(Self::of(&text))
     }
 
-    /// From proc(5)'s snmp: pairs of lines, names and values.
     fn of(text: &str) -> Self {
-        let mut lines = text.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);
-        let (names, values) = (lines.next(), lines.next());
-        let pairs: Vec<(&str, &str)> = names.into_iter().flatten().zip(values.into_iter().flatten()).collect();
-        let count = |name: &str| {
-            let found = pairs.iter().find(|pair| pair.0 == name);
-            found.and_then(|pair| pair.1.parse().ok()).unwrap_or(0)
-        };
+        let count = counters(text, "Tcp:");
         Self { opened: count("ActiveOpens"), sent: count("OutSegs"), retransmitted: count("RetransSegs") }
+    }
+}
+
+/// A protocol's counters by their names, from proc(5)'s net/snmp: pairs of lines, names and values;
+/// 0 if there is none of a name.
+pub(super) fn counters<'a>(text: &'a str, protocol: &str) -> impl Fn(&str) -> u64 + use<'a> {
+    let mut lines = text.lines().filter(|line| line.starts_with(protocol)).map(str::split_whitespace);
+    let (names, values) = (lines.next(), lines.next());
+    let pairs: Vec<(&str, &str)> = names.into_iter().flatten().zip(values.into_iter().flatten()).collect();
+    move |name| {
+        let found = pairs.iter().find(|pair| pair.0 == name);
+        found.and_then(|pair| pair.1.parse().ok()).unwrap_or(0)
     }
 }
 
