@@ -61,6 +61,10 @@ const REACHED: (u64, u64) = (15, 16);
 
 /// A member that needs so many times as long for a block as the others is too slow for the last ones.
 const SLOWER: u64 = 2;
+/// Round trips until the others can send what one owes: the receiver tells what it has, and it is read
+/// again. That it is worth it, what the member needs by itself has to be so many times as long.
+const RECALL: u64 = 3;
+const WORTH: (u64, u64) = (3, 2);
 
 /// Reductions in a row that do not shorten a queue: others may fill it.
 const FUTILE: u32 = 4;
@@ -224,6 +228,22 @@ impl Bundle {
         let each = block.as_u64() * self.members.len() as u64;
         let others = u128::from(unsent.as_u64().saturating_add(each * SLOWER));
         u128::from(known.most().as_bits_per_second()) * others >= u128::from(all) * u128::from(block.as_u64())
+    }
+
+    /// Whether what is left of what a member was handed, when there is nothing else to send, would be
+    /// there sooner if it were taken from it: that and a `block` that has arrived in part would have
+    /// to be sent by the others.
+    #[must_use]
+    pub fn holds_up(&self, number: Number, left: ByteCount, block: ByteCount) -> bool {
+        let Some(known) = self.members.get(&number) else { return false };
+        let rate = |known: &Known| known.most().min(Rate::from_bits_per_second(u64::MAX >> 16));
+        let others = self.members.iter().filter(|(other, _)| **other != number).map(|(_, known)| rate(known)).sum();
+        let (own, others): (Rate, Rate) = (rate(known), others);
+        if own.is_zero() || others.is_zero() {
+            return own < others;
+        }
+        let anew = known.last.seen.least_rtt * RECALL + (left + block) / others;
+        left / own > anew.scaled(WORTH.0, WORTH.1)
     }
 
     /// When the next look is wanted.

@@ -168,6 +168,8 @@ struct Capacity {
     rate: Rate,
     /// More than that the path has not carried since there was no queue.
     most: Rate,
+    /// The most that it was while there was no queue: so fast does one drain that others share.
+    greatest: Rate,
     /// It has fallen much since there was no queue.
     fallen: bool,
 }
@@ -273,7 +275,7 @@ impl Default for Steering {
         Self {
             phase: Phase::CLIMB,
             ceiling: Rate::MAX,
-            capacity: Capacity { rate: Rate::ZERO, most: Rate::MAX, fallen: false },
+            capacity: Capacity { rate: Rate::ZERO, most: Rate::MAX, greatest: Rate::ZERO, fallen: false },
             search: Search { step: FIRST_STEP, tried: false, is_external: false },
             queue: Queue::default(),
             round: None,
@@ -296,7 +298,7 @@ impl Steering {
         Self {
             phase: Phase::HOLD,
             ceiling: just_under(capacity),
-            capacity: Capacity { rate: capacity, most: Rate::MAX, fallen: false },
+            capacity: Capacity { rate: capacity, most: Rate::MAX, greatest: Rate::ZERO, fallen: false },
             ..Self::default().without_search()
         }
     }
@@ -447,6 +449,7 @@ impl Steering {
         }
         self.queue.reductions = 0;
         self.capacity.most = self.capacity.rate;
+        self.capacity.greatest = self.capacity.greatest.max(self.capacity.rate);
         let level = just_under(self.capacity.rate);
         if self.ceiling < level {
             return Some(self.set(Phase::HOLD, level, Reason::QueueGone));
@@ -542,7 +545,8 @@ impl Steering {
             self.search.step = FIRST_STEP;
         }
         let level = just_under(self.capacity.rate);
-        let drained = level.scaled(seen.queue.min(base).as_nanos(), (base * 4).as_nanos());
+        let drain = self.capacity.greatest.max(level);
+        let drained = drain.scaled(seen.queue.min(base).as_nanos(), (base * 4).as_nanos()).min(level.scaled(3, 10));
         self.set(Phase::HOLD, (level - drained).max(least), reason)
     }
 

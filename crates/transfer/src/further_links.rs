@@ -104,6 +104,11 @@ impl FurtherControls {
         self.lock().all().filter_map(LinkControl::tcp_info).collect()
     }
 
+    /// Payload that the peer's host has, over each that is in use, by number.
+    pub(crate) fn delivered_by_each(&self) -> Vec<(u8, ByteCount)> {
+        self.lock().open.iter().map(|(number, control)| (*number, control.delivered())).collect()
+    }
+
     /// Payload that the peer's host has, over all.
     pub(crate) fn delivered(&self) -> ByteCount {
         self.lock().all().map(LinkControl::delivered).sum()

@@ -85,6 +85,12 @@ impl RateLimit {
         self.lock().bundle.as_ref().is_none_or(|bundle| bundle.takes(number, block, unsent))
     }
 
+    /// Whether a connection holds up the end, with so much left of what it was handed.
+    pub(crate) fn holds_up(&self, number: Number, left: ByteCount) -> bool {
+        let block = ByteCount::new(BLOCK_SIZE as u64);
+        self.lock().bundle.as_ref().is_some_and(|bundle| bundle.holds_up(number, left, block))
+    }
+
     /// Takes note of what the receiver said last.
     pub(crate) fn look(&self, feedback: &Feedback, round_trip: Span) -> Change {
         let mut moving = self.lock();

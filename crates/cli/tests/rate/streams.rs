@@ -2,6 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::support;
 use crate::support::calm::{holds, in_a_calm_moment, machine};
@@ -78,6 +81,57 @@ fn connections_that_fill_their_blocks_are_not_taken_for_a_slow_disk() {
             holds(many.seconds < 3.0 * one.seconds, (options, &many, &one))?;
         }
         Ok(())
+    });
+}
+
+#[test]
+fn a_connection_that_becomes_slow_does_not_hold_up_the_end() {
+    let _machine = machine();
+    let Some(lab) = Lab::up(&["--rate", "200mbit", "--rtt", "40ms", "--queue", "1MB"]) else { return };
+    if !has_program("setpriv") || !has_program("nft") {
+        support::skip("there is no setpriv, or no nft");
+        return;
+    }
+    let site = Site::new();
+    data::file(&site.path("data"), 80 * MIB, 1);
+    let slow_down = || {
+        let further = || {
+            let told = Command::new("ss").args(["-tnHo", "state", "established", "dst", B]).output().unwrap();
+            let told = String::from_utf8(told.stdout).unwrap();
+            let ports =
+                told.lines().filter_map(|line| line.split_whitespace().nth(2)?.rsplit_once(':')?.1.parse().ok());
+            let mut ports: Vec<u16> = ports.collect();
+            ports.sort_unstable();
+            (ports.len() == 4).then(|| ports[3])
+        };
+        let until = Instant::now() + Duration::from_secs(20);
+        let port = loop {
+            assert!(Instant::now() < until, "four connections");
+            match further() {
+                Some(port) => break port,
+                None => thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        // It has been handed a block by then.
+        thread::sleep(Duration::from_millis(800));
+        let rule = format!(
+            "add table inet slow; add chain inet slow output {{ type filter hook output priority 0; }}; add rule \
+             inet slow output tcp sport {port} limit rate over 20 kbytes/second burst 20 kbytes drop"
+        );
+        let added = Command::new("nft").arg(rule).status().unwrap();
+        assert!(added.success());
+    };
+    in_a_calm_moment(|| {
+        let even = copy(&lab, &site, &PLAIN, &["--streams", "4"]);
+        let one_slow = thread::scope(|scope| {
+            scope.spawn(|| lab.inside("a", slow_down));
+            copy(&lab, &site, &PLAIN, &["--streams", "4"])
+        });
+        lab.inside("a", || {
+            assert!(Command::new("nft").args(["delete", "table", "inet", "slow"]).status().unwrap().success())
+        });
+        // A block takes the slow one forty times as long as the whole file takes all of them.
+        holds(one_slow.seconds < 3.0 * even.seconds, (&one_slow, &even))
     });
 }
 

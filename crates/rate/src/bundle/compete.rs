@@ -218,12 +218,14 @@ impl Compete {
     fn wait(&mut self, seen: &Seen, rounds: u32, queue: Span) -> Option<Turn> {
         let queue = if rounds <= WAITS / 2 { seen.queue } else { queue };
         self.stage = Stage::Waiting { rounds, queue };
+        let (least, most) = STAYS;
+        if seen.queue < queue.scaled(least.0, least.1) || seen.queue < standing(seen.base) {
+            return Some(Turn::Inelastic);
+        }
         if rounds < WAITS {
             return None;
         }
-        let (least, most) = STAYS;
-        let stays = seen.queue >= queue.scaled(least.0, least.1) && seen.queue <= queue.scaled(most.0, most.1);
-        if !stays || seen.queue < standing(seen.base) {
+        if seen.queue > queue.scaled(most.0, most.1) {
             return Some(Turn::Inelastic);
         }
         self.step(Reference { seen: *seen, age: 0 }, false, 0)

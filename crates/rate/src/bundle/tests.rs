@@ -134,4 +134,8 @@ fn the_last_blocks_go_to_those_that_are_soon_done_with_them() {
     assert_eq!(takers(50), [0, 1, 2]);
     assert_eq!(takers(0), [0, 1, 2]);
     assert!(bundle.takes(9, ByteCount::from_mib(1), ByteCount::ZERO), "one that was not seen yet");
+    // Twenty packets a round trip: a megabyte takes it 36 of them, and the others less than one.
+    let holds_up = |number, left: u64| bundle.holds_up(number, packet * left, ByteCount::from_mib(1));
+    assert!(holds_up(3, 700) && !holds_up(3, 80), "what it has nearly sent is not sent anew");
+    assert!(!holds_up(0, 2800) && !holds_up(9, 2800));
 }

@@ -23,6 +23,8 @@ use crate::clock;
 use crate::further_links::FurtherLink;
 use crate::once::{Ended, Once, watched};
 
+/// Numbers that connections may have.
+const CONNECTIONS: usize = u8::MAX as usize + 1;
 const NO_PANIC: &str = "no panic while connections are listed";
 /// How long the closing of a connection in order may take once the session is over. One that still
 /// sends, what others have brought meanwhile, is ended without.
@@ -37,6 +39,8 @@ pub(super) struct Connections<'a> {
     wake: Queue<()>,
     data: Queue<Parcel>,
     bytes_sent: AtomicU64,
+    /// What was begun to be handed to each connection's socket.
+    handed: [AtomicU64; CONNECTIONS],
     /// Tell when those after the first have been closed.
     serving: Mutex<Vec<Ended>>,
     /// Kernel name of the congestion control; `None` for the best that can be had.
@@ -62,7 +66,8 @@ impl<'a> Connections<'a> {
     ) -> Self {
         let (steering, congestion) = (Steering::new(executor, options, wanted), options.congestion.as_deref());
         let (bytes_sent, serving) = (AtomicU64::new(0), Mutex::default());
-        Self { executor, steering, wake, data, bytes_sent, serving, congestion }
+        let handed = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { executor, steering, wake, data, bytes_sent, handed, serving, congestion }
     }
 
     /// Payload bytes handed to the sockets.
@@ -72,6 +77,11 @@ impl<'a> Connections<'a> {
 
     /// The most payload that may be left to be sent: files that the receiver skips count, too.
     fn unsent(&self) -> ByteCount {
+        self.left_of_all(self.bytes_sent())
+    }
+
+    /// What is left of everything, so much of it aside.
+    fn left_of_all(&self, aside: u64) -> ByteCount {
         let (totals, resumed) = self.executor.with(|machine| {
             let counts = machine.counts();
             (counts.totals, counts.resumed_bytes)
@@ -79,7 +89,25 @@ impl<'a> Connections<'a> {
         if !totals.complete {
             return ByteCount::MAX;
         }
-        ByteCount::new(totals.bytes) - resumed - ByteCount::new(self.bytes_sent())
+        ByteCount::new(totals.bytes) - resumed - ByteCount::new(aside)
+    }
+
+    /// A connection that would bring the last blocks much later than the others would: it is ended,
+    /// and what it owes goes over those.
+    fn recall(&self) {
+        let handed = |number: usize| self.handed[number].load(Ordering::Relaxed);
+        if !self.data.is_empty() || !self.left_of_all((0..CONNECTIONS).map(handed).sum()).is_zero() {
+            return;
+        }
+        let slow = self.executor.further.delivered_by_each().into_iter().find(|&(number, delivered)| {
+            let left = ByteCount::new(handed(number.into())) - delivered;
+            self.steering.holds_up(number, left)
+        });
+        if let Some((number, _)) = slow {
+            tracing::debug!(number, "a connection holds up the end; others carry what it owes");
+            self.executor.further.shut(number);
+            self.executor.with(|machine| machine.on_connection_ended(number));
+        }
     }
 
     /// Payload that the receiver's host has, over all connections.
@@ -106,6 +134,7 @@ impl<'a> Connections<'a> {
     /// Follows how fast the connections may send.
     pub(super) fn follow(&self, now: Time) {
         self.steering.follow(now, !self.data.is_empty());
+        self.recall();
     }
 
     /// Takes a further connection into use.
@@ -189,7 +218,7 @@ impl<'a> Connections<'a> {
         loop {
             match self.next(0, outlet, &self.wake)? {
                 Next::Messages => self.send_messages(outlet)?,
-                Next::Parcel(parcel) => self.send(outlet, *parcel)?,
+                Next::Parcel(parcel) => self.send(0, outlet, *parcel)?,
                 Next::Over => {
                     self.send_messages(outlet)?;
                     return outlet.flush();
@@ -204,7 +233,7 @@ impl<'a> Connections<'a> {
             if !self.executor.with(|machine| machine.on_handed(number, &parcel.message)) {
                 return Ok(());
             }
-            self.send(outlet, *parcel)?;
+            self.send(number, outlet, *parcel)?;
         }
         outlet.flush()
     }
@@ -234,14 +263,15 @@ impl<'a> Connections<'a> {
 
     fn send_messages(&self, outlet: &mut dyn Outlet) -> Result<(), LinkError> {
         while let Some(message) = self.executor.next_message() {
-            self.send(outlet, self.with_account(message).into())?;
+            self.send(0, outlet, self.with_account(message).into())?;
         }
         Ok(())
     }
 
-    fn send(&self, outlet: &mut dyn Outlet, parcel: Parcel) -> Result<(), LinkError> {
+    fn send(&self, number: u8, outlet: &mut dyn Outlet, parcel: Parcel) -> Result<(), LinkError> {
         let _busy = self.executor.stages.send.busy();
         let length = parcel.payload_length() as u64;
+        self.handed[usize::from(number)].fetch_add(length, Ordering::Relaxed);
         outlet.send(parcel)?;
         self.bytes_sent.fetch_add(length, Ordering::Relaxed);
         Ok(())

@@ -163,6 +163,11 @@ impl<'a> Steering<'a> {
         self.limit.takes(number.into(), unsent)
     }
 
+    /// Whether a connection holds up the end: the others would sooner have sent what it owes.
+    pub(super) fn holds_up(&self, number: u8, left: ByteCount) -> bool {
+        self.limit.holds_up(number.into(), left)
+    }
+
     /// Follows what the receiver's ring allows and, where the first connection finds the rate, what
     /// that one leaves to the others; `blocks_wait` if there are any that nobody has taken.
     pub(super) fn follow(&self, now: Time, blocks_wait: bool) {
