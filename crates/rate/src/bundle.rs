@@ -23,6 +23,7 @@
 //! | what a train is, and what it tells | `train.rs` |
 //! | which member may send how much of the total | `shares.rs` |
 //! | whether more members would carry more | `scarcity.rs` |
+//! | who carries the last blocks | `last_blocks.rs` |
 //!
 //! To others on the path a bundle is one flow: what is seen of it is the sum over its members, and
 //! their ceilings add up to one total. Members may join and leave; what one that has left had
@@ -30,6 +31,7 @@
 
 mod climb;
 mod compete;
+mod last_blocks;
 mod scarcity;
 mod search;
 mod shares;
@@ -58,13 +60,6 @@ const ROUNDS: usize = 4;
 
 /// Members that carry this share of what they are allowed are held by that, not by their windows.
 const REACHED: (u64, u64) = (15, 16);
-
-/// A member that needs so many times as long for a block as the others is too slow for the last ones.
-const SLOWER: u64 = 2;
-/// Round trips until the others can send what one owes: the receiver tells what it has, and it is read
-/// again. That it is worth it, what the member needs by itself has to be so many times as long.
-const RECALL: u64 = 3;
-const WORTH: (u64, u64) = (3, 2);
 
 /// Reductions in a row that do not shorten a queue: others may fill it.
 const FUTILE: u32 = 4;
@@ -215,35 +210,6 @@ impl Bundle {
             Phase::Steered { steering, search } => search.ceiling(steering.capacity()).unwrap_or(steering.ceiling()),
             Phase::Compete { compete, .. } => compete.ceiling(),
         }
-    }
-
-    /// Whether a member should take a block of `block` bytes while `unsent` are left to be sent. One
-    /// that needs much longer for it than the others need for all that is left, and for one block
-    /// each, would end last; the fastest ones always take it.
-    #[must_use]
-    pub fn takes(&self, number: Number, block: ByteCount, unsent: ByteCount) -> bool {
-        let Some(known) = self.members.get(&number) else { return true };
-        let all: u64 =
-            self.members.values().map(|known| known.most().as_bits_per_second()).fold(0, u64::saturating_add);
-        let each = block.as_u64() * self.members.len() as u64;
-        let others = u128::from(unsent.as_u64().saturating_add(each * SLOWER));
-        u128::from(known.most().as_bits_per_second()) * others >= u128::from(all) * u128::from(block.as_u64())
-    }
-
-    /// Whether what is left of what a member was handed, when there is nothing else to send, would be
-    /// there sooner if it were taken from it: that and a `block` that has arrived in part would have
-    /// to be sent by the others.
-    #[must_use]
-    pub fn holds_up(&self, number: Number, left: ByteCount, block: ByteCount) -> bool {
-        let Some(known) = self.members.get(&number) else { return false };
-        let rate = |known: &Known| known.most().min(Rate::from_bits_per_second(u64::MAX >> 16));
-        let others = self.members.iter().filter(|(other, _)| **other != number).map(|(_, known)| rate(known)).sum();
-        let (own, others): (Rate, Rate) = (rate(known), others);
-        if own.is_zero() || others.is_zero() {
-            return own < others;
-        }
-        let anew = known.last.seen.least_rtt * RECALL + (left + block) / others;
-        left / own > anew.scaled(WORTH.0, WORTH.1)
     }
 
     /// When the next look is wanted.
