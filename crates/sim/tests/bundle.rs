@@ -186,8 +186,7 @@ fn beside_others_of_a_rate_of_their_own_a_bundle_takes_what_they_leave() {
             let seen = path.run(members(16, STOCK, &[]), others.collect());
             let (ours, theirs) = seen.between(5, 40);
             let share = ours / (1.0 - theirs);
-            eprintln!("{} {mbit} Mbit/s: {share} {ours} beside {theirs} drops {}", path.rtt, seen.dropped);
-            assert!(share > 0.0 * least, "{}, {mbit} Mbit/s: {ours} beside {theirs}", path.rtt);
+            assert!(share > least, "{}, {mbit} Mbit/s: {ours} beside {theirs}", path.rtt);
         }
     }
 }

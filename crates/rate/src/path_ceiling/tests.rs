@@ -325,3 +325,26 @@ fn the_first_probe_after_a_deep_fall_is_a_middling_one() {
     let probe = later.find(|decision| decision.reason == Reason::ProbeStarted).expect("a probe");
     assert_eq!(probe.ceiling, mbit(400) + mbit(400) / FALLEN_STEP, "{:?}", &path.decisions[fallen..]);
 }
+
+#[test]
+fn a_queue_that_drains_is_left_to_and_drains_as_fast_as_the_path_is() {
+    let mut steering = Steering::holding(mbit(900));
+    let seen = |queue_ms, rate| Seen {
+        rate: mbit(rate),
+        queue: Span::from_millis(queue_ms),
+        base: Span::from_millis(300),
+        losses: false,
+        packet: PACKET,
+    };
+    assert!(steering.hold(&seen(0, 880), 0).is_none());
+    // Others take four ninths of the path.
+    let reduced = steering.hold(&seen(200, 500), 0).unwrap();
+    assert!(reduced.ceiling < mbit(360), "a sixth of the path is left to what waits: {reduced:?}");
+    for (queue_ms, rate) in [(140, 300), (80, 250), (30, 250)] {
+        assert!(steering.hold(&seen(queue_ms, rate), 0).is_none(), "{queue_ms}");
+    }
+    let gone = steering.hold(&seen(0, 340), 0).unwrap();
+    assert_eq!(gone.reason, Reason::QueueGone);
+    assert!(gone.ceiling > mbit(480), "{gone:?}");
+    assert!(steering.hold(&seen(50, 480), 0).is_some() && steering.hold(&seen(50, 460), 0).is_some(), "one that stays");
+}
