@@ -104,6 +104,12 @@ impl Recording {
         })
     }
 
+    /// When that millisecond began.
+    #[must_use]
+    pub fn data_began(&self, largest_frame: ByteCount) -> Time {
+        self.begun + BIN * self.data_begins(largest_frame) as u64
+    }
+
     /// Frames that the full queue refused in the milliseconds from `from` on.
     pub fn queue_drops_from(&self, from: usize) -> u64 {
         self.bins.iter().skip(from).map(|bin| u64::from(bin.queue_drops)).sum()

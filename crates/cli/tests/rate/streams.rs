@@ -88,8 +88,8 @@ fn connections_that_fill_their_blocks_are_not_taken_for_a_slow_disk() {
 fn a_connection_that_becomes_slow_does_not_hold_up_the_end() {
     let _machine = machine();
     let Some(lab) = Lab::up(&["--rate", "200mbit", "--rtt", "40ms", "--queue", "1MB"]) else { return };
-    if !has_program("setpriv") || !has_program("nft") {
-        support::skip("there is no setpriv, or no nft");
+    if !["setpriv", "nft", "ss"].into_iter().all(has_program) {
+        support::skip("there is no setpriv, no nft, or no ss");
         return;
     }
     let site = Site::new();

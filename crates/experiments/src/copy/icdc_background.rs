@@ -86,9 +86,7 @@ impl BackgroundRun {
         let direction = path(RATE, ROUND_TRIP, QUEUE);
         let trial = Trial::automatic(Settings::symmetric(direction.clone()), seconds, rights);
         let (measured, phases) = trial::run_beside(bench, &trial, |lab, over| others(share).send(lab, over))?;
-        let begun = measured.recording.data_begins(direction.largest_frame());
-        let first_byte = measured.recording.begun + Span::from_millis(begun as u64);
-        let left = LeftOver::new(&phases, first_byte);
+        let left = LeftOver::new(&phases, measured.recording.data_began(direction.largest_frame()));
         Ok(Self { share, rights, measured, left })
     }
 

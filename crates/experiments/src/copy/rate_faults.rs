@@ -248,8 +248,7 @@ fn times(fault: &Fault, measured: &Measured, suspended: Option<(Time, Time)>) ->
     let lasts = fault.lasts()?;
     let recording = &measured.recording;
     let direction = path(RATE, fault.round_trip(), QUEUE);
-    let begun = recording.data_begins(direction.largest_frame());
-    let first_byte = recording.begun + Span::from_millis(begun as u64);
+    let first_byte = recording.data_began(direction.largest_frame());
     // Changes of a path are dated by its first packet, with which the recording begins, and seen a
     // delay later.
     let change = recording.begun + FROM + direction.delay;

@@ -219,14 +219,13 @@ impl Compete {
         let queue = if rounds <= WAITS / 2 { seen.queue } else { queue };
         self.stage = Stage::Waiting { rounds, queue };
         let (least, most) = STAYS;
-        if seen.queue < queue.scaled(least.0, least.1) || seen.queue < standing(seen.base) {
+        let drains = seen.queue < queue.scaled(least.0, least.1) || seen.queue < standing(seen.base);
+        let is_over = rounds >= WAITS;
+        if drains || (is_over && seen.queue > queue.scaled(most.0, most.1)) {
             return Some(Turn::Inelastic);
         }
-        if rounds < WAITS {
+        if !is_over {
             return None;
-        }
-        if seen.queue > queue.scaled(most.0, most.1) {
-            return Some(Turn::Inelastic);
         }
         self.step(Reference { seen: *seen, age: 0 }, false, 0)
     }

@@ -4,7 +4,6 @@
 //! What arrived of the copy is what host b's device received less the others' datagrams, which
 //! its kernel counts as it drops them: nobody reads them. Both are read every [`STEP`].
 
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +15,7 @@ use icdc_units::{ByteCount, Span, Time};
 
 use crate::copy::any_host::accounts::Account;
 use crate::copy::any_host::case::Case;
-use crate::copy::any_host::turn::{Finish, Ground, counters};
+use crate::copy::any_host::turn::{Finish, Ground, counters, network_file};
 use crate::copy::beside_others::{LeftOver, QUEUE, RATE, ROUND_TRIP, others};
 use crate::harness::arrivals::Arrivals;
 use crate::harness::attempts::{self, Figures};
@@ -111,8 +110,7 @@ impl Background {
             let received = received.join().expect("watching does not panic")?;
             Ok::<_, ExperimentError>((finish?, phases, received))
         })?;
-        let begun = finish.recording.data_begins(settings.forward.largest_frame());
-        let first_byte = finish.recording.begun + Span::from_millis(begun as u64);
+        let first_byte = finish.recording.data_began(settings.forward.largest_frame());
         let last = finish.begun + (finish.took - ENDING);
         Ok(CopyBeside {
             arrivals: arrivals(&received, first_byte, last),
@@ -169,11 +167,7 @@ fn watch(lab: &Lab, over: &AtomicBool) -> Result<Vec<Received>, ExperimentError>
 impl Received {
     /// Those of the host on which the calling thread is.
     fn now() -> Result<Self, ExperimentError> {
-        let read = |file: &str| {
-            let path = format!("/proc/thread-self/net/{file}");
-            fs::read_to_string(&path).map_err(|error| ExperimentError::io(format!("read {path}"), error))
-        };
-        let (devices, snmp) = (read("dev")?, read("snmp")?);
+        let (devices, snmp) = (network_file("dev")?, network_file("snmp")?);
         let at = clock::now();
         Ok(Self { at, device: device_bytes(&devices), datagrams: counters(&snmp, "Udp:")("RcvbufErrors") })
     }

@@ -252,15 +252,19 @@ struct TcpCounts {
 impl TcpCounts {
     /// Those of the host on which the calling thread is.
     fn read() -> Result<Self, ExperimentError> {
-        let file = "/proc/thread-self/net/snmp";
-        let text = fs::read_to_string(file).map_err(|error| ExperimentError::io(format!("read {file}"), error))?;
-        Ok(Self::of(&text))
+        Ok(Self::of(&network_file("snmp")?))
     }
 
     fn of(text: &str) -> Self {
         let count = counters(text, "Tcp:");
         Self { opened: count("ActiveOpens"), sent: count("OutSegs"), retransmitted: count("RetransSegs") }
     }
+}
+
+/// A file of proc(5)'s net, as the host has it on which the calling thread is.
+pub(super) fn network_file(name: &str) -> Result<String, ExperimentError> {
+    let path = format!("/proc/thread-self/net/{name}");
+    fs::read_to_string(&path).map_err(|error| ExperimentError::io(format!("read {path}"), error))
 }
 
 /// A protocol's counters by their names, from proc(5)'s net/snmp: pairs of lines, names and values;
