@@ -23,6 +23,9 @@ use crate::error::CopyError;
 /// Round trips in which a connection is made: the handshakes of TCP and of TLS.
 const OPENING: u64 = 2;
 
+/// How long a session may take to notice that it is over.
+const ENDING: Span = Span::from_millis(500);
+
 /// What is pushed, and how.
 pub(crate) struct PushOrder<'a> {
     pub(crate) transfer: TransferId,
@@ -280,7 +283,10 @@ impl Pending<'_> {
         let outcome = further_stream(self.further, transfer, number, self.over);
         let outcome = if self.over.is_requested() { Ok(None) } else { outcome.map(Some) };
         let told = self.made.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);
-        if let Some(text) = told {
+        // Where a session has just ended, the other end may have cut the others before this one knows.
+        if let Some(text) = told
+            && !self.over.wait(ENDING)
+        {
             events(Event::Notice { text });
         }
         if let Ok(Some(link)) = outcome {
