@@ -58,6 +58,9 @@ const HEARD: u64 = 8;
 /// Round trips of which the best tells what is carried.
 const ROUNDS: usize = 4;
 
+/// Round trips that count where it is asked how fast a member is.
+const LATELY: u64 = 8;
+
 /// Members that carry this share of what they are allowed are held by that, not by their windows.
 const REACHED: (u64, u64) = (15, 16);
 
@@ -93,6 +96,8 @@ struct Known {
     demand: Demand,
     /// What it is allowed.
     ceiling: Rate,
+    /// What it has carried in the mean of about [`LATELY`] round trips.
+    carries: Rate,
 }
 
 impl Known {
@@ -302,6 +307,7 @@ impl Bundle {
                 from: member.seen.delivered,
                 demand: Demand::default(),
                 ceiling: Rate::MAX,
+                carries: Rate::ZERO,
             });
             self.totals.sent += member.sent - known.last.sent;
             self.totals.delivered += member.seen.delivered - known.last.seen.delivered;
@@ -310,6 +316,7 @@ impl Bundle {
             if is_round {
                 let delivered = member.seen.delivered - known.from;
                 known.demand.note(delivered, span, known.ceiling, member.seen.packet);
+                known.carries = known.carries - known.carries / LATELY + delivered / span / LATELY;
                 known.from = member.seen.delivered;
             }
         }

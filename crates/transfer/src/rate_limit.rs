@@ -85,10 +85,10 @@ impl RateLimit {
         self.lock().bundle.as_ref().is_none_or(|bundle| bundle.takes(number, block, unsent))
     }
 
-    /// Whether a connection holds up the end, with so much left of what it was handed.
-    pub(crate) fn holds_up(&self, number: Number, left: ByteCount) -> bool {
+    /// The connection that holds up the end, where each has so much left of what it was handed.
+    pub(crate) fn holding_up(&self, left: &[(Number, ByteCount)]) -> Option<Number> {
         let block = ByteCount::new(BLOCK_SIZE as u64);
-        self.lock().bundle.as_ref().is_some_and(|bundle| bundle.holds_up(number, left, block))
+        self.lock().bundle.as_ref()?.holding_up(left, block)
     }
 
     /// Takes note of what the receiver said last.

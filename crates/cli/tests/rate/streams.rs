@@ -136,6 +136,30 @@ fn a_connection_that_becomes_slow_does_not_hold_up_the_end() {
 }
 
 #[test]
+fn many_that_losses_keep_slow_are_not_given_up_at_the_end() {
+    let _machine = machine();
+    let path = ["--rate", "100mbit", "--rtt", "80ms", "--queue", "50kB", "--loss", "1e-3,0"];
+    let Some(lab) = Lab::up(&path) else { return };
+    if !has_program("setpriv") {
+        support::skip("there is no setpriv");
+        return;
+    }
+    let site = Site::new();
+    data::file(&site.path("data"), 64 * MIB, 1);
+    // Its windows, not a rate that is measured, are what losses keep small.
+    lab.inside("a", || fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno").unwrap());
+    let shell = format!("{ICDC} lab exec --name {} --shell", lab.name);
+    let exec = ["lab", "exec", "--name", &lab.name, "a", "--"];
+    let words = [ICDC, "copy", "--json", "--ssh", &shell, "--remote-icdc", ICDC, "--streams", "28"];
+    let mut command = site.icdc(&[&exec[..], &PLAIN, &words].concat());
+    let ended = command.arg(site.path("data")).arg(site.on_host(B, "copied")).start().finish().expect_code(0);
+    assert_same(&site.path("data"), &site.path("copied"));
+    // One whose last packets are lost again and again may be.
+    let given_up = ended.all("notice").filter(|notice| notice["text"].as_str().unwrap().contains("was lost")).count();
+    assert!(given_up < 10, "{given_up} of 28: {ended}");
+}
+
+#[test]
 fn losses_that_few_connections_cannot_bear_bring_more_of_them() {
     let _machine = machine();
     let path = ["--rate", "200mbit", "--rtt", "100ms", "--queue", "2MB", "--loss", "0.0005", "--seed", "7"];

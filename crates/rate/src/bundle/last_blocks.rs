@@ -2,9 +2,10 @@
 //!
 //! A slow member takes none of them, and what one has become slow with in hand is taken from it,
 //! where the others would sooner have sent that. What a member sends in future is told by its
-//! congestion window and its ceiling, not by what it has sent.
+//! congestion window and its ceiling; a window that a loss has just closed grows again, so one of
+//! which something would be taken is as fast as it has been lately.
 
-use icdc_units::{ByteCount, Rate};
+use icdc_units::{ByteCount, Span};
 
 use super::{Bundle, Number};
 
@@ -13,7 +14,7 @@ const SLOWER: u64 = 2;
 /// Round trips until the others can send what one owes: the receiver tells what it has, and it is read
 /// again. That it is worth it, what the member needs by itself has to be so many times as long.
 const RECALL: u64 = 3;
-const WORTH: (u64, u64) = (3, 2);
+const WORTH: u64 = 3;
 
 impl Bundle {
     /// Whether a member should take a block of `block` bytes while `unsent` are left to be sent. One
@@ -28,18 +29,25 @@ impl Bundle {
         u128::from(known.most().as_bits_per_second()) * others >= u128::from(all) * u128::from(block.as_u64())
     }
 
-    /// Whether what is left of what a member was handed, when there is nothing else to send, would be
-    /// there sooner if it were taken from it: that and a `block` that has arrived in part would have
-    /// to be sent by the others.
+    /// When there is nothing else to send and each member has so much `left` of what it was handed:
+    /// one whose data would be there sooner if others sent them anew, each a `block` of them once it
+    /// is done with its own.
     #[must_use]
-    pub fn holds_up(&self, number: Number, left: ByteCount, block: ByteCount) -> bool {
-        let Some(known) = self.members.get(&number) else { return false };
-        let (own, others) = (known.most(), Rate::from_bits_per_second(self.together(|other| other != number)));
-        if own.is_zero() || others.is_zero() {
-            return own < others;
-        }
-        let anew = known.last.seen.least_rtt * RECALL + (left + block) / others;
-        left / own > anew.scaled(WORTH.0, WORTH.1)
+    pub fn holding_up(&self, left: &[(Number, ByteCount)], block: ByteCount) -> Option<Number> {
+        let would_be_sooner = |number: Number, own: ByteCount| {
+            let Some(known) = self.members.get(&number) else { return false };
+            let others = left.iter().filter(|(other, _)| *other != number);
+            let done = others.filter_map(|(other, left)| Some((*left + block) / self.members.get(other)?.most()));
+            let mut done: Vec<Span> = done.collect();
+            done.sort_unstable();
+            // A block of which a part has arrived comes once more as well.
+            let blocks = own.as_u64().div_ceil(block.as_u64().max(1)) + 1;
+            let turns = blocks.div_ceil((done.len() as u64).max(1));
+            let Some(last) = done.get(blocks as usize - 1).or(done.last()) else { return false };
+            let anew = known.last.seen.least_rtt * RECALL + *last * turns;
+            own / known.most().max(known.carries) > anew * WORTH
+        };
+        left.iter().find(|(number, left)| would_be_sooner(*number, *left)).map(|(number, _)| *number)
     }
 
     /// What those members that count may send together, in bits per second.

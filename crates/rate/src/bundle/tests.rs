@@ -135,7 +135,27 @@ fn the_last_blocks_go_to_those_that_are_soon_done_with_them() {
     assert_eq!(takers(0), [0, 1, 2]);
     assert!(bundle.takes(9, ByteCount::from_mib(1), ByteCount::ZERO), "one that was not seen yet");
     // Twenty packets a round trip: a megabyte takes it 36 of them, and the others less than one.
-    let holds_up = |number, left: u64| bundle.holds_up(number, packet * left, ByteCount::from_mib(1));
-    assert!(holds_up(3, 700) && !holds_up(3, 80), "what it has nearly sent is not sent anew");
-    assert!(!holds_up(0, 2800) && !holds_up(9, 2800));
+    let holding_up = |left: [u64; 4]| {
+        let left: Vec<_> = (0..4).zip(left).map(|(number, left)| (number, packet * left)).collect();
+        bundle.holding_up(&left, ByteCount::from_mib(1))
+    };
+    assert_eq!(holding_up([0, 0, 0, 700]), Some(3));
+    assert_eq!(holding_up([0, 0, 0, 80]), None, "what it has nearly sent is not sent anew");
+    assert_eq!(holding_up([2800, 0, 0, 0]), None);
+    assert_eq!(holding_up([70_000, 70_000, 70_000, 700]), None, "the others have as much to do");
+    assert_eq!(holding_up([70_000, 70_000, 70_000, 1700]), None);
+    assert_eq!(holding_up([0; 4]), None);
+}
+
+#[test]
+fn none_of_many_that_are_all_slow_holds_up_the_end() {
+    // 28 connections of 30 packets each: a path of 100 Mbit/s on which one packet of a thousand is lost.
+    let seen = Observation { window: ByteCount::new(30_000), ..member(at(1), 0, 0, 100).seen };
+    let members: Vec<_> = (0..28).map(|number| (number, Member { seen, sent: ByteCount::ZERO })).collect();
+    let mut bundle = Bundle::default();
+    bundle.look(at(1), &members, Rate::MAX);
+    let left: Vec<_> = (0..28).map(|number| (number, ByteCount::new(1_800_000 + 10_000 * u64::from(number)))).collect();
+    assert_eq!(bundle.holding_up(&left, ByteCount::from_mib(1)), None);
+    let late: Vec<_> = left.iter().map(|of| if of.0 == 9 { *of } else { (of.0, ByteCount::ZERO) }).collect();
+    assert_eq!(bundle.holding_up(&late, ByteCount::from_mib(1)), None, "a block takes any other as long");
 }

@@ -96,14 +96,21 @@ impl<'a> Connections<'a> {
     /// and what it owes goes over those.
     fn recall(&self) {
         let handed = |number: usize| self.handed[number].load(Ordering::Relaxed);
-        if !self.data.is_empty() || !self.left_of_all((0..CONNECTIONS).map(handed).sum()).is_zero() {
+        if !self.steering.is_bundled()
+            || !self.data.is_empty()
+            || !self.left_of_all((0..CONNECTIONS).map(handed).sum()).is_zero()
+        {
             return;
         }
-        let slow = self.executor.further.delivered_by_each().into_iter().find(|&(number, delivered)| {
-            let left = ByteCount::new(handed(number.into())) - delivered;
-            self.steering.holds_up(number, left)
-        });
-        if let Some((number, _)) = slow {
+        let mut delivered = self.executor.further.delivered_by_each();
+        delivered.push((0, self.executor.link.delivered()));
+        let left =
+            |(number, delivered): (u8, ByteCount)| (number.into(), ByteCount::new(handed(number.into())) - delivered);
+        let left: Vec<_> = delivered.into_iter().map(left).collect();
+        // The first one carries the session.
+        let slow =
+            self.steering.holding_up(&left).and_then(|number| u8::try_from(number).ok()).filter(|slow| *slow > 0);
+        if let Some(number) = slow {
             tracing::debug!(number, "a connection holds up the end; others carry what it owes");
             self.executor.further.shut(number);
             self.executor.with(|machine| machine.on_connection_ended(number));

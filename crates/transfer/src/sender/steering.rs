@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_channel::Sender as Channel;
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::SendOptions;
+use icdc_rate::bundle::Number;
 use icdc_rate::sharing::{Look, Share, Sharing};
 use icdc_tcp::TcpInfo;
 use icdc_tcp::congestion::finds_the_rate;
@@ -163,9 +164,9 @@ impl<'a> Steering<'a> {
         self.limit.takes(number.into(), unsent)
     }
 
-    /// Whether a connection holds up the end: the others would sooner have sent what it owes.
-    pub(super) fn holds_up(&self, number: u8, left: ByteCount) -> bool {
-        self.limit.holds_up(number.into(), left)
+    /// The connection that holds up the end: the others would sooner have sent what it owes.
+    pub(super) fn holding_up(&self, left: &[(Number, ByteCount)]) -> Option<Number> {
+        self.limit.holding_up(left)
     }
 
     /// Follows what the receiver's ring allows and, where the first connection finds the rate, what
