@@ -12,8 +12,9 @@ use super::{Bundle, Number};
 /// A member that needs so many times as long for a block as the others is too slow for the last ones.
 const SLOWER: u64 = 2;
 /// Round trips until the others can send what one owes: the receiver tells what it has, and it is read
-/// again. That it is worth it, what the member needs by itself has to be so many times as long.
+/// again.
 const RECALL: u64 = 3;
+/// It is worth it where the member itself would need so many times as long.
 const WORTH: u64 = 3;
 
 impl Bundle {
@@ -23,7 +24,8 @@ impl Bundle {
     #[must_use]
     pub fn takes(&self, number: Number, block: ByteCount, unsent: ByteCount) -> bool {
         let Some(known) = self.members.get(&number) else { return true };
-        let all = self.together(|_| true);
+        let rates = self.members.values().map(|known| known.most().as_bits_per_second());
+        let all = rates.fold(0, u64::saturating_add);
         let each = block.as_u64() * self.members.len() as u64;
         let others = u128::from(unsent.as_u64().saturating_add(each * SLOWER));
         u128::from(known.most().as_bits_per_second()) * others >= u128::from(all) * u128::from(block.as_u64())
@@ -48,11 +50,5 @@ impl Bundle {
             own / known.most().max(known.carries) > anew * WORTH
         };
         left.iter().find(|(number, left)| would_be_sooner(*number, *left)).map(|(number, _)| *number)
-    }
-
-    /// What those members that count may send together, in bits per second.
-    fn together(&self, counts: impl Fn(Number) -> bool) -> u64 {
-        let members = self.members.iter().filter(|(number, _)| counts(**number));
-        members.map(|(_, known)| known.most().as_bits_per_second()).fold(0, u64::saturating_add)
     }
 }

@@ -48,6 +48,14 @@ impl Daemon {
         Self { stop, thread: Some(thread), port: free.port(), directory, key: identity.public() }
     }
 
+    /// One with a root of its own, beneath which the client has `options` besides.
+    fn with_root(scene: &Scene, options: &str) -> (Self, PathBuf) {
+        let (daemon, root) = (Self::start(scene, "daemon"), scene.path("root"));
+        std::fs::create_dir(&root).unwrap();
+        daemon.befriend(scene, &format!("root={}{options}", root.display()));
+        (daemon, root)
+    }
+
     /// Lets a key in, for what it writes as the user that this process runs as.
     pub(crate) fn authorize(&self, options: &str, key: PublicKey) {
         let says_user = options.contains("user=") || !rustix::process::geteuid().is_root();
@@ -90,10 +98,7 @@ fn identity(scene: &Scene) -> PublicKey {
 #[test]
 fn a_tree_goes_there_and_back_beneath_the_root() {
     let scene = Scene::new();
-    let daemon = Daemon::start(&scene, "daemon");
-    let root = scene.path("root");
-    std::fs::create_dir(&root).unwrap();
-    daemon.befriend(&scene, &format!("root={},rights=rw", root.display()));
+    let (daemon, root) = Daemon::with_root(&scene, ",rights=rw");
     let source = scene.tree("source");
     let (pushed, _) = copy(&local(&source), &daemon.at(Path::new("/there")), &scene.options());
     assert_eq!(pushed.unwrap().errors, 0);
@@ -106,10 +111,7 @@ fn a_tree_goes_there_and_back_beneath_the_root() {
 #[test]
 fn a_key_without_the_right_or_without_a_line_is_refused() {
     let scene = Scene::new();
-    let daemon = Daemon::start(&scene, "daemon");
-    let root = scene.path("root");
-    std::fs::create_dir(&root).unwrap();
-    daemon.befriend(&scene, &format!("root={}", root.display()));
+    let (daemon, root) = Daemon::with_root(&scene, "");
     let (refused, _) = copy(&local(&scene.tree("source")), &daemon.at(Path::new("/there")), &scene.options());
     let refused = refused.unwrap_err();
     assert_eq!(refused.exit_code(), 3, "{refused}");
@@ -206,10 +208,7 @@ impl Gate {
 #[test]
 fn connections_beside_the_first_are_made_before_it_has_said_a_word() {
     let scene = Scene::new();
-    let daemon = Daemon::start(&scene, "daemon");
-    let root = scene.path("root");
-    std::fs::create_dir(&root).unwrap();
-    daemon.befriend(&scene, &format!("root={},rights=rw", root.display()));
+    let (daemon, root) = Daemon::with_root(&scene, ",rights=rw");
     let source = scene.tree("source");
     let mut options = scene.options();
     options.send.streams = Some(4);
@@ -225,10 +224,7 @@ fn connections_beside_the_first_are_made_before_it_has_said_a_word() {
 #[test]
 fn a_session_that_is_over_waits_for_no_connection_beside_it() {
     let scene = Scene::new();
-    let daemon = Daemon::start(&scene, "daemon");
-    let root = scene.path("root");
-    std::fs::create_dir(&root).unwrap();
-    daemon.befriend(&scene, &format!("root={},rights=rw", root.display()));
+    let (daemon, _) = Daemon::with_root(&scene, ",rights=rw");
     std::fs::write(scene.path("file"), "a few bytes").unwrap();
     let mut options = scene.options();
     options.send.streams = Some(4);
