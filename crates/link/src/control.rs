@@ -75,7 +75,7 @@ impl LinkControl {
         self.0.socket()
     }
 
-    /// What the program that carries the link has under way at most; `None` if that is not known, and
+    /// What the program that carries the link carries in a round trip at most; `None` if that is not known, and
     /// for links that no program carries.
     #[must_use]
     pub fn window(&self) -> Option<ByteCount> {

@@ -5,10 +5,10 @@
 
 use icdc_units::{ByteCount, Rate, Span};
 
-/// What one connection has under way, and how many of them are made without being asked for.
+/// What one connection carries in a round trip, and how many of them are made without being asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// What one has under way at most.
+    /// What one carries in a round trip at most.
     pub bytes: ByteCount,
     most: u8,
     /// The rate that is to be reached on a path of which nothing is known.

@@ -23,7 +23,8 @@ use crate::error::CopyError;
 /// Round trips in which a connection is made: the handshakes of TCP and of TLS.
 const OPENING: u64 = 2;
 
-/// How long a session may take to notice that it is over.
+/// How long after its connections were cut a session may take to notice that it is over: failures are
+/// told only then.
 const ENDING: Span = Span::from_millis(500);
 
 /// What is pushed, and how.
@@ -283,18 +284,18 @@ impl Pending<'_> {
         let outcome = further_stream(self.further, transfer, number, self.over);
         let outcome = if self.over.is_requested() { Ok(None) } else { outcome.map(Some) };
         let told = self.made.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);
-        // Where a session has just ended, the other end may have cut the others before this one knows.
-        if let Some(text) = told
-            && !self.over.wait(ENDING)
-        {
-            events(Event::Notice { text });
-        }
         if let Ok(Some(link)) = outcome {
             let socket = link.control.socket().filter(|_| sending);
             let congestion = socket.and_then(|socket| icdc_tcp::congestion(&**socket).ok());
             announce(&link, number, congestion, events);
             // The session may have ended meanwhile.
             let _ = self.join.send(FurtherLink { number, link });
+        }
+        // Where a session has just ended, the other end may have cut the others before this one knows.
+        if let Some(text) = told
+            && !self.over.wait(ENDING)
+        {
+            events(Event::Notice { text });
         }
     }
 }

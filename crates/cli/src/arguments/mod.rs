@@ -39,8 +39,8 @@ pub(crate) use serve::ServeArguments;
     version,
     about = "Copy data from disk to disk across long fat networks, over paced, encrypted and verified TCP",
     long_about = "icdc copies data from disk to disk over long distances. It finds the rate that the path and the disks can \
-                  carry, without manual tuning. Data is sent over one paced, encrypted TCP connection and verified on \
-                  arrival.\n\n\
+                  carry, without manual tuning. Data is sent over paced, encrypted TCP connections, as many as the path \
+                  needs, and verified on arrival.\n\n\
                   Write sizes as 256MiB or 4MB, and times as 25us, 300ms or 10min. Write rates in bits per second (900mbit, \
                   10gbit) or in bytes per second with a capital B (1.2GB/s, 100MiB/s). RUST_LOG=debug prints a detailed log \
                   on standard error.",

@@ -71,7 +71,7 @@ impl Forwarded {
         Self { socket, peer, network: Mutex::new(network), window: None, clock, written, program: Box::new(program) }
     }
 
-    /// The program has a `window` of its own: no more than that is ever under way. Where its
+    /// The program has a `window` of its own: it carries no more than that in a round trip. Where its
     /// connection can be seen, writes open that window as its congestion window opens, and go just
     /// as fast as it lets through then, smoothly and so together with others. Little waits for the
     /// program to read it.

@@ -38,7 +38,8 @@ use crate::path_ceiling::{Reason, standing};
 
 /// Shortest round trip that is looked at.
 const SHORTEST: Span = Span::from_millis(20);
-/// Round trips of WAITING: the first shows what was before, the second and the last are compared.
+/// Round trips of WAITING: the first shows what was before; those after the second are compared with
+/// it, and whether the queue grows only the last one tells.
 const WAITS: u32 = 4;
 /// A queue that stays is between these shares of what it was.
 const STAYS: ((u64, u64), (u64, u64)) = ((3, 4), (5, 4));

@@ -32,8 +32,8 @@ impl Bundle {
     }
 
     /// When there is nothing else to send and each member has so much `left` of what it was handed:
-    /// one whose data would be there sooner if others sent them anew, each a `block` of them once it
-    /// is done with its own.
+    /// one that needs [`WORTH`] times as long as if others sent its data anew, each a `block` of them
+    /// once it is done with its own.
     #[must_use]
     pub fn holding_up(&self, left: &[(Number, ByteCount)], block: ByteCount) -> Option<Number> {
         let would_be_sooner = |number: Number, own: ByteCount| {

@@ -230,7 +230,7 @@ impl Opener {
     }
 }
 
-/// What carries data where so many logins follow each other, a jump host's among them.
+/// What an ssh connection that took so many logins carries: more than one means a jump host.
 pub(super) fn channel(logins: u64) -> Window {
     if logins > 1 { SSH_CHANNEL_BY_JUMP_HOST } else { SSH_CHANNEL }
 }

@@ -26,8 +26,8 @@ use crate::once::{Ended, Once, watched};
 /// Numbers that connections may have.
 const CONNECTIONS: usize = u8::MAX as usize + 1;
 const NO_PANIC: &str = "no panic while connections are listed";
-/// How long the closing of a connection in order may take once the session is over. One that still
-/// sends, what others have brought meanwhile, is ended without.
+/// How long the closing of a connection in order may take once the session is over. One that is still
+/// sending what others have delivered meanwhile is ended without it.
 const FAREWELL: Span = Span::from_millis(200);
 /// Interval at which a sender with nothing to say shows that it lives.
 const PING: Duration = Duration::from_secs(1);
@@ -92,8 +92,9 @@ impl<'a> Connections<'a> {
         ByteCount::new(totals.bytes) - resumed - ByteCount::new(aside)
     }
 
-    /// A connection that would bring the last blocks much later than the others would: it is ended,
-    /// and what it owes goes over those.
+    /// Ends a connection that would bring the last blocks much later than the others would; they
+    /// carry what it owes. Where the receiver has skipped files, what is left is not known so exactly,
+    /// and none is ended.
     fn recall(&self) {
         let handed = |number: usize| self.handed[number].load(Ordering::Relaxed);
         if !self.steering.is_bundled()
