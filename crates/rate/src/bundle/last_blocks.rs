@@ -32,7 +32,7 @@ impl Bundle {
     }
 
     /// When there is nothing else to send and each member has so much `left` of what it was handed:
-    /// one that needs [`WORTH`] times as long as if others sent its data anew, each a `block` of them
+    /// one that needs much longer than if others sent its data anew, each a `block` of them
     /// once it is done with its own.
     #[must_use]
     pub fn holding_up(&self, left: &[(Number, ByteCount)], block: ByteCount) -> Option<Number> {
