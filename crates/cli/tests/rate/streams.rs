@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::support;
 use crate::support::calm::{holds, in_a_calm_moment, machine};
 use crate::support::lab::{B, Lab};
-use crate::support::{ICDC, MIB, Site, Start, assert_same, data, has_program};
+use crate::support::{Ended, ICDC, MIB, Site, Start, assert_same, data, has_program};
 
 /// Without these root is as good as anybody.
 const PLAIN: [&str; 5] =
@@ -22,6 +22,17 @@ struct Copied {
     dropped: u64,
 }
 
+/// Copies something, with the near end on host a. `before` is what that is started by.
+fn run(lab: &Lab, site: &Site, before: &[&str], options: &[&str], from: &OsStr, to: &OsStr) -> Ended {
+    let shell = format!("{ICDC} lab exec --name {} --shell", lab.name);
+    let exec = ["lab", "exec", "--name", &lab.name, "a", "--"];
+    let words = [ICDC, "copy", "--json", "--ssh", &shell, "--remote-icdc", ICDC];
+    let mut command = site.icdc(&[&exec[..], before, &words, options].concat());
+    let ended = command.args([from, to]).start().finish().expect_code(0);
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    ended
+}
+
 /// Copies `data` from host a to host b, over a path that nobody knows. `before` is what the near
 /// end is started by.
 fn copy(lab: &Lab, site: &Site, before: &[&str], options: &[&str]) -> Copied {
@@ -30,13 +41,8 @@ fn copy(lab: &Lab, site: &Site, before: &[&str], options: &[&str]) -> Copied {
         let _ = fs::remove_file(old);
     }
     let dropped = || lab.settled_status()["a_to_b"]["queue_drops_packets"].as_u64().unwrap();
-    let shell = format!("{ICDC} lab exec --name {} --shell", lab.name);
-    let exec = ["lab", "exec", "--name", &lab.name, "a", "--"];
-    let words = [ICDC, "copy", "--json", "--ssh", &shell, "--remote-icdc", ICDC];
     let earlier = dropped();
-    let mut command = site.icdc(&[&exec[..], before, &words, options].concat());
-    let ended = command.arg(site.path("data")).arg(site.on_host(B, "copied")).start().finish().expect_code(0);
-    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    let ended = run(lab, site, before, options, &site.path("data").into_os_string(), &site.on_host(B, "copied"));
     assert_same(&site.path("data"), &copied);
     Copied { seconds: ended.summary()["seconds"].as_f64().unwrap(), dropped: dropped() - earlier }
 }
@@ -148,11 +154,8 @@ fn many_that_losses_keep_slow_are_not_given_up_at_the_end() {
     data::file(&site.path("data"), 64 * MIB, 1);
     // Its windows, not a rate that is measured, are what losses keep small.
     lab.inside("a", || fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno").unwrap());
-    let shell = format!("{ICDC} lab exec --name {} --shell", lab.name);
-    let exec = ["lab", "exec", "--name", &lab.name, "a", "--"];
-    let words = [ICDC, "copy", "--json", "--ssh", &shell, "--remote-icdc", ICDC, "--streams", "28"];
-    let mut command = site.icdc(&[&exec[..], &PLAIN, &words].concat());
-    let ended = command.arg(site.path("data")).arg(site.on_host(B, "copied")).start().finish().expect_code(0);
+    let (here, there) = (site.path("data").into_os_string(), site.on_host(B, "copied"));
+    let ended = run(&lab, &site, &PLAIN, &["--streams", "28"], &here, &there);
     assert_same(&site.path("data"), &site.path("copied"));
     // One whose last packets are lost again and again may be.
     let given_up = ended.all("notice").filter(|notice| notice["text"].as_str().unwrap().contains("was lost")).count();
@@ -173,13 +176,8 @@ fn losses_that_few_connections_cannot_bear_bring_more_of_them() {
     }
     let site = Site::new();
     data::file(&site.path("data"), 64 * MIB, 1);
-    let shell = format!("{ICDC} lab exec --name {} --shell", lab.name);
-    let exec = ["lab", "exec", "--name", &lab.name, "a", "--"];
-    let words = [ICDC, "copy", "--json", "--ssh", &shell, "--remote-icdc", ICDC];
     let connections = |from: &OsStr, to: &OsStr, streams: &[&str]| {
-        let mut command = site.icdc(&[&exec[..], &PLAIN, &words, streams].concat());
-        let ended = command.args([from, to]).start().finish().expect_code(0);
-        assert_eq!(ended.summary()["verified"], true, "{ended}");
+        let ended = run(&lab, &site, &PLAIN, streams, from, to);
         ended.events.iter().filter(|event| event["type"] == "connected").count()
     };
     let (here, there) = (site.path("data").into_os_string(), site.on_host(B, "copied"));
