@@ -16,7 +16,7 @@ use icdc_protocol::Message;
 use icdc_protocol::frame::{self, PREFIX_LENGTH, Prefix};
 
 use crate::error::LinkError;
-use crate::parcel::Parcel;
+use crate::parcel::{Parcel, Payload};
 
 #[derive(Default)]
 pub(crate) struct Assembler {
@@ -73,7 +73,7 @@ impl Assembler {
             return None;
         }
         let Body { message, block, length, .. } = self.body.take()?;
-        Some(Parcel { message, payload: Some((block, length)) })
+        Some(Parcel { message, payload: Some(Payload::Own(block, length)) })
     }
 
     /// Whether the next bytes are payload.

@@ -55,7 +55,7 @@ pub use link::Link;
 pub use memory::memory_pair;
 pub use message_writer::{MessageWriter, WriterGuard};
 pub use messages::receive;
-pub use parcel::Parcel;
+pub use parcel::{Parcel, Payload};
 pub use secure::{
     Carrier, Forwarded, ForwardingProgram, SecureSettings, Together, secure_client, secure_client_with, secure_server,
     secure_server_with,

@@ -8,6 +8,8 @@ pub const DEAD_AFTER: Span = Span::from_secs(15);
 /// Size of a block: the unit of transfer, hashing, journal and Direct I/O. A power of two of BLAKE3
 /// chunks, so that every block is a subtree of the file's hash tree.
 pub const BLOCK_SIZE: usize = 4 << 20;
+/// Size of a part of a block, of which the last ones travel in parts.
+pub const PART_SIZE: usize = 256 << 10;
 /// Largest head of a frame (a message without its payload).
 pub const MAX_HEAD: usize = 1 << 20;
 /// Largest payload of a frame.

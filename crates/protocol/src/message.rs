@@ -2,19 +2,21 @@
 //!
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
-//! sender → receiver Congestion, Begin, Confirmed, Connections*, Entries*, (Block | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
+//! sender → receiver Congestion, Begin, Confirmed, Connections*, Entries*, (Block | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
 //! receiver → sender Ready, Held*, Wants*, Resend*, Done*, Feedback*
 //! either way        Left, Ping, Interrupt, Abort
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
 //!
-//! Only `Block` and `Pack` carry a payload. What arrives is bounded by [`crate::limits`] before anything is allocated.
+//! Only `Block`, `Part` and `Pack` carry a payload. What arrives is bounded by [`crate::limits`] before anything is allocated.
 
 use std::net::IpAddr;
+use std::ops::Range;
 
 use icdc_units::{ByteCount, Rate};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::limits::PART_SIZE;
 use crate::measure;
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
 
@@ -105,7 +107,7 @@ pub enum Message {
     Left {
         /// Its number, see [`Job::Join`].
         connection: u8,
-        /// Frames of data (`Block`, `Pack`, `FileEnd`) that were handed to it by the sender, or
+        /// Frames of data (`Block`, `Part`, `Pack`, `FileEnd`) that were handed to it by the sender, or
         /// that arrived over it at the receiver.
         frames: u64,
     },
@@ -127,13 +129,17 @@ pub enum Message {
         /// How many.
         wanted: u8,
     },
+
+    /// A part of a block, the others of which may come over other connections. All parts of one
+    /// tell the same of it; a part that has come before means nothing.
+    Part(Part),
 }
 
 impl Message {
     /// Whether it may travel over any connection of a session and counts in [`Message::Left`].
     #[must_use]
     pub fn is_data(&self) -> bool {
-        matches!(self, Self::Block(_) | Self::Pack(_) | Self::FileEnd(_))
+        matches!(self, Self::Block(_) | Self::Part(_) | Self::Pack(_) | Self::FileEnd(_))
     }
 
     /// Name of its kind, for people.
@@ -412,6 +418,30 @@ pub struct BlockHeader {
     pub value: Digest,
     /// Data within the block as (offset, length), ascending and disjoint; empty means all of it.
     pub ranges: Vec<(u32, u32)>,
+}
+
+/// Head of a part of a block without holes. The payload is the data of [`Part::range`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The file.
+    pub id: EntryId,
+    /// Number of the block.
+    pub index: u32,
+    /// Chaining value of the whole block.
+    pub value: Digest,
+    /// Length of the whole block in bytes.
+    pub length: u32,
+    /// Number of the part: it starts at `number * PART_SIZE` in the block.
+    pub number: u8,
+}
+
+impl Part {
+    /// The bytes of the block that it carries; nothing where the block has no such part.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        let (start, length) = (usize::from(self.number) * PART_SIZE, self.length as usize);
+        start.min(length)..(start + PART_SIZE).min(length)
+    }
 }
 
 /// One small file in a pack.

@@ -15,7 +15,7 @@ use crate::limits::{
 use crate::measure;
 use crate::message::{
     Begin, BlockHeader, Bootstrap, Congestion, ConnectBack, Entry, EntryKind, FarTask, Goodbye, Held, Job, Message,
-    PackItem, Parent, Problem, Refusal, Source, SourceKind, Wants,
+    PackItem, Parent, Part, Problem, Refusal, Source, SourceKind, Wants,
 };
 use names::{path, xattrs};
 use rules::{Checked, require, text};
@@ -50,6 +50,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Block(header) => {
             return in_message("Block", Some(header.id), block(header, payload_length));
         }
+        Message::Part(part) => return in_message("Part", Some(part.id), self::part(part, payload_length)),
         Message::Pack(items) => return in_message("Pack", None, pack(items, payload_length)),
         Message::Entries(entries) => {
             require_no_payload(payload_length).map_err(|rule| violation("Entries", None, rule))?;
@@ -123,7 +124,7 @@ fn in_message(message: &'static str, entry: Option<u32>, checked: Checked) -> Re
 }
 
 fn require_no_payload(payload_length: usize) -> Checked {
-    require(payload_length == 0, "it has a payload, which only Block and Pack may have")
+    require(payload_length == 0, "it has a payload, which only Block, Part and Pack may have")
 }
 
 fn block(header: &BlockHeader, payload_length: usize) -> Checked {
@@ -144,6 +145,13 @@ fn block(header: &BlockHeader, payload_length: usize) -> Checked {
     }
     require(end <= BLOCK_SIZE as u64, "a data range beyond the end of the block")?;
     require(sum == payload_length as u64, "data ranges that do not add up to the payload")
+}
+
+fn part(part: &Part, payload_length: usize) -> Checked {
+    block_number(part.index)?;
+    require(part.length as usize <= BLOCK_SIZE, "more data than a block holds")?;
+    require(payload_length > 0, "it has no data")?;
+    require(payload_length == part.range().len(), "data that is not that of the part")
 }
 
 fn block_number(index: u32) -> Checked {

@@ -19,6 +19,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Begin", "bf54b3e4"),
         ("Entries", "4a59898d"),
         ("Block", "5d599d8e"),
+        ("Part", "326d24e2"),
         ("Pack", "5acc7aac"),
         ("FileEnd", "1b4b3a62"),
         ("DirEnd", "bb4eb28f"),
@@ -94,6 +95,7 @@ fn every_seed_of_a_frame_is_one() {
 fn payload(message: &Message) -> usize {
     match message {
         Message::Block(header) => header.ranges.iter().map(|(_, length)| *length as usize).sum(),
+        Message::Part(part) => part.range().len(),
         Message::Pack(items) => items.iter().map(|item| item.length as usize).sum(),
         _ => 0,
     }
@@ -114,6 +116,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Begin(_) => "Begin",
         Message::Entries(_) => "Entries",
         Message::Block(_) => "Block",
+        Message::Part(_) => "Part",
         Message::Pack(_) => "Pack",
         Message::FileEnd(_) => "FileEnd",
         Message::DirEnd { .. } => "DirEnd",
@@ -222,6 +225,7 @@ fn from_sender() -> Vec<Message> {
         Message::Begin(Begin { job: [6; 32], sources }),
         Message::Entries(entries()),
         Message::Block(BlockHeader { id: 300, index: 2, value: [7; 32], ranges: vec![(0, 4096), (8192, 512)] }),
+        Message::Part(Part { id: 300, index: 2, value: [7; 32], length: 600_000, number: 2 }),
         Message::Pack(vec![PackItem { id: 301, length: 10, digest: [8; 32] }]),
         end(Ok(FileDigest::Blake3([1; 32]))),
         end(Ok(FileDigest::SparseMap([2; 32]))),

@@ -79,10 +79,9 @@ impl RateLimit {
         self.lock().bundle.is_some()
     }
 
-    /// Whether a connection should take a block while so much is left to be sent.
-    pub(crate) fn takes(&self, number: Number, unsent: ByteCount) -> bool {
-        let block = ByteCount::new(BLOCK_SIZE as u64);
-        self.lock().bundle.as_ref().is_none_or(|bundle| bundle.takes(number, block, unsent))
+    /// Whether a connection should take a frame of this length while so much is left to be sent.
+    pub(crate) fn takes(&self, number: Number, frame: ByteCount, unsent: ByteCount) -> bool {
+        self.lock().bundle.as_ref().is_none_or(|bundle| bundle.takes(number, frame, unsent))
     }
 
     /// The connection that holds up the end, where each has so much left of what it was handed.

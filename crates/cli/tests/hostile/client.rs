@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use icdc_protocol::Message;
 use icdc_protocol::digest::block_value;
 use icdc_protocol::limits::{
-    BLOCK_SIZE, MAX_DEPTH, MAX_ENTRIES, MAX_FILE_SIZE, MAX_PENDING, MAX_PENDING_BYTES, MAX_XATTR_BYTES,
+    BLOCK_SIZE, MAX_DEPTH, MAX_ENTRIES, MAX_FILE_SIZE, MAX_PENDING, MAX_PENDING_BYTES, MAX_XATTR_BYTES, PART_SIZE,
 };
 use icdc_protocol::message::{
-    BlockHeader, Entry, EntryKind, FileDigest, FileEnd, Goodbye, Job, PackItem, Parent, ReceiveOptions, Request,
+    BlockHeader, Entry, EntryKind, FileDigest, FileEnd, Goodbye, Job, PackItem, Parent, Part, ReceiveOptions, Request,
     SourceKind, Want, Wants,
 };
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_name};
@@ -341,6 +341,63 @@ fn blocks_are_what_they_say() {
     peer.say(Message::Goodbye(Goodbye::default()));
     scene.assert_refused(peer, "goodbye");
     scene.assert_well();
+}
+
+#[test]
+fn parts_of_blocks_are_what_they_say() {
+    const SIZE: u64 = 1000 * MIB;
+    let scene = Scene::new();
+    let block = vec![5; BLOCK_SIZE];
+    let length = BLOCK_SIZE as u32;
+    let part = Part { id: 1, index: 0, value: block_value(0, &block, SIZE), length, number: 0 };
+    let refused = |words: &str, parts: &[Part], payload: &[u8]| {
+        let mut peer = scene.push_file(SIZE);
+        for part in parts {
+            peer.say_with(Message::Part(*part), payload);
+        }
+        scene.assert_refused(peer, words);
+    };
+    let data = &block[..PART_SIZE];
+    refused("not that of the part", &[part], &data[1..]);
+    refused("not that of the part", &[Part { number: 16, ..part }], data);
+    refused("more data than a block holds", &[Part { length: length + 1, ..part }], data);
+    refused("no file reaches", &[Part { index: u32::MAX, ..part }], data);
+    refused("different things", &[part, Part { value: [0; 32], number: 1, ..part }], data);
+    // The ring has room for half as many as it has blocks.
+    let many: Vec<Part> = (0..200).map(|index| Part { index, ..part }).collect();
+    refused("more blocks are on their way in parts", &many, data);
+    let whole: Vec<Part> = (0..16).map(|number| Part { number, ..part }).collect();
+    refused(
+        "does not match its digest",
+        &whole.iter().map(|part| Part { index: 1, ..*part }).collect::<Vec<_>>(),
+        data,
+    );
+    refused("beyond its end", &whole.iter().map(|part| Part { index: 250, ..*part }).collect::<Vec<_>>(), data);
+
+    // In any order, beside the whole block, and once more: it counts once.
+    let contents = vec![5; BLOCK_SIZE + 1];
+    let size = contents.len() as u64;
+    let mut peer = scene.push_file(size);
+    let value = |index: u32| {
+        let start = index as usize * BLOCK_SIZE;
+        block_value(start as u64, &contents[start..contents.len().min(start + BLOCK_SIZE)], size)
+    };
+    let [first, second] = [0, 1].map(|index| Part { index, value: value(index), ..part });
+    let second = Part { length: 1, ..second };
+    for number in (3..16).rev().chain(0..3).chain(7..9) {
+        peer.say_with(Message::Part(Part { number, ..first }), data);
+    }
+    peer.say_with(Message::Part(second), &data[..1]);
+    let header = BlockHeader { id: 1, index: 1, value: second.value, ranges: Vec::new() };
+    peer.say_with(Message::Block(header), &data[..1]);
+    peer.say(Message::FileEnd(FileEnd { id: 1, blocks: 2, outcome: Ok(digest(&contents)) }));
+    peer.say(Message::DirEnd { id: 0 });
+    peer.hear_of(|message| match message {
+        Message::Done(done) => done.iter().any(|done| done.id == 1 && done.outcome.is_ok()).then_some(()),
+        _ => None,
+    });
+    assert!(fs::read(scene.site.path("root/in/top/file")).unwrap() == contents);
+    peer.cut();
 }
 
 #[test]

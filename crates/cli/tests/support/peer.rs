@@ -76,7 +76,7 @@ impl Peer {
     pub fn say_with(&mut self, message: Message, payload: &[u8]) -> bool {
         let mut block = self.pool.take().unwrap();
         block[..payload.len()].copy_from_slice(payload);
-        self.link.outlet.send(Parcel { message, payload: Some((block, payload.len())) }).is_ok()
+        self.link.outlet.send(Parcel { message, payload: Some((block, payload.len()).into()) }).is_ok()
     }
 
     pub fn hear(&mut self) -> Result<Message, LinkError> {

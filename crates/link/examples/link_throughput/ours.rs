@@ -17,7 +17,7 @@ pub(super) fn halves(ends: Ends, blocks: u32) -> Result<(Half, Half), Failure> {
     let pool = filled_pool()?;
     let send = move || {
         for index in 0..blocks {
-            let payload = Some((pool.take()?, BLOCK_SIZE));
+            let payload = Some((pool.take()?, BLOCK_SIZE).into());
             sender.outlet.send(Parcel { message: message(index), payload })?;
         }
         Ok(())

@@ -120,7 +120,7 @@ impl Outlet for SecureOutlet {
     fn send(&mut self, parcel: Parcel) -> Result<(), LinkError> {
         frame::encode(&parcel.message, parcel.payload_length(), &mut self.pending)?;
         let sent = match &parcel.payload {
-            Some((block, length)) => self.transmit(&block[..*length]),
+            Some(payload) => self.transmit(payload),
             None if self.pending.len() >= MAX_PENDING => self.transmit(&[]),
             None => Ok(()),
         };

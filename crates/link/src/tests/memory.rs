@@ -26,10 +26,10 @@ fn payloads_are_moved_not_copied() {
     let (mut a, mut b) = memory_pair();
     let pool = BlockPool::new(1).unwrap();
     let parcel = super::block(0, 100, &pool);
-    let address = parcel.payload.as_ref().map(|(block, _)| block.as_ptr());
+    let address = parcel.payload.as_ref().map(|payload| payload.as_ptr());
     a.outlet.send(parcel).unwrap();
     let parcel = b.inlet.receive(&BlockPool::new(1).unwrap()).unwrap();
-    assert_eq!(parcel.payload.as_ref().map(|(block, _)| block.as_ptr()), address);
+    assert_eq!(parcel.payload.as_ref().map(|payload| payload.as_ptr()), address);
     assert_eq!(pool.in_use(), 1);
     drop(parcel);
     assert_eq!(pool.in_use(), 0);

@@ -11,7 +11,7 @@ use icdc_disk::pool::{BLOCK_SIZE, BlockPool};
 use icdc_protocol::Message;
 use icdc_protocol::message::BlockHeader;
 
-use super::{Inlet, LinkError, Outlet, Parcel};
+use super::{Inlet, LinkError, Outlet, Parcel, Payload};
 
 /// A block's worth of reproducible noise, one of four.
 pub(super) fn noise(seed: u32) -> &'static [u8] {
@@ -41,7 +41,7 @@ pub(super) fn block(index: u32, length: usize, pool: &BlockPool) -> Parcel {
     let mut block = pool.take().unwrap();
     block[..length].copy_from_slice(&noise(index)[..length]);
     let message = Message::Block(BlockHeader { id: 7, index, value: [0; 32], ranges: Vec::new() });
-    Parcel { message, payload: Some((block, length)) }
+    Parcel { message, payload: Some(Payload::Own(block, length)) }
 }
 
 /// Sends `count` blocks with a message without payload behind each, and drops the outlet.
@@ -61,7 +61,7 @@ pub(super) fn receive_all(mut inlet: Box<dyn Inlet>, length: fn(u32) -> usize) -
     let mut count = 0;
     loop {
         match inlet.receive(&pool) {
-            Ok(Parcel { message: Message::Block(header), payload: Some((block, filled)) }) => {
+            Ok(Parcel { message: Message::Block(header), payload: Some(Payload::Own(block, filled)) }) => {
                 assert_eq!((header.index, filled), (count, length(count)));
                 assert!(block[..filled] == noise(count)[..filled], "block {count} differs");
                 count += 1;

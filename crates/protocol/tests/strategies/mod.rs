@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use icdc_protocol::limits::{
-    MAX_BINS, MAX_FILE_SIZE, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW, PACK_FILE_LIMIT,
+    MAX_BINS, MAX_FILE_SIZE, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW, PACK_FILE_LIMIT, PART_SIZE,
 };
 use icdc_protocol::measure;
 use icdc_protocol::message::*;
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 /// A message and the length of the payload that belongs to it.
 pub(crate) fn message() -> impl Strategy<Value = (Message, usize)> {
     let alone = prop_oneof![requests(), from_sender(), from_receiver(), either_way()];
-    prop_oneof![4 => alone.prop_map(|message| (message, 0)), 1 => block(), 1 => pack()]
+    prop_oneof![4 => alone.prop_map(|message| (message, 0)), 1 => block(), 1 => part(), 1 => pack()]
 }
 
 fn requests() -> impl Strategy<Value = Message> {
@@ -116,6 +116,15 @@ fn block() -> impl Strategy<Value = (Message, usize)> {
             (Message::Block(BlockHeader { id, index, value, ranges }), payload)
         },
     )
+}
+
+fn part() -> impl Strategy<Value = (Message, usize)> {
+    (any::<u32>(), 0..u32::MAX, any::<Digest>(), 1..=icdc_protocol::BLOCK_SIZE as u32, any::<prop::sample::Index>())
+        .prop_map(|(id, index, value, length, number)| {
+            let number = number.index((length as usize).div_ceil(PART_SIZE)) as u8;
+            let part = Part { id, index, value, length, number };
+            (Message::Part(part), part.range().len())
+        })
 }
 
 fn pack() -> impl Strategy<Value = (Message, usize)> {

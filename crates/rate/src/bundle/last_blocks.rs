@@ -18,17 +18,17 @@ const RECALL: u64 = 3;
 const WORTH: u64 = 3;
 
 impl Bundle {
-    /// Whether a member should take a block of `block` bytes while `unsent` are left to be sent. One
-    /// that needs much longer for it than the others need for all that is left, and for one block
+    /// Whether a member should take a frame of so many bytes while `unsent` are left to be sent. One
+    /// that needs much longer for it than the others need for all that is left, and for one frame
     /// each, would end last; the fastest ones always take it.
     #[must_use]
-    pub fn takes(&self, number: Number, block: ByteCount, unsent: ByteCount) -> bool {
+    pub fn takes(&self, number: Number, frame: ByteCount, unsent: ByteCount) -> bool {
         let Some(known) = self.members.get(&number) else { return true };
         let rates = self.members.values().map(|known| known.most().as_bits_per_second());
         let all = rates.fold(0, u64::saturating_add);
-        let each = block.as_u64() * self.members.len() as u64;
+        let each = frame.as_u64() * self.members.len() as u64;
         let others = u128::from(unsent.as_u64().saturating_add(each * SLOWER));
-        u128::from(known.most().as_bits_per_second()) * others >= u128::from(all) * u128::from(block.as_u64())
+        u128::from(known.most().as_bits_per_second()) * others >= u128::from(all) * u128::from(frame.as_u64())
     }
 
     /// When there is nothing else to send and each member has so much `left` of what it was handed:

@@ -92,7 +92,10 @@ impl Connections {
         match self.0.insert(number, Connection::Gone) {
             Some(Connection::Open(debts) | Connection::Ended(debts)) if arrived <= debts.handed => {
                 let behind = debts.debts.into_iter().filter(|(number, _)| *number >= arrived);
-                Account::Owed(behind.map(|(_, debt)| debt).collect())
+                let mut owed: Vec<_> = behind.map(|(_, debt)| debt).collect();
+                // Of several parts of a block.
+                owed.dedup();
+                Account::Owed(owed)
             }
             None if arrived == 0 => Account::Unused,
             _ => Account::Wrong,
@@ -117,6 +120,8 @@ impl Debt {
     pub(super) fn of(message: &Message) -> Option<Self> {
         match message {
             Message::Block(header) => Some(Self::Block { id: header.id, index: header.index }),
+            // What did not arrive of a block is read with all of it.
+            Message::Part(part) => Some(Self::Block { id: part.id, index: part.index }),
             Message::Pack(items) => Some(Self::Pack(items.iter().map(|item| item.id).collect())),
             Message::FileEnd(end) => Some(Self::End(end.id)),
             _ => None,

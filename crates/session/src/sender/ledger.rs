@@ -75,6 +75,8 @@ pub struct Counts {
     pub bytes_done: ByteCount,
     /// Files that the receiver left as they were.
     pub skipped: u64,
+    /// Sum of their sizes.
+    pub skipped_bytes: ByteCount,
     /// Items that failed at either end.
     pub failed: u64,
     /// Bytes that an earlier run had left durable and that were not transferred again.
@@ -83,6 +85,16 @@ pub struct Counts {
     pub taken_over_files: u64,
     /// Sum of their sizes.
     pub taken_over_bytes: ByteCount,
+}
+
+impl Counts {
+    /// Payload that is to be sent in all, as far as the receiver has said what it needs; `None`
+    /// while the scan goes on.
+    #[must_use]
+    pub fn to_send(&self) -> Option<ByteCount> {
+        let has = self.resumed_bytes + self.skipped_bytes;
+        self.totals.complete.then(|| ByteCount::new(self.totals.bytes) - has)
+    }
 }
 
 enum Slot {
@@ -326,7 +338,11 @@ impl Ledger {
                 counts.taken_over_files += 1;
                 counts.taken_over_bytes += item.size();
             }
-            Settlement::Skipped => counts.skipped += u64::from(item.is_file()),
+            Settlement::Skipped if item.is_file() => {
+                counts.skipped += 1;
+                counts.skipped_bytes += item.size();
+            }
+            Settlement::Skipped => {}
             Settlement::Failed => counts.failed += 1,
         }
     }

@@ -98,17 +98,30 @@ impl Intake<'_> {
         let length = parcel.payload_length() as u64;
         self.shared.counters.received.fetch_add(length, Ordering::Relaxed);
         let Parcel { message, payload } = parcel;
-        let payload = payload.map(|(block, length)| self.shared.waiting.arrived(block, length));
+        let payload = payload.map(|payload| payload.into_block(&self.shared.pool)).transpose();
+        let payload = payload.map_err(|_| SessionError::from(LinkError::Stopped))?;
+        let arrived = |(block, length)| self.shared.waiting.arrived(block, length);
         match message {
             Message::Block(header) => {
-                let _ = self.hash.send(HashJob::Block { header, payload });
+                self.shared.parts().came_whole(header.id, header.index);
+                let _ = self.hash.send(HashJob::Block { header, payload: payload.map(arrived) });
+            }
+            Message::Part(part) => {
+                let (block, _) = payload.ok_or_else(|| SessionError::Protocol("a part has no data".into()))?;
+                let ring = self.shared.pool.capacity();
+                let whole = self.shared.parts().arrived(&part, block, ring);
+                let whole = whole.map_err(|wrong| SessionError::Protocol(wrong.into()))?;
+                if let Some((header, block)) = whole {
+                    let payload = Some(arrived((block, part.length as usize)));
+                    let _ = self.hash.send(HashJob::Block { header, payload });
+                }
             }
             Message::FileEnd(end) => {
                 // Behind the blocks, so that it does not overtake them on this connection.
                 let _ = self.hash.send(HashJob::End(end));
             }
             Message::Pack(items) => {
-                let _ = self.names.send(NameJob::Pack(items, payload));
+                let _ = self.names.send(NameJob::Pack(items, payload.map(arrived)));
             }
             Message::Totals(totals) => *self.shared.totals.lock().expect("no panic while totals are noted") = totals,
             Message::Problem(problem) => self.problem(&problem),

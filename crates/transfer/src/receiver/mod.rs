@@ -21,6 +21,7 @@ mod jobs;
 mod large_file;
 mod leftovers;
 mod names;
+mod parts;
 mod pending;
 mod placement;
 mod progress;
@@ -111,6 +112,7 @@ pub fn run(
         link: control,
         further: FurtherControls::default(),
         connections: Mutex::default(),
+        parts: Mutex::default(),
         wanted: joining.wanted,
         ending: Mutex::default(),
         stir,

@@ -17,6 +17,7 @@ use icdc_session::receiver::frames_arrived::Connections;
 use icdc_units::{ByteCount, Rate, Time};
 
 use super::disk_rate::Waiting;
+use super::parts::Parts;
 use crate::event::{Event, EventSink, Outcome};
 use crate::further_links::FurtherControls;
 use crate::once::{Ended, Running, watched};
@@ -63,6 +64,8 @@ pub(super) struct Shared<'a> {
     pub(super) further: FurtherControls,
     /// What has arrived over them.
     pub(super) connections: Mutex<Connections>,
+    /// Blocks that arrive in parts.
+    pub(super) parts: Mutex<Parts>,
     /// Takes how many the sender needs, at the end that makes them.
     pub(super) wanted: Option<&'a Channel<u8>>,
     pub(super) ending: Mutex<Ending>,
@@ -95,6 +98,10 @@ impl Shared<'_> {
 
     pub(super) fn connections(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().expect("no panic while frames are counted")
+    }
+
+    pub(super) fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().expect("no panic while parts are put together")
     }
 
     /// Something has happened that the session may end by.

@@ -75,31 +75,14 @@ impl<'a> Connections<'a> {
         self.bytes_sent.load(Ordering::Relaxed)
     }
 
-    /// The most payload that may be left to be sent: files that the receiver skips count, too.
-    fn unsent(&self) -> ByteCount {
-        self.left_of_all(self.bytes_sent())
-    }
-
-    /// What is left of everything, so much of it aside.
-    fn left_of_all(&self, aside: u64) -> ByteCount {
-        let (totals, resumed) = self.executor.with(|machine| {
-            let counts = machine.counts();
-            (counts.totals, counts.resumed_bytes)
-        });
-        if !totals.complete {
-            return ByteCount::MAX;
-        }
-        ByteCount::new(totals.bytes) - resumed - ByteCount::new(aside)
-    }
-
     /// Ends a connection that would bring the last blocks much later than the others would; they
-    /// carry what it owes. Where the receiver has skipped files, what is left is not known so exactly,
-    /// and none is ended.
+    /// carry what it owes. Where files have failed, what is left is not known so exactly, and none is
+    /// ended.
     fn recall(&self) {
         let handed = |number: usize| self.handed[number].load(Ordering::Relaxed);
         if !self.steering.is_bundled()
             || !self.data.is_empty()
-            || !self.left_of_all((0..CONNECTIONS).map(handed).sum()).is_zero()
+            || !self.executor.left((0..CONNECTIONS).map(handed).sum()).is_zero()
         {
             return;
         }
@@ -255,7 +238,8 @@ impl<'a> Connections<'a> {
             return Ok(Next::Over);
         }
         let no_data = never();
-        let takes = !self.executor.is_data_stopped() && self.steering.takes(number, self.unsent());
+        let takes = !self.executor.is_data_stopped()
+            && self.steering.takes(number, self.executor.frame(), self.executor.left(self.bytes_sent()));
         let data = if takes { &self.data } else { &no_data };
         if let Ok(parcel) = data.try_recv() {
             return Ok(Next::Parcel(Box::new(parcel)));

@@ -17,8 +17,9 @@ use icdc_protocol::message::{Begin, Digest, EntryId, EntryKind, Feedback, FileDi
 use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Sender, Window};
 use icdc_session::{ById, SessionError};
 use icdc_tuning::Tuned;
-use icdc_units::Span;
+use icdc_units::{ByteCount, Span};
 
+use super::last_blocks::LastBlocks;
 use crate::event::{Event, EventSink, Outcome, Stage};
 use crate::further_links::FurtherControls;
 use crate::once::Once;
@@ -103,6 +104,7 @@ pub(super) struct Executor<'a> {
     pub(super) pool: BlockPool,
     pub(super) events: &'a EventSink,
     pub(super) feedback: Mutex<Feedback>,
+    last_blocks: LastBlocks,
     pub(super) link: LinkControl,
     /// How the socket of the link is tuned; `None` for one that is not TCP.
     pub(super) tuned: Option<Tuned>,
@@ -156,6 +158,7 @@ impl<'a> Executor<'a> {
             pool,
             events,
             feedback: Mutex::default(),
+            last_blocks: LastBlocks::default(),
             link,
             tuned,
             further: FurtherControls::default(),
@@ -306,8 +309,25 @@ impl<'a> Executor<'a> {
         self.with(|machine| machine.on_unreadable(clock::now(), id, given_up));
     }
 
-    /// Queues a frame in the order of the data. `None` when the session is over.
+    /// Queues a frame in the order of the data; in parts, if it is one of the last blocks. `None`
+    /// when the session is over.
     pub(super) fn queue_data(&self, parcel: Parcel) -> Option<()> {
+        let ring = self.feedback.lock().expect(NO_PANIC).ring_blocks;
+        let frames = self.last_blocks.in_parts(parcel, self.connections(), ring, |queued| self.left(queued));
+        frames.into_iter().try_for_each(|frame| self.queue(frame))
+    }
+
+    /// What is left to be sent in all, so much of it aside, as far as that is known.
+    pub(super) fn left(&self, aside: u64) -> ByteCount {
+        self.counts().to_send().map_or(ByteCount::MAX, |all| all - ByteCount::new(aside))
+    }
+
+    /// The length of what a connection takes next.
+    pub(super) fn frame(&self) -> ByteCount {
+        self.last_blocks.frame()
+    }
+
+    fn queue(&self, parcel: Parcel) -> Option<()> {
         select! {
             send(self.data, parcel) -> sent => sent.ok(),
             recv(self.over.channel()) -> _ => None,

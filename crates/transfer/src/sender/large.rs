@@ -329,7 +329,7 @@ pub(super) fn hash(executor: &Executor<'_>, steps: &Queue<Step>) {
             Step::Again { id, size, index, block, length } => {
                 let value = digest::block_value(block_offset(index), &block[..length], size);
                 let header = BlockHeader { id, index, value, ranges: Vec::new() };
-                Some(Parcel { message: Message::Block(header), payload: Some((block, length)) })
+                Some(Parcel { message: Message::Block(header), payload: Some((block, length).into()) })
             }
             Step::Fail(given_up) => current.take().and_then(|hashing| hashing.give_up(executor, given_up)),
             other => match (&mut current, other) {
@@ -408,7 +408,7 @@ impl Hashing {
         }
         debug_assert!(payload <= BLOCK_SIZE);
         let header = BlockHeader { id: self.id, index, value, ranges };
-        Parcel { message: Message::Block(header), payload: Some((block, payload)) }
+        Parcel { message: Message::Block(header), payload: Some((block, payload).into()) }
     }
 
     /// Tells the receiver, behind the blocks, so that what was read before is stored; it answers

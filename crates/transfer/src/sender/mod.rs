@@ -17,6 +17,7 @@ mod executor;
 mod given_up;
 mod intake;
 mod large;
+mod last_blocks;
 mod linked;
 mod merging;
 mod progress;

@@ -25,7 +25,7 @@ pub(super) fn run(executor: &Executor<'_>, queue: &Queue<Vec<EntryId>>) {
         let (items, length) = fill(executor, &executor.contents_of(&pack), &mut block);
         if !items.is_empty() {
             executor.with(|machine| machine.on_packed(&items));
-            let parcel = Parcel { message: Message::Pack(items), payload: Some((block, length)) };
+            let parcel = Parcel { message: Message::Pack(items), payload: Some((block, length).into()) };
             if executor.queue_data(parcel).is_none() {
                 return;
             }

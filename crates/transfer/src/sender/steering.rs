@@ -158,10 +158,10 @@ impl<'a> Steering<'a> {
         }
     }
 
-    /// Whether a connection should take a block while so much is left to be sent: what the slowest
-    /// ones carry last, all wait for.
-    pub(super) fn takes(&self, number: u8, unsent: ByteCount) -> bool {
-        self.limit.takes(number.into(), unsent)
+    /// Whether a connection should take a frame of this length while so much is left to be sent: what
+    /// the slowest ones carry last, all wait for.
+    pub(super) fn takes(&self, number: u8, frame: ByteCount, unsent: ByteCount) -> bool {
+        self.limit.takes(number.into(), frame, unsent)
     }
 
     /// The connection that holds up the end: the others would sooner have sent what it owes.

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
+use icdc_protocol::limits::BLOCK_SIZE;
+use icdc_protocol::message::Part;
+
 use super::*;
 
 fn block(id: EntryId, index: u32) -> Debt {
@@ -59,4 +62,15 @@ fn debts_are_bounded_by_what_is_pending() {
     }
     let Account::Owed(owed) = connections.account(1, 199_998) else { panic!() };
     assert_eq!(owed, [Debt::Pack((999_991..1_000_001).collect()), block(0, 99_999)]);
+}
+
+#[test]
+fn parts_of_a_block_are_owed_as_one_block() {
+    let mut connections = Connections::default();
+    connections.join(1);
+    for (index, number) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 3)] {
+        let part = Part { id: 7, index, value: [0; 32], length: BLOCK_SIZE as u32, number };
+        connections.hand(1, Debt::of(&Message::Part(part)).unwrap(), |_| true).unwrap();
+    }
+    assert_eq!(connections.account(1, 1), Account::Owed(vec![block(7, 0), block(7, 1)]));
 }

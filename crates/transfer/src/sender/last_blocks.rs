@@ -1,0 +1,67 @@
+//! The last blocks travel in parts, each over whichever connection is ready first.
+//!
+//! A block that goes over one connection keeps all waiting for that one at the end, when the others
+//! have nothing left to do: half of the connections' time for a block is lost on the average. The
+//! receiver fills a block of its ring for each that is on its way in parts, so these are at most
+//! half of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use icdc_link::{Parcel, Payload};
+use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
+use icdc_protocol::message::{Message, Part};
+use icdc_units::ByteCount;
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct LastBlocks {
+    /// Payload of the frames that were queued.
+    queued: AtomicU64,
+    /// Blocks that were queued in parts.
+    divided: AtomicU32,
+    have_begun: AtomicBool,
+}
+
+impl LastBlocks {
+    /// What is queued for a frame that `connections` may carry to a ring of so many blocks; `left`
+    /// tells how much there is to be sent besides what was queued.
+    pub(super) fn in_parts(
+        &self,
+        parcel: Parcel,
+        connections: u64,
+        ring: u32,
+        left: impl FnOnce(u64) -> ByteCount,
+    ) -> Vec<Parcel> {
+        let queued = self.queued.fetch_add(parcel.payload_length() as u64, Ordering::Relaxed);
+        let room = u64::from((ring / 2).saturating_sub(self.divided.load(Ordering::Relaxed)));
+        let are_last =
+            connections > 1 && room > 0 && left(queued) <= ByteCount::from(BLOCK_SIZE) * connections.min(room);
+        match parcel {
+            Parcel { message: Message::Block(header), payload: Some(Payload::Own(block, length)) }
+                if are_last && length > PART_SIZE && header.ranges.is_empty() =>
+            {
+                self.have_begun.store(true, Ordering::Relaxed);
+                self.divided.fetch_add(1, Ordering::Relaxed);
+                let block = Arc::new(block);
+                let part = |number| {
+                    let (id, index, value) = (header.id, header.index, header.value);
+                    let part = Part { id, index, value, length: length as u32, number: number as u8 };
+                    let payload = Payload::Shared(Arc::clone(&block), part.range());
+                    Parcel { message: Message::Part(part), payload: Some(payload) }
+                };
+                (0..length.div_ceil(PART_SIZE)).map(part).collect()
+            }
+            parcel => vec![parcel],
+        }
+    }
+
+    /// The length of the longest frame that is queued from now on.
+    pub(super) fn frame(&self) -> ByteCount {
+        ByteCount::from(if self.have_begun.load(Ordering::Relaxed) { PART_SIZE } else { BLOCK_SIZE })
+    }
+}
+
+#[cfg(test)]
+#[path = "last_blocks/tests.rs"]
+mod tests;
