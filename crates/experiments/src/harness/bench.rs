@@ -16,6 +16,6 @@ pub struct Bench<'a> {
     pub only: Option<&'a str>,
     /// How long each live measurement waits at most for a calm machine.
     pub patience: Span,
-    /// Gets what happens, a line at a time.
-    pub say: &'a dyn Fn(&str),
+    /// Gets what happens, a line at a time, from any thread.
+    pub say: &'a (dyn Fn(&str) + Sync),
 }

@@ -29,6 +29,7 @@ pub(super) struct Case {
     pub(super) is_known: bool,
     /// As given by hand.
     pub(super) streams: Option<u8>,
+    pub(super) ring: Option<ByteCount>,
     pub(super) pauses: Option<Pauses>,
     /// So many processes or connections that both hosts' share of a small machine would be the limit.
     many: bool,
@@ -62,6 +63,7 @@ const STOCK: Case = Case {
     size: ByteCount::new(2_000_000_000),
     is_known: false,
     streams: None,
+    ring: None,
     pauses: None,
     many: false,
 };
@@ -88,11 +90,25 @@ const SATELLITE: Case = Case {
 };
 const LAN: Case = Case { round_trip: Span::ZERO, required: "as before", ..STOCK };
 
+const TEN_GIGABIT: Case = Case {
+    rate: Rate::from_bits_per_second(10_000_000_000),
+    round_trip: Span::from_millis(1),
+    required: "as before",
+    ..STOCK
+};
+
+/// Each ends within 1.3 times the best of them.
+const fn by_hand(name: &'static str, account: Account, streams: u8, ring: u64) -> Case {
+    let size = ByteCount::new(200_000_000);
+    let required = "≤ 1.3 × the best of these";
+    Case { name, required, account, streams: Some(streams), ring: Some(ByteCount::from_mib(ring)), size, ..CONTINENT }
+}
+
 const PAUSED: Case = Case { required: "steady ≥ 97 % of that without pauses, nothing dropped", ..STOCK };
 const SHORT_PAUSES: Pauses = Pauses { length: Span::from_millis(10), period: Span::from_millis(125) };
 const LONG_PAUSES: Pauses = Pauses { length: Span::from_millis(30), period: Span::from_secs(1) };
 
-pub(super) const ALL: [Case; 27] = [
+pub(super) const ALL: [Case; 41] = [
     STOCK,
     Case { name: "stock, loss 1e-6", required: "≤ 23 s", loss: 1e-6, ..STOCK },
     Case { name: "stock, loss 1e-4", required: "≤ 24 s", loss: 1e-4, many: true, ..STOCK },
@@ -116,6 +132,20 @@ pub(super) const ALL: [Case; 27] = [
     Case { name: "300 Mbit/s, 500 ms, root", account: Account::Root, ..SATELLITE },
     Case { name: "LAN without delay, user", ..LAN },
     Case { name: "LAN without delay, root", account: Account::Root, ..LAN },
+    Case { name: "10 Gbit/s, 1 ms, user", ..TEN_GIGABIT },
+    Case { name: "10 Gbit/s, 1 ms, root", account: Account::Root, ..TEN_GIGABIT },
+    by_hand("streams 1, ring 32 MiB, user", Account::User, 1, 32),
+    by_hand("streams 1, ring 256 MiB, user", Account::User, 1, 256),
+    by_hand("streams 4, ring 32 MiB, user", Account::User, 4, 32),
+    by_hand("streams 16, ring 256 MiB, user", Account::User, 16, 256),
+    by_hand("streams 64, ring 32 MiB, user", Account::User, 64, 32),
+    by_hand("streams 64, ring 256 MiB, user", Account::User, 64, 256),
+    by_hand("streams 1, ring 32 MiB, root", Account::Root, 1, 32),
+    by_hand("streams 1, ring 256 MiB, root", Account::Root, 1, 256),
+    by_hand("streams 4, ring 32 MiB, root", Account::Root, 4, 32),
+    by_hand("streams 16, ring 256 MiB, root", Account::Root, 16, 256),
+    by_hand("streams 64, ring 32 MiB, root", Account::Root, 64, 32),
+    by_hand("streams 64, ring 256 MiB, root", Account::Root, 64, 256),
     Case { name: "pauses of 10 ms, 8 a second, user", pauses: Some(SHORT_PAUSES), ..PAUSED },
     Case { name: "pauses of 10 ms, 8 a second, root", pauses: Some(SHORT_PAUSES), account: Account::Root, ..PAUSED },
     Case { name: "pauses of 30 ms, 1 a second, user", pauses: Some(LONG_PAUSES), ..PAUSED },

@@ -13,12 +13,13 @@
 //! | whose copies they are | `accounts.rs` |
 //! | stand-in, sshd, firewall, jump host | `far_side.rs` |
 //! | pauses of the processors | `pauses.rs` |
-//! | rows beside others | `background.rs`, `beside_cubic.rs` |
+//! | rows beside others | `background.rs`, `beside_copy.rs`, `beside_cubic.rs` |
 //!
 //! A row whose copy fails tells why and has no further turn.
 
 mod accounts;
 mod background;
+mod beside_copy;
 mod beside_cubic;
 mod case;
 mod far_side;
@@ -83,7 +84,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         background::ALL.iter().filter(|row| chosen(row.name)).map(|&row| (row, Vec::new())).collect();
     let mut beside: Vec<_> =
         beside_cubic::ALL.iter().filter(|row| chosen(row.name)).map(|row| (row, Vec::new())).collect();
-    if cases.is_empty() && background.is_empty() && beside.is_empty() {
+    let mut two: Vec<_> = beside_copy::ALL.iter().filter(|row| chosen(row.name)).map(|row| (row, Vec::new())).collect();
+    if cases.is_empty() && background.is_empty() && beside.is_empty() && two.is_empty() {
         let rows = names().map(str::to_owned).collect();
         return Err(ExperimentError::NoRows { only: bench.only.unwrap_or_default().to_owned(), rows });
     }
@@ -113,6 +115,11 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
             let lasts = if bench.quick { BESIDE.1 / 3 } else { BESIDE.1 };
             results.push(row.run(bench, &ground, &source, lasts)?);
         }
+        for (row, results) in &mut two {
+            say(row.name);
+            let source = sources.get(Load::File, quicker(BESIDE.0), bench.quick)?;
+            results.push(row.run(bench, &ground, &source)?);
+        }
     }
     let mut tables = Vec::new();
     if !cases.is_empty() {
@@ -124,6 +131,9 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     if !beside.is_empty() {
         tables.push(beside_cubic::table(&beside, quicker(BESIDE.0)));
     }
+    if !two.is_empty() {
+        tables.push(beside_copy::table(&two, quicker(BESIDE.0)));
+    }
     let mut failures: Vec<String> = cases.iter().flat_map(CaseRuns::failures).collect();
     failures.extend(
         background.iter().flat_map(|(row, results)| {
@@ -132,6 +142,11 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     );
     failures.extend(
         beside.iter().flat_map(|(row, results)| {
+            results.iter().filter_map(|run| Some(format!("{}: {}", row.name, run.spoilt()?)))
+        }),
+    );
+    failures.extend(
+        two.iter().flat_map(|(row, results)| {
             results.iter().filter_map(|run| Some(format!("{}: {}", row.name, run.spoilt()?)))
         }),
     );
@@ -146,7 +161,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
 
 fn names() -> impl Iterator<Item = &'static str> {
     let copies = case::ALL.iter().map(|case| case.name);
-    copies.chain(background::ALL.iter().map(|row| row.name)).chain(beside_cubic::ALL.iter().map(|row| row.name))
+    let beside = beside_cubic::ALL.iter().map(|row| row.name).chain(beside_copy::ALL.iter().map(|row| row.name));
+    copies.chain(background::ALL.iter().map(|row| row.name)).chain(beside)
 }
 
 /// What is copied, made when it is needed first.

@@ -28,7 +28,7 @@ use crate::harness::rights::Rights;
 use crate::harness::scratch::{Scratch, contents};
 use crate::harness::temporary_lab::TemporaryLab;
 
-/// Directory of the scratch into which is copied.
+/// Directory of the scratch into which is copied, where nothing is copied beside it.
 const DESTINATION: &str = "arrived";
 /// The program is stopped after so long.
 const LIMIT: Span = Span::from_secs(300);
@@ -62,6 +62,8 @@ pub(super) struct Finish {
     pub(super) opened: u64,
     /// The sender's algorithm.
     pub(super) congestion: String,
+    /// Bytes that had arrived at each of its own reports.
+    pub(super) progress: Vec<(Time, u64)>,
     /// Why it must not be used, if so.
     pub(super) spoilt: Option<String>,
 }
@@ -84,6 +86,9 @@ enum Line {
     Failed {
         reason: String,
     },
+    Progress {
+        bytes_done: u64,
+    },
     Summary(CopySummary),
     #[serde(other)]
     Other,
@@ -95,6 +100,7 @@ struct Told {
     streams: BTreeSet<u8>,
     peers: BTreeSet<String>,
     failed: Option<String>,
+    progress: Vec<(Time, u64)>,
     summary: Option<CopySummary>,
 }
 
@@ -107,6 +113,7 @@ impl Told {
                 self.peers.insert(peer.rsplit_once(':').map_or(peer.as_str(), |(host, _)| host).to_owned());
             }
             Ok(Line::Failed { reason }) => self.failed = Some(reason),
+            Ok(Line::Progress { bytes_done }) => self.progress.push((clock::now(), bytes_done)),
             Ok(Line::Summary(summary)) => self.summary = Some(summary),
             Ok(Line::Other) | Err(_) => {}
         }
@@ -123,7 +130,7 @@ impl<'a> Ground<'a> {
         })
     }
 
-    fn accounts(&self, account: Account) -> &Accounts<'a> {
+    pub(super) fn accounts(&self, account: Account) -> &Accounts<'a> {
         match account {
             Account::User => &self.user,
             Account::Root => &self.root,
@@ -181,9 +188,21 @@ impl<'a> Ground<'a> {
         case: &Case,
         source: &Path,
     ) -> Result<Finish, ExperimentError> {
+        self.accounts(case.account).empty_home(End::Far)?;
+        self.copy_into(bench, lab, case, source, DESTINATION)
+    }
+
+    /// As [`copy`](Self::copy), into this directory of the scratch, also beside another one.
+    pub(super) fn copy_into(
+        &self,
+        bench: &Bench<'_>,
+        lab: &Lab,
+        case: &Case,
+        source: &Path,
+        destination: &str,
+    ) -> Result<Finish, ExperimentError> {
         let accounts = self.accounts(case.account);
-        accounts.empty_home(End::Far)?;
-        let destination = accounts.empty(DESTINATION)?;
+        let (name, destination) = (destination, accounts.empty(destination)?);
         let far = FarSide::start(bench, lab, case.access, (accounts, &self.keys, self.scratch))?;
         let mut command = on_host(bench, lab, "a", Rights::All);
         command.arg(accounts.runner(End::Near)).arg(bench.program).args(["copy", "--json", "--remote-icdc"]);
@@ -193,6 +212,9 @@ impl<'a> Ground<'a> {
         }
         if let Some(streams) = case.streams {
             command.args(["--streams", &streams.to_string()]);
+        }
+        if let Some(ring) = case.ring {
+            command.args(["--ring", &ring.as_u64().to_string()]);
         }
         command.arg(source).arg(format!("{}:{}/", far.host, destination.display()));
         let pauses = case.pauses.map(|pauses| pauses.start()).transpose()?;
@@ -208,7 +230,7 @@ impl<'a> Ground<'a> {
         drop(far);
         // What has arrived is not to be in the way of the next turn.
         if case.load == Load::File || self.scratch.set_aside(&destination).is_err() {
-            self.scratch.remove(DESTINATION);
+            self.scratch.remove(name);
         }
         Ok(Finish {
             begun,
@@ -221,6 +243,7 @@ impl<'a> Ground<'a> {
             data_connections: told.streams.len(),
             peers: told.peers,
             opened: counts.opened,
+            progress: told.progress,
             congestion: told.summary.map(|summary| summary.congestion).unwrap_or_default(),
             spoilt: spoilt_but_for_bursts(&page, settings, tolerance),
         })
@@ -301,8 +324,10 @@ mod tests {
             ));
         }
         told.hear("{\"type\":\"failed\",\"reason\":\"no route\",\"exit_code\":3}");
+        told.hear("{\"type\":\"progress\",\"bytes_done\":7,\"seconds\":1.5}");
         told.hear("not JSON");
         assert_eq!((told.streams.len(), told.failed.as_deref()), (2, Some("no route")));
+        assert_eq!(told.progress.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(), [7]);
         assert_eq!(told.peers, BTreeSet::from(["10.26.33.2".to_owned()]));
     }
 }

@@ -1,0 +1,156 @@
+//! Rows of two copies at once: 1 Gbit/s, 50 ms, a queue of what fills the path.
+//!
+//! The second one comes when the first has filled the path. What each got is what its own reports
+//! say had arrived, from when the second has settled until one of them ends.
+
+use std::path::Path;
+use std::thread;
+
+use icdc_lab::{Settings, spoilt_but_for_bursts};
+use icdc_packet::clock;
+use icdc_report::Table;
+use icdc_sim::{jain_index, payload_rate};
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+use crate::copy::any_host::accounts::{Account, End};
+use crate::copy::any_host::case::Case;
+use crate::copy::any_host::turn::{Finish, Ground};
+use crate::harness::bench::Bench;
+use crate::harness::error::ExperimentError;
+use crate::harness::paths::path;
+use crate::harness::resolution::Resolution;
+use crate::harness::spread::Spread;
+use crate::harness::temporary_lab::TemporaryLab;
+
+const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
+const ROUND_TRIP: Span = Span::from_millis(50);
+/// The second copy begins so long after the first.
+const LATER: Span = Span::from_secs(5);
+/// Start-up of the second, and the end of the one that ends first, do not count.
+const SETTLING: Span = Span::from_secs(5);
+const ENDING: Span = Span::from_secs(1);
+const DESTINATIONS: [&str; 2] = ["arrived-first", "arrived-second"];
+
+/// Whose copies they are.
+pub(super) struct BesideCopy {
+    pub(super) name: &'static str,
+    account: Account,
+}
+
+/// What became of both.
+pub(super) struct BothCopies {
+    /// Of each.
+    means: [Rate; 2],
+    /// What TCP's payload can reach.
+    limit: Rate,
+    finishes: [Finish; 2],
+    spoilt: Option<String>,
+}
+
+pub(super) const ALL: [BesideCopy; 2] = [
+    BesideCopy { name: "beside a second copy, user", account: Account::User },
+    BesideCopy { name: "beside a second copy, root", account: Account::Root },
+];
+
+impl BesideCopy {
+    pub(super) fn run(
+        &self,
+        bench: &Bench<'_>,
+        ground: &Ground<'_>,
+        source: &Path,
+    ) -> Result<BothCopies, ExperimentError> {
+        let filled = path(RATE, ROUND_TRIP, RATE * ROUND_TRIP);
+        let settings = Settings { stock: self.account == Account::User, ..Settings::symmetric(filled) };
+        let case = Case::beside_another(self.account, None);
+        ground.forget_paths(&case)?;
+        ground.accounts(self.account).empty_home(End::Far)?;
+        let lab = TemporaryLab::new(bench, &settings)?;
+        let copy = |destination| ground.copy_into(bench, &lab, &case, source, destination);
+        let finishes = thread::scope(|scope| {
+            let first = scope.spawn(|| copy(DESTINATIONS[0]));
+            clock::sleep_until(clock::now() + LATER);
+            let second = copy(DESTINATIONS[1]);
+            let first = first.join().expect("the first copy does not panic");
+            Ok::<_, ExperimentError>([first?, second?])
+        })?;
+        let tolerance = Resolution::Means.tolerance(settings.round_trip());
+        let spoilt = spoilt_but_for_bursts(&lab.page()?, &settings, tolerance);
+        let from = finishes[1].begun + SETTLING;
+        let ended = |finish: &Finish| finish.begun + finish.took;
+        let to = ended(&finishes[0]).min(ended(&finishes[1])) - ENDING;
+        let mean = |finish: &Finish| mean(&finish.progress, from, to);
+        let means = [mean(&finishes[0]), mean(&finishes[1])];
+        Ok(BothCopies { means, limit: payload_rate(&settings.forward), finishes, spoilt })
+    }
+
+    fn row(&self, runs: &[BothCopies]) -> Vec<String> {
+        let spread = |value: &dyn Fn(&BothCopies) -> f64| Spread::of(runs.iter().map(value));
+        let failed = runs.iter().flat_map(|run| &run.finishes).find_map(|finish| finish.failure.as_deref());
+        let jain = spread(&|run| jain_index(&run.means)).thousandths();
+        vec![
+            self.name.to_owned(),
+            "≥ 0.95".to_owned(),
+            failed.map_or(jain, |why| format!("failed: {why}")),
+            spread(&|run| run.share(0)).percent(),
+            spread(&|run| run.share(1)).percent(),
+            spread(&|run| run.finishes[0].took.as_secs_f64()).tenths("none"),
+            spread(&|run| run.finishes[1].took.as_secs_f64()).tenths("none"),
+            spread(&|run| run.finishes[0].retransmitted.max(run.finishes[1].retransmitted) * 100.0).thousandths(),
+            runs.iter().filter(|run| run.spoilt.is_some()).count().to_string(),
+        ]
+    }
+}
+
+impl BothCopies {
+    fn share(&self, which: usize) -> f64 {
+        self.means[which].as_bits_per_second() as f64 / self.limit.as_bits_per_second() as f64
+    }
+
+    pub(super) fn spoilt(&self) -> Option<&str> {
+        self.spoilt.as_deref()
+    }
+}
+
+/// Between the reports nearest to two times; zero if there are none.
+fn mean(progress: &[(Time, u64)], from: Time, to: Time) -> Rate {
+    let within: Vec<_> = progress.iter().filter(|(at, _)| (from..=to).contains(at)).collect();
+    match within[..] {
+        [first, .., last] => ByteCount::new(last.1.saturating_sub(first.1)) / (last.0 - first.0),
+        _ => Rate::ZERO,
+    }
+}
+
+pub(super) fn table(rows: &[(&BesideCopy, Vec<BothCopies>)], size: ByteCount) -> Table {
+    let header = [
+        "",
+        "required",
+        "Jain's index",
+        "first, % of the payload",
+        "second, % of the payload",
+        "first, seconds",
+        "second, seconds",
+        "segments retransmitted by host a, %",
+        "invalid runs",
+    ];
+    Table {
+        caption: format!(
+            "Two copies of {size} over 1 Gbit/s, 50 ms, queue 1 × rate × round trip, the second {LATER} after the first: median (least to greatest)"
+        ),
+        header: header.map(str::to_owned).to_vec(),
+        rows: rows.iter().map(|(beside, runs)| beside.row(runs)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_is_that_between_two_times() {
+        let at = |seconds| Time::ORIGIN + Span::from_secs(seconds);
+        let progress: Vec<(Time, u64)> = (0..10).map(|second| (at(second), second * second * 1000)).collect();
+        assert_eq!(mean(&progress, at(2), at(4)), Rate::from_bits_per_second(48_000));
+        assert_eq!(mean(&progress, at(2), at(2)), Rate::ZERO);
+        assert_eq!(mean(&progress, at(11), at(12)), Rate::ZERO);
+    }
+}
