@@ -86,7 +86,9 @@ impl BesideCopy {
     fn row(&self, runs: &[BothCopies]) -> Vec<String> {
         let spread = |value: &dyn Fn(&BothCopies) -> f64| Spread::of(runs.iter().map(value));
         let failed = runs.iter().flat_map(|run| &run.finishes).find_map(|finish| finish.failure.as_deref());
+        let were_together = runs.iter().all(|run| run.means.iter().all(|mean| !mean.is_zero()));
         let jain = spread(&|run| jain_index(&run.means)).thousandths();
+        let jain = if were_together { jain } else { "too short".to_owned() };
         vec![
             self.name.to_owned(),
             "≥ 0.95".to_owned(),
