@@ -9,19 +9,30 @@
 //! is read and written with the daemon's rights (`own_rights`); what goes into it comes from the
 //! kernel alone.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, TcpStream};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use icdc_rate::known_paths::{KnownPaths, Resumption};
-use rustix::fs::FlockOperation;
+use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::{clock, own_rights};
 
 /// Longest file that is read: [`icdc_rate::known_paths::MOST`] paths take less.
 const MAX_LENGTH: u64 = 1 << 20;
+/// Beside the file: what a process locks that changes it, and what the changed file is called until
+/// it takes its place.
+const LOCK: &str = "paths.lock";
+const ASIDE: &str = "paths.new";
+const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
+/// A change takes milliseconds; a connection that waits for longer does without.
+const LOCK_ATTEMPTS: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where the paths of this user are remembered; `None` without a home.
 #[must_use]
@@ -58,19 +69,59 @@ fn load(file: &Path) -> KnownPaths {
 /// sense; two processes do so one after the other.
 ///
 /// # Errors
-/// What the file system says.
+/// What the file system says; that the directory is another user's; that another process has been
+/// changing it for longer than that takes.
 pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::Result<T> {
-    let directory = file.parent().unwrap_or(Path::new("/"));
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let lock = File::open(directory)?;
-    rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+    let directory = own_directory(file.parent().unwrap_or(Path::new("/")))?;
+    let _lock = lock(&directory)?;
     let mut paths = load(file);
     let outcome = change(&mut paths);
-    let aside = file.with_extension("new");
-    let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
-    new.write_all(&serde_json::to_vec_pretty(&paths)?)?;
-    std::fs::rename(&aside, file)?;
+    replace(&directory, file, &serde_json::to_vec_pretty(&paths)?)?;
     Ok(outcome)
+}
+
+/// The directory, made if it is missing, if nobody but this user and root decides what is in it.
+fn own_directory(path: &Path) -> io::Result<OwnedFd> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let directory = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let owner = fs::fstat(&directory)?.st_uid;
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        let reason =
+            format!("{} belongs to user {owner}; set XDG_STATE_HOME to a directory of your own", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    Ok(directory)
+}
+
+/// Keeps other processes from changing the file until it is dropped.
+///
+/// A file that only its owner can open is locked, not the directory: whoever may open a directory
+/// can lock it for ever.
+fn lock(directory: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let lock = fs::openat(directory, LOCK, flags, OWNER_ONLY)?;
+    let pause = crossbeam_channel::never::<()>();
+    for _ in 0..LOCK_ATTEMPTS {
+        match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(lock),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => drop(pause.recv_timeout(LOCK_PAUSE)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, format!("another process keeps {LOCK} locked; try again")))
+}
+
+/// Puts `bytes` in the place of `file`, which is in `directory`, at once. The caller has the lock.
+fn replace(directory: &OwnedFd, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    // What a process left that was killed.
+    match fs::unlinkat(directory, ASIDE, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    File::from(fs::openat(directory, ASIDE, flags, OWNER_ONLY)?).write_all(bytes)?;
+    Ok(fs::renameat(directory, ASIDE, directory, name)?)
 }
 
 /// What a connection may start from that has just been made.
@@ -104,6 +155,8 @@ fn ends(stream: &TcpStream) -> Option<(IpAddr, IpAddr)> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
     use icdc_units::{Rate, Span};
 
     use super::*;
@@ -126,5 +179,84 @@ mod tests {
         }
         change(&path, |paths| paths.remember(from, to, found, 1_800_000_000)).unwrap();
         assert_eq!(load(&path).iter().count(), 1, "it mends what was broken");
+    }
+    fn count(path: &Path) -> usize {
+        load(path).iter().count()
+    }
+
+    /// Remembers one more path, on a thread that nothing may keep.
+    fn remember_one(path: &Path) -> io::Result<()> {
+        let (answer, answered) = crossbeam_channel::bounded(1);
+        let (path, found) = (
+            path.to_owned(),
+            Resumption { rate: Rate::from_bits_per_second(1_000_000), round_trip: Span::from_millis(9) },
+        );
+        let to = IpAddr::from([198, 51, u8::try_from(count(&path)).unwrap(), 7]);
+        std::thread::spawn(move || {
+            let from = "192.0.2.1".parse().unwrap();
+            answer.send(change(&path, |paths| paths.remember(from, to, found, 1_800_000_000))).unwrap();
+        });
+        answered.recv_timeout(Duration::from_secs(60)).expect("somebody keeps it")
+    }
+
+    fn locked(path: &Path) -> File {
+        let held = File::open(path).unwrap();
+        fs::flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+        held
+    }
+
+    #[test]
+    fn a_lock_that_any_user_can_take_keeps_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("paths.json");
+        let _held = locked(directory.path());
+        remember_one(&path).unwrap();
+        assert_eq!(count(&path), 1);
+        let lock = std::fs::metadata(directory.path().join(LOCK)).unwrap();
+        assert_eq!(lock.permissions().mode() & 0o777, 0o600, "others cannot take its lock");
+    }
+
+    #[test]
+    fn a_process_that_is_changing_it_for_too_long_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("paths.json");
+        remember_one(&path).unwrap();
+        let held = locked(&directory.path().join(LOCK));
+        assert_eq!(remember_one(&path).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(held);
+        remember_one(&path).unwrap();
+        assert_eq!(count(&path), 2);
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let (state, victim) = (directory.path().join("icdc"), directory.path().join("victim"));
+        let path = state.join("paths.json");
+        std::fs::create_dir(&state).unwrap();
+        std::fs::write(&victim, "precious").unwrap();
+        for name in [ASIDE, "paths.json"] {
+            symlink(&victim, state.join(name)).unwrap();
+        }
+        remember_one(&path).unwrap();
+        assert_eq!((count(&path), std::fs::read(&victim).unwrap().as_slice()), (1, &b"precious"[..]));
+        std::fs::remove_file(state.join(LOCK)).unwrap();
+        symlink(directory.path().join("made"), state.join(LOCK)).unwrap();
+        remember_one(&path).unwrap_err();
+        assert!(!directory.path().join("made").exists());
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        // Only root can give one away.
+        if std::os::unix::fs::chown(directory.path(), Some(12_345), None).is_err() {
+            return;
+        }
+        let path = directory.path().join("paths.json");
+        let error = remember_one(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("12345"), "{error}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left there");
     }
 }
