@@ -4,15 +4,16 @@
 //!
 //! ```text
 //! script → machine SYSTEM ARCHITECTURE                      (and ends if it is another than here)
-//! script → have PATH | differs PATH | no-digest | want
+//! script → have PATH | differs PATH | unsafe DIRECTORY | no-digest | want
 //! here   → the program's bytes, then the end of input        (only after `want`)
 //! script → put PATH | broken
 //! ```
 //!
 //! The file is named by its digest, written aside and linked into place, so that nothing is ever
 //! overwritten and no unfinished program is ever run. A file that is there already is used only if
-//! it has the digest. Each answer stands on a line of its own behind a mark, so that the noise of
-//! start-up files is told apart.
+//! it has the digest and is the user's own, in a directory of the user's own that nobody else may
+//! write to: nobody can put another one in its place between the check and the start. Each answer
+//! stands on a line of its own behind a mark, so that the noise of start-up files is told apart.
 //!
 //! A later run does not ask first: [`or_sent`] has the far side's shell start the program that it
 //! finds in the cache with the right digest, in the one login that is needed anyway.
@@ -43,12 +44,16 @@ const PROGRAM: &str = "/proc/self/exe";
 /// A command that starts the far end from the cache if this very program is there, and otherwise
 /// does `command`, which is one program with its arguments.
 pub(super) fn or_sent(command: &str) -> io::Result<String> {
-    let digest = sha256(&mut File::open(PROGRAM)?)?;
+    program_or_sent(command, Path::new(PROGRAM))
+}
+
+fn program_or_sent(command: &str, program: &Path) -> io::Result<String> {
+    let digest = sha256(&mut File::open(program)?)?;
     let mut lines = finding(&digest);
     // One that cannot run there (another machine shares the home, no programs may run from it) must
     // not hide a program that can.
-    lines.push(r#"runs() { test -O "$1" && "$1" --version </dev/null >/dev/null 2>&1; }"#.to_owned());
-    lines.push(r#"if has "$file" && runs "$file"; then say "have $file"; exec "$file" far-end; fi"#.to_owned());
+    lines.push(r#"runs() { "$1" --version </dev/null >/dev/null 2>&1; }"#.to_owned());
+    lines.push(r#"if safe && has "$file" && runs "$file"; then say "have $file"; exec "$file" far-end; fi"#.to_owned());
     lines.push(r#"exec "$@""#.to_owned());
     Ok(format!("sh -c '{}' sh {command}", lines.join("; ")))
 }
@@ -103,8 +108,12 @@ fn put_program(shell: &RemoteShell, program: &Path, stop: &StopSignal) -> Result
     match outcome {
         Some(Answer::Have(path) | Answer::Put(path)) => Ok(path),
         Some(Answer::Differs(path)) => {
-            Err(fail(format!("{path} is there and is not what its name says; look at it and remove it")))
+            let reason = format!("{path} is not what its name says, or another user's; look at it and remove it");
+            Err(fail(reason))
         }
+        Some(Answer::Unsafe(directory)) => Err(fail(format!(
+            "{directory} must be a directory of your own, no link, that nobody else may write to; look at it and remove it, or take the right from others: chmod go-w"
+        ))),
         Some(Answer::NoDigest) => Err(fail("it has neither sha256sum nor shasum to check the program with".to_owned())),
         Some(Answer::Broken) => {
             Err(fail("the program arrived damaged, or there is no room for it; try again".to_owned()))
@@ -121,6 +130,7 @@ enum Answer {
     Machine(String),
     Have(String),
     Differs(String),
+    Unsafe(String),
     NoDigest,
     Want,
     Put(String),
@@ -143,6 +153,7 @@ fn next_answer(from: &mut impl BufRead) -> Option<Answer> {
             "machine" => Some(Answer::Machine(rest)),
             "have" => Some(Answer::Have(rest)),
             "differs" => Some(Answer::Differs(rest)),
+            "unsafe" => Some(Answer::Unsafe(rest)),
             "no-digest" => Some(Answer::NoDigest),
             "want" => Some(Answer::Want),
             "put" => Some(Answer::Put(rest)),
@@ -163,9 +174,10 @@ fn script(machine: &str, digest: &str) -> String {
     let further = [
         "umask 077",
         r#"if command -v sha256sum >/dev/null || command -v shasum >/dev/null; then :; else say no-digest; exit 0; fi"#,
+        r#"mkdir -p "$dir" || exit 1"#,
+        r#"if safe; then :; else say "unsafe $dir"; exit 0; fi"#,
         r#"if has "$file"; then say "have $file"; exit 0; fi"#,
         r#"if test -e "$file" || test -h "$file"; then say "differs $file"; exit 0; fi"#,
-        r#"mkdir -p "$dir" || exit 1"#,
         r#"part="$file.$$""#,
         r#"trap "rm -f \"\$part\"" EXIT"#,
         r#"trap "exit 1" HUP INT TERM"#,
@@ -189,7 +201,10 @@ fn finding(digest: &str) -> Vec<String> {
         r#"say() { printf "\n"; printf "%s\n" "ICDC-SEND-SELF $1"; }"#.to_owned(),
         r#"sum() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi <"$1" 2>/dev/null | cut -c1-64; }"#
             .to_owned(),
-        r#"has() { test -f "$1" && test "$(sum "$1")" = "$want"; }"#.to_owned(),
+        r#"has() { test -f "$1" && test -O "$1" && test "$(sum "$1")" = "$want"; }"#.to_owned(),
+        // The sixth and the ninth character tell whether group and others may write.
+        r#"mine() { case "$(ls -ld "$1")" in d????-??-*) test -O "$1" ;; *) false ;; esac; }"#.to_owned(),
+        r#"safe() { if test -h "$dir"; then false; else mine "$dir"; fi 2>/dev/null; }"#.to_owned(),
         "set -u".to_owned(),
         format!("want={digest}"),
         r#"dir="${XDG_CACHE_HOME:-${HOME:-}/.cache}/icdc""#.to_owned(),
@@ -224,6 +239,7 @@ fn local_machine() -> String {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
 
     use super::*;
 
@@ -238,7 +254,7 @@ mod tests {
             far
         }
 
-        fn program(&self) -> std::path::PathBuf {
+        fn program(&self) -> PathBuf {
             self.directory.path().join("program")
         }
 
@@ -252,6 +268,22 @@ mod tests {
             );
             let shell = RemoteShell::new(&command, "host", std::sync::Arc::new(|_| {}), &StopSignal::new()).unwrap();
             put_program(&shell, &self.program(), &StopSignal::new())
+        }
+
+        /// Puts a program there that says "sent".
+        fn put_runnable(&self) -> PathBuf {
+            std::fs::write(self.program(), "#!/bin/sh\necho sent\n").unwrap();
+            self.put("").unwrap().into()
+        }
+
+        /// The last line of what is started, if what says "instead" is the other choice.
+        fn start_or_sent(&self) -> String {
+            let command = program_or_sent("echo instead", &self.program()).unwrap();
+            let home = self.directory.path().join("a home");
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", &command]).env_remove("XDG_CACHE_HOME").env("HOME", home);
+            let output = String::from_utf8(shell.output().unwrap().stdout).unwrap();
+            output.lines().next_back().unwrap_or_default().to_owned()
         }
     }
 
@@ -276,6 +308,50 @@ mod tests {
         let error = far.put("").unwrap_err().to_string();
         assert!(error.contains(&path) && error.contains("remove it"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"something else");
+    }
+
+    /// Expects that the program is neither put into the cache nor, if it is there, started from it.
+    fn refuses(far: &FarSide, directory: &Path) {
+        let error = far.put("").unwrap_err().to_string();
+        assert!(error.contains(directory.to_str().unwrap()) && error.contains("of your own"), "{error}");
+        assert_eq!(far.start_or_sent(), "instead", "what is in {} is not run", directory.display());
+    }
+
+    #[test]
+    fn nothing_is_put_into_or_run_from_a_directory_that_others_may_change() {
+        let far = FarSide::new();
+        let path = far.put_runnable();
+        let directory = path.parent().unwrap();
+        assert_eq!(far.start_or_sent(), "sent");
+        let mode = |mode| std::fs::set_permissions(directory, std::fs::Permissions::from_mode(mode)).unwrap();
+        for others_may_write in [0o720, 0o702, 0o777] {
+            mode(others_may_write);
+            refuses(&far, directory);
+        }
+        mode(0o755);
+        assert_eq!(far.start_or_sent(), "sent", "others may read");
+        let elsewhere = far.directory.path().join("elsewhere");
+        std::fs::rename(directory, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, directory).unwrap();
+        refuses(&far, directory);
+    }
+
+    #[test]
+    fn nothing_of_another_user_is_run() {
+        let far = FarSide::new();
+        let path = far.put_runnable();
+        // Only root can give something away.
+        if std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
+            return;
+        }
+        let error = far.put("").unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()) && error.contains("another user's"), "{error}");
+        assert_eq!(far.start_or_sent(), "instead");
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        assert_eq!(far.start_or_sent(), "sent");
+        let directory = path.parent().unwrap();
+        std::os::unix::fs::chown(directory, Some(12_345), None).unwrap();
+        refuses(&far, directory);
     }
 
     #[test]
