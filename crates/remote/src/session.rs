@@ -81,7 +81,7 @@ fn carry_out(
             Err((link, refusal)) => refuse(link, refusal),
         },
         Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => drive::answer(request, link, rights, sessions, stop, work),
-        Job::Measure(order) => match sessions.enter(request.transfer, Part::Move, &link.control, stop) {
+        Job::Measure(order) => match sessions.enter(request.transfer, Part::Measure, &link.control, stop) {
             Ok(registered) => match icdc_measure::answer(link, &order, &sessions.measurements, &registered.stop) {
                 Ok(Finish::Complete) => Ended::Finished,
                 Ok(Finish::Interrupted) => Ended::Interrupted,

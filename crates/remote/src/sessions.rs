@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver as Queue, SendError, Sender as Channel, unbounded};
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, TrySendError, bounded};
 use icdc_link::{Link, LinkControl};
+use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::{Refusal, RefusalKind, TransferId};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
@@ -18,6 +19,9 @@ use crate::listen::admission::Admission;
 /// How long a newer connection waits for the end of the session that it replaces, and a further
 /// connection for the session that it belongs to.
 const HANDOVER: Duration = Duration::from_secs(10);
+
+/// Further connections that a session has not taken yet: it never has more in all.
+const MOST_JOINING: usize = MAX_STREAMS as usize;
 
 /// The running sessions of a process, by transfer.
 #[derive(Clone, Default)]
@@ -41,8 +45,10 @@ struct Registry {
 pub(crate) enum Part {
     /// Connects to another far end on behalf of a client.
     Drive,
-    /// Sends or receives over the connection that asked for it.
+    /// Sends or receives over the connection that asked for it, and over those that join it.
     Move,
+    /// Measures; its data connections are no links, so that none can join it.
+    Measure,
 }
 
 struct Running {
@@ -110,7 +116,7 @@ impl Sessions {
                 .wait_timeout(running, Duration::from_millis(100))
                 .expect("no panic in the registry");
         }
-        let (join, joined) = unbounded();
+        let (join, joined) = bounded(MOST_JOINING);
         let stop = stop.clone();
         running.insert(entry, Running { peer, control: control.clone(), stop: stop.clone(), join, is_replaced: false });
         self.shared.changed.notify_all();
@@ -124,12 +130,20 @@ impl Sessions {
         let deadline = clock::now() + HANDOVER.into();
         let mut running = self.shared.running.lock().expect("no panic in the registry");
         loop {
+            if running.get(&(transfer, Part::Measure)).is_some_and(|session| session.peer == peer) {
+                let reason = "no connection joins a measurement";
+                return Err((further.link, Refusal::new(RefusalKind::NotAllowed, reason)));
+            }
             match running.get(&(transfer, Part::Move)) {
                 Some(session) if session.peer == peer && !session.is_replaced => {
-                    let ending = |SendError(FurtherLink { link, .. })| {
-                        (link, Refusal::new(RefusalKind::Busy, "the session is ending"))
-                    };
-                    return session.join.send(further).map_err(ending);
+                    // Nobody waits under the lock.
+                    return session.join.try_send(further).map_err(|untaken| {
+                        let reason = match &untaken {
+                            TrySendError::Full(_) => "too many connections wait to join the session",
+                            TrySendError::Disconnected(_) => "the session is ending",
+                        };
+                        (untaken.into_inner().link, Refusal::new(RefusalKind::Busy, reason))
+                    });
                 }
                 Some(session) if session.peer != peer => {
                     return Err((
@@ -188,5 +202,29 @@ mod tests {
             assert!(joining.join().unwrap().is_ok());
             assert_eq!(replacing.joined.len(), 1);
         });
+    }
+
+    #[test]
+    fn no_more_connections_wait_for_a_session_than_it_can_have() {
+        let sessions = Sessions::default();
+        let (first, _far) = icdc_link::memory_pair();
+        let registered = sessions.enter([7; 16], Part::Move, &first.control, &StopSignal::new()).unwrap();
+        let join = || sessions.join([7; 16], FurtherLink { number: 1, link: icdc_link::memory_pair().0 });
+        assert!((0..MOST_JOINING).all(|_| join().is_ok()));
+        let (_, refusal) = join().unwrap_err();
+        assert!(refusal.kind == RefusalKind::Busy && refusal.reason.contains("too many"), "{}", refusal.reason);
+        drop(registered.joined.recv().unwrap());
+        assert!(join().is_ok(), "there is room again");
+    }
+
+    #[test]
+    fn nothing_joins_a_measurement() {
+        let sessions = Sessions::default();
+        let (first, _far) = icdc_link::memory_pair();
+        let registered = sessions.enter([7; 16], Part::Measure, &first.control, &StopSignal::new()).unwrap();
+        let further = FurtherLink { number: 1, link: icdc_link::memory_pair().0 };
+        let (_, refusal) = sessions.join([7; 16], further).unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::NotAllowed);
+        assert!(registered.joined.is_empty());
     }
 }
