@@ -1,8 +1,8 @@
-//! Which connections are those of a measurement: as many connections as were agreed, each with a token that was told
-//! over the control link, and after it the run-up (see [`icdc_protocol::measure`]).
+//! Which connections are those of a measurement: as many connections as were agreed, each with the proof that it knows a
+//! token that was told over the control link, and after it the run-up (see [`icdc_protocol::measure`]).
 //!
 //! A port of its own is open until they are there, for [`PATIENCE`] at most. A stranger gets a place among
-//! [`MOST_STRANGERS`] for the time it takes to say that; who is slower than [`TOKEN_PATIENCE`], or
+//! [`MOST_STRANGERS`] for the time it takes to say that; who is slower than [`PROOF_PATIENCE`], or
 //! last in line when all places are taken, is closed without an answer.
 
 use std::io::Read;
@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use icdc_protocol::measure::Token;
+use icdc_protocol::measure::{Proof, Token, proof};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
@@ -23,14 +23,14 @@ use crate::sockets::local;
 
 /// How long all agreed connections may take to come.
 const PATIENCE: Span = Span::from_secs(30);
-/// How long one may take to say its token.
-const TOKEN_PATIENCE: Span = Span::from_secs(10);
-/// Connections that have not said their token yet.
+/// How long one may take to say its proof.
+const PROOF_PATIENCE: Span = Span::from_secs(10);
+/// Connections that have not said their proof yet.
 const MOST_STRANGERS: usize = 128;
 /// How long nobody is accepted once descriptors are lacking.
 const STARVED_PAUSE: Span = Span::from_millis(100);
 
-/// A connection that has said a part of its token and its run-up.
+/// A connection that has said a part of its proof and its run-up.
 struct Stranger {
     stream: TcpStream,
     said: Vec<u8>,
@@ -39,8 +39,8 @@ struct Stranger {
     deadline: Time,
 }
 
-/// Token and length of the run-up.
-const BEGINNING: usize = size_of::<Token>() + 2;
+/// Proof and length of the run-up.
+const BEGINNING: usize = size_of::<Proof>() + 2;
 
 /// Random tokens, one per connection.
 pub(super) fn tokens(count: u8) -> Result<Vec<Token>, SessionError> {
@@ -67,6 +67,7 @@ pub(super) fn admit(
         listener.set_nonblocking(true).map_err(|error| local("fcntl(O_NONBLOCK)", error))?;
     }
     let woken = waker(stop)?;
+    let proofs: Vec<Proof> = tokens.iter().map(proof).collect();
     let mut admitted: Vec<Option<TcpStream>> = tokens.iter().map(|_| None).collect();
     let mut strangers: Vec<Stranger> = Vec::new();
     let deadline = clock::now() + PATIENCE;
@@ -96,13 +97,13 @@ pub(super) fn admit(
         let _ = rustix::io::read(&awaited.woken, &mut [0; 8]);
         for Arrived { stream, said } in awaited.arrived.try_iter() {
             if stream.set_nonblocking(true).is_ok() {
-                strangers.push(Stranger { stream, said, run_up: 0, deadline: now + TOKEN_PATIENCE });
+                strangers.push(Stranger { stream, said, run_up: 0, deadline: now + PROOF_PATIENCE });
             }
         }
         while let Some(listener) = listener.filter(|_| strangers.len() < MOST_STRANGERS) {
             match listener.accept() {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
-                    strangers.push(Stranger { stream, said: Vec::new(), run_up: 0, deadline: now + TOKEN_PATIENCE });
+                    strangers.push(Stranger { stream, said: Vec::new(), run_up: 0, deadline: now + PROOF_PATIENCE });
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -116,21 +117,21 @@ pub(super) fn admit(
             }
         }
         for mut stranger in std::mem::take(&mut strangers) {
-            match stranger.hear(tokens) {
-                Incoming::All(token) => {
-                    let place = place(tokens, &token);
+            match stranger.hear(&proofs) {
+                Incoming::All(proof) => {
+                    let place = place(&proofs, &proof);
                     match place.and_then(|place| admitted.get_mut(place)) {
                         Some(place @ None) => {
                             let stream = stranger.stream;
                             stream.set_nonblocking(false).map_err(|error| local("fcntl(O_NONBLOCK)", error))?;
                             *place = Some(stream);
                         }
-                        _ => tracing::info!("a connection to the data port with a wrong token was closed"),
+                        _ => tracing::info!("a connection to the data port with a wrong proof was closed"),
                     }
                 }
                 Incoming::Part if stranger.deadline > now => strangers.push(stranger),
                 Incoming::Part | Incoming::Nonsense => {
-                    tracing::info!("a connection to the data port without a token was closed")
+                    tracing::info!("a connection to the data port without a proof was closed")
                 }
             }
         }
@@ -141,20 +142,20 @@ pub(super) fn admit(
 /// What has come of a stranger.
 enum Incoming {
     Part,
-    All(Token),
+    All(Proof),
     /// It will never be one that was agreed on.
     Nonsense,
 }
 
 impl Stranger {
-    /// Reads what is there. Of a wrong token nothing more is read.
-    fn hear(&mut self, tokens: &[Token]) -> Incoming {
+    /// Reads what is there. Of a wrong proof nothing more is read.
+    fn hear(&mut self, proofs: &[Proof]) -> Incoming {
         let mut scrap = [0; 16 << 10];
         loop {
-            let missing = match self.said.as_slice().split_first_chunk::<{ size_of::<Token>() }>() {
-                Some((token, _)) if place(tokens, token).is_none() => return Incoming::Nonsense,
-                Some((token, &[high, low])) => match usize::from(u16::from_be_bytes([high, low])) - self.run_up {
-                    0 => return Incoming::All(*token),
+            let missing = match self.said.as_slice().split_first_chunk::<{ size_of::<Proof>() }>() {
+                Some((proof, _)) if place(proofs, proof).is_none() => return Incoming::Nonsense,
+                Some((proof, &[high, low])) => match usize::from(u16::from_be_bytes([high, low])) - self.run_up {
+                    0 => return Incoming::All(*proof),
                     missing => missing,
                 },
                 _ => BEGINNING - self.said.len(),
@@ -172,13 +173,13 @@ impl Stranger {
     }
 }
 
-/// Which of the tokens it is.
-fn place(tokens: &[Token], said: &Token) -> Option<usize> {
-    tokens.iter().position(|known| same(known, said))
+/// Which of the proofs it is.
+fn place(proofs: &[Proof], said: &Proof) -> Option<usize> {
+    proofs.iter().position(|known| same(known, said))
 }
 
 /// Compares in a time that does not tell where the first difference is.
-fn same(known: &Token, said: &Token) -> bool {
+fn same(known: &Proof, said: &Proof) -> bool {
     known.iter().zip(said).fold(0, |difference, (known, said)| difference | (known ^ said)) == 0
 }
 
@@ -232,15 +233,15 @@ mod tests {
             }
         });
         let _silent: Vec<TcpStream> = (0..2 * MOST_STRANGERS).map(|_| TcpStream::connect(address).unwrap()).collect();
-        let connect = |token: &[u8], run_up: u16| {
+        let connect = |proof: &[u8], run_up: u16| {
             let mut stream = TcpStream::connect(address).unwrap();
-            stream.write_all(&[token, &run_up.to_be_bytes(), &vec![0; usize::from(run_up)]].concat()).unwrap();
+            stream.write_all(&[proof, &run_up.to_be_bytes(), &vec![0; usize::from(run_up)]].concat()).unwrap();
             stream
         };
-        let mut wrong = connect(&[7; 32], 3);
-        let second = connect(&tokens[1], 0);
-        let mut again = connect(&tokens[1], 0);
-        let mut first = connect(&tokens[0], 40_000);
+        let mut wrong = connect(&tokens[0], 3);
+        let second = connect(&proof(&tokens[1]), 0);
+        let mut again = connect(&proof(&tokens[1]), 0);
+        let mut first = connect(&proof(&tokens[0]), 40_000);
         first.write_all(b"data").unwrap();
         let mut admitted = admission.join().unwrap();
         let peers: Vec<_> = admitted.iter().map(|stream| stream.peer_addr().unwrap()).collect();
@@ -261,15 +262,15 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (tokens, expected) = (tokens(1).unwrap(), Expected::default());
         let awaited = expected.expect(&tokens).unwrap();
-        let hand_on = |token: &[u8], run_up: u16| {
+        let hand_on = |proof: &[u8], run_up: u16| {
             let mut stream = TcpStream::connect(address).unwrap();
-            let opening = [&DATA_MAGIC[..], token, &run_up.to_be_bytes(), &vec![0; usize::from(run_up)]].concat();
+            let opening = [&DATA_MAGIC[..], proof, &run_up.to_be_bytes(), &vec![0; usize::from(run_up)]].concat();
             stream.write_all(&opening).unwrap();
             expected.deliver(listener.accept().unwrap().0);
             stream
         };
         let mut wrong = hand_on(&[7; 32], 0);
-        let mut right = hand_on(&tokens[0], 20_000);
+        let mut right = hand_on(&proof(&tokens[0]), 20_000);
         right.write_all(b"data").unwrap();
         let mut admitted = admit(None, &tokens, &awaited, &StopSignal::new()).unwrap();
         let mut data = [0; 4];
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(&data, b"data");
         assert!(matches!(wrong.read(&mut [0; 1]), Ok(0) | Err(_)), "closed");
         drop(awaited);
-        let mut late = hand_on(&tokens[0], 0);
+        let mut late = hand_on(&proof(&tokens[0]), 0);
         assert!(matches!(late.read(&mut [0; 1]), Ok(0) | Err(_)), "closed");
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use icdc_link::Link;
 use icdc_protocol::Message;
-use icdc_protocol::measure::{ControlMessage, DATA_MAGIC, Order, Token};
+use icdc_protocol::measure::{ControlMessage, DATA_MAGIC, Order, Token, proof};
 use icdc_protocol::message::{Job, Request, TransferId};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
@@ -30,9 +30,11 @@ const PATIENCE: Span = Span::from_secs(60);
 /// has at least: a lost SYN is sent again after a second.
 const ROUND_TRIPS: u64 = 3;
 const LEAST_PATIENCE: Span = Span::from_secs(2);
-/// Ten segments of 1400 bytes with the token: as many may be on their way at once (RFC 6928), so
-/// that they do not come later than the token alone.
+/// Ten segments of 1400 bytes with the proof: as many may be on their way at once (RFC 6928), so
+/// that they do not come later than the proof alone.
 const RUN_UP: u16 = 14_000 - 34;
+/// Below are the ports of services (`ip_unprivileged_port_start`).
+const FIRST_UNPRIVILEGED: u16 = 1024;
 /// How long the last messages may take to arrive.
 const FAREWELL: Span = Span::from_secs(10);
 
@@ -138,12 +140,18 @@ fn ready(order: &Order, control: &ControlLink) -> Result<(u16, Vec<Token>), Sess
 fn take_ready(order: &Order, said: ControlMessage) -> Result<(u16, Vec<Token>), SessionError> {
     match said {
         // Or the far end could have this one connect where it likes: behind a proxy, on this host.
-        ControlMessage::Ready { port, .. } if port != 0 && order.ports.is_none() => {
-            Err(SessionError::Protocol("a port that was not asked for".into()))
+        ControlMessage::Ready { port, .. } if port != 0 && !order.ports.is_some_and(|ports| admits(ports, port)) => {
+            Err(SessionError::Protocol(format!("port {port}, which was not asked for")))
         }
         ControlMessage::Ready { port, tokens } if tokens.len() == usize::from(order.streams) => Ok((port, tokens)),
         _ => Err(SessionError::Protocol("no token for each connection".into())),
     }
+}
+
+/// Whether a port is one of those that were asked for. A system that chooses takes none of its
+/// services' ports.
+fn admits((low, high): (u16, u16), port: u16) -> bool {
+    if (low, high) == (0, 0) { port >= FIRST_UNPRIVILEGED } else { (low..=high).contains(&port) }
 }
 
 /// Makes the data connections of this end.
@@ -202,9 +210,9 @@ impl Connecting<'_> {
         (self.dial)(self.stop).map(|stream| (stream, &DATA_MAGIC[..])).map_err(NoMeasurement::NotConnected)
     }
 
-    /// Says the token, and as much after it as is announced.
+    /// Proves that it knows the token, and sends as much after it as is announced.
     fn open(&self, mut socket: &TcpStream, magic: &[u8], token: &Token, run_up: u16) -> Result<(), NoMeasurement> {
-        let mut opening = [magic, token, &run_up.to_be_bytes()[..]].concat();
+        let mut opening = [magic, &proof(token), &run_up.to_be_bytes()].concat();
         opening.resize(opening.len() + usize::from(run_up), 0);
         let port = socket.peer_addr().map_or(0, |address| address.port());
         let sent = socket.write_all(&opening);
@@ -275,9 +283,35 @@ mod tests {
             ports,
         };
         let ready = |port| ControlMessage::Ready { port, tokens: vec![Token::default()] };
-        assert!(take_ready(&order(None), ready(0)).is_ok());
-        assert!(take_ready(&order(Some((0, 0))), ready(5000)).is_ok());
-        assert!(take_ready(&order(Some((0, 0))), ready(0)).is_ok());
-        assert!(matches!(take_ready(&order(None), ready(5000)), Err(SessionError::Protocol(_))));
+        let taken = |ports, port| match take_ready(&order(ports), ready(port)) {
+            Ok(_) => true,
+            Err(SessionError::Protocol(_)) => false,
+            Err(error) => panic!("{error}"),
+        };
+        for ports in [None, Some((0, 0)), Some((5000, 5001))] {
+            assert!(taken(ports, 0), "the control link's will do");
+        }
+        assert!(!taken(None, 5000));
+        assert!(taken(Some((0, 0)), 5000) && !taken(Some((0, 0)), 22));
+        let range = Some((5000, 5001));
+        assert!(taken(range, 5000) && taken(range, 5001) && !taken(range, 4999) && !taken(range, 5002));
+        assert!(taken(Some((80, 80)), 80), "asked for by name");
+    }
+
+    #[test]
+    fn what_a_data_connection_begins_with_is_not_the_far_ends_choice() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stop = StopSignal::new();
+        let order = Order { streams: 1, ports: Some((0, 0)), ..Order::default() };
+        let own_port = Cell::new(Some(listener.local_addr().unwrap().port()));
+        let dial = |_: &StopSignal| panic!("the port of its own answers");
+        let patience = Span::from_secs(60);
+        let connecting = Connecting { order: &order, host: "127.0.0.1", own_port, patience, dial: &dial, stop: &stop };
+        let token = *b"DELETE / HTTP/1.1\r\nHost: a.b\r\n\r\n";
+        let _sockets = connecting.receiving(&[token]).unwrap();
+        let mut said = [0; 34];
+        io::Read::read_exact(&mut listener.accept().unwrap().0, &mut said).unwrap();
+        assert!(!said.windows(4).any(|bytes| token.windows(4).any(|chosen| chosen == bytes)), "{said:?}");
+        assert_eq!(&said, [&proof(&token)[..], &[0, 0]].concat().as_slice());
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! near → far        Request(Job::Measure(order)) ──────► Accepted, Ready { port, tokens }
-//! near → far        one TCP connection per token, which begins with it, a length (2 bytes, big endian), and so many zeros;
+//! near → far        one TCP connection per token, which begins with its proof, a length (2 bytes, big endian), and so many zeros;
 //!                   to the port of the control link, where `DATA_MAGIC` comes first, or to a port of its own
 //! receiver → sender Go
 //! far sender → near Samples*
@@ -24,14 +24,24 @@ use crate::limits::{
     MAX_TEXT, MAX_WINDOW,
 };
 
-/// Proves that a data connection was made by whom the control link belongs to.
+/// Told over the control link, one for each data connection.
 pub type Token = [u8; 32];
+
+/// What a data connection begins with: it was made by whom the control link belongs to.
+pub type Proof = [u8; 32];
+
+/// The proof that one knows the token: its BLAKE3 digest. Not the token itself: the far end, which
+/// names it and the port, must not choose what is written where.
+#[must_use]
+pub fn proof(token: &Token) -> Proof {
+    *blake3::hash(token).as_bytes()
+}
 
 /// Begins a data connection to the port of the control link: nothing in TLS does.
 pub const DATA_MAGIC: [u8; 5] = *b"icdcm";
 
-/// Bytes of its beginning: magic, token, length of the run-up.
-pub const DATA_OPENING: usize = DATA_MAGIC.len() + size_of::<Token>() + 2;
+/// Bytes of its beginning: magic, proof, length of the run-up.
+pub const DATA_OPENING: usize = DATA_MAGIC.len() + size_of::<Proof>() + 2;
 
 /// What shall be measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use icdc_protocol::Message;
-use icdc_protocol::measure::{ControlMessage, DATA_MAGIC, Order, Received, Token};
+use icdc_protocol::measure::{ControlMessage, DATA_MAGIC, Order, Received, Token, proof};
 use icdc_protocol::message::{Job, Request};
 use icdc_units::ByteCount;
 
@@ -87,7 +87,7 @@ fn strangers_at_the_data_port_count_for_nothing() {
         vec![connect(port, &[7; 32]), connect(port, b"GET / HTTP/1.1\r\nHost: measure.example.org\r\n\r\n")];
     let _silent: Vec<TcpStream> = (0..300).map(|_| connect(port, b"")).collect();
     // No run-up.
-    let begin = |token: &[u8; 32]| connect(port, &[&token[..], &[0, 0]].concat());
+    let begin = |token: &Token| connect(port, &[&proof(token)[..], &[0, 0]].concat());
     let mut first = begin(&tokens[0]);
     strangers.push(begin(&tokens[0]));
     let mut second = begin(&tokens[1]);
@@ -108,12 +108,12 @@ fn strangers_at_the_daemons_port_count_for_nothing() {
     let daemon = Daemon::start(&site, &site.directory("root"), "r");
     let (mut peer, port, tokens) = ask(&site, &daemon, Order { ports: None, ..order(2) });
     assert_eq!(port, 0, "no other port is opened");
-    let begin = |token: &[u8]| connect(daemon.port(), &[&DATA_MAGIC[..], token, &[0, 0]].concat());
-    let mut wrong = begin(&[7; 32]);
+    let begin = |proof: &[u8]| connect(daemon.port(), &[&DATA_MAGIC[..], proof, &[0, 0]].concat());
+    let mut wrong = begin(&tokens[0]);
     let _silent: Vec<TcpStream> = (0..50).map(|_| begin(&[7; 3])).collect();
-    let mut first = begin(&tokens[0]);
-    let mut again = begin(&tokens[0]);
-    let mut second = begin(&tokens[1]);
+    let mut first = begin(&proof(&tokens[0]));
+    let mut again = begin(&proof(&tokens[0]));
+    let mut second = begin(&proof(&tokens[1]));
     peer.hear_of(|message| matches!(message, Message::Measure(ControlMessage::Go)).then_some(()));
     for stream in [&mut wrong, &mut again] {
         assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)), "closed without a word");

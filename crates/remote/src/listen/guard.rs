@@ -14,7 +14,7 @@
 //! * A handshake begins when the whole ClientHello has arrived. It runs on a thread with a small
 //!   stack at low priority, so that running transfers keep the processor.
 //! * One deadline, counted from the accept, covers everything up to the first message.
-//! * A data connection of a measurement shows a token in place of a ClientHello, and goes to the
+//! * A data connection of a measurement shows a proof in place of a ClientHello, and goes to the
 //!   session that expects it.
 //! * [`unauthenticated`] shares the limits between addresses and prefixes.
 //!
@@ -72,7 +72,7 @@ pub(crate) trait Service: Send + Sync + 'static {
     fn serve(&self, link: Link);
 
     /// Takes a data connection of a measurement, which a client that is known has asked for: its
-    /// opening ([`DATA_OPENING`]) has come and was not read. One with a wrong token it closes.
+    /// opening ([`DATA_OPENING`]) has come and was not read. One with a wrong proof it closes.
     fn take_data(&self, stream: TcpStream);
 }
 
