@@ -1,17 +1,23 @@
 //! A thread that writes messages to a link on behalf of others, and keep-alives between them: links
 //! that are silent for long are given up by their ends and forgotten by firewalls on the path.
 
+use std::convert::Infallible;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use icdc_protocol::Message;
+use icdc_tcp::clock;
 use icdc_units::Span;
 
+use crate::control::LinkControl;
 use crate::halves::{DEAD_AFTER, Outlet};
 
 /// Messages that may wait; who has more waits too.
 const DEPTH: usize = 256;
+
+/// How long what is queued at the end may take. Then the peer reads nothing, and the link is ended.
+const FAREWELL: Span = Span::from_secs(10);
 
 /// Sends on behalf of any thread. Clones write to the same outlet.
 #[derive(Clone)]
@@ -19,9 +25,13 @@ pub struct MessageWriter {
     queue: Sender<Queued>,
 }
 
-/// Ends the writer when it is dropped, after everything queued before has been sent.
+/// Ends the writer when it is dropped, after everything queued before has been sent; within ten
+/// seconds, however, by ending the link where the peer reads nothing.
 pub struct WriterGuard {
     queue: Sender<Queued>,
+    control: LinkControl,
+    /// Disconnected once the thread has dropped the outlet.
+    ended: Receiver<Infallible>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -29,15 +39,19 @@ pub struct WriterGuard {
 type Queued = Option<Message>;
 
 impl MessageWriter {
-    /// Starts the thread that writes to `outlet`.
+    /// Starts the thread that writes to `outlet`, the sending half of the link of `control`.
     ///
     /// # Errors
     /// The process may have no further thread.
-    pub fn start(outlet: Box<dyn Outlet>) -> std::io::Result<(Self, WriterGuard)> {
+    pub fn start(outlet: Box<dyn Outlet>, control: &LinkControl) -> std::io::Result<(Self, WriterGuard)> {
         let (queue, messages) = bounded(DEPTH);
-        let thread =
-            std::thread::Builder::new().name("message-writer".into()).spawn(move || write(outlet, &messages))?;
-        Ok((Self { queue: queue.clone() }, WriterGuard { queue, thread: Some(thread) }))
+        let (end, ended) = bounded(0);
+        let thread = std::thread::Builder::new().name("message-writer".into()).spawn(move || {
+            write(outlet, &messages);
+            drop(end);
+        })?;
+        let guard = WriterGuard { queue: queue.clone(), control: control.clone(), ended, thread: Some(thread) };
+        Ok((Self { queue }, guard))
     }
 
     /// Sends a message, soon. Once the link is gone it goes nowhere: who receives notices.
@@ -54,7 +68,12 @@ impl MessageWriter {
 
 impl Drop for WriterGuard {
     fn drop(&mut self) {
-        let _ = self.queue.send(None);
+        let deadline = clock::now() + FAREWELL;
+        let _ = self.queue.send_timeout(None, FAREWELL.into());
+        if let Err(RecvTimeoutError::Timeout) = self.ended.recv_timeout((deadline - clock::now()).into()) {
+            tracing::debug!("{} reads nothing: the link is ended", self.control.peer());
+            self.control.shutdown();
+        }
         if let Some(thread) = self.thread.take() {
             // A panic there has been reported by its own thread.
             let _ = thread.join();
@@ -87,7 +106,7 @@ mod tests {
     #[test]
     fn everything_sent_arrives_before_the_end() {
         let (near, mut far) = memory_pair();
-        let (writer, end) = MessageWriter::start(near.outlet).unwrap();
+        let (writer, end) = MessageWriter::start(near.outlet, &near.control).unwrap();
         for _ in 0..3 {
             writer.send(Message::Accepted);
         }
@@ -102,11 +121,28 @@ mod tests {
     #[test]
     fn a_peer_that_reads_nothing_keeps_nobody_who_is_in_a_hurry() {
         let (near, far) = memory_pair();
-        let (writer, end) = MessageWriter::start(near.outlet).unwrap();
+        let (writer, end) = MessageWriter::start(near.outlet, &near.control).unwrap();
         let taken = (0..10 * DEPTH).filter(|_| writer.send_within(Message::Accepted, Span::ZERO)).count();
         assert!((DEPTH..10 * DEPTH).contains(&taken), "{taken}");
         near.control.shutdown();
         drop((end, far));
         assert!(!writer.send_within(Message::Interrupt, Span::from_secs(60)), "nobody waits for a link that is gone");
+    }
+
+    #[test]
+    fn a_peer_that_reads_nothing_does_not_keep_the_end() {
+        let (reader, _nothing_comes) = rustix::pipe::pipe().unwrap();
+        let (_nobody_reads, writer) = rustix::pipe::pipe().unwrap();
+        let link = crate::stdio_link(reader, writer, "peer", None).unwrap();
+        let (writer, end) = MessageWriter::start(link.outlet, &link.control).unwrap();
+        let message = || Message::Relay(vec![0; 4000]);
+        while writer.send_within(message(), Span::from_millis(100)) {}
+        let (tell, told) = bounded(1);
+        std::thread::spawn(move || {
+            drop(end);
+            tell.send(()).unwrap();
+        });
+        assert_eq!(told.recv_timeout(Duration::from_secs(120)), Ok(()), "it ends by itself");
+        assert!(!writer.send_within(message(), Span::ZERO));
     }
 }

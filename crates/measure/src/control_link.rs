@@ -52,7 +52,7 @@ pub(super) enum Next<E> {
 impl ControlLink {
     pub(super) fn open(link: Link, stop: &StopSignal) -> io::Result<Self> {
         let Link { outlet, inlet, control } = link;
-        let (writer, end) = MessageWriter::start(outlet)?;
+        let (writer, end) = MessageWriter::start(outlet, &control)?;
         let (queue, incoming) = bounded(DEPTH);
         let ended = StopSignal::new();
         let reader = std::thread::Builder::new().name("message-reader".into());

@@ -218,7 +218,7 @@ impl Starter {
             (Ok(Message::Listening(Listening { key, port, version })), _) if task == FarTask::Drive || port != 0 => {
                 tracing::debug!(host = shell.host(), version, port, "far end started");
                 process.is_well();
-                let (writer, end) = MessageWriter::start(outlet).map_err(cannot_start)?;
+                let (writer, end) = MessageWriter::start(outlet, &control).map_err(cannot_start)?;
                 let network = process.network();
                 let seen = network.and_then(|(stream, logins)| Some((icdc_tcp::info(&stream).ok()?.min_rtt, logins)));
                 let login = LoginSeen::of(took, seen);

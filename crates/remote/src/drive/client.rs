@@ -161,7 +161,7 @@ impl SourceEnd {
             Location::Daemon { host, port, .. } => {
                 let Link { outlet, mut inlet, control } =
                     DaemonFar::open(host, *port, Need::ONE, options, stop)?.link(events)?;
-                let (writer, end) = MessageWriter::start(outlet)
+                let (writer, end) = MessageWriter::start(outlet, &control)
                     .map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
                 writer.send(Message::Request(Request { transfer, job: Job::DriveKey }));
                 let key = {

@@ -116,7 +116,7 @@ enum Incoming {
 impl ClientLink {
     fn open(link: Link, stop: StopSignal) -> io::Result<Self> {
         let Link { outlet, inlet, control } = link;
-        let (writer, end) = MessageWriter::start(outlet)?;
+        let (writer, end) = MessageWriter::start(outlet, &control)?;
         let (tell, incoming) = unbounded();
         let on_stop = tell.clone();
         stop.on_request(move || {
