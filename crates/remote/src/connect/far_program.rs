@@ -95,7 +95,7 @@ impl FarProgram {
         }
     }
 
-    pub(super) fn no_greeting(&self) -> ConnectError {
+    fn no_greeting(&self) -> ConnectError {
         ConnectError::NoGreeting {
             host: self.shell.host().to_owned(),
             program: self.program.clone(),

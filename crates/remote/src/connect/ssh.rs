@@ -11,10 +11,10 @@
 //! stays open, with its input held: the far end takes the end of its input for the end of this one.
 //! How the data gets there is up to [`routes`](super::routes).
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 
-use icdc_link::{DEAD_AFTER, Inlet, Link, LinkControl, LinkError, MessageWriter, WriterGuard, receive, stdio_link};
+use icdc_link::{DEAD_AFTER, Inlet, Link, LinkControl, MessageWriter, WriterGuard, stdio_link};
 use icdc_protocol::Message;
 use icdc_protocol::message::{FarTask, Listening};
 use icdc_rate::connection_count::{SSH_CHANNEL, Window, needed_for};
@@ -32,7 +32,7 @@ use super::patient::PatientReader;
 use super::remote_shell::{RemoteProcess, RemoteShell};
 use super::routes::Routes;
 use super::send_self;
-use super::through_ssh::{Expected, Forwarder, channel};
+use super::through_ssh::{Expected, Forwarder, channel, read_message};
 use super::{Dial, Further};
 use crate::options::{CopyOptions, Via};
 
@@ -45,6 +45,9 @@ const MOST_ROUND_TRIPS: u64 = 14;
 const COMPUTATION: Span = Span::from_millis(900);
 /// How long ssh may take to notice that its far end has died.
 const ENDING: Span = Span::from_secs(3);
+/// How long a far end may take from its marker to its whole answer, for which it needs nothing but
+/// what was sent to it long ago.
+const ANSWER_PATIENCE: Span = DEAD_AFTER;
 
 /// What is needed to start a far end on one host, any number of times.
 pub(crate) struct Starter {
@@ -201,23 +204,22 @@ impl Starter {
         if let Some(program) = preamble.program {
             self.far.program = program;
         }
-        // One that drives gives signs of life; one that listens has nothing more to say than where.
-        let link = stdio_link(stdout, stdin, shell.host(), Some(DEAD_AFTER)).map_err(cannot_start)?;
-        let Link { outlet, mut inlet, control } = link;
         let greeting = {
-            let control = control.clone();
-            let _given_up = self.stop.while_waiting(move || control.shutdown());
-            receive(inlet.as_mut())
+            let deadline = clock::now() + ANSWER_PATIENCE;
+            let mut output = PatientReader::new(&stdout, &self.stop, deadline).map_err(cannot_start)?;
+            read_message(&mut output)
         };
         let took = clock::now() - begin;
         // A far end that cannot serve says why and ends; its words are worth more than a broken
         // pipe.
         match (greeting, sent) {
             (Err(_), _) if self.stop.is_requested() => Err(ConnectError::Interrupted),
-            (Err(LinkError::Silent { .. }), _) => Err(far.no_greeting()),
             (Ok(Message::Listening(Listening { key, port, version })), _) if task == FarTask::Drive || port != 0 => {
                 tracing::debug!(host = shell.host(), version, port, "far end started");
                 process.is_well();
+                // One that drives gives signs of life; one that listens has nothing more to say.
+                let link = stdio_link(stdout, stdin, shell.host(), Some(DEAD_AFTER)).map_err(cannot_start)?;
+                let Link { outlet, inlet, control } = link;
                 let (writer, end) = MessageWriter::start(outlet, &control).map_err(cannot_start)?;
                 let network = process.network();
                 let seen = network.and_then(|(stream, logins)| Some((icdc_tcp::info(&stream).ok()?.min_rtt, logins)));
@@ -230,7 +232,10 @@ impl Starter {
                 Err(ConnectError::FarEndRefused { host: shell.host().to_owned(), reason: refusal.reason })
             }
             (Ok(other), _) => Err(far.failed(format!("unexpected answer {}", other.kind()), &process)),
-            (Err(LinkError::Protocol(reason)), _) => Err(far.other_version(reason)),
+            (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => {
+                Err(far.failed(format!("it has not said within {ANSWER_PATIENCE} where it listens"), &process))
+            }
+            (Err(error), _) if error.kind() == io::ErrorKind::InvalidData => Err(far.other_version(error.to_string())),
             (Err(error), Ok(())) => Err(far.failed(error.to_string(), &process)),
             (Err(_), Err(error)) => Err(far.failed(format!("write: {error}"), &process)),
         }

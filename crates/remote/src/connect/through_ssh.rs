@@ -21,7 +21,7 @@ use std::sync::Arc;
 use icdc_link::{Carrier, Forwarded, Together};
 use icdc_protocol::Message;
 use icdc_protocol::frame::{self, PREFIX_LENGTH, Prefix};
-use icdc_protocol::limits::MAX_STREAMS;
+use icdc_protocol::limits::{MAX_STREAMS, MAX_TEXT};
 use icdc_protocol::message::FarTask;
 use icdc_rate::connection_count::{SSH_CHANNEL, SSH_CHANNEL_BY_JUMP_HOST, Window};
 use icdc_stop::StopSignal;
@@ -44,8 +44,8 @@ const PAUSE: Span = Span::from_millis(300);
 /// Connections over a login that is shared: a server lets one login have 10 sessions by default
 /// (`MaxSessions`), and the far end is one of them.
 const MOST_SHARED: u8 = 8;
-/// Longest answer of a far end that forwards.
-const MAX_ANSWER: usize = 4096;
+/// Longest answer of a far end: a refusal.
+const MAX_ANSWER: usize = MAX_TEXT + 64;
 
 /// What is known of the connections that are going to be needed.
 #[derive(Clone, Copy, Debug)]
@@ -235,18 +235,26 @@ pub(super) fn channel(logins: u64) -> Window {
     if logins > 1 { SSH_CHANNEL_BY_JUMP_HOST } else { SSH_CHANNEL }
 }
 
-/// Reads one message and nothing behind it.
-fn read_message(output: &mut PatientReader<'_>) -> io::Result<Message> {
-    let wrong = |error: frame::FrameError| io::Error::other(error);
+/// Reads one message and nothing behind it. What is none is [`io::ErrorKind::InvalidData`].
+pub(super) fn read_message(output: &mut PatientReader<'_>) -> io::Result<Message> {
+    let wrong = |error: frame::FrameError| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut prefix = [0; PREFIX_LENGTH];
-    output.read_exact(&mut prefix)?;
+    read_whole(output, &mut prefix)?;
     let Prefix { head, payload } = Prefix::parse(&prefix).map_err(wrong)?;
     if head > MAX_ANSWER || payload > 0 {
-        return Err(io::Error::other(format!("an answer of {head} and {payload} bytes")));
+        let reason = format!("an answer of {head} and {payload} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
     }
     let mut message = vec![0; head];
-    output.read_exact(&mut message)?;
+    read_whole(output, &mut message)?;
     frame::decode_head(&message, payload).map_err(wrong)
+}
+
+fn read_whole(output: &mut PatientReader<'_>, bytes: &mut [u8]) -> io::Result<()> {
+    output.read_exact(bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "its output ended"),
+        _ => error,
+    })
 }
 
 /// Whether what ssh said is that it was not let in, or that it would have had to ask.
@@ -298,5 +306,30 @@ mod tests {
         let forwarder = forwarder(Expected { connections: 4, unattended: false });
         forwarder.prepare();
         assert_eq!(forwarder.pool.count(), 0);
+    }
+
+    #[test]
+    fn an_answer_that_comes_byte_by_byte_is_not_waited_for_longer_than_another() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let stop = StopSignal::new();
+        let deadline = clock::now() + Span::from_millis(200);
+        let answer = std::thread::scope(|scope| {
+            let mut output = PatientReader::new(&reader, &stop, deadline).unwrap();
+            let over = StopSignal::new();
+            let is_over = over.clone();
+            scope.spawn(move || {
+                // The longest answer, of which a byte comes in good time before each deadline.
+                let prefix = u32::try_from(MAX_ANSWER).unwrap();
+                let mut bytes = [&prefix.to_le_bytes()[..], &[0; MAX_ANSWER]].concat().into_iter();
+                while !is_over.wait(Span::from_millis(20)) {
+                    let Some(byte) = bytes.next() else { break };
+                    rustix::io::write(&writer, &[byte]).unwrap();
+                }
+            });
+            let answer = read_message(&mut output);
+            over.request();
+            answer
+        });
+        assert_eq!(answer.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }
