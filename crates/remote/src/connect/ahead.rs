@@ -138,9 +138,9 @@ impl Ahead {
     }
 }
 
-fn dated<M>(make: M) -> impl FnOnce(&StopSignal) -> Result<(Carrier, Time), ConnectError>
+fn dated<M>(make: M) -> impl FnOnce(&StopSignal) -> Result<(Carrier, Time), ConnectError> + Clone
 where
-    M: Fn(&StopSignal) -> Result<Carrier, ConnectError>,
+    M: Fn(&StopSignal) -> Result<Carrier, ConnectError> + Clone,
 {
     move |stop| Ok((make(stop)?, clock::now()))
 }

@@ -1,11 +1,14 @@
 //! What takes long to make, begun before it is needed.
 //!
-//! Each piece of work runs on a thread of its own and has one outcome. Whoever needs one takes the
-//! next that comes; where fewer are coming than are waited for, one more is begun.
+//! Each piece of work runs on a thread of its own and has one outcome; that of one that panics is the
+//! panic. Whoever needs one takes the next that comes; where fewer are coming than are waited for,
+//! one more is begun.
 
 use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 use icdc_stop::StopSignal;
 
@@ -20,7 +23,7 @@ struct Shared<T> {
 }
 
 struct State<T> {
-    ready: VecDeque<T>,
+    ready: VecDeque<std::thread::Result<T>>,
     /// Pieces of work that are under way.
     coming: usize,
     /// Callers that wait for an outcome.
@@ -39,9 +42,12 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T: Send + 'static> Pool<T> {
-    /// Begins `work`, which ends soon after its signal is requested.
+    /// Begins `work`, which ends soon after its signal is requested; not if there is no thread for it:
+    /// whoever needs its outcome begins it again.
     pub(super) fn begin(&self, work: impl FnOnce(&StopSignal) -> T + Send + 'static) {
-        self.begin_with(&mut self.shared.lock(), work);
+        if let Err(error) = self.begin_with(&mut self.shared.lock(), work) {
+            tracing::debug!("nothing is begun ahead, no thread: {error}");
+        }
     }
 
     /// Outcomes that nobody has taken, and those that are coming.
@@ -50,18 +56,27 @@ impl<T: Send + 'static> Pool<T> {
         state.ready.len() + state.coming
     }
 
-    /// Takes the next outcome; begins `work` where none is coming for the caller. `None` once `stop`
-    /// is requested: then nobody else is going to need one either, and all that is coming is given
-    /// up.
-    pub(super) fn take(&self, work: impl FnOnce(&StopSignal) -> T + Send + 'static, stop: &StopSignal) -> Option<T> {
+    /// Takes the next outcome; begins `work` where none is coming for the caller, and does it itself
+    /// where there is no thread. `None` once `stop` is requested: then nobody else is going to need
+    /// one either, and all that is coming is given up.
+    pub(super) fn take<W>(&self, work: W, stop: &StopSignal) -> Option<T>
+    where
+        W: FnOnce(&StopSignal) -> T + Clone + Send + 'static,
+    {
         let _woken = stop.while_waiting({
             let shared = Arc::clone(&self.shared);
             move || shared.wake()
         });
         let mut state = self.shared.lock();
         state.waiting += 1;
-        if state.ready.len() + state.coming < state.waiting && !stop.is_requested() {
-            self.begin_with(&mut state, work);
+        if state.ready.len() + state.coming < state.waiting
+            && !stop.is_requested()
+            && let Err(error) = self.begin_with(&mut state, work.clone())
+        {
+            tracing::debug!("no thread: {error}");
+            state.waiting -= 1;
+            drop(state);
+            return Some(work(stop));
         }
         let none = |state: &mut State<T>| state.ready.is_empty() && !stop.is_requested();
         let waited = self.shared.changed.wait_while(state, none);
@@ -73,20 +88,26 @@ impl<T: Send + 'static> Pool<T> {
             over.request();
             return None;
         }
-        state.ready.pop_front()
+        let outcome = state.ready.pop_front();
+        drop(state);
+        outcome.map(|outcome| outcome.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
-    fn begin_with(&self, state: &mut State<T>, work: impl FnOnce(&StopSignal) -> T + Send + 'static) {
-        state.coming += 1;
+    fn begin_with(&self, state: &mut State<T>, work: impl FnOnce(&StopSignal) -> T + Send + 'static) -> io::Result<()> {
         let (shared, over) = (Arc::clone(&self.shared), state.over.clone());
-        state.threads.push(std::thread::spawn(move || {
-            let outcome = work(&over);
+        let thread = Builder::new().name("ahead".into()).spawn(move || {
+            // Nothing of what a panic has left is used again.
+            let outcome = catch_unwind(AssertUnwindSafe(|| work(&over)));
             let mut state = shared.lock();
             state.coming -= 1;
             state.ready.push_back(outcome);
             drop(state);
             shared.changed.notify_all();
-        }));
+        })?;
+        // It cannot have ended: the caller has the lock.
+        state.coming += 1;
+        state.threads.push(thread);
+        Ok(())
     }
 }
 
@@ -160,5 +181,19 @@ mod tests {
         });
         pool.end();
         assert_eq!(pool.take(|over: &StopSignal| over.is_requested(), &StopSignal::new()), Some(false));
+    }
+
+    #[test]
+    fn work_that_panics_keeps_nobody_waiting() {
+        let pool = Arc::new(Pool::<u8>::default());
+        pool.begin(|_| panic!("of the test"));
+        let (tell, told) = crossbeam_channel::bounded(1);
+        let taken = Arc::clone(&pool);
+        std::thread::spawn(move || {
+            let take = AssertUnwindSafe(|| taken.take(|_| 7, &StopSignal::new()));
+            tell.send(catch_unwind(take).is_err()).unwrap();
+        });
+        assert_eq!(told.recv_timeout(std::time::Duration::from_secs(60)), Ok(true), "who takes it panics, too");
+        assert_eq!((pool.count(), pool.take(|_| 7, &StopSignal::new())), (0, Some(7)));
     }
 }

@@ -134,7 +134,7 @@ impl Forwarder {
         (0..connections).for_each(|_| self.pool.begin(self.work()));
     }
 
-    fn work(&self) -> impl FnOnce(&StopSignal) -> Result<Carrier, ConnectError> + Send + 'static {
+    fn work(&self) -> impl FnOnce(&StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static {
         let opener = self.opener.clone();
         move |stop| opener.open_in_turn(stop)
     }
