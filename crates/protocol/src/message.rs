@@ -632,6 +632,9 @@ pub struct ConnectBack {
     pub secret: [u8; 32],
     /// The starting end's; the far side may know another.
     pub addresses: Vec<IpAddr>,
+    /// Only an address of another host than the far side's will do: it is another end that has
+    /// named addresses and port, and that has no business with what listens on this host.
+    pub elsewhere: bool,
     /// Where it listens.
     pub port: u16,
 }

@@ -2,7 +2,7 @@
 //! of it is served like a connection to that port.
 
 use std::io::Write as _;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
@@ -56,7 +56,7 @@ impl Connector {
         }
         let connector = self.clone();
         let connecting = std::thread::Builder::new().name("connect-back".into()).spawn(move || {
-            match connector.reach(&order) {
+            match reach(&order, connector.family, address_of_ssh()) {
                 Ok(stream) => connector.adoption.adopt(stream),
                 Err(reason) => connector.fail(number, reason),
             }
@@ -82,17 +82,6 @@ impl Connector {
         }
     }
 
-    fn reach(&self, ConnectBack { secret, addresses, port, .. }: &ConnectBack) -> Result<TcpStream, String> {
-        let mut addresses = addresses.clone();
-        addresses.extend(address_of_ssh().filter(|address| !addresses.contains(address)));
-        let places = addresses.into_iter().filter(|address| self.family.admits(*address));
-        let places: Vec<SocketAddr> = places.map(|address| SocketAddr::new(address, *port)).collect();
-        let mut stream = icdc_tcp::connect_any("the starting end", places, PATIENCE, &beginning())
-            .map_err(|error| error.to_string())?;
-        stream.write_all(&shown(secret)).map_err(|error| format!("send: {error}"))?;
-        Ok(stream)
-    }
-
     fn fail(&self, number: u32, reason: String) {
         if let Err(error) = self.tell(Message::NotConnected { number, reason: clip(reason) }) {
             tracing::debug!("the starting end is gone: {error}");
@@ -103,6 +92,32 @@ impl Connector {
         let mut outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner);
         outlet.send(message.into()).and_then(|()| outlet.flush())
     }
+}
+
+/// Connects as ordered; to `of_ssh` where no address of the order answers.
+fn reach(order: &ConnectBack, family: Family, of_ssh: Option<IpAddr>) -> Result<TcpStream, String> {
+    let places = places(order, family, of_ssh);
+    if places.is_empty() {
+        return Err("no address was named that this host may connect to".to_owned());
+    }
+    let mut stream =
+        icdc_tcp::connect_any("the starting end", places, PATIENCE, &beginning()).map_err(|error| error.to_string())?;
+    stream.write_all(&shown(&order.secret)).map_err(|error| format!("send: {error}"))?;
+    Ok(stream)
+}
+
+/// Where the order may lead.
+fn places(order: &ConnectBack, family: Family, of_ssh: Option<IpAddr>) -> Vec<SocketAddr> {
+    let mut addresses: Vec<IpAddr> = order.addresses.iter().map(IpAddr::to_canonical).collect();
+    addresses.extend(of_ssh.filter(|address| !addresses.contains(address)));
+    addresses.retain(|address| family.admits(*address) && !(order.elsewhere && is_own(*address)));
+    addresses.into_iter().map(|address| SocketAddr::new(address, order.port)).collect()
+}
+
+/// Whether what is sent there stays on this host: the kernel lets no other address be bound. Where
+/// the administrator has it bind any (`ip_nonlocal_bind`), every address counts as one of this host.
+fn is_own(address: IpAddr) -> bool {
+    address.is_loopback() || address.is_unspecified() || UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// What a connection begins with, so that who asked knows it. The digest of the secret: who asks
@@ -118,4 +133,50 @@ fn address_of_ssh() -> Option<IpAddr> {
     let words = std::env::var("SSH_CONNECTION").ok()?;
     let address: IpAddr = words.split(' ').next()?.parse().ok()?;
     Some(address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read as _};
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn order(addresses: &[IpAddr], elsewhere: bool, port: u16) -> ConnectBack {
+        ConnectBack { number: 1, secret: [7; 32], addresses: addresses.to_vec(), elsewhere, port }
+    }
+
+    #[test]
+    fn an_end_elsewhere_has_nothing_of_this_host_connected_to() {
+        let service = TcpListener::bind((LOCALHOST, 0)).unwrap();
+        let port = service.local_addr().unwrap().port();
+        service.set_nonblocking(true).unwrap();
+        // Named, or the address from which ssh came.
+        for (named, of_ssh) in [(&[LOCALHOST][..], None), (&[], Some(LOCALHOST))] {
+            reach(&order(named, true, port), Family::Any, of_ssh).unwrap_err();
+            assert_eq!(service.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nothing came");
+        }
+        reach(&order(&[LOCALHOST], false, port), Family::Any, None).unwrap();
+        service.set_nonblocking(false).unwrap();
+        let mut said = [0; 32];
+        service.accept().unwrap().0.read_exact(&mut said).unwrap();
+        assert_eq!(said, shown(&[7; 32]), "the starting end itself may be on this host");
+    }
+
+    #[test]
+    fn an_address_of_this_host_is_known_by_any_of_its_forms() {
+        let remote = ["192.0.2.1", "2001:db8::1"].map(|address| address.parse().unwrap());
+        let own = ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "::ffff:0.0.0.0"];
+        let mut own = own.map(|address| address.parse().unwrap()).to_vec();
+        // That by which this host would reach another, if it has one.
+        let outward = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+        if outward.connect((remote[0], 9)).is_ok() {
+            own.push(outward.local_addr().unwrap().ip());
+        }
+        let named = [&own[..], &remote].concat();
+        let left = places(&order(&named, true, 9), Family::Any, None);
+        assert_eq!(left, remote.map(|address| SocketAddr::new(address, 9)));
+    }
 }

@@ -87,9 +87,9 @@ fn either_way() -> impl Strategy<Value = Message> {
             port
         })),
         vec(any::<u8>(), 0..500).prop_map(Message::Relay),
-        (any::<u32>(), any::<[u8; 32]>(), vec(any::<IpAddr>(), 0..16), 1..=u16::MAX).prop_map(
-            |(number, secret, addresses, port)| {
-                Message::ConnectBack(ConnectBack { number, secret, addresses, port })
+        (any::<u32>(), any::<[u8; 32]>(), vec(any::<IpAddr>(), 0..16), any::<bool>(), 1..=u16::MAX).prop_map(
+            |(number, secret, addresses, elsewhere, port)| {
+                Message::ConnectBack(ConnectBack { number, secret, addresses, elsewhere, port })
             }
         ),
         (any::<u32>(), text()).prop_map(|(number, reason)| Message::NotConnected { number, reason }),

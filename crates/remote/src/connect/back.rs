@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! near end             listens on a port of its own
-//! ssh     near → far   ConnectBack { secret, addresses, port }
+//! ssh     near → far   ConnectBack { secret, addresses, elsewhere, port }
 //! TCP     far → near   SHA-256 of the secret; from then on it is a connection to the far end's port:
 //!         near → far   ClientHello …
 //! ```
@@ -118,7 +118,10 @@ impl Back {
         };
         let arrival = inner.expected.expect().map_err(failed)?;
         let (number, secret) = (arrival.number, arrival.secret);
-        inner.writer.send(Message::ConnectBack(ConnectBack { number, secret, addresses, port }));
+        // Of a far end that this end has started itself, which may be on the same host. Who passes an
+        // order on decides for its own one.
+        let order = ConnectBack { number, secret, addresses, elsewhere: false, port };
+        inner.writer.send(Message::ConnectBack(order));
         let _woken = stop.while_waiting({
             let expected = Arc::clone(&inner.expected);
             move || expected.settle(number, Err(String::new()))

@@ -357,7 +357,9 @@ impl PassedOn<'_> {
         if addresses.is_empty() {
             return Err(format!("no address of {driving} is known that another host can reach"));
         }
-        let taken = target.send_within(Message::ConnectBack(ConnectBack { addresses, ..order }), Span::ZERO);
+        // The listening end alone knows all its own addresses, and that from which ssh came to it.
+        let order = ConnectBack { addresses, elsewhere: !known.is_target, ..order };
+        let taken = target.send_within(Message::ConnectBack(order), Span::ZERO);
         if taken { Ok(()) } else { Err(format!("{listening} takes no orders")) }
     }
 }
