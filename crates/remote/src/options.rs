@@ -38,7 +38,8 @@ pub struct CopyOptions {
     /// Command that reaches a host, split into words as a shell does; called as
     /// `CMD HOST COMMAND…`.
     pub ssh: String,
-    /// The program at the far side, a word for the far side's shell.
+    /// The program at the far side, a word for the far side's shell. [`Self::REMOTE_ICDC`] is also
+    /// looked for in `~/.local/bin` and `/usr/local/bin`.
     pub remote_icdc: String,
     /// Send this program to the far side and run it there, instead of expecting it to be installed.
     pub send_self: bool,

@@ -13,7 +13,8 @@ pub(crate) struct ConnectionArguments {
     #[arg(long, value_name = "CMD", default_value = "ssh", help_heading = "Connection", value_hint = ValueHint::CommandString)]
     pub(crate) ssh: String,
 
-    /// The icdc program on the remote host
+    /// The icdc program on the remote host; `icdc` is looked for in PATH, ~/.local/bin and
+    /// /usr/local/bin there
     #[arg(long, value_name = "PATH", default_value = "icdc", help_heading = "Connection")]
     pub(crate) remote_icdc: String,
 

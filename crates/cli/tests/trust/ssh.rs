@@ -193,6 +193,52 @@ fn bare(site: &Site) -> (String, PathBuf) {
     (site.program("ssh-bare", &body), cache.join("icdc"))
 }
 
+#[test]
+fn a_far_icdc_that_is_not_on_the_path_is_found_in_one_login() {
+    let site = Site::new();
+    let (ssh, _) = bare(&site);
+    data::file(&site.path("file"), 9 * MIB, 2);
+    let copy = |options: &[&str], destination: &str| {
+        let mut command = site.icdc(&["copy", "--json", "--ssh", &ssh]);
+        command.args(options).arg("file").arg(site.by_ssh(destination)).run()
+    };
+    let places = ["has no `icdc` in PATH, ~/.local/bin or /usr/local/bin", "--remote-icdc", "--send-self"];
+    kept_out(copy(&[], "none"), &places);
+
+    let beside = site.directory("far/home/.local/bin");
+    fs::copy(ICDC, beside.join("icdc")).unwrap();
+    let logins = site.path("far/logins");
+    fs::remove_file(&logins).unwrap();
+    copy(&["--via", "direct"], "found").expect_code(0);
+    assert_same(&site.path("file"), &site.path("found"));
+    assert_eq!(fs::read_to_string(&logins).unwrap(), "login\n");
+    copy(&["--via", "ssh", "--streams", "2"], "by-ssh").expect_code(0);
+    assert_same(&site.path("file"), &site.path("by-ssh"));
+    // A place that is named is the only one.
+    kept_out(copy(&["--remote-icdc", "other/icdc"], "none"), &["has no `other/icdc`: "]);
+
+    // Messages name the program that was started.
+    let found = beside.join("icdc");
+    fs::remove_file(&found).unwrap();
+    fs::copy(site.program("other", "echo ICDC-FAR-END 1\ncat"), &found).unwrap();
+    kept_out(copy(&[], "none"), &[found.to_str().unwrap(), "another protocol"]);
+    // What it brings along is taken in its place.
+    copy(&["--send-self"], "sent").expect_code(0);
+    assert_same(&site.path("file"), &site.path("sent"));
+
+    // The one on the path comes first.
+    let on_path = site.directory("far/path");
+    std::os::unix::fs::symlink(ICDC, on_path.join("icdc")).unwrap();
+    let body = format!(
+        "shift\nHOME='{}' PATH='{}':/usr/bin:/bin exec sh -c \"$*\"",
+        site.path("far/home").display(),
+        on_path.display()
+    );
+    let ssh = site.program("ssh-path", &body);
+    site.icdc(&["copy", "--ssh", &ssh, "file"]).arg(site.by_ssh("on-path")).run().expect_code(0);
+    assert_same(&site.path("file"), &site.path("on-path"));
+}
+
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     found.sort();

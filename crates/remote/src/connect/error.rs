@@ -66,12 +66,14 @@ pub enum ConnectError {
         reason: String,
     },
     /// The far side has no icdc.
-    #[error("{host} has no `{program}`{}; install icdc there, name its place with --remote-icdc PATH, or use --send-self", quoted(.said))]
+    #[error("{host} has no `{program}`{searched}{}; install icdc there, name its place with --remote-icdc PATH, or use --send-self", quoted(.said))]
     NoIcdc {
         /// `[USER@]HOST`.
         host: String,
         /// What was called there.
         program: String,
+        /// The places that were searched, where none was named.
+        searched: &'static str,
         /// Last lines of its standard error.
         said: String,
     },

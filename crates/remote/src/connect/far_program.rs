@@ -12,6 +12,7 @@ use super::error::ConnectError;
 use super::patient::{self, PatientReader};
 use super::remote_shell::{LOGGED_IN, RemoteProcess, RemoteShell, quote};
 use super::send_self::{or_sent, program_found};
+use crate::options::CopyOptions;
 
 /// Begins the line by which a started far end tells itself from other output. The number of the
 /// protocol follows.
@@ -27,18 +28,34 @@ pub(super) const GREETING_PATIENCE: Span = Span::from_secs(300);
 /// Time for an ended ssh to report its exit status.
 const EXIT_PATIENCE: Span = Span::from_secs(5);
 
+/// Begins the line that tells where a program was found that is not on the far side's PATH.
+const FOUND: &str = "ICDC-FOUND ";
+/// Where [`SEARCH`] looks, for messages.
+const SEARCHED: &str = " in PATH, ~/.local/bin or /usr/local/bin";
+/// Starts the far end where no place is named: ssh gives a command a shorter PATH than a login has.
+/// One word without single quotes or `!`, as every login shell passes on unchanged.
+const SEARCH: &str = concat!(
+    r#"sh -c 'if command -v icdc >/dev/null; then exec icdc far-end; fi; "#,
+    r#"for icdc in "${HOME:-}/.local/bin/icdc" /usr/local/bin/icdc; do if test -f "$icdc" && test -x "$icdc"; then "#,
+    r#"printf "\n%s\n" "ICDC-FOUND $icdc"; exec "$icdc" far-end; fi; done; exec icdc far-end'"#
+);
+
 /// What is called on one host.
 #[derive(Clone)]
 pub(super) struct FarProgram {
     pub(super) shell: RemoteShell,
-    /// A word for the far side's shell.
+    /// A word for the far side's shell. The default one is searched for.
     pub(super) program: String,
 }
 
 impl FarProgram {
     /// What the far side's shell is to run.
     pub(super) fn command_line(&self) -> String {
-        format!("{} far-end", quote(&self.program))
+        if self.is_searched() { SEARCH.to_owned() } else { format!("{} far-end", quote(&self.program)) }
+    }
+
+    fn is_searched(&self) -> bool {
+        self.program == CopyOptions::REMOTE_ICDC
     }
 
     /// The same, or rather what [`send_self`](super::send_self) has brought there before, if that is
@@ -67,12 +84,17 @@ impl FarProgram {
         process: &mut RemoteProcess,
         logged_in: impl FnMut(),
     ) -> Result<Preamble, ConnectError> {
-        match find_marker(output, logged_in) {
-            Ok((VERSION, preamble)) => Ok(preamble),
-            Ok((theirs, _)) => Err(self.other_version(format!("icdc/{theirs}"))),
+        let mut preamble = Preamble::default();
+        let found = find_marker(output, &mut preamble, logged_in);
+        // Messages name the program that was started.
+        let started = preamble.program.clone().map(|program| Self { program, ..self.clone() });
+        let started = started.as_ref().unwrap_or(self);
+        match found {
+            Ok(VERSION) => Ok(preamble),
+            Ok(theirs) => Err(started.other_version(format!("icdc/{theirs}"))),
             Err(NoMarker::Failed(error)) if patient::is_stopped(&error) => Err(ConnectError::Interrupted),
-            Err(NoMarker::Failed(error)) if error.kind() == io::ErrorKind::TimedOut => Err(self.no_greeting()),
-            Err(missing) => Err(self.explain(&missing, process)),
+            Err(NoMarker::Failed(error)) if error.kind() == io::ErrorKind::TimedOut => Err(started.no_greeting()),
+            Err(missing) => Err(started.explain(&missing, process)),
         }
     }
 
@@ -86,7 +108,10 @@ impl FarProgram {
         let said = process.last_words();
         match status.and_then(|status| status.code()) {
             Some(126 | 127) if self.shell.is_missing() => ConnectError::SshMissing { command },
-            Some(126 | 127) => ConnectError::NoIcdc { host, program: self.program.clone(), said },
+            Some(126 | 127) => {
+                let searched = if self.is_searched() { SEARCHED } else { "" };
+                ConnectError::NoIcdc { host, program: self.program.clone(), searched, said }
+            }
             // OpenSSH keeps 255 for its own failures.
             Some(255) => ConnectError::SshFailed { host, command, said },
             // What clap answers to a subcommand that it does not know: a release without `far-end`.
@@ -167,7 +192,7 @@ impl Preamble {
 
     fn add(&mut self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
-        if let Some(program) = program_found(&text) {
+        if let Some(program) = program_found(&text).or_else(|| text.trim_end().strip_prefix(FOUND)) {
             self.program = Some(program.to_owned());
         } else if !text.trim().is_empty() {
             self.noise += line.len() + 1;
@@ -180,8 +205,7 @@ impl Preamble {
 
 /// Skips what shell start-up files print, up to the marker line; returns its number. Reads byte by
 /// byte: what follows the line belongs to the link.
-fn find_marker(output: &mut impl Read, mut logged_in: impl FnMut()) -> Result<(u32, Preamble), NoMarker> {
-    let mut preamble = Preamble::default();
+fn find_marker(output: &mut impl Read, preamble: &mut Preamble, mut logged_in: impl FnMut()) -> Result<u32, NoMarker> {
     let mut line = Vec::new();
     let mut byte = [0];
     for skipped in 0..MAX_NOISE {
@@ -196,7 +220,7 @@ fn find_marker(output: &mut impl Read, mut logged_in: impl FnMut()) -> Result<(u
             }
             Ok(_) => {
                 if let Some(version) = marker_version(&line) {
-                    return Ok((version, preamble));
+                    return Ok(version);
                 }
                 if line == LOGGED_IN.as_bytes() {
                     logged_in();
@@ -237,14 +261,16 @@ mod tests {
     fn the_marker_is_found_behind_noise_and_nothing_more_is_read() {
         let text = b"Welcome!\nno newline here\nICDC-FAR-END 1\nrest".to_vec();
         let mut reader = text.as_slice();
-        let (version, preamble) = find_marker(&mut reader, || {}).unwrap();
+        let mut preamble = Preamble::default();
+        let version = find_marker(&mut reader, &mut preamble, || {}).unwrap();
         assert_eq!((version, reader), (1, &b"rest"[..]));
         let notice = preamble.notice("far").unwrap();
         assert!(
             notice.contains("far: ") && notice.contains(" 25 bytes ") && notice.contains("\"Welcome!\""),
             "{notice}"
         );
-        let (version, preamble) = find_marker(&mut b"\nICDC-FAR-END 77\r\n".as_slice(), || {}).unwrap();
+        let mut preamble = Preamble::default();
+        let version = find_marker(&mut b"\nICDC-FAR-END 77\r\n".as_slice(), &mut preamble, || {}).unwrap();
         assert_eq!((version, preamble.notice("far")), (77, None));
     }
 
@@ -252,20 +278,22 @@ mod tests {
     fn that_ssh_is_logged_in_is_heard_before_the_far_end_speaks() {
         let mut times = 0;
         let text = b"ICDC-LOGGED-IN\n\nICDC-FAR-END 1\n".to_vec();
-        let (_, preamble) = find_marker(&mut text.as_slice(), || times += 1).unwrap();
+        let mut preamble = Preamble::default();
+        find_marker(&mut text.as_slice(), &mut preamble, || times += 1).unwrap();
         assert_eq!((times, preamble), (1, Preamble::default()));
     }
 
     #[test]
     fn much_noise_is_borne() {
         let text = [vec![b'x'; 1 << 20], b"\nICDC-FAR-END 1\n".to_vec()].concat();
-        assert_eq!(find_marker(&mut text.as_slice(), || {}).unwrap().0, 1);
+        assert_eq!(find_marker(&mut text.as_slice(), &mut Preamble::default(), || {}).unwrap(), 1);
     }
 
     #[test]
     fn without_a_marker_it_ends() {
-        assert!(matches!(find_marker(&mut b"ICDC-FAR-END one\n".as_slice(), || {}), Err(NoMarker::Ended(17))));
-        assert!(matches!(find_marker(&mut io::repeat(b'x'), || {}), Err(NoMarker::Noise)));
-        assert!(matches!(find_marker(&mut io::repeat(b'\n'), || {}), Err(NoMarker::Noise)));
+        let find = |mut output: &mut dyn Read| find_marker(&mut output, &mut Preamble::default(), || {});
+        assert!(matches!(find(&mut b"ICDC-FAR-END one\n".as_slice()), Err(NoMarker::Ended(17))));
+        assert!(matches!(find(&mut io::repeat(b'x')), Err(NoMarker::Noise)));
+        assert!(matches!(find(&mut io::repeat(b'\n')), Err(NoMarker::Noise)));
     }
 }
