@@ -2,7 +2,9 @@
 //! host become one stream of bytes.
 //!
 //! What passes is encrypted from end to end; nothing is looked at. An end of one direction is
-//! passed on; the process ends when both have, or soon after the far end's.
+//! passed on; the process ends when both have, or soon after the far end's. Whether that was the end
+//! of the session is for those to say whose it is: who ends first leaves words of the other unread,
+//! and TCP then tells of a reset.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -78,9 +80,15 @@ pub(crate) fn run(stdin: OwnedFd, stdout: OwnedFd, stream: TcpStream, stop: &Sto
     // Nobody reads any more, so nobody writes either.
     let _ = stream.shutdown(Shutdown::Both);
     [first.ok(), second].into_iter().flatten().try_for_each(|ending| match ending {
+        Ending::There(Err(error)) | Ending::Back(Err(error)) if is_of_an_end(&error) => Ok(()),
         Ending::There(forwarded) | Ending::Back(forwarded) => forwarded,
         Ending::Asked => Ok(()),
     })
+}
+
+/// Whether whoever was read from or written to has ended.
+fn is_of_an_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
 /// Passes bytes on up to the end of them, as they come; gathers them a little where they come in
@@ -128,6 +136,26 @@ mod tests {
     fn it_ends_soon_after_the_far_end() {
         let took = forwarding(&StopSignal::new(), drop);
         assert!(took >= FAREWELL && took < FAREWELL * 4, "{took}");
+    }
+
+    #[test]
+    fn a_far_end_that_leaves_words_unread_has_ended_no_less() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let stream = connect(listener.local_addr().unwrap().port(), Family::V4).unwrap();
+        let (stdin, starting_end) = rustix::pipe::pipe().unwrap();
+        let (output, stdout) = rustix::pipe::pipe().unwrap();
+        let far = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"the last words").unwrap();
+            // Closing with something unread resets the connection.
+            stream.peek(&mut [0]).unwrap();
+        });
+        File::from(starting_end).write_all(b"unread").unwrap();
+        run(stdin, stdout, stream, &StopSignal::new()).unwrap();
+        far.join().unwrap();
+        let mut heard = String::new();
+        File::from(output).read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "the last words");
     }
 
     #[test]
