@@ -161,11 +161,12 @@ fn a_pull_survives_kills() {
     course.assert_complete();
 }
 
-/// What is left of `done` bytes after the far side (the receiver) was killed by SIGKILL, or the near one (the sender).
-fn left_after_kill(near: bool) -> (u64, u64) {
-    let course = Course::new(Way::Push, |path| data::file(&path, 256 * MIB, 23));
-    let mut run = course.start("1600mbit");
-    assert!(run.wait_for_bytes(192 * MIB), "{}", run.finish());
+/// What is left of `done` bytes, at least `moment`, after the far side (the receiver) was killed by SIGKILL, or
+/// the near one (the sender).
+fn left_after_kill(near: bool, rate: &str, moment: u64) -> (u64, u64) {
+    let course = Course::new(Way::Push, |path| data::file(&path, moment + 64 * MIB, 23));
+    let mut run = course.start(rate);
+    assert!(run.wait_for_bytes(moment), "{}", run.finish());
     let events = run.events();
     let (done, seen) = (events.iter().map(bytes_done).max().unwrap(), events.len());
     if near {
@@ -181,14 +182,20 @@ fn left_after_kill(near: bool) -> (u64, u64) {
 
 #[test]
 fn a_killed_receiver_costs_the_ring_and_a_checkpoint() {
-    let (done, left) = left_after_kill(false);
+    let (done, left) = left_after_kill(false, "1600mbit", 192 * MIB);
     assert!(left + RING + CHECKPOINT >= done, "{left} of {done} were left");
     assert!(left >= 64 * MIB, "{left} of {done} were left");
 }
 
 #[test]
+fn a_killed_receiver_that_gets_little_in_a_second_costs_less() {
+    let (done, left) = left_after_kill(false, "80mbit", 40 * MIB);
+    assert!(left > 0, "of {done} nothing was left");
+}
+
+#[test]
 fn a_killed_sender_costs_nothing_that_has_arrived() {
-    let (done, left) = left_after_kill(true);
+    let (done, left) = left_after_kill(true, "1600mbit", 192 * MIB);
     assert!(left + BLOCK > done, "{left} of {done} were left");
 }
 

@@ -2,7 +2,7 @@
 //! next for each file.
 //!
 //! ```text
-//! expect ──► first block (or end) ──► Open ──► Write … ──► every 64 MiB: Sync, then Note
+//! expect ──► first block (or end) ──► Open ──► Write … ──► every 64 MiB, or second: Sync, then Note
 //!                                                │
 //!            end known, all blocks written, the held ones compared
 //!                                                ▼
@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use icdc_protocol::message::{Digest, EntryId, FileEnd, GivenUp};
+use icdc_units::Time;
 
 use crate::failure::Failure;
 pub use action::{Action, Contents, Loss, Read};
@@ -90,8 +91,8 @@ impl<B> Files<B> {
     }
 
     /// Outcome of [`Action::Write`].
-    pub fn on_written(&mut self, id: EntryId, index: u32, outcome: Result<(), Failure>) {
-        self.with(id, |file, context| file.on_written(index, outcome, context));
+    pub fn on_written(&mut self, id: EntryId, index: u32, outcome: Result<(), Failure>, now: Time) {
+        self.with(id, |file, context| file.on_written(index, outcome, now, context));
     }
 
     /// Outcome of [`Action::Sync`].

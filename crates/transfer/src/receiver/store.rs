@@ -23,6 +23,7 @@ use super::failure::Failure;
 use super::jobs::{NameJob, StoreJob};
 use super::large_file::{LargeFile, Plan};
 use super::shared::Shared;
+use crate::clock;
 
 /// Writes and reads in flight.
 const DEPTH: usize = 8;
@@ -244,7 +245,7 @@ impl Store<'_> {
         match purpose {
             Purpose::Write { index, waits } => {
                 drop(waits);
-                self.machine.on_written(id, index, result.map(drop));
+                self.machine.on_written(id, index, result.map(drop), clock::now());
             }
             Purpose::Sync => self.machine.on_synced(id, result.map(drop)),
             Purpose::Compare { index, contents } => {

@@ -2,10 +2,13 @@
 
 use icdc_protocol::block_map::{BlockMap, block_length};
 use icdc_protocol::message::Digest;
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Span, Time};
 
-/// Bytes written between two checkpoints: what a power cut may cost besides the ring.
+/// Bytes written between two checkpoints: what a kill or a power cut may cost besides the ring.
 pub const CHECKPOINT: ByteCount = ByteCount::from_mib(64);
+/// Where less comes, the time between the first and the last write of a checkpoint: a flush each
+/// second is little work for any disk, and a second of a slow path is soon sent again.
+const CHECKPOINT_INTERVAL: Span = Span::from_secs(1);
 
 /// See the module's description.
 #[derive(Debug)]
@@ -43,6 +46,14 @@ enum Checkpoint {
 struct Written {
     blocks: Vec<(u32, Digest)>,
     bytes: ByteCount,
+    /// When the first and the last of them were through.
+    times: Option<(Time, Time)>,
+}
+
+impl Written {
+    fn lasted(&self) -> Span {
+        self.times.map_or(Span::ZERO, |(first, last)| last - first)
+    }
 }
 
 /// What a sync that is through means.
@@ -81,9 +92,10 @@ impl Blocks {
     }
 
     /// The write of a block is through.
-    pub(super) fn written(&mut self, index: u32) {
+    pub(super) fn written(&mut self, index: u32, now: Time) {
         if let Some(value) = self.map.get(index) {
             self.unsynced.blocks.push((index, value));
+            self.unsynced.times = Some((self.unsynced.times.map_or(now, |(first, _)| first), now));
             self.unsynced.bytes += ByteCount::from(block_length(self.map.size(), index));
         }
     }
@@ -103,9 +115,10 @@ impl Blocks {
         self.journal == Journal::NamesBlocks
     }
 
-    /// Whether enough is written for a checkpoint.
+    /// Whether enough is written for a checkpoint, or for long enough where a journal gains by it.
     pub(super) fn is_checkpoint_due(&self) -> bool {
-        matches!(self.checkpoint, Checkpoint::Idle) && self.unsynced.bytes >= CHECKPOINT
+        let is_enough = matches!(self.checkpoint, Checkpoint::Idle) && self.unsynced.bytes >= CHECKPOINT;
+        is_enough || self.is_worth_a_checkpoint() && self.unsynced.lasted() >= CHECKPOINT_INTERVAL
     }
 
     /// Whether a checkpoint would let the journal name more than it does.
@@ -121,7 +134,7 @@ impl Blocks {
     /// The checkpoint's sync is through.
     pub(super) fn synced(&mut self) -> Synced {
         match std::mem::replace(&mut self.checkpoint, Checkpoint::Idle) {
-            Checkpoint::Syncing(Written { blocks, bytes }) if self.is_journaled() && !blocks.is_empty() => {
+            Checkpoint::Syncing(Written { blocks, bytes, .. }) if self.is_journaled() && !blocks.is_empty() => {
                 self.checkpoint = Checkpoint::Noting { bytes };
                 Synced::Note(blocks)
             }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{Digest, EntryId, FileDigest};
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Time};
 
 use super::action::{Action, Contents, Loss, Read};
 use super::blocks::{Blocks, Synced};
@@ -183,12 +183,12 @@ impl<B> File<B> {
         self.advance(context);
     }
 
-    pub(super) fn on_written(&mut self, index: u32, outcome: Result<(), Failure>, context: &mut Context<B>) {
+    pub(super) fn on_written(&mut self, index: u32, outcome: Result<(), Failure>, now: Time, context: &mut Context<B>) {
         self.pending -= 1;
         match outcome {
             Ok(()) => {
                 if let Some(blocks) = self.blocks() {
-                    blocks.written(index);
+                    blocks.written(index, now);
                 }
                 self.advance(context);
             }

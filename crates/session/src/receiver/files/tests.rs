@@ -4,7 +4,7 @@ use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::digest::root;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::FileDigest;
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Span, Time};
 
 use super::*;
 
@@ -83,7 +83,11 @@ impl Bench {
     }
 
     fn write(&mut self, index: u32) {
-        self.files.on_written(ID, index, Ok(()));
+        self.write_at(index, Span::ZERO);
+    }
+
+    fn write_at(&mut self, index: u32, now: Span) {
+        self.files.on_written(ID, index, Ok(()), Time::ORIGIN + now);
     }
 
     /// The whole file is there, and its length and metadata are set.

@@ -61,6 +61,7 @@ struct OnDisk {
 
 struct World {
     dice: Dice,
+    now: Time,
     machine: Files<u32>,
     files: BTreeMap<EntryId, OnDisk>,
     arrivals: Vec<Arrival>,
@@ -104,7 +105,7 @@ impl World {
             files.insert(id, on_disk);
         }
         let fails = [usize::MAX, 30, 8][dice.below(3)];
-        Self { dice, machine, files, arrivals, jobs: Vec::new(), verify, fails }
+        Self { dice, now: Time::ORIGIN, machine, files, arrivals, jobs: Vec::new(), verify, fails }
     }
 
     fn run(mut self) -> [u32; 3] {
@@ -233,7 +234,9 @@ impl World {
                 let file = self.files.get_mut(&id).unwrap();
                 let is_new = outcome.is_err() || file.written.insert(index);
                 assert!(is_new, "written twice");
-                self.machine.on_written(id, index, outcome);
+                // So that some checkpoints are due by the time.
+                self.now += Span::from_millis(self.dice.below(400) as u64);
+                self.machine.on_written(id, index, outcome, self.now);
             }
             Action::Sync { id } => {
                 let file = self.files.get_mut(&id).unwrap();

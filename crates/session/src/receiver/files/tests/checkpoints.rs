@@ -36,6 +36,41 @@ fn one_checkpoint_follows_another() {
 }
 
 #[test]
+fn where_little_comes_a_checkpoint_is_due_by_the_time() {
+    let ms = Span::from_millis;
+    let mut bench = Bench::new(100).opened_by(0);
+    (1..8).for_each(|index| bench.block(index));
+    bench.actions();
+    bench.write_at(0, ms(5_000));
+    bench.write_at(1, ms(5_999));
+    assert_eq!(bench.actions(), []);
+    bench.write_at(2, ms(6_000));
+    assert_eq!(bench.actions(), [Action::Sync { id: ID }]);
+    // The next second begins with the next write, and ends no sooner than the checkpoint.
+    bench.write_at(3, ms(6_900));
+    bench.write_at(4, ms(7_900));
+    assert_eq!(bench.actions(), [], "one at a time");
+    bench.files.on_synced(ID, Ok(()));
+    assert_eq!(bench.actions(), [noted(0..3)]);
+    bench.files.on_noted(ID, Ok(()));
+    assert_eq!(bench.actions(), [Action::Durable(whole(3)), Action::Sync { id: ID }]);
+    bench.files.on_synced(ID, Ok(()));
+    assert_eq!(bench.actions(), [noted(3..5)]);
+}
+
+#[test]
+fn without_a_journal_no_checkpoint_is_due_by_the_time() {
+    let mut bench = Bench::new(100);
+    bench.block(0);
+    bench.files.on_opened(ID, Ok(Opened { journaled: false, has_waited: false }));
+    bench.block(1);
+    bench.actions();
+    bench.write(0);
+    bench.write_at(1, Span::from_secs(60));
+    assert_eq!(bench.actions(), []);
+}
+
+#[test]
 fn without_a_journal_a_checkpoint_notes_nothing_and_nothing_is_kept() {
     let per_checkpoint = (CHECKPOINT.as_u64() / BLOCK.as_u64()) as u32;
     let mut bench = Bench::new(100);

@@ -24,7 +24,7 @@ fn an_answer_to_an_earlier_question_tells_nothing() {
         files.on_block(id, 0, value(0), 0);
         files.on_end(FileEnd { id, blocks: 1, outcome: Ok(digest(1)) });
         files.on_opened(id, Ok(Opened { journaled: false, has_waited: true }));
-        files.on_written(id, 0, Ok(()));
+        files.on_written(id, 0, Ok(()), Time::ORIGIN);
     }
     let finishes = |files: &mut Files<u32>| {
         std::iter::from_fn(|| files.poll()).filter(|action| matches!(action, Action::Finish { .. })).collect::<Vec<_>>()

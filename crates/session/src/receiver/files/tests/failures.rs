@@ -43,7 +43,7 @@ fn a_file_that_is_given_up_waits_for_its_writes_and_notes_them() {
     bench.block(2);
     bench.write(1);
     assert_eq!(bench.actions(), []);
-    bench.files.on_written(ID, 0, Err(last()));
+    bench.files.on_written(ID, 0, Err(last()), Time::ORIGIN);
     bench.noting([1]).ends(&[Action::Durable(BLOCK), lost(passing(), true)]);
 }
 
@@ -63,7 +63,7 @@ fn of_another_version_nothing_is_kept() {
 fn a_write_that_fails_gives_the_file_up() {
     let mut bench = Bench::new(2).opened_by(1);
     bench.actions();
-    bench.files.on_written(ID, 1, Err(passing()));
+    bench.files.on_written(ID, 1, Err(passing()), Time::ORIGIN);
     bench.ends(&[lost(passing(), false)]);
 }
 

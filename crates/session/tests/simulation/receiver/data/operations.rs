@@ -48,7 +48,7 @@ impl Data {
                     Ok(())
                 };
                 drop(block);
-                self.files.on_written(id, index, outcome);
+                self.files.on_written(id, index, outcome, env.agenda.now());
             }
             Operation::Sync { id, part, mark } => {
                 let outcome = if env.random.permille(env.faults.sync) {
