@@ -98,7 +98,8 @@ fn where_a_firewall_passes_only_ssh_data_goes_through_ssh() {
     // The user may forbid it.
     let copy = site.copy(&["--ssh", &sshd.command, "--via", "direct", "tree", &far("none")]);
     let ended = hosts.near.run(&copy).run().expect_code(3);
-    assert!(ended.stderr.contains("no answer") && ended.stderr.contains("--port"), "{ended}");
+    let words = ["no answer", "within 15s", "--port", "or leave --via out"];
+    assert!(words.iter().all(|word| ended.stderr.contains(word)), "{ended}");
     assert_no_leftovers(site.root());
 }
 
@@ -454,7 +455,7 @@ fn where_the_far_side_does_not_get_through_either_it_is_told_why() {
         let mut copy = site.copy(&["--ssh", &site.ssh_to(&hosts.far), "--via", "back", "file"]);
         let ended = hosts.near.run(copy.arg(site.on_host(hosts.far.address(), "copy"))).run().expect_code(3);
         assert!(ended.stderr.contains("cannot connect to this host") && ended.stderr.contains(words), "{ended}");
-        assert!(ended.stderr.contains("--port"), "{ended}");
+        assert!(ended.stderr.contains("--port") && ended.stderr.contains("or leave --via out"), "{ended}");
         succeed(hosts.near.command("nft").args(["flush", "ruleset"]));
     }
 }

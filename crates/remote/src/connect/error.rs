@@ -123,7 +123,7 @@ pub enum ConnectError {
     },
     /// The data port of a far side that ssh started does not answer.
     #[error(
-        "{host} was reached by ssh, but not its data port {port}: {reason}; let a firewall pass a port or a few and name them with --port LO-HI"
+        "{host} was reached by ssh, but not its data port {port}: {reason}; let a firewall pass a port or a few and name them with --port LO-HI, or leave --via out"
     )]
     DataPort {
         /// Host.
@@ -135,7 +135,7 @@ pub enum ConnectError {
     },
     /// A far side that ssh started cannot connect to this host.
     #[error(
-        "{host} was reached by ssh, but cannot connect to this host: {reason}; let a firewall here pass a port or a few and name them with --port LO-HI"
+        "{host} was reached by ssh, but cannot connect to this host: {reason}; let a firewall here pass a port or a few and name them with --port LO-HI, or leave --via out"
     )]
     NotBack {
         /// Host.

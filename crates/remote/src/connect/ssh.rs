@@ -282,7 +282,8 @@ impl SshFar {
     /// Connects to the far end; starts it again first if it has ended meanwhile.
     pub(crate) fn link(&mut self) -> Result<Link, ConnectError> {
         // A far end that ended just now may still be ending: a refused port is the sign to look
-        // again.
+        // again. What has taken longer is no such sign.
+        let begun = clock::now();
         for is_first in [true, false] {
             if self.current.as_mut().is_none_or(|current| current.running.has_ended(Span::ZERO)) {
                 self.start()?;
@@ -293,7 +294,10 @@ impl SshFar {
                     current.route = Some(route);
                     return Ok(link);
                 }
-                Err(error) if is_first && error.is_of_data_port() && current.running.has_ended(ENDING) => {}
+                Err(error)
+                    if is_first
+                        && error.is_of_data_port()
+                        && current.running.has_ended(ENDING - (clock::now() - begun)) => {}
                 Err(error) => {
                     // Next time the other one may be open.
                     current.route = None;
