@@ -27,13 +27,18 @@ pub struct Aim {
 
 impl Aim {
     /// What the user says; else what was measured; else the usual. Where it was the windows that
-    /// limited the measurement, the path carries more than was measured: then the rate of the
-    /// device, or else the usual one.
+    /// limited the measurement, or ssh that carried it, the path carries more than was measured: then
+    /// the rate of the device, or else the usual one.
     #[must_use]
     pub fn new(rate: Option<Rate>, round_trip: Option<Span>, host: &HostFacts, path: Option<&PathFacts>) -> Self {
+        let through_ssh = path.is_some_and(|path| path.through_ssh);
         let measured = path.and_then(|path| path.measured.capacity).map(|capacity| {
             let device = host.devices.iter().filter_map(|device| device.speed).max();
-            if capacity.by_windows { capacity.rate.max(device.unwrap_or(USUAL_RATE)) } else { capacity.rate }
+            if capacity.by_windows || through_ssh {
+                capacity.rate.max(device.unwrap_or(USUAL_RATE))
+            } else {
+                capacity.rate
+            }
         });
         let round_trip_measured = path.and_then(|path| path.measured.round_trip);
         Self {

@@ -37,8 +37,12 @@ pub struct PathFacts {
     pub mtu: Option<ByteCount>,
     /// By which routes data gets there, the one to be preferred first.
     pub routes: Vec<RouteFact>,
+    /// The runs go through ssh: of TCP's own windows, losses and queues they show nothing.
+    pub through_ssh: bool,
     /// What the runs told.
     pub measured: Measured,
+    /// What ended the runs before they were through.
+    pub trouble: Option<String>,
 }
 
 /// A route that was tried.

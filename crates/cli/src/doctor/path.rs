@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use icdc_doctor::probe::{Measured, Outcome, Run, Step};
+use icdc_doctor::probe::{Outcome, Run, Step};
 use icdc_doctor::{PathFacts, Probe, RouteFact, facts};
 use icdc_measure::{MeasureEvent, MeasureOptions, MeasureSink, Measurement};
 use icdc_remote::{CopyOptions, Location, MeasureError, Via};
@@ -29,12 +29,14 @@ pub(super) fn measure(
         Ok(routes) => routes,
         Err(error) => {
             troubles.add(error.to_string(), code(&error));
-            return facts_of(target, connection.family, Vec::new(), Measured::default());
+            let trouble = Some(error.to_string());
+            return facts_of(target, connection.family, PathFacts { trouble, ..PathFacts::default() });
         }
     };
     let mut probe = Probe::new();
     let mut noticed = BTreeSet::new();
     let through_ssh = goes_through_ssh(&routes, connection);
+    let mut trouble = None;
     while let Some(run) = probe.next() {
         if through_ssh && !matches!(run.step, Step::RoundTrip | Step::Capacity) {
             // What a path loses and buffers, ssh hides.
@@ -47,21 +49,25 @@ pub(super) fn measure(
                 let notices = measurement.received.notices.iter().chain(&measurement.sent.notices);
                 notices.filter(|text| noticed.insert((*text).clone())).for_each(|text| console.complain(text));
                 if let Some((text, code)) = failure(&measurement) {
+                    trouble = Some(text.clone());
                     troubles.add(text, code);
                     break;
                 }
                 probe.tell(&run, &outcome(measurement), took);
             }
             Err(error) => {
+                trouble = Some(error.to_string());
                 troubles.add(error.to_string(), code(&error));
                 break;
             }
         }
     }
-    facts_of(target, connection.family, routes, probe.measured())
+    let facts = PathFacts { routes, through_ssh, measured: probe.measured(), trouble, ..PathFacts::default() };
+    facts_of(target, connection.family, facts)
 }
 
-fn facts_of(target: &Location, family: Family, routes: Vec<RouteFact>, measured: Measured) -> PathFacts {
+/// These facts with where the path leads.
+fn facts_of(target: &Location, family: Family, facts: PathFacts) -> PathFacts {
     let address = address(target, family);
     PathFacts {
         target: target.host_name().unwrap_or_default().to_owned(),
@@ -69,8 +75,7 @@ fn facts_of(target: &Location, family: Family, routes: Vec<RouteFact>, measured:
         address,
         // By now the kernel has met what limits it on the way.
         mtu: address.and_then(facts::path_mtu),
-        routes,
-        measured,
+        ..facts
     }
 }
 

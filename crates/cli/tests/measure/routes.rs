@@ -3,6 +3,7 @@
 use crate::support::daemon::{Daemon, free_port};
 use crate::support::network::Pair;
 use crate::support::relay::Relay;
+use crate::support::system::finding;
 use crate::support::{Ended, HERE, ICDC, Site, Start, has_program, skip, succeed};
 
 const WORDS: [&str; 6] = ["--json", "--remote-icdc", ICDC, "--bytes", "5MB", "--ssh"];
@@ -32,6 +33,7 @@ fn a_measurement_takes_the_route_that_the_user_names() {
             let words_of_command = [&["measure", "--via", via][..], &WORDS, &[&*ssh], options, &[HERE]].concat();
             let ended = is_whole(site.icdc(&words_of_command).run());
             assert!(ended.stderr.contains(words), "{via}: {ended}");
+            assert!(!ended.stderr.contains("forward:"), "{via}: {ended}");
         }
     }
     // Each connection but that of ssh went by way of it.
@@ -101,5 +103,16 @@ fn with_only_the_port_of_ssh_open_measure_and_doctor_work_and_say_how() {
     };
     assert!(!works("direct") && !works("back") && works("ssh"), "{ended}");
     assert!(path["capacity_bps"].is_number(), "{ended}");
+    // What a channel of ssh carries is no reason to raise limits.
+    let capacity = finding(&ended.events[0], "path.capacity");
+    assert!(capacity["found"].as_str().unwrap().contains("through ssh"), "{capacity}");
+    assert!(capacity["fix"].is_null(), "{capacity}");
+    let unmeasured = finding(&ended.events[0], "path.unmeasured");
+    assert!(unmeasured["why"].as_str().unwrap().contains("ssh"), "{unmeasured}");
+    // The reason of what did not run stands in the report.
+    let words = ["doctor", "--json", "--remote-icdc", "/no/such/icdc", "--ssh", &ssh, hosts.far.address()];
+    let ended = hosts.near.run(&site.icdc(&words)).run().expect_code(3);
+    let unmeasured = finding(&ended.events[0], "path.unmeasured");
+    assert!(unmeasured["found"].as_str().unwrap().contains("has no `/no/such/icdc`"), "{unmeasured}");
     assert_eq!(ended.stderr.matches("trying the routes").count(), 1, "{ended}");
 }

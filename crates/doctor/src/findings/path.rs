@@ -16,14 +16,17 @@ pub(super) fn judge(path: &PathFacts, host: &HostFacts, aim: Aim) -> Vec<Finding
     let measured = &path.measured;
     let known = |(capacity, round_trip): (Capacity, Span)| (capacity.rate, round_trip);
     let shape = measured.capacity.zip(measured.round_trip).map(known);
-    let findings = [
-        mtu(path, host),
-        measured.round_trip.map(round_trip),
-        measured.capacity.map(|measured| capacity(measured, aim)),
-        measured.loss.zip(shape).map(|(measured, shape)| loss(measured, shape, path, host)),
-        measured.burst.zip(shape).map(|(measured, shape)| burst(measured, shape, path, host)),
-        unmeasured(path),
-    ];
+    let findings =
+        [
+            mtu(path, host),
+            measured.round_trip.map(round_trip),
+            measured.capacity.map(|measured| {
+                if path.through_ssh { capacity_through_ssh(measured) } else { capacity(measured, aim) }
+            }),
+            measured.loss.zip(shape).map(|(measured, shape)| loss(measured, shape, path, host)),
+            measured.burst.zip(shape).map(|(measured, shape)| burst(measured, shape, path, host)),
+            unmeasured(path),
+        ];
     findings.into_iter().flatten().chain(routes(path)).collect()
 }
 
@@ -83,6 +86,12 @@ fn capacity(measured: Capacity, aim: Aim) -> Finding {
         return Finding::path(ID, Severity::Warning, found, WHY);
     }
     Finding::path(ID, Severity::Ok, format!("the path carried {rate}"), WHY)
+}
+
+fn capacity_through_ssh(Capacity { rate, .. }: Capacity) -> Finding {
+    const WHY: &str = "one ssh connection carries at most its channel's window in a round trip, whatever the limits of both hosts; copies use as many as the path needs";
+    let found = format!("at least {rate}, over one connection through ssh");
+    Finding::path("path.capacity", Severity::Note, found, WHY)
 }
 
 /// Reno's mean rate at this loss (Mathis et al., "The macroscopic behavior of the TCP congestion
@@ -152,6 +161,8 @@ fn burst(measured: Burst, shape: (Rate, Span), path: &PathFacts, host: &HostFact
 
 fn unmeasured(path: &PathFacts) -> Option<Finding> {
     const WHY: &str = "the runs are few and short, and a step begins only when there is time for it";
+    const WHY_SSH: &str = "what goes through ssh does not show what the path loses and buffers";
+    const WHY_TROUBLE: &str = "that ended the runs; correct it, and run the command again";
     let measured = &path.measured;
     let steps = [
         ("round-trip time", measured.round_trip.is_none()),
@@ -160,14 +171,23 @@ fn unmeasured(path: &PathFacts) -> Option<Finding> {
         ("bursts", measured.burst.is_none()),
     ];
     let missing: Vec<&str> = steps.iter().filter(|(_, missing)| *missing).map(|(name, _)| *name).collect();
-    let found = || format!("not measured: {}", missing.join(", "));
-    (!missing.is_empty()).then(|| Finding::path("path.unmeasured", Severity::Note, found(), WHY))
+    if missing.is_empty() {
+        return None;
+    }
+    let found = format!("not measured: {}", missing.join(", "));
+    let (found, why) = match &path.trouble {
+        Some(trouble) => (format!("{found}: {trouble}"), WHY_TROUBLE),
+        None if path.through_ssh => (found, WHY_SSH),
+        None => (found, WHY),
+    };
+    Some(Finding::path("path.unmeasured", Severity::Note, found, why))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Sysctls;
+    use crate::aim::USUAL_RATE;
     use crate::facts::Device;
     use crate::probe::{Measured, RouteFact};
 
@@ -185,7 +205,9 @@ mod tests {
             address: None,
             mtu: Some(ByteCount::new(1500)),
             routes: Vec::new(),
+            through_ssh: false,
             measured,
+            trouble: None,
         }
     }
 
@@ -290,5 +312,30 @@ mod tests {
         path.measured.burst = None;
         let findings = judge(&path, &host(), Aim::new(None, None, &host(), Some(&path)));
         assert_eq!(findings.last().unwrap().found, "not measured: loss, bursts");
+    }
+
+    #[test]
+    fn what_goes_through_ssh_is_not_judged_as_a_path_of_tcp() {
+        let mut path = PathFacts { through_ssh: true, ..path() };
+        for by_windows in [true, false] {
+            path.measured = Measured {
+                capacity: Some(Capacity { rate: Rate::from_bits_per_second(5_000_000), by_windows }),
+                round_trip: Some(Span::from_millis(40)),
+                ..Measured::default()
+            };
+            assert_eq!(one(&path, &host(), "path.capacity"), (Severity::Note, String::new()));
+            let aim = Aim::new(None, None, &host(), Some(&path));
+            assert_eq!(aim.rate, USUAL_RATE, "the path carries more than one connection through ssh");
+            let unmeasured = judge(&path, &host(), aim).pop().unwrap();
+            assert!(unmeasured.why.contains("ssh"), "{unmeasured:?}");
+        }
+    }
+
+    #[test]
+    fn what_ended_the_runs_is_told() {
+        let path = PathFacts { measured: Measured::default(), trouble: Some("far has no `icdc`".to_owned()), ..path() };
+        let unmeasured = judge(&path, &host(), Aim::new(None, None, &host(), Some(&path))).pop().unwrap();
+        assert!(unmeasured.found.ends_with("bursts: far has no `icdc`"), "{unmeasured:?}");
+        assert!(unmeasured.why.contains("correct it"), "{unmeasured:?}");
     }
 }
