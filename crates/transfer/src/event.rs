@@ -119,9 +119,31 @@ pub enum Event {
 
 impl Event {
     /// A connection after the first has ended early.
-    pub(crate) fn connection_lost(number: u8) -> Self {
-        Self::Notice { text: format!("connection {number} was lost; the others carry the rest") }
+    pub(crate) fn connection_ended(number: u8, end: &EarlyEnd) -> Self {
+        let how = match end {
+            EarlyEnd::Lost(cause) => format!("was lost ({cause})"),
+            EarlyEnd::AtReceiver => "was lost (the receiving end found it broken, or silent for 5 s)".to_owned(),
+            EarlyEnd::AtSender(cause) => format!("was lost, or too slow for the sending end ({cause})"),
+            EarlyEnd::Slow => "was closed: it would have held up the end of the copy".to_owned(),
+            EarlyEnd::Stalled => "was closed: nothing arrived over it for 5 s".to_owned(),
+        };
+        Self::Notice { text: format!("connection {number} {how}; the others carry the rest") }
     }
+}
+
+/// Why a connection after the first has ended early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum EarlyEnd {
+    /// Sending over it failed, for this cause.
+    Lost(String),
+    /// The receiver has told so: it had broken, or stalled.
+    AtReceiver,
+    /// It has broken, or the sender has closed it: the receiver sees this.
+    AtSender(String),
+    /// The others bring the last blocks sooner.
+    Slow,
+    /// Nothing has arrived over it while the first one was heard.
+    Stalled,
 }
 
 /// A route for data to a far end.

@@ -109,7 +109,7 @@ fn is_one_of_four_cut(way: Way, first: bool) -> Option<Ended> {
     if !first {
         assert!(begun.elapsed() < DEAD_AFTER.into(), "it took {:?}: {ended}", begun.elapsed());
         let mut notices = ended.all("notice").filter_map(|event| event["text"].as_str());
-        assert!(notices.any(|text| text.contains("was lost")), "{ended}");
+        assert!(notices.any(|text| text.contains("the others carry the rest")), "{ended}");
     }
     Some(ended)
 }

@@ -12,7 +12,7 @@ use icdc_session::receiver::frames_arrived::Answer;
 use super::jobs::{HashJob, NameJob};
 use super::shared::Shared;
 use crate::account::Account;
-use crate::event::{Event, Outcome};
+use crate::event::{EarlyEnd, Event, Outcome};
 use crate::path_text;
 
 #[derive(Clone)]
@@ -49,9 +49,14 @@ impl Intake<'_> {
                 self.ended(number);
             }
             // The sender transmits what did not arrive over another one.
-            Err(LinkEnd::Failed(SessionError::Cut(_))) => {
+            Err(LinkEnd::Failed(SessionError::Cut(cause))) => {
                 if self.ended(number) {
-                    (self.shared.events)(Event::connection_lost(number));
+                    let end = if self.shared.stalled().contains(&number) {
+                        EarlyEnd::Stalled
+                    } else {
+                        EarlyEnd::AtSender(cause)
+                    };
+                    (self.shared.events)(Event::connection_ended(number, &end));
                 }
             }
             Err(LinkEnd::Failed(error)) => self.shared.fail(error),

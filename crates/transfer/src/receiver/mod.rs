@@ -113,6 +113,7 @@ pub fn run(
         further: FurtherControls::default(),
         connections: Mutex::default(),
         parts: Mutex::default(),
+        stalled: Mutex::default(),
         wanted: joining.wanted,
         ending: Mutex::default(),
         stir,

@@ -1,6 +1,6 @@
 //! What the threads of a receiving session share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -66,6 +66,8 @@ pub(super) struct Shared<'a> {
     pub(super) connections: Mutex<Connections>,
     /// Blocks that arrive in parts.
     pub(super) parts: Mutex<Parts>,
+    /// Those that were given up because nothing arrived over them.
+    pub(super) stalled: Mutex<BTreeSet<u8>>,
     /// Takes how many the sender needs, at the end that makes them.
     pub(super) wanted: Option<&'a Channel<u8>>,
     pub(super) ending: Mutex<Ending>,
@@ -94,6 +96,11 @@ pub(super) struct Counters {
 impl Shared<'_> {
     pub(super) fn ending(&self) -> MutexGuard<'_, Ending> {
         self.ending.lock().expect("no panic while a session ends")
+    }
+
+    /// Connections that were given up because nothing arrived over them.
+    pub(super) fn stalled(&self) -> MutexGuard<'_, BTreeSet<u8>> {
+        self.stalled.lock().expect("no panic while stalled connections are listed")
     }
 
     pub(super) fn connections(&self) -> MutexGuard<'_, Connections> {

@@ -78,6 +78,7 @@ pub(super) fn supervise<'scope, 'env>(
         let now = clock::now();
         shared.ending().on_time(now);
         for number in stalls.look(now, shared.link.silence(), shared.further.silences()) {
+            shared.stalled().insert(number);
             shared.further.shut(number);
         }
         progress.report(now, shared);

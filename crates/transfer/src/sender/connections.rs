@@ -20,6 +20,7 @@ use super::executor::Executor;
 use super::sending_link::tune_beside;
 use super::steering::Steering;
 use crate::clock;
+use crate::event::EarlyEnd;
 use crate::further_links::FurtherLink;
 use crate::once::{Ended, Once, watched};
 
@@ -96,6 +97,7 @@ impl<'a> Connections<'a> {
             self.steering.holding_up(&left).and_then(|number| u8::try_from(number).ok()).filter(|slow| *slow > 0);
         if let Some(number) = slow {
             tracing::debug!(number, "a connection holds up the end; others carry what it owes");
+            self.executor.ends_early(number, EarlyEnd::Slow);
             self.executor.further.shut(number);
             self.executor.with(|machine| machine.on_connection_ended(number));
         }
@@ -186,6 +188,10 @@ impl<'a> Connections<'a> {
         };
         if let Err(error) = served {
             tracing::debug!(%error, number, "a further connection has ended");
+            // What was shut here was so for a reason that is known where that was done.
+            if !matches!(error, LinkError::Stopped) {
+                self.executor.ends_early(number, EarlyEnd::Lost(error.to_string()));
+            }
             self.executor.with(|machine| machine.on_connection_ended(number));
         }
     }

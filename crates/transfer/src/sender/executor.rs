@@ -5,6 +5,7 @@
 //! queued for the readers, messages for the first connection, and the user is told. All waiting is
 //! here.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -20,7 +21,7 @@ use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 
 use super::last_blocks::LastBlocks;
-use crate::event::{Event, EventSink, Outcome, Stage};
+use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
 use crate::further_links::FurtherControls;
 use crate::once::Once;
 use crate::stages::StageClock;
@@ -70,6 +71,8 @@ struct SessionState {
     places: ById<Place>,
     /// `None` when the session is over.
     jobs: Option<Jobs>,
+    /// Why connections have ended at this end.
+    early_ends: BTreeMap<u8, EarlyEnd>,
     /// The scan may request again what it requested last.
     granted: bool,
     outcome: Option<Result<(), SessionError>>,
@@ -143,6 +146,7 @@ impl<'a> Executor<'a> {
             machine: Sender::new(order, begin),
             places: ById::default(),
             jobs: Some(Jobs { packs: to_packers, reads: to_reader }),
+            early_ends: BTreeMap::new(),
             granted: false,
             outcome: None,
         };
@@ -228,7 +232,8 @@ impl<'a> Executor<'a> {
                 outside.events.push(Event::Notice { text });
             }
             Action::ConnectionLost { connection } => {
-                outside.events.push(Event::connection_lost(connection));
+                let end = state.early_ends.remove(&connection).unwrap_or(EarlyEnd::AtReceiver);
+                outside.events.push(Event::connection_ended(connection, &end));
                 outside.lost.push(connection);
             }
             Action::StopData => self.data_stopped.store(true, Ordering::Relaxed),
@@ -245,6 +250,12 @@ impl<'a> Executor<'a> {
                 self.ended.notify_all();
             }
         }
+    }
+
+    /// A connection after the first ends early at this end; the first reason counts.
+    pub(super) fn ends_early(&self, connection: u8, end: EarlyEnd) {
+        let mut state = self.state.lock().expect(NO_PANIC);
+        state.early_ends.entry(connection).or_insert(end);
     }
 
     fn finish(&self, outside: Outside) {
