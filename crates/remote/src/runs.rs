@@ -56,7 +56,7 @@ pub(crate) fn push_over(
         let job = Job::Receive { destination: order.destination.clone(), options: receive.clone() };
         // What this run has made durable counts from the second session on, whatever the user said.
         receive.resume = true;
-        let link = open(connect, order.transfer, job, Some(order.send), events)?;
+        let link = open(connect, order.transfer, job, Some(order.send), account, events)?;
         account.note_congestion(link.tuned.as_ref().map(Tuned::congestion).unwrap_or_default());
         let count = Count::of(&link, order.send, &order.receive, connect.most_links(), events);
         let making = Making { transfer: order.transfer, count, sending: true, events, stop };
@@ -91,7 +91,7 @@ pub(crate) fn pull_over(
     let mut receive = order.receive.clone();
     let received = with_retries(order.retry_for, &account, events, stop, || {
         let job = Job::Send { sources: sources.to_vec(), options: send.clone() };
-        let link = open(connect, transfer, job, None, events)?;
+        let link = open(connect, transfer, job, None, &account, events)?;
         let count = Count::of(&link, send, order.receive, connect.most_links(), events);
         let SendingLink { link, .. } = link;
         let making = Making { transfer, count, sending: false, events, stop };
@@ -120,11 +120,15 @@ fn open(
     transfer: TransferId,
     job: Job,
     send: Option<&SendOptions>,
+    account: &Account,
     events: &EventSink,
 ) -> Result<SendingLink, Attempt> {
     icdc_protocol::validate::job(&job)
         .map_err(|rule| Attempt::Usage(format!("this cannot be asked of a far end: {rule}")))?;
-    let mut link = connect.link().map_err(Attempt::Connect)?;
+    let begun = clock::now();
+    let link = connect.link();
+    account.add_connecting(clock::now() - begun);
+    let mut link = link.map_err(Attempt::Connect)?;
     let tuned = send.map(|send| sender::tune(&link.control, send.congestion.as_deref()));
     let tuned = tuned.transpose().map_err(|error| Attempt::Usage(error.to_string()))?.flatten();
     if let Some(text) = tuned.as_ref().and_then(Tuned::instead) {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use icdc_units::Time;
+use icdc_units::{Span, Time};
 
+use crate::event::Stage;
 use crate::stages;
 
 /// Sums over the sessions of one run.
@@ -46,6 +47,11 @@ impl Account {
         for (stage, nanos) in stages {
             *sums.stages.entry(stage.clone()).or_default() += nanos;
         }
+    }
+
+    /// Adds time in which the run was connecting.
+    pub fn add_connecting(&self, span: Span) {
+        self.add_sender(0, &[(Stage::Start.name().to_owned(), span.as_nanos())]);
     }
 
     /// Notes what the sending end's TCP goes by.

@@ -95,6 +95,13 @@ fn where_a_firewall_passes_only_ssh_data_goes_through_ssh() {
         assert!(reason.contains("did not answer"), "{reason}");
         assert_same(&tree, &site.path(arrived));
     }
+    // What the search for the route took is told.
+    data::file(&site.path("file"), 4 * MIB, 3);
+    let copy = site.copy(&["--ssh", &sshd.command, "--streams", "1", "--rate", "16mbit", "file", &far("file-pushed")]);
+    let ended = hosts.near.run(&copy).run().expect_code(0);
+    // A second at least, of three.
+    let start = ended.summary()["limited_by"]["start"].as_f64();
+    assert!(start.is_some_and(|share| share > 0.15), "{ended}");
     // The user may forbid it.
     let copy = site.copy(&["--ssh", &sshd.command, "--via", "direct", "tree", &far("none")]);
     let ended = hosts.near.run(&copy).run().expect_code(3);
