@@ -127,7 +127,7 @@ impl Surface {
             Event::Route { via, reason } if self.verbose => {
                 let route = match via {
                     Via::Direct => "data goes directly to the far end's port",
-                    Via::Back => "data comes by connections from the far end to this host",
+                    Via::Back => "data goes over connections that the far end makes to this host",
                     Via::Ssh => "data goes through ssh",
                     Via::Relay => "data goes by way of a relay",
                     Via::Socks5 => "data goes by way of a SOCKS proxy",

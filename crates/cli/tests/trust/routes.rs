@@ -92,7 +92,7 @@ fn where_a_firewall_passes_only_ssh_data_goes_through_ssh() {
         let ended = hosts.near.run(&copy).run().expect_code(0);
         by_ssh(&ended, 4);
         let reason = ended.all("route").next().unwrap()["reason"].as_str().unwrap().to_owned();
-        assert!(reason.contains("did not answer"), "{reason}");
+        assert!(reason.contains("did not answer") && reason.contains("; back to this host: "), "{reason}");
         assert_same(&tree, &site.path(arrived));
     }
     // What the search for the route took is told.
@@ -484,5 +484,11 @@ fn where_ipv6_passes_one_way_only_the_other_way_is_found() {
     came_back(&ended, 2);
     let peers: Vec<&str> = ended.all("connected").map(|event| event["peer"].as_str().unwrap()).collect();
     assert!(peers.iter().all(|peer| peer.starts_with("[fd77::2]:")), "{peers:?}");
+    // IPv4 is shown as such, also where the socket serves both families.
+    let address = hosts.far.address();
+    let mut copy = site.copy(&["--ssh", &site.ssh_to(&hosts.far), "--via", "back", "file"]);
+    let ended = hosts.near.run(copy.arg(site.on_host(address, "again"))).run().expect_code(0);
+    let peers: Vec<&str> = ended.all("connected").map(|event| event["peer"].as_str().unwrap()).collect();
+    assert!(peers.iter().all(|peer| peer.starts_with(&format!("{address}:"))), "{peers:?}");
     assert_same(&site.path("file"), &site.path("copy"));
 }

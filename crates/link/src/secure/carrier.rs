@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,9 +129,7 @@ impl Carrier {
     /// The other end, for messages.
     pub(super) fn peer(&self) -> String {
         match self {
-            Self::Tcp(stream) => {
-                stream.peer_addr().map_or_else(|_| "a peer that is gone".to_owned(), |address| address.to_string())
-            }
+            Self::Tcp(stream) => stream.peer_addr().map_or_else(|_| "a peer that is gone".to_owned(), shown),
             Self::Forwarded(forwarded) => forwarded.peer.clone(),
         }
     }
@@ -276,4 +274,9 @@ impl fmt::Debug for Carrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Carrier").field(&self.peer()).finish()
     }
+}
+
+/// An address for messages. A socket that serves both families has those of IPv4 as IPv6 addresses.
+fn shown(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }

@@ -244,7 +244,10 @@ impl Routes {
             }
         }
         if let Some(link) = by_ssh {
-            return Ok((link, Route::Ssh, why));
+            let back = failures.iter().find(|(route, _)| *route == Route::Back);
+            let late = || format!("it did not connect within {patience}");
+            let back = back.map_or_else(late, |(_, error)| error.in_short());
+            return Ok((link, Route::Ssh, format!("{why}; back to this host: {back}")));
         }
         let order = [Route::Direct, Route::Back, Route::Ssh];
         failures.sort_by_key(|(route, _)| order.iter().position(|other| other == route));
