@@ -1,6 +1,6 @@
 //! A run over as many sessions as it takes: connected again after a cut, with further connections.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Sender as Channel, unbounded};
 use icdc_disk::tree::Tree;
@@ -13,7 +13,7 @@ use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_tcp::congestion::finds_the_rate;
 use icdc_transfer::sender::{self, SendingLink};
-use icdc_transfer::{Account, Event, EventSink, FurtherLink, Joining, Summary, receiver, summary};
+use icdc_transfer::{Account, Event, EventSink, FurtherLink, Joining, Sample, Stage, Summary, receiver, summary};
 use icdc_tuning::Tuned;
 use icdc_units::{Rate, Span};
 
@@ -26,6 +26,9 @@ const OPENING: u64 = 2;
 /// How long after its connections were cut a session may take to notice that it is over: failures are
 /// told only then.
 const ENDING: Span = Span::from_millis(500);
+/// The share of its limit that payload reaches where nothing else holds a sender up: headers take a
+/// twentieth, and samples are short.
+const REACHED: (u64, u64) = (17, 20);
 
 /// What is pushed, and how.
 pub(crate) struct PushOrder<'a> {
@@ -88,6 +91,7 @@ pub(crate) fn pull_over(
 ) -> Result<Summary, CopyError> {
     let account = Account::new(clock::now());
     let PullOrder { transfer, sources, send, .. } = *order;
+    let events = &below_ceiling(send.rate, events);
     let mut receive = order.receive.clone();
     let received = with_retries(order.retry_for, &account, events, stop, || {
         let job = Job::Send { sources: sources.to_vec(), options: send.clone() };
@@ -112,6 +116,21 @@ pub(crate) fn pull_over(
         account.add_sender(goodbye.retransmitted_segments, &goodbye.limited_by);
     }
     Ok(summary::of_received(&received, &account, order.receive))
+}
+
+/// Events of a receiving end whose sender may send at `limit`: what reaches that is limited by it,
+/// of which the receiving end itself sees nothing.
+fn below_ceiling(limit: Option<Rate>, events: &EventSink) -> EventSink {
+    let Some(limit) = limit else { return Arc::clone(events) };
+    let (least, events) = (limit.scaled(REACHED.0, REACHED.1).as_bits_per_second(), Arc::clone(events));
+    Arc::new(move |mut event| {
+        if let Event::Progress(Sample { limited_by: stage @ Stage::Network, rate_bps, .. }) = &mut event
+            && *rate_bps >= least
+        {
+            *stage = Stage::RateCeiling;
+        }
+        events(event);
+    })
 }
 
 /// Connects and asks for `job`; `send` if this end is going to send.

@@ -43,7 +43,7 @@ impl Recording {
         ];
         let optional = [
             ("Peak over 1 s", self.peak()),
-            ("From an earlier run", some_bytes(summary.resumed_bytes)),
+            ("Kept from before an interruption", some_bytes(summary.resumed_bytes)),
             ("Taken over unread", some_bytes(summary.taken_over_bytes)),
             ("Skipped", (summary.skipped > 0).then(|| counted(summary.skipped, "file"))),
             ("Reconnections", (self.reconnections > 0).then(|| self.reconnections.to_string())),

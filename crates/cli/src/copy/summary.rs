@@ -18,7 +18,7 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
         parts.push(format!("{sent} sent"));
     }
     if summary.resumed_bytes > 0 {
-        parts.push(format!("{} were there from an earlier run", size(summary.resumed_bytes)));
+        parts.push(format!("{} kept from before an interruption", size(summary.resumed_bytes)));
     }
     if summary.taken_over_files > 0 {
         parts.push(format!(
@@ -144,7 +144,7 @@ mod tests {
         let told = lines(&summary, true);
         for words in [
             "250MB sent",
-            "1GB were there from an earlier run",
+            "1GB kept from before an interruption",
             "3 files, 5MB, taken over from an earlier run by size and time, NOT READ",
             "2 files skipped",
             "12 segments retransmitted",

@@ -81,8 +81,11 @@ impl Surface {
             }
             self.json_line(&Event::Summary(ending.summary.clone()));
         } else if self.dry_run {
-            let (items, bytes) = state.tally.would_send;
-            self.console.result(&summary::dry_run(items, bytes));
+            // What one that failed would have found is not known.
+            if ending.reason.is_none() {
+                let (items, bytes) = state.tally.would_send;
+                self.console.result(&summary::dry_run(items, bytes));
+            }
         } else if ending.reason.is_none() || ending.summary.seconds > 0.0 {
             for line in summary::lines(&ending.summary, ending.reason.is_none()) {
                 self.console.result(&line);

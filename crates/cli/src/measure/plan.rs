@@ -67,7 +67,8 @@ pub(crate) fn reach(text: &OsStr, arguments: ConnectionArguments) -> anyhow::Res
     Ok((target, connection(arguments, by_daemon)?))
 }
 
-/// `[USER@]HOST` or `icdc://HOST[:PORT]`; what a copy's location has, less the path.
+/// `[USER@]HOST`, also with a colon behind it, or `icdc://HOST[:PORT]`; what a copy's location has,
+/// less the path.
 fn target(text: &OsStr) -> anyhow::Result<Location> {
     let shown = text.to_string_lossy();
     let location = match text.as_bytes().starts_with(b"icdc://") {
@@ -80,7 +81,9 @@ fn target(text: &OsStr) -> anyhow::Result<Location> {
                 Err(_) => text.to_owned(),
             };
             ensure!(!place.is_empty(), "the host is missing; write [USER@]HOST or icdc://HOST[:PORT]");
-            place.push(":");
+            if !place.as_bytes().ends_with(b":") || place.as_bytes().ends_with(b"::") {
+                place.push(":");
+            }
             Location::parse(&place)?
         }
     };
@@ -116,9 +119,14 @@ mod tests {
         assert_eq!(host("me@far"), "me@far");
         assert_eq!(host("fd26:33::2"), "fd26:33::2");
         assert_eq!(host("me@fd26:33::2"), "me@fd26:33::2");
+        assert_eq!(host("me@far:"), "me@far");
+        assert_eq!(host("[fd26:33::2]:"), "fd26:33::2");
+        assert_eq!(host("fd26::"), "fd26::");
         assert_eq!(host("icdc://far"), "icdc far 2633");
         assert_eq!(host("icdc://[::1]:7/"), "icdc ::1 7");
-        for text in ["", "far:path", "far:", "/tmp", "./far", "icdc://far/path", "http://far", "@far", "-far", "a b"] {
+        for text in
+            ["", "far:path", ":", "far::", "/tmp", "./far", "icdc://far/path", "http://far", "@far", "-far", "a b"]
+        {
             assert!(target(OsStr::new(text)).is_err(), "{text}");
         }
     }

@@ -152,6 +152,10 @@ fn a_dry_run_only_tells() {
     let told = text(&output.stdout);
     assert!(told.contains("5MB  run/two") && told.contains("5MB would be sent"), "{told}");
     assert!(!place.path("copy").exists());
+    // Where it fails, nothing is known of what would be sent.
+    let output = place.run(&["copy", "--dry-run", "nothing", "copy"]);
+    assert!(!output.status.success());
+    assert!(!text(&output.stdout).contains("would be sent"), "{}", text(&output.stdout));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::support::terminal::Terminal;
-use crate::support::{ICDC, MIB, Road, Signal, Site, Start, Way, data};
+use crate::support::{Ended, ICDC, MIB, Road, Signal, Site, Start, Way, data};
 
 #[test]
 fn equal_names_of_merged_sources_are_told() {
@@ -41,6 +41,20 @@ fn of_very_many_equal_names_some_are_told_and_the_rest_is_counted() {
     let ended = road.copy(&[], &["a/", "b/"], "copy").expect_code(0);
     assert_eq!(ended.stderr.lines().count(), 21, "{ended}");
     assert!(ended.stderr.contains("80 more"), "{ended}");
+}
+
+#[test]
+fn a_limit_of_the_user_is_told_while_a_pull_reaches_it() {
+    let site = Site::new();
+    data::file(&site.path("file"), 6 * MIB, 1);
+    let copy = |rate: &str, name: &str| {
+        let mut command = site.copy(&["--ssh", &site.ssh(), "--streams", "1", "--rate", rate]);
+        command.arg(site.by_ssh("file")).arg(name).run().expect_code(0)
+    };
+    let is_told = |ended: &Ended| ended.all("progress").any(|sample| sample["limited_by"] == "rate_ceiling");
+    let limited = copy("24mbit", "slowly");
+    assert!(is_told(&limited), "{:?}", limited.all("progress").collect::<Vec<_>>());
+    assert!(!is_told(&copy("900gbit", "at once")));
 }
 
 #[test]
