@@ -13,38 +13,17 @@ pub struct Window {
     most: u8,
     /// The rate that is to be reached on a path of which nothing is known.
     unknown: Rate,
-    /// Of a path whose rate is known.
-    known: Soon,
-}
-
-/// Where the rate of a path is known, more connections than it needs in the end are there as many
-/// round trips sooner as their number doubles: each begins with ten segments (RFC 6928).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Soon {
-    /// What each is to carry in a round trip at most.
-    bytes: ByteCount,
-    most: u8,
 }
 
 /// TCP with the kernels' own limits of socket buffers: half of the third value of `tcp_rmem`, 6 MiB
 /// in Linux.
-///
-/// Where the rate is known, each carries its part after six doublings of ten segments.
-pub const KERNEL_BUFFERS: Window = Window {
-    bytes: ByteCount::from_mib(3),
-    most: 16,
-    unknown: Rate::from_bits_per_second(1_200_000_000),
-    known: Soon { bytes: ByteCount::from_kib(900), most: 48 },
-};
+pub const KERNEL_BUFFERS: Window =
+    Window { bytes: ByteCount::from_mib(3), most: 16, unknown: Rate::from_bits_per_second(1_200_000_000) };
 /// A channel of OpenSSH (`CHAN_SES_WINDOW_DEFAULT` in its `channels.h`). No rate is found for what these
 /// send together, so with their headers and after a host's pause it is not to exceed what a path of
 /// a common rate holds.
-pub const SSH_CHANNEL: Window = Window {
-    bytes: ByteCount::from_mib(2),
-    most: MOST,
-    unknown: Rate::from_bits_per_second(890_000_000),
-    known: Soon { bytes: ByteCount::from_mib(2), most: MOST },
-};
+pub const SSH_CHANNEL: Window =
+    Window { bytes: ByteCount::from_mib(2), most: MOST, unknown: Rate::from_bits_per_second(890_000_000) };
 /// The same by a jump host. Its sshd leaves Nagle's algorithm on where it runs no program: what opens
 /// the window again waits there until the message before it is acknowledged, half a round trip in the
 /// mean.
@@ -60,10 +39,7 @@ impl Window {
     /// The same where a peer offers more than that: its own limits do not count.
     #[must_use]
     pub fn or(self, offered: ByteCount) -> Self {
-        if offered <= self.bytes {
-            return self;
-        }
-        Self { bytes: offered, known: Soon { bytes: offered, most: self.most }, ..self }
+        Self { bytes: self.bytes.max(offered), ..self }
     }
 }
 
@@ -73,22 +49,16 @@ pub const MOST: u8 = 24;
 /// Connections of such a window for a path of this round-trip time that is known to carry `known`.
 #[must_use]
 pub fn needed(window: Window, round_trip: Span, known: Option<Rate>) -> u8 {
-    let Window { bytes, most, unknown, known: soon } = window;
-    let (rate, bytes, most) = match known {
-        None => (unknown, bytes, most),
-        Some(known) => (known + known / 4, bytes.min(soon.bytes), soon.most),
-    };
-    let windows = (rate * round_trip).as_u64().div_ceil(bytes.as_u64());
-    u8::try_from(windows).unwrap_or(most).clamp(1, most)
+    let rate = known.map_or(window.unknown, |known| known + known / 4);
+    let windows = (rate * round_trip).as_u64().div_ceil(window.bytes.as_u64());
+    u8::try_from(windows).unwrap_or(window.most).clamp(1, window.most)
 }
 
 /// As [`needed`], where no more than `limit` is to be carried.
 #[must_use]
 pub fn needed_for(window: Window, round_trip: Span, known: Option<Rate>, limit: Option<Rate>) -> u8 {
     let of_path = needed(window, round_trip, known);
-    // A limit is no rate that the path is known to carry.
-    let of_limit = |limit| needed(Window { unknown: limit, ..window }, round_trip, None);
-    limit.map_or(of_path, |limit| of_path.min(of_limit(limit + limit / 4)))
+    limit.map_or(of_path, |limit| of_path.min(needed(window, round_trip, Some(limit))))
 }
 
 #[cfg(test)]
@@ -102,7 +72,7 @@ mod tests {
         let known = |mbit: u64| {
             needed(KERNEL_BUFFERS, Span::from_millis(300), Some(Rate::from_bits_per_second(mbit * 1_000_000)))
         };
-        assert_eq!([known(10), known(100), known(900), known(100_000)], [1, 6, 46, 48]);
+        assert_eq!([known(10), known(100), known(900), known(100_000)], [1, 2, 14, 16]);
         let of_root =
             |mebibytes| needed(KERNEL_BUFFERS.or(ByteCount::from_mib(mebibytes)), Span::from_millis(300), None);
         assert_eq!([of_root(0), of_root(12), of_root(200)], [15, 4, 1]);
