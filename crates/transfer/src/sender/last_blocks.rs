@@ -3,7 +3,8 @@
 //! A block that goes over one connection keeps all waiting for that one at the end, when the others
 //! have nothing left to do: half of the connections' time for a block is lost on the average. The
 //! receiver fills a block of its ring for each that is on its way in parts, so these are at most
-//! half of them.
+//! half of them. Where there is not a block for each connection before them, all go whole: the more
+//! connections are at work on a short path, the smaller are their windows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -35,8 +36,9 @@ impl LastBlocks {
     ) -> Vec<Parcel> {
         let queued = self.queued.fetch_add(parcel.payload_length() as u64, Ordering::Relaxed);
         let room = u64::from((ring / 2).saturating_sub(self.divided.load(Ordering::Relaxed)));
-        let are_last =
-            connections > 1 && room > 0 && left(queued) <= ByteCount::from(BLOCK_SIZE) * connections.min(room);
+        let blocks = |count| ByteCount::from(BLOCK_SIZE) * count;
+        let is_each_at_work = connections > 1 && ByteCount::new(queued) >= blocks(connections);
+        let are_last = is_each_at_work && room > 0 && left(queued) <= blocks(connections.min(room));
         match parcel {
             Parcel { message: Message::Block(header), payload: Some(Payload::Own(block, length)) }
                 if are_last && length > PART_SIZE && header.ranges.is_empty() =>

@@ -33,6 +33,13 @@ impl Run {
         self.last.in_parts(parcel, self.connections, self.ring, left)
     }
 
+    /// One in which each connection has had a block.
+    fn at_its_end(connections: u64, ring: u32) -> Self {
+        let run = Self::new(connections, connections, ring);
+        (0..connections).for_each(|_| drop(run.queue(BLOCK_SIZE, vec![(0, BLOCK_SIZE as u32)])));
+        run
+    }
+
     /// How many of the blocks go in parts; those before go whole.
     fn divided(&self) -> u64 {
         let frames: Vec<usize> = (0..self.blocks).map(|_| self.queue(BLOCK_SIZE, Vec::new()).len()).collect();
@@ -50,20 +57,21 @@ fn as_many_blocks_as_there_are_connections_go_in_parts_at_the_end() {
         assert_eq!(Run::new(100, connections, RING).divided(), connections);
     }
     assert_eq!(Run::new(100, 1, RING).divided(), 0, "one connection carries them in order");
+    assert_eq!([Run::new(20, 16, RING).divided(), Run::new(16, 16, RING).divided()], [4, 0], "each has one before");
 }
 
 #[test]
 fn no_more_than_half_of_the_ring() {
     assert_eq!(Run::new(100, 64, RING).divided(), u64::from(RING / 2));
     assert_eq!(Run::new(100, 64, 1).divided(), 0);
-    let run = Run::new(0, 64, 4);
+    let run = Run::at_its_end(64, 4);
     let divided = (0..9).filter(|_| run.queue(BLOCK_SIZE, Vec::new()).len() > 1).count();
     assert_eq!(divided, 2, "what is sent once more counts as well");
 }
 
 #[test]
 fn a_part_carries_its_range_of_the_block() {
-    let run = Run::new(1, 2, RING);
+    let run = Run::at_its_end(2, RING);
     let length = 2 * PART_SIZE + 1;
     let frames = run.queue(length, Vec::new());
     let lengths: Vec<usize> = frames.iter().map(Parcel::payload_length).collect();
@@ -79,7 +87,7 @@ fn a_part_carries_its_range_of_the_block() {
 
 #[test]
 fn what_is_short_or_has_holes_goes_whole() {
-    let run = Run::new(1, 2, RING);
+    let run = Run::at_its_end(2, RING);
     assert_eq!(run.queue(PART_SIZE, Vec::new()).len(), 1);
     assert_eq!(run.queue(2 * PART_SIZE, vec![(0, 2 * PART_SIZE as u32)]).len(), 1);
     assert_eq!(run.last.frame(), ByteCount::from(BLOCK_SIZE));
