@@ -3,6 +3,7 @@
 use std::fs;
 use std::thread;
 
+use crate::support::calm::{holds, in_a_calm_moment};
 use crate::support::lab::{B, Lab, datagram, numbers};
 use crate::support::{Site, is_root, skip};
 
@@ -177,21 +178,24 @@ fn a_scenario_of_the_pacer_tells_of_each_class() {
     }
     let site = Site::new();
     let arguments = ["lab", "run", "--quick", "--patience", "1s", "--out", "record", "pacing-classes"];
-    let output = site.icdc(&arguments).output().unwrap();
-    let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // On a machine that is busy with other things, a measurement may stay invalid; it must then say
-    // so.
-    let is_valid = output.status.success();
-    assert!(is_valid || shown.contains("invalid: "), "{shown}{errors}");
-    let json: serde_json::Value =
-        serde_json::from_str(&fs::read_to_string(site.path("record/report.json")).unwrap()).unwrap();
-    let rows = json["tables"][0]["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 5, "{shown}");
-    for row in rows {
-        let number = |column: usize| row[column].as_str().unwrap().parse::<f64>().unwrap();
-        let (error, burst) = (number(1), number(12));
-        assert!(!is_valid || (error.abs() <= 0.5 && burst <= 2.0), "{shown}");
-    }
+    in_a_calm_moment(|| {
+        let output = site.icdc(&arguments).output().unwrap();
+        let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        // On a machine that is busy with other things, a measurement may stay invalid; it must then say
+        // so.
+        let is_valid = output.status.success();
+        assert!(is_valid || shown.contains("invalid: "), "{shown}{errors}");
+        let json: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(site.path("record/report.json")).unwrap()).unwrap();
+        let rows = json["tables"][0]["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 5, "{shown}");
+        let are_met = rows.iter().all(|row| {
+            let number = |column: usize| row[column].as_str().unwrap().parse::<f64>().unwrap();
+            let (error, burst) = (number(1), number(12));
+            error.abs() <= 0.5 && burst <= 2.0
+        });
+        holds(!is_valid || are_met, shown)
+    });
 }
 
 #[test]
