@@ -80,7 +80,7 @@ pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::
     Ok(outcome)
 }
 
-/// The directory, made if it is missing, if nobody but this user and root decides what is in it.
+/// The directory, made if it is missing, if it belongs to this user or root.
 fn own_directory(path: &Path) -> io::Result<OwnedFd> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let directory = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;

@@ -1,7 +1,7 @@
 //! Blocks that arrive in parts, over any of the connections.
 //!
-//! Each fills a block of the ring, so that no more than half of them may be on their way: what
-//! arrives besides always finds one.
+//! Each fills a block of the ring, so that no more than half of them may be on their way: the
+//! rest is left to what arrives besides.
 
 use std::collections::HashMap;
 
