@@ -16,7 +16,8 @@ use crate::halves::{DEAD_AFTER, Outlet};
 /// Messages that may wait; who has more waits too.
 const DEPTH: usize = 256;
 
-/// How long what is queued at the end may take. Then the peer reads nothing, and the link is ended.
+/// How long what is queued at the end may take. Then the peer reads nothing, or too
+/// slowly, and the link is ended.
 const FAREWELL: Span = Span::from_secs(10);
 
 /// Sends on behalf of any thread. Clones write to the same outlet.
@@ -26,7 +27,7 @@ pub struct MessageWriter {
 }
 
 /// Ends the writer when it is dropped, after everything queued before has been sent; within ten
-/// seconds, however, by ending the link where the peer reads nothing.
+/// seconds, however, by ending the link where the peer does not read it.
 pub struct WriterGuard {
     queue: Sender<Queued>,
     control: LinkControl,
@@ -71,7 +72,7 @@ impl Drop for WriterGuard {
         let deadline = clock::now() + FAREWELL;
         let _ = self.queue.send_timeout(None, FAREWELL.into());
         if let Err(RecvTimeoutError::Timeout) = self.ended.recv_timeout((deadline - clock::now()).into()) {
-            tracing::debug!("{} reads nothing: the link is ended", self.control.peer());
+            tracing::debug!("{} does not read what is left: the link is ended", self.control.peer());
             self.control.shutdown();
         }
         if let Some(thread) = self.thread.take() {

@@ -138,7 +138,7 @@ impl Flow {
     fn of(socket: &TcpStream) -> Option<Self> {
         let peer = socket.peer_addr().ok()?;
         let port = socket.local_addr().ok()?.port();
-        Some(Self { peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()), port })
+        Some(Self { peer: icdc_tcp::canonical(peer), port })
     }
 }
 

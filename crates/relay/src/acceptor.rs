@@ -5,14 +5,13 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use icdc_tcp::clock;
+use icdc_tcp::{canonical, clock};
 use icdc_units::Span;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
-use crate::address::canonical;
 use crate::config::{Config, Listener};
 use crate::context::RelayContext;
 use crate::counters::count;

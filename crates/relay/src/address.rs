@@ -1,11 +1,6 @@
-//! Socket addresses: their canonical form, and whether one belongs to this host.
+//! Whether a socket address belongs to this host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-
-/// IPv4-mapped IPv6 addresses, as sockets of both families have them, become IPv4.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
 
 /// Whether an address is assigned to this host: packets to it would have it as their source as
 /// well. None is sent.

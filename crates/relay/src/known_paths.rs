@@ -11,11 +11,9 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::{Mutex, PoisonError};
 
 use icdc_rate::known_paths::{KnownPaths, PathWatch, Resumption};
-use icdc_tcp::TcpInfo;
 use icdc_tcp::congestion::{begin_anew, finds_the_rate};
+use icdc_tcp::{TcpInfo, canonical};
 use icdc_units::{Span, Time};
-
-use crate::address::canonical;
 
 /// The known paths of a relay, shared by its threads.
 #[derive(Debug, Default)]

@@ -11,10 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use icdc_protocol::relay::HostName;
-use icdc_tcp::clock;
+use icdc_tcp::{canonical, clock};
 use icdc_units::Time;
 
-use crate::address::canonical;
 use crate::mailbox::{Mailbox, QueryId, WorkerMessage};
 
 /// Names that are resolved at the same time.

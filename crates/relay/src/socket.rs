@@ -3,13 +3,12 @@
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
-use icdc_tcp::{Family, ListenError, OptionError};
+use icdc_tcp::{Family, ListenError, OptionError, canonical};
 use icdc_units::{ByteCount, Rate};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use thiserror::Error;
 
-use crate::address::canonical;
 use crate::buffers::receive_before_handshake;
 use crate::config::{Config, Listener, ListenerKind};
 use crate::congestion::LegCongestion;

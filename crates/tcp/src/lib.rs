@@ -6,6 +6,7 @@
 //! | [`connect()`](connect()) | a host name becomes a connected stream, several addresses raced, one deadline |
 //! | [`listen()`](listen()) | a listener on a port range, dual stack, with its receive buffer in place before the first SYN |
 //! | [`passed_listeners`] | listeners that a service manager has opened |
+//! | [`canonical`] | IPv4 addresses as such, whichever family a socket has |
 //! | options | pacing rate, buffers, when a silent peer counts as dead |
 //! | [`info`] | `TCP_INFO` as a typed snapshot |
 //! | [`mod@congestion`] | the congestion control of a socket; icdc's own, loaded into the kernel as eBPF |
@@ -27,6 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod address;
 mod beginning;
 pub mod clock;
 pub mod congestion;
@@ -40,6 +42,7 @@ mod passed;
 mod patience;
 mod race;
 
+pub use address::canonical;
 pub use beginning::Beginning;
 pub use congestion::socket_option::{
     CongestionError, allowed_congestion, available_congestion, congestion, set_congestion,

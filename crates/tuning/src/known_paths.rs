@@ -180,6 +180,7 @@ mod tests {
         change(&path, |paths| paths.remember(from, to, found, 1_800_000_000)).unwrap();
         assert_eq!(load(&path).iter().count(), 1, "it mends what was broken");
     }
+
     fn count(path: &Path) -> usize {
         load(path).iter().count()
     }

@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use icdc_tcp::TcpInfo;
+use icdc_tcp::{TcpInfo, canonical};
 use icdc_units::{ByteCount, Rate, Span};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
@@ -129,7 +129,10 @@ impl Carrier {
     /// The other end, for messages.
     pub(super) fn peer(&self) -> String {
         match self {
-            Self::Tcp(stream) => stream.peer_addr().map_or_else(|_| "a peer that is gone".to_owned(), shown),
+            Self::Tcp(stream) => {
+                let shown = |address| canonical(address).to_string();
+                stream.peer_addr().map_or_else(|_| "a peer that is gone".to_owned(), shown)
+            }
             Self::Forwarded(forwarded) => forwarded.peer.clone(),
         }
     }
@@ -274,9 +277,4 @@ impl fmt::Debug for Carrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Carrier").field(&self.peer()).finish()
     }
-}
-
-/// An address for messages. A socket that serves both families has those of IPv4 as IPv6 addresses.
-fn shown(address: SocketAddr) -> String {
-    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }

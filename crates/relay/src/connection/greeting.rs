@@ -1,12 +1,12 @@
 //! Executes a greeting: reads and replies at the near leg until the client's request is known.
 
 use icdc_protocol::relay::peer::Verdict;
+use icdc_tcp::canonical;
 
 use super::client_protocol::{Greeting, Step};
 use super::inbound::Inbound;
 use super::next_hop::{Request, Route};
 use super::stage::{End, Pending, Stage, Transition};
-use crate::address::canonical;
 use crate::config::ListenerKind;
 use crate::flow::Flow;
 use crate::leg::Received;

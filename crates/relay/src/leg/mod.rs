@@ -14,13 +14,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use icdc_tcp::canonical;
 use icdc_trust::PublicKey;
 use icdc_units::{ByteCount, Time};
 use rustix::net::Shutdown;
 use rustix::pipe::{SpliceFlags, splice};
 use socket2::SockRef;
 
-use crate::address::canonical;
 use crate::buffers;
 use crate::known_paths::{PathCache, PathObserver};
 use crate::pipe::Pipe;

@@ -7,7 +7,7 @@
 //! connections are at work on a short path, the smaller are their windows.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use icdc_link::{Parcel, Payload};
 use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
@@ -21,7 +21,6 @@ pub(super) struct LastBlocks {
     queued: AtomicU64,
     /// Blocks that were queued in parts.
     divided: AtomicU32,
-    have_begun: AtomicBool,
 }
 
 impl LastBlocks {
@@ -43,7 +42,6 @@ impl LastBlocks {
             Parcel { message: Message::Block(header), payload: Some(Payload::Own(block, length)) }
                 if are_last && length > PART_SIZE && header.ranges.is_empty() =>
             {
-                self.have_begun.store(true, Ordering::Relaxed);
                 self.divided.fetch_add(1, Ordering::Relaxed);
                 let block = Arc::new(block);
                 let part = |number| {
@@ -58,9 +56,9 @@ impl LastBlocks {
         }
     }
 
-    /// The length of the longest frame that is queued from now on.
+    /// How long a frame of a large file is from now on; one that goes whole after all is longer.
     pub(super) fn frame(&self) -> ByteCount {
-        ByteCount::from(if self.have_begun.load(Ordering::Relaxed) { PART_SIZE } else { BLOCK_SIZE })
+        ByteCount::from(if self.divided.load(Ordering::Relaxed) > 0 { PART_SIZE } else { BLOCK_SIZE })
     }
 }
 

@@ -32,6 +32,9 @@ use std::path::PathBuf;
 use icdc_report::{Plot, Report, Table};
 use icdc_units::{ByteCount, Span};
 
+use crate::copy::any_host::background::CopyBeside;
+use crate::copy::any_host::beside_copy::BothCopies;
+use crate::copy::any_host::beside_cubic::BothShares;
 use crate::copy::any_host::case::Case;
 use crate::copy::any_host::far_side::Access;
 use crate::copy::any_host::turn::{Finish, Ground};
@@ -135,21 +138,9 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         tables.push(beside_copy::table(&two, quicker(BESIDE.0)));
     }
     let mut failures: Vec<String> = cases.iter().flat_map(CaseRuns::failures).collect();
-    failures.extend(
-        background.iter().flat_map(|(row, results)| {
-            results.iter().filter_map(|run| Some(format!("{}: {}", row.name, run.spoilt()?)))
-        }),
-    );
-    failures.extend(
-        beside.iter().flat_map(|(row, results)| {
-            results.iter().filter_map(|run| Some(format!("{}: {}", row.name, run.spoilt()?)))
-        }),
-    );
-    failures.extend(
-        two.iter().flat_map(|(row, results)| {
-            results.iter().filter_map(|run| Some(format!("{}: {}", row.name, run.spoilt()?)))
-        }),
-    );
+    failures.extend(background.iter().flat_map(|(row, runs)| invalid(row.name, runs.iter().map(CopyBeside::spoilt))));
+    failures.extend(beside.iter().flat_map(|(row, runs)| invalid(row.name, runs.iter().map(BothShares::spoilt))));
+    failures.extend(two.iter().flat_map(|(row, runs)| invalid(row.name, runs.iter().map(BothCopies::spoilt))));
     Ok(Report {
         tables,
         plots: cases.iter().flat_map(CaseRuns::plots).collect(),
@@ -157,6 +148,11 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         summary: vec![("not installed, so not measured".to_owned(), missing.join(", "))],
         ..Report::default()
     })
+}
+
+/// What makes runs of a row invalid.
+fn invalid<'a>(name: &str, spoilt: impl Iterator<Item = Option<&'a str>>) -> impl Iterator<Item = String> {
+    spoilt.flatten().map(move |why| format!("{name}: {why}"))
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
