@@ -45,6 +45,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use crate::path_ceiling::{Decision, Observation, Reason, State, Steering};
 use climb::{Climb, Verdict};
 use compete::{Compete, Turn};
+pub use last_blocks::Owed;
 use scarcity::Scarcity;
 use search::Search;
 use shares::Demand;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::Feedback;
-use icdc_rate::bundle::{Bundle, Member, Number};
+use icdc_rate::bundle::{Bundle, Member, Number, Owed};
 use icdc_rate::disk_ceiling::{self, RingState};
 use icdc_rate::path_ceiling::{Decision, State};
 use icdc_units::{ByteCount, Rate, Span, Time};
@@ -84,10 +84,10 @@ impl RateLimit {
         self.lock().bundle.as_ref().is_none_or(|bundle| bundle.takes(number, frame, unsent))
     }
 
-    /// The connection that holds up the end, where each has so much left of what it was handed.
-    pub(crate) fn holding_up(&self, left: &[(Number, ByteCount)]) -> Option<Number> {
+    /// The connection that holds up the end, where each owes so much.
+    pub(crate) fn holding_up(&self, owed: &[Owed]) -> Option<Number> {
         let block = ByteCount::new(BLOCK_SIZE as u64);
-        self.lock().bundle.as_ref()?.holding_up(left, block)
+        self.lock().bundle.as_ref()?.holding_up(owed, block)
     }
 
     /// Takes note of what the receiver said last.

@@ -30,6 +30,7 @@ const MAX_LENGTH: u64 = 1 << 20;
 const LOCK: &str = "paths.lock";
 const ASIDE: &str = "paths.new";
 const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
+const OTHERS_WRITE: Mode = Mode::WGRP.union(Mode::WOTH);
 /// A change takes milliseconds; a connection that waits for longer does without.
 const LOCK_ATTEMPTS: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -69,7 +70,7 @@ fn load(file: &Path) -> KnownPaths {
 /// sense; two processes do so one after the other.
 ///
 /// # Errors
-/// What the file system says; that the directory is another user's; that another process has been
+/// What the file system says; that the directory is another user's, or one that others may write to; that another process has been
 /// changing it for longer than that takes.
 pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::Result<T> {
     let directory = own_directory(file.parent().unwrap_or(Path::new("/")))?;
@@ -80,17 +81,21 @@ pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::
     Ok(outcome)
 }
 
-/// The directory, made if it is missing, if it belongs to this user or root.
+/// The directory, made if it is missing, if it belongs to this user or root and others may not
+/// write to it.
 fn own_directory(path: &Path) -> io::Result<OwnedFd> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let directory = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let owner = fs::fstat(&directory)?.st_uid;
-    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
-        let reason =
-            format!("{} belongs to user {owner}; set XDG_STATE_HOME to a directory of your own", path.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
-    }
-    Ok(directory)
+    let found = fs::fstat(&directory)?;
+    let owner = found.st_uid;
+    let reason = if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        format!("{} belongs to user {owner}; set XDG_STATE_HOME to a directory of your own", path.display())
+    } else if Mode::from_raw_mode(found.st_mode).intersects(OTHERS_WRITE) {
+        format!("others may write to {}; take that from them: chmod go-w", path.display())
+    } else {
+        return Ok(directory);
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 
 /// Keeps other processes from changing the file until it is dropped.
@@ -248,10 +253,25 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_others_may_write_to_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("paths.json");
+        let mode = |mode| std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        for others_may_write in [0o720, 0o702, 0o777] {
+            mode(others_may_write);
+            let error = remember_one(&path).unwrap_err();
+            assert!(error.to_string().contains("chmod go-w"), "{error}");
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left there");
+        }
+        mode(0o755);
+        remember_one(&path).unwrap();
+    }
+
+    #[test]
     fn a_directory_of_another_user_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        // Only root can give one away.
         if std::os::unix::fs::chown(directory.path(), Some(12_345), None).is_err() {
+            eprintln!("skipped: only root can give files away");
             return;
         }
         let path = directory.path().join("paths.json");

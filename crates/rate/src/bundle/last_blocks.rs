@@ -17,6 +17,17 @@ const RECALL: u64 = 3;
 /// It is worth it where the member itself would need so many times as long.
 const WORTH: u64 = 3;
 
+/// What a member was handed and the receiver does not have.
+#[derive(Clone, Copy, Debug)]
+pub struct Owed {
+    /// Of which member.
+    pub number: Number,
+    /// What is left for it to send.
+    pub bytes: ByteCount,
+    /// Blocks that others would have to send for it.
+    pub blocks: u64,
+}
+
 impl Bundle {
     /// Whether a member should take a frame of so many bytes while `unsent` are left to be sent. One
     /// that needs much longer for it than the others need for all that is left, and for one frame
@@ -31,24 +42,25 @@ impl Bundle {
         u128::from(known.most().as_bits_per_second()) * others >= u128::from(all) * u128::from(frame.as_u64())
     }
 
-    /// When there is nothing else to send and each member has so much `left` of what it was handed:
-    /// one that needs much longer than if others sent its data anew, each a `block` of them
-    /// once it is done with its own.
+    /// When there is nothing else to send than what each member owes: one that needs much longer for
+    /// that than if others sent its blocks anew, each a `block` of so many bytes once it is done with
+    /// its own.
     #[must_use]
-    pub fn holding_up(&self, left: &[(Number, ByteCount)], block: ByteCount) -> Option<Number> {
-        let would_be_sooner = |number: Number, own: ByteCount| {
-            let Some(known) = self.members.get(&number) else { return false };
-            let others = left.iter().filter(|(other, _)| *other != number);
-            let done = others.filter_map(|(other, left)| Some((*left + block) / self.members.get(other)?.most()));
+    pub fn holding_up(&self, owed: &[Owed], block: ByteCount) -> Option<Number> {
+        let would_be_sooner = |own: &Owed| {
+            let Some(known) = self.members.get(&own.number) else { return false };
+            let others = owed.iter().filter(|other| other.number != own.number);
+            let done = |other: &Owed| Some((other.bytes + block) / self.members.get(&other.number)?.most());
+            let done = others.filter_map(done);
             let mut done: Vec<Span> = done.collect();
             done.sort_unstable();
             // A block of which a part has arrived comes once more as well.
-            let blocks = own.as_u64().div_ceil(block.as_u64().max(1)) + 1;
+            let blocks = own.blocks + 1;
             let turns = blocks.div_ceil((done.len() as u64).max(1));
             let Some(last) = done.get(blocks as usize - 1).or(done.last()) else { return false };
             let anew = known.last.seen.least_rtt * RECALL + *last * turns;
-            own / known.most().max(known.carries) > anew * WORTH
+            own.bytes / known.most().max(known.carries) > anew * WORTH
         };
-        left.iter().find(|(number, left)| would_be_sooner(*number, *left)).map(|(number, _)| *number)
+        owed.iter().find(|own| would_be_sooner(own)).map(|own| own.number)
     }
 }

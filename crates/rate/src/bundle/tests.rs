@@ -135,16 +135,23 @@ fn the_last_blocks_go_to_those_that_are_soon_done_with_them() {
     assert_eq!(takers(0), [0, 1, 2]);
     assert!(bundle.takes(9, ByteCount::from_mib(1), ByteCount::ZERO), "one that was not seen yet");
     // Twenty packets a round trip: a megabyte takes it 36 of them, and the others less than one.
-    let holding_up = |left: [u64; 4]| {
-        let left: Vec<_> = (0..4).zip(left).map(|(number, left)| (number, packet * left)).collect();
-        bundle.holding_up(&left, ByteCount::from_mib(1))
+    let megabyte = ByteCount::from_mib(1);
+    let all_owed = |left: [u64; 4], frame: ByteCount| {
+        let owed = |(number, left)| {
+            let bytes = packet * left;
+            Owed { number, bytes, blocks: bytes.as_u64().div_ceil(frame.as_u64()) }
+        };
+        (0..4).zip(left).map(owed).collect::<Vec<_>>()
     };
+    let holding_up = |left: [u64; 4]| bundle.holding_up(&all_owed(left, megabyte), megabyte);
     assert_eq!(holding_up([0, 0, 0, 700]), Some(3));
     assert_eq!(holding_up([0, 0, 0, 80]), None, "what it has nearly sent is not sent anew");
     assert_eq!(holding_up([2800, 0, 0, 0]), None);
     assert_eq!(holding_up([70_000, 70_000, 70_000, 700]), None, "the others have as much to do");
     assert_eq!(holding_up([70_000, 70_000, 70_000, 1700]), None);
     assert_eq!(holding_up([0; 4]), None);
+    let many_blocks = all_owed([0, 0, 0, 700], ByteCount::from_kib(16));
+    assert_eq!(bundle.holding_up(&many_blocks, megabyte), None, "parts of 62 blocks, each of which comes whole");
 }
 
 #[test]
@@ -154,8 +161,10 @@ fn none_of_many_that_are_all_slow_holds_up_the_end() {
     let members: Vec<_> = (0..28).map(|number| (number, Member { seen, sent: ByteCount::ZERO })).collect();
     let mut bundle = Bundle::default();
     bundle.look(at(1), &members, Rate::MAX);
-    let left: Vec<_> = (0..28).map(|number| (number, ByteCount::new(1_800_000 + 10_000 * u64::from(number)))).collect();
+    let owed = |number| Owed { number, bytes: ByteCount::new(1_800_000 + 10_000 * u64::from(number)), blocks: 2 };
+    let left: Vec<_> = (0..28).map(owed).collect();
     assert_eq!(bundle.holding_up(&left, ByteCount::from_mib(1)), None);
-    let late: Vec<_> = left.iter().map(|of| if of.0 == 9 { *of } else { (of.0, ByteCount::ZERO) }).collect();
+    let nothing = |of: &Owed| Owed { bytes: ByteCount::ZERO, blocks: 0, ..*of };
+    let late: Vec<_> = left.iter().map(|of| if of.number == 9 { *of } else { nothing(of) }).collect();
     assert_eq!(bundle.holding_up(&late, ByteCount::from_mib(1)), None, "a block takes any other as long");
 }

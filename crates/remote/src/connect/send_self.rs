@@ -11,8 +11,8 @@
 //!
 //! The file is named by its digest, written aside and linked into place, so that nothing is ever
 //! overwritten and no unfinished program is ever run. A file that is there already is used only if
-//! it has the digest and is the user's own, in a directory of the user's own that nobody else may
-//! write to: nobody can put another one in its place between the check and the start. Each answer
+//! it has the digest and is the user's own, and so is its directory, and nobody else may write to
+//! either: nobody can put another one in its place between the check and the start. Each answer
 //! stands on a line of its own behind a mark, so that the noise of start-up files is told apart.
 //!
 //! A later run does not ask first: [`or_sent`] has the far side's shell start the program that it
@@ -108,7 +108,8 @@ fn put_program(shell: &RemoteShell, program: &Path, stop: &StopSignal) -> Result
     match outcome {
         Some(Answer::Have(path) | Answer::Put(path)) => Ok(path),
         Some(Answer::Differs(path)) => {
-            let reason = format!("{path} is not what its name says, or another user's; look at it and remove it");
+            let reason =
+                format!("{path} is not what its name says, or others may write to it; look at it and remove it");
             Err(fail(reason))
         }
         Some(Answer::Unsafe(directory)) => Err(fail(format!(
@@ -201,10 +202,10 @@ fn finding(digest: &str) -> Vec<String> {
         r#"say() { printf "\n"; printf "%s\n" "ICDC-SEND-SELF $1"; }"#.to_owned(),
         r#"sum() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi <"$1" 2>/dev/null | cut -c1-64; }"#
             .to_owned(),
-        r#"has() { test -f "$1" && test -O "$1" && test "$(sum "$1")" = "$want"; }"#.to_owned(),
         // The sixth and the ninth character tell whether group and others may write.
-        r#"mine() { case "$(ls -ld "$1")" in d????-??-*) test -O "$1" ;; *) false ;; esac; }"#.to_owned(),
-        r#"safe() { if test -h "$dir"; then false; else mine "$dir"; fi 2>/dev/null; }"#.to_owned(),
+        r#"mine() { case "$(ls -ld "$2")" in $1????-??-*) test -O "$2" ;; *) false ;; esac; }"#.to_owned(),
+        r#"safe() { if test -h "$dir"; then false; else mine d "$dir"; fi 2>/dev/null; }"#.to_owned(),
+        r#"has() { mine - "$1" 2>/dev/null && test "$(sum "$1")" = "$want"; }"#.to_owned(),
         "set -u".to_owned(),
         format!("want={digest}"),
         r#"dir="${XDG_CACHE_HOME:-${HOME:-}/.cache}/icdc""#.to_owned(),
@@ -336,17 +337,39 @@ mod tests {
         refuses(&far, directory);
     }
 
+    /// Expects that the program is neither taken for the one that was put there nor started.
+    fn refuses_file(far: &FarSide, path: &Path) {
+        let error = far.put("").unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()) && error.contains("others may write"), "{error}");
+        assert_eq!(far.start_or_sent(), "instead");
+    }
+
+    #[test]
+    fn nothing_is_run_that_others_may_change() {
+        let far = FarSide::new();
+        let path = far.put_runnable();
+        let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        for others_may_write in [0o720, 0o702, 0o777] {
+            mode(others_may_write);
+            refuses_file(&far, &path);
+        }
+        mode(0o755);
+        assert_eq!(far.start_or_sent(), "sent", "others may read");
+        let elsewhere = far.directory.path().join("elsewhere");
+        std::fs::rename(&path, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        refuses_file(&far, &path);
+    }
+
     #[test]
     fn nothing_of_another_user_is_run() {
         let far = FarSide::new();
         let path = far.put_runnable();
-        // Only root can give something away.
         if std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
+            eprintln!("skipped: only root can give files away");
             return;
         }
-        let error = far.put("").unwrap_err().to_string();
-        assert!(error.contains(path.to_str().unwrap()) && error.contains("another user's"), "{error}");
-        assert_eq!(far.start_or_sent(), "instead");
+        refuses_file(&far, &path);
         std::os::unix::fs::chown(&path, Some(0), None).unwrap();
         assert_eq!(far.start_or_sent(), "sent");
         let directory = path.parent().unwrap();

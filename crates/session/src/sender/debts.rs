@@ -7,7 +7,7 @@
 //! and goes over another connection. What is settled is owed no more, so that the debts are bounded
 //! by what is pending.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use icdc_protocol::message::{EntryId, Message};
 
@@ -92,10 +92,13 @@ impl Connections {
         match self.0.insert(number, Connection::Gone) {
             Some(Connection::Open(debts) | Connection::Ended(debts)) if arrived <= debts.handed => {
                 let behind = debts.debts.into_iter().filter(|(number, _)| *number >= arrived);
-                let mut owed: Vec<_> = behind.map(|(_, debt)| debt).collect();
-                // Of several parts of a block.
-                owed.dedup();
-                Account::Owed(owed)
+                // Parts of a block are owed as that block, once.
+                let mut blocks = BTreeSet::new();
+                let is_new = |debt: &Debt| match debt {
+                    Debt::Block { id, index } => blocks.insert((*id, *index)),
+                    Debt::Pack(_) | Debt::End(_) => true,
+                };
+                Account::Owed(behind.map(|(_, debt)| debt).filter(is_new).collect())
             }
             None if arrived == 0 => Account::Unused,
             _ => Account::Wrong,

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select, select_biased};
 use icdc_link::{Link, LinkError, Outlet, Parcel};
+use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
 use icdc_protocol::message::{Goodbye, Message, SendOptions};
+use icdc_rate::bundle::{Number, Owed};
 use icdc_tcp::TcpInfo;
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span, Time};
@@ -39,13 +41,22 @@ pub(super) struct Connections<'a> {
     pub(super) steering: Steering<'a>,
     wake: Queue<()>,
     data: Queue<Parcel>,
+    parts: Queue<Parcel>,
     bytes_sent: AtomicU64,
     /// What was begun to be handed to each connection's socket.
-    handed: [AtomicU64; CONNECTIONS],
+    handed: [Handed; CONNECTIONS],
     /// Tell when those after the first have been closed.
     serving: Mutex<Vec<Ended>>,
     /// Kernel name of the congestion control; `None` for the best that can be had.
     congestion: Option<&'a str>,
+}
+
+/// Payload that a connection was handed.
+#[derive(Default)]
+struct Handed {
+    bytes: AtomicU64,
+    /// That of the last blocks' parts.
+    in_parts: AtomicU64,
 }
 
 /// What a connection sends next.
@@ -57,18 +68,42 @@ enum Next {
     Over,
 }
 
+impl Handed {
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, parcel: &Parcel) {
+        let length = parcel.payload_length() as u64;
+        if matches!(parcel.message, Message::Part(_)) {
+            self.in_parts.fetch_add(length, Ordering::Relaxed);
+        }
+        self.bytes.fetch_add(length, Ordering::Relaxed);
+    }
+
+    /// What connection `number` owes, of which so much is `delivered`: at most one block for each
+    /// part, which are what it was handed last.
+    fn owed(&self, number: Number, delivered: ByteCount) -> Owed {
+        let bytes = ByteCount::new(self.bytes()) - delivered;
+        let in_parts = bytes.min(ByteCount::new(self.in_parts.load(Ordering::Relaxed)));
+        let count = |bytes: ByteCount, frame: usize| bytes.as_u64().div_ceil(frame as u64);
+        Owed { number, bytes, blocks: count(bytes - in_parts, BLOCK_SIZE) + count(in_parts, PART_SIZE) }
+    }
+}
+
 impl<'a> Connections<'a> {
     pub(super) fn new(
         executor: &'a Executor<'a>,
         wake: Queue<()>,
         data: Queue<Parcel>,
+        parts: Queue<Parcel>,
         options: &'a SendOptions,
         wanted: Option<&'a Channel<u8>>,
     ) -> Self {
         let (steering, congestion) = (Steering::new(executor, options, wanted), options.congestion.as_deref());
         let (bytes_sent, serving) = (AtomicU64::new(0), Mutex::default());
-        let handed = std::array::from_fn(|_| AtomicU64::new(0));
-        Self { executor, steering, wake, data, bytes_sent, handed, serving, congestion }
+        let handed = std::array::from_fn(|_| Handed::default());
+        Self { executor, steering, wake, data, parts, bytes_sent, handed, serving, congestion }
     }
 
     /// Payload bytes handed to the sockets.
@@ -80,18 +115,16 @@ impl<'a> Connections<'a> {
     /// carry what it owes. Where files have failed, what is left is not known so exactly, and none is
     /// ended.
     fn recall(&self) {
-        let handed = |number: usize| self.handed[number].load(Ordering::Relaxed);
         if !self.steering.is_bundled()
-            || !self.data.is_empty()
-            || !self.executor.left((0..CONNECTIONS).map(handed).sum()).is_zero()
+            || self.has_data()
+            || !self.executor.left(self.handed.iter().map(Handed::bytes).sum()).is_zero()
         {
             return;
         }
         let mut delivered = self.executor.further.delivered_by_each();
         delivered.push((0, self.executor.link.delivered()));
-        let left =
-            |(number, delivered): (u8, ByteCount)| (number.into(), ByteCount::new(handed(number.into())) - delivered);
-        let left: Vec<_> = delivered.into_iter().map(left).collect();
+        let owed = |(number, delivered): (u8, _)| self.handed[usize::from(number)].owed(number.into(), delivered);
+        let left: Vec<_> = delivered.into_iter().map(owed).collect();
         // The first one carries the session.
         let slow =
             self.steering.holding_up(&left).and_then(|number| u8::try_from(number).ok()).filter(|slow| *slow > 0);
@@ -126,8 +159,13 @@ impl<'a> Connections<'a> {
 
     /// Follows how fast the connections may send.
     pub(super) fn follow(&self, now: Time) {
-        self.steering.follow(now, !self.data.is_empty());
+        self.steering.follow(now, self.has_data());
         self.recall();
+    }
+
+    /// Something waits for a connection that takes it.
+    fn has_data(&self) -> bool {
+        !self.data.is_empty() || !self.parts.is_empty()
     }
 
     /// Takes a further connection into use.
@@ -244,10 +282,13 @@ impl<'a> Connections<'a> {
             return Ok(Next::Over);
         }
         let no_data = never();
-        let takes = !self.executor.is_data_stopped()
-            && self.steering.takes(number, self.executor.frame(), self.executor.left(self.bytes_sent()));
-        let data = if takes { &self.data } else { &no_data };
-        if let Ok(parcel) = data.try_recv() {
+        let left = self.executor.left(self.bytes_sent());
+        let if_taken = |queue, frame| {
+            let takes = !self.executor.is_data_stopped() && self.steering.takes(number, ByteCount::from(frame), left);
+            if takes { queue } else { &no_data }
+        };
+        let (data, parts) = (if_taken(&self.data, BLOCK_SIZE), if_taken(&self.parts, PART_SIZE));
+        if let Ok(parcel) = data.try_recv().or_else(|_| parts.try_recv()) {
             return Ok(Next::Parcel(Box::new(parcel)));
         }
         outlet.flush()?;
@@ -255,6 +296,7 @@ impl<'a> Connections<'a> {
             recv(wake) -> woken => woken.map_or(Next::Over, |()| Next::Messages),
             recv(self.executor.over.channel()) -> _ => Next::Over,
             recv(data) -> parcel => parcel.map_or(Next::Over, |parcel| Next::Parcel(Box::new(parcel))),
+            recv(parts) -> part => part.map_or(Next::Over, |part| Next::Parcel(Box::new(part))),
             default(PING) => Next::Parcel(Box::new(Message::Ping.into())),
         })
     }
@@ -269,7 +311,7 @@ impl<'a> Connections<'a> {
     fn send(&self, number: u8, outlet: &mut dyn Outlet, parcel: Parcel) -> Result<(), LinkError> {
         let _busy = self.executor.stages.send.busy();
         let length = parcel.payload_length() as u64;
-        self.handed[usize::from(number)].fetch_add(length, Ordering::Relaxed);
+        self.handed[usize::from(number)].add(&parcel);
         outlet.send(parcel)?;
         self.bytes_sent.fetch_add(length, Ordering::Relaxed);
         Ok(())

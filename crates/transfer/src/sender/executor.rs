@@ -20,7 +20,7 @@ use icdc_session::{ById, SessionError};
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 
-use super::last_blocks::LastBlocks;
+use super::last_blocks::{Frames, LastBlocks};
 use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
 use crate::further_links::FurtherControls;
 use crate::once::Once;
@@ -100,6 +100,8 @@ pub(super) struct Executor<'a> {
     /// Wakes the first connection for a message.
     wake: Channel<()>,
     data: Channel<Parcel>,
+    /// Of the last blocks.
+    parts: Channel<Parcel>,
     data_stopped: AtomicBool,
     /// The session is over.
     pub(super) over: Once,
@@ -122,6 +124,7 @@ pub(super) struct Queues {
     pub(super) packs: Queue<Vec<EntryId>>,
     pub(super) reads: Queue<ReadJob>,
     pub(super) data: Queue<Parcel>,
+    pub(super) parts: Queue<Parcel>,
     /// A message waits: [`Executor::next_message`].
     pub(super) wake: Queue<()>,
 }
@@ -140,6 +143,7 @@ impl<'a> Executor<'a> {
         let (to_packers, packs) = unbounded();
         let (to_reader, reads) = unbounded();
         let (to_connections, data) = bounded(DATA_QUEUE);
+        let (in_parts, parts) = bounded(DATA_QUEUE);
         let (to_first, wake) = bounded(1);
         let order = Order { dry_run: options.dry_run, keeps_journal, window: Window::default() };
         let state = SessionState {
@@ -156,6 +160,7 @@ impl<'a> Executor<'a> {
             ended: Condvar::new(),
             wake: to_first,
             data: to_connections,
+            parts: in_parts,
             data_stopped: AtomicBool::new(false),
             over: Once::default(),
             stages: StageClock::default(),
@@ -168,7 +173,7 @@ impl<'a> Executor<'a> {
             further: FurtherControls::default(),
             buffered: options.buffered,
         };
-        (executor, Queues { packs, reads, data, wake })
+        (executor, Queues { packs, reads, data, parts, wake })
     }
 
     fn lock(&self) -> MutexGuard<'_, SessionState> {
@@ -324,8 +329,16 @@ impl<'a> Executor<'a> {
     /// when the session is over.
     pub(super) fn queue_data(&self, parcel: Parcel) -> Option<()> {
         let ring = self.feedback.lock().expect(NO_PANIC).ring_blocks;
-        let frames = self.last_blocks.in_parts(parcel, self.connections(), ring, |queued| self.left(queued));
-        frames.into_iter().try_for_each(|frame| self.queue(frame))
+        match self.last_blocks.divide(parcel, self.connections(), ring, |queued| self.left(queued)) {
+            Frames::Whole(parcel) => self.queue(&self.data, *parcel),
+            Frames::Parts(parts) => parts.into_iter().try_for_each(|part| self.queue(&self.parts, part)),
+        }
+    }
+
+    /// Queues a block that was read once more. `None` when the session is over.
+    pub(super) fn queue_again(&self, parcel: Parcel) -> Option<()> {
+        self.last_blocks.count(&parcel);
+        self.queue(&self.data, parcel)
     }
 
     /// What is left to be sent in all, so much of it aside, as far as that is known.
@@ -333,14 +346,9 @@ impl<'a> Executor<'a> {
         self.counts().to_send().map_or(ByteCount::MAX, |all| all - ByteCount::new(aside))
     }
 
-    /// The length of what a connection takes next.
-    pub(super) fn frame(&self) -> ByteCount {
-        self.last_blocks.frame()
-    }
-
-    fn queue(&self, parcel: Parcel) -> Option<()> {
+    fn queue(&self, queue: &Channel<Parcel>, parcel: Parcel) -> Option<()> {
         select! {
-            send(self.data, parcel) -> sent => sent.ok(),
+            send(queue, parcel) -> sent => sent.ok(),
             recv(self.over.channel()) -> _ => None,
         }
     }

@@ -321,6 +321,7 @@ pub(super) fn hash(executor: &Executor<'_>, steps: &Queue<Step>) {
     let mut current: Option<Hashing> = None;
     for step in steps {
         let busy = executor.stages.hash.busy();
+        let is_again = matches!(step, Step::Again { .. });
         let parcel = match step {
             Step::Start { id, size, hash_holes } => {
                 current = Some(Hashing::new(id, size, hash_holes));
@@ -349,9 +350,9 @@ pub(super) fn hash(executor: &Executor<'_>, steps: &Queue<Step>) {
             },
         };
         drop(busy);
-        if let Some(parcel) = parcel
-            && executor.queue_data(parcel).is_none()
-        {
+        let Some(parcel) = parcel else { continue };
+        let queued = if is_again { executor.queue_again(parcel) } else { executor.queue_data(parcel) };
+        if queued.is_none() {
             return;
         }
     }

@@ -4,7 +4,9 @@
 //! have nothing left to do: half of the connections' time for a block is lost on the average. The
 //! receiver fills a block of its ring for each that is on its way in parts, so these are at most
 //! half of them. Where there is not a block for each connection before them, all go whole: the more
-//! connections are at work on a short path, the smaller are their windows.
+//! connections are at work on a short path, the smaller are their windows. So does what is read once
+//! more: parts of what was read before may still be on their way, and need not be of the same
+//! contents.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,6 +15,12 @@ use icdc_link::{Parcel, Payload};
 use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
 use icdc_protocol::message::{Message, Part};
 use icdc_units::ByteCount;
+
+/// What is queued of a block or a pack.
+pub(super) enum Frames {
+    Whole(Box<Parcel>),
+    Parts(Vec<Parcel>),
+}
 
 /// See the module's description.
 #[derive(Default)]
@@ -26,14 +34,14 @@ pub(super) struct LastBlocks {
 impl LastBlocks {
     /// What is queued for a frame that `connections` may carry to a ring of so many blocks; `left`
     /// tells how much there is to be sent besides what was queued.
-    pub(super) fn in_parts(
+    pub(super) fn divide(
         &self,
         parcel: Parcel,
         connections: u64,
         ring: u32,
         left: impl FnOnce(u64) -> ByteCount,
-    ) -> Vec<Parcel> {
-        let queued = self.queued.fetch_add(parcel.payload_length() as u64, Ordering::Relaxed);
+    ) -> Frames {
+        let queued = self.count(&parcel);
         let room = u64::from((ring / 2).saturating_sub(self.divided.load(Ordering::Relaxed)));
         let blocks = |count| ByteCount::from(BLOCK_SIZE) * count;
         let is_each_at_work = connections > 1 && ByteCount::new(queued) >= blocks(connections);
@@ -50,15 +58,15 @@ impl LastBlocks {
                     let payload = Payload::Shared(Arc::clone(&block), part.range());
                     Parcel { message: Message::Part(part), payload: Some(payload) }
                 };
-                (0..length.div_ceil(PART_SIZE)).map(part).collect()
+                Frames::Parts((0..length.div_ceil(PART_SIZE)).map(part).collect())
             }
-            parcel => vec![parcel],
+            parcel => Frames::Whole(Box::new(parcel)),
         }
     }
 
-    /// How long a frame of a large file is from now on; one that goes whole after all is longer.
-    pub(super) fn frame(&self) -> ByteCount {
-        ByteCount::from(if self.divided.load(Ordering::Relaxed) > 0 { PART_SIZE } else { BLOCK_SIZE })
+    /// Takes note of a frame that is queued whole; what was queued before it.
+    pub(super) fn count(&self, parcel: &Parcel) -> u64 {
+        self.queued.fetch_add(parcel.payload_length() as u64, Ordering::Relaxed)
     }
 }
 

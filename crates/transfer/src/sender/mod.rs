@@ -103,8 +103,8 @@ pub fn run(
     let begin = Begin { job: sources.job, sources: sources.named };
     let (roots, problems) = (sources.roots, sources.problems);
     let (executor, queues) = Executor::new(begin, keeps_journal, options, pool, control.clone(), tuned, events);
-    let Queues { packs, reads, data, wake } = queues;
-    let connections = Connections::new(&executor, wake, data, options, joining.wanted);
+    let Queues { packs, reads, data, parts, wake } = queues;
+    let connections = Connections::new(&executor, wake, data, parts, options, joining.wanted);
     let (steps, steps_queue) = bounded(2);
 
     let mut path = PathWatch::default();

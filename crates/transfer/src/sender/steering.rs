@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_channel::Sender as Channel;
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::SendOptions;
-use icdc_rate::bundle::Number;
+use icdc_rate::bundle::{Number, Owed};
 use icdc_rate::sharing::{Look, Share, Sharing};
 use icdc_tcp::TcpInfo;
 use icdc_tcp::congestion::finds_the_rate;
@@ -165,8 +165,8 @@ impl<'a> Steering<'a> {
     }
 
     /// The connection that holds up the end: the others would sooner have sent what it owes.
-    pub(super) fn holding_up(&self, left: &[(Number, ByteCount)]) -> Option<Number> {
-        self.limit.holding_up(left)
+    pub(super) fn holding_up(&self, owed: &[Owed]) -> Option<Number> {
+        self.limit.holding_up(owed)
     }
 
     /// Follows what the receiver's ring allows and, where the first connection finds the rate, what

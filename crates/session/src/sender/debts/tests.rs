@@ -68,9 +68,14 @@ fn debts_are_bounded_by_what_is_pending() {
 fn parts_of_a_block_are_owed_as_one_block() {
     let mut connections = Connections::default();
     connections.join(1);
-    for (index, number) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 3)] {
+    let mut hand = |debt| connections.hand(1, debt, |_| true).unwrap();
+    for (index, number) in [(0, 0), (0, 1), (1, 0), (0, 2), (1, 3)] {
         let part = Part { id: 7, index, value: [0; 32], length: BLOCK_SIZE as u32, number };
-        connections.hand(1, Debt::of(&Message::Part(part)).unwrap(), |_| true).unwrap();
+        hand(Debt::of(&Message::Part(part)).unwrap());
+        hand(Debt::Pack(vec![u32::from(number) + 10]));
     }
-    assert_eq!(connections.account(1, 1), Account::Owed(vec![block(7, 0), block(7, 1)]));
+    let packs = [10, 11, 10, 12, 13].map(|id| Debt::Pack(vec![id]));
+    let [first, second, third, fourth, fifth] = packs;
+    let owed = vec![first, block(7, 0), second, block(7, 1), third, fourth, fifth];
+    assert_eq!(connections.account(1, 1), Account::Owed(owed), "what came first of all arrived");
 }

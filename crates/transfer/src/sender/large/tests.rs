@@ -4,65 +4,116 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 use icdc_disk::BlockPool;
 use icdc_disk::tree::{Name, Tree};
-use icdc_link::memory_pair;
-use icdc_protocol::message::{Begin, EntryKind, Parent, SendOptions, Source, SourceKind, Want, Wants};
+use icdc_link::{Link, memory_pair};
+use icdc_protocol::limits::PART_SIZE;
+use icdc_protocol::message::{Begin, EntryKind, Parent, Part, SendOptions, Source, SourceKind, Want, Wants};
 use icdc_session::sender::Found;
 
 use super::*;
 use crate::event::EventSink;
+use crate::sender::executor::Queues;
+
+const BLOCKS: u32 = 3;
+/// Nothing here takes as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A session that sends one file, which the receiver wants.
+struct Sending {
+    executor: Executor<'static>,
+    queues: Queues,
+    id: EntryId,
+    contents: File,
+    _directory: tempfile::TempDir,
+    _far: Link,
+}
+
+impl Sending {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("source");
+        let contents = File::create(&path).unwrap();
+        contents.set_len(u64::from(BLOCKS) * BLOCK_SIZE as u64).unwrap();
+        let tree = Tree::open(directory.path()).unwrap();
+        let name = Name::new(b"source").unwrap();
+        let stat = tree.root().stat(&name).unwrap();
+
+        let source = Source { name: b"source".to_vec(), kind: SourceKind::Item };
+        let begin = Begin { job: [1; 32], sources: vec![source] };
+        let options = SendOptions { buffered: true, ..SendOptions::default() };
+        let events: EventSink = Arc::new(|_| {});
+        let events: &'static EventSink = Box::leak(Box::new(events));
+        let (link, far) = memory_pair();
+        let pool = BlockPool::new(8).unwrap();
+        let (executor, queues) = Executor::new(begin, false, &options, pool, link.control, None, events);
+        let found = Found {
+            parent: Parent::Source(0),
+            name: Vec::new(),
+            kind: EntryKind::File { size: stat.size, version: version(&stat), sparse: false, linked: false },
+            mode: 0o644,
+            mtime: (0, 0),
+            owner: None,
+            xattrs: Vec::new(),
+            path: b"source".to_vec(),
+        };
+        let id = executor.announce(found, tree.root(), name);
+        let wants = Message::Wants(Wants { first: id, answers: vec![Want::All] });
+        executor.with(|machine| machine.on_message(crate::clock::now(), wants));
+        Self { executor, queues, id, contents, _directory: directory, _far: far }
+    }
+}
 
 #[test]
 fn a_block_that_is_read_once_more_is_not_sent_if_the_file_changes_meanwhile() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("source");
-    let contents = File::create(&path).unwrap();
-    contents.set_len(3 * BLOCK_SIZE as u64).unwrap();
-    let tree = Tree::open(directory.path()).unwrap();
-    let name = Name::new(b"source").unwrap();
-    let stat = tree.root().stat(&name).unwrap();
-
-    let source = Source { name: b"source".to_vec(), kind: SourceKind::Item };
-    let begin = Begin { job: [1; 32], sources: vec![source] };
-    let options = SendOptions { buffered: true, ..SendOptions::default() };
-    let events: EventSink = Arc::new(|_| {});
-    let (link, _far) = memory_pair();
-    let pool = BlockPool::new(8).unwrap();
-    let (executor, _queues) = Executor::new(begin, false, &options, pool, link.control, None, &events);
-    let found = Found {
-        parent: Parent::Source(0),
-        name: Vec::new(),
-        kind: EntryKind::File { size: stat.size, version: version(&stat), sparse: false, linked: false },
-        mode: 0o644,
-        mtime: (0, 0),
-        owner: None,
-        xattrs: Vec::new(),
-        path: b"source".to_vec(),
-    };
-    let id = executor.announce(found, tree.root(), name);
-    let wants = Message::Wants(Wants { first: id, answers: vec![Want::All] });
-    executor.with(|machine| machine.on_message(crate::clock::now(), wants));
-
+    let Sending { executor, id, contents, .. } = &Sending::new();
     let (steps, read) = unbounded();
     let engine = open_engine(DEPTH, EngineKind::Auto).unwrap();
-    let mut reader = Reader {
-        executor: &executor,
-        steps: &steps,
-        engine,
-        depth: 1,
-        queue: VecDeque::new(),
-        next_tag: 0,
-        failed: false,
-    };
-    assert!(reader.read_again(id, 1).is_ok() && reader.drain().is_ok());
+    let mut reader =
+        Reader { executor, steps: &steps, engine, depth: 1, queue: VecDeque::new(), next_tag: 0, failed: false };
+    assert!(reader.read_again(*id, 1).is_ok() && reader.drain().is_ok());
     assert!(matches!(read.try_recv(), Ok(Step::Again { index: 1, .. })));
 
-    assert!(reader.read_again(id, 2).is_ok(), "the read is on its way");
+    assert!(reader.read_again(*id, 2).is_ok(), "the read is on its way");
     contents.write_all_at(b"new", 2 * BLOCK_SIZE as u64).unwrap();
     assert!(reader.drain().is_ok());
     assert!(read.try_recv().is_err(), "it may be of the new version");
-    assert!(!executor.is_pending(id), "the receiver is told that the file has changed");
+    assert!(!executor.is_pending(*id), "the receiver is told that the file has changed");
+}
+
+#[test]
+fn a_block_that_is_read_once_more_goes_whole_whatever_its_parts_were() {
+    let Sending { executor, queues, id, .. } = &Sending::new();
+    let (further, _far) = memory_pair();
+    executor.further.add(1, further.control);
+    executor.feedback.lock().unwrap().ring_blocks = 64;
+    executor.with(|machine| machine.on_scanned(crate::clock::now()));
+    let (id, length, size) = (*id, BLOCK_SIZE, u64::from(BLOCKS) * BLOCK_SIZE as u64);
+    let block = || executor.pool.take().unwrap();
+    let data = |index| Step::Data { index, ranges: Vec::new(), block: block(), length };
+    let (steps, read) = unbounded();
+    let send = |step| steps.send(step).unwrap();
+    send(Step::Start { id, size, hash_holes: false });
+    (0..BLOCKS).for_each(|index| send(data(index)));
+    send(Step::Again { id, size, index: BLOCKS - 1, block: block(), length });
+    drop(steps);
+
+    let (blocks, parts) = thread::scope(|scope| {
+        let parts = scope.spawn(|| {
+            (0..BLOCK_SIZE / PART_SIZE).map(|_| queues.parts.recv_timeout(PATIENCE).unwrap()).collect::<Vec<_>>()
+        });
+        let blocks =
+            scope.spawn(|| (0..BLOCKS).map(|_| queues.data.recv_timeout(PATIENCE).unwrap()).collect::<Vec<_>>());
+        hash(executor, &read);
+        (blocks.join().unwrap(), parts.join().unwrap())
+    });
+    let is_part = |parcel: &Parcel| matches!(parcel.message, Message::Part(Part { index: 2, .. }));
+    assert!(parts.iter().all(is_part), "{parts:?}");
+    let index = |parcel: &Parcel| if let Message::Block(header) = &parcel.message { Some(header.index) } else { None };
+    assert_eq!(blocks.iter().map(index).collect::<Vec<_>>(), [Some(0), Some(1), Some(2)]);
+    assert!(queues.data.is_empty() && queues.parts.is_empty());
 }
