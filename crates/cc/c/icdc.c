@@ -33,6 +33,9 @@
  * Their queue may not drain for minutes, so the least round-trip time is not looked for meanwhile: it would become that of
  * the queue. Instead HOLD looks now and then whether it was all a longer path.
  *
+ * Where others have had a quarter of C or more, trains leave at twice the rate, but below C: the first one that leaves no
+ * queue shows that they have gone, and is believed without a second.
+ *
  * Every eighth train of HOLD leaves so fast that it measures C again, at S = 4 C; so do the few
  * trains of COMPETE. Beside X it arrives at C S/(S + X).
  *
@@ -82,6 +85,10 @@ SOCKET_HINTS
 #define BESIDE_ROUNDS 3
 /* Where one is wanted earlier, so many others come first: others on the path see a fast one as a queue. */
 #define FAST_APART 4
+/* Others have much: one part in so many of C, at least. Trains go up to so little under C then that one that comes as fast
+ * as it left shows at once that they have gone. */
+#define OTHERS_PART 4
+#define UNDER_PART 32
 /* How many times `excess` a train lasts until the queue has grown by it: 8 at 9/8; 2 in FILL, at C above C/2. */
 #define TRAIN_EXCESSES 8
 #define FILL_EXCESSES 2
@@ -348,13 +355,34 @@ INLINE bool icdc_is_fast(const struct icdc *ca)
 	return ca->trains % FAST_EVERY == 0;
 }
 
+/* How long a queue is one that our own trains do not leave. */
+INLINE u32 icdc_standing(const struct icdc *ca)
+{
+	return (u32)STANDING_EXCESSES * ca->excess_us + STANDING_US;
+}
+
+INLINE bool icdc_others_have(const struct icdc *ca, u32 rate)
+{
+	return rate < ca->capacity - ca->capacity / OTHERS_PART;
+}
+
+/* From what the last train found, unless a queue has reduced the rate since. */
+INLINE u64 icdc_usual_train_rate(const struct icdc *ca)
+{
+	u32 from = ca->free[2] > ca->rate && ca->queue_us <= icdc_standing(ca) ? ca->free[2] : ca->rate;
+	u32 all = ca->capacity - ca->capacity / UNDER_PART;
+	u64 rate = (u64)from * ca->factor / 8;
+
+	return icdc_others_have(ca, from) && rate > all ? all : rate;
+}
+
 INLINE u32 icdc_train_rate(const struct icdc *ca)
 {
 	u64 rate;
 
 	if (ca->mode == FILL)
 		return ca->capacity;
-	rate = ca->mode == COMPETE || icdc_is_fast(ca) ? (u64)ca->capacity * FAST_GAIN : (u64)ca->rate * ca->factor / 8;
+	rate = ca->mode == COMPETE || icdc_is_fast(ca) ? (u64)ca->capacity * FAST_GAIN : icdc_usual_train_rate(ca);
 	return rate < RATE_MAX ? rate : RATE_MAX;
 }
 
@@ -433,6 +461,13 @@ INLINE void icdc_measure_beside(struct icdc *ca, u32 sent, u32 arrived)
 		ca->capacity = ca->capacity / 2 + icdc_with_others(sent, arrived, others) / 2;
 }
 
+/* Whether a queue stands that does not grow by half of what it must behind packets that leave at more than C. */
+INLINE bool icdc_is_full(const struct icdc *ca, u32 sent, u32 growth, u32 us)
+{
+	return ca->early_us > icdc_standing(ca) && sent > ca->capacity &&
+	       2 * (u64)ca->capacity * growth < (u64)(sent - ca->capacity) * us;
+}
+
 /* What a train tells; nothing, if it did not leave as fast as it was to. */
 INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 {
@@ -444,10 +479,12 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 	if (ca->early_us == NONE || ca->late_us == NONE || (s32)us <= 0 || (s32)packets <= 0)
 		return;
 	sent = icdc_rate(packets, us);
-	/* Of several members some acknowledgements may be waited for, and packets seem to have left faster than they could. */
-	if (all->members > 1 && sent > icdc_train_rate(ca))
+	/* Packets seem to have left faster than they could: of one burst, or where acknowledgements of members are waited for. */
+	if (sent > icdc_train_rate(ca))
 		sent = icdc_train_rate(ca);
 	arrived = icdc_rate(packets, us + growth);
+	if (icdc_is_full(ca, sent, growth, us))
+		return;
 	if (ca->mode == COMPETE) {
 		icdc_measure_beside(ca, sent, arrived);
 		return;
@@ -459,6 +496,8 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 		free = icdc_median(ca->free[0], ca->free[1], ca->free[2]);
 		if (arrived < ca->capacity && free < ca->capacity)
 			arrived = icdc_least(icdc_with_others(sent, arrived, ca->capacity - free), ca->capacity);
+		/* So short a train may seem to have arrived as it left. */
+		arrived = icdc_least(arrived, ca->capacity + ca->capacity / 4);
 		if (arrived < ca->capacity - ca->capacity / 4)
 			ca->capacity = ca->capacity / 2 + arrived / 2;
 		else
@@ -474,10 +513,19 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 		if (ca->trains % FAST_EVERY >= FAST_APART)
 			ca->trains = FAST_EVERY - 1;
 	}
+	/* The faster a train the shorter, and the less exact. */
 	if (free > ca->capacity)
-		ca->capacity = free;
-	/* The queue did not grow, or there is much more than we use: the next train shows how much, or confirms it. */
-	ca->factor = free > sent - sent / 32 || free > ca->rate + ca->rate / 4 ? TRAIN_DOUBLE : TRAIN_USUAL;
+		ca->capacity = ca->factor == TRAIN_USUAL ? free : ca->capacity - ca->capacity / 4 + free / 4;
+	/*
+	 * The queue did not grow, or there is much more than we use: the next train shows how much, or confirms it. Others who
+	 * have much may go at any time.
+	 */
+	ca->factor = TRAIN_USUAL;
+	if (free > sent - sent / 32 || free > ca->rate + ca->rate / 4 || icdc_others_have(ca, ca->rate))
+		ca->factor = TRAIN_DOUBLE;
+	/* Where no queue is left at its end all of it was carried: no delay makes a train look so. Of three that is two. */
+	if (ca->mode == HOLD && ca->late_us <= ca->excess_us / 4)
+		ca->free[2] = free;
 	icdc_keep(ca, free);
 }
 
@@ -535,12 +583,6 @@ INLINE void icdc_follow_train(struct icdc *ca, const struct icdc_account *all, c
 	}
 }
 
-/* How long a queue is one that our own trains do not leave. */
-INLINE u32 icdc_standing(const struct icdc *ca)
-{
-	return (u32)STANDING_EXCESSES * ca->excess_us + STANDING_US;
-}
-
 /*
  * What a growing queue leaves: as with a train, but of all that came in a tick. Others who have just come share the queue
  * with us, so that more of ours is delivered than is free. That is not believed for less than 7/10: the capacity may be less.
@@ -558,7 +600,7 @@ INLINE u32 icdc_left(const struct icdc *ca, u32 packets, u32 us, u32 growth)
 /* Where a queue has cost more than half of the rate, what trains found before it stood is not true any more. */
 INLINE void icdc_doubt(struct icdc *ca)
 {
-	u32 most = ca->rate < RATE_MAX / 4 ? 4 * ca->rate : RATE_MAX;
+	u32 most = ca->rate < RATE_MAX / 2 ? 2 * ca->rate : RATE_MAX;
 
 	INVARIANT(icdc_has_trains(ca));
 	if (ca->free[0] > most)
@@ -592,6 +634,9 @@ INLINE void icdc_tick(struct icdc *ca, const struct icdc_account *all)
 		/* It drains. */
 		if (target > ca->rate)
 			target = ca->rate;
+		/* A queue that others fill does not. */
+		if (ca->rounds)
+			ca->rounds--;
 	} else if (ca->queue_us > icdc_standing(ca)) {
 		drain = ca->queue_us < base / 2 ? ca->queue_us : base / 2;
 		left = icdc_left(ca, packets, us, growth);
@@ -660,6 +705,7 @@ INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 	u32 now = all->us, packets = all->delivered - ca->round_delivered, base = icdc_base(ca);
 	u32 delivered = icdc_rate(packets, now - ca->round_us), free, longest;
 	u16 now_ms = all->us / 1000;
+	bool stood;
 
 	if (ca->mode == FILL && ca->lost > packets / LOSSY + LOSSY_PACKETS && ++ca->rounds > 1) {
 		/* Not only the last burst: the path has less than it had, or than it seemed to have. */
@@ -672,6 +718,7 @@ INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 		icdc_compete(ca, delivered);
 	} else if (ca->mode == HOLD) {
 		free = icdc_median(ca->free[0], ca->free[1], ca->free[2]);
+		stood = ca->rounds >= STANDS;
 		/* Eight round trips of a queue, or 24 in which others have most. */
 		if (ca->queue_us > base / 8 + 2000)
 			ca->rounds += STANDS;
@@ -689,8 +736,8 @@ INLINE void icdc_end_round(struct icdc *ca, const struct icdc_account *all)
 			ca->train = NO_TRAIN;
 		}
 		if (ca->lost > packets / LOSSY + LOSSY_PACKETS) {
-			/* A single one may owe its losses to the bursts that came before. */
-			if (ca->ceiling || (u16)(now_ms - ca->ceiling_ms) <= 3 * base / 1000 + 50)
+			/* A single one may owe its losses to the bursts that came before; and after a long queue they are its. */
+			if (!stood && (ca->ceiling || (u16)(now_ms - ca->ceiling_ms) <= 3 * base / 1000 + 50))
 				ca->ceiling = delivered;
 			ca->ceiling_ms = now_ms;
 			/* The queue is too short for our trains, unless others fill it. */

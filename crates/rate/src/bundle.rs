@@ -125,6 +125,8 @@ enum Phase {
     Compete {
         steering: Steering,
         compete: Compete,
+        /// What the search knew the path to have carried.
+        had: Rate,
     },
 }
 
@@ -176,7 +178,7 @@ impl Bundle {
     #[must_use]
     pub fn resuming(known: Rate) -> Self {
         let steering = Steering::resuming(known).without_search();
-        Self::with(Phase::Steered { steering, search: Search::new(Time::ORIGIN) })
+        Self::with(Phase::Steered { steering, search: Search::new(Time::ORIGIN, known) })
     }
 
     /// What the path is known to carry; `None` while that is being found.
@@ -256,16 +258,17 @@ impl Bundle {
                 let Verdict { capacity, reason } = climb.look(whole)?;
                 let steering = Steering::holding(capacity);
                 let decision = Decision { state: State::Hold, ceiling: steering.ceiling(), reason };
-                self.phase = Phase::Steered { steering, search: Search::new(whole.settled()) };
+                self.phase = Phase::Steered { steering, search: Search::new(whole.settled(), capacity) };
                 Some(decision)
             }
             Phase::Steered { steering, search } => {
+                let held = if steering.is_level() { steering.capacity() } else { Rate::ZERO };
                 if let Some(decision) = steering.observe(&whole.seen) {
-                    *search = Search::new(whole.settled());
+                    *search = search.anew(whole, held, steering.capacity());
                     if steering.reductions() >= FUTILE && decision.reason == Reason::QueueGrew {
                         let steering = std::mem::take(steering);
                         let compete = Compete::new(decision.ceiling, steering.carried_alone());
-                        self.phase = Phase::Compete { steering, compete };
+                        self.phase = Phase::Compete { steering, compete, had: search.had() };
                     }
                     return Some(decision);
                 }
@@ -275,7 +278,7 @@ impl Bundle {
                 let more = search.look(whole, steering.capacity(), most, self.scarcity.has_asked())?;
                 Some(steering.raise(more))
             }
-            Phase::Compete { steering, compete } => {
+            Phase::Compete { steering, compete, had } => {
                 let turn = compete.look(whole)?;
                 let (steering, reason) = match turn {
                     Turn::On(reason) => {
@@ -286,7 +289,8 @@ impl Bundle {
                     Turn::Alone(carried) => (Steering::holding(carried), Reason::QueueGone),
                 };
                 let decision = Decision { state: steering.state(), ceiling: steering.ceiling(), reason };
-                self.phase = Phase::Steered { steering, search: Search::new(whole.settled()) };
+                let search = Search::new(whole.settled(), *had);
+                self.phase = Phase::Steered { steering, search };
                 Some(decision)
             }
         }

@@ -11,7 +11,8 @@
 //!
 //! A queue goes on growing for a round trip after less is sent, because more is under way. Where a
 //! round trip later there is neither a queue nor a loss it was none (a host that paused, say), and
-//! all is as it was. Nor does what arrives at once after such a pause tell that the path carries
+//! all is as it was. Where the queue grows steadily within a round trip, others have begun to send, and
+//! how fast it grows tells what they leave ([model](onset)). Nor does what arrives at once after such a pause tell that the path carries
 //! more than was known.
 //!
 //! On a path that is known the climb has a ceiling already, just above what the path carried, and
@@ -33,9 +34,11 @@
 //! what it was in one round trip.
 
 mod delivery_rate;
+mod onset;
 
 use delivery_rate::Delivery;
 use icdc_units::{ByteCount, Rate, Span, Time};
+use onset::Onset;
 
 /// Share of the capacity that is left alone: one in so many.
 const MARGIN: u64 = 40;
@@ -66,6 +69,8 @@ const LEAST: u64 = 10;
 const QUEUE: u64 = 16;
 /// On a known path so much more than is known is tried at first: one in so many.
 const KNOWN_STEP: u64 = 20;
+/// What is free all of a sudden is less than this share of what was known.
+const SUDDENLY: (u64, u64) = (7, 8);
 /// Growth that counts, in slow start: one in so many.
 const GROWTH: u64 = 8;
 /// Round trips without such growth that end slow start.
@@ -194,6 +199,8 @@ struct Queue {
     last: Span,
     /// What of it is taken for the path's own by now.
     foreign: Span,
+    /// It began suddenly, and has not gone since.
+    sudden: bool,
     /// What there was before it, in the round trip after it.
     doubted: Option<Before>,
 }
@@ -207,6 +214,9 @@ pub struct Steering {
     search: Search,
     queue: Queue,
     round: Option<Round>,
+    onset: Onset,
+    /// Round trips that began before then are still of what was sent before it was heeded.
+    heeded: Time,
     delivery: Delivery,
     /// Round trips in a row in which the window was too small for the ceiling.
     closed: u32,
@@ -279,6 +289,8 @@ impl Default for Steering {
             search: Search { step: FIRST_STEP, tried: false, is_external: false },
             queue: Queue::default(),
             round: None,
+            onset: Onset::default(),
+            heeded: Time::ORIGIN,
             delivery: Delivery::default(),
             closed: 0,
         }
@@ -368,6 +380,17 @@ impl Steering {
             let is_first = state == State::Climb;
             return Some(if is_first { self.doubtful(&at_peak) } else { self.refused(&at_peak) });
         }
+        let most = self.capacity.greatest.max(self.capacity.rate);
+        if state != State::Hold || now.idle {
+            self.onset.begin_anew();
+        } else if let Some(free) = self.onset.note(now.at, now.delivered, queue, base, most, self.ceiling)
+            && queue > steep(base)
+            && free < self.capacity.rate.scaled(SUDDENLY.0, SUDDENLY.1)
+        {
+            self.round = Some(fresh);
+            return Some(self.beside_sudden_others(&at_peak, free, now.at));
+        }
+        let is_heeded = round.begin.at >= self.heeded;
         let span = now.at - round.begin.at;
         if span < base.max(SHORTEST_ROUND) {
             return None;
@@ -389,9 +412,12 @@ impl Steering {
             return None;
         }
         if let Some(before) = doubted.filter(|_| !seen.losses && !seen.has_queue(standing(base))) {
-            self.queue.reductions = 0;
+            (self.queue.sudden, self.queue.reductions) = (false, 0);
             (self.capacity.rate, self.capacity.fallen) = (before.capacity, false);
             return Some(self.set(before.phase.afresh(), before.ceiling, Reason::NoQueue));
+        }
+        if !is_heeded {
+            return None;
         }
         let before = (self.state(), self.ceiling);
         let decision = match self.phase {
@@ -447,7 +473,7 @@ impl Steering {
         if std::mem::take(&mut self.capacity.fallen) {
             self.search.step = FALLEN_STEP;
         }
-        self.queue.reductions = 0;
+        (self.queue.sudden, self.queue.reductions) = (false, 0);
         self.capacity.most = self.capacity.rate;
         self.capacity.greatest = self.capacity.greatest.max(self.capacity.rate);
         let level = just_under(self.capacity.rate);
@@ -473,13 +499,27 @@ impl Steering {
             return None;
         }
         let before = self.capacity.rate;
+        // Of a queue that stands more is delivered than others leave free.
+        let again = if self.queue.sudden { Seen { rate: seen.rate.min(before), ..*seen } } else { *seen };
         let decision = match self.queue.reductions {
-            _ if seen.losses => self.found(seen, Reason::Losses),
+            1 if seen.losses => self.found(seen, Reason::Losses),
             1 => self.doubtful(seen),
-            _ => self.found(seen, Reason::QueueGrew),
+            _ if seen.losses => self.found(&again, Reason::Losses),
+            _ => self.found(&again, Reason::QueueGrew),
         };
         self.capacity.fallen |= self.capacity.rate < before.scaled(3, 4);
         Some(decision)
+    }
+
+    /// A queue that grows within the round trip tells what others who have begun to send leave.
+    fn beside_sudden_others(&mut self, seen: &Seen, free: Rate, now: Time) -> Decision {
+        let before = self.queue.doubted.take();
+        let decision = self.doubtful(&Seen { rate: free.max(self.capacity.greatest / 4), ..*seen });
+        self.heeded = now + seen.base;
+        self.capacity.fallen = true;
+        (self.queue.sudden, self.queue.reductions) = (true, self.queue.reductions.max(1));
+        self.queue.doubted = before.or(self.queue.doubted);
+        decision
     }
 
     /// The first round trip sends, the second one shows.

@@ -8,7 +8,7 @@ mod support;
 
 use icdc_sim::{Flow, Pause, Pausing, ReceiveWindow};
 use icdc_units::{ByteCount, Rate, Span};
-use support::bundle_path::{LONG, Path};
+use support::bundle_path::{COMING_AND_GOING, LONG, Path, comes_and_goes};
 
 /// What `tcp_rmem` of 6 MiB lets a connection have under way.
 const STOCK: ByteCount = ByteCount::from_mib(3);
@@ -188,6 +188,16 @@ fn beside_others_of_a_rate_of_their_own_a_bundle_takes_what_they_leave() {
             let share = ours / (1.0 - theirs);
             assert!(share > least, "{}, {mbit} Mbit/s: {ours} beside {theirs}", path.rtt);
         }
+    }
+}
+
+#[test]
+fn beside_others_that_come_and_go_a_bundle_takes_what_they_leave() {
+    for (mbit, least) in [(300, 0.91), (500, 0.87), (600, 0.77)] {
+        let seen = COMING_AND_GOING.run(members(15, STOCK, &[]), vec![comes_and_goes(mbit)]);
+        let (ours, theirs) = seen.between(20, 55);
+        let share = ours / (1.0 - theirs);
+        assert!(share > least, "{mbit} Mbit/s: {ours} beside {theirs}");
     }
 }
 

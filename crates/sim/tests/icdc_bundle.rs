@@ -6,7 +6,7 @@ mod support;
 
 use icdc_sim::{Flow, Pause, Pausing, ReceiveWindow};
 use icdc_units::{ByteCount, Span};
-use support::bundle_path::{self, Path};
+use support::bundle_path::{self, COMING_AND_GOING, Path, comes_and_goes};
 
 const LONG: Path = Path { seconds: 30, ..bundle_path::LONG };
 const LARGE: ReceiveWindow = ReceiveWindow::Fixed(ByteCount::from_mib(1024));
@@ -92,7 +92,18 @@ fn a_bundle_beside_a_cubic_connection_that_was_there_before_gets_half() {
     for count in [1, 4, 16] {
         let late = Flow { start: Span::from_secs(5), ..member(LARGE) };
         let seen = path.run(vec![late; count], vec![cubic.clone()]);
-        assert!((0.42..0.58).contains(&seen.steady), "{count}: {}", seen.steady);
+        let (ours, theirs) = seen.between(10, 45);
+        assert!(ours > 0.42 && theirs > 0.42, "{count}: {ours} {theirs}");
+    }
+}
+
+#[test]
+fn beside_others_that_come_and_go_a_bundle_takes_what_they_leave() {
+    for (mbit, least) in [(300, 0.93), (500, 0.9), (600, 0.88)] {
+        let seen = COMING_AND_GOING.run(members(1, LARGE), vec![comes_and_goes(mbit)]);
+        let (ours, theirs) = seen.between(20, 55);
+        let share = ours / (1.0 - theirs);
+        assert!(share > least, "{mbit} Mbit/s: {ours} beside {theirs}");
     }
 }
 

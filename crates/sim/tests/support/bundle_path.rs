@@ -3,7 +3,9 @@
 
 use icdc_path::loss::Model;
 use icdc_path::{Fate, Settings};
-use icdc_sim::{Acknowledgements, Flow, Observer, Outcome, Simulation, payload_rate, simulate};
+use icdc_sim::{
+    Acknowledgements, Flow, Observer, Outcome, Pause, Pausing, ReceiveWindow, Simulation, payload_rate, simulate,
+};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 pub struct Path {
@@ -19,6 +21,20 @@ pub struct Path {
 /// 1 Gbit/s, 300 ms, a queue of 20 ms, 2 GB.
 pub const LONG: Path =
     Path { mbit: 1000, rtt: Span::from_millis(300), queue: 2_500_000, loss: 0.0, bytes: 2_000_000_000, seconds: 40 };
+
+/// The same with a queue of 200 ms, for [`comes_and_goes`].
+pub const COMING_AND_GOING: Path = Path { queue: 25_000_000, bytes: 9_000_000_000, seconds: 57, ..LONG };
+
+/// Traffic of `mbit` that others send for five seconds of ten, from the fifth on.
+pub fn comes_and_goes(mbit: u64) -> Flow {
+    let rest = |turn: u64| Pause { of: Pausing::Sender, after: Span::from_secs(10 * turn), length: Span::from_secs(5) };
+    Flow {
+        start: Span::from_secs(5),
+        rate: Some(Rate::from_bits_per_second(mbit * 1_000_000)),
+        pauses: (1..6).map(rest).collect(),
+        ..Flow::bulk(icdc_cc::find("scalable").unwrap(), ReceiveWindow::Fixed(ByteCount::from_mib(1024)))
+    }
+}
 
 /// Packets that arrived for the first time, by tenths of a second, and those dropped at the queue.
 #[derive(Default)]

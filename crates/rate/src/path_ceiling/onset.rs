@@ -1,0 +1,90 @@
+//! What others who have just begun to send leave of a path, from how its queue grows within a round
+//! trip.
+//!
+//! Packets that were delivered over a time T, while the queue grew by G, had left over T − G, at the
+//! rate S. Beside others a queue before a bottleneck of capacity C grows by the part g = G/(T − G) of
+//! the time in which they left, and C − g C of what is sent is carried; so that free for us is
+//!
+//! ```text
+//! A = S − C G/(T − G)
+//! ```
+//!
+//! whatever has been done about it meanwhile. A host that pauses makes round-trip times longer for a
+//! moment, which the least in a time that is longer than most pauses does not show; a queue makes
+//! each of several such times longer than the one before.
+
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+/// Times of which each has a longer queue than the one before.
+const WINDOWS: usize = 4;
+/// Length of one: one in so many of the round trip, and no less than this host's pauses.
+const LENGTH: u64 = 12;
+const SHORTEST: Span = Span::from_millis(20);
+/// From one to the next the queue grows by its length's part: one in so many.
+const GROWTH: u64 = 8;
+/// So much more may seem to have been sent: one in so many.
+const MORE: u64 = 4;
+/// Of a host that pauses less than this share of the capacity arrives meanwhile; beside others that
+/// send as much as the path carries, half of it.
+const FLOWING: (u64, u64) = (3, 8);
+/// The last ones tell how fast it grows.
+const TELLING: usize = 2;
+
+/// See the module's description.
+#[derive(Debug, Default)]
+pub(super) struct Onset {
+    /// The present window, and those before, the last one first.
+    present: Option<Window>,
+    before: [Option<Window>; WINDOWS],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    begin: Time,
+    delivered: ByteCount,
+    /// The least queue in it.
+    queue: Span,
+}
+
+impl Onset {
+    /// Takes note of the queue and of what has been delivered; what is free on a path of `capacity`,
+    /// if the queue has grown in each of the last windows and no more was sent than is `allowed`.
+    pub(super) fn note(
+        &mut self,
+        now: Time,
+        delivered: ByteCount,
+        queue: Span,
+        base: Span,
+        capacity: Rate,
+        allowed: Rate,
+    ) -> Option<Rate> {
+        let length = (base / LENGTH).max(SHORTEST);
+        let present = self.present.get_or_insert(Window { begin: now, delivered, queue });
+        present.queue = present.queue.min(queue);
+        if now - present.begin < length {
+            return None;
+        }
+        self.before.rotate_right(1);
+        self.before[0] = self.present.replace(Window { begin: now, delivered, queue });
+        let grows = |two: &[Option<Window>]| matches!(two, [Some(after), Some(before)] if after.queue >= before.queue + length / GROWTH);
+        if !self.before.windows(2).all(grows) {
+            return None;
+        }
+        let (last, first) = (self.before[0]?, self.before[TELLING]?);
+        let (time, grown) = (last.begin - first.begin, last.queue - first.queue);
+        let left_over = time - grown;
+        let delivered = last.delivered - first.delivered;
+        if delivered / time < capacity.scaled(FLOWING.0, FLOWING.1) {
+            return None;
+        }
+        let sent = delivered / left_over;
+        let free = sent - capacity.scaled(grown.as_nanos(), left_over.as_nanos());
+        // What was sent faster than it may be now is the end of something else.
+        (sent <= allowed + allowed / MORE).then_some(free)
+    }
+
+    /// What comes next has nothing to do with what was.
+    pub(super) fn begin_anew(&mut self) {
+        *self = Self::default();
+    }
+}
