@@ -83,6 +83,9 @@ SOCKET_HINTS
 #define FAST_GAIN 4
 /* COMPETE: round trips between two, of which a few only leave fast enough where several members send them. */
 #define BESIDE_ROUNDS 3
+/* A queue behind one that grows by less than one part in so many of what C makes it grow; by so much C may be more then. */
+#define BESIDE_FULL 8
+#define BESIDE_STEP 8
 /* Where one is wanted earlier, so many others come first: others on the path see a fast one as a queue. */
 #define FAST_APART 4
 /* Others have much: one part in so many of C, at least. Trains go up to so little under C then that one that comes as fast
@@ -450,22 +453,29 @@ INLINE u32 icdc_with_others(u32 sent, u32 arrived, u32 others)
 	return all < RATE_MAX ? all : RATE_MAX;
 }
 
-/* COMPETE: C from a fast train. What has been found beside others may have been a part of it only. */
-INLINE void icdc_measure_beside(struct icdc *ca, u32 sent, u32 arrived)
+/* Whether a queue stands that does not grow by a part in so many of what it must behind packets that leave at more than C. */
+INLINE bool icdc_is_full(const struct icdc *ca, u32 sent, u32 growth, u32 us, u32 part)
 {
-	u32 others = ca->capacity > ca->delivered ? ca->capacity - ca->delivered : 0;
+	return ca->early_us > icdc_standing(ca) && sent > ca->capacity &&
+	       part * (u64)ca->capacity * growth < (u64)(sent - ca->capacity) * us;
+}
+
+/*
+ * COMPETE: C from a fast train. What has been found beside others may have been a part of it only; what seems to have waited
+ * for hardly anything may owe that to a host that did not run.
+ */
+INLINE void icdc_measure_beside(struct icdc *ca, u32 sent, u32 growth, u32 us, u32 arrived)
+{
+	u32 others = ca->capacity > ca->delivered ? ca->capacity - ca->delivered : 0, found;
 
 	INVARIANT(ca->mode == COMPETE);
 	/* A queue longer than can be counted has no growth to see. */
-	if (sent > ca->capacity + ca->capacity / 2 && ca->late_us < NONE - 1)
-		ca->capacity = ca->capacity / 2 + icdc_with_others(sent, arrived, others) / 2;
-}
-
-/* Whether a queue stands that does not grow by half of what it must behind packets that leave at more than C. */
-INLINE bool icdc_is_full(const struct icdc *ca, u32 sent, u32 growth, u32 us)
-{
-	return ca->early_us > icdc_standing(ca) && sent > ca->capacity &&
-	       2 * (u64)ca->capacity * growth < (u64)(sent - ca->capacity) * us;
+	if (sent <= ca->capacity + ca->capacity / 2 || ca->late_us >= NONE - 1)
+		return;
+	found = icdc_with_others(sent, arrived, others);
+	if (icdc_is_full(ca, sent, growth, us, BESIDE_FULL))
+		found = icdc_least(found, ca->capacity + ca->capacity / BESIDE_STEP);
+	ca->capacity = ca->capacity / 2 + found / 2;
 }
 
 /* What a train tells; nothing, if it did not leave as fast as it was to. */
@@ -483,10 +493,8 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 	if (sent > icdc_train_rate(ca))
 		sent = icdc_train_rate(ca);
 	arrived = icdc_rate(packets, us + growth);
-	if (icdc_is_full(ca, sent, growth, us))
-		return;
 	if (ca->mode == COMPETE) {
-		icdc_measure_beside(ca, sent, arrived);
+		icdc_measure_beside(ca, sent, growth, us, arrived);
 		return;
 	}
 	if (ca->mode != FILL && icdc_is_fast(ca)) {
@@ -497,14 +505,14 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 		if (arrived < ca->capacity && free < ca->capacity)
 			arrived = icdc_least(icdc_with_others(sent, arrived, ca->capacity - free), ca->capacity);
 		/* So short a train may seem to have arrived as it left. */
-		arrived = icdc_least(arrived, ca->capacity + ca->capacity / 4);
+		arrived = icdc_least(arrived, ca->capacity + ca->capacity / 2);
 		if (arrived < ca->capacity - ca->capacity / 4)
 			ca->capacity = ca->capacity / 2 + arrived / 2;
 		else
 			ca->capacity = ca->capacity - ca->capacity / 4 + arrived / 4;
 		return;
 	}
-	if (sent < ca->rate + ca->rate / 16)
+	if (sent < ca->rate + ca->rate / 16 || icdc_is_full(ca, sent, growth, us, 2))
 		return;
 	free = icdc_free(ca, sent, arrived, growth, us, arrived / 2);
 	if (!free) {
