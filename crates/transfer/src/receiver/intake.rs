@@ -10,6 +10,7 @@ use icdc_session::receiver::ending::LinkEnd;
 use icdc_session::receiver::frames_arrived::Answer;
 
 use super::jobs::{HashJob, NameJob};
+use super::parts::put;
 use super::shared::Shared;
 use crate::account::Account;
 use crate::event::{EarlyEnd, Event, Outcome};
@@ -114,7 +115,8 @@ impl Intake<'_> {
             Message::Part(part) => {
                 let (block, _) = payload.ok_or_else(|| SessionError::Protocol("a part has no data".into()))?;
                 let ring = self.shared.pool.capacity();
-                let whole = self.shared.parts().arrived(&part, block, ring);
+                let put = |before, arrived| put(before, arrived, part.range());
+                let whole = self.shared.parts().arrived(&part, block, ring, put);
                 let whole = whole.map_err(|wrong| SessionError::Protocol(wrong.into()))?;
                 if let Some((header, block)) = whole {
                     let payload = Some(arrived((block, part.length as usize)));

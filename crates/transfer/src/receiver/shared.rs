@@ -6,18 +6,18 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crossbeam_channel::Sender as Channel;
-use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
+use icdc_disk::{Block, BlockPool};
 use icdc_link::LinkControl;
 use icdc_protocol::message::{EntryId, Feedback, FileDigest, Message, ReceiveOptions, Totals, TransferId};
 use icdc_rate::disk_ceiling::Load;
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::Ending;
 use icdc_session::receiver::frames_arrived::Connections;
+use icdc_session::receiver::parts::Parts;
 use icdc_units::{ByteCount, Rate, Time};
 
 use super::disk_rate::Waiting;
-use super::parts::Parts;
 use crate::event::{Event, EventSink, Outcome};
 use crate::further_links::FurtherControls;
 use crate::once::{Ended, Running, watched};
@@ -65,7 +65,7 @@ pub(super) struct Shared<'a> {
     /// What has arrived over them.
     pub(super) connections: Mutex<Connections>,
     /// Blocks that arrive in parts.
-    pub(super) parts: Mutex<Parts>,
+    pub(super) parts: Mutex<Parts<Block>>,
     /// Those that were given up because nothing arrived over them.
     pub(super) stalled: Mutex<BTreeSet<u8>>,
     /// Takes how many the sender needs, at the end that makes them.
@@ -107,7 +107,7 @@ impl Shared<'_> {
         self.connections.lock().expect("no panic while frames are counted")
     }
 
-    pub(super) fn parts(&self) -> MutexGuard<'_, Parts> {
+    pub(super) fn parts(&self) -> MutexGuard<'_, Parts<Block>> {
         self.parts.lock().expect("no panic while parts are put together")
     }
 

@@ -1,0 +1,111 @@
+//! Blocks that arrive in parts, over any of the connections.
+//!
+//! Each fills a block of the ring, so that no more than half of them may be on their way: the
+//! rest is left to what arrives besides.
+
+use std::collections::HashMap;
+
+use icdc_protocol::limits::PART_SIZE;
+use icdc_protocol::message::{BlockHeader, EntryId, Part};
+
+/// See the module's description. `B` is a block of the ring.
+#[derive(Debug)]
+pub struct Parts<B> {
+    blocks: HashMap<(EntryId, u32), State<B>>,
+    /// Those that are filling.
+    filling: usize,
+}
+
+#[derive(Debug)]
+enum State<B> {
+    Filling(Filling<B>),
+    /// It is complete; what comes of it once more means nothing.
+    Whole,
+}
+
+#[derive(Debug)]
+struct Filling<B> {
+    /// Of the first part: the others tell the same.
+    first: Part,
+    block: B,
+    /// A bit for each part that has not arrived.
+    missing: u32,
+}
+
+/// Why a part cannot be.
+const TOO_MANY: &str = "more blocks are on their way in parts than the ring has room for";
+const DIFFERENT: &str = "the parts of a block tell different things of it";
+
+impl<B> Default for Parts<B> {
+    fn default() -> Self {
+        Self { blocks: HashMap::new(), filling: 0 }
+    }
+}
+
+impl<B> Parts<B> {
+    /// A part has `arrived` in a block of a `ring` of so many. `put` gives the block with it in its
+    /// place: from what the parts before have filled, unless it is the first. Gives the block if it
+    /// is complete now.
+    ///
+    /// # Errors
+    /// What is wrong with the part.
+    pub fn arrived(
+        &mut self,
+        part: &Part,
+        arrived: B,
+        ring: usize,
+        put: impl FnOnce(Option<B>, B) -> B,
+    ) -> Result<Option<(BlockHeader, B)>, &'static str> {
+        let key = (part.id, part.index);
+        let state = match self.blocks.remove(&key) {
+            None if self.filling >= ring / 2 || self.blocks.len() >= ring => return Err(TOO_MANY),
+            None => {
+                self.filling += 1;
+                State::Filling(Filling { first: *part, block: put(None, arrived), missing: others(part) })
+            }
+            Some(State::Filling(Filling { first, block, missing })) => {
+                if first != (Part { number: first.number, ..*part }) {
+                    self.filling -= 1;
+                    return Err(DIFFERENT);
+                }
+                let missing = missing & !(1 << part.number);
+                State::Filling(Filling { first, block: put(Some(block), arrived), missing })
+            }
+            Some(State::Whole) => State::Whole,
+        };
+        let (state, whole) = match state {
+            State::Filling(Filling { first: Part { id, index, value, .. }, block, missing: 0 }) => {
+                self.filling -= 1;
+                (State::Whole, Some((BlockHeader { id, index, value, ranges: Vec::new() }, block)))
+            }
+            state => (state, None),
+        };
+        self.blocks.insert(key, state);
+        Ok(whole)
+    }
+
+    /// A block has arrived whole: nobody waits for its parts.
+    pub fn came_whole(&mut self, id: EntryId, index: u32) {
+        if let Some(state) = self.blocks.get_mut(&(id, index))
+            && let State::Filling(_) = std::mem::replace(state, State::Whole)
+        {
+            self.filling -= 1;
+        }
+    }
+
+    /// Blocks of which parts are missing.
+    #[must_use]
+    pub fn filling(&self) -> usize {
+        self.filling
+    }
+}
+
+/// A bit for each part of the block but this one.
+fn others(part: &Part) -> u32 {
+    let count = (part.length as usize).div_ceil(PART_SIZE);
+    (0..count as u32).filter(|number| *number != u32::from(part.number)).map(|number| 1 << number).sum()
+}
+
+#[cfg(test)]
+#[path = "parts/tests.rs"]
+mod tests;
