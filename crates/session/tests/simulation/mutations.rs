@@ -49,6 +49,14 @@ pub(crate) enum Mutation {
     RenamedIsForgotten,
     /// A reply that cannot be sent fails the session at once.
     UnsentIsFailed,
+    /// A block that arrives in parts is taken for whole without its last one.
+    LastPartIsNotWaitedFor,
+    /// What has not arrived of a block that travels in parts is not read again.
+    PartsAreNotOwed,
+    /// Parts are waited for although their block has arrived whole.
+    PartsOutliveTheirBlock,
+    /// More blocks travel in parts than the ring has room for.
+    AllTravelInParts,
     /// A directory that had the journal in it does not get its time once more.
     ContentsKeepTheTime,
 }
@@ -108,6 +116,14 @@ fn what_leaves_an_end_waiting_is_found() {
 #[test]
 fn blocks_that_are_lost_with_their_connection_are_found() {
     finds(Mutation::DebtsAreForgotten, &["nothing happens any more"]);
+}
+
+#[test]
+fn blocks_in_parts_that_are_not_put_together_are_found() {
+    finds(Mutation::LastPartIsNotWaitedFor, &["is damaged"]);
+    finds(Mutation::PartsAreNotOwed, &["nothing happens any more"]);
+    finds(Mutation::PartsOutliveTheirBlock, &["wait for parts"]);
+    finds(Mutation::AllTravelInParts, &["do not understand each other"]);
 }
 
 #[test]

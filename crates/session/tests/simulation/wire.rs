@@ -32,8 +32,11 @@ impl Frame {
     pub(crate) fn transmitted(self) -> Result<Self, FrameError> {
         let payload_length = match &self.payload {
             None => 0,
-            // A number stands for a block's contents.
-            Some(Payload::Block(_)) => BLOCK_SIZE,
+            // A number stands for the contents of a block, of which a part has its range.
+            Some(Payload::Block(_)) => match &self.message {
+                Message::Part(part) => part.range().len(),
+                _ => BLOCK_SIZE,
+            },
             Some(Payload::Small(bytes)) => bytes.len(),
         };
         let mut bytes = Vec::new();

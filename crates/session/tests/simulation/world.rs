@@ -294,7 +294,7 @@ impl World {
         connections.open(&mut self.env.random);
         let Plan { verify, update, window, .. } = self.plan;
         let options = ReceiveOptions { verify, update, dry_run: is_dry, resume: true, ..ReceiveOptions::default() };
-        let mut sender = SenderEnd::new(session, &self.source, [7; 32], window, is_dry);
+        let mut sender = SenderEnd::new(session, &self.source, [7; 32], window, self.plan.ring, is_dry);
         let receiver = ReceiverEnd::new(session, transfer, options, self.plan.ring);
         sender.settle(&mut self.env, &mut connections);
         self.sessions.push(Session {

@@ -1,13 +1,16 @@
 //! What comes from the sender, handed to the thread whose work it is.
 
-use icdc_protocol::message::{BlockHeader, Message};
+use icdc_protocol::limits::PART_SIZE;
+use icdc_protocol::message::{BlockHeader, Message, Part};
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
 use icdc_session::receiver::frames_arrived::Answer;
 
 use super::names::Contents;
+use super::ring::Block;
 use super::{ReceiverEnd, Reply, data, names};
 use crate::connections::Connections;
+use crate::disk::Number;
 use crate::environment::{Environment, Side};
 use crate::mutations::Mutation;
 use crate::source::value_of;
@@ -64,17 +67,13 @@ impl ReceiverEnd {
     ) {
         match (message, payload) {
             (Message::Block(header), Some(Payload::Block(number))) => {
-                if value_of(number) != header.value {
-                    let BlockHeader { id, index, .. } = header;
-                    if !env.forged {
-                        return env.violate(format!("block {index} of file {id} is damaged"));
-                    }
-                    let error = SessionError::Protocol(format!("block {index} of file {id} is damaged"));
-                    return self.ending.on_failure(env.agenda.now(), error);
+                if !env.has(Mutation::PartsOutliveTheirBlock) {
+                    self.parts.came_whole(header.id, header.index);
                 }
                 let block = self.ring.take().with(number);
-                self.data.push(data::Job::Block { header, block });
+                self.hash(header, block, 1, env);
             }
+            (Message::Part(part), Some(Payload::Block(number))) => self.take_part(&part, number, env),
             (Message::Pack(items), payload) => {
                 let bytes = match payload {
                     Some(Payload::Small(bytes)) => bytes,
@@ -121,6 +120,38 @@ impl ReceiverEnd {
                 self.broken_off(connection, SessionError::Refused(refusal), env);
             }
             (message, _) => self.names.push(names::Job::Message(message)),
+        }
+    }
+
+    /// A part of a block that has this number.
+    fn take_part(&mut self, part: &Part, number: Number, env: &mut Environment) {
+        let arrived = self.ring.take().with_part(number, part.number);
+        let put = |before: Option<Block>, arrived: Block| match before {
+            None => arrived,
+            Some(block) => block.and(&arrived),
+        };
+        // A block without its last part would be whole by this one.
+        let taken = match part.length.checked_sub(PART_SIZE as u32) {
+            Some(length) if env.has(Mutation::LastPartIsNotWaitedFor) && length > 0 => Part { length, ..*part },
+            _ => *part,
+        };
+        match self.parts.arrived(&taken, arrived, self.ring.capacity(), put) {
+            Ok(None) => {}
+            Ok(Some((header, block))) => self.hash(header, block, part.length.div_ceil(PART_SIZE as u32), env),
+            Err(wrong) => self.ending.on_failure(env.agenda.now(), SessionError::Protocol(wrong.into())),
+        }
+    }
+
+    /// Looks whether a block of so many parts is what the sender tells of it.
+    fn hash(&mut self, header: BlockHeader, block: Block, parts: u32, env: &mut Environment) {
+        if value_of(block.number) == header.value && block.is_whole(parts) {
+            return self.data.push(data::Job::Block { header, block });
+        }
+        let damaged = format!("block {} of file {} is damaged", header.index, header.id);
+        if env.forged {
+            self.ending.on_failure(env.agenda.now(), SessionError::Protocol(damaged));
+        } else {
+            env.violate(damaged);
         }
     }
 

@@ -17,12 +17,13 @@ use icdc_session::SessionError;
 use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::receiver::ending::{self, Ending};
 use icdc_session::receiver::frames_arrived::Connections as Arrived;
+use icdc_session::receiver::parts::Parts;
 use icdc_units::Time;
 
 use self::compare::Compare;
 use self::data::{Again, Data, LOOK_AGAIN};
 use self::names::Names;
-use self::ring::Ring;
+use self::ring::{Block, Ring};
 use crate::connections::Connections;
 use crate::environment::{Environment, Event, SessionId, Side};
 use crate::mutations::Mutation;
@@ -53,6 +54,7 @@ pub(crate) type Outcome = Result<(), SessionError>;
 pub(crate) struct ReceiverEnd {
     session: SessionId,
     ring: Ring,
+    parts: Parts<Block>,
     pub(crate) names: Names,
     data: Data,
     compare: Compare,
@@ -128,6 +130,7 @@ impl ReceiverEnd {
             files_ended: false,
             ends: Ends::Names,
             outcome: None,
+            parts: Parts::default(),
             ring,
         }
     }
@@ -139,6 +142,11 @@ impl ReceiverEnd {
     /// Whether the ring has more blocks than it may.
     pub(crate) fn is_overfull(&self) -> bool {
         self.ring.in_use() > self.ring.capacity()
+    }
+
+    /// Blocks of which parts are waited for.
+    pub(crate) fn filling(&self) -> usize {
+        self.parts.filling()
     }
 
     /// A thread takes its turn.

@@ -12,10 +12,12 @@ pub(crate) struct Ring {
     capacity: usize,
 }
 
-/// A block that has arrived; its place in the ring is free again when it is dropped.
+/// A block that has arrived, or some of it; its place in the ring is free again when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) number: Number,
+    /// A bit for each part that is there.
+    parts: u32,
     _place: Place,
 }
 
@@ -55,7 +57,25 @@ impl Ring {
 
 impl Place {
     pub(crate) fn with(self, number: Number) -> Block {
-        Block { number, _place: self }
+        Block { number, parts: u32::MAX, _place: self }
+    }
+
+    /// With nothing but the part of a block that has this number.
+    pub(crate) fn with_part(self, number: Number, part: u8) -> Block {
+        Block { number, parts: 1 << part, _place: self }
+    }
+}
+
+impl Block {
+    /// With the part that has `arrived` besides; one of other contents spoils the block.
+    pub(crate) fn and(mut self, arrived: &Self) -> Self {
+        self.parts = if arrived.number == self.number { self.parts | arrived.parts } else { 0 };
+        self
+    }
+
+    /// Whether all of a block of so many parts is there.
+    pub(crate) fn is_whole(&self, parts: u32) -> bool {
+        (0..parts).all(|part| self.parts & 1 << part != 0)
     }
 }
 

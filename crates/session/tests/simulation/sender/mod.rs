@@ -5,7 +5,7 @@ pub(crate) mod scan;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use icdc_protocol::message::{Begin, EntryId, Message, PackItem, Source as Named};
+use icdc_protocol::message::{Begin, BlockHeader, EntryId, Message, PackItem, Source as Named};
 use icdc_session::SessionError;
 use icdc_session::sender::{Action, Grant, Need, Order, Sender, Window};
 use icdc_units::Time;
@@ -53,6 +53,11 @@ pub(crate) struct SenderEnd {
     packs: VecDeque<Vec<EntryId>>,
     jobs: VecDeque<Job>,
     data: VecDeque<Frame>,
+    /// Those of blocks that travel in parts.
+    parts: VecDeque<Frame>,
+    /// Blocks that do, and how many may: half of the receiver's ring.
+    divided: BTreeSet<(EntryId, u32)>,
+    most_divided: usize,
     data_stopped: bool,
     leaving: bool,
     sent: bool,
@@ -65,7 +70,14 @@ pub(crate) struct SenderEnd {
 }
 
 impl SenderEnd {
-    pub(crate) fn new(session: SessionId, source: &Source, job: [u8; 32], window: Window, is_dry: bool) -> Self {
+    pub(crate) fn new(
+        session: SessionId,
+        source: &Source,
+        job: [u8; 32],
+        window: Window,
+        ring: usize,
+        is_dry: bool,
+    ) -> Self {
         let named = source.roots.iter().map(|root| Named { name: root.name.clone(), kind: root.kind }).collect();
         let is_run = source.is_run();
         let order = Order { dry_run: is_dry, keeps_journal: is_run && !is_dry, window };
@@ -78,6 +90,9 @@ impl SenderEnd {
             packs: VecDeque::new(),
             jobs: VecDeque::new(),
             data: VecDeque::new(),
+            parts: VecDeque::new(),
+            divided: BTreeSet::new(),
+            most_divided: ring / 2,
             data_stopped: false,
             leaving: false,
             sent: false,
@@ -118,7 +133,7 @@ impl SenderEnd {
         match task {
             Task::Scan => self.scan(env, source),
             Task::Pack => self.pack(now, source),
-            Task::Read => self.read(env, source),
+            Task::Read => self.read(env, connections, source),
             Task::Intake => self.take_in(env, connections),
             Task::Outlet(connection) => self.put_out(connection, env, connections),
             Task::Clock => {
@@ -144,12 +159,15 @@ impl SenderEnd {
                     let announced = self.scan.announced[&id].clone();
                     self.jobs.push_back(Job::File(Reading::new(id, announced, held)));
                 }
+                Action::ReadAgain { id, index }
+                    if env.has(Mutation::PartsAreNotOwed) && self.divided.contains(&(id, index)) => {}
                 Action::ReadAgain { id, index } => self.jobs.push_back(Job::Again { id, index }),
                 Action::Granted => self.scan_waits = false,
                 Action::StopData => self.data_stopped = true,
                 Action::Leave => {
                     self.leaving = true;
                     self.data.clear();
+                    self.parts.clear();
                     self.jobs.clear();
                     self.packs.clear();
                 }
@@ -178,7 +196,7 @@ impl SenderEnd {
     }
 
     fn wake(&mut self, env: &mut Environment, connections: &mut Connections) {
-        let room = self.data.len() < DATA_QUEUE;
+        let room = self.has_room();
         let mut ready = Vec::new();
         if !self.leaving {
             if !self.scanned && !self.scan_waits {
@@ -214,11 +232,15 @@ impl SenderEnd {
         }
     }
 
+    fn has_room(&self) -> bool {
+        self.data.len() < DATA_QUEUE && self.parts.len() < DATA_QUEUE
+    }
+
     fn has_output(&self, connection: usize) -> bool {
         if self.broken.contains(&connection) {
             return false;
         }
-        let has_data = !self.data_stopped && !self.data.is_empty();
+        let has_data = !(self.data_stopped || self.data.is_empty() && self.parts.is_empty());
         match connection {
             0 => self.machine.has_message() || self.overtaken.is_some() || has_data || (self.leaving && !self.sent),
             _ => has_data,
@@ -250,7 +272,7 @@ impl SenderEnd {
     }
 
     fn pack(&mut self, now: Time, source: &Source) {
-        if self.leaving || self.data.len() >= DATA_QUEUE {
+        if self.leaving || !self.has_room() {
             return;
         }
         let Some(ids) = self.packs.pop_front() else { return };
@@ -274,9 +296,9 @@ impl SenderEnd {
         }
     }
 
-    fn read(&mut self, env: &Environment, source: &Source) {
+    fn read(&mut self, env: &mut Environment, connections: &Connections, source: &Source) {
         let now = env.agenda.now();
-        if self.leaving || self.data.len() >= DATA_QUEUE {
+        if self.leaving || !self.has_room() {
             return;
         }
         match self.jobs.front_mut() {
@@ -297,7 +319,19 @@ impl SenderEnd {
                     return;
                 }
                 match reading.step(source) {
-                    Read::Block(frame) => self.data.push_back(*frame),
+                    Read::Block(frame) => {
+                        // The product divides the last blocks: any may be.
+                        let has_room = self.divided.len() < self.most_divided || env.has(Mutation::AllTravelInParts);
+                        let is_divided = connections.count() > 1 && has_room && env.random.once_in(2);
+                        let parts = if is_divided { reading.parts(&frame) } else { Vec::new() };
+                        match &frame.message {
+                            Message::Block(BlockHeader { index, .. }) if !parts.is_empty() => {
+                                self.divided.insert((id, *index));
+                                self.parts.extend(parts);
+                            }
+                            _ => self.data.push_back(*frame),
+                        }
+                    }
                     Read::Nothing => {}
                     Read::Unreadable(given_up) => {
                         self.jobs.pop_front();
@@ -351,7 +385,7 @@ impl SenderEnd {
         let frame = match message {
             Some(frame) => Some(frame),
             None if self.data_stopped => None,
-            None => self.data.pop_front(),
+            None => self.data.pop_front().or_else(|| self.parts.pop_front()),
         };
         let Some(frame) = frame else {
             if connection == 0 && self.leaving && !self.sent {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use icdc_protocol::block_map::{BlockMap, block_count};
+use icdc_protocol::block_map::{BlockMap, block_count, block_length};
 use icdc_protocol::digest;
-use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, Message};
+use icdc_protocol::limits::PART_SIZE;
+use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, Message, Part};
 
 use crate::disk::Number;
 use crate::source::{Body, File, Node, Source, value_of};
@@ -97,6 +98,18 @@ impl Reading {
 
     fn end(&self, outcome: Result<FileDigest, GivenUp>) -> Read {
         Read::End { blocks: self.sent, outcome }
+    }
+
+    /// The parts of a block that was read; none where it has but one.
+    pub(crate) fn parts(&self, frame: &Frame) -> Vec<Frame> {
+        let Frame { message: Message::Block(BlockHeader { id, index, value, .. }), payload } = frame else {
+            return Vec::new();
+        };
+        let length = self.announced.file.as_ref().map_or(0, |file| block_length(file.size(), *index));
+        let count = length.div_ceil(PART_SIZE);
+        let part = |number| Part { id: *id, index: *index, value: *value, length: length as u32, number };
+        let frame = |number| Frame { message: Message::Part(part(number)), payload: payload.clone() };
+        if count > 1 { (0..count as u8).map(frame).collect() } else { Vec::new() }
     }
 
     /// Reads one block once more.

@@ -175,6 +175,10 @@ pub(super) fn left_in_mind(session: &Session, outcome: &Result<(), SessionError>
     if sender.machine().is_settled() && kept != Pending::default() {
         return Some(format!("the sender keeps {kept:?} of a session that is complete"));
     }
+    // Of what has failed, nobody sends what got lost.
+    if receiver.filling() > 0 && receiver.names.failed() + sender.machine().counts().failed == 0 {
+        return Some(format!("{} blocks of a session that is complete wait for parts", receiver.filling()));
+    }
     let items = sender.scan.announced.values().filter(|item| !matches!(item.what, What::Directory { .. })).count();
     let told = receiver.names.looked_at() + receiver.names.failed();
     (session.is_dry && told != items as u64).then(|| format!("of {items} items a dry run tells {told}"))
