@@ -2,8 +2,12 @@
 //!
 //! Each fills a block of the ring, so that no more than half of them may be on their way: the
 //! rest is left to what arrives besides.
+//!
+//! What a connection owes of a block when it ends comes whole over another one, and the parts that
+//! are still under way over a slow one mean nothing then, even where none has come before: the block
+//! would never be complete. So the blocks that came whole last are remembered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use icdc_protocol::limits::PART_SIZE;
 use icdc_protocol::message::{BlockHeader, EntryId, Part};
@@ -14,7 +18,13 @@ pub struct Parts<B> {
     blocks: HashMap<(EntryId, u32), State<B>>,
     /// Those that are filling.
     filling: usize,
+    /// The last ones that came whole, at most [`REMEMBERED`].
+    came_whole: VecDeque<(EntryId, u32)>,
 }
+
+/// Blocks that came whole and are remembered: more than are sent after the first one has gone in
+/// parts, and what ended connections may owe besides.
+const REMEMBERED: usize = 1024;
 
 #[derive(Debug)]
 enum State<B> {
@@ -38,7 +48,7 @@ const DIFFERENT: &str = "the parts of a block tell different things of it";
 
 impl<B> Default for Parts<B> {
     fn default() -> Self {
-        Self { blocks: HashMap::new(), filling: 0 }
+        Self { blocks: HashMap::new(), filling: 0, came_whole: VecDeque::new() }
     }
 }
 
@@ -58,6 +68,7 @@ impl<B> Parts<B> {
     ) -> Result<Option<(BlockHeader, B)>, &'static str> {
         let key = (part.id, part.index);
         let state = match self.blocks.remove(&key) {
+            None if self.came_whole.contains(&key) => return Ok(None),
             None if self.filling >= ring / 2 || self.blocks.len() >= ring => return Err(TOO_MANY),
             None => {
                 self.filling += 1;
@@ -86,6 +97,10 @@ impl<B> Parts<B> {
 
     /// A block has arrived whole: nobody waits for its parts.
     pub fn came_whole(&mut self, id: EntryId, index: u32) {
+        if self.came_whole.len() == REMEMBERED {
+            self.came_whole.pop_front();
+        }
+        self.came_whole.push_back((id, index));
         if let Some(state) = self.blocks.get_mut(&(id, index))
             && let State::Filling(_) = std::mem::replace(state, State::Whole)
         {

@@ -54,8 +54,13 @@ impl Connections {
     /// Makes one more; gives its number.
     pub(crate) fn open(&mut self, random: &mut Random) -> usize {
         let window = random.within(2, 12) as usize;
-        let to_receiver = Direction::new(self.latency.delay, self.latency.jitter, window, random);
-        let to_sender = Direction::new(self.latency.delay, self.latency.jitter, usize::MAX, random);
+        let Latency { mut delay, jitter } = self.latency;
+        if !self.connections.is_empty() {
+            // What goes over one may come long behind what goes over another: its path has queues.
+            delay = delay * random.within(1, 8);
+        }
+        let to_receiver = Direction::new(delay, jitter, window, random);
+        let to_sender = Direction::new(delay, jitter, usize::MAX, random);
         self.connections.push(Connection { to_receiver, to_sender });
         self.connections.len() - 1
     }

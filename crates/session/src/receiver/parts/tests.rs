@@ -50,6 +50,16 @@ fn what_comes_whole_waits_for_no_part() {
 }
 
 #[test]
+fn parts_that_come_behind_their_whole_block_take_no_room() {
+    let mut parts = Parts::default();
+    for index in 0..2 * REMEMBERED as u32 {
+        parts.came_whole(1, index);
+        assert_eq!(arrive(&mut parts, part(index, 2 * PART_SIZE, 1)), Ok(None));
+        assert!(parts.filling() == 0 && parts.came_whole.len() <= REMEMBERED, "{index}");
+    }
+}
+
+#[test]
 fn they_leave_half_of_the_ring_to_what_arrives_besides() {
     let mut parts = Parts::default();
     let mut arrive =
