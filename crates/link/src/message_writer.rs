@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select};
 use icdc_protocol::Message;
 use icdc_tcp::clock;
 use icdc_units::Span;
@@ -16,28 +16,34 @@ use crate::halves::{DEAD_AFTER, Outlet};
 /// Messages that may wait; who has more waits too.
 const DEPTH: usize = 256;
 
-/// How long what is queued at the end may take. Then the peer reads nothing, or too
-/// slowly, and the link is ended.
-const FAREWELL: Span = Span::from_secs(10);
+/// How long what is queued at the end may take; then the link is ended.
+#[derive(Clone, Copy, Debug)]
+struct Farewell {
+    /// Since a message was written: the peer reads nothing any more.
+    without_progress: Span,
+    /// In all: what a full queue takes on a path of a few kilobytes a second.
+    in_all: Span,
+}
+
+const FAREWELL: Farewell = Farewell { without_progress: Span::from_secs(10), in_all: Span::from_secs(60) };
 
 /// Sends on behalf of any thread. Clones write to the same outlet.
 #[derive(Clone)]
 pub struct MessageWriter {
-    queue: Sender<Queued>,
+    queue: Sender<Message>,
 }
 
-/// Ends the writer when it is dropped, after everything queued before has been sent; within ten
-/// seconds, however, by ending the link where the peer does not read it.
+/// Ends the writer when it is dropped, after everything queued before has been sent. Where the peer
+/// reads none of it for ten seconds, or not all within a minute, the link is ended instead.
 pub struct WriterGuard {
-    queue: Sender<Queued>,
+    /// Disconnected to end the thread: clones of the writer may outlive it.
+    end: Option<Sender<Infallible>>,
     control: LinkControl,
-    /// Disconnected once the thread has dropped the outlet.
-    ended: Receiver<Infallible>,
+    farewell: Farewell,
+    /// Tells that a message was written; disconnected once the thread has dropped the outlet.
+    progress: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
-
-/// A message, or `None` for the end: clones of the writer may outlive it.
-type Queued = Option<Message>;
 
 impl MessageWriter {
     /// Starts the thread that writes to `outlet`, the sending half of the link of `control`.
@@ -45,35 +51,54 @@ impl MessageWriter {
     /// # Errors
     /// The process may have no further thread.
     pub fn start(outlet: Box<dyn Outlet>, control: &LinkControl) -> std::io::Result<(Self, WriterGuard)> {
+        Self::start_with(outlet, control, FAREWELL)
+    }
+
+    fn start_with(
+        outlet: Box<dyn Outlet>,
+        control: &LinkControl,
+        farewell: Farewell,
+    ) -> std::io::Result<(Self, WriterGuard)> {
         let (queue, messages) = bounded(DEPTH);
         let (end, ended) = bounded(0);
+        let (wrote, progress) = bounded(1);
         let thread = std::thread::Builder::new().name("message-writer".into()).spawn(move || {
-            write(outlet, &messages);
-            drop(end);
+            write(outlet, &messages, &ended, || {
+                // One that is not taken yet will do.
+                let _ = wrote.try_send(());
+            });
         })?;
-        let guard = WriterGuard { queue: queue.clone(), control: control.clone(), ended, thread: Some(thread) };
+        let guard = WriterGuard { end: Some(end), control: control.clone(), farewell, progress, thread: Some(thread) };
         Ok((Self { queue }, guard))
     }
 
     /// Sends a message, soon. Once the link is gone it goes nowhere: who receives notices.
     pub fn send(&self, message: Message) {
-        let _ = self.queue.send(Some(message));
+        let _ = self.queue.send(message);
     }
 
     /// As [`MessageWriter::send`], but waits no longer than `patience` while too many others are
     /// waiting. Answers whether it was taken: false as well once the link is gone.
     pub fn send_within(&self, message: Message, patience: Span) -> bool {
-        self.queue.send_timeout(Some(message), patience.into()).is_ok()
+        self.queue.send_timeout(message, patience.into()).is_ok()
     }
 }
 
 impl Drop for WriterGuard {
     fn drop(&mut self) {
-        let deadline = clock::now() + FAREWELL;
-        let _ = self.queue.send_timeout(None, FAREWELL.into());
-        if let Err(RecvTimeoutError::Timeout) = self.ended.recv_timeout((deadline - clock::now()).into()) {
-            tracing::debug!("{} does not read what is left: the link is ended", self.control.peer());
-            self.control.shutdown();
+        let last = clock::now() + self.farewell.in_all;
+        drop(self.end.take());
+        loop {
+            let patience = self.farewell.without_progress.min(last - clock::now());
+            match self.progress.recv_timeout(patience.into()) {
+                Ok(()) if clock::now() < last => {}
+                Ok(()) | Err(RecvTimeoutError::Timeout) => {
+                    tracing::debug!("{} does not read what is left: the link is ended", self.control.peer());
+                    self.control.shutdown();
+                    break;
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
         }
         if let Some(thread) = self.thread.take() {
             // A panic there has been reported by its own thread.
@@ -82,18 +107,31 @@ impl Drop for WriterGuard {
     }
 }
 
-fn write(mut outlet: Box<dyn Outlet>, messages: &Receiver<Queued>) {
+/// Writes until the end, then what is queued by then, and drops the outlet; tells of each message that
+/// it `wrote`.
+fn write(mut outlet: Box<dyn Outlet>, messages: &Receiver<Message>, end: &Receiver<Infallible>, wrote: impl Fn()) {
     let pause = Duration::from_nanos(DEAD_AFTER.as_nanos() / 4);
-    loop {
-        let message = match messages.recv_timeout(pause) {
-            Ok(Some(message)) => message,
-            Err(RecvTimeoutError::Timeout) => Message::Ping,
-            Ok(None) | Err(RecvTimeoutError::Disconnected) => return,
-        };
+    let mut put = |message: Message, is_last: bool| {
         let sent = outlet.send(message.into());
-        let flushed = if messages.is_empty() { outlet.flush() } else { Ok(()) };
-        if let Err(error) = sent.and(flushed) {
-            tracing::debug!("nothing more can be sent: {error}");
+        let flushed = if is_last { outlet.flush() } else { Ok(()) };
+        wrote();
+        sent.and(flushed).inspect_err(|error| tracing::debug!("nothing more can be sent: {error}")).is_ok()
+    };
+    loop {
+        let message = select! {
+            recv(messages) -> message => message.ok(),
+            recv(end) -> _ => None,
+            default(pause) => Some(Message::Ping),
+        };
+        let Some(message) = message else { break };
+        if !put(message, messages.is_empty()) {
+            return;
+        }
+    }
+    // Each at once, so that a slow path is seen to take them.
+    let left = messages.len();
+    for message in messages.try_iter().take(left) {
+        if !put(message, true) {
             return;
         }
     }
@@ -101,6 +139,8 @@ fn write(mut outlet: Box<dyn Outlet>, messages: &Receiver<Queued>) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use super::*;
     use crate::{LinkError, memory_pair, receive};
 
@@ -145,5 +185,54 @@ mod tests {
         });
         assert_eq!(told.recv_timeout(Duration::from_secs(120)), Ok(()), "it ends by itself");
         assert!(!writer.send_within(message(), Span::ZERO));
+    }
+
+    /// A link whose peer reads nothing until it is told to, with everything queued that the writer takes, and the
+    /// number of these messages.
+    fn stuck(farewell: Farewell) -> (OwnedFd, WriterGuard, usize, OwnedFd) {
+        let (reader, nothing_comes) = rustix::pipe::pipe().unwrap();
+        let (read, writer) = rustix::pipe::pipe().unwrap();
+        let link = crate::stdio_link(reader, writer, "peer", None).unwrap();
+        let (writer, end) = MessageWriter::start_with(link.outlet, &link.control, farewell).unwrap();
+        let message = || Message::Relay(vec![0; 4000]);
+        let taken = std::iter::repeat_with(message)
+            .take_while(|message| writer.send_within(message.clone(), Span::from_millis(100)))
+            .count();
+        (read, end, taken, nothing_comes)
+    }
+
+    /// Reads a little each `pause`; gives how many bytes came in all.
+    fn read_slowly(from: &OwnedFd, pause: Span) -> usize {
+        let mut buffer = [0; 4096];
+        let nothing = crossbeam_channel::never::<()>();
+        std::iter::from_fn(|| {
+            let _ = nothing.recv_timeout(pause.into());
+            Some(rustix::io::read(from, &mut buffer).unwrap()).filter(|count| *count > 0)
+        })
+        .sum()
+    }
+
+    #[test]
+    fn a_slow_path_that_takes_what_is_left_is_waited_for() {
+        let farewell = Farewell { without_progress: Span::from_millis(500), in_all: Span::from_secs(60) };
+        let (read, end, taken, _open) = stuck(farewell);
+        let reader = std::thread::spawn(move || read_slowly(&read, Span::from_millis(5)));
+        let start = clock::now();
+        drop(end);
+        assert!(clock::now() - start > farewell.without_progress, "otherwise this shows nothing");
+        let arrived = reader.join().unwrap();
+        assert!(taken > DEPTH && arrived > 4000 * taken, "{arrived} bytes of {taken} messages");
+    }
+
+    #[test]
+    fn a_peer_that_reads_too_slowly_does_not_keep_the_end() {
+        let farewell = Farewell { without_progress: Span::from_secs(60), in_all: Span::from_millis(500) };
+        let (read, end, taken, _open) = stuck(farewell);
+        let reader = std::thread::spawn(move || read_slowly(&read, Span::from_millis(20)));
+        let start = clock::now();
+        drop(end);
+        assert!(clock::now() - start < Span::from_secs(30));
+        let arrived = reader.join().unwrap();
+        assert!(arrived < 4000 * taken, "{arrived} bytes of {taken} messages");
     }
 }
