@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use icdc_protocol::block_map::block_count;
+use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{
     Begin, BlockHeader, Done, Entry, EntryId, EntryKind, Feedback, FileDigest, FileEnd, GivenUp, Goodbye, Held,
-    Message, PackItem, Parent, Refusal, RefusalKind, Want, Wants,
+    Message, PackItem, Parent, Part, Refusal, RefusalKind, Want, Wants,
 };
 
 use crate::environment::Side;
@@ -103,19 +104,25 @@ impl Turn {
     }
 }
 
-/// A block that the file has, or that none has, or that is not what its header says.
+/// A block that the file has, or that none has, or that is not what its header says; or a part of one.
 fn block(id: EntryId, items: &Items, random: &mut Random) -> Frame {
     let file = items.get(&id).and_then(|announced| announced.file.as_ref());
     let index = any_index(file.map_or(0, |file| file.size()), random);
-    let number = match file.map(|file| &file.body) {
+    let contents = match file.map(|file| &file.body) {
         Some(Body::Blocks { size, blocks, .. }) if index < block_count(*size) => {
             blocks.get(&index).copied().unwrap_or_default()
         }
         _ => random.below(1 << 60),
     };
-    let value = if random.once_in(8) { [3; 32] } else { value_of(number) };
+    let value = if random.once_in(8) { [3; 32] } else { value_of(contents) };
+    if random.once_in(4) {
+        // One of several, or of none: the codec refuses what has no data.
+        let (length, number) = (random.below(BLOCK_SIZE as u64 + 1) as u32, random.below(17) as u8);
+        let part = Part { id, index, value, length, number };
+        return Frame { message: Message::Part(part), payload: Some(Payload::Block(contents)) };
+    }
     let header = BlockHeader { id, index, value, ranges: Vec::new() };
-    Frame { message: Message::Block(header), payload: Some(Payload::Block(number)) }
+    Frame { message: Message::Block(header), payload: Some(Payload::Block(contents)) }
 }
 
 /// A small file, of the right or of another length.
