@@ -10,10 +10,10 @@
 //! ```
 //!
 //! A queue goes on growing for a round trip after less is sent, because more is under way. Where a
-//! round trip later there is neither a queue nor a loss it was none (a host that paused, say), and
-//! all is as it was. Where the queue grows steadily within a round trip, others have begun to send, and
-//! how fast it grows tells what they leave ([model](onset)). Nor does what arrives at once after such a pause tell that the path carries
-//! more than was known.
+//! round trip later there is neither a queue nor a loss it was none (a host that paused, say), and all
+//! is as it was. Where the queue grows steadily within a round trip, others have begun to send, and how
+//! fast it grows tells what they leave (`path_ceiling/onset.rs`). Nor does what arrives at once after
+//! such a pause tell that the path carries more than was known.
 //!
 //! On a path that is known the climb has a ceiling already, just above what the path carried, and
 //! ends when that is reached.

@@ -6,15 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use icdc_rate::known_paths::Resumption;
 use icdc_rate::path_ceiling::State;
-use icdc_tcp::congestion::{self, BundleNumber, Chosen, Told, finds_the_rate};
+use icdc_tcp::congestion::{self, BundleNumber, Chosen, Told};
 use icdc_tcp::{CongestionError, TcpInfo};
-use icdc_units::{Span, Time};
+use icdc_units::Time;
 
-use crate::stand_in::{StandIn, takes_run_up};
+use crate::stand_in::{StandIn, gains_by_run_up};
 use crate::{buffers, known_paths};
-
-/// Round trips from which on it is worth something to begin one earlier.
-const LONG: Span = Span::from_millis(20);
 
 /// A connection whose congestion control has been chosen. What was loaded for it stays loaded as
 /// long as this exists.
@@ -122,26 +119,17 @@ impl Tuned {
         own.or_else(|| icdc_tcp::congestion(&*self.socket).ok()).unwrap_or_default()
     }
 
-    /// Whether the connection gains by a window that has grown before data flows: its congestion
-    /// control does not begin from a path that is known and long, or searches one that is not.
+    /// Whether the connection gains by a window that has grown before data flows: its path is known
+    /// and long, and its congestion control does not begin from what is known.
     #[must_use]
     pub fn gains_by_run_up(&self) -> bool {
-        let searches = || self.known.is_none() && finds_the_rate(&self.congestion()) && self.is_long();
-        self.takes_run_up() || searches()
-    }
-
-    fn takes_run_up(&self) -> bool {
-        takes_run_up(self.known, &self.congestion())
-    }
-
-    fn is_long(&self) -> bool {
-        icdc_tcp::info(&*self.socket).is_ok_and(|info| info.min_rtt >= LONG)
+        gains_by_run_up(self.known, &self.congestion())
     }
 
     /// Data may flow from now on: where the window has grown before
-    /// for a path that is known, it goes on doubling.
+    /// ([`gains_by_run_up`](Self::gains_by_run_up)), it goes on doubling.
     pub fn begin_data(&self) {
-        if self.takes_run_up() {
+        if self.gains_by_run_up() {
             self.stand_in().take_over(&self.socket);
         }
     }

@@ -46,7 +46,7 @@ const PACING: &str = "bbr";
 /// Whether a window that has grown by the time at which data may flow is worth something: `known`
 /// holds several times what a connection may begin with, and its congestion control does not begin
 /// from what is known.
-pub(crate) fn takes_run_up(known: Option<Resumption>, congestion: &str) -> bool {
+pub(crate) fn gains_by_run_up(known: Option<Resumption>, congestion: &str) -> bool {
     known.is_some_and(|path| path.rate * path.round_trip > LONG) && !finds_the_rate(congestion)
 }
 

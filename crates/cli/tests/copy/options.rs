@@ -474,9 +474,13 @@ fn buffered_copies_go_through_the_page_cache_and_others_do_not() {
         road.copy(&[], &["data.bin"], "direct.bin").expect_code(0);
         assert!(!is_cached(&source) && !is_cached(&road.path("direct.bin")), "{way:?}: cached by Direct I/O");
         for options in [["--buffered"].as_slice(), &["--buffered", "--verify"]] {
-            let _ = fs::remove_file(road.path("buffered.bin"));
-            road.copy(options, &["data.bin"], "buffered.bin").expect_code(0);
-            assert!(is_cached(&source) && is_cached(&road.path("buffered.bin")), "{way:?} {options:?}: not cached");
+            // The kernel may take pages back at any time.
+            let stays_cached = (0..3).any(|_| {
+                let _ = fs::remove_file(road.path("buffered.bin"));
+                road.copy(options, &["data.bin"], "buffered.bin").expect_code(0);
+                is_cached(&source) && is_cached(&road.path("buffered.bin"))
+            });
+            assert!(stays_cached, "{way:?} {options:?}: not cached");
         }
         assert_same(&source, &road.path("buffered.bin"));
     }

@@ -88,3 +88,44 @@ impl Onset {
         *self = Self::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Span = Span::from_millis(300);
+    const CAPACITY: Rate = Rate::from_bits_per_second(1_000_000_000);
+
+    /// What is told of a second in which so much is delivered of what the path carries, while the
+    /// queue is `queue` long so many milliseconds after it began.
+    fn shown(share: u64, queue: impl Fn(u64) -> u64) -> Vec<Rate> {
+        let mut onset = Onset::default();
+        let mut note = |ms| {
+            let (now, queue) = (Time::ORIGIN + Span::from_millis(ms), Span::from_micros(queue(ms)));
+            let delivered = CAPACITY.scaled(share, 100) * Span::from_millis(ms);
+            onset.note(now, delivered, queue, BASE, CAPACITY, CAPACITY)
+        };
+        (0..1000).step_by(10).filter_map(&mut note).collect()
+    }
+
+    #[test]
+    fn others_who_begin_leave_what_the_queue_tells() {
+        // Beside 600 of 1000 Mbit/s the queue grows by 3/5 of the time in which packets leave, and by 3/8 of
+        // that in which they arrive, of which 5/8 are ours.
+        let free = shown(62, |ms| ms * 1000 * 3 / 8);
+        assert!(!free.is_empty());
+        for free in free {
+            let share = free.as_bits_per_second() as f64 / 1e9;
+            assert!((0.36..0.44).contains(&share), "{share}");
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_taken_for_others() {
+        assert_eq!(shown(98, |_| 0), []);
+        assert_eq!(shown(98, |_| 100_000), [], "a queue that stands");
+        assert_eq!(shown(10, |ms| ms * 900), [], "a host that pauses");
+        assert_eq!(shown(98, |ms| if ms % 100 < 40 { ms % 100 * 1000 } else { 0 }), [], "short pauses");
+        assert_eq!(shown(98, |ms| ms * 500), [], "the end of a burst at twice the rate");
+    }
+}

@@ -9,9 +9,6 @@ use icdc_tcp::CongestionError;
 use icdc_tcp::congestion::BundleNumber;
 use icdc_tuning::Tuned;
 
-/// Records of padding: a burst of so many packets four times tells the rate of a path of 1 Gbit/s.
-const RUN_UP: u32 = 2;
-
 /// A link, and how its socket is tuned; `None` for one that is not TCP.
 pub struct SendingLink {
     /// The link.
@@ -29,10 +26,7 @@ impl SendingLink {
     /// As [`Outlet::send`](icdc_link::Outlet::send).
     pub fn await_answer(&mut self) -> Result<(), LinkError> {
         let gains = self.tuned.as_ref().is_some_and(Tuned::gains_by_run_up);
-        if !gains {
-            return self.link.outlet.flush();
-        }
-        (0..RUN_UP).try_for_each(|_| self.link.outlet.fill())
+        if gains { self.link.outlet.fill() } else { self.link.outlet.flush() }
     }
 }
 
