@@ -7,7 +7,8 @@
 //!
 //! Where others seem to have taken a good part of what the path carried before, they may go at any
 //! time: one train follows another then, at up to twice the rate that is held, and just below what
-//! was carried before. The first one that is carried is believed.
+//! was carried before. One that is stretched counts for nothing then: who was there first would have
+//! more than another bundle that came later.
 
 use icdc_units::{Rate, Span, Time};
 
@@ -111,10 +112,8 @@ impl Search {
             _ => return None,
         };
         let is_more = came > least;
-        if others_had {
-            if is_more && !outcome.is_stretched() {
-                return Some(came);
-            }
+        let is_more = is_more && !(others_had && outcome.is_stretched());
+        if others_had && !is_more {
             self.had = self.had - self.had / DOUBT;
         }
         self.shown.rotate_right(1);
