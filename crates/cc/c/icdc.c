@@ -497,6 +497,8 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 		icdc_measure_beside(ca, sent, growth, us, arrived);
 		return;
 	}
+	if (icdc_is_full(ca, sent, growth, us, 2))
+		return;
 	if (ca->mode != FILL && icdc_is_fast(ca)) {
 		if (sent <= ca->capacity + ca->capacity / 2)
 			return;
@@ -505,14 +507,14 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 		if (arrived < ca->capacity && free < ca->capacity)
 			arrived = icdc_least(icdc_with_others(sent, arrived, ca->capacity - free), ca->capacity);
 		/* So short a train may seem to have arrived as it left. */
-		arrived = icdc_least(arrived, ca->capacity + ca->capacity / 2);
+		arrived = icdc_least(arrived, ca->capacity + ca->capacity / 4);
 		if (arrived < ca->capacity - ca->capacity / 4)
 			ca->capacity = ca->capacity / 2 + arrived / 2;
 		else
 			ca->capacity = ca->capacity - ca->capacity / 4 + arrived / 4;
 		return;
 	}
-	if (sent < ca->rate + ca->rate / 16 || icdc_is_full(ca, sent, growth, us, 2))
+	if (sent < ca->rate + ca->rate / 16)
 		return;
 	free = icdc_free(ca, sent, arrived, growth, us, arrived / 2);
 	if (!free) {
