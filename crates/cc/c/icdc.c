@@ -83,7 +83,9 @@ SOCKET_HINTS
 #define FAST_GAIN 4
 /* COMPETE: round trips between two, of which a few only leave fast enough where several members send them. */
 #define BESIDE_ROUNDS 3
-/* A queue behind one that grows by less than one part in so many of what C makes it grow; by so much C may be more then. */
+/* A queue that grows by less than one part in so many of what C makes it grow is full: in HOLD; in COMPETE, where C may be
+ * more by one part in so many then. */
+#define HOLD_FULL 2
 #define BESIDE_FULL 8
 #define BESIDE_STEP 8
 /* Where one is wanted earlier, so many others come first: others on the path see a fast one as a queue. */
@@ -497,7 +499,7 @@ INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
 		icdc_measure_beside(ca, sent, growth, us, arrived);
 		return;
 	}
-	if (icdc_is_full(ca, sent, growth, us, 2))
+	if (icdc_is_full(ca, sent, growth, us, HOLD_FULL))
 		return;
 	if (ca->mode != FILL && icdc_is_fast(ca)) {
 		if (sent <= ca->capacity + ca->capacity / 2)

@@ -212,27 +212,29 @@ mod tests {
         .sum()
     }
 
+    /// The end of a writer whose peer reads a little each `pause`: how long it took, messages that were
+    /// queued, bytes that arrived.
+    fn end_beside_slow_reader(farewell: Farewell, pause: Span) -> (Span, usize, usize) {
+        let (read, end, taken, _open) = stuck(farewell);
+        let reader = std::thread::spawn(move || read_slowly(&read, pause));
+        let start = clock::now();
+        drop(end);
+        (clock::now() - start, taken, reader.join().unwrap())
+    }
+
     #[test]
     fn a_slow_path_that_takes_what_is_left_is_waited_for() {
         let farewell = Farewell { without_progress: Span::from_millis(500), in_all: Span::from_secs(60) };
-        let (read, end, taken, _open) = stuck(farewell);
-        let reader = std::thread::spawn(move || read_slowly(&read, Span::from_millis(5)));
-        let start = clock::now();
-        drop(end);
-        assert!(clock::now() - start > farewell.without_progress, "otherwise this shows nothing");
-        let arrived = reader.join().unwrap();
+        let (took, taken, arrived) = end_beside_slow_reader(farewell, Span::from_millis(5));
+        assert!(took > farewell.without_progress, "otherwise this shows nothing");
         assert!(taken > DEPTH && arrived > 4000 * taken, "{arrived} bytes of {taken} messages");
     }
 
     #[test]
     fn a_peer_that_reads_too_slowly_does_not_keep_the_end() {
         let farewell = Farewell { without_progress: Span::from_secs(60), in_all: Span::from_millis(500) };
-        let (read, end, taken, _open) = stuck(farewell);
-        let reader = std::thread::spawn(move || read_slowly(&read, Span::from_millis(20)));
-        let start = clock::now();
-        drop(end);
-        assert!(clock::now() - start < Span::from_secs(30));
-        let arrived = reader.join().unwrap();
+        let (took, taken, arrived) = end_beside_slow_reader(farewell, Span::from_millis(20));
+        assert!(took < Span::from_secs(30));
         assert!(arrived < 4000 * taken, "{arrived} bytes of {taken} messages");
     }
 }

@@ -383,7 +383,7 @@ impl Steering {
         let most = self.capacity.greatest.max(self.capacity.rate);
         if state != State::Hold || now.idle {
             self.onset.begin_anew();
-        } else if let Some(free) = self.onset.note(now.at, now.delivered, queue, base, most, self.ceiling)
+        } else if let Some(free) = self.onset.note(now, queue, most, self.ceiling)
             && queue > steep(base)
             && free < self.capacity.rate.scaled(SUDDENLY.0, SUDDENLY.1)
         {

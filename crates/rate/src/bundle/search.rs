@@ -111,8 +111,7 @@ impl Search {
             }
             _ => return None,
         };
-        let is_more = came > least;
-        let is_more = is_more && !(others_had && outcome.is_stretched());
+        let is_more = came > least && !(others_had && outcome.is_stretched());
         if others_had && !is_more {
             self.had = self.had - self.had / DOUBT;
         }

@@ -15,6 +15,8 @@
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
+use super::Observation;
+
 /// Times of which each has a longer queue than the one before.
 const WINDOWS: usize = 4;
 /// Length of one: one in so many of the round trip, and no less than this host's pauses.
@@ -47,18 +49,11 @@ struct Window {
 }
 
 impl Onset {
-    /// Takes note of the queue and of what has been delivered; what is free on a path of `capacity`,
-    /// if the queue has grown in each of the last windows and no more was sent than is `allowed`.
-    pub(super) fn note(
-        &mut self,
-        now: Time,
-        delivered: ByteCount,
-        queue: Span,
-        base: Span,
-        capacity: Rate,
-        allowed: Rate,
-    ) -> Option<Rate> {
-        let length = (base / LENGTH).max(SHORTEST);
+    /// Takes note of an observation and its queue; what is free on a path of `capacity`, if the queue
+    /// has grown in each of the last windows and no more was sent than is `allowed`.
+    pub(super) fn note(&mut self, seen: &Observation, queue: Span, capacity: Rate, allowed: Rate) -> Option<Rate> {
+        let Observation { at: now, delivered, least_rtt, .. } = *seen;
+        let length = (least_rtt / LENGTH).max(SHORTEST);
         let present = self.present.get_or_insert(Window { begin: now, delivered, queue });
         present.queue = present.queue.min(queue);
         if now - present.begin < length {
@@ -101,9 +96,18 @@ mod tests {
     fn shown(share: u64, queue: impl Fn(u64) -> u64) -> Vec<Rate> {
         let mut onset = Onset::default();
         let mut note = |ms| {
-            let (now, queue) = (Time::ORIGIN + Span::from_millis(ms), Span::from_micros(queue(ms)));
-            let delivered = CAPACITY.scaled(share, 100) * Span::from_millis(ms);
-            onset.note(now, delivered, queue, BASE, CAPACITY, CAPACITY)
+            let queue = Span::from_micros(queue(ms));
+            let seen = Observation {
+                at: Time::ORIGIN + Span::from_millis(ms),
+                rtt: BASE + queue,
+                least_rtt: BASE,
+                delivered: CAPACITY.scaled(share, 100) * Span::from_millis(ms),
+                again: 0,
+                packet: ByteCount::new(1448),
+                window: ByteCount::MAX,
+                idle: false,
+            };
+            onset.note(&seen, queue, CAPACITY, CAPACITY)
         };
         (0..1000).step_by(10).filter_map(&mut note).collect()
     }
