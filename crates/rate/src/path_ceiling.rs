@@ -34,11 +34,14 @@
 //! what it was in one round trip.
 
 mod delivery_rate;
+mod observation;
 mod onset;
 
 use delivery_rate::Delivery;
 use icdc_units::{ByteCount, Rate, Span, Time};
 use onset::Onset;
+
+pub use observation::Observation;
 
 /// Share of the capacity that is left alone: one in so many.
 const MARGIN: u64 = 40;
@@ -75,27 +78,6 @@ const SUDDENLY: (u64, u64) = (7, 8);
 const GROWTH: u64 = 8;
 /// Round trips without such growth that end slow start.
 const FLAT: u32 = 4;
-
-/// What the kernel tells of a connection.
-#[derive(Clone, Copy, Debug)]
-pub struct Observation {
-    /// When.
-    pub at: Time,
-    /// Smoothed round-trip time.
-    pub rtt: Span,
-    /// Least round-trip time.
-    pub least_rtt: Span,
-    /// Bytes that have reached the other end.
-    pub delivered: ByteCount,
-    /// Packets retransmitted.
-    pub again: u64,
-    /// Bytes of a packet.
-    pub packet: ByteCount,
-    /// Congestion window in bytes.
-    pub window: ByteCount,
-    /// Whether the application, not the path, held it up.
-    pub idle: bool,
-}
 
 /// Where the controller stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

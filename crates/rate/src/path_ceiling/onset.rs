@@ -15,7 +15,7 @@
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use super::Observation;
+use super::observation::Observation;
 
 /// Times of which each has a longer queue than the one before.
 const WINDOWS: usize = 4;
