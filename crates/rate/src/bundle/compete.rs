@@ -62,6 +62,9 @@ const LONGEST: u32 = 384;
 /// A path that carries this share of its capacity, or of what it carried before the queue came, has
 /// nobody else on it.
 const NEARLY_ALL: (u64, u64) = (7, 8);
+/// A path that carries more than this share of it has more than it seemed to have: one that came
+/// while others filled the queue has never seen what it carries.
+const AS_MUCH: (u64, u64) = (5, 4);
 /// A queue whose answer is less than it would be on a path of so many times what it carried before
 /// does not answer.
 const SILENT: u64 = 16;
@@ -272,7 +275,9 @@ impl Compete {
         let Some(carried) = self.before else { return false };
         let added = seen.under_way - before.under_way;
         let change = seen.rtt.max(before.rtt) - seen.rtt.min(before.rtt);
-        seen.delivered >= carried.scaled(NEARLY_ALL.0, NEARLY_ALL.1) && change < added / carried / SILENT
+        let is_as_much = carried.scaled(NEARLY_ALL.0, NEARLY_ALL.1) <= seen.delivered
+            && seen.delivered <= carried.scaled(AS_MUCH.0, AS_MUCH.1);
+        is_as_much && change < added / carried / SILENT
     }
 
     /// The next rate of RISING, unless the windows hold the bundle below the present one.

@@ -21,7 +21,12 @@ enum Queue {
 /// Lets a bundle that begins at `rate` go over such a path, until something comes of it other than
 /// a rate, or for 20 s.
 fn on(queue: Queue, rate: Rate) -> (Compete, Option<Turn>) {
-    let mut compete = Compete::new(rate, Some(CARRIED_BEFORE));
+    over(queue, rate, CARRIED_BEFORE)
+}
+
+/// The same, with what the path seemed to carry before.
+fn over(queue: Queue, rate: Rate, before: Rate) -> (Compete, Option<Turn>) {
+    let mut compete = Compete::new(rate, Some(before));
     let (mut delivered, mut standing) = (ByteCount::ZERO, Span::from_millis(30));
     let look = Span::from_millis(10);
     for tick in 0..2000 {
@@ -62,6 +67,14 @@ fn beside_one_that_fills_the_queue_it_takes_half_of_what_it_has_measured() {
     assert_eq!(turn, None);
     let measured = compete.capacity.unwrap();
     assert!(measured > CAPACITY.scaled(7, 8) && measured < CAPACITY.scaled(9, 8), "{measured}");
+    assert!(compete.rate > CAPACITY.scaled(7, 16) && compete.rate < CAPACITY.scaled(9, 16), "{}", compete.rate);
+}
+
+#[test]
+fn one_that_came_late_and_has_seen_a_small_share_only_takes_half_as_well() {
+    let little = CAPACITY / 25;
+    let (compete, turn) = over(Queue::Window(CAPACITY * (BASE * 2)), little.scaled(7, 8), little);
+    assert_eq!(turn, None);
     assert!(compete.rate > CAPACITY.scaled(7, 16) && compete.rate < CAPACITY.scaled(9, 16), "{}", compete.rate);
 }
 
