@@ -60,6 +60,11 @@ fn every_way_in_which_ssh_fails_is_told_with_what_to_do() {
     attempts(&site, &talking, &[], &["start-up files"]);
     let killed = site.program("killed", "kill -9 $$");
     attempts(&site, &killed, &[], &["did not start as expected"]);
+    // What a program or a shell says of itself, on either output.
+    let cannot = site.program("cannot", "echo 'libc.so.6: version not found' >&2\nexit 1");
+    attempts(&site, &cannot, &[], &["did not start as expected", "libc.so.6: version not found"]);
+    let closed = site.program("closed", "printf 'This account is currently not available.'\nexit 1");
+    attempts(&site, &closed, &[], &["did not start as expected", "This account is currently not available."]);
 }
 
 #[test]

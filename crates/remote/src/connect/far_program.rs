@@ -94,12 +94,12 @@ impl FarProgram {
             Ok(theirs) => Err(started.other_version(format!("icdc/{theirs}"))),
             Err(NoMarker::Failed(error)) if patient::is_stopped(&error) => Err(ConnectError::Interrupted),
             Err(NoMarker::Failed(error)) if error.kind() == io::ErrorKind::TimedOut => Err(started.no_greeting()),
-            Err(missing) => Err(started.explain(&missing, process)),
+            Err(missing) => Err(started.explain(&missing, &preamble, process)),
         }
     }
 
     /// Why no marker came: the exit status tells whose fault it is.
-    fn explain(&self, missing: &NoMarker, process: &mut RemoteProcess) -> ConnectError {
+    fn explain(&self, missing: &NoMarker, preamble: &Preamble, process: &mut RemoteProcess) -> ConnectError {
         let status = match missing {
             NoMarker::Ended(_) => process.wait(EXIT_PATIENCE),
             NoMarker::Noise | NoMarker::Failed(_) => None,
@@ -116,7 +116,8 @@ impl FarProgram {
             Some(255) => ConnectError::SshFailed { host, command, said },
             // What clap answers to a subcommand that it does not know: a release without `far-end`.
             Some(2) if said.contains("far-end") => self.other_version("none that this one knows".to_owned()),
-            _ => self.failed(describe(missing, status), process),
+            // Start-up files, and shells that let nobody in, say why on either output.
+            _ => self.failed(describe(missing, status), if said.is_empty() { preamble.first.clone() } else { said }),
         }
     }
 
@@ -129,13 +130,13 @@ impl FarProgram {
         }
     }
 
-    pub(super) fn failed(&self, how: String, process: &RemoteProcess) -> ConnectError {
+    pub(super) fn failed(&self, how: String, said: String) -> ConnectError {
         ConnectError::FarEndFailed {
             host: self.shell.host().to_owned(),
             command: self.shell.command().to_owned(),
             program: self.program.clone(),
             how,
-            said: process.last_words(),
+            said,
         }
     }
 
@@ -210,7 +211,10 @@ fn find_marker(output: &mut impl Read, preamble: &mut Preamble, mut logged_in: i
     let mut byte = [0];
     for skipped in 0..MAX_NOISE {
         match output.read(&mut byte) {
-            Ok(0) => return Err(NoMarker::Ended(skipped)),
+            Ok(0) => {
+                preamble.add(&line);
+                return Err(NoMarker::Ended(skipped));
+            }
             Ok(_) if byte[0] != b'\n' => {
                 if line.len() == LONGEST_LINE {
                     preamble.add(&line);

@@ -231,13 +231,14 @@ impl Starter {
             (Ok(Message::Refused(refusal)), _) => {
                 Err(ConnectError::FarEndRefused { host: shell.host().to_owned(), reason: refusal.reason })
             }
-            (Ok(other), _) => Err(far.failed(format!("unexpected answer {}", other.kind()), &process)),
+            (Ok(other), _) => Err(far.failed(format!("unexpected answer {}", other.kind()), process.last_words())),
             (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => {
-                Err(far.failed(format!("it has not said within {ANSWER_PATIENCE} where it listens"), &process))
+                Err(far
+                    .failed(format!("it has not said within {ANSWER_PATIENCE} where it listens"), process.last_words()))
             }
             (Err(error), _) if error.kind() == io::ErrorKind::InvalidData => Err(far.other_version(error.to_string())),
-            (Err(error), Ok(())) => Err(far.failed(error.to_string(), &process)),
-            (Err(_), Err(error)) => Err(far.failed(format!("write: {error}"), &process)),
+            (Err(error), Ok(())) => Err(far.failed(error.to_string(), process.last_words())),
+            (Err(_), Err(error)) => Err(far.failed(format!("write: {error}"), process.last_words())),
         }
     }
 }

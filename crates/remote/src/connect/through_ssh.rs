@@ -213,9 +213,11 @@ impl Opener {
                 let host = shell.host().to_owned();
                 return Err(ConnectError::FarEndRefused { host, reason: refusal.reason });
             }
-            Ok(other) => return Err(self.far.failed(format!("unexpected answer {}", other.kind()), &process)),
+            Ok(other) => {
+                return Err(self.far.failed(format!("unexpected answer {}", other.kind()), process.last_words()));
+            }
             Err(error) if patient::is_stopped(&error) => return Err(ConnectError::Interrupted),
-            Err(error) => return Err(self.far.failed(sent.err().unwrap_or(error).to_string(), &process)),
+            Err(error) => return Err(self.far.failed(sent.err().unwrap_or(error).to_string(), process.last_words())),
         }
         process.is_well();
         let (network, logins) = process.network().unzip();
