@@ -230,6 +230,11 @@ fn a_far_icdc_that_is_not_on_the_path_is_found_in_one_login() {
     // What it brings along is taken in its place.
     copy(&["--send-self"], "sent").expect_code(0);
     assert_same(&site.path("file"), &site.path("sent"));
+    // Nor does one do that cannot run, as where the libraries are too old for it.
+    fs::copy(site.program("broken", "echo 'libc.so.6: too old' >&2\nexit 1"), &found).unwrap();
+    kept_out(copy(&[], "none"), &[found.to_str().unwrap(), "libc.so.6: too old", "--send-self"]);
+    copy(&["--send-self"], "sent-again").expect_code(0);
+    assert_same(&site.path("file"), &site.path("sent-again"));
 
     // The one on the path comes first.
     let on_path = site.directory("far/path");

@@ -1,6 +1,7 @@
 //! Why there is no link to a far end.
 
 use std::io;
+use std::process::ExitStatus;
 
 use icdc_link::LinkError;
 use icdc_trust::TrustError;
@@ -103,6 +104,20 @@ pub enum ConnectError {
         /// What happened.
         how: String,
         /// Last lines of its standard error.
+        said: String,
+    },
+    /// What is called icdc there ended before it spoke, as one does that needs other libraries.
+    #[error("`{program}` on {host} did not start as expected ({how}){}; try `{command} {host} {program} --version`, or use --send-self", quoted(.said))]
+    EndedAtOnce {
+        /// `[USER@]HOST`.
+        host: String,
+        /// The command of `--ssh`.
+        command: String,
+        /// What was called there.
+        program: String,
+        /// With which status.
+        how: ExitStatus,
+        /// What it said, or the shell there.
         said: String,
     },
     /// The far side says that it cannot serve.

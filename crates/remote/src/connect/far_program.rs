@@ -116,8 +116,16 @@ impl FarProgram {
             Some(255) => ConnectError::SshFailed { host, command, said },
             // What clap answers to a subcommand that it does not know: a release without `far-end`.
             Some(2) if said.contains("far-end") => self.other_version("none that this one knows".to_owned()),
-            // Start-up files, and shells that let nobody in, say why on either output.
-            _ => self.failed(describe(missing, status), if said.is_empty() { preamble.first.clone() } else { said }),
+            _ => {
+                // Start-up files, and shells that let nobody in, say why on either output.
+                let said = if said.is_empty() { preamble.first.clone() } else { said };
+                match status {
+                    Some(how) if !how.success() => {
+                        ConnectError::EndedAtOnce { host, command, program: self.program.clone(), how, said }
+                    }
+                    _ => self.failed(describe(missing, status), said),
+                }
+            }
         }
     }
 

@@ -172,7 +172,9 @@ impl Starter {
     fn start(&mut self, task: FarTask) -> Result<Started, ConnectError> {
         (self.events)(Event::Connecting { to: format!("{} by ssh", self.far.shell.host()) });
         match self.start_program(task) {
-            Err(ConnectError::NoIcdc { .. } | ConnectError::OtherVersion { .. }) if self.send_self => {
+            Err(ConnectError::NoIcdc { .. } | ConnectError::OtherVersion { .. } | ConnectError::EndedAtOnce { .. })
+                if self.send_self =>
+            {
                 // Once is enough: what is sent now stays there, and is not sent for a restart.
                 self.send_self = false;
                 let text = format!(
