@@ -274,6 +274,15 @@ fn small_files_fill_the_disk() {
         }
     }
     assert!(arrived > 300 && !failures.is_empty(), "{arrived} arrived: {ended}");
+
+    // What has arrived is known to the next run, also where the disk is still full.
+    let again = site.copy(&["--ssh", &site.ssh()]).arg(&source).arg(site.by_ssh("full/copy")).run();
+    assert_eq!(again.code, Some(1), "{again}");
+    assert!(again.stderr.contains("make room"), "{again}");
+    mount.resize(64 * MIB);
+    let complete = site.copy(&["--ssh", &site.ssh()]).arg(&source).arg(site.by_ssh("full/copy")).run().expect_code(0);
+    assert!(complete.number("taken_over_files") >= arrived, "{arrived} had arrived: {complete}");
+    assert_same(&source, &mount.path().join("copy"));
 }
 
 #[test]

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ use icdc_protocol::message::{Digest, FileDigest, TransferId};
 use icdc_protocol::run_journal::{Published, Record, RunJournal, SLOT_LENGTH};
 use icdc_session::receiver::book::resume::PublishedBy;
 use icdc_units::Span;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
 use super::failure::{self, Failure};
 use super::staging::{Purpose, Staging, make_under, short};
@@ -249,6 +251,10 @@ pub(super) struct RunId<'a> {
     pub(super) transfer: &'a TransferId,
 }
 
+/// Room that the disk keeps for the journal of a run, ahead of what is written: about as much as
+/// tells of 2,000 files. So those that arrived while a disk became full are not sent again.
+const ROOM: u64 = 256 << 10;
+
 /// Journal of a run: begun before anything is made, removed with the end of the run.
 pub(super) struct RunLog {
     codec: RunJournal,
@@ -266,8 +272,10 @@ pub(super) struct RunLog {
     /// A session of the same job has held the journal until just now.
     pub(super) has_waited: bool,
     purpose: Purpose,
-    /// Bytes of the journal that was found that can be read; what follows them was torn by a kill.
-    valid_length: u64,
+    /// Bytes of the journal that stand; what follows them was torn by a kill or a full disk.
+    length: u64,
+    /// The disk keeps room for it up to here.
+    reserved: u64,
 }
 
 impl RunLog {
@@ -306,7 +314,8 @@ impl RunLog {
             resuming: false,
             has_waited: false,
             purpose,
-            valid_length: 0,
+            length: 0,
+            reserved: 0,
         };
         let Some(file) = log.claim(has_failed)? else { return Ok(log) };
         if resume {
@@ -314,7 +323,7 @@ impl RunLog {
             feed(&file, u64::MAX, |bytes| reader.feed(bytes)).map_err(|error| log.failed(&error))?;
             let parsed = reader.finish();
             if parsed.valid_length > 0 {
-                log.valid_length = parsed.valid_length;
+                log.length = parsed.valid_length;
                 log.published = parsed.published;
                 log.continues = parsed.last_run == Some(*id.transfer);
                 log.left_behind = parsed.staged;
@@ -366,10 +375,15 @@ impl RunLog {
         self.codec.encode(record, &mut self.pending);
     }
 
-    /// Appends what was noted.
+    /// Appends what was noted; what could not be written waits for the next time.
     pub(super) fn write(&mut self) -> Result<(), String> {
-        if let Some(file) = &mut self.file {
-            file.write_all(&self.pending).map_err(|error| self.failed(&error))?;
+        if let Some(file) = &self.file {
+            let end = self.length + self.pending.len() as u64;
+            if self.reserved < end + ROOM / 2 {
+                self.reserved = reserve(file, self.length, end + ROOM).unwrap_or(self.reserved);
+            }
+            file.write_all_at(&self.pending, self.length).map_err(|error| self.failed(&error))?;
+            self.length = end;
         }
         self.pending.clear();
         Ok(())
@@ -377,10 +391,10 @@ impl RunLog {
 
     /// Begins the run `transfer`, or goes on with it, in the journal that was found or a new one.
     pub(super) fn begin(&mut self, transfer: TransferId, has_failed: HasFailed<'_>) -> Result<(), String> {
-        match &mut self.file {
+        match &self.file {
             Some(file) => {
-                let cut = file.set_len(self.valid_length).and_then(|()| file.seek(SeekFrom::End(0)));
-                cut.map(drop).map_err(|error| self.failed(&error))?;
+                file.set_len(self.length).map_err(|error| self.failed(&error))?;
+                self.reserved = self.length;
             }
             None => self.create(has_failed)?,
         }
@@ -391,7 +405,7 @@ impl RunLog {
     fn create(&mut self, has_failed: HasFailed<'_>) -> Result<(), String> {
         let create = |staging: Staging| self.directory.create_file(&staging.name(StagingKind::Run), 0o600);
         let made = make_under(&self.directory, &self.purpose, &[StagingKind::Run], create);
-        let (mut file, staging) = made.map_err(Failure::into_reason)?;
+        let (file, staging) = made.map_err(Failure::into_reason)?;
         self.name = staging.name(StagingKind::Run);
         if !staging.is_found_again() {
             // No later run could go on with it.
@@ -401,7 +415,8 @@ impl RunLog {
         lock(&file, &self.directory.path_of(&self.name), has_failed).map_err(|error| error.to_string())?;
         // By it alone the next run knows that what this one makes is its own, even after a power
         // cut.
-        file.write_all(self.codec.header()).map_err(|error| self.failed(&error))?;
+        file.write_all_at(self.codec.header(), 0).map_err(|error| self.failed(&error))?;
+        self.length = self.codec.header().len() as u64;
         if let Err(error) = file.sync_data() {
             let reason = self.failed(&error);
             tracing::warn!(%reason, "an interrupted run may not be continued after a power cut");
@@ -411,7 +426,7 @@ impl RunLog {
     }
 
     fn failed(&self, error: &io::Error) -> String {
-        format!("{}: {error}", self.directory.path_of(&self.name))
+        failure::of_disk(&self.directory.path_of(&self.name), "write", error).into_reason()
     }
 
     /// The run is complete: what earlier attempts left of items that are no longer part of it goes,
@@ -426,6 +441,20 @@ impl RunLog {
             drop(locked);
         }
     }
+}
+
+/// Has the disk keep room for a file between these two places, or for as much of that as it has; up
+/// to where that is. A file system that cannot do so keeps none.
+fn reserve(file: &File, from: u64, to: u64) -> Option<u64> {
+    let mut room = to - from;
+    while room > 0 {
+        match fallocate(file, FallocateFlags::KEEP_SIZE, from, room) {
+            Ok(()) => return Some(from + room),
+            Err(Errno::NOSPC | Errno::DQUOT) => room /= 2,
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 fn remove_left_behind(base: &Directory, path: &[u8]) {
