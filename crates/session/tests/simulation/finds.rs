@@ -115,11 +115,31 @@ fn a_name_whose_flush_did_not_come_or_failed_is_lost_by_a_power_cut() {
         let cut = (When::Events(cut), Incident::PowerCut);
         (0, Plan { incidents: vec![killed, cut], ..Plan::calm(Source::single_file()) })
     });
-    finds_again(Mutation::NamesOfComparedAreNotFlushed, "was copied", worlds);
+    finds_again(Mutation::NamesOfFoundAreNotFlushed, "was copied", worlds);
     let worlds = (60..160).map(|count| {
         let faults = DiskFaults { sync: 400, ..DiskFaults::default() };
         let cut = (When::Events(count), Incident::PowerCut);
         (0, Plan { faults, incidents: vec![cut], ..Plan::calm(Source::single_file()) })
     });
     finds_again(Mutation::UnflushedNamesAreToldDone, "was copied", worlds);
+}
+
+/// A name whose flush has failed is there with its size and time, and the next run is an update.
+#[test]
+fn an_update_leaves_alone_a_name_that_is_not_durable() {
+    let sources: [fn() -> Source; 2] = [Source::small_file, Source::single_file];
+    let faults = DiskFaults { sync: 400, ..DiskFaults::default() };
+    let cut = (When::After(Span::from_secs(3600)), Incident::PowerCut);
+    for source in sources {
+        let plan = Plan { update: true, faults, incidents: vec![cut], ..Plan::calm(source()) };
+        let worlds = (0..20).map(|number| (number, plan.clone()));
+        finds_again(Mutation::NamesOfFoundAreNotFlushed, "was copied", worlds);
+    }
+}
+
+#[test]
+fn an_update_leaves_the_journal_of_a_file_whose_name_was_not_flushed() {
+    let faults = DiskFaults { sync: 400, ..DiskFaults::default() };
+    let worlds = (0..20).map(|number| (number, Plan { update: true, faults, ..Plan::calm(Source::single_file()) }));
+    finds_again(Mutation::LeftJournalsStay, "was left behind", worlds);
 }

@@ -18,7 +18,7 @@ pub(crate) enum Mutation {
     /// Likewise for names.
     NamesAreNotFlushed,
     /// Only the names of what was just renamed are flushed.
-    NamesOfComparedAreNotFlushed,
+    NamesOfFoundAreNotFlushed,
     /// A flush of names that failed is taken for one that did not.
     UnflushedNamesAreToldDone,
     /// The journal of an unfinished file gets no records.
@@ -45,6 +45,8 @@ pub(crate) enum Mutation {
     DestinationIsNotFlushed,
     /// A journal of blocks is removed although the unfinished file of another item is beside it.
     LeftJournalsAlwaysGo,
+    /// A journal of blocks that an earlier session has left beside a published item is not removed.
+    LeftJournalsStay,
     /// The journal of a file that has its final name tells nobody that it is complete.
     RenamedIsForgotten,
     /// A reply that cannot be sent fails the session at once.

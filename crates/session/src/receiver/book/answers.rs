@@ -8,7 +8,7 @@ use icdc_units::{ByteCount, Time};
 
 use super::Book;
 use super::action::{Action, Answer, Examination, Names, Question, Told};
-use super::item::size_of;
+use super::item::{DirectoryId, size_of};
 use super::links::{Linking, Progress};
 use super::resume::Verdict;
 use super::state::{ItemState, Named, Tracked};
@@ -22,6 +22,11 @@ impl<P> Book<P> {
             // Nobody waits for an answer.
             return;
         }
+        let unflushed: Vec<EntryId> = examined
+            .iter()
+            .filter(|(id, outcome)| *outcome == Ok(Verdict::Skip) && self.needs_flush(*id))
+            .map(|(id, _)| *id)
+            .collect();
         for (id, outcome) in examined {
             let Some(Tracked { state, .. }) = self.items.get(&id) else { continue };
             let by_itself = *state == ItemState::Examined;
@@ -37,6 +42,9 @@ impl<P> Book<P> {
                     }
                 }
             }
+        }
+        if let Some(names) = self.names_of(&unflushed) {
+            self.flush_names(Named::Skipped(unflushed), names);
         }
         if self.answering().is_some_and(|announced| announced.examined == 0 && announced.drafts.is_empty()) {
             self.answer_announced();
@@ -55,15 +63,11 @@ impl<P> Book<P> {
                 self.leave(id, Progress::Published);
                 Some(Want::TakenOver(digest))
             }
-            Ok(Verdict::Skip) => {
-                if let Some(Tracked { item, .. }) = self.items.get(&id) {
-                    let is_file = matches!(item.entry.kind, EntryKind::File { .. });
-                    let path = item.path.clone();
-                    self.tell(Told::Skipped { path, size, is_file });
-                }
-                self.leave(id, Progress::Published);
-                Some(Want::Skip)
+            Ok(Verdict::Skip) if self.needs_flush(id) => {
+                self.remember(id, Progress::Coming);
+                None
             }
+            Ok(Verdict::Skip) => Some(self.skip(id)),
             Ok(Verdict::Compare { digest, is_noted }) => {
                 self.remember(id, Progress::Coming);
                 if let Some(tracked) = self.items.get_mut(&id) {
@@ -92,6 +96,40 @@ impl<P> Book<P> {
                 self.leave(id, Progress::Failed);
                 Some(want)
             }
+        }
+    }
+
+    /// Whether the name of an item that is left alone has to be flushed by itself: an earlier session
+    /// may have made it, and ended before it was durable. In a directory of the run it becomes
+    /// durable with that.
+    fn needs_flush(&self, id: EntryId) -> bool {
+        let directory = self.items.get(&id).map(|tracked| tracked.item.directory);
+        !self.settings.options.dry_run && matches!(directory, Some(DirectoryId::Source(_)))
+    }
+
+    /// An item is left alone.
+    fn skip(&mut self, id: EntryId) -> Want {
+        if let Some(Tracked { item, .. }) = self.items.get(&id) {
+            let (size, path) = (item.size(), item.path.clone());
+            let is_file = matches!(item.entry.kind, EntryKind::File { .. });
+            let (directory, name) = (item.directory, item.place.name.clone());
+            if size > ByteCount::from(BLOCK_SIZE) && !self.settings.options.dry_run {
+                self.ask(Action::RemoveLeftJournals { directory, name });
+            }
+            self.tell(Told::Skipped { path, size, is_file });
+        }
+        self.leave(id, Progress::Published);
+        Want::Skip
+    }
+
+    /// The names of items that are left alone are durable, or why not.
+    pub(super) fn on_skipped_flushed(&mut self, ids: Vec<EntryId>, outcome: &Result<(), Failure>) {
+        for id in ids {
+            let want = match outcome {
+                Ok(()) => self.skip(id),
+                Err(failure) => self.refuse_found(id, failure.clone()),
+            };
+            self.answer(id, vec![want]);
         }
     }
 
@@ -205,17 +243,21 @@ impl<P> Book<P> {
 
     /// The name of an item that was compared is durable, or why not.
     pub(super) fn on_compared_flushed(&mut self, id: EntryId, digest: FileDigest, outcome: Result<(), Failure>) {
-        let want = match (outcome, self.items.get(&id)) {
-            (Ok(()), _) => self.have(id, digest),
-            (Err(_), None) => return,
-            (Err(failure), Some(Tracked { item, .. })) => {
-                let (entry, path) = (item.entry.clone(), item.path.clone());
-                let want = self.refuse(&entry, path, failure.passing());
-                self.leave(id, Progress::Failed);
-                want
-            }
+        let want = match outcome {
+            Ok(()) => self.have(id, digest),
+            Err(failure) => self.refuse_found(id, failure),
         };
         self.answer(id, vec![want]);
+    }
+
+    /// Tells of an item that is there already and whose name cannot be made durable.
+    fn refuse_found(&mut self, id: EntryId, failure: Failure) -> Want {
+        if let Some(Tracked { item, .. }) = self.items.get(&id) {
+            let (entry, path) = (item.entry.clone(), item.path.clone());
+            self.refuse(&entry, path, failure.passing());
+        }
+        self.leave(id, Progress::Failed);
+        Want::Failed
     }
 
     pub(super) fn answer(&mut self, first: EntryId, answers: Vec<Want>) {

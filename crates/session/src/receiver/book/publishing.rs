@@ -210,6 +210,7 @@ impl<P> Book<P> {
             }
             (Some(Named::Lot), Err(failure)) => self.lose_batch(&failure.passing()),
             (Some(Named::Compared { id, digest }), outcome) => self.on_compared_flushed(id, digest, outcome),
+            (Some(Named::Skipped(ids)), outcome) => self.on_skipped_flushed(ids, &outcome),
             (None, _) => {}
         }
         self.go_on();
@@ -235,9 +236,9 @@ impl<P> Book<P> {
     }
 
     /// What is to be flushed for the final names of these items.
-    fn names_of(&self, renamed: &[EntryId]) -> Option<Names> {
+    pub(super) fn names_of(&self, named: &[EntryId]) -> Option<Names> {
         let (mut directories, mut file_systems) = (Vec::<DirectoryId>::new(), BTreeSet::new());
-        for Tracked { item, .. } in renamed.iter().filter_map(|id| self.items.get(id)) {
+        for Tracked { item, .. } in named.iter().filter_map(|id| self.items.get(id)) {
             if directories.last() != Some(&item.directory) {
                 directories.push(item.directory);
                 file_systems.insert(item.place.directory.device);

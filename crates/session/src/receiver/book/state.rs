@@ -170,12 +170,14 @@ impl ItemState {
 }
 
 /// What has final names that are being flushed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Named {
     /// The lot that is being published.
     Lot,
     /// An item that an earlier session has renamed and not told of.
     Compared { id: EntryId, digest: FileDigest },
+    /// Items that are left alone, and that an earlier session may have renamed.
+    Skipped(Vec<EntryId>),
 }
 
 /// A directory whose children are all done.

@@ -35,6 +35,48 @@ fn directories_of_a_message_are_made_at_once_and_its_items_examined_at_once() {
     assert_eq!(desk.log(), log);
 }
 
+/// An earlier session may have made the name, and ended before it was durable.
+#[test]
+fn the_name_of_a_source_that_is_skipped_is_made_durable_before_that_is_told() {
+    let single = |size| {
+        let kind = EntryKind::File { size, version: [0; 16], sparse: false, linked: false };
+        entry(0, Parent::Source(0), "", kind)
+    };
+    let skipping = |settings| {
+        let mut desk = Desk::new(settings);
+        desk.begin(&[SourceKind::Item]);
+        desk.verdicts.insert(0, vec![Verdict::Skip]);
+        desk.log();
+        desk
+    };
+    let mut desk = skipping(settings());
+    desk.announce(&[single(LARGE)]);
+    let log = ["examine [0]", "flush-names in 1", "remove-left-journals dst", "skipped dst", "wants 0 skip"];
+    assert_eq!(desk.log(), log);
+    let mut desk = skipping(settings());
+    desk.fails.insert(("flush-names", 0), "no disk".into());
+    desk.announce(&[single(1)]);
+    let log = ["examine [0]", "flush-names in 1", "failed dst: no disk", "done 0: no disk", "wants 0 failed"];
+    assert_eq!(desk.log(), log);
+    let mut dry = settings();
+    dry.options.dry_run = true;
+    let mut desk = skipping(dry);
+    desk.announce(&[single(LARGE)]);
+    assert_eq!(desk.log(), ["examine [0]", "skipped src", "wants 0 skip"]);
+}
+
+#[test]
+fn what_is_skipped_in_a_directory_becomes_durable_with_that_and_leaves_no_journal() {
+    let mut desk = Desk::begun();
+    desk.verdicts.insert(1, vec![Verdict::Skip]);
+    desk.announce(&[source(0, 0), file(1, 0, "x", LARGE)]);
+    let log = ["make [0]", "examine [1]", "remove-left-journals x", "skipped dst/x", "wants 0 all skip"];
+    assert_eq!(desk.log(), log);
+    desk.say(Message::DirEnd { id: 0 });
+    desk.wait();
+    assert_eq!(desk.log(), ["finish 0", "flush [1]", "done 0"]);
+}
+
 #[test]
 fn children_of_a_directory_that_cannot_be_made_fail_by_its_reason() {
     let mut desk = Desk::begun();

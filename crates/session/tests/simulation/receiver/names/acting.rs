@@ -175,6 +175,7 @@ impl Names {
                     }
                 }
             }
+            Action::RemoveLeftJournals { .. } if env.has(Mutation::LeftJournalsStay) => {}
             Action::RemoveLeftJournals { directory, name } => {
                 // With an unfinished file beside it, it is that of another item of this name.
                 if let Some(directory) = self.directories.get(&directory)

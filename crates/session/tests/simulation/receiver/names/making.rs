@@ -125,8 +125,8 @@ impl Names {
             let is_told = !env.has(Mutation::UnflushedNamesAreToldDone);
             return if is_told { Err("input/output error".into()) } else { Ok(()) };
         }
-        let is_compared = self.made.is_empty() && env.has(Mutation::NamesOfComparedAreNotFlushed);
-        if is_compared || env.has(Mutation::NamesAreNotFlushed) {
+        let is_found = self.made.is_empty() && env.has(Mutation::NamesOfFoundAreNotFlushed);
+        if is_found || env.has(Mutation::NamesAreNotFlushed) {
             return Ok(());
         }
         match names {
