@@ -7,7 +7,7 @@
 //! | [`listen()`](listen()) | a listener on a port range, dual stack, with its receive buffer in place before the first SYN |
 //! | [`passed_listeners`] | listeners that a service manager has opened |
 //! | [`canonical`] | IPv4 addresses as such, whichever family a socket has |
-//! | options | pacing rate, buffers, when a silent peer counts as dead |
+//! | options | pacing rate, buffers, shutdown |
 //! | [`info`] | `TCP_INFO` as a typed snapshot |
 //! | [`mod@congestion`] | the congestion control of a socket; icdc's own, loaded into the kernel as eBPF |
 //!
@@ -23,7 +23,6 @@
 //! let port = listener.local_addr()?.port();
 //! let stream = icdc_tcp::connect("127.0.0.1", port, Family::Any, Span::from_secs(5))?;
 //! icdc_tcp::set_pacing_rate(&stream, Rate::from_bits_per_second(900_000_000))?;
-//! icdc_tcp::set_dead_after(&stream, Span::from_secs(15))?;
 //! println!("round-trip time {}", icdc_tcp::info(&stream)?.rtt);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -53,7 +52,7 @@ pub use info::{ConnectionState, TcpInfo, info};
 pub use listen::{ListenError, listen};
 pub use options::{
     Buffers, OptionError, drained, may_exceed_buffer_limits, namespace_cookie, pacing_rate, receive_memory,
-    set_buffers, set_dead_after, set_not_sent_limit, set_pacing_rate, set_receive_room, shutdown,
+    set_buffers, set_not_sent_limit, set_pacing_rate, set_receive_room, shutdown,
 };
 pub use passed::passed_listeners;
 pub use patience::Patience;

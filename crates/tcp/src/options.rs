@@ -1,11 +1,10 @@
-//! Options of a connected socket: pacing, buffers, dead peers, shutdown.
+//! Options of a connected socket: pacing, buffers, shutdown.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Rate};
 use rustix::net::{Shutdown, sockopt};
 use rustix::thread::{CapabilitySet, capabilities};
 use socket2::{Domain, SockRef, Socket, Type};
@@ -190,30 +189,6 @@ pub fn set_not_sent_limit(fd: &impl AsFd, limit: ByteCount) -> Result<(), Option
     let limit = u32::try_from(limit.as_u64()).unwrap_or(u32::MAX);
     kernel::set_socket_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, limit)
         .map_err(|error| OptionError::of(fd, "setsockopt(TCP_NOTSENT_LOWAT)", error))
-}
-
-/// Lets the kernel end a connection (`ETIMEDOUT`) whose peer has not been heard of for `span`:
-/// whether data waits for acknowledgement (`TCP_USER_TIMEOUT`, RFC 5482) or the connection is idle
-/// (keepalive).
-///
-/// Keepalive counts in whole seconds, so an idle connection takes 2 s at least. [`Span::ZERO`] is
-/// refused.
-pub fn set_dead_after(fd: &impl AsFd, span: Span) -> Result<(), OptionError> {
-    const CALL: &str = "setsockopt(TCP_USER_TIMEOUT)";
-    if span.as_millis() == 0 {
-        let reason = io::Error::new(io::ErrorKind::InvalidInput, "the span must be 1ms or more");
-        return Err(OptionError::of(fd, CALL, reason));
-    }
-    // Probes at every quarter of the span; how many stay unanswered is then up to TCP_USER_TIMEOUT
-    // alone (`tcp_keepalive_timer`). The kernel takes at most 32767 s (MAX_TCP_KEEPIDLE) and an
-    // `int`.
-    let quarter = Duration::from_secs((span.as_secs() / 4).clamp(1, 32_767));
-    let timeout = u32::try_from(span.as_millis()).unwrap_or(u32::MAX).min(i32::MAX as u32);
-    let set = |result: rustix::io::Result<()>, call| result.map_err(|error| OptionError::of(fd, call, error));
-    set(sockopt::set_tcp_keepidle(fd, quarter), "setsockopt(TCP_KEEPIDLE)")?;
-    set(sockopt::set_tcp_keepintvl(fd, quarter), "setsockopt(TCP_KEEPINTVL)")?;
-    set(sockopt::set_tcp_user_timeout(fd, timeout), CALL)?;
-    set(sockopt::set_socket_keepalive(fd, true), "setsockopt(SO_KEEPALIVE)")
 }
 
 /// Ends both directions and wakes every call that is blocked on the socket. Doing so twice, or

@@ -96,20 +96,6 @@ fn granted_buffers_are_told() {
 }
 
 #[test]
-fn a_dead_peer_has_a_deadline() {
-    let (socket, _peer) = pair();
-    icdc_tcp::set_dead_after(&socket, Span::from_secs(15)).expect("set");
-    let options = socket2::SockRef::from(&socket);
-    assert!(options.keepalive().expect("on"));
-    assert_eq!(options.tcp_keepalive_time().expect("idle").as_secs(), 3);
-    assert_eq!(options.tcp_keepalive_interval().expect("interval").as_secs(), 3);
-    assert_eq!(options.tcp_user_timeout().expect("timeout").expect("set").as_secs(), 15);
-    icdc_tcp::set_dead_after(&socket, Span::MAX).expect("as long as the kernel can");
-    icdc_tcp::set_dead_after(&socket, Span::from_millis(200)).expect("as short as it can");
-    icdc_tcp::set_dead_after(&socket, Span::ZERO).expect_err("no deadline by accident");
-}
-
-#[test]
 fn shutdown_wakes_a_blocked_reader() {
     let (socket, _peer) = pair();
     let mut reading = socket.try_clone().expect("clone");
