@@ -46,6 +46,9 @@ impl Figures {
             nanos => (ByteCount::new(received.bytes) / Span::from_nanos(nanos)).as_bits_per_second(),
         };
         let window = sent.window.min(received.window);
+        let least = (sent.min_rtt_nanos > 0).then_some(sent.min_rtt_nanos as f64 / 1e9);
+        // Through ssh the kernel's samples are of the way to the process of ssh, the least is not.
+        let median = record.median_rtt().filter(|median| least.is_none_or(|least| *median >= least));
         let mut notices: Vec<String> = received.notices.into_iter().chain(sent.notices.iter().cloned()).collect();
         if let Some(wanted) = options.window
             && window < wanted.as_u64()
@@ -65,8 +68,8 @@ impl Figures {
             streams: options.streams,
             mss_bytes: sent.mss,
             window_bytes: window,
-            min_rtt_seconds: (sent.min_rtt_nanos > 0).then_some(sent.min_rtt_nanos as f64 / 1e9),
-            median_rtt_seconds: record.median_rtt(),
+            min_rtt_seconds: least,
+            median_rtt_seconds: median,
             packets: received.packets,
             start_up_seconds: start_up(&arrivals),
             limited_by: shares(&sent),

@@ -93,6 +93,8 @@ fn with_only_the_port_of_ssh_open_measure_and_doctor_work_and_say_how() {
         let words = [&["measure"][..], &WORDS, &[&*ssh], options, &[hosts.far.address()]].concat();
         let ended = is_whole(hosts.near.run(&site.icdc(&words)).run());
         assert!(ended.stderr.contains("through ssh"), "{ended}");
+        let [least, median] = ["min_rtt_seconds", "median_rtt_seconds"].map(|name| ended.summary()[name].as_f64());
+        assert!(least.is_some() && median.is_none_or(|median| Some(median) >= least), "{ended}");
     }
     let words = ["doctor", "--json", "--remote-icdc", ICDC, "--ssh", &ssh, hosts.far.address()];
     let ended = hosts.near.run(&site.icdc(&words)).run().expect_code(0);

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use icdc_units::Rate;
 
@@ -19,6 +20,17 @@ use crate::support::calm::{holds, in_a_calm_moment};
 use crate::support::cgroup::Cgroup;
 use crate::support::network::Pair;
 use crate::support::{Ended, ICDC, Site, Start, is_root, skip};
+
+/// The sockets under a policy, looked at for so long; `None` where the kernel refuses to tell.
+fn watch(interval: &str) -> Option<Ended> {
+    let words = ["pace", "policy", "watch", "--interval", interval, "--count", "1", "--json"];
+    let ended = Command::new(ICDC).args(words).run();
+    if ended.code == Some(1) && ended.stderr.contains("this kernel refuses BPF iterators") {
+        skip("this kernel refuses BPF iterators");
+        return None;
+    }
+    Some(ended.expect_code(0))
+}
 
 fn add(cgroup: &Cgroup, words: &[&str]) -> Ended {
     cgroup.policy("add", words).run().expect_code(0)
@@ -85,10 +97,13 @@ fn two_policies_give_two_rates_to_a_program_that_knows_nothing_of_them() {
     let read = || counters.each_ref().map(|counter| counter.load(Ordering::Relaxed) as f64);
     in_a_calm_moment(|| {
         let before = read();
-        let watch =
-            Command::new(ICDC).args(["pace", "policy", "watch", "--interval", "4s", "--count", "1", "--json"]).run();
+        let watch = watch("4s");
+        if watch.is_none() {
+            thread::sleep(Duration::from_secs(4));
+        }
         let after = read();
-        let watch = watch.expect_code(0);
+        let sent = (after[0] - before[0]) / (after[1] - before[1]);
+        let Some(watch) = watch else { return holds(near(sent, 2.0), sent) };
         let sockets = watch.events[0]["sockets"].as_array().unwrap();
         let told = ["127.81.0.0/16", "127.82.0.0/16"].map(|to| {
             let one = sockets.iter().find(|one| one["policy"]["to"] == to && one["cgroup"] == cgroup.path());
@@ -97,7 +112,7 @@ fn two_policies_give_two_rates_to_a_program_that_knows_nothing_of_them() {
             assert!(one["refused"].as_array().unwrap().is_empty(), "{watch}");
             one["rate_bps"].as_f64().unwrap()
         });
-        let ratios = [(after[0] - before[0]) / (after[1] - before[1]), told[0] / told[1]];
+        let ratios = [sent, told[0] / told[1]];
         holds(ratios.iter().all(|ratio| near(*ratio, 2.0)), ratios)
     });
 }
@@ -200,13 +215,13 @@ fn an_algorithm_of_ours_is_loaded_for_as_long_as_policies_may_last() {
     Command::new(ICDC).args(["cc", "unload", "highspeed"]).run().expect_code(0);
     let (stream, _end) = connect(&cgroup, "127.81.0.1");
     assert_ne!(icdc_tcp::congestion(&stream).unwrap(), "icdc_highspeed");
-    let words = ["pace", "policy", "watch", "--interval", "10ms", "--count", "1", "--json"];
-    let watch = Command::new(ICDC).args(words).run().expect_code(0);
+    let Some(watch) = watch("10ms") else { return };
     let sockets = watch.events[0]["sockets"].as_array().unwrap();
     let at = stream.local_addr().unwrap().to_string();
     let one = sockets.iter().find(|one| one["local"] == at.as_str()).unwrap_or_else(|| panic!("{watch}"));
     assert_eq!(one["refused"], serde_json::json!(["cc"]), "{watch}");
-    let table = Command::new(ICDC).args(&words[..7]).run().expect_code(0);
+    let words = ["pace", "policy", "watch", "--interval", "10ms", "--count", "1"];
+    let table = Command::new(ICDC).args(words).run().expect_code(0);
     assert!(table.text.contains("refused: cc"), "{table}");
 }
 
@@ -219,8 +234,7 @@ fn sockets_of_other_network_namespaces_are_under_policies_too() {
     let at = listener.local_addr().unwrap();
     let stream = cgroup.within(|| pair.near.inside(|| TcpStream::connect(at).unwrap()));
     assert_eq!(ceiling(&stream), rate("80mbit"));
-    let words = ["pace", "policy", "watch", "--interval", "10ms", "--count", "1", "--json"];
-    let watch = Command::new(ICDC).args(words).run().expect_code(0);
+    let Some(watch) = watch("10ms") else { return };
     let sockets = watch.events[0]["sockets"].as_array().unwrap();
     let ends = |one: &serde_json::Value| one["remote"] == at.to_string() && one["cgroup"] == cgroup.path();
     assert!(sockets.iter().any(ends), "{watch}");

@@ -211,6 +211,11 @@ pub enum PolicyError {
         /// Where.
         path: PathBuf,
     },
+    /// The kernel lets nobody load what tells of sockets.
+    #[error(
+        "this kernel refuses BPF iterators, which tell of the sockets under a policy, to root as well; the policies are in force all the same, and `ss -tie` shows each connection's rate (pacing_rate)"
+    )]
+    NoIterators,
     /// The kernel refused something.
     #[error("{}: {call}: {reason}", .path.display())]
     Call {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use icdc_tcp::congestion::{Obstacle, log_by_tracing};
-use libbpf_rs::{Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{ErrorKind, Object, ObjectBuilder, OpenObject};
 
 use super::failure::refused;
 use super::layout::GOVERNED;
@@ -54,7 +54,11 @@ pub(super) fn report() -> Result<Object, PolicyError> {
         map.set_autocreate(false).map_err(refused(&notes(), "map"))?;
     }
     share_notes(&mut open)?;
-    open.load().map_err(refused(&notes(), "the kernel refuses the program"))
+    // The right to load it has been looked at before.
+    open.load().map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => PolicyError::NoIterators,
+        _ => refused(&notes(), "the kernel refuses the program")(error),
+    })
 }
 
 fn open(path: &Path) -> Result<OpenObject, PolicyError> {
