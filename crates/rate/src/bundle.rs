@@ -67,6 +67,10 @@ const REACHED: (u64, u64) = (15, 16);
 
 /// Reductions in a row that do not shorten a queue: others may fill it.
 const FUTILE: u32 = 4;
+/// Round trips for which others that fill queues may come back.
+const REMEMBERED: u64 = 256;
+/// Less than this share of the path is not left to them.
+const YIELDS: (u64, u64) = (7, 16);
 
 /// Which connection of the bundle.
 pub type Number = u16;
@@ -152,6 +156,8 @@ pub struct Bundle {
     /// Rates of the last round trips.
     carried: [Rate; ROUNDS],
     scarcity: Scarcity,
+    /// What the path carried beside others that fill queues, and until when they may come back.
+    shared: Option<(Rate, Time)>,
     next: Time,
 }
 
@@ -170,6 +176,7 @@ impl Bundle {
             round: (Time::ORIGIN, ByteCount::ZERO),
             carried: [Rate::ZERO; ROUNDS],
             scarcity: Scarcity::default(),
+            shared: None,
             next: Time::ORIGIN,
         }
     }
@@ -265,6 +272,17 @@ impl Bundle {
                 let held = if steering.is_level() { steering.capacity() } else { Rate::ZERO };
                 if let Some(decision) = steering.observe(&whole.seen) {
                     *search = search.anew(whole, held, steering.capacity());
+                    let yields = |(capacity, until): &(Rate, Time)| {
+                        whole.seen.at < *until && decision.ceiling < capacity.scaled(YIELDS.0, YIELDS.1)
+                    };
+                    if decision.reason == Reason::QueueGrew
+                        && let Some((capacity, _)) = self.shared.take_if(|shared| yields(shared))
+                    {
+                        let compete = Compete::again(decision.ceiling, capacity);
+                        let (steering, had) = (std::mem::take(steering), search.had());
+                        self.phase = Phase::Compete { steering, compete, had };
+                        return Some(Decision { state: State::Compete, ..decision });
+                    }
                     if steering.reductions() >= FUTILE && decision.reason == Reason::QueueGrew {
                         let steering = std::mem::take(steering);
                         let compete = Compete::new(decision.ceiling, steering.carried_alone());
@@ -286,7 +304,11 @@ impl Bundle {
                     }
                     Turn::Inelastic => (std::mem::take(steering).resumed(Span::ZERO), Reason::QueueGrew),
                     Turn::Longer(queue) => (std::mem::take(steering).resumed(queue), Reason::NoQueue),
-                    Turn::Alone(carried) => (Steering::holding(carried), Reason::QueueGone),
+                    Turn::Alone(carried) => {
+                        let until = whole.seen.at + whole.seen.least_rtt * REMEMBERED;
+                        self.shared = compete.capacity().map(|capacity| (capacity, until));
+                        (Steering::holding(carried), Reason::QueueGone)
+                    }
                 };
                 let decision = Decision { state: steering.state(), ceiling: steering.ceiling(), reason };
                 let search = Search::new(whole.settled(), *had);

@@ -28,6 +28,11 @@
 //!   rate := rate (1 - 3/5 s)            losses, at most in every second round trip
 //! ```
 //!
+//! After losses of all the queue may be gone for long: those others grow slowly, and take what one
+//! that yields leaves them. So as long as less than half of C is delivered the rate grows, by
+//! `(1/2 - s)` of itself, and only one that has its half is alone when there is no queue. One that
+//! was alone and would yield more than half of C soon after is [again](Compete::again) beside them.
+//!
 //! C is measured best while the bundle's share is small, so one that is measured later, after a dip
 //! to half of the rate, only counts as much as what was known.
 
@@ -75,6 +80,10 @@ const HALF: u64 = WHOLE / 2;
 const LOST: (u64, u64) = (3, 5 * WHOLE);
 /// Speed at which the rate follows: one in so many for each round trip.
 const FOLLOWS: u64 = 4;
+/// Share of the capacity from which a bundle may be alone, in parts.
+const DUE: u64 = WHOLE * 7 / 16;
+/// Losses below this share of a capacity that was measured before make that doubtful, in parts.
+const DOUBTFUL: u64 = WHOLE * 3 / 8;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -84,6 +93,8 @@ pub(super) struct Compete {
     before: Option<Rate>,
     /// As measured last.
     capacity: Option<Rate>,
+    /// That was before it was alone for a while.
+    is_again: bool,
     stage: Stage,
     round: Option<Round>,
 }
@@ -161,7 +172,18 @@ impl Compete {
     /// Begins with WAITING, at `rate`, on a path that carried `before`, if that is known.
     pub(super) fn new(rate: Rate, before: Option<Rate>) -> Self {
         let stage = Stage::Waiting { rounds: 0, queue: Span::ZERO };
-        Self { rate, before, capacity: None, stage, round: None }
+        Self { rate, before, capacity: None, is_again: false, stage, round: None }
+    }
+
+    /// Begins with SHARING, at `rate`, on a path of which the `capacity` was measured.
+    pub(super) fn again(rate: Rate, capacity: Rate) -> Self {
+        let stage = Stage::Sharing { capacity, rounds: 0, was_reduced: false, gone: 0 };
+        Self { rate, before: None, capacity: Some(capacity), is_again: true, stage, round: None }
+    }
+
+    /// What the path carries, if that was measured.
+    pub(super) fn capacity(&self) -> Option<Rate> {
+        self.capacity
     }
 
     pub(super) fn ceiling(&self) -> Rate {
@@ -299,18 +321,23 @@ impl Compete {
     }
 
     fn share(&mut self, seen: &Seen, capacity: Rate, rounds: u32, was_reduced: bool, gone: u32) -> Option<Turn> {
-        let gone = if seen.queue < standing(seen.base).max(seen.base / 16) { gone + 1 } else { 0 };
+        let has_queue = seen.queue >= standing(seen.base).max(seen.base / 16);
+        let share = (seen.delivered.as_bits_per_second() * WHOLE / capacity.as_bits_per_second().max(1)).min(WHOLE);
+        let is_held = seen.delivered < self.rate.scaled(HELD.0, HELD.1);
+        let gone = if !has_queue && (share >= DUE || is_held) { gone + 1 } else { 0 };
         if gone >= GONE {
             return Some(Turn::Alone(seen.delivered));
         }
-        let share = (seen.delivered.as_bits_per_second() * WHOLE / capacity.as_bits_per_second().max(1)).min(WHOLE);
         let is_reduced = seen.has_lost && !was_reduced;
+        if is_reduced && self.is_again && share < DOUBTFUL {
+            return Some(Turn::Inelastic);
+        }
         if is_reduced {
             self.rate -= self.rate.scaled(share * LOST.0, LOST.1);
         } else if share > HALF {
             self.rate -= self.rate.scaled(share - HALF, WHOLE * FOLLOWS);
         } else if self.rate < seen.delivered * FACTOR {
-            self.rate += self.rate.scaled(HALF - share, WHOLE * FOLLOWS);
+            self.rate += self.rate.scaled(HALF - share, if has_queue { WHOLE * FOLLOWS } else { WHOLE });
         }
         self.stage = Stage::Sharing { capacity, rounds, was_reduced: is_reduced, gone };
         if rounds >= LONGEST && !seen.has_lost {

@@ -91,3 +91,43 @@ fn a_longer_route_is_told_by_what_it_carries() {
     let (_, turn) = on(Queue::Longer, CARRIED_BEFORE / 8);
     assert_eq!(turn, Some(Turn::Longer(Span::from_millis(30))));
 }
+
+/// Lets a bundle go over a path of [`CAPACITY`] without a queue, with or without losses; what comes
+/// of it, and after how many round trips.
+fn without_a_queue(mut compete: Compete, loses: bool) -> (Option<Turn>, u64, Compete) {
+    let mut delivered = ByteCount::ZERO;
+    for round in 1..100 {
+        let rate = compete.ceiling();
+        delivered += rate * BASE;
+        let seen = Observation {
+            at: Time::ORIGIN + BASE * round,
+            rtt: BASE,
+            least_rtt: BASE,
+            delivered,
+            again: if loses { round } else { 0 },
+            packet: ByteCount::new(1448),
+            window: ByteCount::from_mib(64),
+            idle: false,
+        };
+        let whole = Whole { seen, usual_rtt: BASE, sent: delivered + rate * BASE, carried: rate, members: 4 };
+        match compete.look(&whole) {
+            Some(Turn::On(_)) | None => {}
+            turn => return (turn, round, compete),
+        }
+    }
+    (None, 100, compete)
+}
+
+#[test]
+fn one_that_is_again_beside_others_takes_its_half_before_it_is_alone() {
+    let (turn, rounds, compete) = without_a_queue(Compete::again(CAPACITY / 8, CAPACITY), false);
+    let Some(Turn::Alone(carried)) = turn else { panic!("{turn:?}") };
+    assert!(carried >= CAPACITY.scaled(7, 16) && compete.rate <= CAPACITY.scaled(9, 16), "{carried}");
+    assert!(rounds < 16, "{rounds}");
+}
+
+#[test]
+fn a_capacity_of_before_is_doubted_where_less_is_lost() {
+    let (turn, ..) = without_a_queue(Compete::again(CAPACITY / 8, CAPACITY), true);
+    assert_eq!(turn, Some(Turn::Inelastic));
+}
