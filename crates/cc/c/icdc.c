@@ -83,10 +83,10 @@ SOCKET_HINTS
 #define FAST_GAIN 4
 /* COMPETE: round trips between two, of which a few only leave fast enough where several members send them. */
 #define BESIDE_ROUNDS 3
-/* A queue that grows by less than one part in so many of what C makes it grow is full: in HOLD; in COMPETE, where C may be
- * more by one part in so many then. */
+/* HOLD, COMPETE: a queue that grows behind a train by less than one part in so many of what C makes it grow is full. */
 #define HOLD_FULL 2
 #define BESIDE_FULL 8
+/* COMPETE: by at most one part in so many C may then be more. */
 #define BESIDE_STEP 8
 /* Where one is wanted earlier, so many others come first: others on the path see a fast one as a queue. */
 #define FAST_APART 4
@@ -481,7 +481,7 @@ INLINE void icdc_measure_beside(struct icdc *ca, u32 sent, u32 growth, u32 us, u
 }
 
 /* What a train tells; nothing, if it did not leave as fast as it was to. */
-INLINE void icdc_take_train(struct icdc *ca, const struct icdc_account *all)
+INLINE void icdc_take_train(struct icdc *ca)
 {
 	u32 us = ca->late.left_us - ca->early.left_us, packets = ca->late.number - ca->early.number;
 	u32 growth = ca->late_us > ca->early_us ? ca->late_us - ca->early_us : 0;
@@ -588,7 +588,7 @@ INLINE void icdc_follow_train(struct icdc *ca, const struct icdc_account *all, c
 		if (rs->rtt_us > 0 && (s32)(all->delivered - ca->train_first) > 0)
 			icdc_note(ca, all, rs->rtt_us);
 		if ((s32)(all->delivered - last) >= 0) {
-			icdc_take_train(ca, all);
+			icdc_take_train(ca);
 			ca->train = NO_TRAIN;
 		}
 		break;

@@ -4,13 +4,13 @@
 //!
 //! ```text
 //!            three trains in a row were stretched,          trains above the capacity
-//!            losses twice, or no growth                     were carried
+//!            losses in two round trips, or no growth        were carried
 //!   CLIMB ───────────────────────────────────────► STEERED ────────────────────────────┐
 //!   the total doubles with each round trip,        just under the capacity, as         │
 //!   as long as its trains are carried              `path_ceiling` holds it  ◄──────────┘
-//!                                                    │ reductions do not shorten      ▲
-//!                                                    ▼ the queue                      │ it drains
-//!                                                  COMPETE ───────────────────────────┘
+//!                                                    │ reductions do not shorten      ▲ the others have gone,
+//!                                                    ▼ the queue, or others return    │ or do not fill the queue,
+//!                                                  COMPETE ───────────────────────────┘ or the path has become longer
 //!                                                  half of the path
 //! ```
 //!
@@ -67,10 +67,11 @@ const REACHED: (u64, u64) = (15, 16);
 
 /// Reductions in a row that do not shorten a queue: others may fill it.
 const FUTILE: u32 = 4;
-/// Round trips for which others that fill queues may come back.
+/// Minimum round-trip times for which the capacity is kept that was measured beside others that fill
+/// queues.
 const REMEMBERED: u64 = 256;
-/// Less than this share of the path is not left to them.
-const YIELDS: (u64, u64) = (7, 16);
+/// A bundle that a queue would make reduce to less than this share of that capacity competes instead.
+const KEEPS: (u64, u64) = (7, 16);
 
 /// Which connection of the bundle.
 pub type Number = u16;
@@ -89,7 +90,7 @@ pub struct Member {
 struct Totals {
     sent: ByteCount,
     delivered: ByteCount,
-    again: u64,
+    retransmitted: u64,
 }
 
 /// What is known of one member.
@@ -156,7 +157,8 @@ pub struct Bundle {
     /// Rates of the last round trips.
     carried: [Rate; ROUNDS],
     scarcity: Scarcity,
-    /// What the path carried beside others that fill queues, and until when they may come back.
+    /// Capacity that was measured beside others that fill queues, and until when it counts if they
+    /// come back.
     shared: Option<(Rate, Time)>,
     next: Time,
 }
@@ -273,12 +275,12 @@ impl Bundle {
                 if let Some(decision) = steering.observe(&whole.seen) {
                     *search = search.anew(whole, held, steering.capacity());
                     let yields = |(capacity, until): &(Rate, Time)| {
-                        whole.seen.at < *until && decision.ceiling < capacity.scaled(YIELDS.0, YIELDS.1)
+                        whole.seen.at < *until && decision.ceiling < capacity.scaled(KEEPS.0, KEEPS.1)
                     };
                     if decision.reason == Reason::QueueGrew
                         && let Some((capacity, _)) = self.shared.take_if(|shared| yields(shared))
                     {
-                        let compete = Compete::again(decision.ceiling, capacity);
+                        let compete = Compete::remembering(decision.ceiling, capacity);
                         let (steering, had) = (std::mem::take(steering), search.had());
                         self.phase = Phase::Compete { steering, compete, had };
                         return Some(Decision { state: State::Compete, ..decision });
@@ -303,6 +305,7 @@ impl Bundle {
                         return Some(Decision { state: State::Compete, ceiling: compete.ceiling(), reason });
                     }
                     Turn::Inelastic => (std::mem::take(steering).resumed(Span::ZERO), Reason::QueueGrew),
+                    Turn::Doubtful => (std::mem::take(steering).resumed(Span::ZERO), Reason::Losses),
                     Turn::Longer(queue) => (std::mem::take(steering).resumed(queue), Reason::NoQueue),
                     Turn::Alone(carried) => {
                         let until = whole.seen.at + whole.seen.least_rtt * REMEMBERED;
@@ -328,7 +331,7 @@ impl Bundle {
         for (number, member) in members {
             let known = self.members.entry(*number).or_insert_with(|| Known {
                 last: Member {
-                    seen: Observation { delivered: ByteCount::ZERO, again: 0, ..member.seen },
+                    seen: Observation { delivered: ByteCount::ZERO, retransmitted: 0, ..member.seen },
                     sent: ByteCount::ZERO,
                 },
                 from: member.seen.delivered,
@@ -338,7 +341,7 @@ impl Bundle {
             });
             self.totals.sent += member.sent - known.last.sent;
             self.totals.delivered += member.seen.delivered - known.last.seen.delivered;
-            self.totals.again += member.seen.again.saturating_sub(known.last.seen.again);
+            self.totals.retransmitted += member.seen.retransmitted.saturating_sub(known.last.seen.retransmitted);
             known.last = *member;
             if is_round {
                 let delivered = member.seen.delivered - known.from;
@@ -376,7 +379,7 @@ impl Bundle {
             rtt: least_rtt + queue,
             least_rtt,
             delivered: self.totals.delivered,
-            again: self.totals.again,
+            retransmitted: self.totals.retransmitted,
             packet: all().map(|seen| seen.packet).max()?,
             window: all().map(|seen| seen.window).sum(),
             idle: all().all(|seen| seen.idle),

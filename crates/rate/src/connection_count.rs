@@ -24,19 +24,19 @@ pub const KERNEL_BUFFERS: Window =
 /// a common rate holds.
 pub const SSH_CHANNEL: Window =
     Window { bytes: ByteCount::from_mib(2), most: MOST, unknown: Rate::from_bits_per_second(890_000_000) };
-/// The same by a jump host. Its sshd leaves Nagle's algorithm on where it runs no program: what opens
+/// A channel of OpenSSH by a jump host. Its sshd leaves Nagle's algorithm on where it runs no program: what opens
 /// the window again waits there until the message before it is acknowledged, half a round trip in the
 /// mean.
 pub const SSH_CHANNEL_BY_JUMP_HOST: Window = Window { bytes: ByteCount::from_kib(2048 * 2 / 3), ..SSH_CHANNEL };
 
 impl Window {
-    /// The same of so many bytes.
+    /// This window with so many bytes.
     #[must_use]
     pub fn with(self, bytes: ByteCount) -> Self {
         Self { bytes, ..self }
     }
 
-    /// The same where a peer offers more than that: its own limits do not count.
+    /// This window where a peer offers `offered`: the larger one counts.
     #[must_use]
     pub fn or(self, offered: ByteCount) -> Self {
         Self { bytes: self.bytes.max(offered), ..self }

@@ -145,7 +145,7 @@ struct Standing {
 struct Seen {
     at: Time,
     acknowledged: ByteCount,
-    again: u64,
+    retransmitted: u64,
 }
 
 impl Seen {
@@ -157,18 +157,25 @@ impl Seen {
 impl PathWatch {
     /// Takes note of what `TCP_INFO` says while nothing but the path limits: bytes acknowledged,
     /// packets retransmitted, least round-trip time, and bytes of a packet.
-    pub fn update(&mut self, now: Time, acknowledged: ByteCount, again: u64, round_trip: Span, packet: ByteCount) {
+    pub fn update(
+        &mut self,
+        now: Time,
+        acknowledged: ByteCount,
+        retransmitted: u64,
+        round_trip: Span,
+        packet: ByteCount,
+    ) {
         let span = (round_trip * ROUND_TRIPS).max(LEAST);
         while self.seen.get(1).is_some_and(|seen| now - seen.at >= span * 2) {
             self.seen.pop_front();
         }
         self.round_trip = round_trip;
-        let last = Seen { at: now, acknowledged, again };
+        let last = Seen { at: now, acknowledged, retransmitted };
         if let Some(&first) = self.seen.front().filter(|first| now - first.at >= span * 2)
             && let Some(&middle) = self.seen.iter().rev().find(|seen| now - seen.at >= span)
         {
             let packets = (acknowledged - first.acknowledged).as_u64() / packet.as_u64().max(1);
-            let lost = again.saturating_sub(first.again);
+            let lost = retransmitted.saturating_sub(first.retransmitted);
             let (earlier, later) = (middle.rate_since(first), last.rate_since(middle));
             if lost * PACKETS_PER_LOSS <= packets && later <= earlier.scaled(GROWTH.0, GROWTH.1) {
                 let rate = earlier.min(later);
@@ -277,7 +284,7 @@ mod tests {
     #[test]
     fn what_the_path_has_shown_is_remembered_and_not_what_a_busy_host_made_of_it() {
         let mut watch = PathWatch::default();
-        let (mut now, mut bytes, mut again) = (Time::ORIGIN, ByteCount::ZERO, 0);
+        let (mut now, mut bytes, mut retransmitted) = (Time::ORIGIN, ByteCount::ZERO, 0);
         let mbit = |rate: u64| Rate::from_bits_per_second(rate * 1_000_000);
         // (seconds, found free, carried, lost)
         for (seconds, free, carried, lost) in
@@ -287,10 +294,10 @@ mod tests {
                 // Trains leave faster than what is free.
                 let free = if step % 20 == 0 { free * 2 } else { free };
                 watch.found_free(now, Some(mbit(free)), bytes, FOUND.round_trip);
-                watch.update(now, bytes, again, FOUND.round_trip, ByteCount::new(1448));
+                watch.update(now, bytes, retransmitted, FOUND.round_trip, ByteCount::new(1448));
                 now += Span::from_millis(20);
                 bytes += mbit(carried) * Span::from_millis(20);
-                again += lost;
+                retransmitted += lost;
             }
         }
         assert_eq!(watch.found(), Some(Resumption { rate: mbit(912), ..FOUND }));
@@ -300,13 +307,14 @@ mod tests {
     fn only_a_rate_that_was_carried_for_a_while_without_loss_is_worth_remembering() {
         let packet = ByteCount::new(1448);
         let watch = |rates: &[(u64, u64)]| {
-            let (mut watch, mut now, mut bytes, mut again) = (PathWatch::default(), Time::ORIGIN, ByteCount::ZERO, 0);
+            let (mut watch, mut now, mut bytes, mut retransmitted) =
+                (PathWatch::default(), Time::ORIGIN, ByteCount::ZERO, 0);
             for (mbit, lost) in rates {
                 for _ in 0..100 {
-                    watch.update(now, bytes, again, Span::from_millis(50), packet);
+                    watch.update(now, bytes, retransmitted, Span::from_millis(50), packet);
                     now += Span::from_millis(20);
                     bytes += Rate::from_bits_per_second(mbit * 1_000_000) * Span::from_millis(20);
-                    again += lost;
+                    retransmitted += lost;
                 }
             }
             watch.found().map(|found| found.rate.as_bits_per_second() / 1_000_000)

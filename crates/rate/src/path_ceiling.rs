@@ -30,8 +30,8 @@
 //! nothing arrived: after a timeout or a cut the algorithm itself begins slowly, and a ceiling of
 //! what came then would hold it there. An algorithm that closes its window for a few round trips
 //! (BBR does, to look for the least round-trip time, while the smoothed one still tells of a queue)
-//! tells nothing of the path either, and whatever is seen, the ceiling becomes no less than half of
-//! what it was in one round trip.
+//! tells nothing of the path either. Whatever is seen, no round trip lowers the capacity by more than
+//! half, nor the ceiling, which drains the queue besides, by more than two thirds.
 
 mod delivery_rate;
 mod observation;
@@ -50,6 +50,8 @@ const MARGIN: u64 = 40;
 const SHORTEST_ROUND: Span = Span::from_millis(20);
 /// Round trips at the ceiling before it is tried whether there is more.
 const PATIENCE: u32 = 8;
+/// Reductions in a row that do not shorten a queue before it is taken for none of ours.
+const FUTILE: u32 = 8;
 /// The first step above the capacity: one in so many. It lasts a round trip, and the queue grows by
 /// that share of it.
 const FIRST_STEP: u64 = 50;
@@ -252,7 +254,7 @@ impl Phase {
         }
     }
 
-    /// The same state, its round trips counted anew.
+    /// This state, with its round trips counted anew.
     fn afresh(self) -> Self {
         match self {
             Self::Climb { best, .. } => Self::Climb { best, flat: 0 },
@@ -297,7 +299,7 @@ impl Steering {
         }
     }
 
-    /// The same, but whether there is more is searched otherwise.
+    /// This steering, where whether there is more is searched otherwise.
     pub(crate) fn without_search(self) -> Self {
         Self { search: Search { is_external: true, ..self.search }, ..self }
     }
@@ -317,7 +319,7 @@ impl Steering {
         Some(self.capacity.most).filter(|most| *most < Rate::MAX)
     }
 
-    /// The same, after a time in which somebody else has steered and has found `foreign` to be no
+    /// This steering, after a time in which somebody else has steered and has found `foreign` to be no
     /// queue of this path.
     pub(crate) fn resumed(self, foreign: Span) -> Self {
         let queue = Queue { foreign: self.queue.foreign + foreign, ..Queue::default() };
@@ -378,12 +380,12 @@ impl Steering {
             return None;
         }
         let packets = (now.delivered - round.begin.delivered).as_u64() / now.packet.as_u64().max(1);
-        let again = now.again.saturating_sub(round.begin.again);
+        let retransmitted = now.retransmitted.saturating_sub(round.begin.retransmitted);
         let seen = Seen {
             rate: (now.delivered - round.begin.delivered) / span,
             queue: round.least - base - self.queue.foreign,
             base,
-            losses: again > packets / 100 + 3,
+            losses: retransmitted > packets / 100 + 3,
             packet: now.packet,
         };
         self.queue.foreign = self.queue.foreign.min(round.least - base);
@@ -474,7 +476,7 @@ impl Steering {
     /// A queue or losses at the ceiling.
     fn reduce(&mut self, seen: &Seen) -> Option<Decision> {
         self.queue.reductions += 1;
-        if self.queue.reductions > PATIENCE && !seen.losses {
+        if self.queue.reductions > FUTILE && !seen.losses {
             self.queue.reductions = 0;
             self.queue.foreign += seen.queue;
             self.search.step = LAST_STEP;
@@ -482,12 +484,12 @@ impl Steering {
         }
         let before = self.capacity.rate;
         // Of a queue that stands more is delivered than others leave free.
-        let again = if self.queue.sudden { Seen { rate: seen.rate.min(before), ..*seen } } else { *seen };
+        let limited = if self.queue.sudden { Seen { rate: seen.rate.min(before), ..*seen } } else { *seen };
         let decision = match self.queue.reductions {
             1 if seen.losses => self.found(seen, Reason::Losses),
             1 => self.doubtful(seen),
-            _ if seen.losses => self.found(&again, Reason::Losses),
-            _ => self.found(&again, Reason::QueueGrew),
+            _ if seen.losses => self.found(&limited, Reason::Losses),
+            _ => self.found(&limited, Reason::QueueGrew),
         };
         self.capacity.fallen |= self.capacity.rate < before.scaled(3, 4);
         Some(decision)

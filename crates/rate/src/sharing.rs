@@ -26,7 +26,7 @@ const SHORTEST_ROUND: Span = Span::from_millis(20);
 /// has not found a limit, or for which it has fallen behind one that it has found: a start is over
 /// by then, and a pause of the host.
 const PATIENCE: u64 = 32;
-/// The same, on short paths.
+/// That patience, on short paths.
 const LEAST_PATIENCE: Span = Span::from_secs(3);
 /// Round trips that it takes to learn of what others send: a train's, and those of the next ones
 /// that confirm it.

@@ -16,7 +16,7 @@ impl Failure {
         Self::Passing(format!("{path}: the disk is full; make room and run the same command again"))
     }
 
-    /// The same failure of an item of which enough is durable to be worth keeping.
+    /// This failure, of an item of which enough is durable to be worth keeping.
     #[must_use]
     pub fn passing(self) -> Self {
         Self::Passing(self.into_reason())

@@ -41,7 +41,7 @@ pub fn observation(at: Time, info: &TcpInfo) -> Option<Observation> {
         rtt: info.rtt,
         least_rtt: info.min_rtt,
         delivered: info.mss * info.segments_delivered,
-        again: info.segments_retransmitted,
+        retransmitted: info.segments_retransmitted,
         packet: info.mss,
         window: info.window(),
         idle: info.application_limited,

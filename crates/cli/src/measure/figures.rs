@@ -47,7 +47,8 @@ impl Figures {
         };
         let window = sent.window.min(received.window);
         let least = (sent.min_rtt_nanos > 0).then_some(sent.min_rtt_nanos as f64 / 1e9);
-        // Through ssh the kernel's samples are of the way to the process of ssh, the least is not.
+        // Through ssh, the kernel's samples are of the local connection to ssh; the minimum is measured
+        // end to end.
         let median = record.median_rtt().filter(|median| least.is_none_or(|least| *median >= least));
         let mut notices: Vec<String> = received.notices.into_iter().chain(sent.notices.iter().cloned()).collect();
         if let Some(wanted) = options.window

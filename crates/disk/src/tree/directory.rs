@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::error::{Result, TreeError};
@@ -58,6 +58,19 @@ impl Directory {
     /// Those of `fstat`.
     pub fn own_stat(&self) -> Result<Stat> {
         Ok(rustix::fs::fstat(self).map_err(|errno| self.own_failed("fstat", errno))?.into())
+    }
+
+    /// Whether this user may make and remove names in it, as far as the system tells before it is
+    /// tried.
+    ///
+    /// # Errors
+    /// [`TreeError::Denied`], [`TreeError::ReadOnly`].
+    pub fn permits_changes(&self) -> Result<()> {
+        let wanted = Access::WRITE_OK | Access::EXEC_OK;
+        match rustix::fs::accessat(self, ".", wanted, AtFlags::EACCESS) {
+            Err(errno @ (Errno::ACCESS | Errno::ROFS)) => Err(self.own_failed("faccessat", errno)),
+            _ => Ok(()),
+        }
     }
 
     /// All entries, sorted by bytes.

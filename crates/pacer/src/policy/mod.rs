@@ -211,11 +211,14 @@ pub enum PolicyError {
         /// Where.
         path: PathBuf,
     },
-    /// The kernel lets nobody load what tells of sockets.
+    /// The kernel lets nobody load the iterator that lists sockets.
     #[error(
-        "this kernel refuses BPF iterators, which tell of the sockets under a policy, to root as well; the policies are in force all the same, and `ss -tie` shows each connection's rate (pacing_rate)"
+        "the kernel does not load the BPF iterator that lists the sockets under a policy, as kernels in lockdown mode do not ({reason}); the policies are in force, and `ss -tie` shows each connection's rate (pacing_rate)"
     )]
-    NoIterators,
+    NoIterators {
+        /// What it said.
+        reason: String,
+    },
     /// The kernel refused something.
     #[error("{}: {call}: {reason}", .path.display())]
     Call {

@@ -67,7 +67,7 @@ pub(super) struct Climb {
     /// The least that stretched trains in a row have shown, and how many.
     doubted: Option<(Rate, u64)>,
     /// Packets retransmitted by the beginning of the round trip.
-    again: u64,
+    retransmitted: u64,
 }
 
 /// A round trip.
@@ -93,7 +93,7 @@ impl Default for Climb {
             carried: Rate::ZERO,
             was_lost: false,
             doubted: None,
-            again: 0,
+            retransmitted: 0,
         }
     }
 }
@@ -129,7 +129,7 @@ impl Climb {
             if sum.window > before + before / GROWTH {
                 self.grown = Some((now, sum.window));
             }
-            if windows >= enough || now - since >= sum.least_rtt * FLAT || sum.again > LOST {
+            if windows >= enough || now - since >= sum.least_rtt * FLAT || sum.retransmitted > LOST {
                 self.begin(whole, windows);
             }
             return None;
@@ -141,7 +141,7 @@ impl Climb {
         let carried = self.carried.max((sum.delivered - round.delivered) / span);
         let packets = (sent - round.sent).as_u64() / sum.packet.as_u64().max(1);
         let outcome = outcome?;
-        let was_lost = sum.again.saturating_sub(self.again) > packets / 100 + 3;
+        let was_lost = sum.retransmitted.saturating_sub(self.retransmitted) > packets / 100 + 3;
         if was_lost && std::mem::replace(&mut self.was_lost, true) {
             return Some(Verdict { capacity: carried, reason: Reason::Losses });
         }
@@ -191,7 +191,7 @@ impl Climb {
 
     fn begin_with(&mut self, whole: &Whole, level: Rate, train_rate: Rate) {
         let Whole { seen, sent, .. } = *whole;
-        self.again = seen.again;
+        self.retransmitted = seen.retransmitted;
         let train = Train::begin(whole, train_rate);
         self.round = Some(Round {
             begin: seen.at,

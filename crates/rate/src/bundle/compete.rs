@@ -3,7 +3,7 @@
 //! ```text
 //!            the queue stays while           the queue's answer           no queue any more
 //!            the rate does                   tells the capacity C         ─────────────────► alone
-//!   WAITING ─────────────────────► RISING ────────────────────────► SHARING
+//!   WAITING ─────────────────────► RISING ────────────────────────► SHARING ◄──── again
 //!      │     it drains, or grows   the rate doubles                 C/2; less after losses
 //!      └────────────────────► not beside such others
 //! ```
@@ -20,18 +20,21 @@
 //! it begins anew from there. Where its windows hold the bundle, it waits until they have grown, or
 //! until more members have come.
 //!
-//! SHARING does what `icdc` does in COMPETE, with the share `s` of C that is delivered, once in a
-//! round trip:
+//! SHARING holds half of C. Once in a round trip, with the rate `r` and the share `s` of C that is
+//! delivered:
 //!
 //! ```text
-//!   rate := rate (1 + (1/2 - s)/4)      nothing lost
-//!   rate := rate (1 - 3/5 s)            losses, at most in every second round trip
+//!   r := r (1 - 3/5 s)            packets were lost, and not in the round trip before
+//!   r := r (1 + (1/2 - s)/4)      else, with a queue or s > 1/2
+//!   r := r (1 + (1/2 - s))        else, unless r is twice what is delivered already
 //! ```
 //!
-//! After losses of all the queue may be gone for long: those others grow slowly, and take what one
-//! that yields leaves them. So as long as less than half of C is delivered the rate grows, by
-//! `(1/2 - s)` of itself, and only one that has its half is alone when there is no queue. One that
-//! was alone and would yield more than half of C soon after is [again](Compete::again) beside them.
+//! At `s = 1/2` losses take 0.3 of the rate, as of CUBIC's window (RFC 9438, section 4.6). When they
+//! hit everybody, the queue may be empty for long: those others grow slowly, and take what one that
+//! yields leaves them. So a bundle is alone after three round trips without a queue only where it
+//! delivers 7/16 of C, or where its windows hold it. If a queue makes one that was alone reduce to
+//! less than that soon after, it is beside them [again](Compete::remembering), with the C of before,
+//! until losses below 3/8 of that make it doubtful.
 //!
 //! C is measured best while the bundle's share is small, so one that is measured later, after a dip
 //! to half of the rate, only counts as much as what was known.
@@ -67,22 +70,25 @@ const LONGEST: u32 = 384;
 /// A path that carries this share of its capacity, or of what it carried before the queue came, has
 /// nobody else on it.
 const NEARLY_ALL: (u64, u64) = (7, 8);
-/// A path that carries more than this share of it has more than it seemed to have: one that came
-/// while others filled the queue has never seen what it carries.
+/// A path that carries more than this multiple of what it carried before has more than it seemed to
+/// have: one that came while others filled the queue has never seen what it carries.
 const AS_MUCH: (u64, u64) = (5, 4);
 /// A queue whose answer is less than it would be on a path of so many times what it carried before
 /// does not answer.
 const SILENT: u64 = 16;
-/// Parts in which shares of the capacity are counted; one half of them, and what is taken back of the
-/// rate after losses, for each.
+/// Shares of the capacity are counted in 256ths.
 const WHOLE: u64 = 256;
+/// The share that is held, in 256ths.
 const HALF: u64 = WHOLE / 2;
+/// What losses take of the rate, for each 256th of the share.
 const LOST: (u64, u64) = (3, 5 * WHOLE);
 /// Speed at which the rate follows: one in so many for each round trip.
 const FOLLOWS: u64 = 4;
-/// Share of the capacity from which a bundle may be alone, in parts.
+/// A queue in SHARING is at least one in so many of the round trip.
+const QUEUE: u64 = 16;
+/// Share of the capacity from which a bundle may be alone, in 256ths.
 const DUE: u64 = WHOLE * 7 / 16;
-/// Losses below this share of a capacity that was measured before make that doubtful, in parts.
+/// Losses below this share of a remembered capacity make that doubtful, in 256ths.
 const DOUBTFUL: u64 = WHOLE * 3 / 8;
 
 /// See the module's description.
@@ -93,8 +99,6 @@ pub(super) struct Compete {
     before: Option<Rate>,
     /// As measured last.
     capacity: Option<Rate>,
-    /// That was before it was alone for a while.
-    is_again: bool,
     stage: Stage,
     round: Option<Round>,
 }
@@ -116,6 +120,8 @@ enum Stage {
     },
     Sharing {
         capacity: Rate,
+        /// The capacity was measured before the bundle was alone.
+        is_remembered: bool,
         rounds: u32,
         /// Losses have reduced the rate in the round trip before.
         was_reduced: bool,
@@ -129,7 +135,7 @@ enum Stage {
 struct Round {
     begin: Time,
     delivered: ByteCount,
-    again: u64,
+    retransmitted: u64,
     looks: u64,
     under_way: ByteCount,
     rtt: Span,
@@ -162,6 +168,9 @@ pub(super) enum Turn {
     On(Reason),
     /// The others do not fill the queue: what they leave is to be found.
     Inelastic,
+    /// Losses contradict what was measured, or let nothing be measured: what others leave is to be
+    /// found.
+    Doubtful,
     /// The others have gone; the path has carried this rate beside them.
     Alone(Rate),
     /// The queue is none: the path carries what it carried before.
@@ -172,13 +181,13 @@ impl Compete {
     /// Begins with WAITING, at `rate`, on a path that carried `before`, if that is known.
     pub(super) fn new(rate: Rate, before: Option<Rate>) -> Self {
         let stage = Stage::Waiting { rounds: 0, queue: Span::ZERO };
-        Self { rate, before, capacity: None, is_again: false, stage, round: None }
+        Self { rate, before, capacity: None, stage, round: None }
     }
 
     /// Begins with SHARING, at `rate`, on a path of which the `capacity` was measured.
-    pub(super) fn again(rate: Rate, capacity: Rate) -> Self {
-        let stage = Stage::Sharing { capacity, rounds: 0, was_reduced: false, gone: 0 };
-        Self { rate, before: None, capacity: Some(capacity), is_again: true, stage, round: None }
+    pub(super) fn remembering(rate: Rate, capacity: Rate) -> Self {
+        let stage = Stage::Sharing { capacity, is_remembered: true, rounds: 0, was_reduced: false, gone: 0 };
+        Self { rate, before: None, capacity: Some(capacity), stage, round: None }
     }
 
     /// What the path carries, if that was measured.
@@ -201,9 +210,7 @@ impl Compete {
         match self.stage {
             Stage::Waiting { rounds, queue } => self.wait(&seen, rounds + 1, queue),
             Stage::Rising { rounds, reference, attempts } => self.rise(&seen, rounds + 1, reference, attempts),
-            Stage::Sharing { capacity, rounds, was_reduced, gone } => {
-                self.share(&seen, capacity, rounds + 1, was_reduced, gone)
-            }
+            Stage::Sharing { .. } => self.share(&seen),
         }
     }
 
@@ -213,7 +220,7 @@ impl Compete {
         let fresh = Round {
             begin: sum.at,
             delivered: sum.delivered,
-            again: sum.again,
+            retransmitted: sum.retransmitted,
             looks: 0,
             under_way: ByteCount::ZERO,
             rtt: Span::ZERO,
@@ -236,7 +243,7 @@ impl Compete {
             rtt: round.rtt / round.looks,
             queue: round.least - sum.least_rtt,
             delivered: (sum.delivered - round.delivered) / span,
-            has_lost: sum.again > round.again,
+            has_lost: sum.retransmitted > round.retransmitted,
             base: sum.least_rtt,
         })
     }
@@ -262,7 +269,7 @@ impl Compete {
             let attempts = attempts + u32::from(reference.is_some());
             self.rate = self.rate.min(seen.delivered * FACTOR);
             self.stage = Stage::Rising { rounds: 0, reference: None, attempts };
-            return (attempts > ATTEMPTS).then_some(Turn::Inelastic);
+            return (attempts > ATTEMPTS).then_some(Turn::Doubtful);
         }
         self.stage = Stage::Rising { rounds, reference, attempts };
         if rounds < STEP {
@@ -316,12 +323,13 @@ impl Compete {
         let capacity = self.capacity.map_or(measured, |known| (known + measured) / 2);
         self.capacity = Some(capacity);
         self.rate = capacity / 2;
-        self.stage = Stage::Sharing { capacity, rounds: 0, was_reduced: false, gone: 0 };
+        self.stage = Stage::Sharing { capacity, is_remembered: false, rounds: 0, was_reduced: false, gone: 0 };
         Turn::On(Reason::ShareFound)
     }
 
-    fn share(&mut self, seen: &Seen, capacity: Rate, rounds: u32, was_reduced: bool, gone: u32) -> Option<Turn> {
-        let has_queue = seen.queue >= standing(seen.base).max(seen.base / 16);
+    fn share(&mut self, seen: &Seen) -> Option<Turn> {
+        let Stage::Sharing { capacity, is_remembered, rounds, was_reduced, gone } = self.stage else { return None };
+        let has_queue = seen.queue >= standing(seen.base).max(seen.base / QUEUE);
         let share = (seen.delivered.as_bits_per_second() * WHOLE / capacity.as_bits_per_second().max(1)).min(WHOLE);
         let is_held = seen.delivered < self.rate.scaled(HELD.0, HELD.1);
         let gone = if !has_queue && (share >= DUE || is_held) { gone + 1 } else { 0 };
@@ -329,8 +337,8 @@ impl Compete {
             return Some(Turn::Alone(seen.delivered));
         }
         let is_reduced = seen.has_lost && !was_reduced;
-        if is_reduced && self.is_again && share < DOUBTFUL {
-            return Some(Turn::Inelastic);
+        if is_reduced && is_remembered && share < DOUBTFUL {
+            return Some(Turn::Doubtful);
         }
         if is_reduced {
             self.rate -= self.rate.scaled(share * LOST.0, LOST.1);
@@ -339,7 +347,8 @@ impl Compete {
         } else if self.rate < seen.delivered * FACTOR {
             self.rate += self.rate.scaled(HALF - share, if has_queue { WHOLE * FOLLOWS } else { WHOLE });
         }
-        self.stage = Stage::Sharing { capacity, rounds, was_reduced: is_reduced, gone };
+        let rounds = rounds + 1;
+        self.stage = Stage::Sharing { capacity, is_remembered, rounds, was_reduced: is_reduced, gone };
         if rounds >= LONGEST && !seen.has_lost {
             self.rate = self.rate / FACTOR;
             self.stage = Stage::Rising { rounds: 0, reference: None, attempts: 0 };

@@ -56,14 +56,14 @@ pub(super) struct Scarcity {
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     sent: ByteCount,
-    again: u64,
+    retransmitted: u64,
 }
 
 /// Since when the windows have been what limits.
 #[derive(Clone, Copy, Debug)]
 struct Since {
     at: Time,
-    again: u64,
+    retransmitted: u64,
     windows: Rate,
 }
 
@@ -97,24 +97,29 @@ impl Scarcity {
             }
             return None;
         }
-        let counted = *self.counted.get_or_insert(Counted { sent: whole.sent, again: seen.again });
+        let counted = *self.counted.get_or_insert(Counted { sent: whole.sent, retransmitted: seen.retransmitted });
         let has_queue = !is_others && whole.usual_rtt > seen.least_rtt + seen.least_rtt / QUEUE;
         if is_held || has_queue || seen.idle || !whole.windows_limit() {
             self.since = None;
             return None;
         }
-        let since = *self.since.get_or_insert(Since { at: seen.at, again: seen.again, windows: whole.windows() });
+        let since = *self.since.get_or_insert(Since {
+            at: seen.at,
+            retransmitted: seen.retransmitted,
+            windows: whole.windows(),
+        });
         if seen.at - since.at < seen.least_rtt * SCARCE {
             return None;
         }
         self.since = None;
-        let lost = seen.again.saturating_sub(since.again);
+        let lost = seen.retransmitted.saturating_sub(since.retransmitted);
         if lost < LOST && whole.windows() > since.windows + since.windows / GROWTH {
             return None;
         }
         let packets = |bytes: ByteCount| bytes.as_u64() / seen.packet.as_u64().max(1);
         let stepped = (members * STEP).min(MOST).min(packets(whole.under_way()) / PACKETS_OF_EACH * STEP);
-        let share = seen.again.saturating_sub(counted.again) as f64 / packets(whole.sent - counted.sent).max(1) as f64;
+        let share = seen.retransmitted.saturating_sub(counted.retransmitted) as f64
+            / packets(whole.sent - counted.sent).max(1) as f64;
         let window = (1.054 * (seen.least_rtt.as_secs_f64() / share).powf(0.75)).max((1.5 / share).sqrt());
         let wanted = if ((packets(seen.window) * SMALLER) as f64) < window * members as f64 {
             stepped

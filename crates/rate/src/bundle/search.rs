@@ -53,7 +53,7 @@ impl Search {
         Self { train: None, shown: [Rate::ZERO; TRAINS], above: FIRST_ABOVE, next, had }
     }
 
-    /// The same search anew, where another capacity is found than the one that was held.
+    /// This search begun anew, where another capacity is found than the one that was held.
     pub(super) fn anew(&self, whole: &Whole, held: Rate, found: Rate) -> Self {
         let anew = Self::new(whole.settled(), self.had.max(held));
         if anew.others_had(found) { Self { next: whole.seen.at, ..anew } } else { anew }

@@ -6,7 +6,7 @@ fn member(at: Time, sent: u64, delivered: u64, rtt_ms: u64) -> Member {
         rtt: Span::from_millis(rtt_ms),
         least_rtt: Span::from_millis(100),
         delivered: ByteCount::new(delivered),
-        again: 0,
+        retransmitted: 0,
         packet: ByteCount::new(1000),
         window: ByteCount::new(100_000),
         idle: false,
@@ -22,11 +22,11 @@ fn at(millis: u64) -> Time {
 fn what_a_member_that_has_left_delivered_stays_in_the_sum() {
     let mut bundle = Bundle::default();
     bundle.look(at(1), &[(0, member(at(1), 500, 300, 100)), (7, member(at(1), 50, 30, 100))], Rate::MAX);
-    assert_eq!(bundle.totals, Totals { sent: ByteCount::new(550), delivered: ByteCount::new(330), again: 0 });
+    assert_eq!(bundle.totals, Totals { sent: ByteCount::new(550), delivered: ByteCount::new(330), retransmitted: 0 });
     bundle.look(at(2), &[(0, member(at(2), 600, 400, 100))], Rate::MAX);
     // One of the same number is another connection.
     bundle.look(at(3), &[(0, member(at(3), 600, 400, 100)), (7, member(at(3), 10, 10, 100))], Rate::MAX);
-    assert_eq!(bundle.totals, Totals { sent: ByteCount::new(660), delivered: ByteCount::new(440), again: 0 });
+    assert_eq!(bundle.totals, Totals { sent: ByteCount::new(660), delivered: ByteCount::new(440), retransmitted: 0 });
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn the_last_blocks_go_to_those_that_are_soon_done_with_them() {
             rtt: round_trip,
             least_rtt: round_trip,
             delivered: packet * packets,
-            again: 0,
+            retransmitted: 0,
             packet,
             window: packet * packets,
             idle: false,

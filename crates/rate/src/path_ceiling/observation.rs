@@ -11,10 +11,10 @@ pub struct Observation {
     pub rtt: Span,
     /// Least round-trip time.
     pub least_rtt: Span,
-    /// Bytes that have reached the other end.
+    /// Bytes that have reached the other end since the connection began.
     pub delivered: ByteCount,
-    /// Packets retransmitted.
-    pub again: u64,
+    /// Packets retransmitted since the connection began.
+    pub retransmitted: u64,
     /// Bytes of a packet.
     pub packet: ByteCount,
     /// Congestion window in bytes.

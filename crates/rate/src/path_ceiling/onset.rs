@@ -19,10 +19,11 @@ use super::observation::Observation;
 
 /// Times of which each has a longer queue than the one before.
 const WINDOWS: usize = 4;
-/// Length of one: one in so many of the round trip, and no less than this host's pauses.
+/// Length of one: one in so many of the round trip.
 const LENGTH: u64 = 12;
+/// The shortest one: most of a host's pauses are shorter.
 const SHORTEST: Span = Span::from_millis(20);
-/// From one to the next the queue grows by its length's part: one in so many.
+/// From one to the next the queue grows by at least one in so many of a window's length.
 const GROWTH: u64 = 8;
 /// So much more may seem to have been sent: one in so many.
 const MORE: u64 = 4;
@@ -102,7 +103,7 @@ mod tests {
                 rtt: BASE + queue,
                 least_rtt: BASE,
                 delivered: CAPACITY.scaled(share, 100) * Span::from_millis(ms),
-                again: 0,
+                retransmitted: 0,
                 packet: ByteCount::new(1448),
                 window: ByteCount::MAX,
                 idle: false,

@@ -92,7 +92,7 @@ impl Path {
             rtt: self.base + self.added + self.waiting / self.capacity,
             least_rtt: self.base,
             delivered: self.delivered,
-            again: 0,
+            retransmitted: 0,
             packet: PACKET,
             window,
             idle: false,
@@ -166,7 +166,7 @@ fn a_timeout_does_not_tell_what_the_path_carries() {
         let before = path.steering.ceiling;
         for _ in 0..300 {
             observation.at += TICK;
-            observation.again += 100;
+            observation.retransmitted += 100;
             observation.delivered += PACKET;
             let _ = path.steering.observe(&observation);
         }
@@ -246,7 +246,7 @@ fn a_host_that_paused_changes_nothing() {
 }
 
 #[test]
-fn no_single_round_trip_takes_more_than_half() {
+fn one_round_trip_leaves_a_third_of_the_ceiling() {
     let mut path = Path::new(300, mbit(900));
     path.run(20);
     let before = path.ceiling;

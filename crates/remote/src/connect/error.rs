@@ -106,7 +106,7 @@ pub enum ConnectError {
         /// Last lines of its standard error.
         said: String,
     },
-    /// What is called icdc there ended before it spoke, as one does that needs other libraries.
+    /// The program exited before its greeting, for example because it needs a newer C library.
     #[error("`{program}` on {host} did not start as expected ({how}){}; try `{command} {host} {program} --version`, or use --send-self", quoted(.said))]
     EndedAtOnce {
         /// `[USER@]HOST`.

@@ -58,7 +58,7 @@ impl FarProgram {
         self.program == CopyOptions::REMOTE_ICDC
     }
 
-    /// The same, or rather what [`send_self`](super::send_self) has brought there before, if that is
+    /// The command line, or rather what [`send_self`](super::send_self) has brought there before, if that is
     /// there.
     pub(super) fn command_line_or_sent(&self) -> String {
         or_sent(&self.command_line()).unwrap_or_else(|error| {

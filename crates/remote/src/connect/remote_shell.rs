@@ -35,7 +35,7 @@ const KEPT_BACK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
 /// How long a command may take to end by itself when its input has ended.
 const EXIT_PATIENCE: Span = Span::from_secs(2);
-/// The same where the user has asked to stop.
+/// How long where the user has asked to stop.
 const STOPPED_PATIENCE: Span = Span::from_millis(300);
 /// How long it may take once it is asked.
 const TERM_PATIENCE: Span = Span::from_millis(500);

@@ -4,9 +4,9 @@
 //!
 //! ```text
 //! script → machine SYSTEM ARCHITECTURE                      (and ends if it is another than here)
-//! script → have PATH | differs PATH | unsafe DIRECTORY | no-digest | want
+//! script → have PATH | differs PATH | stuck PATH | unsafe DIRECTORY | no-digest | want
 //! here   → the program's bytes, then the end of input        (only after `want`)
-//! script → put PATH | broken
+//! script → put PATH | stuck PATH | full DIRECTORY | broken
 //! ```
 //!
 //! The file is named by its digest, written aside and linked into place, so that nothing is ever
@@ -52,8 +52,10 @@ fn program_or_sent(command: &str, program: &Path) -> io::Result<String> {
     let mut lines = finding(&digest);
     // One that cannot run there (another machine shares the home, no programs may run from it) must
     // not hide a program that can.
-    lines.push(r#"runs() { "$1" --version </dev/null >/dev/null 2>&1; }"#.to_owned());
-    lines.push(r#"if safe && has "$file" && runs "$file"; then say "have $file"; exec "$file" far-end; fi"#.to_owned());
+    lines.push(
+        r#"if safe && has "$file" && runs "$file" 2>/dev/null; then say "have $file"; exec "$file" far-end; fi"#
+            .to_owned(),
+    );
     lines.push(r#"exec "$@""#.to_owned());
     Ok(format!("sh -c '{}' sh {command}", lines.join("; ")))
 }
@@ -116,9 +118,16 @@ fn put_program(shell: &RemoteShell, program: &Path, stop: &StopSignal) -> Result
             "{directory} must be a directory of your own, no link, that nobody else may write to; look at it and remove it, or take the right from others: chmod go-w"
         ))),
         Some(Answer::NoDigest) => Err(fail("it has neither sha256sum nor shasum to check the program with".to_owned())),
-        Some(Answer::Broken) => {
-            Err(fail("the program arrived damaged, or there is no room for it; try again".to_owned()))
-        }
+        Some(Answer::Stuck(path)) => Err(fail(format!(
+            "{path} is there but does not run: {}; set XDG_CACHE_HOME there to a place from which programs may run, or \
+             install icdc there",
+            process.last_words()
+        ))),
+        Some(Answer::Full(directory)) => Err(fail(format!(
+            "{directory} does not take it: {}; make room there, or set XDG_CACHE_HOME there to another place",
+            process.last_words()
+        ))),
+        Some(Answer::Broken) => Err(fail("the program arrived damaged; try again".to_owned())),
         Some(Answer::Machine(_) | Answer::Want) | None => {
             let status = process.wait(Span::from_secs(5)).map_or_else(String::new, |status| format!(" ({status})"));
             Err(fail(format!("the shell there did not do as it was told{status}: {}", process.last_words())))
@@ -135,6 +144,8 @@ enum Answer {
     NoDigest,
     Want,
     Put(String),
+    Stuck(String),
+    Full(String),
     Broken,
 }
 
@@ -158,6 +169,8 @@ fn next_answer(from: &mut impl BufRead) -> Option<Answer> {
             "no-digest" => Some(Answer::NoDigest),
             "want" => Some(Answer::Want),
             "put" => Some(Answer::Put(rest)),
+            "stuck" => Some(Answer::Stuck(rest)),
+            "full" => Some(Answer::Full(rest)),
             "broken" => Some(Answer::Broken),
             _ => None,
         };
@@ -177,7 +190,8 @@ fn script(machine: &str, digest: &str) -> String {
         r#"if command -v sha256sum >/dev/null || command -v shasum >/dev/null; then :; else say no-digest; exit 0; fi"#,
         r#"mkdir -p "$dir" || exit 1"#,
         r#"if safe; then :; else say "unsafe $dir"; exit 0; fi"#,
-        r#"if has "$file"; then say "have $file"; exit 0; fi"#,
+        r#"there() { if runs "$file"; then say "$1 $file"; else say "stuck $file"; fi; }"#,
+        r#"if has "$file"; then there have; exit 0; fi"#,
         r#"if test -e "$file" || test -h "$file"; then say "differs $file"; exit 0; fi"#,
         r#"part="$file.$$""#,
         r#"trap "rm -f \"\$part\"" EXIT"#,
@@ -185,11 +199,11 @@ fn script(machine: &str, digest: &str) -> String {
         r#"set -C"#,
         r#": >"$part" || exit 1"#,
         "say want",
-        r#"cat >>"$part""#,
+        r#"if cat >>"$part"; then :; else say "full $dir"; exit 0; fi"#,
         r#"if has "$part"; then :; else say broken; exit 0; fi"#,
         r#"chmod 700 "$part""#,
         r#"ln "$part" "$file" 2>/dev/null"#,
-        r#"if has "$file"; then say "put $file"; else say "differs $file"; fi"#,
+        r#"if has "$file"; then there put; else say "differs $file"; fi"#,
     ];
     lines.extend(further.map(str::to_owned));
     format!("sh -c '{}'", lines.join("; "))
@@ -206,6 +220,7 @@ fn finding(digest: &str) -> Vec<String> {
         r#"mine() { case "$(ls -ld "$2")" in $1????-??-*) test -O "$2" ;; *) false ;; esac; }"#.to_owned(),
         r#"safe() { if test -h "$dir"; then false; else mine d "$dir"; fi 2>/dev/null; }"#.to_owned(),
         r#"has() { mine - "$1" 2>/dev/null && test "$(sum "$1")" = "$want"; }"#.to_owned(),
+        r#"runs() { "$1" --version </dev/null >/dev/null; }"#.to_owned(),
         "set -u".to_owned(),
         format!("want={digest}"),
         r#"dir="${XDG_CACHE_HOME:-${HOME:-}/.cache}/icdc""#.to_owned(),
@@ -251,7 +266,8 @@ mod tests {
     impl FarSide {
         fn new() -> Self {
             let far = Self { directory: tempfile::tempdir().unwrap() };
-            std::fs::write(far.program(), vec![0x7f; 300_000]).unwrap();
+            let padding = "#".repeat(300_000);
+            std::fs::write(far.program(), format!("#!/bin/sh\necho sent\n{padding}\n")).unwrap();
             far
         }
 
@@ -269,12 +285,6 @@ mod tests {
             );
             let shell = RemoteShell::new(&command, "host", std::sync::Arc::new(|_| {}), &StopSignal::new()).unwrap();
             put_program(&shell, &self.program(), &StopSignal::new())
-        }
-
-        /// Puts a program there that says "sent".
-        fn put_runnable(&self) -> PathBuf {
-            std::fs::write(self.program(), "#!/bin/sh\necho sent\n").unwrap();
-            self.put("").unwrap().into()
         }
 
         /// The last line of what is started, if what says "instead" is the other choice.
@@ -321,7 +331,7 @@ mod tests {
     #[test]
     fn nothing_is_put_into_or_run_from_a_directory_that_others_may_change() {
         let far = FarSide::new();
-        let path = far.put_runnable();
+        let path = PathBuf::from(far.put("").unwrap());
         let directory = path.parent().unwrap();
         assert_eq!(far.start_or_sent(), "sent");
         let mode = |mode| std::fs::set_permissions(directory, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -347,7 +357,7 @@ mod tests {
     #[test]
     fn nothing_is_run_that_others_may_change() {
         let far = FarSide::new();
-        let path = far.put_runnable();
+        let path = PathBuf::from(far.put("").unwrap());
         let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         for others_may_write in [0o720, 0o702, 0o777] {
             mode(others_may_write);
@@ -364,7 +374,7 @@ mod tests {
     #[test]
     fn nothing_of_another_user_is_run() {
         let far = FarSide::new();
-        let path = far.put_runnable();
+        let path = PathBuf::from(far.put("").unwrap());
         if std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
             eprintln!("skipped: only root can give files away");
             return;
@@ -392,9 +402,26 @@ mod tests {
     #[test]
     fn a_full_or_forbidden_cache_is_an_error() {
         let far = FarSide::new();
-        std::fs::create_dir(far.directory.path().join("a home")).unwrap();
-        std::fs::write(far.directory.path().join("a home/.cache"), "in the way").unwrap();
+        // No file may be larger than 100 blocks of 512 bytes: writing fails as on a full disk.
+        let error = far.put("trap \"\" XFSZ; ulimit -f 100;").unwrap_err().to_string();
+        let cache = far.directory.path().join("a home/.cache");
+        assert!(error.contains(cache.to_str().unwrap()) && error.contains("make room"), "{error}");
+        assert_eq!(std::fs::read_dir(cache.join("icdc")).unwrap().count(), 0, "nothing is left");
+        std::fs::remove_dir_all(&cache).unwrap();
+        std::fs::write(&cache, "in the way").unwrap();
         let error = far.put("").unwrap_err().to_string();
         assert!(error.contains("host") && error.contains("mkdir"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_does_not_run_there_is_an_error_in_its_own_words() {
+        let far = FarSide::new();
+        std::fs::write(far.program(), "#!/bin/sh\necho 'no such library' >&2\nexit 127\n").unwrap();
+        for _ in 0..2 {
+            let error = far.put("").unwrap_err().to_string();
+            assert!(error.contains("a home/.cache/icdc/icdc-") && error.contains("no such library"), "{error}");
+            assert!(error.contains("XDG_CACHE_HOME"), "{error}");
+            assert_eq!(far.start_or_sent(), "instead");
+        }
     }
 }

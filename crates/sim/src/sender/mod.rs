@@ -310,7 +310,7 @@ impl Sender {
             rtt: self.rtt.smoothed(),
             least_rtt: self.rtt.least(),
             delivered: packet * self.rate.delivered(),
-            again: self.counters.retransmitted,
+            retransmitted: self.counters.retransmitted,
             packet,
             window: packet * u64::from(self.algorithm.socket.snd_cwnd),
             idle: false,

@@ -251,8 +251,8 @@ pub(super) struct RunId<'a> {
     pub(super) transfer: &'a TransferId,
 }
 
-/// Room that the disk keeps for the journal of a run, ahead of what is written: about as much as
-/// tells of 2,000 files. So those that arrived while a disk became full are not sent again.
+/// Room that the disk keeps for the journal of a run, ahead of what is written: at least half of
+/// this, which tells of 2,000 files. So those that arrived while a disk became full are not sent again.
 const ROOM: u64 = 256 << 10;
 
 /// Journal of a run: begun before anything is made, removed with the end of the run.
@@ -274,7 +274,7 @@ pub(super) struct RunLog {
     purpose: Purpose,
     /// Bytes of the journal that stand; what follows them was torn by a kill or a full disk.
     length: u64,
-    /// The disk keeps room for it up to here.
+    /// The disk keeps room for it up to here, or never will.
     reserved: u64,
 }
 
@@ -320,7 +320,7 @@ impl RunLog {
         let Some(file) = log.claim(has_failed)? else { return Ok(log) };
         if resume {
             let mut reader = log.codec.reader();
-            feed(&file, u64::MAX, |bytes| reader.feed(bytes)).map_err(|error| log.failed(&error))?;
+            feed(&file, u64::MAX, |bytes| reader.feed(bytes)).map_err(|error| log.failed("read", &error))?;
             let parsed = reader.finish();
             if parsed.valid_length > 0 {
                 log.length = parsed.valid_length;
@@ -380,9 +380,9 @@ impl RunLog {
         if let Some(file) = &self.file {
             let end = self.length + self.pending.len() as u64;
             if self.reserved < end + ROOM / 2 {
-                self.reserved = reserve(file, self.length, end + ROOM).unwrap_or(self.reserved);
+                self.reserved = reserve(file, self.reserved.max(self.length), end + ROOM);
             }
-            file.write_all_at(&self.pending, self.length).map_err(|error| self.failed(&error))?;
+            file.write_all_at(&self.pending, self.length).map_err(|error| self.failed("write", &error))?;
             self.length = end;
         }
         self.pending.clear();
@@ -393,7 +393,7 @@ impl RunLog {
     pub(super) fn begin(&mut self, transfer: TransferId, has_failed: HasFailed<'_>) -> Result<(), String> {
         match &self.file {
             Some(file) => {
-                file.set_len(self.length).map_err(|error| self.failed(&error))?;
+                file.set_len(self.length).map_err(|error| self.failed("truncate", &error))?;
                 self.reserved = self.length;
             }
             None => self.create(has_failed)?,
@@ -415,18 +415,18 @@ impl RunLog {
         lock(&file, &self.directory.path_of(&self.name), has_failed).map_err(|error| error.to_string())?;
         // By it alone the next run knows that what this one makes is its own, even after a power
         // cut.
-        file.write_all_at(self.codec.header(), 0).map_err(|error| self.failed(&error))?;
+        file.write_all_at(self.codec.header(), 0).map_err(|error| self.failed("write", &error))?;
         self.length = self.codec.header().len() as u64;
         if let Err(error) = file.sync_data() {
-            let reason = self.failed(&error);
+            let reason = self.failed("flush", &error);
             tracing::warn!(%reason, "an interrupted run may not be continued after a power cut");
         }
         self.file = Some(file);
         Ok(())
     }
 
-    fn failed(&self, error: &io::Error) -> String {
-        failure::of_disk(&self.directory.path_of(&self.name), "write", error).into_reason()
+    fn failed(&self, call: &str, error: &io::Error) -> String {
+        failure::of_disk(&self.directory.path_of(&self.name), call, error).into_reason()
     }
 
     /// The run is complete: what earlier attempts left of items that are no longer part of it goes,
@@ -443,18 +443,18 @@ impl RunLog {
     }
 }
 
-/// Has the disk keep room for a file between these two places, or for as much of that as it has; up
-/// to where that is. A file system that cannot do so keeps none.
-fn reserve(file: &File, from: u64, to: u64) -> Option<u64> {
-    let mut room = to - from;
+/// Has the disk keep room for a file between these two places, or for as much of that as it has;
+/// gives where that room ends. Where the file system cannot keep any, nothing more is to be asked for.
+fn reserve(file: &File, from: u64, to: u64) -> u64 {
+    let mut room = to.saturating_sub(from);
     while room > 0 {
         match fallocate(file, FallocateFlags::KEEP_SIZE, from, room) {
-            Ok(()) => return Some(from + room),
+            Ok(()) => break,
             Err(Errno::NOSPC | Errno::DQUOT) => room /= 2,
-            Err(_) => return None,
+            Err(_) => return u64::MAX,
         }
     }
-    None
+    from + room
 }
 
 fn remove_left_behind(base: &Directory, path: &[u8]) {

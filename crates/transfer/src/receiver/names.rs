@@ -275,6 +275,7 @@ impl Keeper<'_> {
         }
         let local = |reason| NotBegun::Failed(SessionError::Local(reason));
         if let Some(run) = &mut self.run {
+            opening.placement.check_rights().map_err(NotBegun::Failed)?;
             run.begin(shared.order.transfer, &|| shared.has_failed()).map_err(local)?;
         }
         let landings = opening.placement.landings().map_err(NotBegun::Failed)?;

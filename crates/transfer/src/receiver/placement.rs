@@ -124,6 +124,11 @@ impl Placement {
         Ok(())
     }
 
+    /// Refuses a destination in which this user cannot make anything.
+    pub(super) fn check_rights(&self) -> Result<(), SessionError> {
+        self.base().map_or(Ok(()), |base| base.permits_changes().map_err(refuse))
+    }
+
     /// Where each source lands.
     pub(super) fn landings(&self) -> Result<Vec<Landing>, SessionError> {
         let inside = match &self.destination {

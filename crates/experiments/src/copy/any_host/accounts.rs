@@ -77,6 +77,11 @@ impl<'a> Accounts<'a> {
         Ok(accounts)
     }
 
+    /// Whether its programs may do anything.
+    pub(super) fn is_root(&self) -> bool {
+        self.account == Account::Root
+    }
+
     /// The home at one end.
     pub(super) fn home(&self, end: End) -> PathBuf {
         self.scratch.path(&format!("home-{}-{}", self.account.name(), end.name()))

@@ -19,8 +19,10 @@ pub(super) struct Case {
     round_trip: Span,
     queue: ByteCount,
     loss: f64,
-    /// A user's hosts are stock ones, root's are tuned.
+    /// Who copies; a user's hosts are stock ones, root's are tuned.
     pub(super) account: Account,
+    /// Whose copy's far end it is.
+    pub(super) far_account: Account,
     pub(super) access: Access,
     pub(super) load: Load,
     /// Of the file.
@@ -40,7 +42,7 @@ impl Case {
     pub(super) fn settings(&self, seed: u64) -> Settings {
         let loss = if self.loss > 0.0 { Model::Random(self.loss) } else { Model::None };
         let forward = icdc_path::Settings { loss, seed, ..path(self.rate, self.round_trip, self.queue) };
-        let stock = self.account == Account::User;
+        let stock = [self.account, self.far_account].contains(&Account::User);
         Settings { stock, share_processors: self.many, ..Settings::symmetric(forward) }
     }
 }
@@ -58,6 +60,7 @@ const STOCK: Case = Case {
     queue: SMALL_QUEUE,
     loss: 0.0,
     account: Account::User,
+    far_account: Account::User,
     access: Access::StandIn,
     load: Load::File,
     size: ByteCount::new(2_000_000_000),
@@ -68,7 +71,7 @@ const STOCK: Case = Case {
     many: false,
 };
 
-const ROOT: Case = Case { account: Account::Root, ..STOCK };
+const ROOT: Case = as_root(STOCK);
 const UNKNOWN: &str = "≤ 19.5 s, within 2 % of the others, no more drops than 1 stream";
 const KNOWN: &str = "≤ 18.5 s, within 2 % of the others, no more drops than 1 stream";
 
@@ -97,18 +100,27 @@ const TEN_GIGABIT: Case = Case {
     ..STOCK
 };
 
-/// Each ends within 1.3 times the best of them.
-const fn by_hand(name: &'static str, account: Account, streams: u8, ring: u64) -> Case {
+const fn as_root(case: Case) -> Case {
+    Case { account: Account::Root, far_account: Account::Root, ..case }
+}
+
+/// Each ends within 1.3 times the best of them; `ends` are the near and the far one.
+const fn by_hand(name: &'static str, ends: (Account, Account), streams: u8, ring: u64) -> Case {
+    let (account, far_account) = ends;
     let size = ByteCount::new(200_000_000);
     let required = "≤ 1.3 × the best of these";
-    Case { name, required, account, streams: Some(streams), ring: Some(ByteCount::from_mib(ring)), size, ..CONTINENT }
+    let (streams, ring) = (Some(streams), Some(ByteCount::from_mib(ring)));
+    Case { name, required, account, far_account, streams, ring, size, ..CONTINENT }
 }
+
+const USERS: (Account, Account) = (Account::User, Account::User);
+const ROOTS: (Account, Account) = (Account::Root, Account::Root);
 
 const PAUSED: Case = Case { required: "steady ≥ 97 % of that without pauses, nothing dropped", ..STOCK };
 const SHORT_PAUSES: Pauses = Pauses { length: Span::from_millis(10), period: Span::from_millis(125) };
 const LONG_PAUSES: Pauses = Pauses { length: Span::from_millis(30), period: Span::from_secs(1) };
 
-pub(super) const ALL: [Case; 41] = [
+pub(super) const ALL: [Case; 45] = [
     STOCK,
     Case { name: "stock, loss 1e-6", required: "≤ 23 s", loss: 1e-6, ..STOCK },
     Case { name: "stock, loss 1e-4", required: "≤ 24 s", loss: 1e-4, many: true, ..STOCK },
@@ -125,36 +137,40 @@ pub(super) const ALL: [Case; 41] = [
     Case { name: "root, known path, 4 streams", required: KNOWN, is_known: true, streams: Some(4), ..ROOT },
     Case { name: "root, known path, 16 streams", required: KNOWN, is_known: true, streams: Some(16), ..ROOT },
     Case { name: "100 Mbit/s, 80 ms, user", ..CONTINENT },
-    Case { name: "100 Mbit/s, 80 ms, root", account: Account::Root, ..CONTINENT },
+    Case { name: "100 Mbit/s, 80 ms, root", ..as_root(CONTINENT) },
     Case { name: "100 Mbit/s, 80 ms, loss 1e-3, user", loss: 1e-3, ..CONTINENT },
-    Case { name: "100 Mbit/s, 80 ms, loss 1e-3, root", loss: 1e-3, account: Account::Root, ..CONTINENT },
+    Case { name: "100 Mbit/s, 80 ms, loss 1e-3, root", loss: 1e-3, ..as_root(CONTINENT) },
     Case { name: "300 Mbit/s, 500 ms, user", ..SATELLITE },
-    Case { name: "300 Mbit/s, 500 ms, root", account: Account::Root, ..SATELLITE },
+    Case { name: "300 Mbit/s, 500 ms, root", ..as_root(SATELLITE) },
     Case { name: "LAN without delay, user", ..LAN },
-    Case { name: "LAN without delay, root", account: Account::Root, ..LAN },
+    Case { name: "LAN without delay, root", ..as_root(LAN) },
     Case { name: "10 Gbit/s, 1 ms, user", ..TEN_GIGABIT },
-    Case { name: "10 Gbit/s, 1 ms, root", account: Account::Root, ..TEN_GIGABIT },
-    by_hand("streams 1, ring 32 MiB, user", Account::User, 1, 32),
-    by_hand("streams 1, ring 256 MiB, user", Account::User, 1, 256),
-    by_hand("streams 4, ring 32 MiB, user", Account::User, 4, 32),
-    by_hand("streams 16, ring 256 MiB, user", Account::User, 16, 256),
-    by_hand("streams 64, ring 32 MiB, user", Account::User, 64, 32),
-    by_hand("streams 64, ring 256 MiB, user", Account::User, 64, 256),
-    by_hand("streams 1, ring 32 MiB, root", Account::Root, 1, 32),
-    by_hand("streams 1, ring 256 MiB, root", Account::Root, 1, 256),
-    by_hand("streams 4, ring 32 MiB, root", Account::Root, 4, 32),
-    by_hand("streams 16, ring 256 MiB, root", Account::Root, 16, 256),
-    by_hand("streams 64, ring 32 MiB, root", Account::Root, 64, 32),
-    by_hand("streams 64, ring 256 MiB, root", Account::Root, 64, 256),
+    Case { name: "10 Gbit/s, 1 ms, root", ..as_root(TEN_GIGABIT) },
+    by_hand("streams 1, ring 32 MiB, user", USERS, 1, 32),
+    by_hand("streams 1, ring 256 MiB, user", USERS, 1, 256),
+    by_hand("streams 4, ring 32 MiB, user", USERS, 4, 32),
+    by_hand("streams 16, ring 256 MiB, user", USERS, 16, 256),
+    by_hand("streams 64, ring 32 MiB, user", USERS, 64, 32),
+    by_hand("streams 64, ring 256 MiB, user", USERS, 64, 256),
+    by_hand("streams 1, ring 32 MiB, root", ROOTS, 1, 32),
+    by_hand("streams 1, ring 256 MiB, root", ROOTS, 1, 256),
+    by_hand("streams 4, ring 32 MiB, root", ROOTS, 4, 32),
+    by_hand("streams 16, ring 256 MiB, root", ROOTS, 16, 256),
+    by_hand("streams 64, ring 32 MiB, root", ROOTS, 64, 32),
+    by_hand("streams 64, ring 256 MiB, root", ROOTS, 64, 256),
+    by_hand("streams 1, ring 32 MiB, user to root", (Account::User, Account::Root), 1, 32),
+    by_hand("streams 64, ring 256 MiB, user to root", (Account::User, Account::Root), 64, 256),
+    by_hand("streams 1, ring 32 MiB, root to user", (Account::Root, Account::User), 1, 32),
+    by_hand("streams 64, ring 256 MiB, root to user", (Account::Root, Account::User), 64, 256),
     Case { name: "pauses of 10 ms, 8 a second, user", pauses: Some(SHORT_PAUSES), ..PAUSED },
-    Case { name: "pauses of 10 ms, 8 a second, root", pauses: Some(SHORT_PAUSES), account: Account::Root, ..PAUSED },
+    Case { name: "pauses of 10 ms, 8 a second, root", pauses: Some(SHORT_PAUSES), ..as_root(PAUSED) },
     Case { name: "pauses of 30 ms, 1 a second, user", pauses: Some(LONG_PAUSES), ..PAUSED },
-    Case { name: "pauses of 30 ms, 1 a second, root", pauses: Some(LONG_PAUSES), account: Account::Root, ..PAUSED },
+    Case { name: "pauses of 30 ms, 1 a second, root", pauses: Some(LONG_PAUSES), ..as_root(PAUSED) },
 ];
 
 impl Case {
     /// Not in the table: a copy in a lab that somebody else made.
     pub(super) fn beside_another(account: Account, streams: Option<u8>) -> Self {
-        Self { account, streams, ..STOCK }
+        Self { account, far_account: account, streams, ..STOCK }
     }
 }

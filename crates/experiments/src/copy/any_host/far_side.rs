@@ -61,8 +61,10 @@ const FAR_LOOP: &str = "cd \"$1\" && mkfifo requests && exec 3<>requests && echo
 
 /// What is called in place of ssh: hands a command to [`FAR_LOOP`], and carries its input and
 /// output.
+/// Either end may be of an account that owns nothing of the other's.
 const NEAR_CALL: &str = "shift\n\
-    call=$(mktemp -d CALLS/call-XXXXXX) && mkfifo \"$call/in\" \"$call/out\" \"$call/errors\" \"$call/status\" || exit 255\n\
+    umask 0\n\
+    call=$(mktemp -d CALLS/call-XXXXXX) && chmod 777 \"$call\" && mkfifo \"$call/in\" \"$call/out\" \"$call/errors\" \"$call/status\" || exit 255\n\
     printf '%s' \"$*\" >\"$call/command\"\n\
     echo \"$call\" >CALLS/requests\n\
     exec 3<&0\n\
@@ -90,11 +92,14 @@ impl FarSide {
         bench: &Bench<'_>,
         lab: &Lab,
         access: Access,
-        (accounts, keys, scratch): (&Accounts<'_>, &SshKeys, &Scratch),
+        (near, far): (&Accounts<'_>, &Accounts<'_>),
+        (keys, scratch): (&SshKeys, &Scratch),
     ) -> Result<Self, ExperimentError> {
         if access == Access::StandIn {
-            return Self::stand_in(bench, lab, accounts, scratch);
+            return Self::stand_in(bench, lab, (near, far), scratch);
         }
+        // Who copies by ssh has the same account at both ends.
+        let accounts = near;
         let sshd_directory = Some(SshdDirectory::new());
         let server = |name: &str, address: &str| {
             let sshd = installed("sshd").ok_or(LabError::Missing { program: "sshd", package: "openssh-server" })?;
@@ -149,12 +154,13 @@ impl FarSide {
     fn stand_in(
         bench: &Bench<'_>,
         lab: &Lab,
-        accounts: &Accounts<'_>,
+        (near, far): (&Accounts<'_>, &Accounts<'_>),
         scratch: &Scratch,
     ) -> Result<Self, ExperimentError> {
-        let calls = accounts.empty("calls")?;
+        let owner = if near.is_root() { far } else { near };
+        let calls = owner.empty("calls")?;
         let mut command = on_host(bench, lab, "b", Rights::All);
-        command.arg(accounts.runner(End::Far)).args(["sh", "-c", FAR_LOOP, "sh"]).arg(&calls);
+        command.arg(far.runner(End::Far)).args(["sh", "-c", FAR_LOOP, "sh"]).arg(&calls);
         let mut server = Server::start(&mut command, &scratch.path("calls-log"))?;
         server.await_output("ready")?;
         let call = NEAR_CALL.replace("CALLS", &calls.display().to_string());

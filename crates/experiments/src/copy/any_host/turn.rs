@@ -188,7 +188,7 @@ impl<'a> Ground<'a> {
         case: &Case,
         source: &Path,
     ) -> Result<Finish, ExperimentError> {
-        self.accounts(case.account).empty_home(End::Far)?;
+        self.accounts(case.far_account).empty_home(End::Far)?;
         self.copy_into(bench, lab, case, source, DESTINATION)
     }
 
@@ -201,11 +201,11 @@ impl<'a> Ground<'a> {
         source: &Path,
         destination: &str,
     ) -> Result<Finish, ExperimentError> {
-        let accounts = self.accounts(case.account);
-        let (name, destination) = (destination, accounts.empty(destination)?);
-        let far = FarSide::start(bench, lab, case.access, (accounts, &self.keys, self.scratch))?;
+        let (near, far) = (self.accounts(case.account), self.accounts(case.far_account));
+        let (name, destination) = (destination, far.empty(destination)?);
+        let far = FarSide::start(bench, lab, case.access, (near, far), (&self.keys, self.scratch))?;
         let mut command = on_host(bench, lab, "a", Rights::All);
-        command.arg(accounts.runner(End::Near)).arg(bench.program).args(["copy", "--json", "--remote-icdc"]);
+        command.arg(near.runner(End::Near)).arg(bench.program).args(["copy", "--json", "--remote-icdc"]);
         command.arg(bench.program);
         if let Some(shell) = &far.shell {
             command.arg("--ssh").arg(shell);

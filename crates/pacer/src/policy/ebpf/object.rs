@@ -54,9 +54,9 @@ pub(super) fn report() -> Result<Object, PolicyError> {
         map.set_autocreate(false).map_err(refused(&notes(), "map"))?;
     }
     share_notes(&mut open)?;
-    // The right to load it has been looked at before.
+    // The capabilities have been checked: what is refused now is refused to everybody.
     open.load().map_err(|error| match error.kind() {
-        ErrorKind::PermissionDenied => PolicyError::NoIterators,
+        ErrorKind::PermissionDenied => PolicyError::NoIterators { reason: format!("{error:#}") },
         _ => refused(&notes(), "the kernel refuses the program")(error),
     })
 }

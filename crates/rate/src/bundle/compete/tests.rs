@@ -24,7 +24,7 @@ fn on(queue: Queue, rate: Rate) -> (Compete, Option<Turn>) {
     over(queue, rate, CARRIED_BEFORE)
 }
 
-/// The same, with what the path seemed to carry before.
+/// As [`on`], where the path seemed to carry `before`.
 fn over(queue: Queue, rate: Rate, before: Rate) -> (Compete, Option<Turn>) {
     let mut compete = Compete::new(rate, Some(before));
     let (mut delivered, mut standing) = (ByteCount::ZERO, Span::from_millis(30));
@@ -46,7 +46,7 @@ fn over(queue: Queue, rate: Rate, before: Rate) -> (Compete, Option<Turn>) {
             rtt,
             least_rtt: BASE,
             delivered,
-            again: 0,
+            retransmitted: 0,
             packet: ByteCount::new(1448),
             window: ByteCount::from_mib(64),
             idle: false,
@@ -104,7 +104,7 @@ fn without_a_queue(mut compete: Compete, loses: bool) -> (Option<Turn>, u64, Com
             rtt: BASE,
             least_rtt: BASE,
             delivered,
-            again: if loses { round } else { 0 },
+            retransmitted: if loses { round } else { 0 },
             packet: ByteCount::new(1448),
             window: ByteCount::from_mib(64),
             idle: false,
@@ -120,14 +120,14 @@ fn without_a_queue(mut compete: Compete, loses: bool) -> (Option<Turn>, u64, Com
 
 #[test]
 fn one_that_is_again_beside_others_takes_its_half_before_it_is_alone() {
-    let (turn, rounds, compete) = without_a_queue(Compete::again(CAPACITY / 8, CAPACITY), false);
+    let (turn, rounds, compete) = without_a_queue(Compete::remembering(CAPACITY / 8, CAPACITY), false);
     let Some(Turn::Alone(carried)) = turn else { panic!("{turn:?}") };
     assert!(carried >= CAPACITY.scaled(7, 16) && compete.rate <= CAPACITY.scaled(9, 16), "{carried}");
     assert!(rounds < 16, "{rounds}");
 }
 
 #[test]
-fn a_capacity_of_before_is_doubted_where_less_is_lost() {
-    let (turn, ..) = without_a_queue(Compete::again(CAPACITY / 8, CAPACITY), true);
-    assert_eq!(turn, Some(Turn::Inelastic));
+fn losses_far_below_half_of_a_remembered_capacity_make_it_doubtful() {
+    let (turn, ..) = without_a_queue(Compete::remembering(CAPACITY / 8, CAPACITY), true);
+    assert_eq!(turn, Some(Turn::Doubtful));
 }

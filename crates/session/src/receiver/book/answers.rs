@@ -65,6 +65,9 @@ impl<P> Book<P> {
             }
             Ok(Verdict::Skip) if self.needs_flush(id) => {
                 self.remember(id, Progress::Coming);
+                if let Some(tracked) = self.items.get_mut(&id) {
+                    tracked.state = ItemState::Skipping;
+                }
                 None
             }
             Ok(Verdict::Skip) => Some(self.skip(id)),
@@ -89,13 +92,7 @@ impl<P> Book<P> {
                 }
                 Some(want)
             }
-            Err(failure) => {
-                let tracked = self.items.get(&id)?;
-                let (entry, path) = (tracked.item.entry.clone(), tracked.item.path.clone());
-                let want = self.refuse(&entry, path, failure);
-                self.leave(id, Progress::Failed);
-                Some(want)
-            }
+            Err(failure) => self.items.contains_key(&id).then(|| self.refuse_tracked(id, failure)),
         }
     }
 
@@ -127,7 +124,7 @@ impl<P> Book<P> {
         for id in ids {
             let want = match outcome {
                 Ok(()) => self.skip(id),
-                Err(failure) => self.refuse_found(id, failure.clone()),
+                Err(failure) => self.refuse_tracked(id, failure.clone().passing()),
             };
             self.answer(id, vec![want]);
         }
@@ -245,16 +242,16 @@ impl<P> Book<P> {
     pub(super) fn on_compared_flushed(&mut self, id: EntryId, digest: FileDigest, outcome: Result<(), Failure>) {
         let want = match outcome {
             Ok(()) => self.have(id, digest),
-            Err(failure) => self.refuse_found(id, failure),
+            Err(failure) => self.refuse_tracked(id, failure.passing()),
         };
         self.answer(id, vec![want]);
     }
 
-    /// Tells of an item that is there already and whose name cannot be made durable.
-    fn refuse_found(&mut self, id: EntryId, failure: Failure) -> Want {
+    /// Tells of an item that fails, and leaves it.
+    fn refuse_tracked(&mut self, id: EntryId, failure: Failure) -> Want {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
             let (entry, path) = (item.entry.clone(), item.path.clone());
-            self.refuse(&entry, path, failure.passing());
+            self.refuse(&entry, path, failure);
         }
         self.leave(id, Progress::Failed);
         Want::Failed

@@ -145,6 +145,8 @@ pub(super) enum ItemState {
     /// What has its name is read: an earlier run seems to have published it with this digest. If it
     /// `is_noted`, the name is durable.
     Comparing { digest: FileDigest, is_noted: bool },
+    /// It is left alone; its name is being flushed.
+    Skipping,
     /// It is examined once more, to be answered by itself.
     Examined,
     /// Something of it, or the file it is a further name of, is still to come.
