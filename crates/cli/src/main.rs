@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(message) => return help_or_usage_error(habits::advise(message, std::env::args_os())),
     };
+    signals::survive_file_size_limit();
     let console = Console::new();
     let code = match arguments.command {
         Command::Copy(arguments) => copy::run(*arguments, &console),

@@ -1,13 +1,22 @@
-//! The first SIGINT or SIGTERM asks for a clean stop, the second ends the process.
+//! The first SIGINT or SIGTERM asks for a clean stop, the second ends the process. A limit of file
+//! sizes ends none.
 
 use std::io;
+use std::sync::Arc;
 
 use icdc_stop::StopSignal;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::console::Console;
 use crate::exit;
+
+/// What would make a file larger than the limit (`ulimit -f`) gives an error, as on a full disk,
+/// instead of killing the process.
+pub(crate) fn survive_file_size_limit() {
+    // Where it cannot be handled, it ends the process as before.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+}
 
 /// Watches for signals on a thread of its own. `announcement` is what the user is told at the first
 /// one, `code` the exit code at the second.

@@ -80,7 +80,9 @@ pub fn far_end() -> Result<(), FarEndError> {
     let (stdin, mut stdout) = own_streams().map_err(process("dup"))?;
     // The empty line ends an unfinished one of a shell's start-up files.
     write!(stdout, "\n{MARKER} {VERSION}\n").map_err(process("write"))?;
-    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    // Accounts of services have none, or name one that is not there; a login is then in the root, too.
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.try_exists().unwrap_or(true));
+    let home = home.unwrap_or_else(|| PathBuf::from("/"));
     work(stdin, stdout.into(), home, &stop)
 }
 

@@ -4,6 +4,9 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 use icdc_protocol::block_journal::{BlockJournal, HEADER_LENGTH, Header};
 use icdc_protocol::block_map::{block_count, block_length, block_offset};
@@ -12,7 +15,8 @@ use rustix::process::kill_process;
 
 use crate::interrupted::{BLOCK, Interrupted};
 use crate::support::{
-    KIB, MIB, Noise, Shape, Signal, Site, Start, assert_same, compare::same_contents, data, leftovers,
+    KIB, MIB, Noise, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, compare::same_contents, data,
+    leftovers, succeed,
 };
 
 /// Overwrites a part of a file; its modification time stays.
@@ -157,6 +161,43 @@ fn a_file_beside_a_journal_of_all_its_blocks_is_compared() {
             assert_eq!(ended.resumed(), if damaged { 0 } else { size }, "{ended}");
         }
     }
+}
+
+/// Kills both ends while unfinished small files lie beside others of their names.
+fn kill_with_small_files_unfinished(site: &Site) {
+    let is_part = |left: &PathBuf| left.extension().is_some_and(|kind| kind == "part");
+    let is_unfinished = || leftovers(&site.path("copy")).iter().any(is_part);
+    for _ in 0..40 {
+        let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh(), "source/"]).arg(site.by_ssh("copy")).start();
+        run.wait_for_bytes(MIB);
+        for _ in 0..500 {
+            if is_unfinished() {
+                break;
+            }
+            sleep(Duration::from_millis(1));
+        }
+        if let Some(far_end) = run.far_end() {
+            run.signal(Signal::KILL);
+            kill_process(far_end, Signal::KILL).unwrap();
+        }
+        run.finish();
+        if is_unfinished() {
+            return;
+        }
+    }
+    panic!("no kill left an unfinished file");
+}
+
+#[test]
+fn what_a_killed_run_left_goes_with_a_run_that_skips() {
+    let site = Site::new();
+    let shape = Shape { small: 300, largest_small: 200 * KIB, large: vec![6 * MIB], oddities: false };
+    let source = data::tree(&site.path("source"), 74, &shape);
+    succeed(Command::new("cp").arg("-a").arg(&source).arg(site.path("copy")));
+    kill_with_small_files_unfinished(&site);
+    site.copy(&["--update", "--ssh", &site.ssh(), "source/"]).arg(site.by_ssh("copy")).run().expect_code(0);
+    assert_no_leftovers(&site.path("copy"));
+    assert_same(&source, &site.path("copy"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -256,8 +256,8 @@ fn the_disk_becomes_full_on_the_way() {
 #[test]
 fn small_files_fill_the_disk() {
     let site = Site::new();
-    let Some(mount) = Mount::tmpfs(site.path("full"), 8 * MIB) else { return };
-    let shape = Shape { small: 2000, largest_small: 20 * KIB, large: Vec::new(), oddities: false };
+    let Some(mount) = Mount::tmpfs(site.path("full"), 64 * MIB) else { return };
+    let shape = Shape { small: 2000, largest_small: 128 * KIB, large: Vec::new(), oddities: false };
     let source = data::tree(&site.path("source"), 68, &shape);
     let ended = site.copy(&["--ssh", &site.ssh()]).arg(&source).arg(site.by_ssh("full/copy")).run();
     assert_eq!(ended.code, Some(1), "{ended}");
@@ -279,10 +279,54 @@ fn small_files_fill_the_disk() {
     let again = site.copy(&["--ssh", &site.ssh()]).arg(&source).arg(site.by_ssh("full/copy")).run();
     assert_eq!(again.code, Some(1), "{again}");
     assert!(again.stderr.contains("make room"), "{again}");
-    mount.resize(64 * MIB);
+    mount.resize(512 * MIB);
     let complete = site.copy(&["--ssh", &site.ssh()]).arg(&source).arg(site.by_ssh("full/copy")).run().expect_code(0);
     assert!(complete.number("taken_over_files") >= arrived, "{arrived} had arrived: {complete}");
     assert_same(&source, &mount.path().join("copy"));
+}
+
+/// The room that the journal of a run keeps for itself is none of theirs.
+#[test]
+fn what_just_fits_has_room() {
+    for (size, files) in [(12 * MIB, &[12_100 * KIB][..]), (12 * MIB, &[6_000 * KIB, 6_100 * KIB]), (MIB, &[900 * KIB])]
+    {
+        let site = Site::new();
+        let Some(mount) = Mount::tmpfs(site.path("full"), size) else { return };
+        let source = site.directory("source");
+        for (number, length) in files.iter().enumerate() {
+            data::file(&source.join(format!("f{number}")), *length, 71);
+        }
+        site.copy(&["--ssh", &site.ssh()]).arg(&source).arg(site.by_ssh("full/copy")).run().expect_code(0);
+        assert_same(&source, &mount.path().join("copy"));
+        assert_no_leftovers(mount.path());
+    }
+}
+
+/// A run that failed leaves its journal, which then keeps no room from others.
+#[test]
+fn a_journal_that_stays_keeps_no_room() {
+    let site = Site::new();
+    let Some(mount) = Mount::tmpfs(site.path("full"), 512 * MIB) else { return };
+    let source = data::tree(&site.path("source"), 72, &SMALL);
+    data::file(&source.join("too-large"), 520 * MIB, 72);
+    let ended = site.copy(&["--ssh", &site.ssh()]).arg(&source).arg(site.by_ssh("full/copy")).run();
+    assert_failed(&ended, &["source/too-large"]);
+    assert_only_journal_left(mount.path());
+    let held: u64 = leftovers(mount.path()).iter().map(|left| fs::metadata(left).unwrap().blocks() * 512).sum();
+    assert!(held <= 64 * KIB, "{held} bytes");
+}
+
+#[test]
+fn a_limit_of_file_sizes_stops_only_what_is_larger() {
+    let site = Site::new();
+    let Some(mount) = Mount::tmpfs(site.path("full"), 512 * MIB) else { return };
+    let shape = Shape { small: 5, largest_small: 4 * KIB, large: vec![200 * KIB, 6 * MIB], oddities: false };
+    let source = data::tree(&site.path("source"), 73, &shape);
+    // In blocks of 512 bytes.
+    let limited = site.program("limited", "shift\nulimit -f 100\nexec sh -c \"$*\"");
+    let ended = site.copy(&["--ssh", &limited]).arg(&source).arg(site.by_ssh("full/copy")).run();
+    assert_failed(&ended, &["source/large0", "source/large1"]);
+    assert_rest_arrived(&source, &mount.path().join("copy"), &["large0", "large1"]);
 }
 
 #[test]

@@ -4,14 +4,17 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+
+use rustix::process::kill_process;
 
 use crate::sshd::Sshd;
 use crate::support;
 use crate::support::network::Pair;
 use crate::support::{
-    Ended, HERE, ICDC, MIB, Run, Shape, Site, Start, assert_no_leftovers, assert_same, data, is_root, skip, succeed,
+    Ended, HERE, ICDC, MIB, Run, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data, is_root, skip,
+    succeed,
 };
 
 /// Asserts that the run could not connect or was not let in, and that what icdc itself said is one
@@ -64,7 +67,15 @@ fn every_way_in_which_ssh_fails_is_told_with_what_to_do() {
     let cannot = site.program("cannot", "echo 'libc.so.6: version not found' >&2\nexit 1");
     attempts(&site, &cannot, &[], &["did not start as expected", "libc.so.6: version not found"]);
     let closed = site.program("closed", "printf 'This account is currently not available.'\nexit 1");
-    attempts(&site, &closed, &[], &["did not start as expected", "This account is currently not available."]);
+    let reason = "This account is currently not available.";
+    attempts(&site, &closed, &[], &["did not start as expected", reason]);
+    // Sending icdc there fails for the same reason.
+    attempts(&site, &closed, &["--send-self"], &["cannot send icdc", "exit status: 1", reason]);
+    let mute = site.program("mute", "exit 3");
+    attempts(&site, &mute, &["--send-self"], &["did not do as it was told (exit status: 3)"]);
+    let banner = "echo '*** Authorized use only ***' >&2\necho Welcome\necho \"It's closed for maintenance\"\nexit 1";
+    let banner = site.program("banner", banner);
+    attempts(&site, &banner, &[], &["Authorized use only", "It's closed for maintenance"]);
 }
 
 #[test]
@@ -86,6 +97,29 @@ fn a_far_side_without_icdc_or_with_another_is_told_with_what_to_do() {
     attempts(&site, &ssh, &["--remote-icdc", &garbled], &[&garbled]);
     let deserting = site.program("deserting", "echo ICDC-FAR-END 2");
     attempts(&site, &ssh, &["--remote-icdc", &deserting], &[&deserting]);
+}
+
+#[test]
+fn a_far_end_that_has_run_is_not_replaced_because_a_login_fails() {
+    let site = Site::new();
+    data::file(&site.path("file"), 40 * MIB, 3);
+    symlink(ICDC, site.directory("bin").join("icdc")).unwrap();
+    let flaky = site.program(
+        "flaky",
+        "shift\ncount=$(cat count || echo 0)\necho $((count + 1)) >count\n\
+         if test $count = 1; then echo 'no route' >&2; exit 1; fi\nexec sh -c \"$*\"",
+    );
+    fs::write(site.path("count"), "0").unwrap();
+    let mut command = site.icdc(&["copy", "--json", "--send-self", "--rate", "160mbit", "--ssh", &flaky, "file"]);
+    let path = format!("{}:/usr/bin:/bin", site.path("bin").display());
+    let run = command.arg(site.by_ssh("arrived")).env("PATH", path).start();
+    assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
+    kill_process(run.far_end().unwrap(), Signal::KILL).unwrap();
+    let ended = run.finish().expect_code(0);
+    assert!(!ended.stderr.contains("from its cache directory"), "{ended}");
+    assert!(!site.path("home/.cache").exists(), "nothing is sent: {ended}");
+    assert_eq!(fs::read_to_string(site.path("count")).unwrap().trim(), "3", "{ended}");
+    assert_same(&site.path("file"), &site.path("arrived"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use icdc_tcp::Family;
 use icdc_units::Span;
 
 use super::error::ConnectError;
+use super::foreign_text;
 use super::patient::{self, PatientReader};
 use super::remote_shell::{LOGGED_IN, RemoteProcess, RemoteShell, quote};
 use super::send_self::{or_sent, program_found};
@@ -19,9 +20,8 @@ use crate::options::CopyOptions;
 pub(crate) const MARKER: &str = "ICDC-FAR-END";
 /// Output of shell start-up files that is skipped before the marker.
 pub(super) const MAX_NOISE: usize = 4 << 20;
-/// Longest line that is looked at, and what of it is shown.
+/// Longest line that is looked at.
 const LONGEST_LINE: usize = 4096;
-const SHOWN: usize = 60;
 /// Time from the start of ssh to the far end's first words: a login, perhaps by hand and by way of
 /// other hosts.
 pub(super) const GREETING_PATIENCE: Span = Span::from_secs(300);
@@ -118,7 +118,8 @@ impl FarProgram {
             Some(2) if said.contains("far-end") => self.other_version("none that this one knows".to_owned()),
             _ => {
                 // Start-up files, and shells that let nobody in, say why on either output.
-                let said = if said.is_empty() { preamble.first.clone() } else { said };
+                let said = [said, preamble.last.clone()].into_iter().filter(|words| !words.is_empty());
+                let said = said.collect::<Vec<_>>().join("; ");
                 match status {
                     Some(how) if !how.success() => {
                         ConnectError::EndedAtOnce { host, command, program: self.program.clone(), how, said }
@@ -183,6 +184,8 @@ pub(super) struct Preamble {
     noise: usize,
     /// Beginning of their first line.
     first: String,
+    /// Their last one.
+    last: String,
     /// Which of several programs was started, if that was left to the far side's shell.
     pub(super) program: Option<String>,
 }
@@ -206,8 +209,9 @@ impl Preamble {
         } else if !text.trim().is_empty() {
             self.noise += line.len() + 1;
             if self.first.is_empty() {
-                self.first = text.trim().chars().take(SHOWN).flat_map(char::escape_debug).collect();
+                self.first = foreign_text::sample(&text);
             }
+            self.last = foreign_text::reason(&text);
         }
     }
 }

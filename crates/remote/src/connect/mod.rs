@@ -17,6 +17,7 @@ pub(crate) mod daemon;
 mod error;
 mod far;
 mod far_program;
+mod foreign_text;
 mod logins;
 mod patient;
 mod pool;

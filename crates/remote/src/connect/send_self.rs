@@ -28,6 +28,7 @@ use icdc_tcp::clock;
 use icdc_units::Span;
 
 use super::error::ConnectError;
+use super::foreign_text;
 use super::patient::{PatientReader, PatientWriter};
 use super::remote_shell::RemoteShell;
 
@@ -35,6 +36,8 @@ use super::remote_shell::RemoteShell;
 const MARK: &str = "ICDC-SEND-SELF ";
 /// Output of shell start-up files that is skipped.
 const MAX_NOISE: u64 = 4 << 20;
+/// An answer is a word and a path.
+const LONGEST_ANSWER: usize = 4096 + 32;
 /// How long it may take: 100 MB at 1 Mbit/s.
 const PATIENCE: Span = Span::from_secs(900);
 
@@ -82,7 +85,8 @@ fn put_program(shell: &RemoteShell, program: &Path, stop: &StopSignal) -> Result
     let deadline = clock::now() + PATIENCE;
     let patient = PatientReader::new(&stdout, stop, deadline).map_err(cannot_wait)?;
     let mut answers = BufReader::new(patient.take(MAX_NOISE));
-    let mut ask = || next_answer(&mut answers);
+    let mut noise = String::new();
+    let mut ask = || next_answer(&mut answers, &mut noise);
 
     let outcome = match ask() {
         Some(Answer::Machine(theirs)) if theirs == machine => ask(),
@@ -130,7 +134,9 @@ fn put_program(shell: &RemoteShell, program: &Path, stop: &StopSignal) -> Result
         Some(Answer::Broken) => Err(fail("the program arrived damaged; try again".to_owned())),
         Some(Answer::Machine(_) | Answer::Want) | None => {
             let status = process.wait(Span::from_secs(5)).map_or_else(String::new, |status| format!(" ({status})"));
-            Err(fail(format!("the shell there did not do as it was told{status}: {}", process.last_words())))
+            let said = [process.last_words(), noise].into_iter().find(|words| !words.is_empty());
+            let said = said.map_or_else(String::new, |words| format!(": {words}"));
+            Err(fail(format!("the shell there did not do as it was told{status}{said}")))
         }
     }
 }
@@ -149,14 +155,18 @@ enum Answer {
     Broken,
 }
 
-fn next_answer(from: &mut impl BufRead) -> Option<Answer> {
+/// `noise` becomes the last line that is none.
+fn next_answer(from: &mut impl BufRead, noise: &mut String) -> Option<Answer> {
     loop {
         let mut line = Vec::new();
         if from.read_until(b'\n', &mut line).ok()? == 0 {
             return None;
         }
         let line = String::from_utf8_lossy(&line);
-        let Some(answer) = line.trim_end().strip_prefix(MARK) else {
+        let Some(answer) = line.trim_end().strip_prefix(MARK).filter(|answer| answer.len() <= LONGEST_ANSWER) else {
+            if !line.trim().is_empty() {
+                *noise = foreign_text::reason(&line);
+            }
             continue;
         };
         let (word, rest) = answer.split_once(' ').unwrap_or((answer, ""));

@@ -53,6 +53,8 @@ const ANSWER_PATIENCE: Span = DEAD_AFTER;
 pub(crate) struct Starter {
     far: FarProgram,
     send_self: bool,
+    /// A far end has started before.
+    has_started: bool,
     ports: (u16, u16),
     family: Family,
     via: Via,
@@ -137,6 +139,7 @@ impl Starter {
                 program: options.remote_icdc.clone(),
             },
             send_self: options.send_self,
+            has_started: false,
             ports: options.ports,
             family: options.family,
             via: options.via.clone(),
@@ -171,22 +174,25 @@ impl Starter {
     /// that.
     fn start(&mut self, task: FarTask) -> Result<Started, ConnectError> {
         (self.events)(Event::Connecting { to: format!("{} by ssh", self.far.shell.host()) });
-        match self.start_program(task) {
+        let started = match self.start_program(task) {
+            // One that has started once is no reason to send another.
             Err(ConnectError::NoIcdc { .. } | ConnectError::OtherVersion { .. } | ConnectError::EndedAtOnce { .. })
-                if self.send_self =>
+                if self.send_self && !self.has_started =>
             {
-                // Once is enough: what is sent now stays there, and is not sent for a restart.
-                self.send_self = false;
                 let text = format!(
                     "{}: no icdc there that fits; using this one, from its cache directory",
                     self.far.shell.host()
                 );
                 (self.events)(Event::Notice { text });
                 self.far.program = send_self::put(&self.far.shell, &self.stop)?;
+                // What is there now need not be looked for.
+                self.send_self = false;
                 self.start_program(task)
             }
             other => other,
-        }
+        };
+        self.has_started |= started.is_ok();
+        started
     }
 
     fn start_program(&mut self, task: FarTask) -> Result<Started, ConnectError> {

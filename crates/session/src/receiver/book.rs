@@ -94,6 +94,8 @@ pub struct Book<P> {
     naming: VecDeque<Named>,
     /// The run has a journal.
     is_journaled: bool,
+    /// An interrupted run left it.
+    is_resuming: bool,
     /// The directory that holds the run's journal among a source's contents, and the source's entry.
     contents: Option<(DirectoryId, Entry)>,
     /// The last event.
@@ -123,6 +125,7 @@ impl<P> Book<P> {
             batch: Batch::default(),
             naming: VecDeque::new(),
             is_journaled: false,
+            is_resuming: false,
             contents: None,
             last: Time::default(),
             phase: Phase::Announcing,

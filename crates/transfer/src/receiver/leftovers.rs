@@ -24,7 +24,7 @@ use icdc_protocol::message::{Digest, FileDigest, TransferId};
 use icdc_protocol::run_journal::{Published, Record, RunJournal, SLOT_LENGTH};
 use icdc_session::receiver::book::resume::PublishedBy;
 use icdc_units::Span;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 
 use super::failure::{self, Failure};
@@ -235,6 +235,11 @@ pub(super) fn remove_journals(directory: &Directory, name: &Name) {
     }
 }
 
+/// Removes what an earlier session of this user has left of a small item, of which nothing more comes.
+pub(super) fn remove_small(directory: &Directory, name: &Name) {
+    own(directory, name, &BESIDE).for_each(|staging| staging.remove(directory, &BESIDE));
+}
+
 /// Under which names this user may have left something of the item with the final name `name`.
 fn own(directory: &Directory, name: &Name, kinds: &[StagingKind]) -> impl Iterator<Item = Staging> {
     Purpose::item(name).found_again().into_iter().filter(move |staging| staging.is_free(directory, kinds))
@@ -254,6 +259,9 @@ pub(super) struct RunId<'a> {
 /// Room that the disk keeps for the journal of a run, ahead of what is written: at least half of
 /// this, which tells of 2,000 files. So those that arrived while a disk became full are not sent again.
 const ROOM: u64 = 256 << 10;
+/// It is at most one in so many of what is free when the run begins: what would have fitted without
+/// it has room.
+const SPARED: u64 = 1024;
 
 /// Journal of a run: begun before anything is made, removed with the end of the run.
 pub(super) struct RunLog {
@@ -274,7 +282,8 @@ pub(super) struct RunLog {
     purpose: Purpose,
     /// Bytes of the journal that stand; what follows them was torn by a kill or a full disk.
     length: u64,
-    /// The disk keeps room for it up to here, or never will.
+    /// Room that the disk is to keep ahead of that, and up to where it does.
+    room: u64,
     reserved: u64,
 }
 
@@ -315,6 +324,7 @@ impl RunLog {
             has_waited: false,
             purpose,
             length: 0,
+            room: 0,
             reserved: 0,
         };
         let Some(file) = log.claim(has_failed)? else { return Ok(log) };
@@ -379,8 +389,8 @@ impl RunLog {
     pub(super) fn write(&mut self) -> Result<(), String> {
         if let Some(file) = &self.file {
             let end = self.length + self.pending.len() as u64;
-            if self.reserved < end + ROOM / 2 {
-                self.reserved = reserve(file, self.reserved.max(self.length), end + ROOM);
+            if self.room > 0 && self.reserved < end + self.room / 2 {
+                self.reserved = reserve(file, self.reserved.max(self.length), end + self.room);
             }
             file.write_all_at(&self.pending, self.length).map_err(|error| self.failed("write", &error))?;
             self.length = end;
@@ -398,6 +408,7 @@ impl RunLog {
             }
             None => self.create(has_failed)?,
         }
+        self.room = self.file.as_ref().map_or(0, room);
         self.note(&Record::Session { transfer });
         self.write()
     }
@@ -425,6 +436,18 @@ impl RunLog {
         Ok(())
     }
 
+    /// The session is over: what was noted is written, where it can be by now, and the room that was
+    /// kept is given back.
+    pub(super) fn rest(&mut self) {
+        self.room = 0;
+        if let Err(reason) = self.write() {
+            tracing::warn!(%reason, "the next run will not know all that has arrived");
+        }
+        if let Some(file) = &self.file {
+            let _ = file.set_len(self.length);
+        }
+    }
+
     fn failed(&self, call: &str, error: &io::Error) -> String {
         failure::of_disk(&self.directory.path_of(&self.name), call, error).into_reason()
     }
@@ -441,6 +464,12 @@ impl RunLog {
             drop(locked);
         }
     }
+}
+
+/// How much room the disk is to keep for this journal.
+fn room(file: &File) -> u64 {
+    let free = fstatvfs(file).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    (free / SPARED).min(ROOM)
 }
 
 /// Has the disk keep room for a file between these two places, or for as much of that as it has;

@@ -121,6 +121,9 @@ impl<'a> Keeper<'a> {
         self.carry_out();
         self.book.on_over(self.shared.ending().has_parted());
         self.carry_out();
+        if let Some(run) = &mut self.run {
+            run.rest();
+        }
     }
 
     fn handle(&mut self, job: NameJob) {
@@ -209,9 +212,10 @@ impl<'a> Keeper<'a> {
             Action::RemoveJournals(ids) => {
                 ids.iter().filter_map(|id| self.staged.remove(id)).for_each(|staged| staged.remove_journal());
             }
-            Action::RemoveLeftJournals { directory, name } => {
+            Action::RemoveLeft { directory, name, is_small } => {
                 if let (Ok(directory), Ok(name)) = (self.directories.get(directory), Name::new(&name)) {
-                    leftovers::remove_journals(directory, &name);
+                    let remove = if is_small { leftovers::remove_small } else { leftovers::remove_journals };
+                    remove(directory, &name);
                 }
             }
             Action::Discard(id) => {

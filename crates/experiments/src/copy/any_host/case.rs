@@ -32,6 +32,7 @@ pub(super) struct Case {
     /// As given by hand.
     pub(super) streams: Option<u8>,
     pub(super) ring: Option<ByteCount>,
+    pub(super) via: Option<&'static str>,
     pub(super) pauses: Option<Pauses>,
     /// So many processes or connections that both hosts' share of a small machine would be the limit.
     many: bool,
@@ -67,6 +68,7 @@ const STOCK: Case = Case {
     is_known: false,
     streams: None,
     ring: None,
+    via: None,
     pauses: None,
     many: false,
 };
@@ -120,13 +122,20 @@ const PAUSED: Case = Case { required: "steady ≥ 97 % of that without pauses, n
 const SHORT_PAUSES: Pauses = Pauses { length: Span::from_millis(10), period: Span::from_millis(125) };
 const LONG_PAUSES: Pauses = Pauses { length: Span::from_millis(30), period: Span::from_secs(1) };
 
-pub(super) const ALL: [Case; 45] = [
+pub(super) const ALL: [Case; 46] = [
     STOCK,
     Case { name: "stock, loss 1e-6", required: "≤ 23 s", loss: 1e-6, ..STOCK },
     Case { name: "stock, loss 1e-4", required: "≤ 24 s", loss: 1e-4, many: true, ..STOCK },
     Case { name: "stock, queue 25 MB", required: "≤ 22.5 s, ≤ 0.2 % retransmitted", queue: LARGE_QUEUE, ..STOCK },
     Case { name: "stock, known path", required: "≤ 20.5 s, ≤ 0.2 % retransmitted", is_known: true, ..STOCK },
-    Case { name: "stock, all ports, ssh", required: "whole command within 1 % of today", access: Access::Ssh, ..STOCK },
+    Case { name: "stock, all ports, ssh", required: "within 1 % of --via direct", access: Access::Ssh, ..STOCK },
+    Case {
+        name: "stock, all ports, ssh, --via direct",
+        required: "",
+        via: Some("direct"),
+        access: Access::Ssh,
+        ..STOCK
+    },
     Case { name: "port 22 only, ssh", required: "≤ 30 s", access: Access::Port22, many: true, ..STOCK },
     Case { name: "port 22 only, jump host", required: "≤ 32 s", access: Access::JumpHost, many: true, ..STOCK },
     Case { name: "5,000 files of 16 KiB, ssh", required: "≤ 7 s", access: Access::Ssh, load: Load::Tree, ..STOCK },

@@ -213,6 +213,9 @@ impl<'a> Ground<'a> {
         if let Some(streams) = case.streams {
             command.args(["--streams", &streams.to_string()]);
         }
+        if let Some(via) = case.via {
+            command.args(["--via", via]);
+        }
         if let Some(ring) = case.ring {
             command.args(["--ring", &ring.as_u64().to_string()]);
         }

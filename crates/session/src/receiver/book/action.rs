@@ -86,12 +86,16 @@ pub enum Action<P> {
     NotePublished(Vec<(ItemKey, FileDigest)>),
     /// Remove the journals of blocks of items that were renamed.
     RemoveJournals(Vec<EntryId>),
-    /// Remove the journals of blocks that an earlier session left beside a published item.
-    RemoveLeftJournals {
+    /// Remove what an earlier session left beside a published item: the journals of blocks, but for
+    /// one with data, which is of another item of this name that comes later; of a small item, the
+    /// data as well.
+    RemoveLeft {
         /// Directory of the item.
         directory: DirectoryId,
         /// Its name.
         name: Vec<u8>,
+        /// The item is no larger than a block.
+        is_small: bool,
     },
     /// Remove what lies under the staging name of an item that is not published, unless a later run
     /// can publish it as it is, or another session has put something else there.
@@ -164,7 +168,7 @@ impl<P> Action<P> {
             | Self::NoteStaged { .. }
             | Self::NotePublished(_)
             | Self::RemoveJournals(_)
-            | Self::RemoveLeftJournals { .. }
+            | Self::RemoveLeft { .. }
             | Self::Discard(_)
             | Self::NoteReleased { .. }
             | Self::Forget(_)

@@ -110,8 +110,10 @@ impl<P> Book<P> {
             let (size, path) = (item.size(), item.path.clone());
             let is_file = matches!(item.entry.kind, EntryKind::File { .. });
             let (directory, name) = (item.directory, item.place.name.clone());
-            if size > ByteCount::from(BLOCK_SIZE) && !self.settings.options.dry_run {
-                self.ask(Action::RemoveLeftJournals { directory, name });
+            let is_small = size <= ByteCount::from(BLOCK_SIZE);
+            // A run leaves data of small items only if it is cut off.
+            if (!is_small || self.is_resuming) && !self.settings.options.dry_run {
+                self.ask(Action::RemoveLeft { directory, name, is_small });
             }
             self.tell(Told::Skipped { path, size, is_file });
         }
@@ -141,7 +143,7 @@ impl<P> Book<P> {
                     let key = item_key(&item.path, version);
                     self.ask(Action::NotePublished(vec![(key, digest)]));
                 }
-                self.ask(Action::RemoveLeftJournals { directory, name });
+                self.ask(Action::RemoveLeft { directory, name, is_small: false });
             }
             self.tell(Told::Had { size, digest });
         }

@@ -59,6 +59,7 @@ impl<P> Book<P> {
         let Stage::Placing(opening) = std::mem::replace(&mut self.stage, Stage::Broken) else { return };
         let outcome = outcome.and_then(|placed| {
             let Placed { resuming, has_waited, peer_is_gone } = placed;
+            self.is_resuming = resuming;
             if peer_is_gone {
                 // A newer run of the same command may have come to its end since.
                 let reason = "the sender closed the connection before the session began";
@@ -112,6 +113,7 @@ impl<P> Book<P> {
                 self.look_at_announced()
             }
             (Err(NotBegun::HasWaited { resuming }), Presence::Assumed { .. }) => {
+                self.is_resuming = resuming;
                 self.get_confirmed(opening, resuming);
                 Ok(())
             }

@@ -65,6 +65,19 @@ fn the_name_of_a_source_that_is_skipped_is_made_durable_before_that_is_told() {
     assert_eq!(desk.log(), ["examine [0]", "skipped src", "wants 0 skip"]);
 }
 
+/// A run that was cut off may have left an unfinished file beside it.
+#[test]
+fn beside_a_small_file_that_a_resumed_run_skips_nothing_is_left() {
+    let mut desk = Desk::new(settings());
+    desk.placed.resuming = true;
+    desk.begin(&[SourceKind::Directory]);
+    desk.log();
+    desk.verdicts.insert(1, vec![Verdict::Skip]);
+    desk.announce(&[source(0, 0), file(1, 0, "x", 1)]);
+    let log = ["make [0]", "examine [1]", "remove-left x", "skipped dst/x", "wants 0 all skip"];
+    assert_eq!(desk.log(), log);
+}
+
 #[test]
 fn what_is_skipped_in_a_directory_becomes_durable_with_that_and_leaves_no_journal() {
     let mut desk = Desk::begun();

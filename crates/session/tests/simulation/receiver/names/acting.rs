@@ -175,14 +175,18 @@ impl Names {
                     }
                 }
             }
-            Action::RemoveLeftJournals { .. } if env.has(Mutation::LeftJournalsStay) => {}
-            Action::RemoveLeftJournals { directory, name } => {
-                // With an unfinished file beside it, it is that of another item of this name.
-                if let Some(directory) = self.directories.get(&directory)
-                    && (env.disk.find(*directory, &staging::part(&name)).is_none()
-                        || env.has(Mutation::LeftJournalsAlwaysGo))
-                {
-                    let _ = env.disk.remove(*directory, &staging::blocks(&name));
+            Action::RemoveLeft { .. } if env.has(Mutation::LeftJournalsStay) => {}
+            Action::RemoveLeft { directory, name, is_small } => {
+                if let Some(directory) = self.directories.get(&directory) {
+                    if is_small {
+                        let _ = env.disk.remove(*directory, &staging::part(&name));
+                    }
+                    // With an unfinished file beside it, it is that of another item of this name.
+                    if env.disk.find(*directory, &staging::part(&name)).is_none()
+                        || env.has(Mutation::LeftJournalsAlwaysGo)
+                    {
+                        let _ = env.disk.remove(*directory, &staging::blocks(&name));
+                    }
                 }
             }
             Action::Discard(id) => {

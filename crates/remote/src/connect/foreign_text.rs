@@ -1,0 +1,46 @@
+//! Lines that the far side's shell has printed, as messages show them.
+
+/// Characters that are shown of a line which is skipped.
+const SAMPLE: usize = 60;
+/// Characters that are shown of a line which may tell why nothing started.
+const REASON: usize = 200;
+
+/// The beginning of a line that is skipped.
+pub(super) fn sample(line: &str) -> String {
+    shown(line, SAMPLE)
+}
+
+/// A line that may tell why nothing started.
+pub(super) fn reason(line: &str) -> String {
+    shown(line, REASON)
+}
+
+/// So many characters, of which those that are not printable are escaped.
+fn shown(line: &str, most: usize) -> String {
+    let mut text = String::new();
+    let mut rest = line.trim().chars();
+    for character in rest.by_ref().take(most) {
+        if matches!(character, '\'' | '"' | '\\') {
+            text.push(character);
+        } else {
+            text.extend(character.escape_debug());
+        }
+    }
+    if rest.next().is_some() {
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_printable_and_tells_where_it_was_cut() {
+        assert_eq!(sample(" It's \"far\"\\ \n"), "It's \"far\"\\");
+        assert_eq!(sample("a\u{1b}[31mb\u{202e}c"), "a\\u{1b}[31mb\\u{202e}c");
+        assert_eq!(sample(&"x".repeat(61)), "x".repeat(60) + "…");
+        assert_eq!(reason(&"x".repeat(200)), "x".repeat(200));
+    }
+}
