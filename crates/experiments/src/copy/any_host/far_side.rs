@@ -54,8 +54,9 @@ const FIREWALL: &str = "table inet icdc_lab {\n\
 }\n";
 
 /// Waits for commands in FIFOs and runs them, each by a shell, as sshd does. It keeps `requests`
-/// open itself: otherwise reading would end with the first request.
-const FAR_LOOP: &str = "cd \"$1\" && mkfifo requests && exec 3<>requests && echo ready && \
+/// open itself: otherwise reading would end with the first request. Whoever calls may be of another
+/// account.
+const FAR_LOOP: &str = "cd \"$1\" && mkfifo -m 666 requests && exec 3<>requests && echo ready && \
     while read -r call <&3; do ( exec 3<&-; command=$(cat \"$call/command\"); \
     sh -c \"$command\" <\"$call/in\" >\"$call/out\" 2>\"$call/errors\"; echo $? >\"$call/status\" ) & done";
 
