@@ -21,12 +21,12 @@ use crate::support::cgroup::Cgroup;
 use crate::support::network::Pair;
 use crate::support::{Ended, ICDC, Site, Start, is_root, skip};
 
-/// The sockets under a policy, looked at for so long; `None` where the kernel refuses to tell.
+/// The sockets under a policy, looked at for so long; `None` where the kernel loads no BPF iterator.
 fn watch(interval: &str) -> Option<Ended> {
     let words = ["pace", "policy", "watch", "--interval", interval, "--count", "1", "--json"];
     let ended = Command::new(ICDC).args(words).run();
-    if ended.code == Some(1) && ended.stderr.contains("this kernel refuses BPF iterators") {
-        skip("this kernel refuses BPF iterators");
+    if ended.code == Some(1) && ended.stderr.contains("does not load the BPF iterator") {
+        skip("this kernel does not load BPF iterators");
         return None;
     }
     Some(ended.expect_code(0))
