@@ -123,6 +123,18 @@ fn a_far_end_that_has_run_is_not_replaced_because_a_login_fails() {
 }
 
 #[test]
+fn a_far_account_whose_home_is_not_there_takes_absolute_paths() {
+    let site = Site::new();
+    fs::write(site.path("file"), "file").unwrap();
+    for home in ["/nonexistent", ""] {
+        let homeless = site.program("homeless", &format!("shift\nHOME='{home}' exec sh -c \"$*\""));
+        site.copy(&["--ssh", &homeless, "file"]).arg(site.by_ssh("arrived")).run().expect_code(0);
+        assert_same(&site.path("file"), &site.path("arrived"));
+        fs::remove_file(site.path("arrived")).unwrap();
+    }
+}
+
+#[test]
 fn noise_of_the_far_shell_does_no_harm() {
     let site = Site::new();
     fs::write(site.path("file"), "file").unwrap();
