@@ -274,23 +274,22 @@ impl Bundle {
                 let held = if steering.is_level() { steering.capacity() } else { Rate::ZERO };
                 if let Some(decision) = steering.observe(&whole.seen) {
                     *search = search.anew(whole, held, steering.capacity());
-                    let yields = |(capacity, until): &(Rate, Time)| {
+                    if decision.reason != Reason::QueueGrew {
+                        return Some(decision);
+                    }
+                    let yields = |(capacity, until): &mut (Rate, Time)| {
                         whole.seen.at < *until && decision.ceiling < capacity.scaled(KEEPS.0, KEEPS.1)
                     };
-                    if decision.reason == Reason::QueueGrew
-                        && let Some((capacity, _)) = self.shared.take_if(|shared| yields(shared))
-                    {
-                        let compete = Compete::remembering(decision.ceiling, capacity);
-                        let (steering, had) = (std::mem::take(steering), search.had());
-                        self.phase = Phase::Compete { steering, compete, had };
-                        return Some(Decision { state: State::Compete, ..decision });
-                    }
-                    if steering.reductions() >= FUTILE && decision.reason == Reason::QueueGrew {
-                        let steering = std::mem::take(steering);
-                        let compete = Compete::new(decision.ceiling, steering.carried_alone());
-                        self.phase = Phase::Compete { steering, compete, had: search.had() };
-                    }
-                    return Some(decision);
+                    let compete = match self.shared.take_if(yields) {
+                        Some((capacity, _)) => Compete::remembering(decision.ceiling, capacity),
+                        None if steering.reductions() >= FUTILE => {
+                            Compete::new(decision.ceiling, steering.carried_alone())
+                        }
+                        None => return Some(decision),
+                    };
+                    let (steering, had) = (std::mem::take(steering), search.had());
+                    self.phase = Phase::Compete { steering, compete, had };
+                    return Some(Decision { state: self.state(), ..decision });
                 }
                 if !steering.is_level() {
                     return None;

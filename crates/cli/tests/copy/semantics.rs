@@ -1,16 +1,15 @@
 //! Where things arrive: the README's table, for every way that a copy can take, and what is
 //! refused.
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
 use crate::support;
 use crate::support::process::Start;
-use crate::support::{Ended, ICDC, MIB, Road, Shape, Site, Way, assert_no_leftovers, assert_same, data, succeed};
+use crate::support::{Ended, MIB, Road, Shape, Site, Way, assert_no_leftovers, assert_same, data, succeed};
 
 /// Makes `file`, `dir/{inner,sub/deep}` and links to both.
 fn sources(road: &Road) {
@@ -152,21 +151,16 @@ fn what_cannot_be_placed_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_destination_in_which_this_user_makes_nothing_is_refused() {
-    const NOBODY: u32 = 65534;
-    if !support::is_root() {
-        return support::skip("becoming another user needs root");
-    }
     let site = Site::new();
-    let program = site.path("icdc");
-    fs::copy(ICDC, &program).unwrap();
     fs::create_dir_all(site.path("dir/sub")).unwrap();
     fs::write(site.path("dir/inner"), "inner").unwrap();
     let closed = site.directory("closed");
+    fs::set_permissions(&closed, Permissions::from_mode(0o555)).unwrap();
     for destination in [closed.clone().into_os_string(), site.by_ssh("closed")] {
         for source in ["dir", "dir/"] {
-            let mut command = site.settle(Command::new(&program));
-            command.args(["copy", "--json", "--ssh", &site.ssh(), "--remote-icdc"]).arg(&program).arg(source);
-            let ended = command.arg(&destination).uid(NOBODY).gid(NOBODY).run();
+            let mut command = site.unprivileged();
+            command.args(["copy", "--json", "--ssh", &site.ssh(), "--remote-icdc"]).arg(site.path("icdc"));
+            let ended = command.arg(source).arg(&destination).run();
             assert!(!ended.stderr.contains(".icdc-"), "no name of icdc's own: {ended}");
             refused(ended, 2, &["closed: permission denied"]);
         }

@@ -2,13 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 
 use serde_json::Value;
 
 use crate::support::system::{System, finding};
-use crate::support::{Ended, ICDC, Site, Start, is_root, skip};
+use crate::support::{Ended, Site, Start, is_root, skip};
 
 const DROP_IN: &str = "/etc/sysctl.d/90-icdc.conf";
 const NOTE: &str = "/var/lib/icdc/doctor-undo.json";
@@ -114,25 +112,21 @@ fn what_the_kernel_refuses_is_told_and_the_rest_is_applied() {
 
 #[test]
 fn without_privilege_one_line_names_the_command() {
-    const NOBODY: u32 = 65534;
     if !is_root() {
         return skip("becoming another user needs root");
     }
     let site = Site::new();
     let system = System::usual(&site);
-    let program = site.path("icdc");
-    fs::copy(ICDC, &program).unwrap();
     let before = system.files();
     for words in [&["--apply", "--rate", "2gbit"][..], &["--undo"]] {
-        let mut command = site.settle(Command::new(&program));
-        command.args(["doctor", "--system-root"]).arg(system.root()).args(words).uid(NOBODY).gid(NOBODY);
+        let mut command = site.unprivileged();
+        command.args(["doctor", "--system-root"]).arg(system.root()).args(words);
         let ended = command.run().expect_code(1);
         assert_eq!((ended.text.as_str(), ended.stderr.lines().count()), ("", 1), "{ended}");
         assert!(ended.stderr.contains("sudo icdc doctor --system-root") && ended.stderr.contains(words[0]), "{ended}");
         assert_eq!(system.files(), before);
     }
     // Looking is for everybody.
-    let mut command = site.settle(Command::new(&program));
-    let ended = command.args(["doctor", "--json"]).uid(NOBODY).gid(NOBODY).run().expect_code(0);
+    let ended = site.unprivileged().args(["doctor", "--json"]).run().expect_code(0);
     assert!(finding(&ended.events[0], "tcp.ebpf")["found"].as_str().unwrap().contains("CAP_BPF"), "{ended}");
 }

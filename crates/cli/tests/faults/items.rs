@@ -14,8 +14,8 @@ use rustix::fs::OFlags;
 use crate::support::mounts::Mount;
 use crate::support::refusals::{Refusal, refuse, unreadable_beyond, unwritable_beyond};
 use crate::support::{
-    Ended, ICDC, KIB, MIB, Noise, Shape, Site, Start, assert_no_leftovers, assert_same, compare, data, has_program,
-    is_root, leftovers, skip, succeed,
+    Ended, KIB, MIB, Noise, Shape, Site, Start, assert_no_leftovers, assert_same, compare, data, is_root, leftovers,
+    succeed,
 };
 
 const SMALL: Shape = Shape { small: 60, largest_small: 20 * KIB, large: Vec::new(), oddities: true };
@@ -144,18 +144,6 @@ fn files_vanish_before_they_are_read() {
     assert_rest_arrived(&source, &site.path("copy"), &["large2"]);
 }
 
-/// A command that runs as somebody without rights: as this process where that is not root.
-fn unprivileged(site: &Site) -> Command {
-    if !is_root() {
-        return site.copy(&[]);
-    }
-    let program = site.path("icdc");
-    fs::copy(ICDC, &program).unwrap();
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program).args(["copy", "--json"]);
-    site.settle(command)
-}
-
 fn give_away(path: &Path) {
     if is_root() {
         chown(path, Some(65534), Some(65534)).unwrap();
@@ -168,16 +156,13 @@ fn forbid(path: &Path) {
 
 #[test]
 fn sources_that_may_not_be_read() {
-    if is_root() && !has_program("setpriv") {
-        return skip("needs setpriv");
-    }
     let site = Site::new();
     let source = data::tree(&site.path("source"), 63, &Shape { large: vec![5 * MIB, MIB], oddities: false, ..SMALL });
     for path in ["d000/f00003", "large0", "d001"] {
         forbid(&source.join(path));
     }
     give_away(&site.directory("in"));
-    let ended = unprivileged(&site).arg(&source).arg("in/copy").run();
+    let ended = site.unprivileged().args(["copy", "--json"]).arg(&source).arg("in/copy").run();
     assert_failed(&ended, &["source/d000/f00003", "source/large0", "source/d001"]);
     assert!(ended.failures().values().all(|reason| reason.to_lowercase().contains("permission")), "{ended}");
     let copy = site.path("in/copy");
@@ -191,9 +176,6 @@ fn sources_that_may_not_be_read() {
 
 #[test]
 fn destinations_that_may_not_be_written() {
-    if is_root() && !has_program("setpriv") {
-        return skip("needs setpriv");
-    }
     let site = Site::new();
     let source = data::tree(&site.path("source"), 64, &Shape { large: vec![5 * MIB], oddities: false, ..SMALL });
     fs::create_dir(source.join("locked")).unwrap();
@@ -207,7 +189,7 @@ fn destinations_that_may_not_be_written() {
     // Root's on the one hand, read-only on the other: not even its mode can be set.
     let locked = site.directory("in/copy/locked");
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).unwrap();
-    let ended = unprivileged(&site).args(["source/", "in/copy"]).run();
+    let ended = site.unprivileged().args(["copy", "--json", "source/", "in/copy"]).run();
     if is_root() {
         assert_eq!(ended.code, Some(1), "{ended}");
         assert!(ended.failures().contains_key("source/locked"), "{ended}");

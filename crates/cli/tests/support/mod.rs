@@ -56,6 +56,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -104,6 +105,21 @@ impl Site {
     pub fn icdc(&self, words: &[&str]) -> Command {
         let mut command = Command::new(ICDC);
         command.args(words);
+        self.settle(command)
+    }
+
+    /// `icdc` without privileges: as nobody, where the tests run as root. Its program is `icdc` in the
+    /// site's directory, because nobody may not get to [`ICDC`].
+    pub fn unprivileged(&self) -> Command {
+        const NOBODY: u32 = 65534;
+        let program = self.path("icdc");
+        if !program.exists() {
+            fs::copy(ICDC, &program).unwrap();
+        }
+        let mut command = Command::new(program);
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
         self.settle(command)
     }
 

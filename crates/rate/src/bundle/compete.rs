@@ -118,16 +118,26 @@ enum Stage {
         /// How often it began anew.
         attempts: u32,
     },
-    Sharing {
-        capacity: Rate,
-        /// The capacity was measured before the bundle was alone.
-        is_remembered: bool,
-        rounds: u32,
-        /// Losses have reduced the rate in the round trip before.
-        was_reduced: bool,
-        /// Round trips in a row without a queue.
-        gone: u32,
-    },
+    Sharing(Sharing),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sharing {
+    capacity: Rate,
+    /// The capacity was measured before the bundle was alone.
+    is_remembered: bool,
+    rounds: u32,
+    /// Losses have reduced the rate in the round trip before.
+    was_reduced: bool,
+    /// Round trips in a row without a queue.
+    gone: u32,
+}
+
+impl Sharing {
+    /// Begins.
+    fn of(capacity: Rate, is_remembered: bool) -> Self {
+        Self { capacity, is_remembered, rounds: 0, was_reduced: false, gone: 0 }
+    }
 }
 
 /// A round trip under way.
@@ -186,7 +196,7 @@ impl Compete {
 
     /// Begins with SHARING, at `rate`, on a path of which the `capacity` was measured.
     pub(super) fn remembering(rate: Rate, capacity: Rate) -> Self {
-        let stage = Stage::Sharing { capacity, is_remembered: true, rounds: 0, was_reduced: false, gone: 0 };
+        let stage = Stage::Sharing(Sharing::of(capacity, true));
         Self { rate, before: None, capacity: Some(capacity), stage, round: None }
     }
 
@@ -210,7 +220,7 @@ impl Compete {
         match self.stage {
             Stage::Waiting { rounds, queue } => self.wait(&seen, rounds + 1, queue),
             Stage::Rising { rounds, reference, attempts } => self.rise(&seen, rounds + 1, reference, attempts),
-            Stage::Sharing { .. } => self.share(&seen),
+            Stage::Sharing(sharing) => self.share(&seen, sharing),
         }
     }
 
@@ -323,12 +333,12 @@ impl Compete {
         let capacity = self.capacity.map_or(measured, |known| (known + measured) / 2);
         self.capacity = Some(capacity);
         self.rate = capacity / 2;
-        self.stage = Stage::Sharing { capacity, is_remembered: false, rounds: 0, was_reduced: false, gone: 0 };
+        self.stage = Stage::Sharing(Sharing::of(capacity, false));
         Turn::On(Reason::ShareFound)
     }
 
-    fn share(&mut self, seen: &Seen) -> Option<Turn> {
-        let Stage::Sharing { capacity, is_remembered, rounds, was_reduced, gone } = self.stage else { return None };
+    fn share(&mut self, seen: &Seen, sharing: Sharing) -> Option<Turn> {
+        let Sharing { capacity, is_remembered, rounds, was_reduced, gone } = sharing;
         let has_queue = seen.queue >= standing(seen.base).max(seen.base / QUEUE);
         let share = (seen.delivered.as_bits_per_second() * WHOLE / capacity.as_bits_per_second().max(1)).min(WHOLE);
         let is_held = seen.delivered < self.rate.scaled(HELD.0, HELD.1);
@@ -348,7 +358,7 @@ impl Compete {
             self.rate += self.rate.scaled(HALF - share, if has_queue { WHOLE * FOLLOWS } else { WHOLE });
         }
         let rounds = rounds + 1;
-        self.stage = Stage::Sharing { capacity, is_remembered, rounds, was_reduced: is_reduced, gone };
+        self.stage = Stage::Sharing(Sharing { rounds, was_reduced: is_reduced, gone, ..sharing });
         if rounds >= LONGEST && !seen.has_lost {
             self.rate = self.rate / FACTOR;
             self.stage = Stage::Rising { rounds: 0, reference: None, attempts: 0 };

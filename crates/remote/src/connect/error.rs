@@ -353,6 +353,7 @@ impl ConnectError {
     }
 }
 
-fn quoted(words: &str) -> String {
+/// Words of the far side as the end of a sentence, if there are any.
+pub(super) fn quoted(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!(": {words}") }
 }

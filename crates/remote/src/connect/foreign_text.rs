@@ -1,5 +1,7 @@
 //! Lines that the far side's shell has printed, as messages show them.
 
+use icdc_disk::tree::printable;
+
 /// Characters that are shown of a line which is skipped.
 const SAMPLE: usize = 60;
 /// Characters that are shown of a line which may tell why nothing started.
@@ -15,21 +17,13 @@ pub(super) fn reason(line: &str) -> String {
     shown(line, REASON)
 }
 
-/// So many characters, of which those that are not printable are escaped.
+/// So many characters of a line.
 fn shown(line: &str, most: usize) -> String {
-    let mut text = String::new();
-    let mut rest = line.trim().chars();
-    for character in rest.by_ref().take(most) {
-        if matches!(character, '\'' | '"' | '\\') {
-            text.push(character);
-        } else {
-            text.extend(character.escape_debug());
-        }
+    let line = line.trim();
+    match line.char_indices().nth(most) {
+        Some((end, _)) => printable(&line.as_bytes()[..end]) + "…",
+        None => printable(line.as_bytes()),
     }
-    if rest.next().is_some() {
-        text.push('…');
-    }
-    text
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_units::Span;
 
-use super::error::ConnectError;
+use super::error::{ConnectError, quoted};
 use super::foreign_text;
 use super::patient::{PatientReader, PatientWriter};
 use super::remote_shell::RemoteShell;
@@ -134,8 +134,8 @@ fn put_program(shell: &RemoteShell, program: &Path, stop: &StopSignal) -> Result
         Some(Answer::Broken) => Err(fail("the program arrived damaged; try again".to_owned())),
         Some(Answer::Machine(_) | Answer::Want) | None => {
             let status = process.wait(Span::from_secs(5)).map_or_else(String::new, |status| format!(" ({status})"));
-            let said = [process.last_words(), noise].into_iter().find(|words| !words.is_empty());
-            let said = said.map_or_else(String::new, |words| format!(": {words}"));
+            let words = process.last_words();
+            let said = quoted(if words.is_empty() { &noise } else { &words });
             Err(fail(format!("the shell there did not do as it was told{status}{said}")))
         }
     }

@@ -235,9 +235,10 @@ pub(super) fn remove_journals(directory: &Directory, name: &Name) {
     }
 }
 
-/// Removes what an earlier session of this user has left of a small item, of which nothing more comes.
-pub(super) fn remove_small(directory: &Directory, name: &Name) {
-    own(directory, name, &BESIDE).for_each(|staging| staging.remove(directory, &BESIDE));
+/// Removes all that an earlier session of this user has left of the item with the final name `name`,
+/// of which nothing more comes.
+pub(super) fn remove_unfinished(directory: &Directory, name: &Name) {
+    Purpose::item(name).found_again().into_iter().for_each(|staging| staging.remove(directory, &BESIDE));
 }
 
 /// Under which names this user may have left something of the item with the final name `name`.
@@ -282,8 +283,9 @@ pub(super) struct RunLog {
     purpose: Purpose,
     /// Bytes of the journal that stand; what follows them was torn by a kill or a full disk.
     length: u64,
-    /// Room that the disk is to keep ahead of that, and up to where it does.
+    /// Room that the disk is to keep ahead of that; 0 for none.
     room: u64,
+    /// The disk keeps room for it up to here.
     reserved: u64,
 }
 
@@ -390,7 +392,10 @@ impl RunLog {
         if let Some(file) = &self.file {
             let end = self.length + self.pending.len() as u64;
             if self.room > 0 && self.reserved < end + self.room / 2 {
-                self.reserved = reserve(file, self.reserved.max(self.length), end + self.room);
+                match reserve(file, self.reserved.max(self.length), end + self.room) {
+                    Some(reserved) => self.reserved = reserved,
+                    None => self.room = 0,
+                }
             }
             file.write_all_at(&self.pending, self.length).map_err(|error| self.failed("write", &error))?;
             self.length = end;
@@ -473,17 +478,17 @@ fn room(file: &File) -> u64 {
 }
 
 /// Has the disk keep room for a file between these two places, or for as much of that as it has;
-/// gives where that room ends. Where the file system cannot keep any, nothing more is to be asked for.
-fn reserve(file: &File, from: u64, to: u64) -> u64 {
+/// gives where that room ends, or `None` where the file system cannot keep any.
+fn reserve(file: &File, from: u64, to: u64) -> Option<u64> {
     let mut room = to.saturating_sub(from);
     while room > 0 {
         match fallocate(file, FallocateFlags::KEEP_SIZE, from, room) {
             Ok(()) => break,
             Err(Errno::NOSPC | Errno::DQUOT) => room /= 2,
-            Err(_) => return u64::MAX,
+            Err(_) => return None,
         }
     }
-    from + room
+    Some(from + room)
 }
 
 fn remove_left_behind(base: &Directory, path: &[u8]) {
@@ -493,7 +498,7 @@ fn remove_left_behind(base: &Directory, path: &[u8]) {
         .try_fold(base.clone(), |directory, component| directory.open_directory(&Name::new(component).ok()?).ok());
     let Some(directory) = directory else { return };
     let before = directory.own_stat();
-    Purpose::item(&name).found_again().into_iter().for_each(|staging| staging.remove(&directory, &BESIDE));
+    remove_unfinished(&directory, &name);
     // The directory was finished, its time included, when this was still in it.
     if let (Ok(before), Ok(after)) = (before, directory.own_stat())
         && before.mtime != after.mtime

@@ -214,7 +214,7 @@ impl<'a> Keeper<'a> {
             }
             Action::RemoveLeft { directory, name, is_small } => {
                 if let (Ok(directory), Ok(name)) = (self.directories.get(directory), Name::new(&name)) {
-                    let remove = if is_small { leftovers::remove_small } else { leftovers::remove_journals };
+                    let remove = if is_small { leftovers::remove_unfinished } else { leftovers::remove_journals };
                     remove(directory, &name);
                 }
             }

@@ -18,6 +18,21 @@ enum Queue {
     Rate,
 }
 
+/// A bundle of four that sends at `rate`, with a window's room.
+fn shown(at: Time, rtt: Span, delivered: ByteCount, rate: Rate, retransmitted: u64) -> Whole {
+    let seen = Observation {
+        at,
+        rtt,
+        least_rtt: BASE,
+        delivered,
+        retransmitted,
+        packet: ByteCount::new(1448),
+        window: ByteCount::from_mib(64),
+        idle: false,
+    };
+    Whole { seen, usual_rtt: rtt, sent: delivered + rate * rtt, carried: rate, members: 4 }
+}
+
 /// Lets a bundle that begins at `rate` go over such a path, until something comes of it other than
 /// a rate, or for 20 s.
 fn on(queue: Queue, rate: Rate) -> (Compete, Option<Turn>) {
@@ -41,17 +56,7 @@ fn over(queue: Queue, rate: Rate, before: Rate) -> (Compete, Option<Turn>) {
         };
         let carried = if matches!(queue, Queue::Rate) && !standing.is_zero() { LEFT } else { rate };
         delivered += carried * look;
-        let seen = Observation {
-            at: Time::ORIGIN + look * tick,
-            rtt,
-            least_rtt: BASE,
-            delivered,
-            retransmitted: 0,
-            packet: ByteCount::new(1448),
-            window: ByteCount::from_mib(64),
-            idle: false,
-        };
-        let whole = Whole { seen, usual_rtt: rtt, sent: delivered + rate * rtt, carried: rate, members: 4 };
+        let whole = shown(Time::ORIGIN + look * tick, rtt, delivered, rate, 0);
         match compete.look(&whole) {
             Some(Turn::On(_)) | None => {}
             turn => return (compete, turn),
@@ -99,17 +104,7 @@ fn without_a_queue(mut compete: Compete, loses: bool) -> (Option<Turn>, u64, Com
     for round in 1..100 {
         let rate = compete.ceiling();
         delivered += rate * BASE;
-        let seen = Observation {
-            at: Time::ORIGIN + BASE * round,
-            rtt: BASE,
-            least_rtt: BASE,
-            delivered,
-            retransmitted: if loses { round } else { 0 },
-            packet: ByteCount::new(1448),
-            window: ByteCount::from_mib(64),
-            idle: false,
-        };
-        let whole = Whole { seen, usual_rtt: BASE, sent: delivered + rate * BASE, carried: rate, members: 4 };
+        let whole = shown(Time::ORIGIN + BASE * round, BASE, delivered, rate, if loses { round } else { 0 });
         match compete.look(&whole) {
             Some(Turn::On(_)) | None => {}
             turn => return (turn, round, compete),

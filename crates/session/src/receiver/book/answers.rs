@@ -65,17 +65,13 @@ impl<P> Book<P> {
             }
             Ok(Verdict::Skip) if self.needs_flush(id) => {
                 self.remember(id, Progress::Coming);
-                if let Some(tracked) = self.items.get_mut(&id) {
-                    tracked.state = ItemState::Skipping;
-                }
+                self.set_state(id, ItemState::Skipping);
                 None
             }
             Ok(Verdict::Skip) => Some(self.skip(id)),
             Ok(Verdict::Compare { digest, is_noted }) => {
                 self.remember(id, Progress::Coming);
-                if let Some(tracked) = self.items.get_mut(&id) {
-                    tracked.state = ItemState::Comparing { digest, is_noted };
-                }
+                self.set_state(id, ItemState::Comparing { digest, is_noted });
                 self.ask(Action::Compare { id, digest });
                 None
             }
@@ -232,9 +228,7 @@ impl<P> Book<P> {
         } else {
             let path = item.path.clone();
             self.tell(Told::Altered { path });
-            if let Some(tracked) = self.items.get_mut(&id) {
-                tracked.state = ItemState::Examined;
-            }
+            self.set_state(id, ItemState::Examined);
             self.ask(Action::Examine(vec![Examination { id, question: Question::Contents }]));
         }
         self.go_on();

@@ -292,6 +292,12 @@ impl<P> Book<P> {
         self.leave(id, Progress::Published);
     }
 
+    pub(super) fn set_state(&mut self, id: EntryId, state: ItemState) {
+        if let Some(tracked) = self.items.get_mut(&id) {
+            tracked.state = state;
+        }
+    }
+
     fn state(&self, id: EntryId) -> Option<ItemState> {
         self.items.get(&id).map(|tracked| tracked.state)
     }
