@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing on a fresh Debian or Ubuntu: packages by apt, Rust by rustup. Silent when nothing is missing.
 #
-#   scripts/setup.sh [build] [demo] [test] [fresh] [bench]     (default: build)
+#   scripts/setup.sh [build] [demo] [test] [fresh] [bench] [oracle]     (default: build)
 #
 # To be sourced as well (`. scripts/setup.sh`): then `setup GROUP...` installs, and PATH afterwards finds cargo.
 # Without root, sudo or apt it says what is missing and how to get it, and fails.
@@ -38,6 +38,13 @@ bench fio      fio             optional
 bench rsync    rsync           optional
 bench scp      openssh-client  optional
 bench sshd     openssh-server  optional
+oracle linux.uml user-mode-linux needed
+oracle insmod  kmod            needed
+oracle ip      iproute2        needed
+oracle ethtool ethtool         needed
+oracle iptables-legacy iptables needed
+oracle iperf3  iperf3          needed
+oracle python3 python3         needed
 '
 
 setup() {

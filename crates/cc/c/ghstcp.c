@@ -1,38 +1,41 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * gHSTCP, gentle HighSpeed TCP: HighSpeed's growth while round-trip times are flat, Reno's while they rise.
+ * gHSTCP, gentle HighSpeed TCP: HighSpeed's growth and decrease while round-trip times are flat, Reno's while they rise.
  *
- *   per packet acknowledged   w += a/w    a = 1 if the trend of the last N samples rises, else HighSpeed's a(w)
- *   on loss                   w -= b w    b = HighSpeed's b(w), or 1/2
+ *   Reno's mode, the trend of the last N samples rises     per packet acknowledged   w += 1/w      on loss   w -= w/2
+ *   HighSpeed's mode                                       per acknowledgement       w += a(w)/w   on loss   w -= b(w) w
  *
- * w window, packets; a(w), b(w) in response.h; the test of the trend in trend.h.
+ * w window, packets; a(w), b(w) as in highspeed.c; the test of the trend in trend.h.
  *
  * Sources: Z. Zhang, G. Hasegawa, M. Murata, Performance analysis of HighSpeed TCP and its improvement for high throughput
- * and fairness against TCP Reno connections (the proposal); Experimental results of implementing high-speed and parallel
- * TCP variants for long fat networks, IEICE Transactions on Communications, 2006 (a refinement).
+ * and fairness against TCP Reno connections (the proposal); the paper on TCP proxies with gHSTCP, section 2.2.2 (both speeds
+ * follow the mode, and Reno's mode updates the window as TCP Reno); Experimental results of implementing high-speed and
+ * parallel TCP variants for long fat networks, IEICE Transactions on Communications, 2006 (a refinement).
  *
  * This is a reconstruction from abstracts and from what others report. Known: two modes in congestion avoidance, Reno's
  * and HighSpeed's, chosen by whether the round-trip time shows an increasing trend, which the proposal finds by a test of
- * correlation between departure times and round-trip times. (The refinement compares two thresholds of the round-trip time;
- * it is not followed here.) Chosen here: N = 64 samples, 32 per round trip; 1 % significance; blocks that do not overlap,
- * because the kernel's 104 bytes hold sums, not samples; what a loss takes off; that a loss, slow start or idle time ends in
- * HighSpeed's mode with a new block.
+ * correlation between departure times and round-trip times; what a mode decides. (The refinement compares two thresholds of
+ * the round-trip time; it is not followed here.) Chosen here: N = 16 samples, 32 per round trip; 1 % significance; blocks
+ * that do not overlap, because the kernel's 104 bytes hold sums, not samples; that a loss, slow start or idle time ends in
+ * HighSpeed's mode with a new block, once the loss has taken off what its mode says.
  */
 #define ALGORITHM ghstcp
 #include "kernel.h"
 #include "growth.h"
 #include "response.h"
+#include "rfc3649_table.h"
 #include "trend.h"
 
-PARAMETER(u32, samples, 64, 8, TREND_MOST_SAMPLES, "round-trip times in a test of the trend")
+PARAMETER(u32, samples, 16, 8, TREND_MOST_SAMPLES, "round-trip times in a test of the trend")
 PARAMETER(u32, samples_per_rtt, 32, 1, 256, "round-trip times taken per round trip")
-/* One-sided test at 1 %, 62 degrees of freedom; 1.67 for 5 %, 3.23 for 0.1 %. */
-PARAMETER(u32, critical, 239, 0, 2000, "value of Student's t above which the trend counts as rising, in hundredths")
-PARAMETER(u32, reno_decrease, 0, 0, 1, "what a loss takes off: 0 HighSpeed's share, 1 half of the window")
+/* One-sided test at 1 %, 14 degrees of freedom; 1.76 for 5 %, 3.79 for 0.1 %. */
+PARAMETER(u32, critical, 262, 0, 2000, "value of Student's t above which the trend counts as rising, in hundredths")
+PARAMETER(u32, decrease, 2, 0, 2, "what a loss takes off: 0 always HighSpeed's share, 1 always half, 2 as the mode says")
 /* As in highspeed.c. */
+PARAMETER(u32, per_ack, 1, 0, 1, "HighSpeed's mode: 1 as Linux, by a table and per acknowledgement; 0 RFC 3649's formula")
 PARAMETER(u32, low_window, 38, 4, 10000, "window up to which it is Reno, packets")
 PARAMETER(u32, high_window, 83000, 20000, 100000000, "window at which HighSpeed's decrease is 0.1, packets")
-PARAMETERS(samples, samples_per_rtt, critical, reno_decrease, low_window, high_window)
+PARAMETERS(samples, samples_per_rtt, critical, decrease, per_ack, low_window, high_window)
 
 /* RFC 3649 section 5: High_P and High_Decrease. */
 #define HIGH_LOSS_INTERVAL 10000000
@@ -42,6 +45,8 @@ struct ghstcp {
 	struct response response;
 	struct trend trend;
 	u64 carried;
+	/* Of the table. */
+	u32 row;
 	/* Low 32 bits of the time of the last sample, microseconds. */
 	u32 sampled_us;
 	bool rising;
@@ -59,7 +64,11 @@ OPERATION_1(void, init, struct sock *, sk)
 	struct ghstcp *ca = inet_csk_ca(sk);
 	const struct tcp_sock *tp = tcp_sk(sk);
 
-	response_init(&ca->response, low_window, high_window, HIGH_LOSS_INTERVAL, HIGH_DECREASE_PERMILLE);
+	if (per_ack)
+		table_init(&ca->response);
+	else
+		response_init(&ca->response, low_window, high_window, HIGH_LOSS_INTERVAL, HIGH_DECREASE_PERMILLE);
+	ca->row = 0;
 	ca->carried = 0;
 	ca->sampled_us = tp->tcp_mstamp;
 	ghstcp_restart(ca);
@@ -98,6 +107,14 @@ OPERATION_3(void, cong_avoid, struct sock *, sk, u32, ack, u32, acked)
 	(void)ack;
 	if (!beyond_slow_start(sk, &acked))
 		return;
+	if (per_ack) {
+		ca->row = table_row(tp->snd_cwnd);
+		if (ca->rising)
+			tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
+		else
+			table_grow(tp, ca->row);
+		return;
+	}
 	if (!ca->rising)
 		increase = response_increase(&ca->response, response_log(&ca->response, tp->snd_cwnd));
 	grow(tp, &ca->carried, part_per_packet(increase, tp->snd_cwnd), acked);
@@ -107,12 +124,14 @@ OPERATION_1(u32, ssthresh, struct sock *, sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	struct ghstcp *ca = inet_csk_ca(sk);
-	u32 decrease = Q16_ONE / 2;
+	bool halves = decrease == 2 ? ca->rising : decrease;
+	u32 taken = Q16_ONE / 2;
 
 	ghstcp_restart(ca);
-	if (!reno_decrease)
-		decrease = response_decrease(&ca->response, response_log(&ca->response, tp->snd_cwnd));
-	return reduced(tp->snd_cwnd, decrease);
+	if (!halves)
+		taken = per_ack ? table_decrease(&ca->response, ca->row) :
+			response_decrease(&ca->response, response_log(&ca->response, tp->snd_cwnd));
+	return reduced(tp->snd_cwnd, taken);
 }
 
 OPERATION_2(void, cwnd_event, struct sock *, sk, enum tcp_ca_event, event)

@@ -2,22 +2,23 @@
 /*
  * Scalable TCP.
  *
- *   per packet acknowledged   w += a         after slow start
+ *   per packet acknowledged   w += a, 1/w below 1/a packets    after slow start
  *   on loss                   w -= b w
  *
  * w window, packets; a = 0.01, b = 1/8, so that the time to come back from a loss, ln(1/(1-b))/a = 13.4 round trips, is
- * the same for every window. Up to 16 packets Reno, where both have the same mean window at the same loss rate.
+ * the same for every window.
  *
- * Source: T. Kelly, Scalable TCP: Improving Performance in Highspeed Wide Area Networks, CCR 33(2), 2003.
- * Deviations: none known from the paper. Linux's module has no Reno region (its step is at least 0.01 and, below 100
- * packets, one packet per round trip).
+ * Source: T. Kelly, Scalable TCP: Improving Performance in Highspeed Wide Area Networks, CCR 33(2), 2003, as Linux's
+ * tcp_scalable has it since kernel 5.7. Deviation of Linux from the paper: that is Reno up to 16 packets (low_window = 16),
+ * where both have the same mean window at the same loss rate, and adds a beyond; Linux adds a packet per round trip up to
+ * 100 packets, and always takes off an eighth.
  */
 #define ALGORITHM scalable
 #include "kernel.h"
 #include "growth.h"
 
 /* Section 3.1 of the paper: lwnd. */
-PARAMETER(u32, low_window, 16, 2, 10000, "window up to which it is Reno, packets")
+PARAMETER(u32, low_window, 0, 0, 10000, "window up to which it is Reno, packets: 16 in the paper; 0: as Linux")
 /* a; the paper's choice after weighing stability against speed. */
 PARAMETER(u32, increase, 10, 1, 500, "growth per packet acknowledged, in thousandths of a packet")
 /* b; likewise. */
@@ -45,7 +46,7 @@ OPERATION_3(void, cong_avoid, struct sock *, sk, u32, ack, u32, acked)
 	(void)ack;
 	if (!beyond_slow_start(sk, &acked))
 		return;
-	if (tp->snd_cwnd <= low_window)
+	if (tp->snd_cwnd <= low_window || (!low_window && tp->snd_cwnd < 1000 / increase))
 		part = part_per_packet(Q16_ONE, tp->snd_cwnd);
 	grow(tp, &ca->carried, part, acked);
 }

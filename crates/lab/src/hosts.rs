@@ -9,7 +9,7 @@ use icdc_units::{ByteCount, Span};
 
 use crate::error::LabError;
 use crate::namespaces::{Host, Namespaces};
-use crate::settings::{LEAST_BUFFER, Mode, Settings};
+use crate::settings::{Acknowledge, LEAST_BUFFER, Mode, Settings};
 use crate::{placement, program};
 
 /// The hosts' device.
@@ -102,8 +102,12 @@ fn configure_host(
     }
     program::ip(&["-batch", "-"], &commands)?;
     let fast = settings.mode == Mode::Fast;
-    for feature in [Feature::TcpSegmentation, Feature::GenericSegmentation, Feature::GenericReceive] {
+    for feature in [Feature::TcpSegmentation, Feature::GenericSegmentation] {
         offloads::set(DEVICE, feature, fast)?;
+    }
+    offloads::set(DEVICE, Feature::GenericReceive, settings.acknowledgements() == Acknowledge::Batch)?;
+    if settings.acknowledgements() == Acknowledge::EveryPacket {
+        acknowledge_each(own, ipv6)?;
     }
     // What one run learned of the path is not passed on to the next.
     write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1")?;
@@ -114,6 +118,15 @@ fn configure_host(
     }
     steer(wire_processors);
     Ok(())
+}
+
+/// Sends acknowledgements at once along the routes to the other host.
+fn acknowledge_each(own: &Address, ipv6: bool) -> Result<(), LabError> {
+    let mut commands = format!("route change 10.26.33.0/24 dev {DEVICE} src {} quickack 1\n", own.ipv4);
+    if ipv6 {
+        commands += &format!("route replace fd26:33::/64 dev {DEVICE} proto kernel metric 256 quickack 1\n");
+    }
+    program::ip(&["-batch", "-"], &commands)
 }
 
 /// Whether a process is on a host of a lab, by the addresses there.

@@ -52,7 +52,7 @@ pub use lab::Lab;
 pub use namespaces::{DEFAULT_NAME, Host};
 pub use process::{Process, ended_by};
 pub use record::LabRecord;
-pub use settings::{Buffers, LEAST_BUFFER, Mode, Settings, USUAL_RECEIVE_BUFFER};
+pub use settings::{Acknowledge, Buffers, LEAST_BUFFER, Mode, Settings, USUAL_RECEIVE_BUFFER};
 pub use teardown::down;
 pub use verdict::Verdict;
 pub use wire::page::{Bin, Gauge, Global, Page};

@@ -26,6 +26,10 @@ pub struct Settings {
     pub mode: Mode,
     /// How large the hosts' TCP buffers may grow.
     pub buffers: Buffers,
+    /// When the hosts acknowledge; `None`: as their mode brings it about, by every second packet or
+    /// by the batch.
+    #[serde(default)]
+    pub acknowledge: Option<Acknowledge>,
     /// Processors may sleep while packets are in flight: saves power, costs punctuality.
     #[serde(default)]
     pub let_sleep: bool,
@@ -53,6 +57,18 @@ pub enum Buffers {
     AtMost(ByteCount),
     /// As large as the system lets them.
     Untouched,
+}
+
+/// When a host acknowledges what arrives in order, once its receive window has stopped to grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Acknowledge {
+    /// Each packet.
+    EveryPacket,
+    /// Every second packet.
+    EverySecond,
+    /// Once for all that arrive together (GRO).
+    Batch,
 }
 
 /// How packets cross the path.
@@ -85,6 +101,15 @@ impl Settings {
             Buffers::AtMost(size) => Some((size, size)),
             Buffers::Fitting => Some((fitting.max(USUAL_RECEIVE_BUFFER), fitting.max(USUAL_SEND))),
         }
+    }
+
+    /// When the hosts acknowledge.
+    #[must_use]
+    pub fn acknowledgements(&self) -> Acknowledge {
+        self.acknowledge.unwrap_or(match self.mode {
+            Mode::Exact => Acknowledge::EverySecond,
+            Mode::Fast => Acknowledge::Batch,
+        })
     }
 
     /// What one direction is like.

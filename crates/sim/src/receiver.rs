@@ -1,7 +1,8 @@
 //! The receiver: what it has, and when it says so (`tcp_data_queue`, `__tcp_ack_snd_check`).
 //!
 //! ```text
-//! in order, nothing missing   the first 16: at once; then every second packet, or 40 ms after a single one
+//! in order, nothing missing   the first 16, and while the announced window grows: at once; then every second packet, or
+//!                             40 ms after a single one
 //!                             with receive offload: once per batch of packets that arrive together
 //! something missing           the first three at once, then every 44th, or min(1 ms, rtt/20) after one (compressed SACK)
 //! the last gap is filled      at once
@@ -146,7 +147,7 @@ impl Receiver {
 
     /// First packet beyond the window.
     pub(crate) fn edge(&self) -> u64 {
-        self.held.next() + self.window.packets()
+        self.held.next() + self.window.announced
     }
 
     /// When [`Self::acknowledge`] is to be asked though nothing arrives.
@@ -163,6 +164,9 @@ impl Receiver {
             self.duplicate = true;
             self.now_due = true;
             return Arrival { is_new: false, read: 0 };
+        }
+        if self.window.widen() {
+            self.quick = self.quick.max(1);
         }
         let read = self.held.next() - before;
         if read == 0 {
@@ -187,6 +191,7 @@ impl Receiver {
             self.single_until = now + DELAYED;
         }
         match self.acknowledgements {
+            Acknowledgements::EveryPacket => self.now_due = true,
             Acknowledgements::EverySecond => {
                 if self.quick > 0 || self.pending >= 2 {
                     self.now_due = true;
@@ -250,6 +255,9 @@ impl Receiver {
 /// ```text
 /// copied > space:  window ← 2 · copied + 16 · mss, and twice the share by which copied exceeds space;  space ← copied
 /// ```
+///
+/// A window that grows is announced by and by, two packets more for each that arrives, and those are
+/// acknowledged at once (`tcp_grow_window`).
 #[derive(Clone, Debug)]
 struct Window {
     size: ByteCount,
@@ -259,6 +267,8 @@ struct Window {
     round_trip: Span,
     since: Time,
     from: u64,
+    /// Packets that the sender is told of.
+    announced: u64,
 }
 
 impl Window {
@@ -268,7 +278,16 @@ impl Window {
             ReceiveWindow::Tuned { most } => (FIRST_WINDOW.min(most), most),
         };
         let space = size.as_u64().min(10 * mss);
-        Self { size, most, mss, space, round_trip, since: Time::ORIGIN, from: 0 }
+        let announced = (size.as_u64() / mss).max(1);
+        Self { size, most, mss, space, round_trip, since: Time::ORIGIN, from: 0, announced }
+    }
+
+    /// A packet arrives: whether more is announced than before.
+    fn widen(&mut self) -> bool {
+        let wider = self.packets().min(self.announced + 2);
+        let is_wider = wider > self.announced;
+        self.announced = wider.max(self.announced);
+        is_wider
     }
 
     fn packets(&self) -> u64 {
@@ -336,6 +355,25 @@ mod tests {
         assert_eq!(host.receiver.deadline(), time(41_000));
         assert_eq!((host.ask(40_999), host.ask(41_000)), (None, Some(23)));
         assert_eq!(host.receiver.deadline(), Time::MAX);
+    }
+
+    #[test]
+    fn while_the_window_grows_each_packet_is_acknowledged() {
+        let window = ReceiveWindow::Tuned { most: ByteCount::from_mib(1) };
+        let mut receiver = Receiver::new(window, Acknowledgements::EverySecond, 1448, ROUND_TRIP);
+        let mut reports = Reports::default();
+        let mut answers = Vec::new();
+        // Three packets a millisecond: after a few round trips the window is all that it may be.
+        for number in 0..3000 {
+            let at = time(number * 333);
+            receiver.arrive(at, number, &mut reports);
+            answers.extend(receiver.acknowledge(at, &mut reports).map(|ack| (ack.next, ack.edge - ack.next)));
+        }
+        let widest = answers.iter().position(|(_, window)| *window == 724).unwrap();
+        assert!(answers.windows(2).all(|pair| pair[1].1 <= pair[0].1 + 2 * (pair[1].0 - pair[0].0)));
+        let single = |pair: &[(u64, u64)]| pair[1].0 - pair[0].0 == 1;
+        assert!(answers[16..widest].windows(2).filter(|pair| single(pair)).count() > 250);
+        assert!(!answers[widest + 2..].windows(2).any(single));
     }
 
     #[test]

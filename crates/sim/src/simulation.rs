@@ -120,6 +120,8 @@ pub enum ReceiveWindow {
 /// When a receiver acknowledges what comes in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledgements {
+    /// Each packet (`quickack` of a route).
+    EveryPacket,
     /// Every second packet: the device hands packets up one by one.
     EverySecond,
     /// Once per batch that the device puts together (GRO).

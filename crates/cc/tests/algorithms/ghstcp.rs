@@ -6,13 +6,15 @@ use proptest::test_runner::{Config, TestRunner};
 use crate::path::{Path, assert_close};
 
 const WINDOW: u32 = 10_000;
+/// Growth as the RFC counts, which does not depend on how many packets an acknowledgement answers.
+const FORMULA: [(&str, i64); 1] = [("per_ack", 0)];
 
 /// Growth per round trip after `rounds` round trips of the given times, at a window of 10000
 /// packets.
 fn growth(settings: &[(&str, i64)], mut rtt_us: impl FnMut(u64) -> u64) -> f64 {
     let mut path = Path::new("ghstcp", settings, WINDOW);
     path.stretch = 100;
-    // Three blocks of 64 samples, 8 per round trip.
+    // Many blocks of 16 samples, 32 per round trip.
     for step in 0..2400 {
         path.rtt_us = rtt_us(step);
         path.connection.socket.tcp_mstamp += 1000;
@@ -31,7 +33,7 @@ fn growth(settings: &[(&str, i64)], mut rtt_us: impl FnMut(u64) -> u64) -> f64 {
 }
 
 fn highspeed() -> f64 {
-    let mut path = Path::new("highspeed", &[], WINDOW);
+    let mut path = Path::new("highspeed", &FORMULA, WINDOW);
     path.round_trip();
     f64::from(path.window() - WINDOW)
 }
@@ -39,14 +41,14 @@ fn highspeed() -> f64 {
 #[test]
 fn grows_as_reno_while_round_trips_rise() {
     // A queue that grows by 10 ms per second.
-    assert_close(growth(&[], |step| 100_000 + 10 * step), 1.0, "rising");
+    assert_close(growth(&FORMULA, |step| 100_000 + 10 * step), 1.0, "rising");
 }
 
 #[test]
 fn grows_as_highspeed_while_round_trips_are_flat_or_fall() {
     assert!(highspeed() > 25.0);
-    assert_close(growth(&[], |_| 100_000), highspeed(), "flat");
-    assert_close(growth(&[], |step| 200_000 - 10 * step), highspeed(), "falling");
+    assert_close(growth(&FORMULA, |_| 100_000), highspeed(), "flat");
+    assert_close(growth(&FORMULA, |step| 200_000 - 10 * step), highspeed(), "falling");
 }
 
 #[test]
@@ -57,9 +59,10 @@ fn sees_a_trend_within_noise_and_none_in_noise() {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (noise >> 33) % most
     };
-    assert_close(growth(&[], |step| 100_000 + 10 * step + next(2000)), 1.0, "rising with noise");
+    let settings = [("samples", 64), ("critical", 239), ("per_ack", 0)];
+    assert_close(growth(&settings, |step| 100_000 + 10 * step + next(2000)), 1.0, "rising with noise");
 
-    let settings = [("critical", 400)];
+    let settings = [("critical", 400), ("per_ack", 0)];
     let mut noise = 1_u64;
     let mut next = move |most: u64| {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -68,15 +71,22 @@ fn sees_a_trend_within_noise_and_none_in_noise() {
     assert_close(growth(&settings, |_| 100_000 + next(2000)), highspeed(), "noise only");
 }
 
-#[test]
-fn a_loss_ends_the_gentle_mode() {
-    let mut path = Path::new("ghstcp", &[], WINDOW);
+/// In Reno's mode.
+fn rising(settings: &[(&str, i64)]) -> Path {
+    let mut path = Path::new("ghstcp", settings, WINDOW);
     path.stretch = 100;
     for step in 0..3000 {
         path.rtt_us = 100_000 + 10 * step;
         path.connection.socket.tcp_mstamp += 1000;
         path.acknowledge(100);
     }
+    path.connection.socket.snd_cwnd = WINDOW;
+    path
+}
+
+#[test]
+fn a_loss_ends_the_gentle_mode() {
+    let mut path = rising(&FORMULA);
     path.lose();
     path.connection.socket.snd_cwnd = WINDOW;
     path.round_trip();
@@ -84,10 +94,21 @@ fn a_loss_ends_the_gentle_mode() {
 }
 
 #[test]
-fn what_a_loss_takes_off_is_a_parameter() {
-    let half = Path::new("ghstcp", &[("reno_decrease", 1)], WINDOW).lose();
-    assert_eq!(half, WINDOW / 2);
-    assert_eq!(Path::new("ghstcp", &[], WINDOW).lose(), Path::new("highspeed", &[], WINDOW).lose());
+fn a_loss_takes_off_what_the_mode_says() {
+    let gentle = WINDOW / 2;
+    let fast = Path::new("highspeed", &FORMULA, WINDOW).lose();
+    assert!(fast > gentle + WINDOW / 4);
+    let kept = |mut path: Path| (path.lose(), path);
+    let (first, mut path) = kept(rising(&FORMULA));
+    assert_eq!(first, gentle);
+    path.connection.socket.snd_cwnd = WINDOW;
+    assert_eq!(path.lose(), fast, "the loss has begun a new block");
+    assert_eq!(Path::new("ghstcp", &FORMULA, WINDOW).lose(), fast);
+    for (decrease, expected) in [(0, fast), (1, gentle)] {
+        let settings = [("per_ack", 0), ("decrease", decrease)];
+        assert_eq!(rising(&settings).lose(), expected, "decrease {decrease}, rising");
+        assert_eq!(Path::new("ghstcp", &settings, WINDOW).lose(), expected, "decrease {decrease}, flat");
+    }
 }
 
 /// Student's test in floating point.
@@ -110,7 +131,11 @@ fn the_test_in_integers_is_students() {
     let (rising, flat) = (Cell::new(0), Cell::new(0));
     runner
         .run(&(rtts, 0_u64..60, 1_u64..20), |(noise, slope, scale)| {
-            let mut path = Path::new("ghstcp", &[("samples_per_rtt", 1)], WINDOW);
+            let mut path = Path::new(
+                "ghstcp",
+                &[("samples", 64), ("critical", 239), ("samples_per_rtt", 1), ("per_ack", 0)],
+                WINDOW,
+            );
             let mut samples = Vec::new();
             for (step, noise) in noise.iter().enumerate() {
                 path.rtt_us = (noise + slope * step as u64) * scale;

@@ -17,7 +17,7 @@ fn every_parameter_starts_within_its_range_and_tells_what_it_is() {
 #[test]
 fn parameters_stand_in_the_order_of_the_file() {
     let names: Vec<_> = find("highspeed").expect("highspeed").parameters().iter().map(|p| p.name).collect();
-    assert_eq!(names, ["low_window", "high_window", "high_loss_interval", "high_decrease"]);
+    assert_eq!(names, ["per_ack", "low_window", "high_window", "high_loss_interval", "high_decrease"]);
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn unknown_names_and_values_out_of_range_are_refused() {
     let error = Connection::new(bic, &[("speed", 1)]).err().expect("unknown");
     assert_eq!(
         error.to_string(),
-        "bic has no parameter speed; it has: low_window, max_increment, smooth_part, beta, fast_convergence"
+        "bic has no parameter speed; it has: ack_ratio, low_window, max_increment, smooth_part, beta, fast_convergence"
     );
     for value in [511, 1024, -1, i64::MAX] {
         let error = Connection::new(bic, &[("beta", value)]).err().expect("out of range");

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use anyhow::ensure;
 use clap::{Args, ValueEnum};
-use icdc_lab::{Buffers, LEAST_BUFFER, Mode, Settings};
+use icdc_lab::{Acknowledge, Buffers, LEAST_BUFFER, Mode, Settings};
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -79,6 +79,11 @@ pub(crate) struct PathArguments {
     #[arg(long, default_value = "exact", help_heading = "Hosts")]
     mode: ModeArgument,
 
+    /// What one acknowledgement answers, once the receive window has stopped to grow [default: second
+    /// in exact mode, batch in fast mode]
+    #[arg(long, value_name = "WHEN", help_heading = "Hosts")]
+    acks: Option<AcksArgument>,
+
     /// Largest TCP buffers of the hosts [default: 3 × rate × round trip]
     #[arg(long, value_name = "SIZE", help_heading = "Hosts")]
     buffer: Option<ByteCount>,
@@ -94,6 +99,16 @@ enum ModeArgument {
     Exact,
     /// Superpackets (GSO) carried whole, charged frame by frame
     Fast,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AcksArgument {
+    /// Each packet by itself
+    Every,
+    /// Every second packet
+    Second,
+    /// All packets that the device hands up together (GRO)
+    Batch,
 }
 
 /// A value for each direction.
@@ -169,7 +184,12 @@ impl PathArguments {
             Some(size) => Buffers::AtMost(size),
             None => Buffers::Fitting,
         };
-        Ok(Settings { forward, backward, mode, buffers, ..Settings::default() })
+        let acknowledge = self.acks.map(|acks| match acks {
+            AcksArgument::Every => Acknowledge::EveryPacket,
+            AcksArgument::Second => Acknowledge::EverySecond,
+            AcksArgument::Batch => Acknowledge::Batch,
+        });
+        Ok(Settings { forward, backward, mode, buffers, acknowledge, ..Settings::default() })
     }
 
     fn loss(&self, ratio: f64, listed: &[u64]) -> Model {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueHint};
 use icdc_cc::Algorithm;
-use icdc_lab::{Buffers, Mode, USUAL_RECEIVE_BUFFER};
+use icdc_lab::{Acknowledge, Buffers, Mode, USUAL_RECEIVE_BUFFER};
 use icdc_sim::{Acknowledgements, Flow, ReceiveWindow, Simulation};
 use icdc_units::{ByteCount, Span};
 
@@ -168,14 +168,19 @@ impl SimArguments {
             flows.push(flow);
         }
         let segment = lab.forward.mtu.as_u64();
-        let batches =
-            Acknowledgements::Batches { packets: (LARGEST_BATCH / segment).max(2) as u32, within: BATCH_TIME };
+        let acknowledgements = match lab.acknowledgements() {
+            Acknowledge::EveryPacket => Acknowledgements::EveryPacket,
+            Acknowledge::EverySecond => Acknowledgements::EverySecond,
+            Acknowledge::Batch => {
+                Acknowledgements::Batches { packets: (LARGEST_BATCH / segment).max(2) as u32, within: BATCH_TIME }
+            }
+        };
         let simulation = Simulation {
             forward: lab.forward,
             backward: lab.backward,
             flows,
             duration: self.seconds,
-            acknowledgements: if lab.mode == Mode::Fast { batches } else { Acknowledgements::EverySecond },
+            acknowledgements,
             segmentation: lab.mode == Mode::Fast,
         };
         simulation.check().context("this cannot be simulated")?;

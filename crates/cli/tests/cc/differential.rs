@@ -24,16 +24,19 @@ const BYTES: usize = 8_000_000;
 
 /// The algorithms as they are, and so that the path's small windows reach what long paths need:
 /// logarithms, growth over time, the test for a trend.
-const SETTINGS: [(&str, &[(&str, i64)]); 11] = [
+const SETTINGS: [(&str, &[(&str, i64)]); 14] = [
     ("bic", &[]),
+    ("bic", &[("ack_ratio", 0)]),
     ("htcp", &[]),
-    ("htcp", &[("low_speed_ms", 0), ("bandwidth_switch", 0)]),
+    ("htcp", &[("low_speed_ms", 0), ("bandwidth_switch", 0), ("hz", 250)]),
+    ("htcp", &[("draft", 1), ("low_speed_ms", 0), ("bandwidth_switch", 0)]),
     ("highspeed", &[]),
-    ("highspeed", &[("low_window", 4)]),
+    ("highspeed", &[("per_ack", 0), ("low_window", 4)]),
     ("scalable", &[]),
     ("scalable", &[("low_window", 2)]),
     ("ghstcp", &[]),
-    ("ghstcp", &[("low_window", 4), ("samples", 8), ("samples_per_rtt", 256), ("critical", 0)]),
+    ("ghstcp", &[("samples", 8), ("samples_per_rtt", 256), ("critical", 0)]),
+    ("ghstcp", &[("per_ack", 0), ("low_window", 4), ("decrease", 0), ("samples", 8), ("critical", 0)]),
     ("icdc", &[]),
     ("icdc", &[("known_rate", 4_000), ("known_rtt", 30_000), ("margin", 100)]),
 ];

@@ -1,5 +1,6 @@
 //! What the path of a lab does to packets, seen by sockets on its hosts.
 
+use std::io::{Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -121,6 +122,25 @@ fn superpackets_lose_exactly_the_listed_frames() {
     let status = lab.settled_status();
     assert_eq!(count(&status, "random_drops_packets"), 4);
     assert!(count(&status, "superpackets") > 0, "segmentation was left to the path");
+}
+
+#[test]
+fn hosts_acknowledge_as_they_are_told() {
+    let answered = |acks: &str| {
+        // Slower than the receiver, with a window that soon has grown as far as it may.
+        let lab = Lab::up(&["--rate", "50mbit", "--rtt", "10ms", "--buffer", "400kB", "--acks", acks])?;
+        let (mut sender, mut receiver) = lab.tcp();
+        let reader = thread::spawn(move || receiver.read_exact(&mut vec![0; 6_000_000]));
+        sender.write_all(&vec![1; 6_000_000]).unwrap();
+        reader.join().unwrap().unwrap();
+        let status = lab.settled_status();
+        let packets = |way: &str| status[way]["offered_packets"].as_u64().unwrap() as f64;
+        Some(packets("a_to_b") / packets("b_to_a"))
+    };
+    let Some(every) = answered("every") else { return };
+    assert!((0.9..1.1).contains(&every), "{every} packets per acknowledgement");
+    let second = answered("second").unwrap();
+    assert!((1.6..3.0).contains(&second), "{second} packets per acknowledgement");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use crate::harness::paths::path;
 
 /// The paper's bottleneck.
 pub(crate) const RATE: Rate = Rate::from_bits_per_second(70_000_000);
-/// Tokyo–Osaka, and as far as Okinawa.
-pub(crate) const ROUND_TRIPS: [Span; 2] = [Span::from_millis(18), Span::from_millis(68)];
+/// Tokyo–Osaka, and as far as Okinawa: the paper adds 25 ms, of the round trip or each way.
+pub(crate) const ROUND_TRIPS: [Span; 3] = [Span::from_millis(18), Span::from_millis(43), Span::from_millis(68)];
 /// What waits at the bottleneck at most.
 pub(crate) const QUEUE: ByteCount = ByteCount::new(100_000);
 /// From here on hosts scale their windows.

@@ -3,7 +3,8 @@
 //! Hasegawa, Murata et al.).
 //!
 //! The path is that of the experiments: bottleneck 70 Mbit/s, queue 100 KB drop-tail, round trips
-//! of 18 ms (Tokyo–Osaka) and 68 ms (with 25 ms of delay added each way, as to Okinawa). The paper
+//! of 18 ms (Tokyo–Osaka) and, as to Okinawa, 43 and 68 ms (25 ms of delay added, to the round trip
+//! or each way: the paper does not say). The paper
 //! ran each case for 2 minutes, five times, over a public line with others on it; here nobody else
 //! is on the path, so all loss is that of the flow's own overflows. The paper's values are in
 //! pictures only: its statements stand beside our numbers. A buffer cannot carry more than its size
@@ -27,7 +28,7 @@ use crate::relay::relayed::{self, Relayed, Relaying};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy",
-    about: "plain hosts' rate by socket buffer at 70 Mbit/s, 18 and 68 ms: direct, and through relays with Reno, HighSpeed, gHSTCP (TCP proxy)",
+    about: "plain hosts' rate by socket buffer at 70 Mbit/s, 18, 43 and 68 ms: direct, and through relays with Reno, HighSpeed, gHSTCP (TCP proxy)",
     has_rows: false,
     run,
 };
@@ -83,14 +84,14 @@ fn cases(quick: bool) -> Vec<BufferRuns> {
         for Between { cc, figure, findings } in BETWEEN {
             let buffers = if cc.is_some() { &RELAYED_BUFFERS[..] } else { &BUFFERS[..] };
             for &buffer in buffers {
-                let paper = findings[which][usize::from(buffer > UNSCALED)];
+                let paper = findings[usize::from(which > 0)][usize::from(buffer > UNSCALED)];
                 cases.push(BufferRuns { cc, figure, paper, round_trip, buffer, runs: Vec::new() });
             }
         }
     }
     if quick {
         // Direct and through relays, with the least buffers at the long round trip.
-        cases.retain(|case| case.buffer == UNSCALED && case.round_trip == ROUND_TRIPS[1]);
+        cases.retain(|case| case.buffer == UNSCALED && case.round_trip == LONG);
     }
     cases
 }
@@ -180,7 +181,7 @@ fn table(cases: &[BufferRuns], seconds: u64, runs: u64) -> Table {
 type Place = (Option<&'static str>, Span, ByteCount);
 
 const SHORT: Span = ROUND_TRIPS[0];
-const LONG: Span = ROUND_TRIPS[1];
+const LONG: Span = ROUND_TRIPS[2];
 const SMALL: ByteCount = BUFFERS[0];
 const LARGE: ByteCount = BUFFERS[3];
 
