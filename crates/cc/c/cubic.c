@@ -17,6 +17,7 @@
  *   - the least of 8 round-trip times exceeds RTTmin by RTTmin/8 within [4, 16] ms (delay).
  *
  * Sources: RFC 9438; S. Ha, I. Rhee, Taming the elephants: new TCP slow start, 2011; the behaviour of Linux's tcp_cubic.
+ * HyStart's rounds are those of kernel 6.13 and of the stable kernels of January 2025.
  * Deviation: cube roots are exact; Linux's are off by 0.2 % on average.
  */
 #define ALGORITHM cubic
@@ -286,6 +287,9 @@ static void hystart_look(struct cubic *ca, struct tcp_sock *tp, u32 rtt_us)
 {
 	if ((s32)(tp->snd_una - ca->round_end) > 0)
 		hystart_begin_round(ca, tp);
+	/* Rounds are counted from the first: one that began within a flight would see that flight's own queue. */
+	if (tp->snd_cwnd < hystart_low_window)
+		return;
 	if (hystart_detect & HYSTART_TRAIN && hystart_train_is_long(ca, tp))
 		ca->left = true;
 	if (hystart_detect & HYSTART_DELAY && hystart_delay_grew(ca, rtt_us))
@@ -307,7 +311,7 @@ OPERATION_2(void, pkts_acked, struct sock *, sk, const struct ack_sample *, samp
 		return;
 	if (!ca->rtt_min_us || rtt_us < ca->rtt_min_us)
 		ca->rtt_min_us = rtt_us;
-	if (hystart && !ca->left && tcp_in_slow_start(tp) && tp->snd_cwnd >= hystart_low_window)
+	if (hystart && !ca->left && tcp_in_slow_start(tp))
 		hystart_look(ca, tp, rtt_us);
 }
 
