@@ -162,7 +162,7 @@ fn highspeed_in_linux_takes_off_what_its_table_says() {
         let mut path = Path::new("highspeed", &[], window);
         path.acknowledge(1);
         path.connection.socket.snd_cwnd = window;
-        assert_eq!(path.lose(), window - (u64::from(window) * share >> 8) as u32, "of {window}");
+        assert_eq!(path.lose(), window - ((u64::from(window) * share) >> 8) as u32, "of {window}");
         assert_eq!(Path::new("highspeed", &[], window).lose(), window - window / 2, "of {window} in slow start");
     }
 }

@@ -86,7 +86,7 @@ pub(crate) struct ShowArguments {
         "  3  permission denied\n\n",
         "Examples:\n",
         "  icdc cc load highspeed --pin\n",
-        "  icdc cc load highspeed --param low_window=31 --pin\n",
+        "  icdc cc load bic --param max_increment=32 --pin\n",
         "  icdc cc load highspeed -- iperf3 -c far.example.org -C icdc_highspeed\n",
     )
 )]
