@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use icdc_units::{ByteCount, Span, Time};
 use serde::Serialize;
 
+use crate::codel::Codel;
 use crate::input_port::Reception;
 use crate::loss::Loss;
 use crate::{Change, Delay, DropTail, Frame, InputPort, Settings, SettingsError};
@@ -16,7 +17,7 @@ pub enum Fate {
     Delivered(Time),
     /// The path loses it.
     Lost,
-    /// The queue of the bottleneck has no room for it.
+    /// The queue of the bottleneck has no room for it, or CoDel drops it.
     QueueFull,
     /// A gap frame: charged, and gone.
     Gap,
@@ -38,7 +39,7 @@ pub struct Counters {
     pub delivered_bytes: ByteCount,
     /// Frames that the path lost.
     pub lost: u64,
-    /// Frames that the full queue refused.
+    /// Frames that the full queue refused, or CoDel dropped.
     pub queue_full: u64,
     /// Gap frames.
     pub gaps: u64,
@@ -54,6 +55,7 @@ pub struct Direction {
     port: InputPort,
     loss: Loss,
     bottleneck: DropTail,
+    codel: Option<Codel>,
     delay: Delay,
     counters: Counters,
     /// Those to come.
@@ -71,6 +73,7 @@ impl Direction {
             port: InputPort::new(settings.line_rate),
             loss: Loss::new(&settings.loss, settings.seed),
             bottleneck: DropTail::new(settings.rate, settings.queue),
+            codel: settings.codel.map(Codel::new),
             // Loss and jitter must not draw the same numbers.
             delay: Delay::new(settings.delay, settings.jitter, settings.seed ^ 0x6a69_7474_6572),
             counters: Counters::default(),
@@ -121,6 +124,13 @@ impl Direction {
         if !frame.gap && (self.loss.loses_next() || self.is_cut) {
             return Fate::Lost;
         }
+        let wait = self.bottleneck.wait(received);
+        if !frame.gap
+            && self.bottleneck.has_room(received, frame.wire_length())
+            && self.codel.as_mut().is_some_and(|codel| codel.drops(received + wait, wait))
+        {
+            return Fate::QueueFull;
+        }
         let departure = self.bottleneck.offer(received, frame.wire_length());
         self.counters.queue_max = self.counters.queue_max.max(self.bottleneck.queued(received));
         match departure {
@@ -157,6 +167,7 @@ mod tests {
 
     use super::*;
     use crate::DelayLine;
+    use crate::codel::Wanted;
     use crate::loss::Model;
 
     fn models() -> impl Strategy<Value = Model> {
@@ -176,13 +187,15 @@ mod tests {
             0_u64..20,
             1_538_u64..200_000,
             any::<bool>(),
+            any::<bool>(),
             any::<u64>(),
         )
-            .prop_map(|(loss, rate, delay, jitter, queue, line, seed)| Settings {
+            .prop_map(|(loss, rate, delay, jitter, queue, line, codel, seed)| Settings {
                 rate: Rate::from_bits_per_second(rate),
                 delay: Span::from_millis(delay),
                 jitter: Span::from_millis(jitter),
                 queue: ByteCount::new(queue),
+                codel: codel.then(|| Wanted { target: Span::from_millis(1), interval: Span::from_millis(3) }),
                 loss,
                 line_rate: line.then_some(Rate::from_bits_per_second(rate * 2)),
                 seed,
@@ -262,6 +275,33 @@ mod tests {
         assert_eq!(direction.counters().lost, 1);
         let late = Settings { changes: vec![change(2, 1, 1, false), change(1, 1, 1, false)], ..Settings::default() };
         assert!(matches!(late.check(), Err(SettingsError::Order(_))));
+    }
+
+    #[test]
+    fn codel_keeps_the_wait_of_an_overload_near_its_target() {
+        let settings = Settings {
+            rate: Rate::from_bits_per_second(100_000_000),
+            queue: ByteCount::new(5_000_000),
+            codel: Some(Wanted::default()),
+            ..Settings::default()
+        };
+        let mut direction = Direction::new(&settings).unwrap();
+        // A fiftieth more than the rate, in frames that take 123 us.
+        let mut waits = Vec::new();
+        for number in 0..300_000_u64 {
+            let now = Time::ORIGIN + Span::from_nanos(120_600) * number;
+            if let Fate::Delivered(left) = direction.offer(now, Frame::data(ByteCount::new(1514)))
+                && number > 200_000
+            {
+                waits.push((left - now).as_micros());
+            }
+        }
+        waits.sort_unstable();
+        let median = waits[waits.len() / 2];
+        assert!((2_000..15_000).contains(&median), "{median} us");
+        let counters = direction.counters();
+        let dropped = counters.queue_full as f64 / counters.offered as f64;
+        assert!((0.01..0.03).contains(&dropped), "{dropped}");
     }
 
     #[test]

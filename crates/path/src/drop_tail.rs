@@ -4,7 +4,7 @@
 //! is all that has been accepted and is not yet on the wire, the rest of the frame in transmission
 //! included; an idle bottleneck therefore takes any frame that the limit holds at all.
 
-use icdc_units::{ByteCount, Rate, Time};
+use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::Transmitter;
 
@@ -28,10 +28,19 @@ impl DropTail {
     /// The time at which the last bit of a frame that arrives at `now` has left, or `None` if the
     /// queue has no room for it.
     pub fn offer(&mut self, now: Time, wire_length: ByteCount) -> Option<Time> {
-        if self.transmitter.backlog(now) + wire_length > self.limit {
-            return None;
-        }
-        Some(self.transmitter.send(now, wire_length))
+        self.has_room(now, wire_length).then(|| self.transmitter.send(now, wire_length))
+    }
+
+    /// Whether the queue has room for a frame that arrives at `now`.
+    #[must_use]
+    pub fn has_room(&self, now: Time, wire_length: ByteCount) -> bool {
+        self.transmitter.backlog(now) + wire_length <= self.limit
+    }
+
+    /// How long a frame that arrives at `now` waits before its first bit leaves.
+    #[must_use]
+    pub fn wait(&self, now: Time) -> Span {
+        self.transmitter.backlog_time(now)
     }
 
     /// Another rate from `now` on, see [`Transmitter::change_rate`].

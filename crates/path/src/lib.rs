@@ -4,7 +4,7 @@
 //! ```text
 //! arrival ─► input port ─► loss ─► bottleneck ─► delay ─► delivery
 //!            charges and     │        │  drop-tail
-//!            drops PAUSE     ▼        ▼  queue
+//!            drops PAUSE     ▼        ▼  queue, or CoDel's
 //!            frames         lost    dropped
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! | line rate of the attached host, gap frames | [`InputPort`] |
 //! | random, bursty and listed loss | [`loss`] |
 //! | rate and drop-tail queue | [`DropTail`], on [`Transmitter`] |
+//! | a queue that is kept short | [`codel`] |
 //! | delay, jitter without reordering | [`Delay`] |
 //! | all of them in order, with counters | [`Direction`] |
 //! | what becomes different while it runs | [`Change`] |
@@ -37,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod change;
+pub mod codel;
 mod delay;
 mod delay_line;
 mod direction;

@@ -4,6 +4,7 @@ use icdc_units::{ByteCount, Rate, Span};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::codel::Wanted;
 use crate::loss::Model;
 use crate::{Change, Frame, WIRE_OVERHEAD};
 
@@ -25,6 +26,9 @@ pub struct Settings {
     pub jitter: Span,
     /// Bytes on the wire that may wait at the bottleneck.
     pub queue: ByteCount,
+    /// Keeps the queue short; `None`: drop-tail alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codel: Option<Wanted>,
     /// Loss before the bottleneck.
     pub loss: Model,
     /// Rate of the line between host and path; `None`: infinite.
@@ -46,6 +50,7 @@ impl Default for Settings {
             delay: Span::ZERO,
             jitter: Span::ZERO,
             queue: ByteCount::new(2_500_000),
+            codel: None,
             loss: Model::None,
             line_rate: None,
             mtu: ByteCount::new(1500),
@@ -99,6 +104,16 @@ pub enum SettingsError {
         /// The least length for the ratio.
         least: f64,
     },
+    /// A CoDel that drops everything or never anything.
+    #[error(
+        "CoDel with a target of {target} in an interval of {interval} makes no sense: give a target above zero and a longer interval"
+    )]
+    Codel {
+        /// The target asked for.
+        target: Span,
+        /// The interval asked for.
+        interval: Span,
+    },
     /// Changes that do not follow each other.
     #[error("the change after {0} stands behind a later one: give changes in the order of time")]
     Order(Span),
@@ -145,6 +160,11 @@ impl Settings {
         }
         if self.queue < self.largest_frame() {
             return Err(SettingsError::Queue { queue: self.queue, least: self.largest_frame() });
+        }
+        if let Some(Wanted { target, interval }) = self.codel
+            && (target.is_zero() || interval <= target)
+        {
+            return Err(SettingsError::Codel { target, interval });
         }
         let mut before = Span::ZERO;
         for &Change { after, rate, delay, .. } in &self.changes {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use icdc_lab::{Acknowledge, Buffers, LEAST_BUFFER, Mode, Settings};
+use icdc_path::codel;
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -45,6 +46,11 @@ pub(crate) struct PathArguments {
     /// [default: 20ms of the rate]
     #[arg(long, allow_hyphen_values = true, value_name = "SIZE[,SIZE]", help_heading = "Path")]
     queue: Option<Pair<ByteCount>>,
+
+    /// Keep the queue short by CoDel (RFC 8289): codel, or codel:TARGET:INTERVAL for other values than
+    /// 5ms and 100ms
+    #[arg(long, value_name = "AQM[,AQM]", default_value = "none", help_heading = "Path")]
+    aqm: Pair<AqmArgument>,
 
     /// Share of packets lost at random
     #[arg(long, allow_hyphen_values = true, value_name = "RATIO[,RATIO]", default_value = "0", help_heading = "Path")]
@@ -111,6 +117,26 @@ enum AcksArgument {
     Batch,
 }
 
+/// What keeps the queue short.
+#[derive(Clone, Copy, Debug)]
+struct AqmArgument(Option<codel::Wanted>);
+
+impl FromStr for AqmArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let time = |text: &str| text.parse().map_err(|error| format!("{error}"));
+        match text.split(':').collect::<Vec<_>>()[..] {
+            ["none"] => Ok(Self(None)),
+            ["codel"] => Ok(Self(Some(codel::Wanted::default()))),
+            ["codel", target, interval] => {
+                Ok(Self(Some(codel::Wanted { target: time(target)?, interval: time(interval)? })))
+            }
+            _ => Err(format!("{text:?} is no queue management: give none, codel, or codel:TARGET:INTERVAL")),
+        }
+    }
+}
+
 /// A value for each direction.
 #[derive(Clone, Copy, Debug)]
 struct Pair<T> {
@@ -144,9 +170,17 @@ impl PathArguments {
     pub(super) fn lab(&self) -> anyhow::Result<Settings> {
         let mtu = ByteCount::new(self.mtu);
         let delay = self.delay.unwrap_or(Pair { forward: self.rtt - self.rtt / 2, backward: self.rtt / 2 });
-        let direction = |rate: Rate, delay, jitter, queue: Option<ByteCount>, loss, line_rate, seed| {
+        let direction = |rate: Rate,
+                         delay,
+                         jitter,
+                         queue: Option<ByteCount>,
+                         aqm: AqmArgument,
+                         loss,
+                         line_rate,
+                         seed| {
+            let codel = aqm.0;
             let mut settings =
-                icdc_path::Settings { rate, delay, jitter, loss, line_rate, mtu, seed, ..Default::default() };
+                icdc_path::Settings { rate, delay, jitter, codel, loss, line_rate, mtu, seed, ..Default::default() };
             let usual = (rate * USUAL_QUEUE).max(settings.largest_frame() * LEAST_FRAMES);
             settings.queue = queue.unwrap_or(usual);
             settings.check().map(|()| settings)
@@ -156,6 +190,7 @@ impl PathArguments {
             delay.forward,
             self.jitter.forward,
             self.queue.map(|queue| queue.forward),
+            self.aqm.forward,
             self.loss(self.loss.forward, &self.drop_list),
             self.line_rate.map(|rate| rate.forward),
             self.seed,
@@ -165,6 +200,7 @@ impl PathArguments {
             delay.backward,
             self.jitter.backward,
             self.queue.map(|queue| queue.backward),
+            self.aqm.backward,
             self.loss(self.loss.backward, &self.drop_list_back),
             self.line_rate.map(|rate| rate.backward),
             // The two directions have nothing to do with each other.

@@ -152,7 +152,9 @@ fn copies_and_measurements_load_what_they_name() {
         let ended =
             site.copy(&["--ssh", &site.ssh(), "--cc", NAME, "--streams", "3"]).arg(from).arg(to).run().expect_code(0);
         assert_eq!(ended.summary()["congestion"], KERNEL_NAME, "{ended}");
-        assert_eq!(ended.stderr, "", "{ended}");
+        // Where the machine pauses, one of three connections may be given up for the others.
+        let told = ended.stderr.lines().filter(|line| !line.ends_with("the others carry the rest"));
+        assert_eq!(told.collect::<String>(), "", "{ended}");
     }
     assert_eq!(kernel.state(NAME), "loadable", "nothing stays");
     // What is loaded already is used, and stays.

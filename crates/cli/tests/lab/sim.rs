@@ -33,6 +33,28 @@ fn a_seed_gives_the_same_result_again() {
 }
 
 #[test]
+fn codel_drops_long_before_the_queue_is_full() {
+    let site = Site::new();
+    let run = |aqm| {
+        let words = ["lab", "sim", "--rate", "100mbit", "--rtt", "40ms", "--queue", "5MB", "--seconds", "20", "--json"];
+        site.icdc(&[&words[..], &["--aqm", aqm]].concat()).output().unwrap()
+    };
+    let summary = |aqm| serde_json::from_slice::<Value>(&run(aqm).stdout).unwrap();
+    let [alone, kept] = ["none", "codel"].map(summary);
+    let of = |summary: &Value, key: &str| summary["a_to_b"][key].as_u64().unwrap();
+    assert_eq!(of(&alone, "queue_drops_packets"), 0);
+    assert!(of(&kept, "queue_drops_packets") > 0);
+    let goodput = |summary: &Value| summary["goodput_bps"].as_f64().unwrap();
+    assert!(goodput(&kept) > 0.7 * goodput(&alone));
+    // Rarer, where it may wait for longer.
+    let patient = summary("codel:50ms:500ms");
+    assert!(of(&patient, "queue_drops_packets") < of(&kept, "queue_drops_packets"));
+    for wrong in ["red", "codel:5ms", "codel:5ms:1ms", "codel:0ms:100ms"] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong}");
+    }
+}
+
+#[test]
 fn a_report_stays_until_another_takes_its_place() {
     let site = Site::new();
     let report = site.path("report.html");
