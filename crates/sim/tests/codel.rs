@@ -1,5 +1,7 @@
 //! A flow over a bottleneck whose queue CoDel keeps short.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 use icdc_path::{Settings, codel};
