@@ -100,14 +100,12 @@ static inline u64 bic_increase(u32 max, u32 window)
 	return step;
 }
 
-/* w/a(w) in whole packets: Linux's count, before D. */
+/* w/a(w) beyond Wl in whole packets: Linux's count, before D. */
 static inline u32 bic_count(u32 max, u32 window)
 {
 	u64 slow = (u64)window * smooth_part / SEARCH;
 	u32 count;
 
-	if (window <= low_window)
-		return window;
 	if (window < max) {
 		u32 step = (max - window) / SEARCH;
 
@@ -124,16 +122,18 @@ static inline u32 bic_count(u32 max, u32 window)
 
 static inline void bic_recount(struct bic *ca, u32 window, u32 now)
 {
-	u64 count;
+	/* Up to Wl it is Reno, without D. */
+	u64 count = window;
 
 	if (ca->counted_window == window && now - ca->counted_us <= STALE_US)
 		return;
 	ca->counted_window = window;
 	ca->counted_us = now;
-	count = bic_count(ca->max, window);
-	/* As Linux: up to Wl it is Reno, without D. */
-	if (window > low_window && ca->ratio)
-		count = (count << RATIO_SHIFT) / ca->ratio;
+	if (window > low_window) {
+		count = bic_count(ca->max, window);
+		if (ca->ratio)
+			count = (count << RATIO_SHIFT) / ca->ratio;
+	}
 	ca->count = count ? count : 1;
 }
 

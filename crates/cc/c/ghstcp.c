@@ -37,10 +37,6 @@ PARAMETER(u32, low_window, 38, 4, 10000, "window up to which it is Reno, packets
 PARAMETER(u32, high_window, 83000, 20000, 100000000, "window at which HighSpeed's decrease is 0.1, packets")
 PARAMETERS(samples, samples_per_rtt, critical, decrease, per_ack, low_window, high_window)
 
-/* RFC 3649 section 5: High_P and High_Decrease. */
-#define HIGH_LOSS_INTERVAL 10000000
-#define HIGH_DECREASE_PERMILLE 100
-
 struct ghstcp {
 	struct response response;
 	struct trend trend;
@@ -67,7 +63,7 @@ OPERATION_1(void, init, struct sock *, sk)
 	if (per_ack)
 		table_init(&ca->response);
 	else
-		response_init(&ca->response, low_window, high_window, HIGH_LOSS_INTERVAL, HIGH_DECREASE_PERMILLE);
+		response_init(&ca->response, low_window, high_window, RFC3649_LOSS_INTERVAL, RFC3649_HIGH_DECREASE);
 	ca->row = 0;
 	ca->carried = 0;
 	ca->sampled_us = tp->tcp_mstamp;

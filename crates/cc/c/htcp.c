@@ -201,7 +201,7 @@ OPERATION_3(void, cong_avoid, struct sock *, sk, u32, ack, u32, acked)
 
 static inline void htcp_measure_rtt(struct htcp *ca, u32 rtt, u8 state)
 {
-	u32 tick = (u32)SECOND_US / (hz ? hz : 1);
+	u32 tick = SECOND_US / hz;
 
 	if (!draft)
 		rtt = (rtt + tick - 1) / tick * tick;

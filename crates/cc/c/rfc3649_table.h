@@ -13,6 +13,12 @@
 
 #include "response.h"
 
+/* The line that the table lies on, section 5: Low_Window, High_Window, 1/High_P, High_Decrease in thousandths. */
+#define RFC3649_LOW_WINDOW 38
+#define RFC3649_HIGH_WINDOW 83000
+#define RFC3649_LOSS_INTERVAL 10000000
+#define RFC3649_HIGH_DECREASE 100
+
 #define TABLE_ROWS 72U
 static const u32 table_windows[TABLE_ROWS] = {
 	38, 118, 221, 347, 495, 663, 851, 1058, 1284, 1529, 1793, 2076,
@@ -23,10 +29,9 @@ static const u32 table_windows[TABLE_ROWS] = {
 	51258, 53677, 56230, 58932, 61799, 64851, 68113, 71617, 75401, 79517, 84035, 89053,
 };
 
-/* The line that the table lies on: RFC 3649 section 5. */
 static inline void table_init(struct response *r)
 {
-	response_init(r, 38, 83000, 10000000, 100);
+	response_init(r, RFC3649_LOW_WINDOW, RFC3649_HIGH_WINDOW, RFC3649_LOSS_INTERVAL, RFC3649_HIGH_DECREASE);
 }
 
 /* The row of a window: how many of the others' windows are smaller. Seven steps, whose places the verifier knows. */

@@ -124,12 +124,13 @@ impl Direction {
         if !frame.gap && (self.loss.loses_next() || self.is_cut) {
             return Fate::Lost;
         }
-        let wait = self.bottleneck.wait(received);
-        if !frame.gap
+        if let Some(codel) = self.codel.as_mut().filter(|_| !frame.gap)
             && self.bottleneck.has_room(received, frame.wire_length())
-            && self.codel.as_mut().is_some_and(|codel| codel.drops(received + wait, wait))
         {
-            return Fate::QueueFull;
+            let wait = self.bottleneck.wait(received);
+            if codel.drops(received + wait, wait) {
+                return Fate::QueueFull;
+            }
         }
         let departure = self.bottleneck.offer(received, frame.wire_length());
         self.counters.queue_max = self.counters.queue_max.max(self.bottleneck.queued(received));

@@ -278,16 +278,16 @@ impl Window {
             ReceiveWindow::Tuned { most } => (FIRST_WINDOW.min(most), most),
         };
         let space = size.as_u64().min(10 * mss);
-        let announced = (size.as_u64() / mss).max(1);
-        Self { size, most, mss, space, round_trip, since: Time::ORIGIN, from: 0, announced }
+        let mut window = Self { size, most, mss, space, round_trip, since: Time::ORIGIN, from: 0, announced: 0 };
+        window.announced = window.packets();
+        window
     }
 
     /// A packet arrives: whether more is announced than before.
     fn widen(&mut self) -> bool {
-        let wider = self.packets().min(self.announced + 2);
-        let is_wider = wider > self.announced;
-        self.announced = wider.max(self.announced);
-        is_wider
+        let before = self.announced;
+        self.announced = self.packets().min(before + 2).max(before);
+        self.announced > before
     }
 
     fn packets(&self) -> u64 {

@@ -170,15 +170,7 @@ impl PathArguments {
     pub(super) fn lab(&self) -> anyhow::Result<Settings> {
         let mtu = ByteCount::new(self.mtu);
         let delay = self.delay.unwrap_or(Pair { forward: self.rtt - self.rtt / 2, backward: self.rtt / 2 });
-        let direction = |rate: Rate,
-                         delay,
-                         jitter,
-                         queue: Option<ByteCount>,
-                         aqm: AqmArgument,
-                         loss,
-                         line_rate,
-                         seed| {
-            let codel = aqm.0;
+        let direction = |rate: Rate, delay, jitter, queue: Option<ByteCount>, codel, loss, line_rate, seed| {
             let mut settings =
                 icdc_path::Settings { rate, delay, jitter, codel, loss, line_rate, mtu, seed, ..Default::default() };
             let usual = (rate * USUAL_QUEUE).max(settings.largest_frame() * LEAST_FRAMES);
@@ -190,7 +182,7 @@ impl PathArguments {
             delay.forward,
             self.jitter.forward,
             self.queue.map(|queue| queue.forward),
-            self.aqm.forward,
+            self.aqm.forward.0,
             self.loss(self.loss.forward, &self.drop_list),
             self.line_rate.map(|rate| rate.forward),
             self.seed,
@@ -200,7 +192,7 @@ impl PathArguments {
             delay.backward,
             self.jitter.backward,
             self.queue.map(|queue| queue.backward),
-            self.aqm.backward,
+            self.aqm.backward.0,
             self.loss(self.loss.backward, &self.drop_list_back),
             self.line_rate.map(|rate| rate.backward),
             // The two directions have nothing to do with each other.

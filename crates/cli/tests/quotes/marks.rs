@@ -55,10 +55,18 @@ fn mark<'a>(line: &'a str, kind: &str) -> Option<&'a str> {
 
 type Tables = BTreeMap<String, Table>;
 
-/// `keys` of a row, separated by commas with a space; commas within a key are escaped as `\,`.
+/// `keys` of a row, separated by commas with a space.
 fn keys(text: &str) -> Vec<String> {
-    let text = text.replace("\\,", "\u{1}");
-    text.split(", ").map(|key| key.trim().replace('\u{1}', ",")).filter(|key| !key.is_empty()).collect()
+    text.split(", ").map(|key| key.trim().to_owned()).filter(|key| !key.is_empty()).collect()
+}
+
+/// The page's figure if the record agrees, else the record's, and what is wrong.
+fn corrected(shown: &str, value: f64, said: &str, wrong: &mut Vec<String>) -> String {
+    if agrees(shown, value) {
+        return shown.to_owned();
+    }
+    wrong.push(format!("{shown} is {value} in the record{said}"));
+    like(shown, value)
 }
 
 /// The figures of a cell: `COLUMN`, or `COLUMN × FACTOR`, or `KEY, KEY @ COLUMN` for another row's.
@@ -89,17 +97,14 @@ fn in_prose(tables: &Tables, line: &str, figures: &mut usize, wrong: &mut Vec<St
             let found = figures_of(tables, name, &keys(row), column).and_then(|found| {
                 found.get(which - 1).copied().ok_or_else(|| format!("{said}: the cell has no figure {which}"))
             });
-            let mut figure = shown.to_owned();
-            match found {
-                Ok(value) if agrees(shown, value) => {}
-                Ok(value) => {
-                    wrong.push(format!("{shown} is {value} in the record ({said})"));
-                    figure = like(shown, value);
-                }
-                Err(why) => wrong.push(why),
-            }
             done += &before[..place.start];
-            done += &figure;
+            match found {
+                Ok(value) => done += &corrected(shown, value, &format!(" ({said})"), wrong),
+                Err(why) => {
+                    wrong.push(why);
+                    done += shown;
+                }
+            }
             done += &before[place.end..];
         } else {
             if parts.len() == 3 {
@@ -208,12 +213,7 @@ fn correct(cell: &str, found: &[Vec<f64>], figures: &mut usize, wrong: &mut Vec<
         *figures += 1;
         let own = &cell[place.clone()];
         done += &cell[end..place.start];
-        if agrees(own, value) {
-            done += own;
-        } else {
-            wrong.push(format!("{own} is {value} in the record"));
-            done += &like(own, value);
-        }
+        done += &corrected(own, value, "", wrong);
         end = place.end;
     }
     done + &cell[end..]

@@ -3,15 +3,15 @@
 //!
 //! The path is that of the experiments with split TCP (Yamanegi et al.): bottleneck 70 Mbit/s,
 //! round trips of 18 ms (Tokyo–Osaka), and as far as Okinawa: 43 ms if the paper's 25 ms of added
-//! delay are the round trip's, 68 ms if they are each way's; 100 KB drop-tail, runs of 2 minutes. The paper's findings: at the longer round trip
-//! Reno falls short, HSTCP is better, gHSTCP better still; and HSTCP takes much of the throughput
-//! of a Reno flow beside it, gHSTCP little. The paper gives no numbers for these, so its statements
-//! stand beside our numbers.
+//! delay are the round trip's, 68 ms if they are each way's; 100 KB drop-tail, runs of 2 minutes.
+//! The paper's findings: at the longer round trip Reno falls short, HSTCP is better, gHSTCP better
+//! still; and HSTCP takes much of the throughput of a Reno flow beside it, gHSTCP little. The paper
+//! gives no numbers for these, so its statements stand beside our numbers.
 //!
 //! Swept are all combinations of the number of samples in a test, samples per round trip, the
 //! critical value and the decrease, and, with the others at their initial values, the window up to
-//! which RFC 3649's formula is Reno. What counts is payload after 20 s, when both flows have begun and slow start
-//! is over. Beside Reno, the median of five runs that start differently.
+//! which RFC 3649's formula is Reno. What counts is payload after 20 s, when both flows have begun
+//! and slow start is over. Beside Reno, the median of five runs that start differently.
 //!
 //! A set of parameters is marked as *front* at a round trip if no other set reaches more alone
 //! without leaving less to Reno.
@@ -19,16 +19,16 @@
 use icdc_lab::Settings;
 use icdc_report::{Baseline, Plot, Report, Series, Stroke, Table, Unit};
 use icdc_sim::Flow;
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{Rate, Span};
 
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
 use crate::harness::rate_control;
 use crate::harness::scenario::Scenario;
 use crate::harness::shares::{self, Shares, ample_window};
 use crate::harness::simulated;
 use crate::harness::spread::Spread;
+use crate::relay::paper_path::{self, ROUND_TRIPS};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ghstcp-sweep",
@@ -37,9 +37,6 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-const RATE: Rate = Rate::from_bits_per_second(70_000_000);
-const ROUND_TRIPS: [Span; 3] = [Span::from_millis(18), Span::from_millis(43), Span::from_millis(68)];
-const QUEUE: ByteCount = ByteCount::new(100_000);
 /// What the paper says of the throughput at the longer round trip, and of what a Reno flow beside
 /// it loses.
 const REFERENCES: [(&str, [&str; 2]); 3] =
@@ -168,7 +165,7 @@ fn measure(
     round_trip: Span,
     cases: &[ParameterSet],
 ) -> Result<Vec<Throughputs>, ExperimentError> {
-    let settings = Settings::symmetric(path(RATE, round_trip, QUEUE));
+    let settings = paper_path::settings(round_trip);
     let reno = Flow::bulk(rate_control::algorithm("reno"), ample_window(&settings));
     let mut simulations = Vec::new();
     for case in cases {

@@ -9,7 +9,7 @@
 //! | relays on the row | `relays.rs` |
 //! | one measurement through relays or without them | `relayed.rs` |
 
-mod paper_path;
+pub(crate) mod paper_path;
 pub(crate) mod plain_flow;
 pub(crate) mod plain_hosts;
 pub(crate) mod proxy;

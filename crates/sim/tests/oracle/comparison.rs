@@ -4,13 +4,13 @@
 //! ```text
 //! window   ╱│          before ─ highest since the reduction before
 //!         ╱ │   ╱      after  ─ where the window stands a round trip after it stopped falling
-//!        ╱  ╰──╱       growth ─ packets per round trip from there to the next reduction
+//!        ╱  ╰──╱       growth ─ packets added from there, in as many steps on both sides
 //! ```
 
 use icdc_path::Settings;
 use icdc_path::loss::Model;
 use icdc_sim::{Acknowledgements, Flow, ReceiveWindow, Recorder, Simulation, simulate};
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::traces::{Path, Trace};
 
@@ -30,7 +30,7 @@ pub(crate) struct Simulated {
     pub(crate) windows: Vec<u32>,
 }
 
-/// The virtual kernel's path, and its receiver, which answers every second packet.
+/// The same connection over the virtual kernel's path, seen at the same times.
 pub(crate) fn run(path: &Path, algorithm: &str) -> Simulated {
     let algorithm = icdc_cc::find(algorithm).expect("an algorithm");
     let simulation = simulation(path, algorithm);
@@ -39,7 +39,7 @@ pub(crate) fn run(path: &Path, algorithm: &str) -> Simulated {
     let states = &record.flows[0].states;
     let windows = (1..=path.seconds * 10).map(|step| {
         let at = STEP * step;
-        let after = states.partition_point(|(time, _)| *time - icdc_units::Time::ORIGIN < at);
+        let after = states.partition_point(|(time, _)| *time - Time::ORIGIN < at);
         states[after.min(states.len() - 1)].1.window
     });
     Simulated { goodput: outcome.goodput().as_bits_per_second() as f64, windows: windows.collect() }
@@ -73,22 +73,22 @@ fn simulation(path: &Path, algorithm: &'static icdc_cc::Algorithm) -> Simulation
 
 /// A reduction, and the growth that follows until the next.
 #[derive(Clone, Debug)]
-pub(crate) struct Phase {
+struct Phase {
     /// The highest window before, packets.
-    pub(crate) before: u32,
+    before: u32,
     /// The window after each step, from the end of the reduction on.
-    pub(crate) windows: Vec<u32>,
+    windows: Vec<u32>,
 }
 
 impl Phase {
     /// Share of the window kept.
-    pub(crate) fn kept(&self) -> f64 {
+    fn kept(&self) -> f64 {
         f64::from(self.windows[0]) / f64::from(self.before)
     }
 }
 
 /// The phases of a connection whose round trip takes `round` steps.
-pub(crate) fn phases(windows: &[u32], round: usize) -> Vec<Phase> {
+fn phases(windows: &[u32], round: usize) -> Vec<Phase> {
     let is_as_high = |window: u32, before: u32| f64::from(window) >= 0.985 * f64::from(before);
     let (mut found, mut highest, mut index) = (Vec::new(), windows[0], 1);
     while index < windows.len() {
