@@ -18,14 +18,8 @@
 //! use icdc_units::Span;
 //!
 //! let scenario = icdc_experiments::find("startup").expect("there is one");
-//! let bench = icdc_experiments::Bench {
-//!     program: "/usr/bin/icdc".as_ref(),
-//!     quick: true,
-//!     runs: None,
-//!     only: None,
-//!     patience: Span::from_secs(60),
-//!     say: &|line| eprintln!("{line}"),
-//! };
+//! let bench = icdc_experiments::Bench::of("/usr/bin/icdc".as_ref(), Span::from_secs(60), &|line| eprintln!("{line}"));
+//! let bench = icdc_experiments::Bench { quick: true, ..bench };
 //! println!("{}", scenario.run(&bench)?.to_json());
 //! # Ok::<(), icdc_experiments::ExperimentError>(())
 //! ```

@@ -14,22 +14,19 @@ pub fn processors() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
 }
 
-/// Keeps the calling thread on one processor.
-pub fn stay_on(cpu: usize) -> io::Result<()> {
-    let mut only = CpuSet::new();
-    only.set(cpu);
-    Ok(sched_setaffinity(None, &only)?)
+/// Keeps the calling thread, and what it starts, on these processors.
+pub fn stay_on(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Keeps the calling thread, and what it starts, off the wire's processors: a sender there could
 /// hold the wire up for as long as it is in the kernel.
 pub fn keep_off(wire: &[usize]) {
     let others: Vec<usize> = processors().into_iter().filter(|cpu| !wire.contains(cpu)).collect();
-    if others.is_empty() {
-        return;
+    if !others.is_empty() {
+        // On the processors that it has, it runs as well.
+        let _ = stay_on(&others);
     }
-    let mut set = CpuSet::new();
-    others.into_iter().for_each(|cpu| set.set(cpu));
-    // On the processors that it has, it runs as well.
-    let _ = sched_setaffinity(None, &set);
 }

@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &RunArguments, console: &Console) -> u8 {
         Ok(_) => exit::FAILED,
         Err(error) => {
             let code = match error.downcast_ref() {
-                Some(ExperimentError::NoRows { .. }) => exit::USAGE,
+                Some(ExperimentError::NoRows { .. } | ExperimentError::OneAtATime) => exit::USAGE,
                 _ => exit::FAILED,
             };
             console.give_up(&error, code)
@@ -40,18 +40,20 @@ fn measure(arguments: &RunArguments, console: &Console) -> Result<Report> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let say = |line: &str| console.complain(line);
     let bench = Bench {
-        program: &program,
         quick: arguments.quick,
         runs: arguments.runs,
-        only: arguments.only.as_deref(),
-        patience: arguments.patience,
-        say: &say,
+        only: &arguments.only,
+        at_once: usize::from(arguments.at_once),
+        attempts: arguments.attempts,
+        ..Bench::of(&program, arguments.patience, &say)
     };
     let mut report = scenario.run(&bench)?;
     let quick = if arguments.quick { " --quick" } else { "" };
     let runs = arguments.runs.map_or_else(String::new, |runs| format!(" --runs {runs}"));
-    let only = arguments.only.as_ref().map_or_else(String::new, |only| format!(" --only '{only}'"));
-    report.command = format!("icdc lab run{quick}{runs}{only} {}", scenario.name);
+    let only: String = arguments.only.iter().map(|only| format!(" --only '{only}'")).collect();
+    let at_once =
+        if arguments.at_once > 1 { format!(" --at-once {}", arguments.at_once) } else { String::new() };
+    report.command = format!("icdc lab run{quick}{runs}{only}{at_once} {}", scenario.name);
     report.summary.extend(machine());
     for table in &report.tables {
         print_table(table);

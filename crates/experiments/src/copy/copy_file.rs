@@ -27,6 +27,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "copy-file",
     about: "a file of 3 GiB between two hosts of this machine, on disk and in memory: rate, processor, memory, beside rsync, scp and fio",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

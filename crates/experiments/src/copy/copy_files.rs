@@ -22,6 +22,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "copy-files",
     about: "20,000 and 100,000 files of 4 KiB and a sparse one of 1 TiB between two hosts of this machine: time, processor, memory, beside rsync, scp",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

@@ -20,6 +20,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-background",
     about: "beside traffic of 10 to 60 % of the path that switches every 5 s: what icdc gets of the rest (ICDC, figures 9 and 10)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

@@ -26,6 +26,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-disk",
     about: "disk to disk over 1 Gbit/s and 300 ms, the rate found by itself: queue, loss, with and without privileges (ICDC, figure 11)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

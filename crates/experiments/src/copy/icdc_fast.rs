@@ -29,6 +29,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-fast",
     about: "memory to disk over a short path of 10 Gbit/s: the highest rate that this machine reaches, held for 180 s (ICDC, figure 12)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

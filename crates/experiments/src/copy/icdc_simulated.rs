@@ -28,6 +28,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-sim",
     about: "simulated: icdc at 10 and 100 Gbit/s and 300 ms by loss, and beside CUBIC, Reno and itself",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

@@ -26,6 +26,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ramp",
     about: "round trips to 90 % of the rate at 1 Gbit/s and 300 ms, path unknown and known, beside CUBIC and BBR",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

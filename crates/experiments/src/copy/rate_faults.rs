@@ -32,6 +32,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "rate-faults",
     about: "route changes, capacity drops, cuts, a suspended receiver, jitter, lost acknowledgements, a policer: how a flow comes through",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

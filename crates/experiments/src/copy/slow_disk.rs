@@ -30,6 +30,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "slow-disk",
     about: "a receiver's disk that takes 40 % of the path, and one that stalls for a second at random: rate, TCP's window, ring, losses",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

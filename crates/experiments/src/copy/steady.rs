@@ -29,6 +29,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "steady",
     about: "steady goodput, drops and evenness at 10 to 500 ms, 0.1 to 2 Gbit/s, IPv4 and IPv6",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

@@ -31,6 +31,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "versus",
     about: "2 GB and 5,000 small files over 1 Gbit/s and 300 ms, command to exit: icdc beside rsync, scp and what else is installed",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

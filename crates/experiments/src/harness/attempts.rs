@@ -6,9 +6,6 @@ use crate::harness::bench::Bench;
 use crate::harness::calm;
 use crate::harness::error::ExperimentError;
 
-/// A spoilt measurement is made so often at most.
-const ATTEMPTS: u32 = 3;
-
 /// A measurement as one line of text.
 pub(crate) trait Figures {
     fn figures(&self) -> String;
@@ -42,13 +39,15 @@ pub(crate) fn unspoilt_after<T: Figures>(
 ) -> Result<T, ExperimentError> {
     for number in 1.. {
         prepare()?;
-        calm::wait(tolerance, bench.patience, bench.say);
+        if bench.at_once == 1 {
+            calm::wait(tolerance, bench.patience, bench.say);
+        }
         let measured = attempt()?;
         (bench.say)(&format!("  {}", measured.figures()));
         match spoilt(&measured) {
-            Some(why) if number < ATTEMPTS => (bench.say)(&format!("  attempt {number} is invalid ({why}); again")),
+            Some(why) if number < bench.attempts => (bench.say)(&format!("  attempt {number} is invalid ({why}); again")),
             Some(why) => {
-                (bench.say)(&format!("  still invalid after {ATTEMPTS} attempts: {why}"));
+                (bench.say)(&format!("  still invalid after {} attempts: {why}", bench.attempts));
                 return Ok(measured);
             }
             None => return Ok(measured),

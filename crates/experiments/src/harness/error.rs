@@ -17,13 +17,16 @@ pub enum ExperimentError {
     #[error(transparent)]
     Simulation(#[from] icdc_sim::SimulationError),
     /// Nothing is left to measure.
-    #[error("no row has {only:?} in its name: {}", if .rows.is_empty() { "this scenario measures all its rows, leave out --only".to_owned() } else { format!("there are {}", .rows.join("; ")) })]
+    #[error("no row has {} in its name: {}", .only.iter().map(|only| format!("{only:?}")).collect::<Vec<_>>().join(" or "), if .rows.is_empty() { "this scenario measures all its rows, leave out --only".to_owned() } else { format!("there are {}", .rows.join("; ")) })]
     NoRows {
         /// What was asked for.
-        only: String,
+        only: Vec<String>,
         /// Names of the rows there are.
         rows: Vec<String>,
     },
+    /// Its measurements are made one after the other.
+    #[error("this scenario makes one measurement at a time: leave out --at-once")]
+    OneAtATime,
     /// No place for a scenario's files.
     #[error("{place} {why}: set TMPDIR to a directory on a disk with room for the scenario's files", place = .place.display())]
     Scratch {

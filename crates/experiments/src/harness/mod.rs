@@ -7,6 +7,7 @@
 //! | a lab for one measurement, commands on its hosts; a host without a lab | `temporary_lab.rs`, `commands.rs`, `plain_host.rs` |
 //! | who finds the rate, with which rights | `rate_control.rs`, `rights.rs` |
 //! | a calm machine, and measuring again without one | `calm.rs`, `attempts.rs`, `resolution.rs` |
+//! | several measurements at once; threads that take one item after another | `at_once.rs`, `workers.rs` |
 //! | what holds the sender back, and what others send meanwhile | `shaper.rs`, `wire_pacer.rs`, `cross_traffic.rs` |
 //! | programs: with a time limit, in the background, what they cost, where they are | `bounded.rs`, `server.rs`, `processor_time.rs`, `resident.rs`, `programs.rs` |
 //! | a flow within this process | `loopback.rs` |
@@ -16,6 +17,7 @@
 //! | paths, cells of tables, medians and ranges | `paths.rs`, `cells.rs`, `spread.rs` |
 
 pub(crate) mod arrivals;
+pub(crate) mod at_once;
 pub(crate) mod attempts;
 pub(crate) mod bench;
 pub(crate) mod bounded;
@@ -46,3 +48,4 @@ pub(crate) mod state_directory;
 pub(crate) mod temporary_lab;
 pub(crate) mod trial;
 pub(crate) mod wire_pacer;
+pub(crate) mod workers;

@@ -14,14 +14,19 @@ pub struct Scenario {
     pub about: &'static str,
     /// It can leave out rows of its table ([`Bench::only`]).
     pub(crate) has_rows: bool,
+    /// Its measurements do not depend on one another ([`Bench::at_once`]).
+    pub(crate) is_parallel: bool,
     pub(crate) run: fn(&Bench<'_>) -> Result<Report, ExperimentError>,
 }
 
 impl Scenario {
     /// Measures or simulates; gives the report. What it says meanwhile goes to `bench.say`.
     pub fn run(&self, bench: &Bench<'_>) -> Result<Report, ExperimentError> {
-        if let Some(only) = bench.only.filter(|_| !self.has_rows) {
-            return Err(ExperimentError::NoRows { only: only.to_owned(), rows: Vec::new() });
+        if !bench.only.is_empty() && !self.has_rows {
+            return Err(bench.wants_none(Vec::new()));
+        }
+        if bench.at_once > 1 && !self.is_parallel {
+            return Err(ExperimentError::OneAtATime);
         }
         let mut report = (self.run)(bench)?;
         self.name.clone_into(&mut report.title);

@@ -1,7 +1,5 @@
 //! Many simulations, on all processors, their results in the order asked for.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use icdc_lab::Settings;
@@ -12,6 +10,7 @@ use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::measured::Measured;
 use crate::harness::spread::Spread;
+use crate::harness::workers;
 
 /// One bulk flow through what a lab in exact mode would be.
 pub(crate) fn bulk(settings: &Settings, algorithm: &'static icdc_cc::Algorithm, duration: Span) -> Simulation {
@@ -63,24 +62,13 @@ pub(crate) fn run_all_watched<O: Observer + Send>(
     simulations: &[Simulation],
     observer: impl Fn(&Simulation) -> O + Sync,
 ) -> Result<Vec<(Outcome, O)>, ExperimentError> {
-    let next = AtomicUsize::new(0);
-    let outcomes: Mutex<Vec<Option<Result<_, _>>>> = Mutex::new(simulations.iter().map(|_| None).collect());
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(simulations.len().max(1));
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some((index, simulation)) = take(&next, simulations) {
-                    let mut observer = observer(simulation);
-                    let outcome = simulate(simulation, &mut observer).map(|outcome| (outcome, observer));
-                    outcomes.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(outcome);
-                }
-            });
-        }
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let outcomes = workers::each(processors, simulations, |_, simulation| {
+        let mut observer = observer(simulation);
+        simulate(simulation, &mut observer).map(|outcome| (outcome, observer))
     });
     (bench.say)(&format!("{} simulations", simulations.len()));
-    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let all: Result<Vec<_>, _> =
-        outcomes.into_iter().map(|outcome| outcome.expect("every simulation was taken")).collect();
+    let all: Result<Vec<_>, _> = outcomes.into_iter().collect();
     Ok(all?)
 }
 
@@ -90,9 +78,4 @@ pub(crate) fn windows(simulation: &Simulation, record: &Recorder) -> Vec<(f64, f
     let point =
         |(at, state): &(Time, SenderState)| ((*at - Time::ORIGIN).as_secs_f64(), f64::from(state.window) * segment);
     record.flows[0].states.iter().map(point).collect()
-}
-
-fn take<'a>(next: &AtomicUsize, simulations: &'a [Simulation]) -> Option<(usize, &'a Simulation)> {
-    let index = next.fetch_add(1, Ordering::Relaxed);
-    Some((index, simulations.get(index)?))
 }

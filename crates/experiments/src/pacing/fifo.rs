@@ -7,7 +7,7 @@
 //!
 //! Like the paper we count 500 Mbit/s in Ethernet frames with their check sequence, 1518 bytes for
 //! 1500: with preamble and gap the router's line has 506.6 Mbit/s, and TCP's payload of 1448 bytes
-//! per packet can reach 477. Host a is attached by 1 Gbit/s. Congestion control is CUBIC. A policy
+//! per packet can reach 477. Host a is attached by 1 Gbit/s. Congestion control is BIC, as there. A policy
 //! counts payload and gets a thousandth less than would fit, all others get what fits.
 
 use icdc_lab::Settings;
@@ -29,12 +29,14 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "fifo",
     about: "TCP at 500 Mbit/s and 200 ms by the router's queue: unpaced, token bucket, policy, wire pacer (PSPacer, table 5)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 
 pub(crate) const RUNS: u64 = 3;
-pub(crate) const SECONDS: u64 = 25;
-pub(crate) const QUICK_SECONDS: u64 = 12;
+const SECONDS: u64 = 25;
+const QUICK_SECONDS: u64 = 12;
+pub(crate) const CONGESTION: &str = "bic";
 pub(crate) const LINE: Rate = Rate::from_bits_per_second(1_000_000_000);
 pub(crate) const ROUND_TRIP: Span = Span::from_millis(200);
 /// 500 Mbit/s of frames of 1518 bytes, each of which takes 1538.
@@ -131,7 +133,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
             let mut all = Vec::new();
             for run in 1..=runs {
                 (bench.say)(&format!("{name}, run {run} of {runs}"));
-                let trial = Trial { shaper: *shaper, ..Trial::new(settings.clone(), seconds, "cubic") };
+                let trial = Trial { shaper: *shaper, ..Trial::new(settings.clone(), seconds, CONGESTION) };
                 all.push(trial::run(bench, &trial)?);
             }
             spoilt.extend(failures(all.iter().map(|measured| (name.clone(), measured))));

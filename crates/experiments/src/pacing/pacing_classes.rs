@@ -22,6 +22,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pacing-classes",
     about: "the wire pacer with classes of 20, 50, 100, 300 and 500 Mbit/s at once at 1 Gbit/s (PSPacer, table 4, figure 7)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

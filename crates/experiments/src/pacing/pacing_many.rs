@@ -19,6 +19,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pacing-many",
     about: "the wire pacer with 96 and with 1,000 classes at once at 1 Gbit/s: least and greatest rate, burst (PSPacer, table 3)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

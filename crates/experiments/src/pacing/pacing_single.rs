@@ -20,6 +20,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pacing-single",
     about: "the wire pacer with one class of 8 kbit/s to 930 Mbit/s at 1 Gbit/s: rate, burst, cost (PSPacer, table 2)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

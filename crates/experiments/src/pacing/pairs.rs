@@ -1,18 +1,21 @@
 //! PSPacer's figure 9: two pairs of hosts, each with a target of 200 Mbit/s, share a router of 500
-//! Mbit/s and 200 ms with a queue of 32 KB.
+//! Mbit/s and 200 ms with a queue of 32 KB; the second begins later.
 //!
 //! What the paper says: where both senders run PSPacer, the two together hold 400 Mbit/s; with a
 //! token bucket at one of them or at both they do not, because bursts fill the short queue, and
-//! whose packets it drops is chance.
+//! whose packets it drops is chance. The paper's second pair begins five seconds after the first and
+//! both send for about two minutes; ours send for a minute. Congestion control is BIC, as there.
 //!
 //! Ours: the two senders are two devices of host a, each with addresses, routes and a shaper of its
-//! own. They share the line to the path, so the wire pacer runs in timer mode: gap frames of two
-//! pacers would be charged to one line. Rates are counted as in `fifo.rs`.
+//! own. They share the line to the path, so a wire pacer on each runs in timer mode: gap frames of
+//! two pacers would be charged to one line. On one line with gap frames, one wire pacer has a class
+//! for each. Rates are counted as in `fifo.rs`.
 
 use std::process::Command;
 use std::thread;
 
 use icdc_lab::{Gauge, Heading, Host, Lab, LabError, Settings, program, spoilt};
+use icdc_packet::clock;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -23,18 +26,21 @@ use crate::harness::commands;
 use crate::harness::error::ExperimentError;
 use crate::harness::measured::{self, MeasureSummary};
 use crate::harness::paths::path;
+use crate::harness::rate_control::RateControl;
 use crate::harness::resolution::Resolution;
 use crate::harness::rights::Rights;
 use crate::harness::scenario::Scenario;
 use crate::harness::shaper::{Shaper, Target};
 use crate::harness::spread::Spread;
 use crate::harness::temporary_lab::TemporaryLab;
-use crate::pacing::fifo::{LINE, QUICK_SECONDS, ROUND_TRIP, ROUTER, RUNS, SECONDS, SETTLED};
+use crate::harness::wire_pacer::WirePacer;
+use crate::pacing::fifo::{CONGESTION, LINE, ROUND_TRIP, ROUTER, RUNS, SETTLED};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pairs",
-    about: "two pairs of 200 Mbit/s each share 500 Mbit/s, 200 ms and a queue of 32 KB, each paced differently (PSPacer, figure 9)",
+    about: "two pairs of 200 Mbit/s, one after the other, share 500 Mbit/s, 200 ms and a queue of 32 KB, each paced differently (PSPacer, figure 9)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 
@@ -49,17 +55,43 @@ const SENDERS: [(&str, &str, &str, &str); 2] = [
     ("sender2", "02:26:33:00:01:02", "10.26.33.12", "10.26.33.22"),
 ];
 
+/// How long the first sends.
+const SECONDS: u64 = 60;
+const QUICK_SECONDS: u64 = 20;
+/// So much later the second begins; it ends as much earlier.
+const LATER: Span = Span::from_secs(5);
+
+/// What holds the senders back.
+#[derive(Clone, Copy)]
+enum Senders {
+    /// Each of them has a line and a shaper of its own.
+    Apart([(&'static str, Shaper); 2]),
+    /// One wire pacer with gap frames, a class for each of them.
+    OneLine,
+}
+
 const BUCKET: (&str, Shaper) = ("token bucket", Shaper::TokenBucket(TARGET));
 const WIRE: (&str, Shaper) = ("wire pacer", Shaper::Timer(TARGET));
 const POLICY: (&str, Shaper) = ("policy", Shaper::Policy(PAYLOAD, Some(2)));
 
-/// Both senders' shapers, and what the paper says of such a pair.
-const CASES: [([(&str, Shaper); 2], &str); 4] = [
-    ([WIRE, WIRE], "400 together"),
-    ([BUCKET, BUCKET], "less, unsteady"),
-    ([WIRE, BUCKET], "less, unsteady"),
-    ([POLICY, POLICY], ""),
+/// The senders, the first one first, and what the paper says of such a pair.
+const CASES: [(Senders, &str); 6] = [
+    (Senders::OneLine, "400 together"),
+    (Senders::Apart([WIRE, WIRE]), "400 together"),
+    (Senders::Apart([BUCKET, BUCKET]), "less, unsteady"),
+    (Senders::Apart([WIRE, BUCKET]), "less, unsteady"),
+    (Senders::Apart([BUCKET, WIRE]), "less, unsteady"),
+    (Senders::Apart([POLICY, POLICY]), ""),
 ];
+
+impl Senders {
+    fn name(self) -> String {
+        match self {
+            Self::Apart(shapers) => shapers.map(|(name, _)| name).join(" and "),
+            Self::OneLine => "wire pacer for both, gap frames".to_owned(),
+        }
+    }
+}
 
 struct PairRun {
     flows: [MeasureSummary; 2],
@@ -75,9 +107,14 @@ impl Figures for PairRun {
 }
 
 impl PairRun {
+    /// While both have settled: each in the time since its own first byte.
     fn goodput(&self, flow: usize) -> f64 {
         let arrivals = Arrivals::new(&self.flows[flow].series_ms);
-        arrivals.mean(SETTLED, arrivals.length()).as_bits_per_second() as f64
+        let (from, to) = match flow {
+            0 => (LATER + SETTLED, arrivals.length() - LATER),
+            _ => (SETTLED, arrivals.length()),
+        };
+        arrivals.mean(from, to).as_bits_per_second() as f64
     }
 
     fn again(&self) -> u64 {
@@ -91,12 +128,12 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let seconds = if bench.quick { QUICK_SECONDS } else { SECONDS };
     let tolerance = Resolution::Means.tolerance(ROUND_TRIP);
     let (mut rows, mut plots, mut failures) = (Vec::new(), Vec::new(), Vec::new());
-    for (shapers, paper) in cases {
-        let name = shapers.map(|(name, _)| name).join(" and ");
+    for &(senders, paper) in cases {
+        let name = senders.name();
         let mut all = Vec::new();
         for run in 1..=runs {
             (bench.say)(&format!("{name}, run {run} of {runs}"));
-            let once = || share(bench, shapers.map(|(_, shaper)| shaper), seconds, tolerance);
+            let once = || share(bench, senders, seconds, tolerance);
             let shared = attempts::unspoilt(bench, tolerance, once, |shared: &PairRun| shared.spoilt.as_deref())?;
             failures.extend(shared.spoilt.iter().map(|why| format!("{name}: {why}")));
             if run == 1 {
@@ -119,7 +156,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(Report {
         tables: vec![Table {
             caption: format!(
-                "Two pairs of 200 Mbit/s each, 500 Mbit/s, 200 ms, queue {QUEUE}: goodput from {SETTLED} on, losses of the whole run; median of {runs} (least to greatest)"
+                "Two pairs of 200 Mbit/s each, 500 Mbit/s, 200 ms, queue {QUEUE}: goodput from {SETTLED} after the second has begun, losses of the whole run; median of {runs} (least to greatest)"
             ),
             header: header.map(str::to_owned).to_vec(),
             rows,
@@ -148,52 +185,83 @@ fn row(name: &str, paper: &str, runs: &[PairRun]) -> Vec<String> {
 fn plot(name: &str, shared: &PairRun) -> Plot {
     let window = Span::from_millis(500);
     let line = |(number, flow): (usize, &MeasureSummary)| {
-        let rates = Arrivals::new(&flow.series_ms).rates_by(window, Span::ZERO, Span::MAX);
+        let begins = LATER * number as u64;
+        let rates = Arrivals::new(&flow.series_ms).rates_by(window, begins, Span::MAX);
         Series::new(["first", "second"][number], Stroke::Line, rates)
     };
     Plot::new(name, Unit::BitsPerSecond, shared.flows.iter().enumerate().map(line).collect())
 }
 
-/// Both connections at once, in a lab of their own.
-fn share(bench: &Bench<'_>, shapers: [Shaper; 2], seconds: u64, tolerance: Span) -> Result<PairRun, ExperimentError> {
+/// Both connections, in a lab of their own.
+fn share(bench: &Bench<'_>, senders: Senders, seconds: u64, tolerance: Span) -> Result<PairRun, ExperimentError> {
     let settings =
         Settings::symmetric(icdc_path::Settings { line_rate: Some(LINE), ..path(ROUTER, ROUND_TRIP, QUEUE) });
     let lab = TemporaryLab::new(bench, &settings)?;
-    plug(&lab)?;
-    let mut shaping = Vec::new();
-    for (shaper, (device, _, _, to)) in shapers.iter().zip(SENDERS) {
-        shaping.push(shaper.start(bench, &lab, Target { device, to })?);
+    let (mut shaping, mut pacer) = (Vec::new(), None);
+    match senders {
+        Senders::Apart(shapers) => {
+            plug(&lab, |device| device)?;
+            for ((_, shaper), (device, _, _, to)) in shapers.iter().zip(SENDERS) {
+                shaping.push(shaper.start(bench, &lab, Target { device, to })?);
+            }
+        }
+        Senders::OneLine => {
+            plug(&lab, |_| LINE_DEVICE)?;
+            let class = |(name, _, _, to)| {
+                format!("[[class]]\nname = \"{name}\"\nrate = \"{TARGET:#}\"\nqueue = \"40MB\"\nfilter = [{{ to = \"{to}\" }}]\n")
+            };
+            let classes: String = SENDERS.map(class).concat();
+            pacer = Some(WirePacer::start(bench, &lab, LINE_DEVICE, &classes, &["--mode", "gap"])?);
+        }
     }
-    let mut commands = SENDERS.map(|(_, _, _, to)| measure(bench, &lab, to, seconds));
+    let run = |number: u64| {
+        let (_, _, _, to) = SENDERS[number as usize];
+        clock::sleep_until(clock::now() + LATER * number);
+        measured::measured_by(&mut measure(bench, &lab, to, seconds - 2 * number * LATER.as_secs()))
+    };
     let [first, second] = thread::scope(|scope| {
-        let running = commands.each_mut().map(|command| scope.spawn(move || measured::measured_by(command)));
-        running.map(|flow| flow.join().expect("measuring does not panic"))
+        [0, 1].map(|number| scope.spawn(move || run(number))).map(|flow| flow.join().expect("measuring does not panic"))
     });
-    drop(shaping);
+    drop((shaping, pacer));
     let page = lab.page()?;
+    let flows = [first?.0, second?.0];
+    let unlike = flows.iter().find(|flow| !RateControl::Named(CONGESTION).admits(&flow.cc));
     Ok(PairRun {
-        flows: [first?.0, second?.0],
         lost: page.gauge(Heading::Forward, Gauge::QueueDrops),
-        spoilt: spoilt(&page, &settings, tolerance),
+        spoilt: unlike
+            .map(|flow| format!("{} was used in place of {CONGESTION}", flow.cc))
+            .or_else(|| spoilt(&page, &settings, tolerance)),
+        flows,
     })
 }
 
-/// Makes the senders, and the addresses to which they send.
-fn plug(lab: &Lab) -> Result<(), LabError> {
+/// Host a's own device, at the line.
+const LINE_DEVICE: &str = "eth0";
+
+/// Makes the senders, and the addresses to which they send; each sends by the device that stands
+/// for its own.
+fn plug(lab: &Lab, by: fn(&'static str) -> &'static str) -> Result<(), LabError> {
     lab.on(Host::A, || {
         SENDERS.iter().try_for_each(|(device, hardware, address, to)| {
-            let commands = format!(
-                "link add link eth0 name {device} address {hardware} type macvlan mode bridge\n\
-                 address add {address}/32 dev {device}\n\
-                 link set {device} up\n\
-                 neighbour replace {to} lladdr 02:26:33:00:00:02 dev {device} nud permanent\n\
-                 route add {to}/32 dev {device} src {address}\n"
+            let by = by(device);
+            let mut commands = String::new();
+            if by == *device {
+                commands += &format!(
+                    "link add link {LINE_DEVICE} name {device} address {hardware} type macvlan mode bridge\n\
+                     link set {device} up\n"
+                );
+            }
+            commands += &format!(
+                "address add {address}/32 dev {by}\n\
+                 neighbour replace {to} lladdr 02:26:33:00:00:02 dev {by} nud permanent\n\
+                 route add {to}/32 dev {by} src {address}\n"
             );
             program::ip(&["-batch", "-"], &commands)
         })
     })?;
     lab.on(Host::B, || {
-        SENDERS.iter().try_for_each(|(_, hardware, address, to)| {
+        SENDERS.iter().try_for_each(|(device, hardware, address, to)| {
+            let hardware = if by(device) == *device { hardware } else { "02:26:33:00:00:01" };
             let commands = format!(
                 "address add {to}/32 dev eth0\nneighbour replace {address} lladdr {hardware} dev eth0 nud permanent\n"
             );
@@ -208,7 +276,8 @@ fn measure(bench: &Bench<'_>, lab: &Lab, to: &str, seconds: u64) -> Command {
     // Whatever address it calls: all are host b's.
     let shell = format!("sh -c 'shift; exec \"{text}\" lab exec --name {} --shell b \"$@\"' ssh", lab.record.name);
     let mut command = commands::on_host(bench, lab, "a", Rights::All);
-    command.args([&text, "measure", "--json", "--json-series", "--seconds", &seconds.to_string(), "--cc", "cubic"]);
+    command.args([&text, "measure", "--json", "--json-series", "--seconds", &seconds.to_string()]);
+    command.args(RateControl::Named(CONGESTION).kernel_name().iter().flat_map(|name| ["--cc", name]));
     command.args(["--ssh", &shell, "--remote-icdc", &text, to]);
     command.env("XDG_STATE_HOME", lab.directory().join(to));
     command

@@ -31,6 +31,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "policy-cost",
     about: "processor time of flows and connections on loopback, with and without a policy",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

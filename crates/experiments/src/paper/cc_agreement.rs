@@ -27,6 +27,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-agreement",
     about: "mean goodput of paced flows, live against simulated, on two to six paths",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

@@ -38,6 +38,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-sweep",
     about: "simulated: goodput of every algorithm by round trip, loss and rate, up to 100 Gbit/s and 500 ms",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

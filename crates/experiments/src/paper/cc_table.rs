@@ -3,10 +3,9 @@
 //!
 //! The paper: 1 Gbit/s, 300 ms by netem, ten minutes, five runs, socket buffers that do not limit,
 //! on a kernel of the year 2008. It does not give the queue; here it is 3.75 MB, a tenth of the
-//! bandwidth-delay product. Live runs are shorter, so both durations are simulated: the short one
-//! shows how far simulation and kernel agree, the long one stands beside the paper. A live run and
-//! its simulation lose the same packets: both draw by the same seed; and the simulated host sends
-//! as fast as the live one did.
+//! bandwidth-delay product. A live run and its simulation lose the same packets: both draw by the
+//! same seed; and the simulated host sends as fast as the live one did. More seeds than live runs
+//! are simulated.
 
 use icdc_lab::Settings;
 use icdc_path::loss::Model;
@@ -14,6 +13,7 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_sim::{Outcome, Recorder};
 use icdc_units::{ByteCount, Rate, Span};
 
+use crate::harness::at_once;
 use crate::harness::bench::Bench;
 use crate::harness::cells::ratio;
 use crate::harness::error::ExperimentError;
@@ -27,7 +27,8 @@ use crate::harness::trial::{self, Trial};
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-table",
     about: "throughput of eight algorithms at 1 Gbit/s, 300 ms, live and simulated (algorithm bench, table 1)",
-    has_rows: false,
+    has_rows: true,
+    is_parallel: true,
     run,
 };
 
@@ -50,16 +51,16 @@ const QUEUE: ByteCount = ByteCount::new(3_750_000);
 /// How much is measured.
 struct TableExtent {
     algorithms: usize,
-    live_seconds: u64,
-    live_seeds: u64,
-    long_seconds: u64,
-    long_seeds: u64,
+    seconds: u64,
+    /// Live runs.
+    runs: u64,
 }
 
-const WHOLE: TableExtent =
-    TableExtent { algorithms: ALGORITHMS.len(), live_seconds: 60, live_seeds: 3, long_seconds: 600, long_seeds: 5 };
-const QUICK: TableExtent =
-    TableExtent { algorithms: 1, live_seconds: 5, live_seeds: 1, long_seconds: 10, long_seeds: 1 };
+/// As the paper.
+const WHOLE: TableExtent = TableExtent { algorithms: ALGORITHMS.len(), seconds: 600, runs: 5 };
+const QUICK: TableExtent = TableExtent { algorithms: 1, seconds: 5, runs: 1 };
+/// For each live run so many are simulated: the first with its seed, the others with more.
+const SIMULATED: u64 = 4;
 
 /// An algorithm at a loss ratio.
 struct AlgorithmRuns {
@@ -67,10 +68,15 @@ struct AlgorithmRuns {
     loss: f64,
     paper: Option<u32>,
     live: Vec<Measured>,
-    short: Vec<Outcome>,
-    long: Vec<Outcome>,
-    /// The window of the first of the short simulations.
+    simulated: Vec<Outcome>,
+    /// The window of the first of the simulations.
     windows: Vec<(f64, f64)>,
+}
+
+impl AlgorithmRuns {
+    fn name(&self) -> String {
+        format!("{}, loss {}", self.name, ratio(self.loss))
+    }
 }
 
 fn settings(loss: f64, seed: u64) -> Settings {
@@ -79,87 +85,83 @@ fn settings(loss: f64, seed: u64) -> Settings {
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let extent = if bench.quick { QUICK } else { WHOLE };
-    let extent = TableExtent { live_seeds: bench.runs.unwrap_or(extent.live_seeds), ..extent };
+    let extent = TableExtent { runs: bench.runs.unwrap_or(extent.runs), ..extent };
     let mut cells = Vec::new();
     for (name, papers) in &ALGORITHMS[..extent.algorithms] {
         for (&loss, &paper) in LOSSES.iter().zip(papers) {
-            cells.push(AlgorithmRuns {
-                name,
-                loss,
-                paper,
-                live: Vec::new(),
-                short: Vec::new(),
-                long: Vec::new(),
-                windows: Vec::new(),
-            });
+            cells.push(AlgorithmRuns { name, loss, paper, live: vec![], simulated: vec![], windows: vec![] });
         }
     }
-    for cell in &mut cells {
-        for seed in 1..=extent.live_seeds {
-            (bench.say)(&format!("{}, loss {}, run {seed} of {}", cell.name, ratio(cell.loss), extent.live_seeds));
-            let trial = Trial::new(settings(cell.loss, seed), extent.live_seconds, cell.name);
-            cell.live.push(trial::run(bench, &trial)?);
-        }
-    }
-    for cell in &mut cells {
-        simulate(bench, &extent, cell)?;
-    }
+    let mut cells = bench.wanted(cells, AlgorithmRuns::name)?;
+    let live = at_once::repeat(bench, extent.runs, &cells, AlgorithmRuns::name, |bench, cell, run| {
+        trial::run(bench, &Trial::new(settings(cell.loss, run + 1), extent.seconds, cell.name))
+    })?;
+    cells.iter_mut().zip(live).for_each(|(cell, live)| cell.live = live);
+    simulate(bench, &extent, &mut cells)?;
     Ok(report(&extent, &cells))
 }
 
-/// The short runs as the live ones were, the long ones by as many seeds as it takes.
-fn simulate(bench: &Bench<'_>, extent: &TableExtent, cell: &mut AlgorithmRuns) -> Result<(), ExperimentError> {
-    let simulations = |seconds, seeds| -> Vec<_> {
+/// As the live runs were.
+fn simulate(bench: &Bench<'_>, extent: &TableExtent, cells: &mut [AlgorithmRuns]) -> Result<(), ExperimentError> {
+    let seeds = extent.runs * SIMULATED;
+    let simulations = |cell: &AlgorithmRuns| -> Vec<_> {
         let each = cell.live.iter().cycle().zip(1..=seeds);
-        let simulation =
-            |(live, seed)| like(&settings(cell.loss, seed), algorithm(cell.name), Span::from_secs(seconds), live);
-        each.map(simulation).collect()
+        each.map(|(live, seed)| {
+            like(&settings(cell.loss, seed), algorithm(cell.name), Span::from_secs(extent.seconds), live)
+        })
+        .collect()
     };
-    let (short, long) =
-        (simulations(extent.live_seconds, extent.live_seeds), simulations(extent.long_seconds, extent.long_seeds));
-    let watched = simulated::run_all_watched(bench, &short, Recorder::new)?;
-    cell.windows = simulated::windows(&short[0], &watched[0].1);
-    cell.short = watched.into_iter().map(|(outcome, _)| outcome).collect();
-    cell.long = simulated::run_all(bench, &long)?;
+    let all: Vec<_> = cells.iter().flat_map(simulations).collect();
+    let mut watched = simulated::run_all_watched(bench, &all, Recorder::new)?.into_iter().zip(&all);
+    for cell in cells {
+        for ((outcome, record), simulation) in watched.by_ref().take(seeds as usize) {
+            if cell.simulated.is_empty() {
+                cell.windows = simulated::windows(simulation, &record);
+            }
+            cell.simulated.push(outcome);
+        }
+    }
     Ok(())
 }
 
 fn report(extent: &TableExtent, cells: &[AlgorithmRuns]) -> Report {
     // Beside less time than the paper's its values would mislead.
-    let paper = |cell: &AlgorithmRuns| cell.paper.filter(|_| extent.long_seconds == WHOLE.long_seconds);
+    let paper = |cell: &AlgorithmRuns| cell.paper.filter(|_| extent.seconds == WHOLE.seconds);
     let row = |cell: &AlgorithmRuns| {
-        let (live, short, long) =
-            (measured::goodput(&cell.live), simulated::goodput(&cell.short), simulated::goodput(&cell.long));
-        let against = |paper: u32| format!("{:+.0} %", (long.median / 1e6 / f64::from(paper) - 1.0) * 100.0);
+        let (live, simulated) = (measured::goodput(&cell.live), simulated::goodput(&cell.simulated));
+        let alike = simulated::goodput(&cell.simulated[..cell.live.len()]);
+        let against = |paper: u32| format!("{:+.0} %", (live.median / 1e6 / f64::from(paper) - 1.0) * 100.0);
         vec![
             cell.name.to_owned(),
             ratio(cell.loss),
             paper(cell).map_or_else(String::new, |paper| paper.to_string()),
-            long.megabits(),
-            paper(cell).map_or_else(String::new, against),
             live.megabits(),
-            short.megabits(),
-            format!("{:.2}", live.median / short.median),
+            paper(cell).map_or_else(String::new, against),
+            alike.megabits(),
+            format!("{:.2}", live.median / alike.median),
+            simulated.megabits(),
+            cell.live.iter().filter(|measured| measured.spoilt.is_some()).count().to_string(),
         ]
     };
-    let live = cells.iter().flat_map(|cell| {
-        cell.live.iter().map(|measured| (format!("{}, loss {}", cell.name, ratio(cell.loss)), measured))
-    });
+    let live = cells.iter().flat_map(|cell| cell.live.iter().map(|measured| (cell.name(), measured)));
     Report {
         tables: vec![Table {
             caption: format!(
-                "Goodput in Mbit/s, median (least to greatest): {} s simulated, {} s live and simulated",
-                extent.long_seconds, extent.live_seconds
+                "Goodput of {} s in Mbit/s, median (least to greatest): {} live, {} simulated",
+                extent.seconds,
+                extent.runs,
+                extent.runs * SIMULATED
             ),
             header: [
                 "algorithm",
                 "loss",
-                "paper, 600 s",
-                "simulated, long",
-                "against the paper",
+                "paper",
                 "live",
-                "simulated, short",
+                "live against the paper",
+                "simulated, same seeds",
                 "live / simulated",
+                "simulated, all seeds",
+                "invalid runs",
             ]
             .map(str::to_owned)
             .to_vec(),

@@ -35,6 +35,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "fairness",
     about: "simulated: every algorithm beside Reno, beside CUBIC and beside itself, by queue: shares and Jain's index",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

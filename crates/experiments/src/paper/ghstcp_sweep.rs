@@ -34,6 +34,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ghstcp-sweep",
     about: "simulated: gHSTCP's parameters, throughput alone against what a Reno flow keeps beside it (split TCP)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

@@ -24,6 +24,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-pseudo",
     about: "one stream over 1 Gbit/s and 302 ms, unpaced and paced at 860 Mbit/s, in windows of 1 ms and 1000 ms (ICDC)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

@@ -21,6 +21,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "startup",
     about: "time to 90 % of the rate at round-trip times of 100 to 500 ms (10 Gbit/s IPv6 LFN)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

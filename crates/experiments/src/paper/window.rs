@@ -21,6 +21,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "window",
     about: "rate by socket buffers of 0.5 to 4 × RTT × bandwidth, round-trip time, IPv4 and IPv6, MTU 1500 and 9000 (10 Gbit/s IPv6 LFN)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

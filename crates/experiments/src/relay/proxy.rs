@@ -18,6 +18,7 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_sim::payload_rate;
 use icdc_units::{ByteCount, Span};
 
+use crate::harness::at_once;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::scenario::Scenario;
@@ -30,14 +31,15 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy",
     about: "plain hosts' rate by socket buffer at 70 Mbit/s, 18, 43 and 68 ms: direct, and through relays with Reno, HighSpeed, gHSTCP (TCP proxy)",
     has_rows: false,
+    is_parallel: true,
     run,
 };
 
 const BUFFERS: [ByteCount; 4] = [UNSCALED, ByteCount::from_kib(256), ByteCount::from_mib(1), ByteCount::from_mib(4)];
 /// By relays the size makes no difference, which its least and its greatest show.
 const RELAYED_BUFFERS: [ByteCount; 2] = [BUFFERS[0], BUFFERS[3]];
-const SECONDS: u64 = 60;
-const RUNS: u64 = 3;
+const SECONDS: u64 = 120;
+const RUNS: u64 = 5;
 
 /// What is between the hosts.
 struct Between {
@@ -119,13 +121,9 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let seconds = if bench.quick { 8 } else { SECONDS };
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
     let mut cases = cases(bench.quick);
-    // Round by round, so that what the machine does in one hour or another meets all of them.
-    for run in 1..=runs {
-        for case in &mut cases {
-            (bench.say)(&format!("{}, run {run} of {runs}", case.name()));
-            case.runs.push(relayed::run(bench, &case.relaying(seconds))?);
-        }
-    }
+    let relay = |bench: &Bench<'_>, case: &BufferRuns, _| relayed::run(bench, &case.relaying(seconds));
+    let measured = at_once::repeat(bench, runs, &cases, BufferRuns::name, relay)?;
+    cases.iter_mut().zip(measured).for_each(|(case, runs)| case.runs = runs);
     let all = cases.iter().flat_map(|case| case.runs.iter().map(|run| (case.name(), run)));
     Ok(Report {
         failures: relayed::failures(all),

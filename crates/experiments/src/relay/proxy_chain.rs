@@ -17,6 +17,7 @@ use icdc_path::loss::Model;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{ByteCount, Rate, Span};
 
+use crate::harness::at_once;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::measured::{self, Measured};
@@ -31,6 +32,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-chain",
     about: "three sites: two long paths and three relays with CUBIC, HighSpeed or icdc between them, beside one connection over both",
     has_rows: false,
+    is_parallel: true,
     run,
 };
 
@@ -80,17 +82,14 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let mut cases: Vec<Chained> = past.into_iter().chain(by).collect();
     let each = choices.iter().flat_map(|cc| [0, 1].map(|leg| Alone { leg, cc, runs: Vec::new() }));
     let mut alone: Vec<Alone> = each.collect();
-    for run in 1..=runs {
-        for case in &mut cases {
-            (bench.say)(&format!("{}, run {run} of {runs}", case.name()));
-            case.runs.push(relayed::run(bench, &case.relaying(seconds, run))?);
-        }
-        for alone in &mut alone {
-            (bench.say)(&format!("{}, run {run} of {runs}", alone.name()));
-            let leg = legs(run).swap_remove(alone.leg);
-            alone.runs.push(trial::run(bench, &Trial::new(leg, seconds, alone.cc))?);
-        }
-    }
+    let relay = |bench: &Bench<'_>, case: &Chained, run| relayed::run(bench, &case.relaying(seconds, run + 1));
+    let measured = at_once::repeat(bench, runs, &cases, Chained::name, relay)?;
+    cases.iter_mut().zip(measured).for_each(|(case, runs)| case.runs = runs);
+    let measured = at_once::repeat(bench, runs, &alone, Alone::name, |bench, alone, run| {
+        let leg = legs(run + 1).swap_remove(alone.leg);
+        trial::run(bench, &Trial::new(leg, seconds, alone.cc))
+    })?;
+    alone.iter_mut().zip(measured).for_each(|(alone, runs)| alone.runs = runs);
     let relayed = cases.iter().flat_map(|case| case.runs.iter().map(|run| (case.name(), run)));
     let trials = alone.iter().flat_map(|alone| alone.runs.iter().map(|run| (alone.name(), run)));
     Ok(Report {

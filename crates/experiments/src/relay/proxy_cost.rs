@@ -40,6 +40,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-cost",
     about: "bytes per second of processor time on loopback: icdc's relay, HAProxy and a copying loop beside a direct flow",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

@@ -14,6 +14,7 @@ use icdc_report::{Categories, HeatMap, Report, Table, Unit};
 use icdc_sim::{jain_index, payload_rate};
 use icdc_units::{ByteCount, Rate, Span};
 
+use crate::harness::at_once;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::scenario::Scenario;
@@ -27,6 +28,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-fair",
     about: "what a Reno flow keeps beside one that is relayed with Reno, HighSpeed or gHSTCP, 70 Mbit/s (TCP proxy, figure 9)",
     has_rows: false,
+    is_parallel: true,
     run,
 };
 
@@ -66,12 +68,9 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let round_trips = if bench.quick { &ROUND_TRIPS[2..] } else { &ROUND_TRIPS[..] };
     let case = |round_trip| BETWEEN.map(|(cc, paper)| Neighbours { cc, paper, round_trip, runs: Vec::new() });
     let mut cases: Vec<Neighbours> = round_trips.iter().flat_map(|round_trip| case(*round_trip)).collect();
-    for run in 0..runs {
-        for case in &mut cases {
-            (bench.say)(&format!("{}, run {} of {runs}", case.name(), run + 1));
-            case.runs.push(relayed::run(bench, &case.relaying(&extent, run))?);
-        }
-    }
+    let relay = |bench: &Bench<'_>, case: &Neighbours, run| relayed::run(bench, &case.relaying(&extent, run));
+    let measured = at_once::repeat(bench, runs, &cases, Neighbours::name, relay)?;
+    cases.iter_mut().zip(measured).for_each(|(case, runs)| case.runs = runs);
     let all = cases.iter().flat_map(|case| case.runs.iter().map(|run| (case.name(), run)));
     Ok(Report {
         failures: relayed::failures(all),

@@ -37,6 +37,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-lfn",
     about: "hosts with 64 KB buffers over 1 Gbit/s and 300 ms, direct and through two relays, beside the tuned leg alone",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

@@ -32,6 +32,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-placement",
     about: "simulated: where relays stand best between two ends, by the split of the round trip, leg by leg (TCP proxy)",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 

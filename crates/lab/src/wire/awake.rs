@@ -86,7 +86,7 @@ impl Drop for Awake<'_> {
 
 impl Switch {
     fn keep_awake(&self, cpu: usize) {
-        if let Err(error) = placement::stay_on(cpu).and_then(|()| precedence::give()) {
+        if let Err(error) = placement::stay_on(&[cpu]).and_then(|()| precedence::give()) {
             tracing::warn!("processor {cpu} is not kept awake: {error}");
             return;
         }

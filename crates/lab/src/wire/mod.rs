@@ -264,7 +264,7 @@ fn run_lanes(
     stop: &AtomicBool,
 ) -> Result<(), PacketError> {
     if let Some(cpu) = place
-        && let Err(error) = placement::stay_on(cpu)
+        && let Err(error) = placement::stay_on(&[cpu])
     {
         tracing::warn!("the wire is not kept on processor {cpu}: {error}");
     }

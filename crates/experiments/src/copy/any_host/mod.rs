@@ -50,6 +50,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "any-host",
     about: "copies of an ordinary user on stock hosts, also where only port 22 is open, and beside others: command to exit",
     has_rows: true,
+    is_parallel: false,
     run,
 };
 
@@ -71,7 +72,7 @@ struct CaseRuns {
 }
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
-    let chosen = |name: &str| bench.only.is_none_or(|only| name.contains(only));
+    let chosen = |name: &str| bench.wants(name);
     let missing: Vec<&str> = ["sshd", "nft"].into_iter().filter(|program| installed(program).is_none()).collect();
     let can_run = |case: &Case| match case.access {
         Access::StandIn => true,
@@ -89,8 +90,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         beside_cubic::ALL.iter().filter(|row| chosen(row.name)).map(|row| (row, Vec::new())).collect();
     let mut two: Vec<_> = beside_copy::ALL.iter().filter(|row| chosen(row.name)).map(|row| (row, Vec::new())).collect();
     if cases.is_empty() && background.is_empty() && beside.is_empty() && two.is_empty() {
-        let rows = names().map(str::to_owned).collect();
-        return Err(ExperimentError::NoRows { only: bench.only.unwrap_or_default().to_owned(), rows });
+        return Err(bench.wants_none(names().map(str::to_owned).collect()));
     }
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
     let quicker = |size: ByteCount| if bench.quick { size / QUICKER } else { size };

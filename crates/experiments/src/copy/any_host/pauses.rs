@@ -48,7 +48,7 @@ impl Pauses {
             let over = Arc::clone(&over);
             let (sender, ready) = std::sync::mpsc::channel();
             spinners.threads.push(thread::spawn(move || {
-                let placed = placement::stay_on(processor).and_then(|()| precedence::take(PRIORITY));
+                let placed = placement::stay_on(&[processor]).and_then(|()| precedence::take(PRIORITY));
                 let may_spin = placed.is_ok();
                 // Whoever started it waits for this.
                 let _ = sender.send(placed);

@@ -20,6 +20,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     name: "emulator",
     about: "what the emulator does to packets beside what it was asked to do: delay, rate, loss, highest rates, lateness",
     has_rows: false,
+    is_parallel: false,
     run,
 };
 
