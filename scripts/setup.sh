@@ -45,6 +45,7 @@ oracle ethtool ethtool         needed
 oracle iptables-legacy iptables needed
 oracle iperf3  iperf3          needed
 oracle python3 python3         needed
+oracle ping    iputils-ping    needed
 '
 
 setup() {

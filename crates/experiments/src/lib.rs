@@ -37,7 +37,7 @@ pub use harness::error::ExperimentError;
 pub use harness::scenario::Scenario;
 
 /// All scenarios, in the order of their names.
-pub static ALL: [Scenario; 33] = [
+pub static ALL: [Scenario; 36] = [
     copy::any_host::SCENARIO,
     paper::cc_agreement::SCENARIO,
     paper::cc_sweep::SCENARIO,
@@ -47,6 +47,7 @@ pub static ALL: [Scenario; 33] = [
     harness::emulator::SCENARIO,
     paper::fairness::SCENARIO,
     pacing::fifo::SCENARIO,
+    pacing::fifo_start::SCENARIO,
     paper::ghstcp_sweep::SCENARIO,
     copy::icdc_background::SCENARIO,
     copy::icdc_disk::SCENARIO,
@@ -63,12 +64,14 @@ pub static ALL: [Scenario; 33] = [
     relay::proxy_cost::SCENARIO,
     relay::proxy_fair::SCENARIO,
     relay::proxy_lfn::SCENARIO,
+    relay::proxy_line::SCENARIO,
     relay::proxy_placement::SCENARIO,
     copy::ramp::SCENARIO,
     copy::rate_faults::SCENARIO,
     copy::slow_disk::SCENARIO,
     paper::startup::SCENARIO,
     copy::steady::SCENARIO,
+    paper::ten_gigabit::SCENARIO,
     copy::versus::SCENARIO,
     paper::window::SCENARIO,
 ];

@@ -111,6 +111,9 @@ fn configure_host(
     }
     // What one run learned of the path is not passed on to the next.
     write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1")?;
+    if settings.ecn {
+        write("/proc/sys/net/ipv4/tcp_ecn", "1")?;
+    }
     tune(settings)?;
     if settings.stock {
         // Takes a privilege where not everybody may use it (`machine.rs`).

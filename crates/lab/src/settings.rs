@@ -30,6 +30,10 @@ pub struct Settings {
     /// by the batch.
     #[serde(default)]
     pub acknowledge: Option<Acknowledge>,
+    /// The hosts' TCP asks for marks in place of drops (RFC 3168); whether the path gives any is the
+    /// directions' own setting.
+    #[serde(default)]
+    pub ecn: bool,
     /// Processors may sleep while packets are in flight: saves power, costs punctuality.
     #[serde(default)]
     pub let_sleep: bool,

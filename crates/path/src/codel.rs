@@ -7,6 +7,8 @@
 //!           ends with the first packet whose sojourn is less than the target
 //! ```
 //!
+//! In place of a drop, a packet whose ends can do with one gets a mark (RFC 3168), where that is wanted.
+//!
 //! One that begins soon after another has ended goes on where that was: at the number of drops that
 //! the other needed.
 //!
@@ -29,12 +31,15 @@ pub struct Wanted {
     pub target: Span,
     /// For how long it may be longer: a round trip of those that are to notice.
     pub interval: Span,
+    /// Packets that can have a mark get one in place of a drop.
+    #[serde(default)]
+    pub marks: bool,
 }
 
 impl Default for Wanted {
-    /// RFC 8289's: 5 ms, 100 ms.
+    /// RFC 8289's: 5 ms, 100 ms, drops.
     fn default() -> Self {
-        Self { target: Span::from_millis(5), interval: Span::from_millis(100) }
+        Self { target: Span::from_millis(5), interval: Span::from_millis(100), marks: false }
     }
 }
 
@@ -68,7 +73,13 @@ impl Codel {
         }
     }
 
-    /// Whether a packet is dropped that leaves at `now` after having waited for `sojourn`; packets
+    /// Whether a mark may take the place of a drop.
+    #[must_use]
+    pub fn marks(&self) -> bool {
+        self.wanted.marks
+    }
+
+    /// Whether a packet is dropped, or marked, that leaves at `now` after having waited for `sojourn`; packets
     /// come in the order in which they leave.
     pub fn drops(&mut self, now: Time, sojourn: Span) -> bool {
         let is_above = self.is_above(now, sojourn);

@@ -15,6 +15,8 @@ use crate::{Change, Delay, DropTail, Frame, InputPort, Settings, SettingsError};
 pub enum Fate {
     /// It arrives at the far end at this time.
     Delivered(Time),
+    /// So it does, and carries a mark that says "congested".
+    Marked(Time),
     /// The path loses it.
     Lost,
     /// The queue of the bottleneck has no room for it, or CoDel drops it.
@@ -23,6 +25,17 @@ pub enum Fate {
     Gap,
     /// The host has sent more than its line carries.
     Overrun,
+}
+
+impl Fate {
+    /// When it arrives at the far end, if it does.
+    #[must_use]
+    pub fn due(self) -> Option<Time> {
+        match self {
+            Self::Delivered(due) | Self::Marked(due) => Some(due),
+            Self::Lost | Self::QueueFull | Self::Gap | Self::Overrun => None,
+        }
+    }
 }
 
 /// What happened so far, in frames and in bytes on the wire. Every frame that was offered is in
@@ -37,6 +50,8 @@ pub struct Counters {
     pub delivered: u64,
     /// Their bytes on the wire.
     pub delivered_bytes: ByteCount,
+    /// Frames of these that got a mark.
+    pub marked: u64,
     /// Frames that the path lost.
     pub lost: u64,
     /// Frames that the full queue refused, or CoDel dropped.
@@ -95,9 +110,10 @@ impl Direction {
         counters.offered += 1;
         counters.offered_bytes += frame.wire_length();
         match fate {
-            Fate::Delivered(_) => {
+            Fate::Delivered(_) | Fate::Marked(_) => {
                 counters.delivered += 1;
                 counters.delivered_bytes += frame.wire_length();
+                counters.marked += u64::from(matches!(fate, Fate::Marked(_)));
             }
             Fate::Lost => counters.lost += 1,
             Fate::QueueFull => counters.queue_full += 1,
@@ -124,18 +140,23 @@ impl Direction {
         if !frame.gap && (self.loss.loses_next() || self.is_cut) {
             return Fate::Lost;
         }
+        let mut is_marked = false;
         if let Some(codel) = self.codel.as_mut().filter(|_| !frame.gap)
             && self.bottleneck.has_room(received, frame.wire_length())
         {
             let wait = self.bottleneck.wait(received);
             if codel.drops(received + wait, wait) {
-                return Fate::QueueFull;
+                if !codel.marks() || !frame.ecn_capable {
+                    return Fate::QueueFull;
+                }
+                is_marked = true;
             }
         }
         let departure = self.bottleneck.offer(received, frame.wire_length());
         self.counters.queue_max = self.counters.queue_max.max(self.bottleneck.queued(received));
         match departure {
             Some(_) if frame.gap => Fate::Gap,
+            Some(left) if is_marked => Fate::Marked(self.delay.deliver(left)),
             Some(left) => Fate::Delivered(self.delay.deliver(left)),
             None if frame.gap => Fate::Gap,
             None => Fate::QueueFull,
@@ -152,6 +173,12 @@ impl Direction {
     #[must_use]
     pub fn line_backlog(&self, now: Time) -> Span {
         self.port.backlog(now)
+    }
+
+    /// Whether frames that can have a mark may get one.
+    #[must_use]
+    pub fn marks(&self) -> bool {
+        self.codel.as_ref().is_some_and(Codel::marks)
     }
 
     /// What happened so far.
@@ -196,7 +223,7 @@ mod tests {
                 delay: Span::from_millis(delay),
                 jitter: Span::from_millis(jitter),
                 queue: ByteCount::new(queue),
-                codel: codel.then(|| Wanted { target: Span::from_millis(1), interval: Span::from_millis(3) }),
+                codel: codel.then(|| Wanted { target: Span::from_millis(1), interval: Span::from_millis(3), marks: seed % 2 == 0 }),
                 loss,
                 line_rate: line.then_some(Rate::from_bits_per_second(rate * 2)),
                 seed,
@@ -217,8 +244,8 @@ mod tests {
             let mut now = Time::ORIGIN;
             for (number, &(gap, length, is_gap)) in arrivals.iter().enumerate() {
                 now += Span::from_nanos(gap);
-                let frame = Frame { length: ByteCount::new(length), gap: is_gap };
-                if let Fate::Delivered(due) = direction.offer(now, frame) {
+                let frame = Frame { length: ByteCount::new(length), gap: is_gap, ecn_capable: number % 2 == 0 };
+                if let Some(due) = direction.offer(now, frame).due() {
                     prop_assert!(due >= now + settings.delay + frame.wire_length() / settings.rate - Span::from_nanos(1));
                     line.push(due, number);
                 }

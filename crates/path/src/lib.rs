@@ -70,17 +70,19 @@ pub struct Frame {
     pub length: ByteCount,
     /// A PAUSE frame (IEEE 802.3x): it fills its time on the wire and goes no further.
     pub gap: bool,
+    /// Both ends can do with a mark in place of a drop (RFC 3168).
+    pub ecn_capable: bool,
 }
 
 impl Frame {
     /// A frame that is to be delivered.
     pub const fn data(length: ByteCount) -> Self {
-        Self { length, gap: false }
+        Self { length, gap: false, ecn_capable: false }
     }
 
     /// A gap frame.
     pub const fn gap(length: ByteCount) -> Self {
-        Self { length, gap: true }
+        Self { length, gap: true, ecn_capable: false }
     }
 
     /// What the wire is charged for it.

@@ -161,7 +161,7 @@ impl Settings {
         if self.queue < self.largest_frame() {
             return Err(SettingsError::Queue { queue: self.queue, least: self.largest_frame() });
         }
-        if let Some(Wanted { target, interval }) = self.codel
+        if let Some(Wanted { target, interval, .. }) = self.codel
             && (target.is_zero() || interval <= target)
         {
             return Err(SettingsError::Codel { target, interval });

@@ -116,26 +116,33 @@ pub fn is_of_neighbours(frame: &[u8]) -> bool {
         || kind == IPV6 && next == Some(&ICMPV6) && message.is_some_and(|kind| NEIGHBOUR_DISCOVERY.contains(kind))
 }
 
+/// Whether an Ethernet frame holds an IP packet whose ends can do with a mark in place of a drop.
+#[must_use]
+pub fn is_ecn_capable(frame: &[u8]) -> bool {
+    let Some((kind, at)) = network(frame) else { return false };
+    match (kind, frame.get(at..)) {
+        (IPV4, Some(packet)) => packet.len() >= 20 && packet[1] & 3 != 0,
+        (IPV6, Some(packet)) => packet.len() >= 40 && packet[1] & 0x30 != 0,
+        _ => false,
+    }
+}
+
 /// Marks an ECN-capable IP packet in an Ethernet frame as having met congestion; false if it is not
 /// capable, or no IP.
 pub fn mark_congestion(frame: &mut [u8]) -> bool {
-    let Some((kind, at)) = network(frame) else { return false };
-    let Some(packet) = frame.get_mut(at..) else { return false };
+    let Some((kind, at)) = network(frame).filter(|_| is_ecn_capable(frame)) else { return false };
+    let packet = &mut frame[at..];
     match kind {
-        IPV4 if packet.len() >= 20 && packet[1] & 3 != 0 => {
+        IPV4 => {
             let before = u16::from_be_bytes([packet[0], packet[1]]);
             packet[1] |= 3;
             let after = u16::from_be_bytes([packet[0], packet[1]]);
             let checksum = updated(u16::from_be_bytes([packet[10], packet[11]]), before, after);
             packet[10..12].copy_from_slice(&checksum.to_be_bytes());
-            true
         }
-        IPV6 if packet.len() >= 40 && packet[1] & 0x30 != 0 => {
-            packet[1] |= 0x30;
-            true
-        }
-        _ => false,
+        _ => packet[1] |= 0x30,
     }
+    true
 }
 
 /// A checksum after one word of what it covers has changed (RFC 1624, equation 3).

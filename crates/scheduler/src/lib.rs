@@ -48,6 +48,6 @@ pub use burstiness::{Burstiness, Window};
 pub use class::{ClassSettings, LEAST_RATE, Tree, TreeError};
 pub use filter::Filter;
 pub use gap::{LEAST_GAP, gap_frames};
-pub use headers::{Headers, is_of_neighbours, mark_congestion};
+pub use headers::{Headers, is_ecn_capable, is_of_neighbours, mark_congestion};
 pub use queue::{Discipline, QueueSettings, Waiting};
 pub use scheduler::{ClassCounters, Scheduler, Step};

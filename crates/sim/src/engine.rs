@@ -300,7 +300,7 @@ impl<O: Observer> Engine<'_, O> {
             let Some(segment) = lane.sender.poll(now) else { return };
             let fate = self.forward.offer(now, self.frame);
             match fate {
-                Fate::Delivered(due) => lane.data.push(due + lane.extra_delay, segment.number),
+                Fate::Delivered(due) | Fate::Marked(due) => lane.data.push(due + lane.extra_delay, segment.number),
                 Fate::QueueFull => lane.queue_full += 1,
                 Fate::Lost | Fate::Overrun | Fate::Gap => lane.lost += 1,
             }
@@ -324,7 +324,7 @@ impl<O: Observer> Engine<'_, O> {
         let lane = &mut self.lanes[index];
         if let Some(ack) = lane.receiver.acknowledge(now, &mut lane.reports) {
             let length = if lane.arrived > ack.next { SACK_FRAME } else { ACK_FRAME };
-            if let Fate::Delivered(due) = self.backward.offer(now, Frame::data(length)) {
+            if let Some(due) = self.backward.offer(now, Frame::data(length)).due() {
                 lane.acknowledgements.push(due, ack);
             }
         }

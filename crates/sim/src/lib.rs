@@ -31,7 +31,7 @@
 //! | internal pacing: ratios, aggregates, the first 10 free | TSO is not deferred; without segmentation packets leave one by one |
 //! | delayed and quick acknowledgements, compressed SACKs | receive offload: batches by number and time |
 //! | receive window: fixed, or tuned by what is read in a round trip | the round trip is the idle path's; no buffer memory; applications read at once |
-//! | small queues below TCP: 1 ms of the host's line | the send buffer never limits; no ECN, no CWR |
+//! | small queues below TCP: 1 ms of the host's line | the send buffer never limits; no ECN: CoDel drops; no CWR |
 //!
 //! Each packet costs the same however many are in flight, and nothing is allocated for it once the
 //! flight has reached its length. Memory is bounded by the flight: [`Simulation::memory`].

@@ -98,7 +98,7 @@ impl Observer for Recorder {
         match fate {
             Fate::QueueFull => count(&mut self.queue_full, index, 1),
             Fate::Lost => count(&mut self.lost, index, 1),
-            Fate::Delivered(_) | Fate::Gap | Fate::Overrun => {}
+            Fate::Delivered(_) | Fate::Marked(_) | Fate::Gap | Fate::Overrun => {}
         }
     }
 

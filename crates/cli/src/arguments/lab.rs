@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use anyhow::ensure;
 use clap::{Args, Subcommand, ValueHint};
 use icdc_lab::registry::NAME_VARIABLE;
 use icdc_lab::{DEFAULT_NAME, Host, Settings};
@@ -66,7 +67,8 @@ pub(crate) enum LabCommand {
         icdc lab up --rate 1gbit --rtt 300ms\n  \
         icdc lab up --rate 100mbit,10mbit --delay 20ms,30ms --queue 250kB,50kB --loss 1e-4,0\n  \
         icdc lab up --name jumbo --rate 5gbit --rtt 100ms --mtu 9000\n  \
-        icdc lab up --name fast --rate 10gbit --rtt 400ms --mode fast\n"
+        icdc lab up --name fast --rate 10gbit --rtt 400ms --mode fast\n  \
+        icdc lab up --rate 100mbit --rtt 40ms --queue 2MB --aqm codel --ecn\n"
 )]
 pub(crate) struct UpArguments {
     #[command(flatten)]
@@ -74,6 +76,11 @@ pub(crate) struct UpArguments {
 
     #[command(flatten)]
     pub(crate) path: PathArguments,
+
+    /// Let CoDel (--aqm) mark packets in place of dropping them, and let the hosts' TCP ask for that
+    /// (ECN, RFC 3168)
+    #[arg(long, help_heading = "Path")]
+    pub(crate) ecn: bool,
 
     /// Let processors sleep while packets are in flight. This saves power, but a packet may wait
     /// until a processor is awake
@@ -89,8 +96,15 @@ pub(crate) struct UpArguments {
 impl UpArguments {
     /// What to build.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
-        let Self { let_sleep, share_processors, .. } = *self;
-        Ok(Settings { let_sleep, share_processors, ..self.path.settings()? })
+        let Self { let_sleep, share_processors, ecn, .. } = *self;
+        let mut settings = Settings { let_sleep, share_processors, ecn, ..self.path.settings()? };
+        let queues = [&mut settings.forward.codel, &mut settings.backward.codel];
+        ensure!(
+            !ecn || queues.iter().any(|codel| codel.is_some()),
+            "--ecn marks what CoDel would drop: add --aqm codel"
+        );
+        queues.into_iter().flatten().for_each(|codel| codel.marks = ecn);
+        Ok(settings)
     }
 }
 

@@ -130,7 +130,7 @@ impl FromStr for AqmArgument {
             ["none"] => Ok(Self(None)),
             ["codel"] => Ok(Self(Some(codel::Wanted::default()))),
             ["codel", target, interval] => {
-                Ok(Self(Some(codel::Wanted { target: time(target)?, interval: time(interval)? })))
+                Ok(Self(Some(codel::Wanted { target: time(target)?, interval: time(interval)?, marks: false })))
             }
             _ => Err(format!("{text:?} is no queue management: give none, codel, or codel:TARGET:INTERVAL")),
         }

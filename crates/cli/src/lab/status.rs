@@ -38,6 +38,10 @@ pub(super) fn describe(record: &LabRecord) -> String {
             let _ = write!(text, " + up to {}", direction.jitter);
         }
         let _ = write!(text, ", {} queue", direction.queue);
+        if let Some(codel) = direction.codel {
+            let by = if codel.marks { ", marks" } else { "" };
+            let _ = write!(text, ", CoDel ({} in {}{by})", codel.target, codel.interval);
+        }
         if let Some(line) = direction.line_rate {
             let _ = write!(text, ", {line} line");
         }
@@ -63,7 +67,8 @@ fn table(page: &Page) -> String {
         ("packets offered", Gauge::Offered),
         ("packets delivered", Gauge::Delivered),
         ("lost at random", Gauge::Lost),
-        ("dropped, queue full", Gauge::QueueDrops),
+        ("dropped at the queue", Gauge::QueueDrops),
+        ("marked (ECN)", Gauge::Marked),
         ("gap frames", Gauge::GapFrames),
         ("beyond the line rate", Gauge::Overruns),
     ] {
@@ -129,12 +134,18 @@ fn direction(heading: Heading, settings: &icdc_path::Settings, page: &Page) -> V
         "rate_bps": settings.rate.as_bits_per_second(),
         "delay_seconds": settings.delay.as_secs_f64(),
         "queue_limit_bytes": settings.queue.as_u64(),
+        "codel": settings.codel.map(|codel| json!({
+            "target_seconds": codel.target.as_secs_f64(),
+            "interval_seconds": codel.interval.as_secs_f64(),
+            "marks": codel.marks,
+        })),
         "offered_packets": gauge(Gauge::Offered),
         "offered_bytes": gauge(Gauge::OfferedBytes),
         "delivered_packets": gauge(Gauge::Delivered),
         "delivered_bytes": gauge(Gauge::DeliveredBytes),
         "random_drops_packets": gauge(Gauge::Lost),
         "queue_drops_packets": gauge(Gauge::QueueDrops),
+        "marked_packets": gauge(Gauge::Marked),
         "gap_packets": gauge(Gauge::GapFrames),
         "line_drops_packets": gauge(Gauge::Overruns),
         "queue_max_bytes": gauge(Gauge::QueueMax),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support;
-use crate::support::lab::{Lab, datagram, numbers};
+use crate::support::lab::{B, Lab, datagram, numbers};
 
 fn count(status: &serde_json::Value, name: &str) -> u64 {
     status["a_to_b"][name].as_u64().unwrap()
@@ -81,6 +81,36 @@ fn a_full_queue_drops_and_every_packet_is_accounted_for() {
     assert!(count(&status, "queue_drops_packets") > 0);
     assert!(count(&status, "queue_max_bytes") <= 21_320);
     assert_eq!(arrived[..20], (0..20).collect::<Vec<u32>>(), "the first ones find room");
+}
+
+#[test]
+fn codel_marks_in_place_of_dropping_where_ecn_is_wanted() {
+    let site = support::Site::new();
+    let run = |more: &[&str]| {
+        let path = ["--rate", "20mbit", "--rtt", "10ms", "--queue", "1MB", "--aqm", "codel:5ms:50ms"];
+        let lab = Lab::up(&[&path[..], more].concat())?;
+        let output = lab.on_a(&site, "measure").args(["--cc", "reno", "--seconds", "3", B]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let heard = lab.icdc("exec", &["a", "--", "cat", "/proc/net/netstat"]).stdout;
+        let status = lab.settled_status();
+        let counts = ["marked_packets", "queue_drops_packets"].map(|name| count(&status, name));
+        Some((counts, delivered_with_marks(&String::from_utf8_lossy(&heard)), status))
+    };
+    let Some(([marked, dropped], heard, status)) = run(&["--ecn"]) else { return };
+    assert!(marked > 0 && heard > 0 && heard <= marked, "{marked} marked, of which the sender heard of {heard}");
+    assert_eq!((dropped, &status["a_to_b"]["codel"]["marks"]), (0, &true.into()));
+    let ([marked, dropped], heard, _) = run(&[]).unwrap();
+    assert!((marked, heard) == (0, 0) && dropped > 0, "{marked} marked, {dropped} dropped");
+    let refused = site.icdc(&["lab", "up", "--ecn"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--aqm codel"));
+}
+
+/// `TcpExtTCPDeliveredCE` of /proc/net/netstat: names in one line, values in the next.
+fn delivered_with_marks(text: &str) -> u64 {
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+    let column = lines[0].iter().position(|name| *name == "TCPDeliveredCE").unwrap();
+    lines[1][column].parse().unwrap()
 }
 
 #[test]

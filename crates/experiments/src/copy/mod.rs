@@ -14,7 +14,7 @@ pub(crate) mod any_host;
 mod beside_others;
 pub(crate) mod copy_file;
 pub(crate) mod copy_files;
-mod copying;
+pub(crate) mod copying;
 mod direct;
 pub(crate) mod icdc_background;
 pub(crate) mod icdc_disk;

@@ -50,6 +50,13 @@ impl<'a> Arrivals<'a> {
         ends.find(|&(end, mean)| fits(end, mean)).map(|(end, _)| end)
     }
 
+    /// The greatest mean over a whole `window`.
+    pub(crate) fn peak(self, window: Span) -> Rate {
+        let length = window.as_millis().max(1);
+        let most = reduce::moving_sums(self.bytes, length as usize).skip(length as usize - 1).max();
+        most.map_or(Rate::ZERO, |bytes| ByteCount::new(bytes as u64) / (STEP * length))
+    }
+
     /// The longest time between two times in which nothing came.
     pub(crate) fn longest_silence(self, from: Span, to: Span) -> Span {
         let silences = self.between(from, to).split(|&bytes| bytes > 0);
@@ -97,6 +104,8 @@ mod tests {
         assert_eq!(arrivals.first_window(millis(100), Span::ZERO, |_, mean| mean >= rate), Some(millis(390)));
         assert_eq!(arrivals.first_window(millis(100), millis(600), |_, mean| mean >= rate), Some(millis(601)));
         assert_eq!(arrivals.first_window(millis(100), Span::ZERO, |_, mean| mean > rate * 2), None);
+        assert_eq!(arrivals.peak(millis(100)), rate / 9 * 10);
+        assert_eq!(arrivals.peak(millis(1400)), Rate::ZERO, "there is no such window");
         assert_eq!(arrivals.mean(millis(300), millis(2000)), Rate::from_bits_per_second(1_000_000));
         assert_eq!(arrivals.mean(millis(3000), millis(2000)), Rate::ZERO);
         assert_eq!(arrivals.longest_silence(millis(50), millis(400)), millis(250));

@@ -42,7 +42,7 @@ pub(crate) const ROUND_TRIP: Span = Span::from_millis(200);
 /// 500 Mbit/s of frames of 1518 bytes, each of which takes 1538.
 pub(crate) const ROUTER: Rate = Rate::from_bits_per_second(506_587_615);
 /// 500 Mbit/s · 1448 / 1518, less a thousandth.
-const PAYLOAD: Rate = Rate::from_bits_per_second(476_460_000);
+pub(crate) const PAYLOAD: Rate = Rate::from_bits_per_second(476_460_000);
 /// Start-up is over: 5 s and ten round trips.
 pub(crate) const SETTLED: Span = Span::from_secs(7);
 /// What is reached counts as full from here on, in Mbit/s.

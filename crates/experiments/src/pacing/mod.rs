@@ -7,6 +7,7 @@
 //! | how fast and how evenly the frames of one flow came | `spacing.rs` |
 
 pub(crate) mod fifo;
+pub(crate) mod fifo_start;
 mod paced;
 pub(crate) mod pacing_classes;
 pub(crate) mod pacing_many;

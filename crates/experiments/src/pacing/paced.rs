@@ -11,8 +11,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use icdc_lab::wire::listing;
-use icdc_lab::{Lab, Settings, registry, spoilt};
+use icdc_lab::{Settings, spoilt};
 use icdc_packet::clock;
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -23,7 +22,7 @@ use crate::harness::error::ExperimentError;
 use crate::harness::paths::path;
 use crate::harness::temporary_lab::TemporaryLab;
 use crate::harness::wire_pacer::{LEAD, PacerSummary, WirePacer};
-use crate::pacing::spacing::Spacing;
+use crate::pacing::spacing::{self, Spacing};
 use crate::pacing::supply;
 
 /// The line between host and path.
@@ -84,7 +83,7 @@ fn once(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, Experi
     let summary = pacer.stop()?;
     clock::sleep_until(clock::now() + PUBLISHED);
     let page = lab.page()?;
-    let list = list(&lab)?;
+    let list = spacing::list(&lab)?;
     let late = Span::from_nanos((summary.late_seconds * 1e9) as u64);
     let held_up = (late > BEARABLE).then(|| format!("the pacer was kept from running for {late} beyond its lead"));
     let ran_dry = (unsupplied > supply::bears(rates)).then(|| format!("nothing was supplied for {unsupplied}"));
@@ -95,11 +94,6 @@ fn once(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, Experi
         summary,
         spoilt: spoilt(&page, &settings, Span::MAX).or(held_up).or(ran_dry),
     })
-}
-
-fn list(lab: &Lab) -> Result<Vec<listing::Listed>, ExperimentError> {
-    let path = lab.directory().join(registry::FRAMES);
-    listing::read(&path).map_err(|error| ExperimentError::io(format!("read {}", path.display()), error))
 }
 
 /// A class for each rate and what goes to its destination.

@@ -4,12 +4,21 @@
 //! consecutive packets, and the burst, which is the longest queue before a virtual bottleneck that
 //! drains at the mean rate, here of each second. All counts what frames take on the wire.
 
-use icdc_lab::wire::listing::Listed;
+use icdc_lab::wire::listing::{self, Listed};
+use icdc_lab::{Lab, registry};
 use icdc_scheduler::Burstiness;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
+use crate::harness::error::ExperimentError;
+
 /// Windows of the burst.
 const WINDOW: Span = Span::from_secs(1);
+
+/// The frames that host a has sent so far, as the wire lists them.
+pub(crate) fn list(lab: &Lab) -> Result<Vec<Listed>, ExperimentError> {
+    let path = lab.directory().join(registry::FRAMES);
+    listing::read(&path).map_err(|error| ExperimentError::io(format!("read {}", path.display()), error))
+}
 
 /// The frames of one flow, in order.
 pub(crate) struct Spacing {
@@ -51,6 +60,28 @@ impl Spacing {
         })
     }
 
+    /// Rates in windows that follow one another from the first frame on, for so long: when each
+    /// begins, in seconds, and bits per second.
+    pub(crate) fn rates_by(&self, window: Span, length: Span) -> Vec<(f64, f64)> {
+        let mut sums = vec![ByteCount::ZERO; length.ratio(window) as usize];
+        let Some(&(first, _)) = self.frames.first() else { return Vec::new() };
+        for &(at, length) in &self.frames {
+            if let Some(sum) = sums.get_mut((at - first).ratio(window) as usize) {
+                *sum += length;
+            }
+        }
+        let rate = |(number, sum): (usize, ByteCount)| {
+            ((window * number as u64).as_secs_f64(), (sum / window).as_bits_per_second() as f64)
+        };
+        sums.into_iter().enumerate().map(rate).collect()
+    }
+
+    /// The most frames in a row that follow one another within `gap`.
+    pub(crate) fn longest_run(&self, gap: Span) -> usize {
+        let runs = self.frames.chunk_by(|(before, _), (after, _)| *after - *before <= gap);
+        runs.map(<[_]>::len).max().unwrap_or(0)
+    }
+
     /// Their range and mean; not a number where there are none.
     pub(crate) fn summary(&self, count: usize) -> Bandwidths {
         let (mut sum, mut runs) = (0.0, 0.0);
@@ -79,7 +110,7 @@ mod tests {
     fn spacing(nanos: impl IntoIterator<Item = u64>) -> Spacing {
         let listed = |at| Listed { at: Time::from_nanos(at), length: ByteCount::new(1250), to: TO };
         let mut all: Vec<Listed> = nanos.into_iter().map(listed).collect();
-        all.push(Listed { to: 8, ..all[0] });
+        all.extend(all.first().map(|first| Listed { to: 8, ..*first }));
         Spacing::of(&all, TO, Time::ORIGIN, Time::MAX)
     }
 
@@ -92,6 +123,8 @@ mod tests {
             assert_eq!(even.summary(count), Bandwidths { least: 1e7, mean: 1e7, greatest: 1e7 });
         }
         assert_eq!(even.burst(), ByteCount::new(1250));
+        let rates = even.rates_by(Span::from_millis(2), Span::from_millis(6));
+        assert_eq!(rates, [(0.0, 1e7), (0.002, 1e7), (0.004, 1e7)]);
     }
 
     #[test]
@@ -101,6 +134,8 @@ mod tests {
         assert_eq!((one.least.round(), one.greatest.round()), (6_666_666.0, 20_000_000.0));
         assert_eq!((two.least, two.greatest), (1e7, 1e7));
         assert!(pairs.burst() > ByteCount::new(1250) && pairs.burst() < ByteCount::new(2500));
+        let (short, long) = (Span::from_micros(500), Span::from_micros(1500));
+        assert_eq!([pairs.longest_run(short), pairs.longest_run(long), spacing([]).longest_run(long)], [2, 2500, 0]);
         assert_eq!(spacing([5]).rate(), Rate::ZERO);
         assert!(spacing([5]).summary(1).mean.is_nan());
     }

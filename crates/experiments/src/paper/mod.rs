@@ -7,4 +7,5 @@ pub(crate) mod fairness;
 pub(crate) mod ghstcp_sweep;
 pub(crate) mod icdc_pseudo;
 pub(crate) mod startup;
+pub(crate) mod ten_gigabit;
 pub(crate) mod window;

@@ -17,6 +17,7 @@ pub(crate) mod proxy_chain;
 pub(crate) mod proxy_cost;
 pub(crate) mod proxy_fair;
 pub(crate) mod proxy_lfn;
+pub(crate) mod proxy_line;
 pub(crate) mod proxy_placement;
 mod relayed;
 mod relays;

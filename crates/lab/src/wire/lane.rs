@@ -12,9 +12,9 @@
 //! leaves, and that is recorded for every frame.
 
 use hdrhistogram::Histogram;
-use icdc_packet::{Arrival, Outlet, PacketError, Ring, Slot, Superpacket, clock};
+use icdc_packet::{Arrival, Offload, Outlet, PacketError, Ring, Slot, Superpacket, clock};
 use icdc_path::{DelayLine, Direction, Fate, Frame};
-use icdc_scheduler::Burstiness;
+use icdc_scheduler::{Burstiness, is_ecn_capable, mark_congestion};
 use icdc_units::{ByteCount, Span, Time};
 
 use super::listing::{Listed, Listing, destination};
@@ -56,12 +56,19 @@ impl Moved {
     }
 }
 
+/// When a frame arrives, and whether it carries a mark that says "congested".
+#[derive(Clone, Copy)]
+struct Due {
+    at: Time,
+    is_marked: bool,
+}
+
 /// A packet in flight.
 enum Packet {
     /// As it lies in the ring.
     Whole { slot: Slot, length: u32 },
-    /// Copied out of the ring, with the header of its offloads: what would waste a slot, or what
-    /// losses left of a superpacket.
+    /// Copied out of the ring, with the header of its offloads: what would waste a slot, what losses
+    /// left of a superpacket, or what carries a mark.
     Copied(Box<[u8]>),
 }
 
@@ -178,6 +185,7 @@ impl Lane {
         page.set(Gauge::GapFrames, counters.gaps);
         page.set(Gauge::Overruns, counters.overrun);
         page.set(Gauge::QueueMax, counters.queue_max.as_u64());
+        page.set(Gauge::Marked, counters.marked);
         page.set(Gauge::HeldPackets, (self.line.held() + self.leaving.len()) as u64);
         page.set(Gauge::HeldBytes, self.held_bytes);
         page.set(Gauge::RingOverflow, self.ring.overflow()?);
@@ -219,14 +227,17 @@ impl Passage<'_> {
     }
 
     /// Every frame of it meets the path by itself; those that survive travel together, and arrive
-    /// when the last of them does.
+    /// when the last of them does. They have one header: a mark for one is a mark for all.
     fn take_superpacket(&mut self, superpacket: Superpacket, ring: &Ring, frame: &[u8], arrival: &Arrival) -> bool {
         self.page.add(Gauge::Superpackets, 1);
         let frames = superpacket.frames();
-        let (mut run_start, mut run_due) = (0, None);
+        let (mut run_start, mut run_due) = (0, None::<Due>);
         for index in 0..frames {
             match self.offer(frame, superpacket.frame_length(index), false) {
-                Some(due) => run_due = Some(due),
+                Some(due) => {
+                    let is_marked = due.is_marked || run_due.is_some_and(|earlier| earlier.is_marked);
+                    run_due = Some(Due { is_marked, ..due });
+                }
                 None => {
                     self.keep_cut(&superpacket, frame, run_start..index, run_due.take());
                     run_start = index + 1;
@@ -243,29 +254,35 @@ impl Passage<'_> {
     }
 
     /// Lets a packet wait for its time; returns whether it does so in its slot.
-    fn keep(&mut self, due: Time, ring: &Ring, arrival: &Arrival) -> bool {
-        if arrival.length * WASTEFUL < ring.geometry().longest() {
-            let copy: Box<[u8]> = ring.frame_with_offload(arrival.slot, arrival.length).into();
-            *self.held_bytes += copy.len() as u64;
-            self.line.push(due, Packet::Copied(copy));
+    fn keep(&mut self, due: Due, ring: &Ring, arrival: &Arrival) -> bool {
+        if due.is_marked || arrival.length * WASTEFUL < ring.geometry().longest() {
+            self.keep_copy(due, ring.frame_with_offload(arrival.slot, arrival.length).into());
             return false;
         }
         *self.held_bytes += arrival.length as u64;
-        self.line.push(due, Packet::Whole { slot: arrival.slot, length: arrival.length as u32 });
+        self.line.push(due.at, Packet::Whole { slot: arrival.slot, length: arrival.length as u32 });
         true
     }
 
-    fn keep_cut(&mut self, superpacket: &Superpacket, frame: &[u8], run: std::ops::Range<usize>, due: Option<Time>) {
+    fn keep_cut(&mut self, superpacket: &Superpacket, frame: &[u8], run: std::ops::Range<usize>, due: Option<Due>) {
         if let Some(due) = due {
-            let cut = superpacket.cut(frame, run).into_boxed_slice();
-            *self.held_bytes += cut.len() as u64;
-            self.line.push(due, Packet::Copied(cut));
+            self.keep_copy(due, superpacket.cut(frame, run).into_boxed_slice());
         }
     }
 
+    /// `packet` begins with the header of its offloads.
+    fn keep_copy(&mut self, due: Due, mut packet: Box<[u8]>) {
+        if due.is_marked {
+            mark_congestion(&mut packet[Offload::LENGTH..]);
+        }
+        *self.held_bytes += packet.len() as u64;
+        self.line.push(due.at, Packet::Copied(packet));
+    }
+
     /// When a frame of `length` that begins like `packet` arrives at the other end, if it does.
-    fn offer(&mut self, packet: &[u8], length: usize, gap: bool) -> Option<Time> {
-        let frame = Frame { length: ByteCount::new(length as u64), gap };
+    fn offer(&mut self, packet: &[u8], length: usize, gap: bool) -> Option<Due> {
+        let ecn_capable = self.path.marks() && is_ecn_capable(packet);
+        let frame = Frame { length: ByteCount::new(length as u64), gap, ecn_capable };
         let wire_length = frame.wire_length();
         let fate = self.path.offer(self.at, frame);
         // Where there is a line, frames are as far apart as it brings them, not as the host hands
@@ -278,10 +295,7 @@ impl Passage<'_> {
             listing.note(Listed { at: received, length: wire_length, to: destination(packet) });
         }
         self.page.arrived(self.at, fate, wire_length, self.path.queued(self.at));
-        match fate {
-            Fate::Delivered(due) => Some(due),
-            Fate::Lost | Fate::QueueFull | Fate::Gap | Fate::Overrun => None,
-        }
+        fate.due().map(|at| Due { at, is_marked: matches!(fate, Fate::Marked(_)) })
     }
 }
 

@@ -81,6 +81,7 @@ pub enum Gauge {
     BurstMax,
     BurstSum,
     BurstWindows,
+    Marked,
 }
 
 /// One millisecond of one direction.
@@ -271,11 +272,11 @@ impl LanePage {
         match fate {
             Fate::QueueFull | Fate::Overrun => add(3, 1),
             Fate::Lost => add(3, 1 << 32),
-            Fate::Delivered(_) | Fate::Gap => {}
+            Fate::Delivered(_) | Fate::Marked(_) | Fate::Gap => {}
         }
         let longest = self.page.word(words + 2);
         longest.store(longest.load(Ordering::Relaxed).max(queue.as_u64()), Ordering::Relaxed);
-        if let Fate::Delivered(due) = fate
+        if let Some(due) = fate.due()
             && due - at <= AHEAD
         {
             let word = self.page.word(self.open_bin(due) + 1);

@@ -34,7 +34,7 @@ fn line(given: &Flow, flow: &FlowOutcome) -> String {
     let mut words = vec![
         format!("{}: {} at {}", describe(given), flow.bytes, megabits(flow.goodput.as_bits_per_second())),
         format!("{} retransmitted", counted(flow.sender.retransmitted, "segment")),
-        format!("{} lost at random, {} before a full queue", flow.lost, flow.queue_full),
+        format!("{} lost at random, {} at the queue", flow.lost, flow.queue_full),
     ];
     if flow.sender.timeouts > 0 {
         words.push(counted(flow.sender.timeouts, "timeout"));
