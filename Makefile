@@ -28,8 +28,7 @@ demo:
 bench: build
 	scripts/setup.sh bench
 	set -e; for scenario in copy-file copy-files; do \
-	    $(if $(filter 0,$(shell id -u)),,sudo) $(built) lab run \
-	        --out "bench/runs/$$(date +%F)-$$(git rev-parse --short=10 HEAD)-lab-$$scenario" "$$scenario"; \
+	    $(if $(filter 0,$(shell id -u)),,sudo) ICDC=$(built) bench/record.sh "$$scenario"; \
 	done
 
 # The pages as a book with search, under target/book; needs mdbook (test.sh installs it).

@@ -46,7 +46,7 @@ shell_scripts() {
         skip 'shell scripts' 'shellcheck is not installed'
         return
     fi
-    shellcheck -x -S warning ./*.sh .ci/run scripts/*.sh bench/oracle/*.sh
+    shellcheck -x -S warning ./*.sh .ci/run scripts/*.sh bench/*.sh bench/oracle/*.sh
 }
 
 # Packages may leave the experiments out: the binary builds without them, and says so.

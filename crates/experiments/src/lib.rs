@@ -37,8 +37,9 @@ pub use harness::error::ExperimentError;
 pub use harness::scenario::Scenario;
 
 /// All scenarios, in the order of their names.
-pub static ALL: [Scenario; 36] = [
+pub static ALL: [Scenario; 37] = [
     copy::any_host::SCENARIO,
+    paper::cc_acks::SCENARIO,
     paper::cc_agreement::SCENARIO,
     paper::cc_sweep::SCENARIO,
     paper::cc_table::SCENARIO,

@@ -223,7 +223,11 @@ mod tests {
                 delay: Span::from_millis(delay),
                 jitter: Span::from_millis(jitter),
                 queue: ByteCount::new(queue),
-                codel: codel.then(|| Wanted { target: Span::from_millis(1), interval: Span::from_millis(3), marks: seed % 2 == 0 }),
+                codel: codel.then(|| Wanted {
+                    target: Span::from_millis(1),
+                    interval: Span::from_millis(3),
+                    marks: seed % 2 == 0,
+                }),
                 loss,
                 line_rate: line.then_some(Rate::from_bits_per_second(rate * 2)),
                 seed,

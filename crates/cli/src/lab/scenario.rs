@@ -51,8 +51,7 @@ fn measure(arguments: &RunArguments, console: &Console) -> Result<Report> {
     let quick = if arguments.quick { " --quick" } else { "" };
     let runs = arguments.runs.map_or_else(String::new, |runs| format!(" --runs {runs}"));
     let only: String = arguments.only.iter().map(|only| format!(" --only '{only}'")).collect();
-    let at_once =
-        if arguments.at_once > 1 { format!(" --at-once {}", arguments.at_once) } else { String::new() };
+    let at_once = if arguments.at_once > 1 { format!(" --at-once {}", arguments.at_once) } else { String::new() };
     report.command = format!("icdc lab run{quick}{runs}{only}{at_once} {}", scenario.name);
     report.summary.extend(machine());
     for table in &report.tables {

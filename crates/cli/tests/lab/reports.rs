@@ -272,6 +272,19 @@ fn scenarios_are_named() {
     ] {
         assert!(names.lines().any(|line| line.starts_with(name)), "{names}");
     }
+    for (wrong, says) in [
+        (&["--at-once", "2", "startup"][..], "one measurement at a time"),
+        (
+            &["--only", "warp", "--only", "weft", "cc-table"],
+            "\"warp\" or \"weft\" in its name: there are reno, loss 0;",
+        ),
+        (&["--only", "warp", "startup"], "leave out --only"),
+        (&["--attempts", "0", "startup"], "--attempts"),
+    ] {
+        let refused = site.icdc(&["lab", "run"]).args(wrong).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains(says), "{wrong:?}: {said}");
+    }
     let unknown = site.icdc(&["lab", "run", "warp"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("slow-disk, startup, steady, versus, window"));

@@ -48,8 +48,11 @@ fn measure<I: Sync, T: Send>(
         (bench.say)(&name);
         // Of several at once, each line says whose it is.
         let say = |line: &str| (bench.say)(&format!("  {name}: {}", line.trim_start()));
-        let measured =
-            if bench.at_once > 1 { once(&Bench { say: &say, ..*bench }, measurement) } else { once(bench, measurement) };
+        let measured = if bench.at_once > 1 {
+            once(&Bench { say: &say, ..*bench }, measurement)
+        } else {
+            once(bench, measurement)
+        };
         has_failed.fetch_or(measured.is_err(), Ordering::Relaxed);
         Some(measured)
     };

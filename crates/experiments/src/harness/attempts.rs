@@ -45,7 +45,9 @@ pub(crate) fn unspoilt_after<T: Figures>(
         let measured = attempt()?;
         (bench.say)(&format!("  {}", measured.figures()));
         match spoilt(&measured) {
-            Some(why) if number < bench.attempts => (bench.say)(&format!("  attempt {number} is invalid ({why}); again")),
+            Some(why) if number < bench.attempts => {
+                (bench.say)(&format!("  attempt {number} is invalid ({why}); again"))
+            }
             Some(why) => {
                 (bench.say)(&format!("  still invalid after {} attempts: {why}", bench.attempts));
                 return Ok(measured);

@@ -27,6 +27,8 @@ pub(crate) struct Measured {
     pub(crate) lateness: Span,
     /// Frames that the full queue dropped.
     pub(crate) queue_drops: u64,
+    /// Packets that arrived for each one that came back.
+    pub(crate) answered: f64,
     /// Why it must not be used, if so.
     pub(crate) spoilt: Option<String>,
 }

@@ -26,7 +26,7 @@ pub(crate) fn bulk(settings: &Settings, algorithm: &'static icdc_cc::Algorithm, 
 
 /// One bulk flow as it was measured: a host sends no faster than the live one did at its fastest
 /// over 20 ms, about as long as the bursts of a slow start take. How fast a window leaves decides
-/// how large it is when the queue overflows.
+/// how large it is when the queue overflows. The receiver answers as many packets at a time.
 pub(crate) fn like(
     settings: &Settings,
     algorithm: &'static icdc_cc::Algorithm,
@@ -36,8 +36,20 @@ pub(crate) fn like(
     let mut simulation = bulk(settings, algorithm, duration);
     let fastest = live.recording.fastest_sending(Span::from_millis(20));
     simulation.forward.line_rate = Some(fastest.max(settings.forward.rate));
+    simulation.acknowledgements = answering(live.answered);
     simulation
 }
+
+/// A receiver whose acknowledgements answer so many packets in the mean, two at least.
+pub(crate) fn answering(packets: f64) -> Acknowledgements {
+    match packets.round() as u32 {
+        0..=2 => Acknowledgements::EverySecond,
+        packets => Acknowledgements::Batches { packets, within: LONGEST_BATCH },
+    }
+}
+
+/// No batch waits for its end for longer: no more than a packet a millisecond comes then.
+const LONGEST_BATCH: Span = Span::from_millis(1);
 
 /// What the hosts of a lab allow: half of the largest buffer becomes window.
 fn receive_window(settings: &Settings) -> ReceiveWindow {

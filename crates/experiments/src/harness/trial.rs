@@ -117,6 +117,8 @@ pub(crate) fn once_beside<T: Send>(
         recording,
         lateness: Span::from_nanos(page.gauge(Heading::Forward, Gauge::Lateness999)),
         queue_drops: page.gauge(Heading::Forward, Gauge::QueueDrops),
+        answered: page.gauge(Heading::Forward, Gauge::Delivered) as f64
+            / page.gauge(Heading::Backward, Gauge::Delivered).max(1) as f64,
         spoilt: unlike.or_else(|| spoilt(&page, &trial.settings, tolerance)),
         summary,
         samples,

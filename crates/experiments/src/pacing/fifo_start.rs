@@ -83,12 +83,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
 }
 
 impl Start {
-    fn of(
-        bench: &Bench<'_>,
-        name: &'static str,
-        shaper: Shaper,
-        paper: &'static str,
-    ) -> Result<Self, ExperimentError> {
+    fn of(bench: &Bench<'_>, name: &'static str, shaper: Shaper, paper: &'static str) -> Result<Self, ExperimentError> {
         let direction = icdc_path::Settings { line_rate: Some(LINE), ..path(ROUTER, ROUND_TRIP, QUEUE) };
         // All that the line can bring, also before the first byte.
         let listed = (LINE * Span::from_secs(SECONDS + 10)).as_u64() / FRAME.as_u64();

@@ -208,7 +208,9 @@ fn share(bench: &Bench<'_>, senders: Senders, seconds: u64, tolerance: Span) -> 
         Senders::OneLine => {
             plug(&lab, |_| LINE_DEVICE)?;
             let class = |(name, _, _, to)| {
-                format!("[[class]]\nname = \"{name}\"\nrate = \"{TARGET:#}\"\nqueue = \"40MB\"\nfilter = [{{ to = \"{to}\" }}]\n")
+                format!(
+                    "[[class]]\nname = \"{name}\"\nrate = \"{TARGET:#}\"\nqueue = \"40MB\"\nfilter = [{{ to = \"{to}\" }}]\n"
+                )
             };
             let classes: String = SENDERS.map(class).concat();
             pacer = Some(WirePacer::start(bench, &lab, LINE_DEVICE, &classes, &["--mode", "gap"])?);

@@ -4,8 +4,9 @@
 //! The paper: 1 Gbit/s, 300 ms by netem, ten minutes, five runs, socket buffers that do not limit,
 //! on a kernel of the year 2008. It does not give the queue; here it is 3.75 MB, a tenth of the
 //! bandwidth-delay product. A live run and its simulation lose the same packets: both draw by the
-//! same seed; and the simulated host sends as fast as the live one did. More seeds than live runs
-//! are simulated.
+//! same seed; the simulated host sends as fast as the live one did, and the simulated receiver
+//! answers as many packets at a time as the live one did in the mean (`cc_acks.rs` has what that
+//! decides). More seeds than live runs are simulated.
 
 use icdc_lab::Settings;
 use icdc_path::loss::Model;
@@ -22,6 +23,7 @@ use crate::harness::paths::path;
 use crate::harness::rate_control::algorithm;
 use crate::harness::scenario::Scenario;
 use crate::harness::simulated::{self, like};
+use crate::harness::spread::Spread;
 use crate::harness::trial::{self, Trial};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
@@ -33,7 +35,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 /// Algorithm, and the paper's Mbit/s without loss and with a loss ratio of 1e-6.
-const ALGORITHMS: [(&str, [Option<u32>; 2]); 8] = [
+pub(crate) const ALGORITHMS: [(&str, [Option<u32>; 2]); 8] = [
     ("reno", [Some(320), Some(150)]),
     ("bic", [Some(710), Some(490)]),
     ("cubic", [Some(690), Some(610)]),
@@ -43,7 +45,7 @@ const ALGORITHMS: [(&str, [Option<u32>; 2]); 8] = [
     ("ghstcp", [None, None]),
     ("bbr", [None, None]),
 ];
-const LOSSES: [f64; 2] = [0.0, 1e-6];
+pub(crate) const LOSSES: [f64; 2] = [0.0, 1e-6];
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(300);
 const QUEUE: ByteCount = ByteCount::new(3_750_000);
@@ -56,8 +58,9 @@ struct TableExtent {
     runs: u64,
 }
 
-/// As the paper.
-const WHOLE: TableExtent = TableExtent { algorithms: ALGORITHMS.len(), seconds: 600, runs: 5 };
+/// The paper's.
+pub(crate) const SECONDS: u64 = 600;
+const WHOLE: TableExtent = TableExtent { algorithms: ALGORITHMS.len(), seconds: SECONDS, runs: 5 };
 const QUICK: TableExtent = TableExtent { algorithms: 1, seconds: 5, runs: 1 };
 /// For each live run so many are simulated: the first with its seed, the others with more.
 const SIMULATED: u64 = 4;
@@ -79,7 +82,8 @@ impl AlgorithmRuns {
     }
 }
 
-fn settings(loss: f64, seed: u64) -> Settings {
+/// The path.
+pub(crate) fn settings(loss: f64, seed: u64) -> Settings {
     Settings::symmetric(icdc_path::Settings { loss: Model::Random(loss), seed, ..path(RATE, ROUND_TRIP, QUEUE) })
 }
 
@@ -140,6 +144,7 @@ fn report(extent: &TableExtent, cells: &[AlgorithmRuns]) -> Report {
             alike.megabits(),
             format!("{:.2}", live.median / alike.median),
             simulated.megabits(),
+            Spread::of(cell.live.iter().map(|measured| measured.answered)).tenths(""),
             cell.live.iter().filter(|measured| measured.spoilt.is_some()).count().to_string(),
         ]
     };
@@ -161,6 +166,7 @@ fn report(extent: &TableExtent, cells: &[AlgorithmRuns]) -> Report {
                 "simulated, same seeds",
                 "live / simulated",
                 "simulated, all seeds",
+                "packets for each acknowledgement, live",
                 "invalid runs",
             ]
             .map(str::to_owned)

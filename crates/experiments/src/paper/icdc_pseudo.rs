@@ -232,10 +232,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(Report {
         tables: vec![table(&streams)],
         plots: streams.iter().flat_map(plots).collect(),
-        failures: streams
-            .iter()
-            .flat_map(|stream| stream.runs.iter().filter_map(|run| failure(stream, run)))
-            .collect(),
+        failures: streams.iter().flat_map(|stream| stream.runs.iter().filter_map(|run| failure(stream, run))).collect(),
         ..Report::default()
     })
 }

@@ -1,5 +1,6 @@
 //! Papers' tables and figures about congestion control and long paths, measured or simulated anew.
 
+pub(crate) mod cc_acks;
 pub(crate) mod cc_agreement;
 pub(crate) mod cc_sweep;
 pub(crate) mod cc_table;

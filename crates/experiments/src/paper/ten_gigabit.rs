@@ -155,7 +155,11 @@ fn buffers(bench: &Bench<'_>, mtu: u64) -> Result<Table, ExperimentError> {
         caption: format!(
             "Simulated, 10 Gbit/s, MTU {mtu}: greatest rate over a second by buffer (× RTT × bandwidth) and round trip, % of what payload can reach"
         ),
-        header: ["buffer", "paper"].map(str::to_owned).into_iter().chain(round_trips.iter().map(Span::to_string)).collect(),
+        header: ["buffer", "paper"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(round_trips.iter().map(Span::to_string))
+            .collect(),
         rows: HALVES.iter().zip(shares.chunks(round_trips.len())).map(row).collect(),
     })
 }
@@ -164,10 +168,8 @@ fn buffers(bench: &Bench<'_>, mtu: u64) -> Result<Table, ExperimentError> {
 fn start_up(bench: &Bench<'_>) -> Result<(Table, Plot), ExperimentError> {
     let starts = if bench.quick { &STARTS[..1] } else { &STARTS[..] };
     let simulation = |round_trip: Span, name: &str| bulk(&settings(9000, round_trip), algorithm(name), SIMULATED);
-    let cells: Vec<Simulation> = starts
-        .iter()
-        .flat_map(|&(round_trip, _)| ALGORITHMS.map(|name| simulation(round_trip, name)))
-        .collect();
+    let cells: Vec<Simulation> =
+        starts.iter().flat_map(|&(round_trip, _)| ALGORITHMS.map(|name| simulation(round_trip, name))).collect();
     let records = simulated::run_all_watched(bench, &cells, Recorder::new)?;
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
     for ((round_trip, paper), records) in starts.iter().zip(records.chunks(ALGORITHMS.len())) {
@@ -177,7 +179,9 @@ fn start_up(bench: &Bench<'_>) -> Result<(Table, Plot), ExperimentError> {
             let arrivals = Arrivals::new(&bytes);
             let enough = arrivals.peak(SECOND).scaled(9, 10);
             let reached = arrivals.first_window(SECOND, Span::ZERO, |_, mean| mean >= enough);
-            row.push(reached.map_or_else(|| "never".to_owned(), |at| format!("{:.1}", (at - SECOND / 2).as_secs_f64())));
+            row.push(
+                reached.map_or_else(|| "never".to_owned(), |at| format!("{:.1}", (at - SECOND / 2).as_secs_f64())),
+            );
             let rates = arrivals.rates_by(Span::from_millis(100), Span::ZERO, SIMULATED);
             lines.push(Series::new(&format!("{name}, {round_trip}"), Stroke::Line, rates));
         }
@@ -263,7 +267,9 @@ fn cost_table(costs: &[(Frames, Vec<Cost>)]) -> Table {
         cells
     };
     Table {
-        caption: format!("Live, fast mode, {FAR}, both hosts on this machine, from {SETTLED} on: rate, and time of the processors without the wire's; median (least to greatest)"),
+        caption: format!(
+            "Live, fast mode, {FAR}, both hosts on this machine, from {SETTLED} on: rate, and time of the processors without the wire's; median (least to greatest)"
+        ),
         header: [
             "",
             "paper, Gbit/s",

@@ -30,7 +30,7 @@ use crate::relay::relayed::{self, Relayed, Relaying};
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy",
     about: "plain hosts' rate by socket buffer at 70 Mbit/s, 18, 43 and 68 ms: direct, and through relays with Reno, HighSpeed, gHSTCP (TCP proxy)",
-    has_rows: false,
+    has_rows: true,
     is_parallel: true,
     run,
 };
@@ -120,7 +120,7 @@ impl BufferRuns {
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let seconds = if bench.quick { 8 } else { SECONDS };
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
-    let mut cases = cases(bench.quick);
+    let mut cases = bench.wanted(cases(bench.quick), BufferRuns::name)?;
     let relay = |bench: &Bench<'_>, case: &BufferRuns, _| relayed::run(bench, &case.relaying(seconds));
     let measured = at_once::repeat(bench, runs, &cases, BufferRuns::name, relay)?;
     cases.iter_mut().zip(measured).for_each(|(case, runs)| case.runs = runs);

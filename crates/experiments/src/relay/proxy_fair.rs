@@ -27,7 +27,7 @@ use crate::relay::relayed::{self, BesideFlow, Relayed, Relaying};
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-fair",
     about: "what a Reno flow keeps beside one that is relayed with Reno, HighSpeed or gHSTCP, 70 Mbit/s (TCP proxy, figure 9)",
-    has_rows: false,
+    has_rows: true,
     is_parallel: true,
     run,
 };
@@ -67,7 +67,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
     let round_trips = if bench.quick { &ROUND_TRIPS[2..] } else { &ROUND_TRIPS[..] };
     let case = |round_trip| BETWEEN.map(|(cc, paper)| Neighbours { cc, paper, round_trip, runs: Vec::new() });
-    let mut cases: Vec<Neighbours> = round_trips.iter().flat_map(|round_trip| case(*round_trip)).collect();
+    let cases = round_trips.iter().flat_map(|round_trip| case(*round_trip)).collect();
+    let mut cases = bench.wanted(cases, Neighbours::name)?;
     let relay = |bench: &Bench<'_>, case: &Neighbours, run| relayed::run(bench, &case.relaying(&extent, run));
     let measured = at_once::repeat(bench, runs, &cases, Neighbours::name, relay)?;
     cases.iter_mut().zip(measured).for_each(|(case, runs)| case.runs = runs);
@@ -139,7 +140,7 @@ fn table(cases: &[Neighbours], extent: &FairnessExtent, runs: u64) -> Table {
             reno(&both).tenths("none"),
             Spread::of(both.iter().map(|both| both.reno / both.sum())).percent(),
             case.paper.to_owned(),
-            if case.cc == "reno" { String::new() } else { format!("{taken:.0}") },
+            if case.cc == "reno" || taken.is_nan() { String::new() } else { format!("{taken:.0}") },
             Spread::of(both.iter().map(|both| jain_index(&rates(both)))).thousandths(),
             Spread::of(both.iter().map(|both| both.sum() / payload)).percent(),
             case.runs.iter().filter(|run| run.spoilt.is_some()).count().to_string(),

@@ -39,8 +39,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 /// Connections, and what the paper's figure says of them.
-const CONNECTIONS: [(u16, &str); 5] =
-    [(1, "less"), (2, "less"), (5, "nearly 70"), (10, "about 70"), (20, "about 70")];
+const CONNECTIONS: [(u16, &str); 5] = [(1, "less"), (2, "less"), (5, "nearly 70"), (10, "about 70"), (20, "about 70")];
 const SECONDS: u64 = 120;
 const RUNS: u64 = 5;
 const ROUND_TRIP: Span = ROUND_TRIPS[0];
@@ -99,7 +98,8 @@ impl Together {
             let row = &row;
             let flows: Vec<_> =
                 (0..self.connections).map(|number| scope.spawn(move || flow(number).run(row, || ()))).collect();
-            let ended = flows.into_iter().map(|flow| flow.join().expect("a flow does not panic").map(|(carried, ())| carried));
+            let ended =
+                flows.into_iter().map(|flow| flow.join().expect("a flow does not panic").map(|(carried, ())| carried));
             ended.collect::<Result<Vec<_>, _>>()
         })?;
         let lab = &row.labs[0];
@@ -123,9 +123,9 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     (bench.say)("one connection, watched");
     let trial = Trial { resolution: Resolution::Means, ..Trial::new(settings(ROUND_TRIP), seconds, "reno") };
     let watched = trial::run(bench, &trial)?;
-    let late = cases.iter().flat_map(|case| {
-        case.runs.iter().filter_map(|run| Some(format!("{}: {}", case.name(), run.spoilt.as_ref()?)))
-    });
+    let late = cases
+        .iter()
+        .flat_map(|case| case.runs.iter().filter_map(|run| Some(format!("{}: {}", case.name(), run.spoilt.as_ref()?))));
     Ok(Report {
         failures: late.chain(failures([("one connection, watched".to_owned(), &watched)])).collect(),
         tables: vec![together(&cases, seconds), findings(&watched)],
@@ -165,8 +165,7 @@ fn together(cases: &[Together], seconds: u64) -> Table {
 
 /// Figure 5, as its authors read it.
 fn findings(watched: &Measured) -> Table {
-    let settled: Vec<&SenderSample> =
-        watched.samples.iter().filter(|sample| sample.at_seconds >= SETTLED).collect();
+    let settled: Vec<&SenderSample> = watched.samples.iter().filter(|sample| sample.at_seconds >= SETTLED).collect();
     let trips = Spread::of(settled.iter().filter_map(|sample| Some(sample.rtt_seconds? * 1e3)));
     let cuts = cuts(&settled);
     let before = Spread::of(cuts.iter().filter_map(|cut| Some(cut.before.rtt_seconds? * 1e3)));
@@ -213,8 +212,16 @@ fn cuts<'a>(samples: &[&'a SenderSample]) -> Vec<Cut<'a>> {
 fn traces(watched: &Measured) -> Vec<Plot> {
     let trips = watched.samples.iter().filter_map(|sample| Some((sample.at_seconds, sample.rtt_seconds?)));
     vec![
-        Plot::new("Round-trip time", Unit::Seconds, vec![Series::new("one connection", Stroke::Line, trips.collect::<Vec<_>>()).column("rtt")]),
-        Plot::new("Congestion window", Unit::Bytes, vec![Series::new("one connection", Stroke::Line, watched.windows()).column("cwnd")]),
+        Plot::new(
+            "Round-trip time",
+            Unit::Seconds,
+            vec![Series::new("one connection", Stroke::Line, trips.collect::<Vec<_>>()).column("rtt")],
+        ),
+        Plot::new(
+            "Congestion window",
+            Unit::Bytes,
+            vec![Series::new("one connection", Stroke::Line, watched.windows()).column("cwnd")],
+        ),
     ]
 }
 
