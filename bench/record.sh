@@ -8,12 +8,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scenario=${1:?which scenario}
 shift
-if ! git diff --quiet HEAD -- crates Cargo.lock; then
-    echo "record: crates/ differs from the last commit, which the record would name: commit first" >&2
+measured=(crates Cargo.toml Cargo.lock)
+if [ -n "$(git status --porcelain -- "${measured[@]}")" ]; then
+    echo "record: the sources differ from the last commit, which the record would name: commit first" >&2
     exit 2
 fi
 icdc=${ICDC:-${CARGO_TARGET_DIR:-target}/release/icdc}
-if [ -n "$(find crates Cargo.lock -type f -newer "$icdc" -print -quit)" ]; then
+if [ -n "$(find Cargo.lock crates/*/src crates/cc/c -type f -newer "$icdc" -print -quit)" ]; then
     echo "record: $icdc is older than the sources: build it first (make)" >&2
     exit 2
 fi

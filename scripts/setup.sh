@@ -38,6 +38,7 @@ bench fio      fio             optional
 bench rsync    rsync           optional
 bench scp      openssh-client  optional
 bench sshd     openssh-server  optional
+bench xz       xz-utils        needed
 oracle linux.uml user-mode-linux needed
 oracle insmod  kmod            needed
 oracle ip      iproute2        needed

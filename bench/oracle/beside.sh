@@ -5,7 +5,9 @@
 #
 # Both run in the machine's time: nothing else should run meanwhile. It takes seven minutes.
 set -eu
+# shellcheck source=bench/oracle/boot.sh
 . "$(dirname "$0")/boot.sh"
+# shellcheck source=bench/oracle/loads.sh
 . "$HERE/loads.sh"
 out=$(realpath -m "${1:?where to write the table}")
 icdc=${ICDC:-$HERE/../../target/release/icdc}

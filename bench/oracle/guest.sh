@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Inside the virtual kernel (run.sh): windows of every algorithm on every path. In r, iptables drops packets by number.
 echo "# Linux $(uname -r), $(iperf3 --version | head -n 1)"
+# shellcheck source=bench/oracle/hosts.sh
 . "$HERE/hosts.sh"
 
 # One line: the path's description, algorithm, mean goodput, retransmissions with their time, and the window every 100 ms.

@@ -7,6 +7,7 @@
 # PATHS names another list of paths, RUNS how often each is recorded (1). The virtual kernel's clock is the machine's: nothing
 # else should run meanwhile. All paths with all algorithms take 35 minutes.
 set -eu
+# shellcheck source=bench/oracle/boot.sh
 . "$(dirname "$0")/boot.sh"
 out=$(realpath -m "${1:?where to write the record}")
 shift

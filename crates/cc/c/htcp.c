@@ -20,10 +20,10 @@
  *   acknowledgement that completes a packet does not count towards the next.
  * - RTTmax forgets: after each loss 95 % of what is above RTTmin stays. It follows steps of at most 20 ms.
  * - B is a moving average, 3/4 of the old value, once four round trips have passed; the greatest counts.
- * - beta = RTTmin/RTTmax not before the third loss, nor when RTTmin is 10 ms or less: 0.5.
+ * - beta = RTTmin/RTTmax not at the first loss at an unchanged rate, nor when RTTmin is 10 ms or less: 0.5.
  *
- * Linux measures round trips in ticks of 1/hz s, rounded up: on a kernel of 100 Hz a path of 100.1 ms has RTTmin = 110 ms. Other
- * times are microseconds here. With draft = 1 it is the draft's: D since the loss, RTTmax since the
+ * Linux measures round trips in ticks of 1/hz s, rounded up: on a kernel of 100 Hz a path of 100.1 ms has RTTmin = 110 ms.
+ * Other times are microseconds here. With draft = 1 it is the draft's: D since the loss, RTTmax since the
  * loss before, B of the last full round trip, growth exact. Of idle time the draft says nothing: there it does not count into
  * D, and D starts anew when the kernel resets the window after idling.
  */
@@ -303,6 +303,11 @@ OPERATION_1(u32, ssthresh, struct sock *, sk)
 		ca->alpha = htcp_whole_increase(ca, tp->tcp_mstamp);
 		if (ca->rtt_min_us && ca->rtt_max_us > ca->rtt_min_us)
 			ca->rtt_max_us = ca->rtt_min_us + (u64)(ca->rtt_max_us - ca->rtt_min_us) * 95 / 100;
+	}
+	/* Linux notes what to undo once the loss has changed these two. */
+	if (!draft) {
+		ca->previous_loss_rate = ca->loss_rate;
+		ca->previous_rtt_max_us = ca->rtt_max_us;
 	}
 	ca->since_us = tp->tcp_mstamp;
 	ca->is_congested = true;

@@ -63,7 +63,7 @@ pub enum Buffers {
     Untouched,
 }
 
-/// When a host acknowledges what arrives in order, once its receive window has stopped to grow.
+/// When a host acknowledges what arrives in order, once its receive window has stopped growing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Acknowledge {

@@ -7,10 +7,10 @@
 //!           ends with the first packet whose sojourn is less than the target
 //! ```
 //!
-//! In place of a drop, a packet whose ends can do with one gets a mark (RFC 3168), where that is wanted.
+//! In place of a drop, an ECN-capable packet gets a mark (RFC 3168), where that is wanted.
 //!
-//! One that begins soon after another has ended goes on where that was: at the number of drops that
-//! the other needed.
+//! A dropping state that begins within 16 intervals of the last one begins with as many drops as that
+//! one needed.
 //!
 //! The path decides on a packet as it arrives, at the time at which it will leave: that is known,
 //! because the bottleneck serves in order and a dropped packet takes no time. Until then a real
@@ -21,22 +21,22 @@
 use icdc_units::{Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// Intervals after which what an earlier time of dropping needed is forgotten.
+/// Intervals after which what an earlier dropping state needed is forgotten.
 const REMEMBERED: u64 = 16;
 
-/// What is wanted of the queue.
+/// CoDel's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct Parameters {
     /// A wait that is not too long.
     pub target: Span,
     /// For how long it may be longer: a round trip of those that are to notice.
     pub interval: Span,
-    /// Packets that can have a mark get one in place of a drop.
+    /// ECN-capable packets get a mark in place of a drop.
     #[serde(default)]
     pub marks: bool,
 }
 
-impl Default for Wanted {
+impl Default for Parameters {
     /// RFC 8289's: 5 ms, 100 ms, drops.
     fn default() -> Self {
         Self { target: Span::from_millis(5), interval: Span::from_millis(100), marks: false }
@@ -46,10 +46,10 @@ impl Default for Wanted {
 /// See the module's description.
 #[derive(Clone, Debug)]
 pub struct Codel {
-    wanted: Wanted,
+    parameters: Parameters,
     /// When packets will have waited too long for an interval.
     above_from: Option<Time>,
-    /// Drops of the present or the last time of dropping, and how many it began with.
+    /// Drops of the present or the last dropping state, and how many it began with.
     count: u32,
     first_count: u32,
     is_dropping: bool,
@@ -61,9 +61,9 @@ pub struct Codel {
 impl Codel {
     /// For an empty queue.
     #[must_use]
-    pub fn new(wanted: Wanted) -> Self {
+    pub fn new(parameters: Parameters) -> Self {
         Self {
-            wanted,
+            parameters,
             above_from: None,
             count: 0,
             first_count: 0,
@@ -76,7 +76,7 @@ impl Codel {
     /// Whether a mark may take the place of a drop.
     #[must_use]
     pub fn marks(&self) -> bool {
-        self.wanted.marks
+        self.parameters.marks
     }
 
     /// Whether a packet is dropped, or marked, that leaves at `now` after having waited for `sojourn`; packets
@@ -104,7 +104,7 @@ impl Codel {
         }
         self.is_dropping = true;
         let needed = self.count - self.first_count;
-        let is_soon = now - self.next < self.wanted.interval * REMEMBERED;
+        let is_soon = now - self.next < self.parameters.interval * REMEMBERED;
         self.count = if needed > 1 && is_soon { needed } else { 1 };
         self.first_count = self.count;
         self.next = self.after(now);
@@ -112,17 +112,17 @@ impl Codel {
     }
 
     fn is_above(&mut self, now: Time, sojourn: Span) -> bool {
-        if sojourn < self.wanted.target {
+        if sojourn < self.parameters.target {
             self.above_from = None;
             return false;
         }
-        let from = *self.above_from.get_or_insert(now + self.wanted.interval);
+        let from = *self.above_from.get_or_insert(now + self.parameters.interval);
         now >= from
     }
 
     /// The control law: the queue's answer to drops goes with the root of their rate.
     fn after(&self, time: Time) -> Time {
-        let nanos = self.wanted.interval.as_nanos() as f64 / f64::from(self.count).sqrt();
+        let nanos = self.parameters.interval.as_nanos() as f64 / f64::from(self.count).sqrt();
         time + Span::from_nanos(nanos as u64)
     }
 }
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_drains_in_time_loses_nothing() {
-        let mut codel = Codel::new(Wanted::default());
+        let mut codel = Codel::new(Parameters::default());
         for millis in 0..10_000 {
             // A burst every 90 ms, which is gone before the interval is over.
             let sojourn = MS * (20 - (millis % 90).min(20));
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn drops_come_at_the_control_laws_times() {
-        let mut codel = Codel::new(Wanted::default());
+        let mut codel = Codel::new(Parameters::default());
         let dropped: Vec<u64> = (0..600).filter(|millis| codel.drops(at(*millis), MS * 30)).collect();
         // 100 ms above the target; then after 100, 100/√2, 100/√3, …
         assert_eq!(dropped, [100, 200, 271, 329, 379, 424, 464, 502, 538, 571]);

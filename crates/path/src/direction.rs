@@ -20,7 +20,7 @@ pub enum Fate {
     /// The path loses it.
     Lost,
     /// The queue of the bottleneck has no room for it, or CoDel drops it.
-    QueueFull,
+    Dropped,
     /// A gap frame: charged, and gone.
     Gap,
     /// The host has sent more than its line carries.
@@ -33,7 +33,7 @@ impl Fate {
     pub fn due(self) -> Option<Time> {
         match self {
             Self::Delivered(due) | Self::Marked(due) => Some(due),
-            Self::Lost | Self::QueueFull | Self::Gap | Self::Overrun => None,
+            Self::Lost | Self::Dropped | Self::Gap | Self::Overrun => None,
         }
     }
 }
@@ -55,7 +55,7 @@ pub struct Counters {
     /// Frames that the path lost.
     pub lost: u64,
     /// Frames that the full queue refused, or CoDel dropped.
-    pub queue_full: u64,
+    pub dropped: u64,
     /// Gap frames.
     pub gaps: u64,
     /// Frames that exceeded the line.
@@ -116,7 +116,7 @@ impl Direction {
                 counters.marked += u64::from(matches!(fate, Fate::Marked(_)));
             }
             Fate::Lost => counters.lost += 1,
-            Fate::QueueFull => counters.queue_full += 1,
+            Fate::Dropped => counters.dropped += 1,
             Fate::Gap => counters.gaps += 1,
             Fate::Overrun => counters.overrun += 1,
         }
@@ -147,7 +147,7 @@ impl Direction {
             let wait = self.bottleneck.wait(received);
             if codel.drops(received + wait, wait) {
                 if !codel.marks() || !frame.ecn_capable {
-                    return Fate::QueueFull;
+                    return Fate::Dropped;
                 }
                 is_marked = true;
             }
@@ -159,7 +159,7 @@ impl Direction {
             Some(left) if is_marked => Fate::Marked(self.delay.deliver(left)),
             Some(left) => Fate::Delivered(self.delay.deliver(left)),
             None if frame.gap => Fate::Gap,
-            None => Fate::QueueFull,
+            None => Fate::Dropped,
         }
     }
 
@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
     use crate::DelayLine;
-    use crate::codel::Wanted;
+    use crate::codel::Parameters;
     use crate::loss::Model;
 
     fn models() -> impl Strategy<Value = Model> {
@@ -223,7 +223,7 @@ mod tests {
                 delay: Span::from_millis(delay),
                 jitter: Span::from_millis(jitter),
                 queue: ByteCount::new(queue),
-                codel: codel.then(|| Wanted {
+                codel: codel.then(|| Parameters {
                     target: Span::from_millis(1),
                     interval: Span::from_millis(3),
                     marks: seed % 2 == 0,
@@ -256,7 +256,7 @@ mod tests {
             }
             let counters = direction.counters();
             prop_assert_eq!(counters.offered, arrivals.len() as u64);
-            let ends = counters.delivered + counters.lost + counters.queue_full + counters.gaps + counters.overrun;
+            let ends = counters.delivered + counters.lost + counters.dropped + counters.gaps + counters.overrun;
             prop_assert_eq!(counters.offered, ends);
             prop_assert_eq!(counters.gaps, arrivals.iter().filter(|arrival| arrival.2).count() as u64 );
             prop_assert!(counters.queue_max <= settings.queue);
@@ -314,7 +314,7 @@ mod tests {
         let settings = Settings {
             rate: Rate::from_bits_per_second(100_000_000),
             queue: ByteCount::new(5_000_000),
-            codel: Some(Wanted::default()),
+            codel: Some(Parameters::default()),
             ..Settings::default()
         };
         let mut direction = Direction::new(&settings).unwrap();
@@ -332,7 +332,7 @@ mod tests {
         let median = waits[waits.len() / 2];
         assert!((2_000..15_000).contains(&median), "{median} us");
         let counters = direction.counters();
-        let dropped = counters.queue_full as f64 / counters.offered as f64;
+        let dropped = counters.dropped as f64 / counters.offered as f64;
         assert!((0.01..0.03).contains(&dropped), "{dropped}");
     }
 

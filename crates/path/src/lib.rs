@@ -70,7 +70,7 @@ pub struct Frame {
     pub length: ByteCount,
     /// A PAUSE frame (IEEE 802.3x): it fills its time on the wire and goes no further.
     pub gap: bool,
-    /// Both ends can do with a mark in place of a drop (RFC 3168).
+    /// Its ends are ECN-capable: a mark may take the place of a drop (RFC 3168).
     pub ecn_capable: bool,
 }
 

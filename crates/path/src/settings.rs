@@ -4,7 +4,7 @@ use icdc_units::{ByteCount, Rate, Span};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::codel::Wanted;
+use crate::codel::Parameters;
 use crate::loss::Model;
 use crate::{Change, Frame, WIRE_OVERHEAD};
 
@@ -28,7 +28,7 @@ pub struct Settings {
     pub queue: ByteCount,
     /// Keeps the queue short; `None`: drop-tail alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub codel: Option<Wanted>,
+    pub codel: Option<Parameters>,
     /// Loss before the bottleneck.
     pub loss: Model,
     /// Rate of the line between host and path; `None`: infinite.
@@ -104,7 +104,7 @@ pub enum SettingsError {
         /// The least length for the ratio.
         least: f64,
     },
-    /// A CoDel that drops everything or never anything.
+    /// CoDel with a target of zero, or an interval no longer than the target.
     #[error(
         "CoDel with a target of {target} in an interval of {interval} makes no sense: give a target above zero and a longer interval"
     )]
@@ -161,7 +161,7 @@ impl Settings {
         if self.queue < self.largest_frame() {
             return Err(SettingsError::Queue { queue: self.queue, least: self.largest_frame() });
         }
-        if let Some(Wanted { target, interval, .. }) = self.codel
+        if let Some(Parameters { target, interval, .. }) = self.codel
             && (target.is_zero() || interval <= target)
         {
             return Err(SettingsError::Codel { target, interval });

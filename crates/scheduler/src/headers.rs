@@ -16,7 +16,7 @@ pub struct Headers {
     pub ports: Option<(u16, u16)>,
     /// Differentiated services code point, 0 to 63.
     pub dscp: u8,
-    /// Both ends can do with a mark in place of a drop.
+    /// Its ends are ECN-capable: a mark may take the place of a drop.
     pub ecn_capable: bool,
 }
 
@@ -116,7 +116,7 @@ pub fn is_of_neighbours(frame: &[u8]) -> bool {
         || kind == IPV6 && next == Some(&ICMPV6) && message.is_some_and(|kind| NEIGHBOUR_DISCOVERY.contains(kind))
 }
 
-/// Whether an Ethernet frame holds an IP packet whose ends can do with a mark in place of a drop.
+/// Whether an Ethernet frame holds an ECN-capable IP packet.
 #[must_use]
 pub fn is_ecn_capable(frame: &[u8]) -> bool {
     let Some((kind, at)) = network(frame) else { return false };

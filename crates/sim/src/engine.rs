@@ -84,7 +84,7 @@ struct Lane {
     /// When the line has room again.
     line: Time,
     lost: u64,
-    queue_full: u64,
+    dropped: u64,
     arrived: u64,
     finished: Option<Time>,
     /// When the application got its last packet.
@@ -145,7 +145,7 @@ impl Lane {
             stop: flow.stop.map_or(Time::MAX, |stop| Time::ORIGIN + stop),
             line: Time::MAX,
             lost: 0,
-            queue_full: 0,
+            dropped: 0,
             arrived: 0,
             finished: None,
             last_read: Time::ORIGIN + flow.start,
@@ -301,7 +301,7 @@ impl<O: Observer> Engine<'_, O> {
             let fate = self.forward.offer(now, self.frame);
             match fate {
                 Fate::Delivered(due) | Fate::Marked(due) => lane.data.push(due + lane.extra_delay, segment.number),
-                Fate::QueueFull => lane.queue_full += 1,
+                Fate::Dropped => lane.dropped += 1,
                 Fate::Lost | Fate::Overrun | Fate::Gap => lane.lost += 1,
             }
             self.observer.sent(now, index, segment.number, segment.again, fate);
@@ -347,7 +347,7 @@ impl<O: Observer> Engine<'_, O> {
             FlowOutcome {
                 sender: lane.sender.counters(),
                 lost: lane.lost,
-                queue_full: lane.queue_full,
+                dropped: lane.dropped,
                 arrived: lane.arrived,
                 duplicates: lane.receiver.duplicates(),
                 on_the_way: lane.data.held() as u64,

@@ -25,8 +25,8 @@ pub struct FlowOutcome {
     pub sender: SenderCounters,
     /// Packets that the path lost.
     pub lost: u64,
-    /// Packets that the full queue refused.
-    pub queue_full: u64,
+    /// Packets that the full queue refused, or CoDel dropped.
+    pub dropped: u64,
     /// Packets that arrived, each counted once.
     pub arrived: u64,
     /// Packets that arrived again.

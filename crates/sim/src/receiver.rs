@@ -256,7 +256,7 @@ impl Receiver {
 /// copied > space:  window ← 2 · copied + 16 · mss, and twice the share by which copied exceeds space;  space ← copied
 /// ```
 ///
-/// A window that grows is announced by and by, two packets more for each that arrives, and those are
+/// A window that grows is announced gradually, two packets more for each that arrives, and those are
 /// acknowledged at once (`tcp_grow_window`).
 #[derive(Clone, Debug)]
 struct Window {

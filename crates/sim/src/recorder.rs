@@ -23,7 +23,7 @@ pub struct Recorder {
     /// Bytes on the wire that waited at the bottleneck at the beginning of each step.
     pub queue: Vec<i64>,
     /// Packets that the full queue refused in each step.
-    pub queue_full: Vec<i64>,
+    pub dropped: Vec<i64>,
     /// Packets that the path lost in each step.
     pub lost: Vec<i64>,
     /// In the order of the simulation.
@@ -56,7 +56,7 @@ impl Recorder {
         Self {
             step,
             queue: Vec::new(),
-            queue_full: Vec::new(),
+            dropped: Vec::new(),
             lost: Vec::new(),
             flows: vec![FlowRecord::default(); simulation.flows.len()],
             payload: simulation.segment().as_u64() as i64,
@@ -96,7 +96,7 @@ impl Observer for Recorder {
             count(&mut self.flows[flow].retransmitted, index, 1);
         }
         match fate {
-            Fate::QueueFull => count(&mut self.queue_full, index, 1),
+            Fate::Dropped => count(&mut self.dropped, index, 1),
             Fate::Lost => count(&mut self.lost, index, 1),
             Fate::Delivered(_) | Fate::Marked(_) | Fate::Gap | Fate::Overrun => {}
         }

@@ -82,7 +82,7 @@ proptest! {
         for (flow, given) in outcome.flows.iter().zip(&flows) {
             prop_assert!(flow.finished.is_some(), "{:?}", flow);
             prop_assert_eq!((flow.delivered, flow.arrived), (given.1, given.1));
-            let ends = flow.arrived + flow.duplicates + flow.lost + flow.queue_full + flow.on_the_way;
+            let ends = flow.arrived + flow.duplicates + flow.lost + flow.dropped + flow.on_the_way;
             prop_assert_eq!(flow.sender.sent, ends, "{:?}", flow);
             prop_assert_eq!(flow.sender.sent, given.1 + flow.sender.retransmitted);
         }

@@ -14,7 +14,7 @@ use support::{path, watched};
 fn codel_keeps_the_queue_short_and_the_path_nearly_full() {
     // 100 Mbit/s, 40 ms, a queue of 400 ms.
     let simulation = path(100, Span::from_millis(40), 3250, 60);
-    let kept = Settings { codel: Some(codel::Wanted::default()), ..simulation.forward.clone() };
+    let kept = Settings { codel: Some(codel::Parameters::default()), ..simulation.forward.clone() };
     let kept = Simulation { forward: kept, ..simulation.clone() };
     let [(alone, long), (kept, short)] = [simulation, kept].map(|simulation| watched(&simulation));
     let wait = |diary: &support::Diary| {

@@ -33,7 +33,7 @@ fn count(bins: &mut Vec<u64>, length: Span, at: Time) {
 
 impl Observer for Rounds {
     fn sent(&mut self, at: Time, _flow: usize, _number: u64, _again: bool, fate: Fate) {
-        if fate == Fate::QueueFull {
+        if fate == Fate::Dropped {
             count(&mut self.dropped, self.length, at);
         }
     }
@@ -130,7 +130,7 @@ fn an_unknown_path_is_full_after_six_round_trips_without_a_drop() {
         let ready = (0..20).find(|round| seen.share(0, *round) > 0.9).unwrap();
         assert!(ready <= 6, "{mbit} Mbit/s, {rtt} ms: {ready} {:?}", seen.rounds.arrived);
         assert!(seen.steady(0) > 0.96, "{mbit} Mbit/s, {rtt} ms: {}", seen.steady(0));
-        assert_eq!(seen.outcome.forward.queue_full, 0, "{mbit} Mbit/s, {rtt} ms");
+        assert_eq!(seen.outcome.forward.dropped, 0, "{mbit} Mbit/s, {rtt} ms");
     }
 }
 
@@ -176,12 +176,12 @@ fn a_host_that_shares_its_processor_does_not_overflow_the_queue_while_it_starts(
 fn a_queue_of_four_milliseconds_holds_what_finds_the_rate() {
     let path = Path { line: Some(200), ..Path::new(100, 80, 50_000) };
     let seen = path.run(vec![flow("icdc")]);
-    assert_eq!(seen.outcome.forward.queue_full, 0);
+    assert_eq!(seen.outcome.forward.dropped, 0);
     assert!(seen.steady(0) > 0.97, "{}", seen.steady(0));
     // Acknowledgements that do not come for up to 50 ms, about once per second.
     let dropped: u64 = (1..=5)
         .map(|seed| path.run(vec![pausing(Pausing::Acknowledgements, 1_000_000, 33_000, 20_000, seed)]))
-        .map(|seen| seen.outcome.forward.queue_full)
+        .map(|seen| seen.outcome.forward.dropped)
         .sum();
     assert!(dropped < 100, "{dropped} in 100 s");
 }
@@ -221,7 +221,7 @@ fn a_known_path_is_full_after_three_round_trips() {
         [("known_rate", 115_000), ("known_rtt", 300_000)].map(|(name, value)| (name.to_owned(), value)).to_vec();
     let seen = Path::new(1000, 300, 2_500_000).run(vec![Flow { parameters: known.clone(), ..flow("icdc") }]);
     assert!(seen.share(0, 2) > 0.9, "{:?}", &seen.rounds.arrived[0][..6]);
-    assert_eq!(seen.outcome.forward.queue_full, 0);
+    assert_eq!(seen.outcome.forward.dropped, 0);
     // What is known is not true any more: half of it is more than the path has.
     let path = Path { seconds: 40, ..Path::new(300, 300, 2_500_000) };
     let seen = path.run(vec![Flow { parameters: known, ..flow("icdc") }]);
@@ -240,7 +240,7 @@ fn a_known_rate_that_was_too_low_is_exceeded_by_the_first_train() {
         let of_known = seen.rounds.arrived[0][2] as f64 / (known as f64 * 300.0 / 1448.0);
         assert!(of_known > 1.08, "{known} kB/s: {of_known}, {:?}", &seen.rounds.arrived[0][..12]);
         assert!(seen.share(0, 8) > 0.95, "{known} kB/s: {:?}", &seen.rounds.arrived[0][..12]);
-        assert_eq!(seen.outcome.forward.queue_full, 0);
+        assert_eq!(seen.outcome.forward.dropped, 0);
     }
 }
 
@@ -249,7 +249,7 @@ fn random_losses_cost_what_they_take() {
     for loss in [1e-6, 1e-4, 1e-3] {
         let seen = Path { loss, ..Path::new(1000, 300, 2_500_000) }.run(vec![flow("icdc")]);
         assert!(seen.steady(0) > 0.95, "{loss}: {}", seen.steady(0));
-        assert_eq!(seen.outcome.forward.queue_full, 0, "{loss}");
+        assert_eq!(seen.outcome.forward.dropped, 0, "{loss}");
     }
 }
 
@@ -291,6 +291,6 @@ fn a_step_down_by_half_fits_into_a_queue_of_three_quarters_of_a_round_trip() {
         let queue = mbit * rtt * 125 * 3 / 4;
         let changes = vec![change(10, mbit / 2, rtt), change(15, mbit, rtt)];
         let seen = Path { changes, ..Path::new(mbit, rtt, queue) }.run(vec![flow("icdc")]);
-        assert_eq!(seen.outcome.forward.queue_full, 0, "{mbit} Mbit/s, {rtt} ms");
+        assert_eq!(seen.outcome.forward.dropped, 0, "{mbit} Mbit/s, {rtt} ms");
     }
 }

@@ -110,7 +110,7 @@ fn a_paced_flow_leaves_the_queue_empty() {
     let mut simulation = path(1000, Span::from_millis(100), 1000, 20);
     simulation.flows[0].rate = Some(Rate::from_bits_per_second(500_000_000));
     let (outcome, diary) = watched(&simulation);
-    assert_eq!(outcome.flows[0].queue_full, 0);
+    assert_eq!(outcome.flows[0].dropped, 0);
     assert!(diary.longest_queue <= ByteCount::new(10 * WIRE), "{}", diary.longest_queue);
     let late = diary.sent.iter().rfind(|sent| sent.at.as_nanos() < 10_000_000_000).unwrap().number;
     let steady = (outcome.flows[0].sender.sent - late) * PAYLOAD * 8 / 10;
@@ -178,7 +178,7 @@ fn a_window_that_the_line_does_not_let_out_does_not_grow() {
     // Slower than the bottleneck: nothing is lost, and the window would grow for ever.
     simulation.forward.line_rate = Some(Rate::from_bits_per_second(80_000_000));
     let (outcome, diary) = watched(&simulation);
-    assert_eq!(outcome.forward.queue_full, 0);
+    assert_eq!(outcome.forward.dropped, 0);
     let (.., last) = diary.states.last().unwrap();
     assert!(u64::from(last.window) <= 2 * last.in_flight + 20, "{last:?}");
 }

@@ -85,7 +85,7 @@ pub(crate) struct PathArguments {
     #[arg(long, default_value = "exact", help_heading = "Hosts")]
     mode: ModeArgument,
 
-    /// What one acknowledgement answers, once the receive window has stopped to grow [default: second
+    /// What one acknowledgement answers, once the receive window has stopped growing [default: second
     /// in exact mode, batch in fast mode]
     #[arg(long, value_name = "WHEN", help_heading = "Hosts")]
     acks: Option<AcksArgument>,
@@ -119,7 +119,7 @@ enum AcksArgument {
 
 /// What keeps the queue short.
 #[derive(Clone, Copy, Debug)]
-struct AqmArgument(Option<codel::Wanted>);
+struct AqmArgument(Option<codel::Parameters>);
 
 impl FromStr for AqmArgument {
     type Err = String;
@@ -128,9 +128,9 @@ impl FromStr for AqmArgument {
         let time = |text: &str| text.parse().map_err(|error| format!("{error}"));
         match text.split(':').collect::<Vec<_>>()[..] {
             ["none"] => Ok(Self(None)),
-            ["codel"] => Ok(Self(Some(codel::Wanted::default()))),
+            ["codel"] => Ok(Self(Some(codel::Parameters::default()))),
             ["codel", target, interval] => {
-                Ok(Self(Some(codel::Wanted { target: time(target)?, interval: time(interval)?, marks: false })))
+                Ok(Self(Some(codel::Parameters { target: time(target)?, interval: time(interval)?, marks: false })))
             }
             _ => Err(format!("{text:?} is no queue management: give none, codel, or codel:TARGET:INTERVAL")),
         }

@@ -1,5 +1,6 @@
 //! `icdc lab run` as typed.
 
+use std::num::NonZeroU8;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
@@ -44,10 +45,10 @@ pub(crate) struct RunArguments {
 
     /// Number of live measurements at a time, in scenarios whose measurements do not depend on one
     /// another; a lab of 1 Gbit/s needs about two processors
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub(crate) at_once: u8,
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) at_once: NonZeroU8,
 
-    /// Number of times that a measurement is made at most until the machine does not spoil it
+    /// Most attempts at a measurement that the machine spoils
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) attempts: u32,
 

@@ -1,6 +1,7 @@
 //! `icdc lab run` and `icdc lab list`.
 
 use std::fs;
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -43,7 +44,7 @@ fn measure(arguments: &RunArguments, console: &Console) -> Result<Report> {
         quick: arguments.quick,
         runs: arguments.runs,
         only: &arguments.only,
-        at_once: usize::from(arguments.at_once),
+        at_once: arguments.at_once.into(),
         attempts: arguments.attempts,
         ..Bench::of(&program, arguments.patience, &say)
     };
@@ -51,8 +52,13 @@ fn measure(arguments: &RunArguments, console: &Console) -> Result<Report> {
     let quick = if arguments.quick { " --quick" } else { "" };
     let runs = arguments.runs.map_or_else(String::new, |runs| format!(" --runs {runs}"));
     let only: String = arguments.only.iter().map(|only| format!(" --only '{only}'")).collect();
-    let at_once = if arguments.at_once > 1 { format!(" --at-once {}", arguments.at_once) } else { String::new() };
-    report.command = format!("icdc lab run{quick}{runs}{only}{at_once} {}", scenario.name);
+    let several = arguments.at_once > NonZeroU8::MIN;
+    let at_once = if several { format!(" --at-once {}", arguments.at_once) } else { String::new() };
+    let (attempts, patience) = (arguments.attempts, arguments.patience);
+    report.command = format!(
+        "icdc lab run{quick}{runs}{only}{at_once} --attempts {attempts} --patience {patience} {}",
+        scenario.name
+    );
     report.summary.extend(machine());
     for table in &report.tables {
         print_table(table);

@@ -1,6 +1,6 @@
 //! Marks in a page, and what they say of the figures before or below them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::figures::{agrees, like, places, value};
@@ -22,29 +22,41 @@ pub(crate) fn check(root: &Path, page: &str) -> Checked {
     let mut checked = Checked::default();
     let mut tables = BTreeMap::new();
     let mut below: Option<Below> = None;
+    let mut unused = BTreeSet::new();
     for (index, line) in page.split_inclusive('\n').enumerate() {
         let mut line = line.to_owned();
         let mut wrong = Vec::new();
         if let Some(rest) = mark(&line, "records ") {
-            for (name, file) in rest.split_whitespace().filter_map(|word| word.split_once('=')) {
+            for word in rest.split_whitespace() {
+                let Some((name, file)) = word.split_once('=') else {
+                    wrong.push(format!("{word}: NAME=FILE is needed"));
+                    continue;
+                };
+                unused.insert(name.to_owned());
                 match Table::join(root, file) {
                     Ok(table) => drop(tables.insert(name.to_owned(), table)),
                     Err(why) => wrong.push(why),
                 }
             }
         } else if let Some(rest) = mark(&line, "table ") {
-            below = Some(Below::new(rest));
+            let table = Below::new(rest, &mut wrong);
+            unused.remove(&table.name);
+            below = Some(table);
         } else if let (Some(table), true) = (&mut below, line.starts_with('|')) {
             line = table.line(&tables, &line, &mut checked.figures, &mut wrong);
         } else {
-            if !line.starts_with("<!--") {
-                below = None;
+            if !line.starts_with("<!--")
+                && let Some(Below { name, header: None, .. }) = below.take()
+            {
+                wrong.push(format!("no table stands below the mark for {name}"));
             }
             line = in_prose(&tables, &line, &mut checked.figures, &mut wrong);
+            unused.retain(|name| !line.contains(&format!("<!-- {name}: ")));
         }
         checked.wrong.extend(wrong.into_iter().map(|what| format!("line {}: {what}", index + 1)));
         checked.corrected += &line;
     }
+    checked.wrong.extend(unused.into_iter().map(|name| format!("nothing is quoted of {name}")));
     checked
 }
 
@@ -107,8 +119,10 @@ fn in_prose(tables: &Tables, line: &str, figures: &mut usize, wrong: &mut Vec<St
             }
             done += &before[place.end..];
         } else {
-            if parts.len() == 3 {
-                wrong.push(format!("no figure stands before the mark ({said})"));
+            match &parts[..] {
+                [_, _, _] => wrong.push(format!("no figure stands before the mark ({said})")),
+                [name, _] if tables.contains_key(*name) => wrong.push(format!("the mark names no column ({said})")),
+                _ => {}
             }
             done += before;
         }
@@ -133,20 +147,25 @@ struct Below {
 }
 
 impl Below {
-    fn new(text: &str) -> Self {
+    fn new(text: &str, wrong: &mut Vec<String>) -> Self {
         let parts: Vec<&str> = text.split(" | ").collect();
         let part = |index: usize| parts.get(index).copied().unwrap_or_default();
         let (name, fixed) = part(0).split_once(':').unwrap_or((part(0), ""));
-        let columns = part(2).split("; ").filter_map(|column| {
-            let (own, records) = column.split_once(" = ")?;
-            Some((own.trim().to_owned(), records.split(" + ").map(str::to_owned).collect()))
-        });
+        let mut columns = Vec::new();
+        for column in part(2).split("; ") {
+            match column.split_once(" = ") {
+                Some((own, records)) => {
+                    columns.push((own.trim().to_owned(), records.split(" + ").map(str::to_owned).collect()));
+                }
+                None => wrong.push(format!("{column:?}: COLUMN = RECORD'S is needed")),
+            }
+        }
         let called = part(3).split("; ").filter_map(|one| one.split_once(" = "));
         Self {
             name: name.trim().to_owned(),
             keys: keys(fixed),
             by: keys(part(1).strip_prefix("by ").unwrap_or_default()),
-            columns: columns.collect(),
+            columns,
             called: called.map(|(own, records)| (own.to_owned(), records.to_owned())).collect(),
             header: None,
         }

@@ -130,7 +130,7 @@ fn alone(bench: &Bench<'_>, report: &mut Report) -> Result<(), ExperimentError> 
                 share(steady),
                 share(outcome.goodput()),
                 "≥ 95".to_owned(),
-                outcome.forward.queue_full.to_string(),
+                outcome.forward.dropped.to_string(),
                 outcome.forward.lost.to_string(),
                 outcome.flows[0].sender.sent.to_string(),
             ]);

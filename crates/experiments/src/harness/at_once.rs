@@ -9,23 +9,23 @@ use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::workers;
 
-/// Measures each case in so many runs, counted from 0; gives the runs of each case. Round by round:
+/// Measures each case in so many runs, counted from 0; `keep` gets what came of each. Round by round:
 /// what the machine does in one hour or another meets all cases.
 pub(crate) fn repeat<C: Sync, T: Send>(
     bench: &Bench<'_>,
     runs: u64,
-    cases: &[C],
+    cases: &mut [C],
     name: impl Fn(&C) -> String + Sync,
     once: impl Fn(&Bench<'_>, &C, u64) -> Result<T, ExperimentError> + Sync,
-) -> Result<Vec<Vec<T>>, ExperimentError> {
+    keep: impl Fn(&mut C, T),
+) -> Result<(), ExperimentError> {
     let rounds: Vec<(u64, &C)> = (0..runs).flat_map(|run| cases.iter().map(move |case| (run, case))).collect();
     let name = |(run, case): &(u64, &C)| format!("{}, run {} of {runs}", name(case), run + 1);
     let mut measured = measure(bench, &rounds, name, |bench, (run, case)| once(bench, case, *run))?.into_iter();
-    let mut all: Vec<Vec<T>> = cases.iter().map(|_| Vec::new()).collect();
     for _ in 0..runs {
-        all.iter_mut().zip(&mut measured).for_each(|(of_case, measured)| of_case.push(measured));
+        cases.iter_mut().zip(&mut measured).for_each(|(case, measured)| keep(case, measured));
     }
-    Ok(all)
+    Ok(())
 }
 
 /// Makes all measurements; gives what came of each, in their order. The first failure ends it: what
@@ -37,37 +37,38 @@ fn measure<I: Sync, T: Send>(
     once: impl Fn(&Bench<'_>, &I) -> Result<T, ExperimentError> + Sync,
 ) -> Result<Vec<T>, ExperimentError> {
     let has_failed = AtomicBool::new(false);
-    let groups = groups(&placement::processors(), bench.at_once);
+    let at_once = bench.at_once.get();
+    let groups = groups(&placement::processors(), at_once);
     let one = |thread: usize, measurement: &I| {
         if has_failed.load(Ordering::Relaxed) {
             return None;
         }
-        // A thread that may not be placed measures wherever it is; a lab that is late for it says so.
-        let _ = placement::stay_on(&groups[thread % groups.len()]);
+        // A thread that cannot be placed measures wherever it is; a lab that is late for it says so.
+        if let Some(group) = groups.get(thread % groups.len().max(1)) {
+            let _ = placement::stay_on(group);
+        }
         let name = name(measurement);
         (bench.say)(&name);
         // Of several at once, each line says whose it is.
         let say = |line: &str| (bench.say)(&format!("  {name}: {}", line.trim_start()));
-        let measured = if bench.at_once > 1 {
-            once(&Bench { say: &say, ..*bench }, measurement)
-        } else {
-            once(bench, measurement)
-        };
+        let measured =
+            if at_once > 1 { once(&Bench { say: &say, ..*bench }, measurement) } else { once(bench, measurement) };
         has_failed.fetch_or(measured.is_err(), Ordering::Relaxed);
         Some(measured)
     };
-    workers::each(bench.at_once, measurements, one).into_iter().flatten().collect()
+    workers::each(at_once, measurements, one).into_iter().flatten().collect()
 }
 
 /// Processors for so many measurements: as many groups as have two for the wire of a lab and two for
 /// its hosts. The labs of one group share them.
 fn groups(processors: &[usize], at_once: usize) -> Vec<Vec<usize>> {
     let size = processors.len() / (processors.len() / 4).clamp(1, at_once);
-    processors.chunks_exact(size).map(<[usize]>::to_vec).collect()
+    processors.chunks_exact(size.max(1)).map(<[usize]>::to_vec).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
     use std::path::Path;
     use std::sync::Mutex;
 
@@ -80,7 +81,7 @@ mod tests {
     fn results_keep_their_order_and_lines_say_whose_they_are() {
         let said = Mutex::new(Vec::new());
         let say = |line: &str| said.lock().unwrap().push(line.to_owned());
-        let bench = Bench { at_once: 3, ..Bench::of(Path::new("/icdc"), Span::ZERO, &say) };
+        let bench = Bench { at_once: NonZeroUsize::new(3).unwrap(), ..Bench::of(Path::new("/icdc"), Span::ZERO, &say) };
         let once = |bench: &Bench<'_>, number: &u32| {
             (bench.say)("  done");
             Ok(number * 2)

@@ -1,5 +1,7 @@
 //! Measuring again where the machine spoilt a measurement.
 
+use std::num::NonZeroUsize;
+
 use icdc_units::Span;
 
 use crate::harness::bench::Bench;
@@ -39,7 +41,7 @@ pub(crate) fn unspoilt_after<T: Figures>(
 ) -> Result<T, ExperimentError> {
     for number in 1.. {
         prepare()?;
-        if bench.at_once == 1 {
+        if bench.at_once == NonZeroUsize::MIN {
             calm::wait(tolerance, bench.patience, bench.say);
         }
         let measured = attempt()?;

@@ -1,5 +1,6 @@
 //! What a scenario is run with.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use icdc_units::Span;
@@ -20,8 +21,8 @@ pub struct Bench<'a> {
     pub only: &'a [String],
     /// So many live measurements are made at once, in scenarios whose measurements do not depend on
     /// one another. None of several waits for a calm machine.
-    pub at_once: usize,
-    /// A live measurement that the machine spoils is made so often at most.
+    pub at_once: NonZeroUsize,
+    /// Most attempts at a live measurement that the machine spoils.
     pub attempts: u32,
     /// How long each live measurement waits at most for a calm machine.
     pub patience: Span,
@@ -33,7 +34,7 @@ impl<'a> Bench<'a> {
     /// All measurements, one after the other, each up to three times.
     #[must_use]
     pub fn of(program: &'a Path, patience: Span, say: &'a (dyn Fn(&str) + Sync)) -> Self {
-        Self { program, quick: false, runs: None, only: &[], at_once: 1, attempts: 3, patience, say }
+        Self { program, quick: false, runs: None, only: &[], at_once: NonZeroUsize::MIN, attempts: 3, patience, say }
     }
 
     /// Whether a row of this name is measured.

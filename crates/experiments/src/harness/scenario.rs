@@ -1,5 +1,7 @@
 //! A scenario: its name, what it shows, and the function that runs it.
 
+use std::num::NonZeroUsize;
+
 use icdc_report::Report;
 
 use crate::harness::bench::Bench;
@@ -25,7 +27,7 @@ impl Scenario {
         if !bench.only.is_empty() && !self.has_rows {
             return Err(bench.wants_none(Vec::new()));
         }
-        if bench.at_once > 1 && !self.is_parallel {
+        if bench.at_once > NonZeroUsize::MIN && !self.is_parallel {
             return Err(ExperimentError::OneAtATime);
         }
         let mut report = (self.run)(bench)?;

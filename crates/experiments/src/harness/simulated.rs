@@ -40,10 +40,11 @@ pub(crate) fn like(
     simulation
 }
 
-/// A receiver whose acknowledgements answer so many packets in the mean, two at least.
+/// A receiver whose acknowledgements answer so many packets in the mean.
 pub(crate) fn answering(packets: f64) -> Acknowledgements {
     match packets.round() as u32 {
-        0..=2 => Acknowledgements::EverySecond,
+        0 | 1 => Acknowledgements::EveryPacket,
+        2 => Acknowledgements::EverySecond,
         packets => Acknowledgements::Batches { packets, within: LONGEST_BATCH },
     }
 }

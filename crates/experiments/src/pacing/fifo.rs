@@ -51,12 +51,14 @@ const FULL: f64 = 474.0;
 const DRAWN: u64 = 64;
 
 /// Kibibytes of the queue, and the paper's Mbit/s and lost packets: unpaced, token bucket, PSPacer.
-const QUEUES: [(u64, [&str; 3]); 5] = [
-    (16, ["29.4 / 219", "26.9 / 131", "474 / 0"]),
-    (64, ["210 / 257", "191 / 402", "474 / 0"]),
-    (256, ["223 / 394", "379 / 261", "473 / 0"]),
-    (1024, ["256 / 1196", "419 / 12", "474 / 0"]),
-    (4096, ["459 / 1283", "471 / 0", "474 / 0"]),
+type QueueOfPaper = (u64, [[&'static str; 2]; 3]);
+
+const QUEUES: [QueueOfPaper; 5] = [
+    (16, [["29.4", "219"], ["26.9", "131"], ["474", "0"]]),
+    (64, [["210", "257"], ["191", "402"], ["474", "0"]]),
+    (256, [["223", "394"], ["379", "261"], ["473", "0"]]),
+    (1024, [["256", "1196"], ["419", "12"], ["474", "0"]]),
+    (4096, [["459", "1283"], ["471", "0"], ["474", "0"]]),
 ];
 
 struct Sender {
@@ -153,30 +155,26 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
-fn tables(queues: &[(u64, [&str; 3])], cells: &[Vec<QueueCell>], runs: u64) -> Vec<Table> {
+fn tables(queues: &[QueueOfPaper], cells: &[Vec<QueueCell>], runs: u64) -> Vec<Table> {
     type Value = fn(&QueueCell) -> String;
-    let mut header = vec!["queue, KiB".to_owned()];
-    for sender in &SENDERS {
-        header
-            .extend(sender.paper.map(|_| format!("paper, {}", if sender.is_paced { "PSPacer" } else { sender.name })));
-        let required = if sender.is_paced { format!(" (≥ {FULL:.0} / 0)") } else { String::new() };
-        header.push(format!("{}{required}", sender.name));
-    }
-    let row = |(&(kibibytes, paper), cells): (&(u64, [&str; 3]), &Vec<QueueCell>)| {
-        let mut row = vec![kibibytes.to_string()];
-        for (sender, cell) in SENDERS.iter().zip(cells) {
-            row.extend(sender.paper.map(|index| paper[index].to_owned()));
-            row.push(format!("{} / {}", cell.goodput.megabits(), cell.lost.whole()));
+    let beside_paper = |caption: String, required: &str, paper: usize, value: Value| {
+        let mut header = vec!["queue, KiB".to_owned()];
+        for sender in &SENDERS {
+            let name = if sender.is_paced { "PSPacer" } else { sender.name };
+            header.extend(sender.paper.map(|_| format!("paper, {name}")));
+            let required = if sender.is_paced { format!(" ({required})") } else { String::new() };
+            header.push(format!("{}{required}", sender.name));
         }
-        row
+        let row = |(&(kibibytes, papers), cells): (&QueueOfPaper, &Vec<QueueCell>)| {
+            let mut row = vec![kibibytes.to_string()];
+            for (sender, cell) in SENDERS.iter().zip(cells) {
+                row.extend(sender.paper.map(|index| papers[index][paper].to_owned()));
+                row.push(value(cell));
+            }
+            row
+        };
+        Table { caption, header, rows: queues.iter().zip(cells).map(row).collect() }
     };
-    let besides: [(&str, Value); 3] = [
-        ("Goodput of the whole run, Mbit/s, start-up included", |cell| cell.whole.megabits()),
-        ("Segments retransmitted", |cell| cell.again.whole()),
-        ("Largest burst in a second after start-up, MTU, as the router's port receives it", |cell| {
-            cell.burst.tenths("")
-        }),
-    ];
     let beside = |(caption, value): (&str, Value)| Table {
         caption: caption.to_owned(),
         header: ["queue, KiB"].into_iter().chain(SENDERS.iter().map(|sender| sender.name)).map(str::to_owned).collect(),
@@ -186,18 +184,25 @@ fn tables(queues: &[(u64, [&str; 3])], cells: &[Vec<QueueCell>], runs: u64) -> V
             .map(|((kibibytes, _), cells)| [kibibytes.to_string()].into_iter().chain(cells.iter().map(value)).collect())
             .collect(),
     };
-    let first = Table {
-        caption: format!(
-            "500 Mbit/s, 200 ms: goodput from {SETTLED} on, Mbit/s / packets lost in the router, start-up included; median of {runs} (least to greatest)"
-        ),
-        header,
-        rows: queues.iter().zip(cells).map(row).collect(),
-    };
-    [first].into_iter().chain(besides.map(beside)).collect()
+    let goodput = format!(
+        "500 Mbit/s, 200 ms: goodput from {SETTLED} on, Mbit/s; here and below the median of {runs} (least to greatest)"
+    );
+    let besides: [(&str, Value); 3] = [
+        ("Goodput of the whole run, Mbit/s, start-up included", |cell| cell.whole.megabits()),
+        ("Segments retransmitted", |cell| cell.again.whole()),
+        ("Largest burst in a second after start-up, MTU, as the router's port receives it", |cell| {
+            cell.burst.tenths("")
+        }),
+    ];
+    let first = [
+        beside_paper(goodput, &format!("≥ {FULL:.0}"), 0, |cell| cell.goodput.megabits()),
+        beside_paper("Packets lost in the router, start-up included".to_owned(), "0", 1, |cell| cell.lost.whole()),
+    ];
+    first.into_iter().chain(besides.map(beside)).collect()
 }
 
 /// From which queue on each sender is full without loss, whatever the larger queue.
-fn full(queues: &[(u64, [&str; 3])], cells: &[Vec<QueueCell>]) -> String {
+fn full(queues: &[QueueOfPaper], cells: &[Vec<QueueCell>]) -> String {
     let from = |(number, sender): (usize, &Sender)| {
         let kept = cells.iter().rev().take_while(|row| row[number].is_full_without_loss()).count();
         match kept.checked_sub(1).and_then(|index| queues.iter().rev().nth(index)) {

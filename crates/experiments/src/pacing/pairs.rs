@@ -117,7 +117,7 @@ impl PairRun {
         arrivals.mean(from, to).as_bits_per_second() as f64
     }
 
-    fn again(&self) -> u64 {
+    fn retransmitted(&self) -> u64 {
         self.flows.iter().map(|flow| flow.retransmitted_segments).sum()
     }
 }
@@ -178,7 +178,7 @@ fn row(name: &str, paper: &str, runs: &[PairRun]) -> Vec<String> {
         spread(&together).megabits(),
         spread(&|shared| together(shared) / (PAYLOAD * 2).as_bits_per_second() as f64).percent(),
         spread(&|shared| shared.lost as f64).whole(),
-        spread(&|shared| shared.again() as f64).whole(),
+        spread(&|shared| shared.retransmitted() as f64).whole(),
     ]
 }
 

@@ -63,10 +63,11 @@ impl Spacing {
     /// Rates in windows that follow one another from the first frame on, for so long: when each
     /// begins, in seconds, and bits per second.
     pub(crate) fn rates_by(&self, window: Span, length: Span) -> Vec<(f64, f64)> {
-        let mut sums = vec![ByteCount::ZERO; length.ratio(window) as usize];
+        let index = |span: Span| (span.as_nanos() / window.as_nanos()) as usize;
+        let mut sums = vec![ByteCount::ZERO; index(length)];
         let Some(&(first, _)) = self.frames.first() else { return Vec::new() };
         for &(at, length) in &self.frames {
-            if let Some(sum) = sums.get_mut((at - first).ratio(window) as usize) {
+            if let Some(sum) = sums.get_mut(index(at - first)) {
                 *sum += length;
             }
         }

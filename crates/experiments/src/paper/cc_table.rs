@@ -8,7 +8,7 @@
 //! answers as many packets at a time as the live one did in the mean (`cc_acks.rs` has what that
 //! decides). More seeds than live runs are simulated.
 
-use icdc_lab::Settings;
+use icdc_lab::{Buffers, Settings};
 use icdc_path::loss::Model;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_sim::{Outcome, Recorder};
@@ -82,9 +82,10 @@ impl AlgorithmRuns {
     }
 }
 
-/// The path.
+/// The path, and hosts whose socket buffers do not limit.
 pub(crate) fn settings(loss: f64, seed: u64) -> Settings {
-    Settings::symmetric(icdc_path::Settings { loss: Model::Random(loss), seed, ..path(RATE, ROUND_TRIP, QUEUE) })
+    let direction = icdc_path::Settings { loss: Model::Random(loss), seed, ..path(RATE, ROUND_TRIP, QUEUE) };
+    Settings { buffers: Buffers::AtMost(RATE * ROUND_TRIP * 8), ..Settings::symmetric(direction) }
 }
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
@@ -97,10 +98,10 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         }
     }
     let mut cells = bench.wanted(cells, AlgorithmRuns::name)?;
-    let live = at_once::repeat(bench, extent.runs, &cells, AlgorithmRuns::name, |bench, cell, run| {
+    let live = |bench: &Bench<'_>, cell: &AlgorithmRuns, run| {
         trial::run(bench, &Trial::new(settings(cell.loss, run + 1), extent.seconds, cell.name))
-    })?;
-    cells.iter_mut().zip(live).for_each(|(cell, live)| cell.live = live);
+    };
+    at_once::repeat(bench, extent.runs, &mut cells, AlgorithmRuns::name, live, |cell, run| cell.live.push(run))?;
     simulate(bench, &extent, &mut cells)?;
     Ok(report(&extent, &cells))
 }

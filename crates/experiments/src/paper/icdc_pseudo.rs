@@ -84,8 +84,7 @@ struct Stream {
 struct StreamRun {
     recording: Recording,
     samples: Vec<(f64, SenderSample)>,
-    /// Mbit/s of payload, of the second half and of all.
-    steady: f64,
+    /// Mbit/s of payload.
     whole: f64,
     retransmitted: u64,
     lateness: Span,
@@ -175,32 +174,28 @@ impl StreamRun {
         Self {
             samples: measured.samples.iter().map(at).collect(),
             whole: measured.summary.goodput_bps / 1e6,
-            steady: 0.0,
             retransmitted: measured.summary.retransmitted_segments,
             lateness: measured.lateness,
             spoilt: measured.spoilt,
             recording: measured.recording,
         }
-        .counted()
     }
 
     fn of_copy(copied: Copied) -> Self {
         Self {
             samples: Vec::new(),
             whole: copied.summary.bytes as f64 * 8.0 / copied.took.as_secs_f64() / 1e6,
-            steady: 0.0,
             retransmitted: copied.summary.retransmitted_segments,
             lateness: copied.lateness,
             spoilt: copied.spoilt,
             recording: copied.recording,
         }
-        .counted()
     }
 
-    /// What the path delivered in the second half.
-    fn counted(self) -> Self {
+    /// What the path delivered in the second half, Mbit/s of payload.
+    fn steady(&self) -> f64 {
         let (from, to) = self.half();
-        Self { steady: payload(self.recording.mean_rate_between(from, to), &settings()) / 1e6, ..self }
+        payload(self.recording.mean_rate_between(from, to), &settings()) / 1e6
     }
 
     /// The second half, when start-up is over, in milliseconds.
@@ -247,7 +242,7 @@ fn table(streams: &[Stream]) -> Table {
             stream.name(),
             figure,
             mean,
-            spread(&|run| run.steady).whole(),
+            spread(&StreamRun::steady).whole(),
             windows,
             spread(&|run| run.recording.variation(run.half().0, run.half().1)).percent(),
             spread(&|run| run.whole).whole(),

@@ -122,8 +122,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
     let mut cases = bench.wanted(cases(bench.quick), BufferRuns::name)?;
     let relay = |bench: &Bench<'_>, case: &BufferRuns, _| relayed::run(bench, &case.relaying(seconds));
-    let measured = at_once::repeat(bench, runs, &cases, BufferRuns::name, relay)?;
-    cases.iter_mut().zip(measured).for_each(|(case, runs)| case.runs = runs);
+    at_once::repeat(bench, runs, &mut cases, BufferRuns::name, relay, |case, run| case.runs.push(run))?;
     let all = cases.iter().flat_map(|case| case.runs.iter().map(|run| (case.name(), run)));
     Ok(Report {
         failures: relayed::failures(all),

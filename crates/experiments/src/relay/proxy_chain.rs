@@ -83,13 +83,12 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let each = choices.iter().flat_map(|cc| [0, 1].map(|leg| Alone { leg, cc, runs: Vec::new() }));
     let mut alone: Vec<Alone> = each.collect();
     let relay = |bench: &Bench<'_>, case: &Chained, run| relayed::run(bench, &case.relaying(seconds, run + 1));
-    let measured = at_once::repeat(bench, runs, &cases, Chained::name, relay)?;
-    cases.iter_mut().zip(measured).for_each(|(case, runs)| case.runs = runs);
-    let measured = at_once::repeat(bench, runs, &alone, Alone::name, |bench, alone, run| {
+    at_once::repeat(bench, runs, &mut cases, Chained::name, relay, |case, run| case.runs.push(run))?;
+    let measure = |bench: &Bench<'_>, alone: &Alone, run| {
         let leg = legs(run + 1).swap_remove(alone.leg);
         trial::run(bench, &Trial::new(leg, seconds, alone.cc))
-    })?;
-    alone.iter_mut().zip(measured).for_each(|(alone, runs)| alone.runs = runs);
+    };
+    at_once::repeat(bench, runs, &mut alone, Alone::name, measure, |alone, run| alone.runs.push(run))?;
     let relayed = cases.iter().flat_map(|case| case.runs.iter().map(|run| (case.name(), run)));
     let trials = alone.iter().flat_map(|alone| alone.runs.iter().map(|run| (alone.name(), run)));
     Ok(Report {

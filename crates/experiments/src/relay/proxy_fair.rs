@@ -70,8 +70,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let cases = round_trips.iter().flat_map(|round_trip| case(*round_trip)).collect();
     let mut cases = bench.wanted(cases, Neighbours::name)?;
     let relay = |bench: &Bench<'_>, case: &Neighbours, run| relayed::run(bench, &case.relaying(&extent, run));
-    let measured = at_once::repeat(bench, runs, &cases, Neighbours::name, relay)?;
-    cases.iter_mut().zip(measured).for_each(|(case, runs)| case.runs = runs);
+    at_once::repeat(bench, runs, &mut cases, Neighbours::name, relay, |case, run| case.runs.push(run))?;
     let all = cases.iter().flat_map(|case| case.runs.iter().map(|run| (case.name(), run)));
     Ok(Report {
         failures: relayed::failures(all),

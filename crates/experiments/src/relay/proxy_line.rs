@@ -7,7 +7,7 @@
 //! ms, about 100 KB; it is near its greatest before each reduction, so the queue drops what does not
 //! fit; and the window is halved there, so one packet is lost at a time.
 //!
-//! Ours have the line for given; what is shown is that it answers as theirs did. Connections are
+//! Here the line is given; what is shown is that it answers as theirs did. Connections are
 //! Reno's, with buffers that do not limit; the hosts of one connection are the lab's.
 
 use std::thread;
@@ -118,8 +118,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let connections = if bench.quick { &CONNECTIONS[..2] } else { &CONNECTIONS[..] };
     let cases = connections.iter().map(|&(connections, paper)| Together { connections, paper, runs: Vec::new() });
     let mut cases: Vec<Together> = cases.collect();
-    let measured = at_once::repeat(bench, runs, &cases, Together::name, |bench, case, _| case.run(bench, seconds))?;
-    cases.iter_mut().zip(measured).for_each(|(case, runs)| case.runs = runs);
+    let once = |bench: &Bench<'_>, case: &Together, _| case.run(bench, seconds);
+    at_once::repeat(bench, runs, &mut cases, Together::name, once, |case, run| case.runs.push(run))?;
     (bench.say)("one connection, watched");
     let trial = Trial { resolution: Resolution::Means, ..Trial::new(settings(ROUND_TRIP), seconds, "reno") };
     let watched = trial::run(bench, &trial)?;

@@ -181,7 +181,7 @@ impl Lane {
         page.set(Gauge::Delivered, counters.delivered);
         page.set(Gauge::DeliveredBytes, counters.delivered_bytes.as_u64());
         page.set(Gauge::Lost, counters.lost);
-        page.set(Gauge::QueueDrops, counters.queue_full);
+        page.set(Gauge::QueueDrops, counters.dropped);
         page.set(Gauge::GapFrames, counters.gaps);
         page.set(Gauge::Overruns, counters.overrun);
         page.set(Gauge::QueueMax, counters.queue_max.as_u64());

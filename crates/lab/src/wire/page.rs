@@ -270,7 +270,7 @@ impl LanePage {
         };
         add(1, wire_length.as_u64() << 32);
         match fate {
-            Fate::QueueFull | Fate::Overrun => add(3, 1),
+            Fate::Dropped | Fate::Overrun => add(3, 1),
             Fate::Lost => add(3, 1 << 32),
             Fate::Delivered(_) | Fate::Marked(_) | Fate::Gap => {}
         }

@@ -49,7 +49,7 @@ struct Watch {
 
 impl Observer for Watch {
     fn sent(&mut self, _at: Time, _flow: usize, _number: u64, _again: bool, fate: Fate) {
-        self.dropped += u64::from(fate == Fate::QueueFull);
+        self.dropped += u64::from(fate == Fate::Dropped);
     }
 
     fn arrived(&mut self, at: Time, flow: usize, is_new: bool, _read: u64) {

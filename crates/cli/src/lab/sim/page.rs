@@ -45,7 +45,7 @@ fn table(run: &Run) -> Table {
             flow.bytes.to_string(),
             flow.sender.retransmitted.to_string(),
             flow.lost.to_string(),
-            flow.queue_full.to_string(),
+            flow.dropped.to_string(),
             flow.sender.timeouts.to_string(),
             milliseconds(flow.least_rtt.as_secs_f64()),
         ]
@@ -61,7 +61,7 @@ fn table(run: &Run) -> Table {
 fn plots(run: &Run) -> Vec<Plot> {
     let record = &run.record;
     let mut marks = Vec::new();
-    for (name, counts) in [("drops, queue full", &record.queue_full), ("lost at random", &record.lost)] {
+    for (name, counts) in [("drops, queue full", &record.dropped), ("lost at random", &record.lost)] {
         if !counts.is_empty() {
             marks.push(views::marks(name, uniform(record.step, counts)));
         }

@@ -34,7 +34,7 @@ fn line(given: &Flow, flow: &FlowOutcome) -> String {
     let mut words = vec![
         format!("{}: {} at {}", describe(given), flow.bytes, megabits(flow.goodput.as_bits_per_second())),
         format!("{} retransmitted", counted(flow.sender.retransmitted, "segment")),
-        format!("{} lost at random, {} at the queue", flow.lost, flow.queue_full),
+        format!("{} lost at random, {} at the queue", flow.lost, flow.dropped),
     ];
     if flow.sender.timeouts > 0 {
         words.push(counted(flow.sender.timeouts, "timeout"));
@@ -85,7 +85,7 @@ fn describe_flow(given: &Flow, flow: &FlowOutcome) -> Value {
         "retransmitted_segments": flow.sender.retransmitted,
         "duplicate_segments": flow.duplicates,
         "random_drops_packets": flow.lost,
-        "queue_drops_packets": flow.queue_full,
+        "queue_drops_packets": flow.dropped,
         "recoveries": flow.sender.recoveries,
         "timeouts": flow.sender.timeouts,
         "probes": flow.sender.probes,
@@ -104,7 +104,7 @@ fn direction(settings: &icdc_path::Settings, counters: &Counters) -> Value {
         "delivered_packets": counters.delivered,
         "delivered_bytes": counters.delivered_bytes.as_u64(),
         "random_drops_packets": counters.lost,
-        "queue_drops_packets": counters.queue_full,
+        "queue_drops_packets": counters.dropped,
         "line_drops_packets": counters.overrun,
         "queue_max_bytes": counters.queue_max.as_u64(),
     })
