@@ -3,7 +3,8 @@
 #
 #   bench/oracle/beside.sh OUT      needs root, 4 GiB of memory, iputils-ping; ICDC names the program (target/release/icdc)
 #
-# Both run in the machine's time: nothing else should run meanwhile. It takes seven minutes.
+# PATHS gives other paths: Mbit/s, ms, packets of queue, one path a line. Both run in the machine's time: nothing else should
+# run meanwhile. It takes seven minutes.
 set -eu
 # shellcheck source=bench/oracle/boot.sh
 . "$(dirname "$0")/boot.sh"
@@ -11,10 +12,10 @@ set -eu
 . "$HERE/loads.sh"
 out=$(realpath -m "${1:?where to write the table}")
 icdc=${ICDC:-$HERE/../../target/release/icdc}
-# Mbit/s, ms, packets: a queue of the bandwidth-delay product, of a fifth, of a tenth
-paths='10 40 33
+# A queue of the bandwidth-delay product, of a fifth, of a tenth. Rates that iperf3 in the virtual kernel sends evenly.
+paths=${PATHS:-10 40 33
 50 100 83
-200 300 495'
+25 300 62}
 boot beside-guest.sh "$out" PATHS="$paths"
 lab=beside-$$
 SCRATCH=$work TO=10.26.33.2

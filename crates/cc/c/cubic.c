@@ -17,7 +17,7 @@
  *   - the least of 8 round-trip times exceeds RTTmin by RTTmin/8 within [4, 16] ms (delay).
  *
  * Sources: RFC 9438; S. Ha, I. Rhee, Taming the elephants: new TCP slow start, 2011; the behaviour of Linux's tcp_cubic.
- * HyStart's rounds are those of kernel 6.13 and of the stable kernels of January 2025.
+ * HyStart's rounds are those of Linux since January 2025, stable kernels included.
  * Deviation: cube roots are exact; Linux's are off by 0.2 % on average.
  */
 #define ALGORITHM cubic

@@ -9,7 +9,7 @@
  * the same for every window.
  *
  * Source: T. Kelly, Scalable TCP: Improving Performance in Highspeed Wide Area Networks, CCR 33(2), 2003, as Linux's
- * tcp_scalable has it since kernel 5.7. Deviation of Linux from the paper: that is Reno up to 16 packets (low_window = 16),
+ * tcp_scalable has it since kernel 5.7. Deviation of Linux from the paper: the paper's is Reno up to 16 packets (low_window = 16),
  * where both have the same mean window at the same loss rate, and adds a beyond; Linux adds a packet per round trip up to
  * 100 packets, and always takes off an eighth.
  */

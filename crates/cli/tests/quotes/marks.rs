@@ -67,9 +67,13 @@ fn mark<'a>(line: &'a str, kind: &str) -> Option<&'a str> {
 
 type Tables = BTreeMap<String, Table>;
 
-/// `keys` of a row, separated by commas with a space.
+/// `keys` of a row, separated by commas with a space; a key with such a comma of its own stands in quotation marks.
 fn keys(text: &str) -> Vec<String> {
-    text.split(", ").map(|key| key.trim().to_owned()).filter(|key| !key.is_empty()).collect()
+    let parts = text.split('"').enumerate().flat_map(|(index, part)| match index % 2 {
+        0 => part.split(", ").map(|key| key.trim().to_owned()).collect(),
+        _ => vec![part.to_owned()],
+    });
+    parts.filter(|key| !key.is_empty()).collect()
 }
 
 /// The page's figure if the record agrees, else the record's, and what is wrong.
@@ -241,7 +245,7 @@ fn correct(cell: &str, found: &[Vec<f64>], figures: &mut usize, wrong: &mut Vec<
 #[test]
 fn a_figure_that_differs_is_told_and_put_right() {
     let directory = tempfile::tempdir().unwrap();
-    let record = "flow,rtt,\"kept, Mbit/s\",share\nreno,68ms,26.6 (25.7 to 27.5),0.51\nghstcp,68ms,13.1,0.226\n";
+    let record = "flow,rtt,\"kept, Mbit/s\",share\nreno,68ms,26.6 (25.7 to 27.5),0.51\nghstcp,68ms,13.1,0.226\n\"a, b\",1s,5,1\n";
     std::fs::write(directory.path().join("t.csv"), record).unwrap();
     let page = "<!-- records fair=t.csv -->\nIt keeps 13.1<!-- fair: ghstcp: kept -->, 22 %<!-- fair: ghstcp: share × 100 -->\n\
         and 25.9<!-- fair: reno: kept #2 -->.\n\n<!-- table fair: 68ms | by flow | kept = kept, Mbit/s; of both = share × 100 -->\n\
@@ -257,4 +261,22 @@ fn a_figure_that_differs_is_told_and_put_right() {
         "<!-- records fair=t.csv -->\nsome<!-- fair: ghstcp: kept -->, 3<!-- fair: bic: kept -->\n",
     );
     assert_eq!(broken.wrong.len(), 2, "{:?}", broken.wrong);
+    let quoted = "<!-- records fair=t.csv -->\n6<!-- fair: \"a, b\", 1s: kept -->\n";
+    assert_eq!(check(directory.path(), quoted).wrong.len(), 1);
+}
+
+#[test]
+fn a_mark_that_checks_nothing_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("t.csv"), "flow,kept\nreno,1\n").unwrap();
+    for (page, says) in [
+        ("<!-- records t=t.csv u=t.csv -->\n1<!-- t: reno: kept -->\n", "nothing is quoted of u"),
+        ("<!-- records t=t.csv u -->\n1<!-- t: reno: kept -->\n", "u: NAME=FILE"),
+        ("<!-- records t=t.csv -->\n1<!-- t: reno: kept --> 2<!-- t: kept -->\n", "names no column"),
+        ("<!-- records t=t.csv -->\n<!-- table t: | by flow | kept = kept -->\n\nNo table.\n", "no table stands below"),
+        ("<!-- records t=t.csv -->\n<!-- table t: | by flow | kept -->\n| flow | kept |\n|---|---|\n", "is needed"),
+    ] {
+        let wrong = check(directory.path(), page).wrong;
+        assert!(wrong.iter().any(|wrong| wrong.contains(says)), "{page}: {wrong:?}");
+    }
 }

@@ -55,7 +55,8 @@ impl Server {
             let has_ended = self.child.try_wait().is_ok_and(|status| status.is_some());
             if has_ended || clock::now() > until {
                 let program = format!("the program that logs to {}", self.log.display());
-                return Err(ExperimentError::program(program, output.trim().to_owned()));
+                let silent = if has_ended { String::new() } else { format!("no {word:?} within {PATIENCE}; ") };
+                return Err(ExperimentError::program(program, format!("{silent}{}", output.trim())));
             }
             clock::sleep_until(clock::now() + STEP);
         }
