@@ -15,7 +15,7 @@
  * This is a reconstruction from abstracts and from what others report. Known: two modes in congestion avoidance, Reno's
  * and HighSpeed's, chosen by whether the round-trip time shows an increasing trend, which the proposal finds by a test of
  * correlation between departure times and round-trip times; what a mode decides. (The refinement compares two thresholds of
- * the round-trip time; it is not followed here.) Chosen here: N = 16 samples, 32 per round trip; 1 % significance; blocks
+ * the round-trip time; it is not followed here.) Chosen here: N = 128 samples, 32 per round trip; 1 % significance; blocks
  * that do not overlap, because the kernel's 104 bytes hold sums, not samples; that a loss, slow start or idle time ends in
  * HighSpeed's mode with a new block, once the loss has taken off what its mode says.
  */
@@ -26,10 +26,10 @@
 #include "rfc3649_table.h"
 #include "trend.h"
 
-PARAMETER(u32, samples, 16, 8, TREND_MOST_SAMPLES, "round-trip times in a test of the trend")
+PARAMETER(u32, samples, 128, 8, TREND_MOST_SAMPLES, "round-trip times in a test of the trend")
 PARAMETER(u32, samples_per_rtt, 32, 1, 256, "round-trip times taken per round trip")
-/* One-sided test at 1 %, 14 degrees of freedom; 1.76 for 5 %, 3.79 for 0.1 %. */
-PARAMETER(u32, critical, 262, 0, 2000, "value of Student's t above which the trend counts as rising, in hundredths")
+/* One-sided test at 1 %, 126 degrees of freedom; 1.66 for 5 %, 3.16 for 0.1 %. */
+PARAMETER(u32, critical, 236, 0, 2000, "value of Student's t above which the trend counts as rising, in hundredths")
 PARAMETER(u32, decrease, 2, 0, 2, "what a loss takes off: 0 always HighSpeed's share, 1 always half, 2 as the mode says")
 /* As in highspeed.c. */
 PARAMETER(u32, per_ack, 1, 0, 1, "HighSpeed's mode: 1 as Linux, by a table and per acknowledgement; 0 RFC 3649's formula")

@@ -14,7 +14,7 @@ const FORMULA: [(&str, i64); 1] = [("per_ack", 0)];
 fn growth(settings: &[(&str, i64)], mut rtt_us: impl FnMut(u64) -> u64) -> f64 {
     let mut path = Path::new("ghstcp", settings, WINDOW);
     path.stretch = 100;
-    // Many blocks of 16 samples, 32 per round trip.
+    // Many blocks of samples, 32 per round trip.
     for step in 0..2400 {
         path.rtt_us = rtt_us(step);
         path.connection.socket.tcp_mstamp += 1000;
