@@ -122,7 +122,7 @@ impl Shaper {
                 let mode = if matches!(self, Self::Wire(_)) { "gap" } else { "timer" };
                 let queue = WAITING;
                 let class = format!(
-                    "[[class]]\nname = \"flow\"\nrate = \"{rate:#}\"\nqueue = \"{queue:#}\"\nfilter = [{{ to = \"{to}\" }}]\n"
+                    "[[class]]\nname = \"flow\"\nrate = \"{rate:#}\"\nqueue = \"{queue:#}\"\nfilter = [{{ to = \"{to}\", protocol = \"tcp\" }}]\n"
                 );
                 let pacer = WirePacer::start(bench, lab, device, &class, &["--mode", mode])?;
                 Ok(Shaping { _pacer: Some(pacer), ..Shaping::default() })

@@ -101,8 +101,14 @@ const STREAMS: [(Pacing, Ground, [&str; 3]); 7] = [
     (Pacing::Gaps, Ground::DiskToDisk, ["11", "86 % of the bottleneck", ""]),
 ];
 
-fn settings() -> Settings {
-    Settings::symmetric(icdc_path::Settings { line_rate: Some(RATE), ..path(RATE, ROUND_TRIP, QUEUE) })
+/// Gap frames need a line that they fill.
+fn settings(pacing: Pacing) -> Settings {
+    let line_rate = (pacing == Pacing::Gaps).then_some(RATE);
+    Settings::symmetric(icdc_path::Settings { line_rate, ..path(RATE, ROUND_TRIP, QUEUE) })
+}
+
+fn frame() -> ByteCount {
+    path(RATE, ROUND_TRIP, QUEUE).largest_frame()
 }
 
 impl Stream {
@@ -135,7 +141,7 @@ impl Stream {
                 (Pacing::Socket | Pacing::Gaps, Ground::Alone) => Resolution::Milliseconds,
                 _ => Resolution::Means,
             },
-            ..Trial::new(settings(), seconds, CONGESTION)
+            ..Trial::new(settings(self.pacing), seconds, CONGESTION)
         };
         if self.ground == Ground::BesideOthers {
             let beside = trial::run_beside(bench, &trial, |lab, over| OTHERS.send(lab, over))?;
@@ -149,7 +155,7 @@ impl Stream {
         let scratch = Scratch::on_disk(size * 2)?;
         let source = scratch.file("data", size)?;
         let copying = Copying {
-            settings: settings(),
+            settings: settings(self.pacing),
             scratch: &scratch,
             source: &source,
             rights: Rights::All,
@@ -195,12 +201,12 @@ impl StreamRun {
     /// What the path delivered in the second half, Mbit/s of payload.
     fn steady(&self) -> f64 {
         let (from, to) = self.half();
-        payload(self.recording.mean_rate_between(from, to), &settings()) / 1e6
+        payload(self.recording.mean_rate_between(from, to), &settings(Pacing::Nothing)) / 1e6
     }
 
     /// The second half, when start-up is over, in milliseconds.
     fn half(&self) -> (usize, usize) {
-        let frame = settings().forward.largest_frame();
+        let frame = frame();
         let bins = &self.recording.bins;
         let end = bins.iter().rposition(|bin| bin.delivered >= frame).map_or(0, |last| last + 1);
         let begin = self.recording.data_begins(frame).min(end);
@@ -233,7 +239,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
 }
 
 fn table(streams: &[Stream]) -> Table {
-    let frame = settings().forward.largest_frame();
+    let frame = frame();
     let row = |stream: &Stream| {
         let spread = |value: &dyn Fn(&StreamRun) -> f64| Spread::of(stream.runs.iter().map(value));
         let burst = |from: usize, to: usize, run: &StreamRun| run.recording.largest_burst(from, to).ratio(frame);
@@ -280,7 +286,7 @@ fn table(streams: &[Stream]) -> Table {
 /// Of the first run.
 fn plots(stream: &Stream) -> Vec<Plot> {
     let Some(run) = stream.runs.first() else { return Vec::new() };
-    let mut plots = run.recording.plots(&settings().forward);
+    let mut plots = run.recording.plots(&settings(stream.pacing).forward);
     if !run.samples.is_empty() {
         let samples = |value: fn(&SenderSample) -> f64| {
             run.samples.iter().map(|(at, sample)| (*at, value(sample))).collect::<Vec<_>>()
