@@ -96,7 +96,7 @@ mod tests {
     fn wires_that_run_at_once_have_processors_of_their_own() {
         let processors: Vec<usize> = (0..18).collect();
         assert_eq!(groups(&processors[..2], 5), [[0, 1]]);
-        assert_eq!(groups(&processors, 1), [processors.clone()]);
+        assert_eq!(groups(&processors, 1), std::slice::from_ref(&processors));
         assert_eq!(groups(&processors[..9], 8), [[0, 1, 2, 3], [4, 5, 6, 7]]);
         assert_eq!(groups(&processors, 2), [processors[..9].to_vec(), processors[9..].to_vec()]);
     }
