@@ -1,23 +1,15 @@
-//! The 10 Gbit/s paper's figures 3 to 9 and 15 at the rate that it had: 10 Gbit/s, up to 500 ms.
+//! The 10 Gbit/s paper's figures 3 to 6, 9 and 15 at the rate that it had: 10 Gbit/s, up to 500 ms.
 //!
 //! What the paper shows (Tamatsukuri et al.): the peak rate is that of a local connection at any
 //! round trip, once the buffers are three times RTT × bandwidth (figures 3 and 6, IPv6; 9, IPv4);
-//! start-up takes about 2 s at 100 ms, 6 s at 400 ms and 8 s at 500 ms (figures 4, 5 and 15); with
-//! frames of 9198 bytes more than 7 Gbit/s, with 1500 bytes about 3 Gbit/s, because the sender's
-//! processor is full: 60 % of it for TCP, 40 % for soft interrupts, the application within 1 %
-//! (figures 7 and 8).
+//! start-up takes about 2 s at 100 ms, 6 s at 400 ms and 8 s at 500 ms (figures 4, 5 and 15).
 //!
 //! A machine that emulates the path and both hosts does not carry 10 Gbit/s with two processors, so
-//! windows and start-up are simulated: the receiver announces half of its buffer, as Linux does; the
-//! send buffer does not limit; there is no difference between IPv4 and IPv6 but the header, which is
-//! not simulated (`window` measures both, live, at 1 Gbit/s). What frames and protocols cost is
-//! measured live in fast mode, paced at a quarter of the rate: time of all processors, without what
-//! the wire takes.
+//! all is simulated: the receiver announces half of its buffer, as Linux does; the send buffer does
+//! not limit; there is no difference between IPv4 and IPv6 but the header, which is not simulated
+//! (`window` measures both, live, at 1 Gbit/s).
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use icdc_lab::{Mode, Settings};
-use icdc_packet::clock;
+use icdc_lab::Settings;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_sim::{ReceiveWindow, Recorder, Simulation, payload_rate};
 use icdc_units::{ByteCount, Rate, Span};
@@ -25,18 +17,14 @@ use icdc_units::{ByteCount, Rate, Span};
 use crate::harness::arrivals::Arrivals;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{Measured, failures, marked};
 use crate::harness::paths::path;
-use crate::harness::processor_time::Spent;
 use crate::harness::rate_control::algorithm;
 use crate::harness::scenario::Scenario;
 use crate::harness::simulated::{self, bulk};
-use crate::harness::spread::Spread;
-use crate::harness::trial::{self, Trial};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ten-gigabit",
-    about: "10 Gbit/s, up to 500 ms: buffers and start-up simulated, what frames of 1500 and 9000 bytes cost by IPv4 and IPv6 live (10 Gbit/s IPv6 LFN)",
+    about: "simulated: 10 Gbit/s, up to 500 ms, MTU 1500 and 9000: rate by socket buffers, and start-up (10 Gbit/s IPv6 LFN)",
     has_rows: false,
     is_parallel: false,
     run,
@@ -67,31 +55,6 @@ const STARTS: [(Span, &str); 5] = [
     (ROUND_TRIPS[4], "6"),
     (ROUND_TRIPS[5], "8"),
 ];
-/// The paper's distance when it looked at the processors.
-const FAR: Span = ROUND_TRIPS[4];
-/// So much two processors carry.
-const PACED: Rate = Rate::from_bits_per_second(2_500_000_000);
-const LIVE_SECONDS: u64 = 40;
-/// Start-up is over.
-const SETTLED: Span = Span::from_secs(20);
-const RUNS: u64 = 3;
-
-/// Frames and protocol.
-#[derive(Clone, Copy)]
-struct Frames {
-    mtu: u64,
-    ipv6: bool,
-    /// The paper's rate.
-    paper: &'static str,
-}
-
-const FRAMES: [Frames; 4] = [
-    Frames { mtu: 1500, ipv6: false, paper: "about 3" },
-    Frames { mtu: 1500, ipv6: true, paper: "about 3" },
-    Frames { mtu: 9000, ipv6: false, paper: "more than 7" },
-    Frames { mtu: 9000, ipv6: true, paper: "more than 7" },
-];
-
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let mut tables = Vec::new();
     for &mtu in if bench.quick { &MTUS[1..] } else { &MTUS[..] } {
@@ -101,18 +64,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     (bench.say)("start-up");
     let (table, plot) = start_up(bench)?;
     tables.push(table);
-    let frames = if bench.quick { &FRAMES[3..] } else { &FRAMES[..] };
-    let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
-    let mut costs: Vec<(Frames, Vec<Cost>)> = frames.iter().map(|frames| (*frames, Vec::new())).collect();
-    for run in 1..=runs {
-        for (frames, all) in &mut costs {
-            (bench.say)(&format!("{}, run {run} of {runs}", frames.name()));
-            all.push(frames.cost(bench)?);
-        }
-    }
-    tables.push(cost_table(&costs));
-    let live = costs.iter().flat_map(|(frames, all)| all.iter().map(|cost| (frames.name(), &cost.measured)));
-    Ok(Report { tables, plots: vec![plot], failures: failures(live), ..Report::default() })
+    Ok(Report { tables, plots: vec![plot], ..Report::default() })
 }
 
 fn settings(mtu: u64, round_trip: Span) -> Settings {
@@ -196,94 +148,4 @@ fn start_up(bench: &Bench<'_>) -> Result<(Table, Plot), ExperimentError> {
         rows,
     };
     Ok((table, Plot::new("Start-up at 10 Gbit/s, windows of 100 ms", Unit::BitsPerSecond, lines)))
-}
-
-/// What a flow cost.
-struct Cost {
-    measured: Measured,
-    /// Payload, once start-up was over, and the time in which it came.
-    carried: ByteCount,
-    time: Span,
-    /// All processors', without the wire.
-    spent: Spent,
-}
-
-impl Frames {
-    fn name(self) -> String {
-        format!("MTU {}, {}", self.mtu, if self.ipv6 { "IPv6" } else { "IPv4" })
-    }
-
-    fn cost(self, bench: &Bench<'_>) -> Result<Cost, ExperimentError> {
-        let seconds = if bench.quick { SETTLED.as_secs() + 5 } else { LIVE_SECONDS };
-        // Threads that keep processors awake would count.
-        let settings = Settings { mode: Mode::Fast, let_sleep: true, ..settings(self.mtu, FAR) };
-        let trial = Trial { ipv6: self.ipv6, rate: Some(PACED), ..Trial::new(settings, seconds, "cubic") };
-        let (measured, (from, to, spent)) = trial::run_beside(bench, &trial, |lab, over| {
-            let wire = lab.record.wire.id;
-            let look = || (clock::now(), Spent::of_machine() - Spent::of_process(wire));
-            wait(SETTLED, over);
-            let (from, before) = look();
-            let mut last = (from, before);
-            while !over.load(Ordering::Relaxed) {
-                last = look();
-                wait(Span::from_millis(200), over);
-            }
-            Ok((from, last.0, last.1 - before))
-        })?;
-        let began = measured.recording.data_began(ByteCount::new(self.mtu));
-        let arrivals = Arrivals::new(&measured.summary.series_ms);
-        let carried = arrivals.sum(from - began, to - began);
-        Ok(Cost { carried, time: to - from, spent, measured })
-    }
-}
-
-fn wait(time: Span, over: &AtomicBool) {
-    let until = clock::now() + time;
-    while clock::now() < until && !over.load(Ordering::Relaxed) {
-        clock::sleep_until(until.min(clock::now() + Span::from_millis(100)));
-    }
-}
-
-/// Figures 7 and 8.
-fn cost_table(costs: &[(Frames, Vec<Cost>)]) -> Table {
-    let row = |(frames, all): &(Frames, Vec<Cost>)| {
-        let spread = |value: &dyn Fn(&Cost) -> f64| Spread::of(all.iter().map(value));
-        let part = |part: fn(&Spent) -> Span| {
-            spread(&|cost| part(&cost.spent).ratio(cost.spent.busy().max(Span::from_millis(1)))).percent()
-        };
-        let gigabits = spread(&|cost| (cost.carried / cost.time).as_bits_per_second() as f64 / 1e9);
-        let per_gigabyte = spread(&|cost| cost.spent.busy().as_secs_f64() / (cost.carried.as_u64() as f64 / 1e9));
-        let mut cells = vec![
-            frames.name(),
-            frames.paper.to_owned(),
-            gigabits.hundredths(),
-            per_gigabyte.hundredths(),
-            part(|spent| spent.user),
-            part(|spent| spent.system),
-            part(|spent| spent.interrupts),
-            all.iter().filter(|cost| cost.measured.spoilt.is_some()).count().to_string(),
-        ];
-        if let Some(last) = all.last() {
-            cells[0] = marked(frames.name(), &last.measured);
-        }
-        cells
-    };
-    Table {
-        caption: format!(
-            "Live, fast mode, {FAR}, paced at {PACED}, both hosts on this machine, from {SETTLED} on: rate, and time of the processors without the wire's; median (least to greatest)"
-        ),
-        header: [
-            "",
-            "paper, Gbit/s",
-            "ours, Gbit/s",
-            "processor seconds per GB",
-            "programs, %",
-            "TCP and system calls, %",
-            "soft interrupts, %",
-            "invalid runs",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-        rows: costs.iter().map(row).collect(),
-    }
 }
