@@ -15,7 +15,7 @@ use std::thread;
 use icdc_lab::{Gauge, Heading, spoilt};
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_sim::payload_rate;
-use icdc_units::{ByteCount, Span};
+use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::harness::at_once;
 use crate::harness::attempts::{self, Figures};
@@ -68,8 +68,12 @@ impl Figures for LineRun {
 }
 
 impl LineRun {
+    /// While all of them send.
     fn megabits(&self) -> f64 {
-        self.carried.iter().map(|carried| carried.mean().as_bits_per_second() as f64 / 1e6).sum()
+        let from = self.carried.iter().map(|carried| carried.first_byte).max().unwrap_or(Time::ORIGIN);
+        let to = self.carried.iter().map(Carried::ended).min().unwrap_or(Time::ORIGIN);
+        let rates = self.carried.iter().map(|carried| carried.mean_between(from, to));
+        rates.sum::<Rate>().as_bits_per_second() as f64 / 1e6
     }
 }
 
