@@ -12,6 +12,7 @@ use icdc_report::{Plot, Report, Table};
 use icdc_units::{ByteCount, Rate, Span};
 
 use crate::copy::copying::{self, Copied, Copying, SteadyCopy};
+use crate::harness::attempts;
 use crate::harness::bench::Bench;
 use crate::harness::cells::ratio;
 use crate::harness::error::ExperimentError;
@@ -97,9 +98,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
                 },
             )?;
             let control = RateControl::Automatic(cell.rights);
-            if !control.admits(&copied.summary.congestion) && copied.spoilt.is_none() {
-                copied.spoilt = Some(format!("{} was used", copied.summary.congestion));
-            }
+            copied.spoilt = copied.spoilt.or_else(|| control.unlike(&copied.summary.congestion));
             let SteadyCopy { goodput, drops, .. } = SteadyCopy::of(&copied.recording, &cell.settings(seed));
             (bench.say)(&format!("  steady at {:.1} Mbit/s, where the queue dropped {drops}", goodput / 1e6));
             cell.runs.push(copied);
@@ -114,8 +113,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
 }
 
 fn failures(cell: &DiskRuns) -> Vec<String> {
-    let failure = |copied: &Copied| Some(format!("{}: {}", cell.name(), copied.spoilt.as_ref()?));
-    cell.runs.iter().filter_map(failure).collect()
+    attempts::failures(cell.runs.iter().map(|copied| (cell.name(), &copied.spoilt)))
 }
 
 fn table(cells: &[DiskRuns]) -> Table {

@@ -20,6 +20,11 @@ impl<M: Figures, B> Figures for (M, B) {
     }
 }
 
+/// What a reader has to know about measurements: of each its name, and why it must not be used, if so.
+pub(crate) fn failures<'a>(all: impl IntoIterator<Item = (String, &'a Option<String>)>) -> Vec<String> {
+    all.into_iter().filter_map(|(name, spoilt)| Some(format!("{name}: {}", spoilt.as_ref()?))).collect()
+}
+
 /// Measures on a calm machine and says what came of it; gives the first attempt that the machine
 /// did not spoil, or the last one.
 pub(crate) fn unspoilt<T: Figures>(

@@ -8,7 +8,7 @@ use icdc_lab::recording::Recording;
 use icdc_units::{Span, Time};
 use serde::Deserialize;
 
-use crate::harness::attempts::Figures;
+use crate::harness::attempts::{self, Figures};
 use crate::harness::error::ExperimentError;
 use crate::harness::spread::Spread;
 
@@ -125,6 +125,5 @@ pub(crate) fn marked(value: String, measured: &Measured) -> String {
 
 /// What a reader has to know about the measurements of a report.
 pub(crate) fn failures<'a>(measured: impl IntoIterator<Item = (String, &'a Measured)>) -> Vec<String> {
-    let failure = |(name, measured): (String, &Measured)| Some(format!("{name}: {}", measured.spoilt.as_ref()?));
-    measured.into_iter().filter_map(failure).collect()
+    attempts::failures(measured.into_iter().map(|(name, measured)| (name, &measured.spoilt)))
 }

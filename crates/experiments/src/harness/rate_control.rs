@@ -24,6 +24,11 @@ impl RateControl {
         }
     }
 
+    /// That another algorithm was used, if so.
+    pub(crate) fn unlike(self, used: &str) -> Option<String> {
+        (!self.admits(used)).then(|| format!("{used} was used in place of {self}"))
+    }
+
     /// What the kernel calls the algorithm that is named.
     pub(crate) fn kernel_name(self) -> Option<String> {
         match self {

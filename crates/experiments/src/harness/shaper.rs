@@ -9,14 +9,14 @@ use crate::harness::bench::Bench;
 use crate::harness::commands;
 use crate::harness::error::ExperimentError;
 use crate::harness::rights::Rights;
-use crate::harness::wire_pacer::WirePacer;
+use crate::harness::wire_pacer::{self, WirePacer};
 
 /// Bytes that a token bucket lets pass at once: those of a millisecond at 500 Mbit/s, as a kernel
 /// with a thousand ticks a second needs them (tc-tbf(8)).
 const BUCKET: ByteCount = ByteCount::new(62_500);
 /// What may wait in host a: more than the windows of a connection over 200 ms at 500 Mbit/s ever
 /// hold.
-const WAITING: ByteCount = ByteCount::new(40_000_000);
+pub(crate) const WAITING: ByteCount = ByteCount::new(40_000_000);
 /// What an Ethernet takes beside the frame that the kernel counts.
 const OVERHEAD: &str = "24";
 
@@ -120,10 +120,8 @@ impl Shaper {
             }
             Self::Wire(rate) | Self::Timer(rate) => {
                 let mode = if matches!(self, Self::Wire(_)) { "gap" } else { "timer" };
-                let queue = WAITING;
-                let class = format!(
-                    "[[class]]\nname = \"flow\"\nrate = \"{rate:#}\"\nqueue = \"{queue:#}\"\nfilter = [{{ to = \"{to}\", protocol = \"tcp\" }}]\n"
-                );
+                let filter = format!("to = \"{to}\", protocol = \"tcp\"");
+                let class = wire_pacer::class("flow", rate, WAITING, &filter);
                 let pacer = WirePacer::start(bench, lab, device, &class, &["--mode", mode])?;
                 Ok(Shaping { _pacer: Some(pacer), ..Shaping::default() })
             }

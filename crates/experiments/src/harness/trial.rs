@@ -110,8 +110,7 @@ pub(crate) fn once_beside<T: Send>(
     let ((summary, samples), other) = (measured?, other?);
     let page = lab.page()?;
     let recording = Recording::of(&page, Heading::Forward, Span::MAX);
-    let used = &summary.cc;
-    let unlike = (!trial.cc.admits(used)).then(|| format!("{used} was used in place of {}", trial.cc));
+    let unlike = trial.cc.unlike(&summary.cc);
     let measured = Measured {
         known: state.known(),
         recording,

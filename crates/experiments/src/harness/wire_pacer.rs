@@ -1,12 +1,13 @@
 //! `icdc pace wire` on host a, as a process of its own.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Stdio};
 use std::thread::{self, JoinHandle};
 
 use icdc_lab::Lab;
-use icdc_units::Span;
+use icdc_units::{ByteCount, Rate, Span};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
@@ -22,6 +23,11 @@ const PROGRAM: &str = "icdc pace wire";
 /// So long a stall leaves its gaps as they are: a shared machine keeps any thread from running for
 /// longer than the usual lead bears.
 pub(crate) const LEAD: Span = Span::from_millis(20);
+
+/// A class of the pacer's file, for what its filter lets through.
+pub(crate) fn class(name: impl Display, rate: Rate, queue: ByteCount, filter: &str) -> String {
+    format!("[[class]]\nname = \"{name}\"\nrate = \"{rate:#}\"\nqueue = \"{queue:#}\"\nfilter = [{{ {filter} }}]\n")
+}
 
 /// The process; killed when dropped.
 pub(crate) struct WirePacer {

@@ -27,7 +27,7 @@ use crate::harness::scenario::Scenario;
 use crate::harness::shaper::Shaper;
 use crate::harness::trial::{self, Trial};
 use crate::pacing::fifo::{CONGESTION, LINE, PAYLOAD, ROUND_TRIP, ROUTER};
-use crate::pacing::spacing::{self, Spacing};
+use crate::pacing::spacing::{self, PUBLISHED, Spacing};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "fifo-start",
@@ -42,8 +42,6 @@ const WINDOW: Span = Span::from_micros(500);
 /// What the paper draws.
 const SHOWN: Span = Span::from_millis(2500);
 const SECONDS: u64 = 4;
-/// The wire publishes its list ten times a second.
-const PUBLISHED: Span = Span::from_millis(300);
 
 /// Frames at most so far apart follow one another at the rate of the line, which takes 12.3 us for
 /// each.

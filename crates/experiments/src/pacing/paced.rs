@@ -21,8 +21,8 @@ use crate::harness::cross_traffic::FRAME;
 use crate::harness::error::ExperimentError;
 use crate::harness::paths::path;
 use crate::harness::temporary_lab::TemporaryLab;
-use crate::harness::wire_pacer::{LEAD, PacerSummary, WirePacer};
-use crate::pacing::spacing::{self, Spacing};
+use crate::harness::wire_pacer::{self, LEAD, PacerSummary, WirePacer};
+use crate::pacing::spacing::{self, PUBLISHED, Spacing};
 use crate::pacing::supply;
 
 /// The line between host and path.
@@ -34,8 +34,6 @@ const SETTLING: Span = Span::from_secs(1);
 /// For so long altogether the line may have run dry: more changes the mean of a second, by which
 /// bursts are judged.
 const BEARABLE: Span = Span::from_micros(100);
-/// The wire publishes ten times a second.
-const PUBLISHED: Span = Span::from_millis(300);
 
 /// What came of it.
 pub(crate) struct Paced {
@@ -100,9 +98,7 @@ fn once(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, Experi
 fn classes(rates: &[Rate]) -> String {
     let class = |(number, rate): (usize, &Rate)| {
         let (to, queue) = (supply::address(number), supply::queue(*rate));
-        format!(
-            "[[class]]\nname = \"{number}\"\nrate = \"{rate:#}\"\nqueue = \"{queue:#}\"\nfilter = [{{ to = \"{to}\" }}]\n"
-        )
+        wire_pacer::class(number, *rate, queue, &format!("to = \"{to}\""))
     };
     rates.iter().enumerate().map(class).collect()
 }

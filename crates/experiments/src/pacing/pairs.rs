@@ -30,10 +30,10 @@ use crate::harness::rate_control::RateControl;
 use crate::harness::resolution::Resolution;
 use crate::harness::rights::Rights;
 use crate::harness::scenario::Scenario;
-use crate::harness::shaper::{Shaper, Target};
+use crate::harness::shaper::{Shaper, Target, WAITING};
 use crate::harness::spread::Spread;
 use crate::harness::temporary_lab::TemporaryLab;
-use crate::harness::wire_pacer::WirePacer;
+use crate::harness::wire_pacer::{self, WirePacer};
 use crate::pacing::fifo::{CONGESTION, LINE, ROUND_TRIP, ROUTER, RUNS, SETTLED};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
@@ -207,11 +207,7 @@ fn share(bench: &Bench<'_>, senders: Senders, seconds: u64, tolerance: Span) -> 
         }
         Senders::OneLine => {
             plug(&lab, |_| LINE_DEVICE)?;
-            let class = |(name, _, _, to)| {
-                format!(
-                    "[[class]]\nname = \"{name}\"\nrate = \"{TARGET:#}\"\nqueue = \"40MB\"\nfilter = [{{ to = \"{to}\" }}]\n"
-                )
-            };
+            let class = |(name, _, _, to)| wire_pacer::class(name, TARGET, WAITING, &format!("to = \"{to}\""));
             let classes: String = SENDERS.map(class).concat();
             pacer = Some(WirePacer::start(bench, &lab, LINE_DEVICE, &classes, &["--mode", "gap"])?);
         }
@@ -227,12 +223,10 @@ fn share(bench: &Bench<'_>, senders: Senders, seconds: u64, tolerance: Span) -> 
     drop((shaping, pacer));
     let page = lab.page()?;
     let flows = [first?.0, second?.0];
-    let unlike = flows.iter().find(|flow| !RateControl::Named(CONGESTION).admits(&flow.cc));
+    let unlike = flows.iter().find_map(|flow| RateControl::Named(CONGESTION).unlike(&flow.cc));
     Ok(PairRun {
         lost: page.gauge(Heading::Forward, Gauge::QueueDrops),
-        spoilt: unlike
-            .map(|flow| format!("{} was used in place of {CONGESTION}", flow.cc))
-            .or_else(|| spoilt(&page, &settings, tolerance)),
+        spoilt: unlike.or_else(|| spoilt(&page, &settings, tolerance)),
         flows,
     })
 }

@@ -14,6 +14,9 @@ use crate::harness::error::ExperimentError;
 /// Windows of the burst.
 const WINDOW: Span = Span::from_secs(1);
 
+/// The wire writes its list ten times a second.
+pub(crate) const PUBLISHED: Span = Span::from_millis(300);
+
 /// The frames that host a has sent so far, as the wire lists them.
 pub(crate) fn list(lab: &Lab) -> Result<Vec<Listed>, ExperimentError> {
     let path = lab.directory().join(registry::FRAMES);

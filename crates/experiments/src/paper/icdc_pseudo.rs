@@ -17,6 +17,8 @@ use icdc_report::{Plot, Report, Table, views};
 use icdc_units::{ByteCount, Rate, Span};
 
 use crate::copy::copying::{self, Copied, Copying, payload};
+use crate::harness::at_once;
+use crate::harness::attempts;
 use crate::harness::bench::Bench;
 use crate::harness::cross_traffic::CrossTraffic;
 use crate::harness::error::ExperimentError;
@@ -167,9 +169,7 @@ impl Stream {
             let _shaping = self.shaper().start(bench, lab, Target::HOST_B)?;
             Ok((copying::copy(bench, lab, &copying, |_| {})?, ()))
         })?;
-        if !RateControl::Named(CONGESTION).admits(&copied.summary.congestion) && copied.spoilt.is_none() {
-            copied.spoilt = Some(format!("{} was used", copied.summary.congestion));
-        }
+        copied.spoilt = copied.spoilt.or_else(|| RateControl::Named(CONGESTION).unlike(&copied.summary.congestion));
         Ok(StreamRun::of_copy(copied))
     }
 }
@@ -206,10 +206,8 @@ impl StreamRun {
 
     /// The second half, when start-up is over, in milliseconds.
     fn half(&self) -> (usize, usize) {
-        let frame = frame();
-        let bins = &self.recording.bins;
-        let end = bins.iter().rposition(|bin| bin.delivered >= frame).map_or(0, |last| last + 1);
-        let begin = self.recording.data_begins(frame).min(end);
+        let end = self.recording.data_ends(frame());
+        let begin = self.recording.data_begins(frame()).min(end);
         (begin.midpoint(end), end)
     }
 }
@@ -219,21 +217,16 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let (seconds, size) = if bench.quick { (10, QUICK_SIZE) } else { (SECONDS, SIZE) };
     let streams = STREAMS.map(|(pacing, ground, paper)| Stream { pacing, ground, paper, runs: Vec::new() });
     let mut streams = bench.wanted(streams.into(), Stream::name)?;
-    for run in 1..=runs {
-        for stream in &mut streams {
-            (bench.say)(&format!("{}, run {run} of {runs}", stream.name()));
-            let measured = match stream.ground {
-                Ground::DiskToDisk => stream.copy(bench, size)?,
-                Ground::Alone | Ground::BesideOthers => stream.measure(bench, seconds)?,
-            };
-            stream.runs.push(measured);
-        }
-    }
-    let failure = |stream: &Stream, run: &StreamRun| Some(format!("{}: {}", stream.name(), run.spoilt.as_ref()?));
+    let once = |bench: &Bench<'_>, stream: &Stream, _| match stream.ground {
+        Ground::DiskToDisk => stream.copy(bench, size),
+        Ground::Alone | Ground::BesideOthers => stream.measure(bench, seconds),
+    };
+    at_once::repeat(bench, runs, &mut streams, Stream::name, once, |stream, run| stream.runs.push(run))?;
+    let all = streams.iter().flat_map(|stream| stream.runs.iter().map(|run| (stream.name(), &run.spoilt)));
     Ok(Report {
         tables: vec![table(&streams)],
         plots: streams.iter().flat_map(plots).collect(),
-        failures: streams.iter().flat_map(|stream| stream.runs.iter().filter_map(|run| failure(stream, run))).collect(),
+        failures: attempts::failures(all),
         ..Report::default()
     })
 }

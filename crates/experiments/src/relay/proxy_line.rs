@@ -13,7 +13,7 @@
 use std::thread;
 
 use icdc_lab::{Gauge, Heading, spoilt};
-use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
+use icdc_report::{Plot, Report, Table, views};
 use icdc_sim::payload_rate;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -21,7 +21,7 @@ use crate::harness::at_once;
 use crate::harness::attempts::{self, Figures};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{Measured, SenderSample, failures};
+use crate::harness::measured::{Measured, SenderSample};
 use crate::harness::resolution::Resolution;
 use crate::harness::scenario::Scenario;
 use crate::harness::spread::Spread;
@@ -127,11 +127,10 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     (bench.say)("one connection, watched");
     let trial = Trial { resolution: Resolution::Means, ..Trial::new(settings(ROUND_TRIP), seconds, "reno") };
     let watched = trial::run(bench, &trial)?;
-    let late = cases
-        .iter()
-        .flat_map(|case| case.runs.iter().filter_map(|run| Some(format!("{}: {}", case.name(), run.spoilt.as_ref()?))));
+    let all = cases.iter().flat_map(|case| case.runs.iter().map(|run| (case.name(), &run.spoilt)));
+    let all = all.chain([("one connection, watched".to_owned(), &watched.spoilt)]);
     Ok(Report {
-        failures: late.chain(failures([("one connection, watched".to_owned(), &watched)])).collect(),
+        failures: attempts::failures(all),
         tables: vec![together(&cases, seconds), findings(&watched)],
         plots: traces(&watched),
         ..Report::default()
@@ -215,18 +214,7 @@ fn cuts<'a>(samples: &[&'a SenderSample]) -> Vec<Cut<'a>> {
 
 fn traces(watched: &Measured) -> Vec<Plot> {
     let trips = watched.samples.iter().filter_map(|sample| Some((sample.at_seconds, sample.rtt_seconds?)));
-    vec![
-        Plot::new(
-            "Round-trip time",
-            Unit::Seconds,
-            vec![Series::new("one connection", Stroke::Line, trips.collect::<Vec<_>>()).column("rtt")],
-        ),
-        Plot::new(
-            "Congestion window",
-            Unit::Bytes,
-            vec![Series::new("one connection", Stroke::Line, watched.windows()).column("cwnd")],
-        ),
-    ]
+    vec![views::round_trip_time(trips.collect::<Vec<_>>()), views::congestion_window(watched.windows())]
 }
 
 #[cfg(test)]

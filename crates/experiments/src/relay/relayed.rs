@@ -153,8 +153,7 @@ fn unlike(relaying: &Relaying, legs: &[RelayLeg]) -> Option<String> {
 
 /// What a reader has to know about the measurements of a report.
 pub(crate) fn failures<'a>(relayed: impl IntoIterator<Item = (String, &'a Relayed)>) -> Vec<String> {
-    let failure = |(name, relayed): (String, &Relayed)| Some(format!("{name}: {}", relayed.spoilt.as_ref()?));
-    relayed.into_iter().filter_map(failure).collect()
+    attempts::failures(relayed.into_iter().map(|(name, relayed)| (name, &relayed.spoilt)))
 }
 
 /// From the call of `connect` to the first byte of an answer, through relays that keep so many
