@@ -104,12 +104,6 @@ impl Recording {
         })
     }
 
-    /// Number of the millisecond after the last that brought a frame of full size; 0 without one.
-    #[must_use]
-    pub fn data_ends(&self, largest_frame: ByteCount) -> usize {
-        self.bins.iter().rposition(|bin| bin.delivered >= largest_frame).map_or(0, |last| last + 1)
-    }
-
     /// When that millisecond began.
     #[must_use]
     pub fn data_began(&self, largest_frame: ByteCount) -> Time {

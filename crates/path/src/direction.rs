@@ -39,7 +39,7 @@ impl Fate {
 }
 
 /// What happened so far, in frames and in bytes on the wire. Every frame that was offered is in
-/// exactly one of the other counts.
+/// exactly one of the other counts; those that are marked are delivered, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Frames that arrived.

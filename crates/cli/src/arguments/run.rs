@@ -17,7 +17,7 @@ use icdc_units::Span;
         0  the measurement is complete\n  \
         1  the measurement failed, or parts of it stayed invalid\n  \
         2  the command line is invalid\n\n\
-        Examples:\n  icdc lab list\n  icdc lab run icdc-pseudo\n  icdc lab run --quick --out /tmp/window window\n  \
+        Examples:\n  icdc lab list\n  icdc lab run startup\n  icdc lab run --quick --out /tmp/window window\n  \
         icdc lab run --runs 1 --only 'port 22' any-host\n  icdc lab run --at-once 4 proxy-fair\n"
 )]
 pub(crate) struct RunArguments {

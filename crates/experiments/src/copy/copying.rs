@@ -235,7 +235,7 @@ impl SteadyCopy {
         let settling = SETTLING.max(settings.round_trip() * SETTLING_ROUND_TRIPS);
         let from = (settling.as_millis() as usize).min(recording.bins.len());
         let frame = settings.forward.largest_frame();
-        let to = recording.data_ends(frame).max(from);
+        let to = recording.bins.iter().rposition(|bin| bin.delivered >= frame).map_or(from, |last| last + 1).max(from);
         let drops = |bins: &[icdc_lab::Bin]| bins.iter().map(|bin| u64::from(bin.queue_drops)).sum::<u64>();
         let late_drops = drops(&recording.bins[from..]);
         let arrived = recording.bins[from..to].iter().map(|bin| bin.delivered).sum::<ByteCount>();

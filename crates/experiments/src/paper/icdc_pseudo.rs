@@ -91,6 +91,8 @@ struct StreamRun {
     retransmitted: u64,
     lateness: Span,
     spoilt: Option<String>,
+    /// How long data came, in milliseconds: what a sender repeats when its receiver has gone is none.
+    length: usize,
 }
 
 const STREAMS: [(Pacing, Ground, [&str; 3]); 7] = [
@@ -183,12 +185,16 @@ impl StreamRun {
             retransmitted: measured.summary.retransmitted_segments,
             lateness: measured.lateness,
             spoilt: measured.spoilt,
+            length: measured.summary.series_ms.len(),
             recording: measured.recording,
         }
     }
 
     fn of_copy(copied: Copied) -> Self {
+        let bins = &copied.recording.bins;
+        let end = bins.iter().rposition(|bin| bin.delivered >= frame()).map_or(0, |last| last + 1);
         Self {
+            length: end.saturating_sub(copied.recording.data_begins(frame())),
             samples: Vec::new(),
             whole: copied.summary.bytes as f64 * 8.0 / copied.took.as_secs_f64() / 1e6,
             retransmitted: copied.summary.retransmitted_segments,
@@ -206,9 +212,9 @@ impl StreamRun {
 
     /// The second half, when start-up is over, in milliseconds.
     fn half(&self) -> (usize, usize) {
-        let end = self.recording.data_ends(frame());
-        let begin = self.recording.data_begins(frame()).min(end);
-        (begin.midpoint(end), end)
+        let begin = self.recording.data_begins(frame());
+        let end = (begin + self.length).min(self.recording.bins.len());
+        (begin.midpoint(end).min(end), end)
     }
 }
 
