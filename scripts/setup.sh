@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing on a fresh Debian or Ubuntu: packages by apt, Rust by rustup. Silent when nothing is missing.
 #
-#   scripts/setup.sh [build] [demo] [test] [fresh] [bench] [oracle]     (default: build)
+#   scripts/setup.sh [build] [demo] [cluster] [test] [fresh] [bench] [oracle]     (default: build)
 #
 # To be sourced as well (`. scripts/setup.sh`): then `setup GROUP...` installs, and PATH afterwards finds cargo.
 # Without root, sudo or apt it says what is missing and how to get it, and fails.
@@ -28,6 +28,9 @@ test  chromium chromium        optional
 test  ssh      openssh-client  optional
 test  b3sum    b3sum           optional
 test  shellcheck shellcheck    optional
+test  slurmctld slurm-wlm     optional
+cluster slurmctld slurm-wlm    needed
+cluster ip     iproute2        needed
 fresh mmdebstrap mmdebstrap needed
 fresh unshare  util-linux      needed
 fresh git      git             needed

@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     for entry in &entries {
         check(entry);
-        black_box(item(&entry.name, entry, None));
+        black_box(item(&entry.name, entry, None, None));
     }
 });
 

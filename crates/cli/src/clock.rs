@@ -45,7 +45,8 @@ impl Stopwatch {
     }
 }
 
-fn utc(seconds: u64) -> String {
+/// This date and time, as [`utc_now`].
+pub(crate) fn utc(seconds: u64) -> String {
     let (year, month, day) = civil(seconds / 86_400);
     let (hour, minute) = (seconds / 3600 % 24, seconds / 60 % 60);
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")

@@ -6,6 +6,8 @@
 //! | `values` | what may be written as the value of an option |
 //! | `route` | `--via`: the route that data takes
 //! | `plan` | what a copy's command line means, with nothing left to doubt |
+//! | `shards` | a copy in parts that several hosts carry out: planned, copied, joined |
+//! | `slurm` | such a copy by nodes of a Slurm cluster |
 //! | `copy` | runs a plan and shows its events: progress bar, JSON lines, summary, HTML report |
 //! | `measure` | what TCP carries to another host |
 //! | `doctor` | a preflight check of this host, and of the path to another one |
@@ -43,7 +45,9 @@ mod plan;
 mod relay;
 mod route;
 mod serve;
+mod shards;
 mod signals;
+mod slurm;
 mod values;
 
 use std::process::ExitCode;
@@ -61,7 +65,12 @@ fn main() -> ExitCode {
     signals::survive_file_size_limit();
     let console = Console::new();
     let code = match arguments.command {
-        Command::Copy(arguments) => copy::run(*arguments, &console),
+        Command::Copy(arguments) => match &arguments.plan {
+            Some(directory) => shards::copy(&arguments, directory, &console),
+            None => copy::run(*arguments, &console),
+        },
+        Command::Plan(arguments) => shards::run(*arguments, &console),
+        Command::Slurm(arguments) => slurm::run(arguments, &console),
         Command::Serve(arguments) => exit::finish(serve::run(arguments, &console), &console),
         Command::Keygen(arguments) => exit::finish(keygen::run(arguments, &console), &console),
         Command::Lab(arguments) => lab::run(*arguments, &console),

@@ -31,6 +31,8 @@ pub(crate) struct Output {
     pub(crate) verbose: bool,
     pub(crate) progress: Progress,
     pub(crate) report: Option<ResultFile>,
+    /// The end of the run is told on standard output.
+    pub(crate) summary: bool,
 }
 
 /// What becomes of progress.
@@ -111,8 +113,17 @@ impl CopyPlan {
             verbose: arguments.verbose,
             progress: progress(arguments.progress, std::io::stderr().is_terminal()),
             report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
+            summary: true,
         };
         Ok(Self { sources, destination, options, output })
+    }
+}
+
+impl CopyPlan {
+    /// With nothing on standard output.
+    pub(crate) fn quietly(mut self) -> Self {
+        self.output.summary = false;
+        self
     }
 }
 

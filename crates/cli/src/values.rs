@@ -20,6 +20,10 @@ pub(crate) struct Ceiling(pub(crate) Option<Rate>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Streams(pub(crate) Option<u8>);
 
+/// Number of a shard; `None` leaves it to what started the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shard(pub(crate) Option<u32>);
+
 /// A congestion control; `None` leaves it to the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Congestion(pub(crate) Option<String>);
@@ -82,6 +86,13 @@ pub(crate) fn streams(text: &str) -> Result<Streams, String> {
         Ok(number @ 1..=MAX_STREAMS) => Ok(Streams(Some(number))),
         _ => Err(format!("write a number of connections from 1 to {MAX_STREAMS}, or auto")),
     }
+}
+
+pub(crate) fn shard(text: &str) -> Result<Shard, String> {
+    if text == "auto" {
+        return Ok(Shard(None));
+    }
+    text.parse().map(|number| Shard(Some(number))).map_err(|_| "write the number of a shard, from 0, or auto".into())
 }
 
 pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {

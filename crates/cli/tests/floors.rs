@@ -18,9 +18,10 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 26] = [
+const CRATES: [(&str, u8, Unsafe); 27] = [
     ("icdc", 6, Forbidden),
     ("icdc-remote", 5, ForTheKernel),
+    ("icdc-shards", 5, Forbidden),
     ("icdc-experiments", 4, Forbidden),
     ("icdc-measure", 4, Forbidden),
     ("icdc-transfer", 4, Forbidden),

@@ -136,12 +136,20 @@ pub fn sparse_map(size: u64, blocks: impl IntoIterator<Item = (u32, Digest)>) ->
     finish(&hasher)
 }
 
-/// Digest of one item: its path below the destination, everything about it that is preserved, and
-/// the digest of its contents if it is a regular file.
-///
-/// What differs between equal trees is left out: the source file's version, where its holes are.
+/// Digest of a name to which hard links refer: of its path below the destination.
 #[must_use]
-pub fn item(path: &[u8], entry: &Entry, contents: Option<&FileDigest>) -> Digest {
+pub fn first_name(path: &[u8]) -> Digest {
+    static KEY: LazyLock<ContextKey> = LazyLock::new(|| hash_derive_key_context("icdc 1 digest of a first name"));
+    finish(Hasher::new_from_context_key(&KEY).update(path))
+}
+
+/// Digest of one item: its path below the destination, everything about it that is preserved, the
+/// digest of its contents if it is a regular file, and of the [`first_name`] of a hard link.
+///
+/// What differs between equal trees is left out: the source file's version, where its holes are, the
+/// numbers of entries.
+#[must_use]
+pub fn item(path: &[u8], entry: &Entry, first: Option<&Digest>, contents: Option<&FileDigest>) -> Digest {
     static KEY: LazyLock<ContextKey> = LazyLock::new(|| hash_derive_key_context("icdc 1 digest of an item"));
     let mut hasher = Hasher::new_from_context_key(&KEY);
     field(&mut hasher, path);
@@ -153,8 +161,8 @@ pub fn item(path: &[u8], entry: &Entry, contents: Option<&FileDigest>) -> Digest
             hasher.update(b"d");
         }
         EntryKind::Symlink { target } => field(hasher.update(b"l"), target),
-        EntryKind::HardLink { to } => {
-            hasher.update(b"h").update(&to.to_le_bytes());
+        EntryKind::HardLink { .. } => {
+            hasher.update(b"h").update(first.unwrap_or(&[0; 32]));
         }
     }
     hasher

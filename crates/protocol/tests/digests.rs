@@ -2,7 +2,9 @@
 
 use blake3::hazmat::{Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
 use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
-use icdc_protocol::digest::{RootHasher, TreeHasher, block_value, item, root, sparse_map, zero_block_value};
+use icdc_protocol::digest::{
+    RootHasher, TreeHasher, block_value, first_name, item, root, sparse_map, zero_block_value,
+};
 use icdc_protocol::message::*;
 use icdc_protocol::{BLOCK_SIZE, Digest};
 use proptest::prelude::*;
@@ -171,25 +173,40 @@ fn items_that_differ_in_anything_preserved_have_different_digests() {
         changed(|entry| entry.owner = Some((0, 0))),
         changed(|entry| entry.owner = Some((0, 1))),
         changed(|entry| entry.kind = EntryKind::Directory),
-        changed(|entry| entry.kind = EntryKind::HardLink { to: 0 }),
-        changed(|entry| entry.kind = EntryKind::HardLink { to: 1 }),
         changed(|entry| entry.kind = EntryKind::Symlink { target: b"a".to_vec() }),
         changed(|entry| entry.kind = EntryKind::Symlink { target: b"b".to_vec() }),
         xattrs(&[(b"ab", b"c")]),
         xattrs(&[(b"a", b"bc")]),
         xattrs(&[(b"ab", b""), (b"c", b"")]),
     ];
-    let mut digests: Vec<Digest> = entries.iter().map(|entry| item(b"path", entry, None)).collect();
-    digests.push(item(b"Path", &entry, None));
-    digests.push(item(b"path", &entry, Some(&FileDigest::Blake3([0; 32]))));
-    digests.push(item(b"path", &entry, Some(&FileDigest::SparseMap([0; 32]))));
+    let mut digests: Vec<Digest> = entries.iter().map(|entry| item(b"path", entry, None, None)).collect();
+    digests.push(item(b"Path", &entry, None, None));
+    digests.push(item(b"path", &entry, None, Some(&FileDigest::Blake3([0; 32]))));
+    digests.push(item(b"path", &entry, None, Some(&FileDigest::SparseMap([0; 32]))));
+    digests.push(item(
+        b"path",
+        &changed(|entry| entry.kind = EntryKind::HardLink { to: 0 }),
+        Some(&first_name(b"a")),
+        None,
+    ));
+    digests.push(item(
+        b"path",
+        &changed(|entry| entry.kind = EntryKind::HardLink { to: 0 }),
+        Some(&first_name(b"b")),
+        None,
+    ));
     assert_all_differ(&digests);
 
     let same = changed(|entry| {
         entry.id = 4;
         entry.kind = EntryKind::File { size: 5, version: [2; 16], sparse: true, linked: true };
     });
-    assert_eq!(item(b"path", &same, None), digests[0], "what is not preserved does not count");
+    assert_eq!(item(b"path", &same, None, None), digests[0], "what is not preserved does not count");
+    let link = |to, first: &[u8]| {
+        let entry = changed(|entry| entry.kind = EntryKind::HardLink { to: 0 });
+        item(b"path", &Entry { kind: EntryKind::HardLink { to }, ..entry }, Some(&first_name(first)), None)
+    };
+    assert_eq!(link(0, b"a"), link(1, b"a"), "nor do the numbers of entries");
 
     let tree = |items: &[Digest]| {
         let mut tree = TreeHasher::new();

@@ -44,6 +44,7 @@ pub fn copy(
                 transfer: new_transfer().map_err(CopyError::Failed)?,
                 tree: &tree,
                 paths: &paths,
+                selection: options.selection.as_ref(),
                 send: &options.send,
                 destination: far.path().to_vec(),
                 receive: options.receive.clone(),
@@ -51,6 +52,9 @@ pub fn copy(
                 account: &Account::new(clock::now()),
             };
             push_over(&mut far, &order, events, stop)
+        }
+        (None, _) if options.selection.is_some() => {
+            Err(CopyError::Usage("what is planned is copied from this host: its sources are local paths".into()))
         }
         (None, Location::Local(destination)) => {
             let Some(first) = sources.first() else { return Err(CopyError::Usage("no source is given".into())) };
@@ -102,6 +106,7 @@ fn copy_here(
         transfer: new_transfer().map_err(CopyError::Failed)?,
         tree: &here()?,
         paths,
+        selection: options.selection.as_ref(),
         destination: destination.as_os_str().as_bytes(),
         send: &options.send,
         receive: &options.receive,

@@ -1,10 +1,12 @@
 //! How a copy is to be done.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use icdc_protocol::message::{ReceiveOptions, SendOptions};
 use icdc_session::retry::RETRY_FOR;
 use icdc_tcp::Family;
+use icdc_transfer::sender::selection::Selection;
 use icdc_units::Span;
 
 use crate::proxy::Proxy;
@@ -57,6 +59,8 @@ pub struct CopyOptions {
     pub confirm_host: Option<ConfirmHost>,
     /// For how long a broken connection is tried again, counted from the last progress.
     pub retry_for: Span,
+    /// What of the sources is copied, all of which are on this host; `None` for everything.
+    pub selection: Option<Arc<Selection>>,
 }
 
 impl CopyOptions {
@@ -81,6 +85,7 @@ impl CopyOptions {
             known_hosts,
             confirm_host: None,
             retry_for: RETRY_FOR,
+            selection: None,
         }
     }
 }
@@ -101,6 +106,7 @@ impl std::fmt::Debug for CopyOptions {
             .field("known_hosts", &self.known_hosts)
             .field("confirm_host", &self.confirm_host.is_some())
             .field("retry_for", &self.retry_for)
+            .field("selection", &self.selection.is_some())
             .finish()
     }
 }

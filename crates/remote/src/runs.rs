@@ -12,6 +12,7 @@ use icdc_session::retry::Retry;
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_tcp::congestion::finds_the_rate;
+use icdc_transfer::sender::selection::Selection;
 use icdc_transfer::sender::{self, SendingLink};
 use icdc_transfer::{Account, Event, EventSink, FurtherLink, Joining, Sample, Stage, Summary, receiver, summary};
 use icdc_tuning::Tuned;
@@ -35,6 +36,8 @@ pub(crate) struct PushOrder<'a> {
     pub(crate) transfer: TransferId,
     pub(crate) tree: &'a Tree,
     pub(crate) paths: &'a [Vec<u8>],
+    /// What of them is pushed; `None` for everything.
+    pub(crate) selection: Option<&'a Arc<Selection>>,
     pub(crate) send: &'a SendOptions,
     pub(crate) destination: Vec<u8>,
     pub(crate) receive: ReceiveOptions,
@@ -64,7 +67,7 @@ pub(crate) fn push_over(
         let count = Count::of(&link, order.send, &order.receive, connect.most_links(), events);
         let making = Making { transfer: order.transfer, count, sending: true, events, stop };
         making.beside(connect, |joining| {
-            let found = sender::find_sources(order.tree, order.paths, order.send);
+            let found = sender::find_sources(order.tree, order.paths, order.send).selected(order.selection.cloned());
             sender::run(link, joining, found, order.send, account, events, stop)
         })
     })?;

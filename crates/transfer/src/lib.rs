@@ -16,6 +16,7 @@ mod account;
 mod clock;
 pub mod event;
 mod further_links;
+mod hashers;
 mod once;
 mod rate_limit;
 pub mod receiver;

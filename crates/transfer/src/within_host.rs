@@ -13,6 +13,7 @@ use crate::account::Account;
 use crate::event::{EventSink, Summary};
 use crate::further_links::Joining;
 use crate::sender::SendingLink;
+use crate::sender::selection::Selection;
 use crate::{clock, receiver, sender, summary};
 
 /// What is copied within this host, and how.
@@ -23,6 +24,8 @@ pub struct WithinHost<'a> {
     pub tree: &'a Tree,
     /// The sources, as the user wrote them.
     pub paths: &'a [Vec<u8>],
+    /// What of them is copied; `None` for everything.
+    pub selection: Option<&'a Arc<Selection>>,
     /// The destination, as the user wrote it.
     pub destination: &'a [u8],
     /// Options of the sending end.
@@ -42,14 +45,14 @@ impl WithinHost<'_> {
         let (_, nobody) = unbounded();
         let nobody = Joining { joined: &nobody, wanted: None };
         let silent: EventSink = Arc::new(|_| {});
-        let &Self { transfer, tree, paths, destination, send, receive } = self;
+        let &Self { transfer, tree, paths, selection, destination, send, receive } = self;
         let order = receiver::Order { transfer, tree, destination, asked: None, options: receive };
         let receiving = Account::new(account.start());
         // The sender heeds the user's request to stop and tells the receiver.
         let never_asked = StopSignal::new();
         let sent = std::thread::scope(|scope| {
             scope.spawn(|| receiver::run(far, nobody, &order, &receiving, &silent, &never_asked));
-            let found = sender::find_sources(tree, paths, send);
+            let found = sender::find_sources(tree, paths, send).selected(selection.cloned());
             sender::run(SendingLink { link: near, tuned: None }, nobody, found, send, &account, events, stop)
         })?;
         Ok(summary::of_sent(&sent, &account, receive))

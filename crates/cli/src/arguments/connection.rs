@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use crate::route::Route;
 use crate::values::{PortRange, port_range};
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct ConnectionArguments {
     /// Command that reaches a host; run as CMD HOST COMMAND…
     #[arg(long, value_name = "CMD", default_value = "ssh", help_heading = "Connection", value_hint = ValueHint::CommandString)]

@@ -8,11 +8,11 @@ use icdc_protocol::message::Preserve;
 use icdc_units::{ByteCount, Span};
 
 use super::ConnectionArguments;
-use crate::values::{Ceiling, Congestion, Streams, ceiling, congestion, preserve, ring, streams};
+use crate::values::{Ceiling, Congestion, Shard, Streams, ceiling, congestion, preserve, ring, shard, streams};
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(
-    override_usage = "icdc copy [OPTIONS] <SRC>... <DST>",
+    override_usage = "icdc copy [OPTIONS] <SRC>... <DST>\n       icdc copy [OPTIONS] --plan <DIR> [--shard <N>]",
     about = "Copy files and directories between this host, hosts reached by ssh, and daemons",
     long_about = "Copy files and directories.\n\n\
         SRC and DST are PATH, [USER@]HOST:PATH (by ssh) or icdc://HOST[:PORT]/PATH (a daemon). All sources must be on the \
@@ -45,7 +45,7 @@ pub(crate) struct CopyArguments {
     /// What to copy, and, as the last argument, the destination
     // One list: clap would take what begins with `-` after a first of several positions for an
     // option, even behind `--`.
-    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"], value_hint = ValueHint::AnyPath)]
+    #[arg(required_unless_present = "plan", num_args = 2.., value_names = ["SRC", "DST"], value_hint = ValueHint::AnyPath)]
     pub(crate) places: Vec<OsString>,
 
     #[command(flatten)]
@@ -101,6 +101,21 @@ pub(crate) struct CopyArguments {
     /// What to preserve besides the data: mode, times, links, owner, xattr, sparse; or all, or none
     #[arg(long, value_name = "LIST", default_value = "mode,times,links,sparse", value_parser = preserve, help_heading = "What to copy and how")]
     pub(crate) preserve: Preserve,
+
+    /// Copy a shard of this plan, made by icdc plan; sources and destination are those of the plan
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["places", "exclude", "preserve", "update", "dry_run"],
+        help_heading = "What to copy and how",
+        value_hint = ValueHint::DirPath
+    )]
+    pub(crate) plan: Option<PathBuf>,
+
+    /// Which shard. By default, the one whose number Slurm's array or Kubernetes' indexed job has
+    /// given this process; of N processes that srun or mpirun has started, each copies every Nth
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = shard, requires = "plan", help_heading = "What to copy and how")]
+    pub(crate) shard: Shard,
 
     /// Print one JSON event per line on standard output
     #[arg(long, help_heading = "Output")]

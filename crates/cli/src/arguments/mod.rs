@@ -12,11 +12,13 @@ pub(crate) mod lab;
 mod measure;
 pub(crate) mod pace;
 mod path;
+mod plan;
 pub(crate) mod relay;
 #[cfg_attr(not(feature = "experiments"), path = "run_missing.rs")]
 pub(crate) mod run;
 mod serve;
 pub(crate) mod sim;
+mod slurm;
 
 use clap::{Parser, Subcommand};
 
@@ -29,8 +31,10 @@ pub(crate) use keygen::KeygenArguments;
 pub(crate) use lab::LabArguments;
 pub(crate) use measure::MeasureArguments;
 pub(crate) use pace::PaceArguments;
+pub(crate) use plan::{JoinArguments, PlanArguments, PlanCommand, StatusArguments};
 pub(crate) use relay::RelayArguments;
 pub(crate) use serve::ServeArguments;
+pub(crate) use slurm::{SlurmArguments, SlurmCommand, SubmitArguments};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -49,6 +53,7 @@ pub(crate) use serve::ServeArguments;
         "  icdc copy data.bin results/ user@far.example.org:/srv/in/     # push by ssh\n",
         "  icdc copy far.example.org:run7/ run7                          # pull by ssh\n",
         "  icdc keygen; icdc copy run7 icdc://dtn.example.org/in/        # push to a daemon\n",
+        "  icdc plan --shards 8 --out plan run7 far.example.org:/srv/    # by several hosts\n",
         "  icdc measure far.example.org                                  # what TCP achieves on the path\n",
         "  icdc doctor far.example.org                                   # what slows transfers down\n",
         "  # split TCP for hosts that cannot be tuned:\n",
@@ -66,6 +71,8 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Copy(Box<CopyArguments>),
+    Plan(Box<PlanArguments>),
+    Slurm(SlurmArguments),
     Serve(ServeArguments),
     Keygen(KeygenArguments),
     Lab(Box<LabArguments>),

@@ -32,12 +32,13 @@ const STOPPING: &str = "stopping; what has arrived is kept, the same command goe
 pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
     logs::start(console, "off");
     match CopyPlan::new(arguments) {
-        Ok(plan) => carry_out(plan, console),
+        Ok(plan) => carry_out(plan, console).0,
         Err(error) => console.give_up(&error, exit::USAGE),
     }
 }
 
-fn carry_out(plan: CopyPlan, console: &Console) -> u8 {
+/// Runs a plan; the exit code, and whether the run came to its end, with or without failures.
+pub(crate) fn carry_out(plan: CopyPlan, console: &Console) -> (u8, bool) {
     let CopyPlan { sources, destination, mut options, mut output } = plan;
     let stop = StopSignal::new();
     signals::watch_if_possible(&stop, console, STOPPING);
@@ -54,7 +55,8 @@ fn carry_out(plan: CopyPlan, console: &Console) -> u8 {
         destination: destination.to_string(),
     });
     let result = icdc_remote::copy(&sources, &destination, &options, &events, &stop);
-    conclude(&surface, console, report, result)
+    let is_through = result.is_ok();
+    (conclude(&surface, console, report, result), is_through)
 }
 
 /// Shows the end of the run in every form and returns the exit code.

@@ -19,6 +19,7 @@ pub(crate) struct Surface {
     json: bool,
     dry_run: bool,
     verbose: bool,
+    summary: bool,
     state: Mutex<Display>,
 }
 
@@ -47,7 +48,8 @@ impl Surface {
             recorder: record.then(Recorder::default),
             tally: Tally::default(),
         };
-        Self { console, json: output.json, dry_run: output.dry_run, verbose: output.verbose, state: Mutex::new(state) }
+        let &Output { json, dry_run, verbose, summary, .. } = output;
+        Self { console, json, dry_run, verbose, summary, state: Mutex::new(state) }
     }
 
     /// Takes one event.
@@ -86,7 +88,7 @@ impl Surface {
                 let (items, bytes) = state.tally.would_send;
                 self.console.result(&summary::dry_run(items, bytes));
             }
-        } else if ending.reason.is_none() || ending.summary.seconds > 0.0 {
+        } else if self.summary && (ending.reason.is_none() || ending.summary.seconds > 0.0) {
             for line in summary::lines(&ending.summary, ending.reason.is_none()) {
                 self.console.result(&line);
             }

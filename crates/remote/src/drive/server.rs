@@ -189,6 +189,7 @@ impl ClientLink {
             transfer,
             tree: &tree,
             paths: &drive.sources,
+            selection: None,
             send: &drive.send,
             destination: drive.destination.clone(),
             receive: drive.receive.clone(),

@@ -45,9 +45,16 @@ pub struct Item {
     pub entry: Entry,
     /// Path from the source's parent, for messages and the tree digest.
     pub path: Vec<u8>,
+    /// Of a hard link: the [`first_name`](digest::first_name) that it refers to.
+    pub first: Option<Digest>,
 }
 
 impl Item {
+    /// Its digest, with that of its contents.
+    fn digest(&self, contents: Option<&FileDigest>) -> Digest {
+        digest::item(&self.path, &self.entry, self.first.as_ref(), contents)
+    }
+
     /// Length of a regular file, zero of anything else.
     #[must_use]
     pub fn size(&self) -> ByteCount {
@@ -140,6 +147,8 @@ pub(super) struct Ledger {
     first: EntryId,
     slots: VecDeque<Slot>,
     tree: TreeHasher,
+    /// What entered the tree, by entries, if that is kept.
+    digests: Option<Vec<(EntryId, Digest)>>,
     counts: Counts,
     only_digest: Option<FileDigest>,
     pending: usize,
@@ -153,12 +162,14 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(window: Window) -> Self {
+    /// With `keeps_digests`, also what enters the tree is kept.
+    pub(super) fn new(window: Window, keeps_digests: bool) -> Self {
         Self {
             window,
             first: 0,
             slots: VecDeque::new(),
             tree: TreeHasher::new(),
+            digests: keeps_digests.then(Vec::new),
             counts: Counts::default(),
             only_digest: None,
             pending: 0,
@@ -205,10 +216,11 @@ impl Ledger {
     /// that: it counts as settled from the start. It stays open until it [is
     /// left](Self::leave_directory).
     pub(super) fn announce_directory(&mut self, directory: Item) {
-        let Item { entry, path } = directory;
+        let digest = directory.digest(None);
+        let Item { entry, path, .. } = directory;
         debug_assert_eq!(entry.id, self.next_id(), "ids are consecutive");
         self.counts.totals.entries += 1;
-        self.slots.push_back(Slot::Settled(Some(digest::item(&path, &entry, None))));
+        self.slots.push_back(Slot::Settled(Some(digest)));
         self.directories.insert(entry.id, path);
         *self.open.entry(Parent::Directory(entry.id)).or_default() += 1;
         self.slide();
@@ -307,7 +319,7 @@ impl Ledger {
         let slot = self.slots.get_mut(position).filter(|slot| matches!(slot, Slot::Pending(_)))?;
         let Slot::Pending(open) = std::mem::replace(slot, Slot::Settled(None)) else { return None };
         let item = open.item;
-        let published = |contents| Some(digest::item(&item.path, &item.entry, contents));
+        let published = |contents| Some(item.digest(contents));
         *slot = Slot::Settled(match how {
             Settlement::Published(value) => published(value.as_ref()),
             Settlement::TakenOver(value) => published(Some(value)),
@@ -371,6 +383,11 @@ impl Ledger {
         self.tree.finish()
     }
 
+    /// Digests of the items published so far, in that order; none if they are not kept.
+    pub(super) fn digests(&self) -> &[(EntryId, Digest)] {
+        self.digests.as_deref().unwrap_or_default()
+    }
+
     /// Digest of the only file, if there was just one.
     pub(super) fn only(&self) -> Option<FileDigest> {
         self.only_digest.filter(|_| self.counts.totals.files == 1)
@@ -408,6 +425,9 @@ impl Ledger {
         while let Some(Slot::Settled(digest)) = self.slots.front() {
             if let Some(digest) = digest {
                 self.tree.push(digest);
+                if let Some(digests) = &mut self.digests {
+                    digests.push((self.first, *digest));
+                }
             }
             self.slots.pop_front();
             self.first += 1;

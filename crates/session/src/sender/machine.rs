@@ -32,6 +32,8 @@ pub struct Order {
     pub keeps_journal: bool,
     /// How far announcements may run ahead.
     pub window: Window,
+    /// The digests of the items are kept until the end: 40 bytes for each.
+    pub keeps_digests: bool,
 }
 
 /// Something that the scan has found, to be announced.
@@ -53,6 +55,8 @@ pub struct Found {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Path from the source's parent, for messages and the tree digest.
     pub path: Vec<u8>,
+    /// As in [`Item::first`].
+    pub first: Option<Digest>,
 }
 
 /// What the scan needs room for.
@@ -99,7 +103,7 @@ impl Sender {
     pub fn new(order: Order, begin: Begin) -> Self {
         Self {
             order,
-            ledger: Ledger::new(order.window),
+            ledger: Ledger::new(order.window, order.keeps_digests),
             batch: Batch::default(),
             packs: Packs::default(),
             connections: Connections::default(),
@@ -148,12 +152,12 @@ impl Sender {
     /// Announces what was found, once there is [room](Self::request); answers its id. A directory
     /// is to be [left](Self::leave_directory) when everything in it has been announced.
     pub fn announce(&mut self, found: Found) -> EntryId {
-        let Found { parent, name, kind, mode, mtime, owner, xattrs, path } = found;
+        let Found { parent, name, kind, mode, mtime, owner, xattrs, path, first } = found;
         let id = self.ledger.next_id();
         let (mtime_seconds, mtime_nanos) = mtime;
         let entry = Entry { id, parent, name, kind, mode, mtime_seconds, mtime_nanos, owner, xattrs };
         let is_directory = entry.kind == EntryKind::Directory;
-        let item = Item { entry: entry.clone(), path };
+        let item = Item { entry: entry.clone(), path, first };
         if is_directory {
             self.ledger.announce_directory(item);
         } else {
@@ -366,6 +370,12 @@ impl Sender {
     #[must_use]
     pub fn tree(&self) -> Digest {
         self.ledger.tree()
+    }
+
+    /// Digests of the items published so far, in that order, by entries; none if they are not kept.
+    #[must_use]
+    pub fn digests(&self) -> &[(EntryId, Digest)] {
+        self.ledger.digests()
     }
 
     /// Digest of the only file, if there was just one.

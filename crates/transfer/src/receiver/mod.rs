@@ -27,6 +27,7 @@ mod placement;
 mod progress;
 mod publishing;
 mod shared;
+mod side_by_side;
 mod staging;
 mod store;
 mod supervise;
@@ -53,6 +54,7 @@ use crate::account::Account;
 use crate::clock;
 use crate::event::EventSink;
 use crate::further_links::{FurtherControls, Joining};
+use crate::hashers::hashers;
 use crate::once::watched;
 use crate::stages::Activity;
 
@@ -124,7 +126,8 @@ pub fn run(
     };
     let (to_names, names_queue) = bounded(64);
     let (stored, stored_queue) = unbounded();
-    let (to_hash, hash_queue) = bounded(2);
+    let hashers = hashers();
+    let (to_hash, hash_queue) = bounded(hashers.max(2));
     let (to_store, store_queue) = bounded(2);
     let (to_compare, compare_queue) = unbounded();
 
@@ -137,7 +140,11 @@ pub fn run(
             run_outlet(shared, outlet, &replies_queue);
         });
         let keeper = scope.spawn(move || keeper.run(&names_queue, &stored_queue));
-        scope.spawn(move || hash::run(shared, &hash_queue, &to_store));
+        for _ in 0..hashers {
+            let (queue, to_store) = (hash_queue.clone(), to_store.clone());
+            scope.spawn(move || hash::run(shared, &queue, &to_store));
+        }
+        drop((hash_queue, to_store));
         let compared = stored.clone();
         scope.spawn(move || compare::run(shared, &compare_queue, &compared));
         scope.spawn(move || store::run(shared, &store_queue, stored));

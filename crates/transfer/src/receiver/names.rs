@@ -42,6 +42,7 @@ use super::pending::metadata;
 use super::placement::Placement;
 use super::publishing::Staged;
 use super::shared::Shared;
+use super::side_by_side::side_by_side;
 use crate::{clock, path_text};
 
 /// How long the thread waits for work where nothing is staged.
@@ -201,7 +202,7 @@ impl<'a> Keeper<'a> {
                 self.book.on_flushed(flushed);
             }
             Action::Rename(publications) => {
-                let renamed = publications.iter().map(|item| (item.id, self.rename(item))).collect();
+                let renamed = self.rename(&publications);
                 self.book.on_renamed(renamed);
             }
             Action::FlushNames(names) => {
@@ -391,21 +392,28 @@ impl Keeper<'_> {
     /// Checks and writes small files.
     fn stage(&mut self, pieces: &[Piece], payload: Option<Arrived>) -> Vec<(EntryId, Result<ByteCount, NotStaged>)> {
         let contents = payload.as_ref().map_or(&[][..], |arrived| &arrived.block[..arrived.length]);
-        let mut stage = |piece: &Piece| {
+        let preserve = self.shared.options.preserve;
+        let placed = |piece: &Piece| {
+            let item = self.item(piece.id)?;
+            let (directory, name) = self.place(item)?;
+            Ok::<_, Failure>((directory, name, &item.entry))
+        };
+        let placed: Vec<_> = pieces.iter().map(|piece| (piece, placed(piece))).collect();
+        let staged = side_by_side(&placed, |(piece, placed)| {
             let contents = contents.get(piece.offset..).and_then(|rest| rest.get(..piece.length));
             let contents = contents.filter(|contents| *blake3::hash(contents).as_bytes() == piece.digest);
-            let staged = self.stage_one(piece.id, contents.ok_or(NotStaged::Damaged)?);
-            staged.map(|()| ByteCount::from(piece.length)).map_err(NotStaged::Failed)
+            let contents = contents.ok_or(NotStaged::Damaged)?;
+            let (directory, name, entry) = placed.as_ref().map_err(|failure| NotStaged::Failed(failure.clone()))?;
+            Staged::small(directory, name.clone(), entry, contents, preserve).map_err(NotStaged::Failed)
+        });
+        let keep = |(piece, staged): (&Piece, Result<Staged, NotStaged>)| {
+            let kept = staged.map(|staged| {
+                self.staged.insert(piece.id, staged);
+                ByteCount::from(piece.length)
+            });
+            (piece.id, kept)
         };
-        pieces.iter().map(|piece| (piece.id, stage(piece))).collect()
-    }
-
-    fn stage_one(&mut self, id: EntryId, contents: &[u8]) -> Result<(), Failure> {
-        let item = self.item(id)?;
-        let (directory, name) = self.place(item)?;
-        let staged = Staged::small(directory, name, &item.entry, contents, self.shared.options.preserve)?;
-        self.staged.insert(id, staged);
-        Ok(())
+        pieces.iter().zip(staged).map(keep).collect()
     }
 
     fn make_symlink(&mut self, id: EntryId) -> Result<(), Failure> {
@@ -429,19 +437,30 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    fn rename(&mut self, publication: &Publication) -> Result<(), Failure> {
-        let Publication { id, digest, needs_sender } = *publication;
-        let item = self.item(id)?;
-        if needs_sender && self.shared.link.is_hung_up() {
-            let path = path_text(&item.path);
-            return Err(format!("{path}: the sender closed the connection before it was through").into());
-        }
-        let staged = self.staged.get(&id).ok_or("it is not staged")?;
-        staged.rename(item, digest.filter(|_| self.shared.options.verify))?;
-        if !staged.is_durable() {
-            self.staged.remove(&id);
-        }
-        Ok(())
+    /// Gives items their final names.
+    fn rename(&mut self, publications: &[Publication]) -> Vec<(EntryId, Result<(), Failure>)> {
+        let (link, verify) = (&self.shared.link, self.shared.options.verify);
+        let known = |publication: &Publication| {
+            let staged = self.staged.get(&publication.id).ok_or("it is not staged")?;
+            Ok::<_, Failure>((self.item(publication.id)?, staged))
+        };
+        let known: Vec<_> = publications.iter().map(|publication| (publication, known(publication))).collect();
+        let renamed = side_by_side(&known, |(publication, known)| {
+            let (item, staged) = known.as_ref().map_err(Failure::clone)?;
+            if publication.needs_sender && link.is_hung_up() {
+                let path = path_text(&item.path);
+                return Err(format!("{path}: the sender closed the connection before it was through").into());
+            }
+            staged.rename(item, publication.digest.filter(|_| verify))
+        });
+        let keep = |(publication, renamed): (&Publication, Result<(), Failure>)| {
+            let id = publication.id;
+            if renamed.is_ok() && self.staged.get(&id).is_some_and(|staged| !staged.is_durable()) {
+                self.staged.remove(&id);
+            }
+            (id, renamed)
+        };
+        publications.iter().zip(renamed).map(keep).collect()
     }
 
     fn flush_names(&self, names: &Names) -> Result<(), TreeError> {

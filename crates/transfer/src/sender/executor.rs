@@ -21,6 +21,7 @@ use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 
 use super::last_blocks::{Frames, LastBlocks};
+use super::selection::Selection;
 use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
 use crate::further_links::FurtherControls;
 use crate::once::Once;
@@ -31,6 +32,15 @@ use crate::{clock, digest_text, path_text};
 const DATA_QUEUE: usize = 4;
 
 const NO_PANIC: &str = "no panic while the session's state is locked";
+
+/// What is kept of a session until its end.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Keeps {
+    /// The receiver keeps a journal of the run.
+    pub(super) journal: bool,
+    /// The digests of the items.
+    pub(super) digests: bool,
+}
 
 /// Work for the reader of large files.
 pub(super) enum ReadJob {
@@ -117,6 +127,8 @@ pub(super) struct Executor<'a> {
     pub(super) further: FurtherControls,
     /// Files are read through the page cache.
     pub(super) buffered: bool,
+    /// Which places of the selection were announced, and as which entries, once all are.
+    pub(super) announced: Mutex<Vec<(EntryId, usize)>>,
 }
 
 /// The queues that the executor fills.
@@ -133,7 +145,7 @@ impl<'a> Executor<'a> {
     /// Of a session that begins with `begin`, with `pool` for what is read.
     pub(super) fn new(
         begin: Begin,
-        keeps_journal: bool,
+        keeps: Keeps,
         options: &SendOptions,
         pool: BlockPool,
         link: LinkControl,
@@ -145,7 +157,8 @@ impl<'a> Executor<'a> {
         let (to_connections, data) = bounded(DATA_QUEUE);
         let (in_parts, parts) = bounded(DATA_QUEUE);
         let (to_first, wake) = bounded(1);
-        let order = Order { dry_run: options.dry_run, keeps_journal, window: Window::default() };
+        let Keeps { journal: keeps_journal, digests: keeps_digests } = keeps;
+        let order = Order { dry_run: options.dry_run, keeps_journal, window: Window::default(), keeps_digests };
         let state = SessionState {
             machine: Sender::new(order, begin),
             places: ById::default(),
@@ -172,6 +185,7 @@ impl<'a> Executor<'a> {
             tuned,
             further: FurtherControls::default(),
             buffered: options.buffered,
+            announced: Mutex::default(),
         };
         (executor, Queues { packs, reads, data, parts, wake })
     }
@@ -382,6 +396,12 @@ impl<'a> Executor<'a> {
         } else {
             Stage::Finish
         }
+    }
+
+    /// Tells the selection what of it was published.
+    pub(super) fn note_published(&self, selection: &Selection) {
+        let announced = self.announced.lock().expect("no panic while places are noted");
+        selection.note(&announced, self.lock().machine.digests());
     }
 
     /// Digest over all items that are published, and of the only file if there was just one.

@@ -1,25 +1,22 @@
-//! Reads large files block by block and hashes them.
+//! Reads large files block by block.
 //!
-//! Two threads: the reader keeps the disk engine's queue full and hands blocks on in file order;
-//! the hasher computes each block's value, builds the file's digest from them, and queues the block
-//! for the socket. Order within a file matters only for the digest, which is pushed block by block.
+//! One thread keeps the disk engine's queue full and hands on in file order what is read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel};
 use icdc_disk::tree::Stat;
-use icdc_disk::{Block, DiskFile, Engine, EngineKind, Job, open_engine, sparse};
-use icdc_link::Parcel;
+use icdc_disk::{DiskFile, Engine, EngineKind, Job, open_engine, sparse};
 use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
 use icdc_protocol::data_ranges;
-use icdc_protocol::digest::{self, RootHasher};
-use icdc_protocol::limits::{BLOCK_SIZE, MAX_HASHED_HOLES};
-use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, Message};
+use icdc_protocol::limits::MAX_HASHED_HOLES;
+use icdc_protocol::message::{EntryId, GivenUp};
 use icdc_session::SessionError;
 
 use super::executor::{Contents, Executor, ReadJob};
 use super::given_up::{changed, unopened, unreadable};
+use super::hashing::{Hashing, Step};
 use super::scan::version;
 
 /// Reads in flight.
@@ -30,20 +27,13 @@ const SHORT_HOLE: u32 = 16 << 10;
 /// Why a file is not read any further whose failure is known already.
 const GIVEN_UP: &str = "given up at the other end";
 
-/// What the reader hands to the hasher, in file order.
-pub(super) enum Step {
-    Start { id: EntryId, size: u64, hash_holes: bool },
-    Held { value: Digest },
-    Hole { index: u32 },
-    Data { index: u32, ranges: Vec<(u32, u32)>, block: Block, length: usize },
-    Again { id: EntryId, size: u64, index: u32, block: Block, length: usize },
-    End,
-    Fail(GivenUp),
-}
-
 /// A step, or one that waits for its read.
 enum Queued {
+    /// What follows is of another file.
+    Start,
     Ready(Step),
+    /// The file at the front cannot be read any further.
+    Failed(Arc<Hashing>, GivenUp),
     Reading {
         tag: u64,
         step: Pending,
@@ -53,26 +43,29 @@ enum Queued {
     Dropped,
     /// The last step of a file: its version is checked when every read before it is through.
     Check {
+        hashing: Arc<Hashing>,
         version: [u8; 16],
         file: Arc<DiskFile>,
     },
 }
 
 enum Pending {
-    Data { index: u32, ranges: Vec<(u32, u32)> },
+    Data { hashing: Arc<Hashing>, index: u32, ranges: Vec<(u32, u32)> },
     Again { id: EntryId, size: u64, index: u32, version: [u8; 16], file: Arc<DiskFile> },
 }
 
 struct Reader<'a> {
     executor: &'a Executor<'a>,
-    steps: &'a Channel<Step>,
+    hashers: &'a Channel<Step>,
     engine: Box<dyn Engine>,
     /// How many reads may be in flight. It grows with those that are through: many that begin at
     /// once end at once, and the connection would wait for the first block as long as for the last.
     depth: usize,
     queue: VecDeque<Queued>,
     next_tag: u64,
-    /// The file at the front of the queue failed: its remaining steps are dropped.
+    /// Of the file at the front of the queue, so many steps were handed on.
+    steps: u32,
+    /// It failed: its remaining steps are dropped.
     failed: bool,
 }
 
@@ -80,12 +73,13 @@ struct Reader<'a> {
 struct Over;
 
 /// Reads jobs until the queue is closed or the session ends.
-pub(super) fn read(executor: &Executor<'_>, jobs: &Queue<ReadJob>, steps: &Channel<Step>) {
+pub(super) fn read(executor: &Executor<'_>, jobs: &Queue<ReadJob>, hashers: &Channel<Step>) {
     let engine = match open_engine(DEPTH, EngineKind::Auto) {
         Ok(engine) => engine,
         Err(error) => return executor.fail(SessionError::Local(error.to_string())),
     };
-    let mut reader = Reader { executor, steps, engine, depth: 1, queue: VecDeque::new(), next_tag: 0, failed: false };
+    let mut reader =
+        Reader { executor, hashers, engine, depth: 1, queue: VecDeque::new(), next_tag: 0, steps: 0, failed: false };
     loop {
         // With reads in flight the queue is only looked at: their completions come first.
         let job = if reader.queue.is_empty() {
@@ -125,14 +119,15 @@ impl Reader<'_> {
         };
         let map = if sparse { DataMap::of(&file, size) } else { None };
         let holes = map.as_ref().map_or(0, |map| size.saturating_sub(map.total));
-        self.queue.push_back(Queued::Ready(Step::Start { id, size, hash_holes: holes <= MAX_HASHED_HOLES }));
+        let hashing = Arc::new(Hashing::new(id, size, holes <= MAX_HASHED_HOLES));
+        self.queue.push_back(Queued::Start);
         for index in 0..block_count(size) {
             if !self.executor.is_pending(id) {
                 // The receiver has given it up.
-                return self.push_ready(Step::Fail(unreadable(GIVEN_UP.to_owned())));
+                return self.push(Queued::Failed(hashing, unreadable(GIVEN_UP.to_owned())));
             }
             if let Some(value) = held.as_ref().and_then(|held| held.get(index)) {
-                self.push_ready(Step::Held { value })?;
+                self.push(Queued::Ready(Step::Held { file: hashing.clone(), index, value }))?;
                 continue;
             }
             let ranges = match &map {
@@ -140,14 +135,14 @@ impl Reader<'_> {
                 Some(map) => match map.within(index, block_length(size, index)) {
                     Some(ranges) => ranges,
                     None => {
-                        self.push_ready(Step::Hole { index })?;
+                        self.push(Queued::Ready(Step::Hole { file: hashing.clone(), index }))?;
                         continue;
                     }
                 },
             };
-            self.submit(&file, size, index, Pending::Data { index, ranges })?;
+            self.submit(&file, size, index, Pending::Data { hashing: hashing.clone(), index, ranges })?;
         }
-        self.queue.push_back(Queued::Check { version, file });
+        self.queue.push_back(Queued::Check { hashing, version, file });
         Ok(())
     }
 
@@ -165,8 +160,8 @@ impl Reader<'_> {
         }
     }
 
-    fn push_ready(&mut self, step: Step) -> Result<(), Over> {
-        self.queue.push_back(Queued::Ready(step));
+    fn push(&mut self, queued: Queued) -> Result<(), Over> {
+        self.queue.push_back(queued);
         // A long run of holes or held blocks must not pile up behind one slow read.
         while self.queue.len() > 4 * DEPTH {
             self.advance()?;
@@ -225,14 +220,14 @@ impl Reader<'_> {
                 (Err(error), _) => Err(unreadable(error.to_string())),
             };
             match (outcome, step) {
-                (Ok(block), Pending::Data { index, ranges }) => {
-                    *slot = Queued::Ready(Step::Data { index, ranges, block, length });
+                (Ok(block), Pending::Data { hashing, index, ranges }) => {
+                    *slot = Queued::Ready(Step::Data { file: hashing, index, ranges, block, length });
                 }
                 (Ok(block), Pending::Again { id, size, index, version, file }) => match check(&file, version) {
                     Ok(()) => *slot = Queued::Ready(Step::Again { id, size, index, block, length }),
                     Err(given_up) => self.executor.give_up(id, given_up),
                 },
-                (Err(given_up), Pending::Data { .. }) => *slot = Queued::Ready(Step::Fail(given_up)),
+                (Err(given_up), Pending::Data { hashing, .. }) => *slot = Queued::Failed(hashing, given_up),
                 (Err(given_up), Pending::Again { id, .. }) => self.executor.give_up(id, given_up),
             }
         }
@@ -247,22 +242,30 @@ impl Reader<'_> {
                     return Ok(());
                 }
                 Queued::Dropped => continue,
-                Queued::Ready(step) => step,
-                Queued::Check { version, file } => match check(&file, version) {
-                    Ok(()) => Step::End,
-                    Err(given_up) => Step::Fail(given_up),
-                },
-            };
-            match step {
-                Step::Start { .. } => self.failed = false,
-                Step::Again { .. } => {}
+                Queued::Start => {
+                    (self.steps, self.failed) = (0, false);
+                    continue;
+                }
+                Queued::Ready(step @ Step::Again { .. }) => step,
                 _ if self.failed => continue,
-                Step::Fail(_) => self.failed = true,
-                _ => {}
-            }
-            self.steps.send(step).map_err(|_| Over)?;
+                Queued::Ready(step) => {
+                    self.steps += 1;
+                    step
+                }
+                Queued::Failed(file, given_up) => self.end(file, Err(given_up)),
+                Queued::Check { hashing, version, file } => {
+                    let outcome = check(&file, version);
+                    self.end(hashing, outcome)
+                }
+            };
+            self.hashers.send(step).map_err(|_| Over)?;
         }
         Ok(())
+    }
+
+    fn end(&mut self, file: Arc<Hashing>, outcome: Result<(), GivenUp>) -> Step {
+        self.failed = outcome.is_err();
+        Step::End { file, steps: self.steps, outcome }
     }
 }
 
@@ -314,125 +317,6 @@ impl DataMap {
             _ => Some(ranges),
         }
     }
-}
-
-/// Hashes steps until the channel is closed or the session ends.
-pub(super) fn hash(executor: &Executor<'_>, steps: &Queue<Step>) {
-    let mut current: Option<Hashing> = None;
-    for step in steps {
-        let busy = executor.stages.hash.busy();
-        let is_again = matches!(step, Step::Again { .. });
-        let parcel = match step {
-            Step::Start { id, size, hash_holes } => {
-                current = Some(Hashing::new(id, size, hash_holes));
-                None
-            }
-            Step::Again { id, size, index, block, length } => {
-                let value = digest::block_value(block_offset(index), &block[..length], size);
-                let header = BlockHeader { id, index, value, ranges: Vec::new() };
-                Some(Parcel { message: Message::Block(header), payload: Some((block, length).into()) })
-            }
-            Step::Fail(given_up) => current.take().and_then(|hashing| hashing.give_up(executor, given_up)),
-            other => match (&mut current, other) {
-                (Some(hashing), Step::Held { value }) => {
-                    hashing.push(value);
-                    None
-                }
-                (Some(hashing), Step::Hole { index }) => {
-                    hashing.push_hole(index);
-                    None
-                }
-                (Some(hashing), Step::Data { index, ranges, block, length }) => {
-                    Some(hashing.data(index, ranges, block, length))
-                }
-                (Some(_), Step::End) => current.take().and_then(|hashing| hashing.end(executor)),
-                _ => None,
-            },
-        };
-        drop(busy);
-        let Some(parcel) = parcel else { continue };
-        let queued = if is_again { executor.queue_again(parcel) } else { executor.queue_data(parcel) };
-        if queued.is_none() {
-            return;
-        }
-    }
-}
-
-/// The file that is being hashed.
-struct Hashing {
-    id: EntryId,
-    size: u64,
-    next: u32,
-    sent: u32,
-    mode: DigestMode,
-}
-
-enum DigestMode {
-    Root(RootHasher),
-    /// Values of the blocks that hold data, where there are too many zeros to hash.
-    Map(Vec<(u32, Digest)>),
-}
-
-impl Hashing {
-    fn new(id: EntryId, size: u64, hash_holes: bool) -> Self {
-        let mode = if hash_holes { DigestMode::Root(RootHasher::new(size)) } else { DigestMode::Map(Vec::new()) };
-        Self { id, size, next: 0, sent: 0, mode }
-    }
-
-    fn push(&mut self, value: Digest) {
-        match &mut self.mode {
-            DigestMode::Root(hasher) => hasher.push(value),
-            DigestMode::Map(values) => values.push((self.next, value)),
-        }
-        self.next += 1;
-    }
-
-    fn push_hole(&mut self, index: u32) {
-        if let DigestMode::Root(hasher) = &mut self.mode {
-            hasher.push(digest::zero_block_value(block_offset(index), self.size));
-        }
-        self.next += 1;
-    }
-
-    fn data(&mut self, index: u32, ranges: Vec<(u32, u32)>, mut block: Block, length: usize) -> Parcel {
-        let value = digest::block_value(block_offset(index), &block[..length], self.size);
-        self.push(value);
-        self.sent += 1;
-        let mut payload = length;
-        if !ranges.is_empty() {
-            payload = 0;
-            for (offset, data) in &ranges {
-                let from = *offset as usize;
-                block.copy_within(from..from + *data as usize, payload);
-                payload += *data as usize;
-            }
-        }
-        debug_assert!(payload <= BLOCK_SIZE);
-        let header = BlockHeader { id: self.id, index, value, ranges };
-        Parcel { message: Message::Block(header), payload: Some((block, payload).into()) }
-    }
-
-    /// Tells the receiver, behind the blocks, so that what was read before is stored; it answers
-    /// when that is done.
-    fn give_up(self, executor: &Executor<'_>, given_up: GivenUp) -> Option<Parcel> {
-        through(executor, self.id, self.sent, Err(given_up))
-    }
-
-    fn end(self, executor: &Executor<'_>) -> Option<Parcel> {
-        let digest = match self.mode {
-            DigestMode::Root(hasher) => {
-                FileDigest::Blake3(hasher.finish().expect("every block of the file was pushed"))
-            }
-            DigestMode::Map(values) => FileDigest::SparseMap(digest::sparse_map(self.size, values)),
-        };
-        through(executor, self.id, self.sent, Ok(digest))
-    }
-}
-
-/// What is sent behind the last block of a file.
-fn through(executor: &Executor<'_>, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<Parcel> {
-    let end = executor.with(|machine| machine.on_read(id, blocks, outcome))?;
-    Some(Message::FileEnd(end).into())
 }
 
 #[cfg(test)]

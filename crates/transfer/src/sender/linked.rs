@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 
 use icdc_disk::tree::Stat;
+use icdc_protocol::digest::first_name;
 use icdc_protocol::limits::MAX_LINKED;
-use icdc_protocol::message::EntryId;
+use icdc_protocol::message::{Digest, EntryId};
 
 /// How a file with this name is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,16 +15,16 @@ pub(super) enum NameOf {
     Single,
     /// A file that further names may follow.
     First,
-    /// A link to this file.
-    Further(EntryId),
+    /// A link to this file, whose first name has this digest.
+    Further(EntryId, Digest),
     /// A file of its own, because too many others have several names.
     OneTooMany,
 }
 
 /// See the module's description.
 pub(super) struct Linked {
-    /// First announced name of each file: (device, inode) → id.
-    first: HashMap<(u64, u64), EntryId>,
+    /// First announced name of each file: (device, inode) → id, digest of the name.
+    first: HashMap<(u64, u64), (EntryId, Digest)>,
     most: usize,
     is_told: bool,
 }
@@ -41,15 +42,15 @@ impl Linked {
             return NameOf::Single;
         }
         match self.first.get(&(stat.dev, stat.ino)) {
-            Some(first) => NameOf::Further(*first),
+            Some((first, name)) => NameOf::Further(*first, *name),
             None if self.first.len() < self.most => NameOf::First,
             None => NameOf::OneTooMany,
         }
     }
 
-    /// The first name of the file has been announced.
-    pub(super) fn announced(&mut self, stat: &Stat, id: EntryId) {
-        self.first.insert((stat.dev, stat.ino), id);
+    /// The first name of the file, `path`, has been announced.
+    pub(super) fn announced(&mut self, stat: &Stat, id: EntryId, path: &[u8]) {
+        self.first.insert((stat.dev, stat.ino), (id, first_name(path)));
     }
 
     /// What the user is told of a file that is one too many, the first time.
@@ -84,11 +85,11 @@ mod tests {
         let mut linked = Linked { most: 2, ..Linked::default() };
         for (stat, id) in [(&a, 1), (&b, 2)] {
             assert_eq!(linked.look(stat), NameOf::First);
-            linked.announced(stat, id);
+            linked.announced(stat, id, b"first");
         }
         assert_eq!(
             [&a, &b, &c].map(|stat| linked.look(stat)),
-            [NameOf::Further(1), NameOf::Further(2), NameOf::OneTooMany]
+            [NameOf::Further(1, first_name(b"first")), NameOf::Further(2, first_name(b"first")), NameOf::OneTooMany]
         );
         assert!(linked.reason().unwrap().contains("more than 2 files") && linked.reason().is_none());
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! scan ──entries──────────────────────────────┐
 //!   packers (small files) ──packs──┐          ▼
-//!   reader ─steps→ hasher ─blocks──┴→ outlet(s) ═══ link ═══► receiver
+//!   reader ─steps→ hashers ─blocks─┴→ outlet(s) ═══ link ═══► receiver
 //!       ▲ jobs                                                  │
 //!       └──────────────── intake ◄── wants, done, feedback ─────┘
 //! ```
@@ -15,6 +15,7 @@ mod connections;
 mod exclude;
 mod executor;
 mod given_up;
+mod hashing;
 mod intake;
 mod large;
 mod last_blocks;
@@ -22,12 +23,16 @@ mod linked;
 mod merging;
 mod progress;
 mod scan;
+pub mod selection;
 mod sending_link;
 mod small;
 mod sources;
 mod steering;
+pub mod survey;
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use crossbeam_channel::{Receiver as Queue, bounded};
 use icdc_disk::BlockPool;
@@ -42,19 +47,21 @@ use icdc_stop::StopSignal;
 use icdc_units::Time;
 
 use self::connections::Connections;
-use self::executor::{Executor, Queues};
+use self::executor::{Executor, Keeps, Queues};
 use self::progress::Progress;
+use self::selection::Selection;
 pub use self::sending_link::{SendingLink, tune};
 pub use self::sources::{Sources, find as find_sources};
 use crate::account::Account;
 use crate::clock;
 use crate::event::{EventSink, Stage};
 use crate::further_links::{FurtherLink, Joining};
+use crate::hashers::hashers;
 use crate::stages::TICK;
 
 /// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for the socket.
-/// Each connection after the first sends one more, however slowly.
-const POOL_BLOCKS: usize = 20;
+/// Each hasher after the first has one more, and each connection sends one more, however slowly.
+const POOL_BLOCKS: usize = 26;
 
 /// Whether `--exclude` patterns make sense.
 ///
@@ -97,15 +104,18 @@ pub fn run(
         outlet.flush()?;
         return Err(SessionError::Refused(refusal));
     }
-    let pool = BlockPool::growing(POOL_BLOCKS, POOL_BLOCKS + usize::from(MAX_STREAMS));
+    let hashers = hashers();
+    let blocks = POOL_BLOCKS + hashers - 1;
+    let pool = BlockPool::growing(blocks, blocks + usize::from(MAX_STREAMS));
     let pool = pool.map_err(|error| SessionError::Local(format!("memory for blocks: {error}")))?;
-    let keeps_journal = sources.is_run() && !options.dry_run;
+    let selection = sources.selection.clone();
+    let keeps = Keeps { journal: sources.is_run() && !options.dry_run, digests: selection.is_some() };
     let begin = Begin { job: sources.job, sources: sources.named };
     let (roots, problems) = (sources.roots, sources.problems);
-    let (executor, queues) = Executor::new(begin, keeps_journal, options, pool, control.clone(), tuned, events);
+    let (executor, queues) = Executor::new(begin, keeps, options, pool, control.clone(), tuned, events);
     let Queues { packs, reads, data, parts, wake } = queues;
     let connections = Connections::new(&executor, wake, data, parts, options, joining.wanted);
-    let (steps, steps_queue) = bounded(2);
+    let (steps, steps_queue) = bounded(hashers.max(2));
 
     let mut path = PathWatch::default();
     let outcome = std::thread::scope(|scope| {
@@ -120,8 +130,13 @@ pub fn run(
             scope.spawn(move || small::run(executor, &packs));
         }
         scope.spawn(move || large::read(executor, &reads, &steps));
-        scope.spawn(move || large::hash(executor, &steps_queue));
-        scope.spawn(move || scan_sources(executor, roots, problems, options));
+        for _ in 0..hashers {
+            let steps = steps_queue.clone();
+            scope.spawn(move || hashing::run(executor, &steps));
+        }
+        drop(steps_queue);
+        let selected = selection.clone();
+        scope.spawn(move || scan_sources(executor, roots, problems, options, selected));
 
         let outcome = supervise(executor, scope, connections, joining.joined, &mut path, account.start(), stop);
         if let (Some(found), Some(tuned)) = (path.found(), &executor.tuned) {
@@ -137,6 +152,9 @@ pub fn run(
     account.add_bytes(connections.bytes_sent());
     account.add_sender(connections.retransmitted_segments(), &executor.stages.charged_by_name());
     outcome?;
+    if let Some(selection) = &selection {
+        executor.note_published(selection);
+    }
     let (tree, only) = executor.digests();
     Ok(Sent { counts: executor.counts(), tree, only })
 }
@@ -156,6 +174,7 @@ fn scan_sources(
     roots: Vec<(u32, sources::Root)>,
     problems: Vec<Problem>,
     options: &SendOptions,
+    selection: Option<Arc<Selection>>,
 ) {
     for problem in problems {
         if !executor.await_room(Need::Problem) {
@@ -163,7 +182,7 @@ fn scan_sources(
         }
         executor.with(|machine| machine.on_problem(problem));
     }
-    match scan::Scan::new(executor, options) {
+    match scan::Scan::new(executor, options, selection) {
         Ok(scan) => scan.run(roots),
         Err(error) => executor.fail(error),
     }

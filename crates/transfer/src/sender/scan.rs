@@ -1,7 +1,11 @@
 //! Walks the sources depth first and announces what it finds.
 //!
 //! Directories are opened by descriptor and never through a link; names within a directory go in
-//! byte order, so that two runs over the same tree announce the same sequence.
+//! byte order, so that two runs over the same tree announce the same sequence. Of a selection only
+//! its items are looked at.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use icdc_disk::tree::{CAPABILITY, Directory, Kind, Listing, Name, Stat, is_staging};
 use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_LEVEL_PATHS, MAX_NAME, MAX_SHOWN_PATH, MAX_XATTR_BYTES};
@@ -13,6 +17,7 @@ use super::exclude::Exclude;
 use super::executor::Executor;
 use super::linked::{Linked, NameOf};
 use super::merging::Merging;
+use super::selection::{Child, SelectedState, Selection};
 use super::sources::Root;
 use crate::clock;
 
@@ -22,6 +27,9 @@ pub(super) struct Scan<'a> {
     exclude: Exclude,
     linked: Linked,
     merging: Merging,
+    selection: Option<Arc<Selection>>,
+    /// Which places of the selection were announced, and as which entries.
+    announced: Vec<(EntryId, usize)>,
     /// Directories from the source down to where the walk stands.
     depth: usize,
 }
@@ -33,12 +41,33 @@ struct Level {
     path: Vec<u8>,
     /// Bytes of the paths from the source down to this one.
     paths: usize,
-    names: Listing,
-    next: usize,
+    children: Children,
+}
+
+/// What of a directory is still to be looked at.
+enum Children {
+    /// Its entries from `next` on.
+    Listed { names: Listing, next: usize },
+    /// The items at these places of the selection, which are beneath a path of `above` bytes (its
+    /// slash included).
+    Selected { places: Range<usize>, above: usize },
+}
+
+/// What of a name is to be announced.
+#[derive(Clone)]
+enum Extent {
+    /// Whatever is there.
+    All,
+    /// The item at this place of the selection, if it is one, and those at the places beneath it.
+    Selected { place: Option<usize>, beneath: Range<usize> },
 }
 
 impl<'a> Scan<'a> {
-    pub(super) fn new(executor: &'a Executor<'a>, options: &SendOptions) -> Result<Self, SessionError> {
+    pub(super) fn new(
+        executor: &'a Executor<'a>,
+        options: &SendOptions,
+        selection: Option<Arc<Selection>>,
+    ) -> Result<Self, SessionError> {
         let exclude = Exclude::new(&options.exclude).map_err(SessionError::Local)?;
         Ok(Self {
             executor,
@@ -46,6 +75,8 @@ impl<'a> Scan<'a> {
             exclude,
             linked: Linked::default(),
             merging: Merging::default(),
+            selection,
+            announced: Vec::new(),
             depth: 0,
         })
     }
@@ -55,23 +86,23 @@ impl<'a> Scan<'a> {
         self.merging = Merging::of(&roots);
         for (number, root) in roots {
             self.merging.enter(&root);
+            let Some(extent) = self.extent_of(number) else { continue };
             let parent = Parent::Source(number);
             let path = root.source.name.clone();
-            let done = match root.name {
+            let done = match (root.name, root.stat.kind) {
                 // The contents of a directory.
-                None => self.enter(root.directory, parent, path, &root.stat),
-                Some(name) => match root.stat.kind {
-                    Kind::Directory => match root.directory.open_directory(&name) {
-                        Ok(inner) => self.enter(inner, parent, path, &root.stat),
-                        Err(error) => self.fail(path, error.to_string()),
-                    },
-                    _ => self.visit(&root.directory, name, parent, path, &root.stat),
+                (None, _) => self.enter(root.directory, parent, path, &root.stat, extent),
+                (Some(name), Kind::Directory) => match root.directory.open_directory(&name) {
+                    Ok(inner) => self.enter(inner, parent, path, &root.stat, extent),
+                    Err(error) => self.fail(path, error.to_string()),
                 },
+                (Some(name), _) => self.visit(&root.directory, name, parent, path, &root.stat, &extent),
             };
             if done.is_none() {
                 return;
             }
         }
+        *self.executor.announced.lock().expect("no panic while places are noted") = std::mem::take(&mut self.announced);
         if let Some(problem) = self.merging.rest()
             && self.tell(problem).is_none()
         {
@@ -80,8 +111,46 @@ impl<'a> Scan<'a> {
         self.executor.with(|machine| machine.on_scanned(clock::now()));
     }
 
+    /// What of a source is announced; `None` for nothing.
+    fn extent_of(&self, source: u32) -> Option<Extent> {
+        let Some(selection) = &self.selection else { return Some(Extent::All) };
+        let places = selection.of_source(source);
+        let first = selection.items().get(places.clone())?.first()?;
+        let place = first.path.is_empty().then_some(places.start);
+        Some(Extent::Selected { place, beneath: places.start + usize::from(place.is_some())..places.end })
+    }
+
+    /// Why what is there is not announced, although it was selected.
+    fn differs(&self, extent: &Extent, stat: &Stat) -> Option<String> {
+        let (Extent::Selected { place, .. }, Some(selection)) = (extent, &self.selection) else { return None };
+        let selected = place.and_then(|place| selection.items().get(place)).map(|item| item.state);
+        let is_as_expected = match selected {
+            Some(state) => SelectedState::of(stat) == state,
+            None => stat.kind == Kind::Directory,
+        };
+        (!is_as_expected).then(|| "has changed since it was planned".into())
+    }
+
+    /// An item was announced.
+    fn note(&mut self, extent: &Extent, id: EntryId) {
+        if let Extent::Selected { place: Some(place), .. } = extent {
+            self.announced.push((id, *place));
+        }
+    }
+
     /// Announces anything but a directory. `None` when the session is over.
-    fn visit(&mut self, directory: &Directory, name: Name, parent: Parent, path: Vec<u8>, stat: &Stat) -> Option<()> {
+    fn visit(
+        &mut self,
+        directory: &Directory,
+        name: Name,
+        parent: Parent,
+        path: Vec<u8>,
+        stat: &Stat,
+        extent: &Extent,
+    ) -> Option<()> {
+        if let Some(reason) = self.differs(extent, stat) {
+            return self.fail(path, reason);
+        }
         let wire_name = match parent {
             Parent::Source(_) => Vec::new(),
             Parent::Directory(_) => name.as_bytes().to_vec(),
@@ -117,38 +186,52 @@ impl<'a> Scan<'a> {
         {
             self.leave_out(path.clone(), reason)?;
         }
-        let linked = matches!(kind, EntryKind::File { linked: true, .. });
-        let found = self.found(parent, wire_name, kind, stat, xattrs, path);
+        let first = matches!(kind, EntryKind::File { linked: true, .. }).then(|| path.clone());
+        let mut found = self.found(parent, wire_name, kind, stat, xattrs, path);
+        if let NameOf::Further(_, name) = self.linked.look(stat) {
+            found.first = Some(name);
+        }
         self.await_room()?;
         let id = self.executor.announce(found, directory, name);
-        if linked {
-            self.linked.announced(stat, id);
+        if let Some(first) = first {
+            self.linked.announced(stat, id, &first);
         }
+        self.note(extent, id);
         Some(())
     }
 
     fn file_kind(&self, stat: &Stat) -> EntryKind {
         let linked = match self.linked.look(stat) {
-            NameOf::Further(to) if self.preserve.links => return EntryKind::HardLink { to },
+            NameOf::Further(to, _) if self.preserve.links => return EntryKind::HardLink { to },
             name => self.preserve.links && name == NameOf::First,
         };
         let sparse = self.preserve.sparse && stat.blocks.saturating_mul(512) < stat.size;
         EntryKind::File { size: stat.size, version: version(stat), sparse, linked }
     }
 
-    /// Announces a directory and everything in it.
-    fn enter(&mut self, directory: Directory, parent: Parent, path: Vec<u8>, stat: &Stat) -> Option<()> {
+    /// Announces a directory and what is to be announced of it.
+    fn enter(
+        &mut self,
+        directory: Directory,
+        parent: Parent,
+        path: Vec<u8>,
+        stat: &Stat,
+        extent: Extent,
+    ) -> Option<()> {
+        if let Some(reason) = self.differs(&extent, stat) {
+            return self.fail(path, reason);
+        }
+        let selection = self.selection.clone();
         let mut levels = Vec::new();
-        self.push_level(&mut levels, directory, parent, Vec::new(), path, stat)?;
+        self.push_level(&mut levels, directory, parent, Vec::new(), path, stat, extent)?;
         loop {
             self.depth = levels.len();
             let Some(level) = levels.last_mut() else { break };
-            let Some(raw) = level.names.get(level.next).map(|entry| entry.name.to_vec()) else {
+            let Some((raw, extent)) = level.children.next(selection.as_deref()) else {
                 let level = levels.pop().expect("a level was just seen");
                 self.executor.with(|machine| machine.leave_directory(level.id));
                 continue;
             };
-            level.next += 1;
             let mut path = level.path.clone();
             if !path.is_empty() {
                 path.push(b'/');
@@ -180,12 +263,14 @@ impl<'a> Scan<'a> {
                 }
             };
             if stat.kind != Kind::Directory {
-                self.visit(&directory, name, parent, path, &stat)?;
-            } else if let Some(reason) = too_deep(&levels, &path) {
+                self.visit(&directory, name, parent, path, &stat, &extent)?;
+            } else if let Some(reason) = self.differs(&extent, &stat) {
+                self.fail(path, reason)?;
+            } else if let Some(reason) = too_deep(levels.len(), levels.last().map_or(0, |level| level.paths), &path) {
                 self.fail(path, reason)?;
             } else {
                 match directory.open_directory(&name) {
-                    Ok(inner) => self.push_level(&mut levels, inner, parent, raw, path, &stat)?,
+                    Ok(inner) => self.push_level(&mut levels, inner, parent, raw, path, &stat, extent)?,
                     Err(error) => self.fail(path, error.to_string())?,
                 }
             }
@@ -193,6 +278,7 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what is known of a directory comes from four places")]
     fn push_level(
         &mut self,
         levels: &mut Vec<Level>,
@@ -201,10 +287,17 @@ impl<'a> Scan<'a> {
         wire_name: Vec<u8>,
         path: Vec<u8>,
         stat: &Stat,
+        extent: Extent,
     ) -> Option<()> {
-        let names = match directory.entries() {
-            Ok(listing) => listing,
-            Err(error) => return self.fail(path, error.to_string()),
+        let children = match &extent {
+            Extent::All => match directory.entries() {
+                Ok(names) => Children::Listed { names, next: 0 },
+                Err(error) => return self.fail(path, error.to_string()),
+            },
+            Extent::Selected { beneath, .. } => {
+                let above = levels.last().map_or(0, |above| above.children.above() + wire_name.len() + 1);
+                Children::Selected { places: beneath.clone(), above }
+            }
         };
         let xattrs = if self.preserve.xattr {
             match directory.own_xattrs() {
@@ -215,10 +308,15 @@ impl<'a> Scan<'a> {
             Vec::new()
         };
         let paths = levels.last().map_or(0, |above| above.paths) + path.len();
-        let found = self.found(parent, wire_name, EntryKind::Directory, stat, xattrs, path.clone());
+        let mut found = self.found(parent, wire_name, EntryKind::Directory, stat, xattrs, path.clone());
+        if matches!(extent, Extent::Selected { place: None, .. }) {
+            // Other runs may still be at work in it.
+            found.mode |= 0o700;
+        }
         self.await_room()?;
         let id = self.executor.with(|machine| machine.announce(found));
-        levels.push(Level { directory, id, path, paths, names, next: 0 });
+        self.note(&extent, id);
+        levels.push(Level { directory, id, path, paths, children });
         Some(())
     }
 
@@ -240,6 +338,7 @@ impl<'a> Scan<'a> {
             owner: self.preserve.owner.then_some((stat.uid, stat.gid)),
             xattrs,
             path,
+            first: None,
         }
     }
 
@@ -279,11 +378,37 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Why the directory at `path` is not descended into. Every level keeps its path, here and at the
-/// receiver.
-fn too_deep(levels: &[Level], path: &[u8]) -> Option<String> {
-    let paths = levels.last().map_or(0, |level| level.paths) + path.len();
-    if levels.len() >= MAX_DEPTH {
+impl Children {
+    /// The next name, and what is to be announced of it.
+    fn next(&mut self, selection: Option<&Selection>) -> Option<(Vec<u8>, Extent)> {
+        match self {
+            Self::Listed { names, next } => {
+                let name = names.get(*next)?.name.to_vec();
+                *next += 1;
+                Some((name, Extent::All))
+            }
+            Self::Selected { places, above } => {
+                let Child { name, place, beneath } = selection?.first_child(places.clone(), *above)?;
+                places.start = beneath.end;
+                Some((name, Extent::Selected { place, beneath }))
+            }
+        }
+    }
+
+    /// Bytes of the path from the source down to these, with its slash.
+    fn above(&self) -> usize {
+        match self {
+            Self::Listed { .. } => 0,
+            Self::Selected { above, .. } => *above,
+        }
+    }
+}
+
+/// Why the directory at `path` is not descended into, with so many above it whose paths have so many
+/// bytes. Every level keeps its path, here and at the receiver.
+pub(super) fn too_deep(depth: usize, above: usize, path: &[u8]) -> Option<String> {
+    let paths = above + path.len();
+    if depth >= MAX_DEPTH {
         Some(format!("nested deeper than {MAX_DEPTH} directories"))
     } else if paths > MAX_LEVEL_PATHS || path.len() + 1 + MAX_NAME > MAX_SHOWN_PATH {
         Some(format!("its path of {} bytes is longer than icdc can follow", path.len()))
@@ -292,10 +417,11 @@ fn too_deep(levels: &[Level], path: &[u8]) -> Option<String> {
     }
 }
 
-/// Names this state of a file: any write, truncation or replacement changes it.
+/// Names this state of a file: any write, truncation or replacement changes it. The same on every
+/// host that has the file system, whose device has another number on each.
 pub(super) fn version(stat: &Stat) -> [u8; 16] {
-    let mut hasher = blake3::Hasher::new_derive_key("icdc source version 1");
-    for part in [stat.dev, stat.ino, stat.size] {
+    let mut hasher = blake3::Hasher::new_derive_key("icdc source version 2");
+    for part in [stat.ino, stat.size] {
         hasher.update(&part.to_le_bytes());
     }
     for time in [stat.mtime, stat.ctime] {

@@ -16,7 +16,7 @@ use super::given_up::{changed, unopened, unreadable};
 use super::scan::version;
 
 /// Packers that work at once.
-pub(super) const PACKERS: usize = 4;
+pub(super) const PACKERS: usize = 10;
 
 /// Reads packs until the queue is closed or the session ends.
 pub(super) fn run(executor: &Executor<'_>, queue: &Queue<Vec<EntryId>>) {

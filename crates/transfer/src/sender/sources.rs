@@ -1,8 +1,11 @@
 //! Finds and classifies the sources.
 
+use std::sync::Arc;
+
 use icdc_disk::tree::{Directory, Kind, Name, Stat, Tree, TreeError};
 use icdc_protocol::message::{Digest, Problem, SendOptions, Source, SourceKind};
 
+use super::selection::Selection;
 use crate::path_text;
 
 /// What to do about a pattern that no shell has expanded.
@@ -30,9 +33,24 @@ pub struct Sources {
     pub(crate) roots: Vec<(u32, Root)>,
     /// Sources that were not found.
     pub(crate) problems: Vec<Problem>,
+    /// What of them is copied; `None` for everything.
+    pub(crate) selection: Option<Arc<Selection>>,
 }
 
 impl Sources {
+    /// Only what `selection` has of them. A run of it is known again on every host that has them.
+    #[must_use]
+    pub fn selected(mut self, selection: Option<Arc<Selection>>) -> Self {
+        if let Some(selection) = &selection {
+            self.job = *blake3::Hasher::new_derive_key("icdc job of a selection 1")
+                .update(selection.id())
+                .finalize()
+                .as_bytes();
+        }
+        self.selection = selection;
+        self
+    }
+
     /// Whether they are more than one item, so that the receiver keeps a journal of the run.
     pub(crate) fn is_run(&self) -> bool {
         self.named.len() > 1 || self.named.iter().any(|source| source.kind != SourceKind::Item)
@@ -71,7 +89,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
             }
         }
     }
-    Sources { job: *job.finalize().as_bytes(), named, roots, problems }
+    Sources { job: *job.finalize().as_bytes(), named, roots, problems, selection: None }
 }
 
 fn find_one(tree: &Tree, path: &[u8]) -> Result<Root, TreeError> {

@@ -23,7 +23,7 @@ fn announce(ledger: &mut Ledger, path: usize, attributes: usize) -> EntryId {
     let id = ledger.next_id();
     let entry = entry(id, Parent::Source(0), file(1));
     let entry = Entry { xattrs: vec![(b"user.a".to_vec(), vec![0; attributes])], ..entry };
-    ledger.announce(Item { entry, path: vec![b'p'; path] });
+    ledger.announce(Item { entry, path: vec![b'p'; path], first: None });
     id
 }
 
@@ -39,13 +39,17 @@ fn fill(ledger: &mut Ledger, path: usize, attributes: usize) -> usize {
 
 fn announce_directory(ledger: &mut Ledger, parent: Parent) -> EntryId {
     let id = ledger.next_id();
-    ledger.announce_directory(Item { entry: entry(id, parent, EntryKind::Directory), path: b"d".to_vec() });
+    ledger.announce_directory(Item {
+        entry: entry(id, parent, EntryKind::Directory),
+        path: b"d".to_vec(),
+        first: None,
+    });
     id
 }
 
 #[test]
 fn light_items_are_bounded_by_their_number() {
-    let mut ledger = Ledger::new(Window::default());
+    let mut ledger = Ledger::new(Window::default(), true);
     assert_eq!(fill(&mut ledger, 1, 0), WINDOW);
     // The window slides with its oldest item, because the tree digest takes them in order.
     ledger.settle(1, &Settlement::Failed).unwrap();
@@ -57,7 +61,7 @@ fn light_items_are_bounded_by_their_number() {
 #[test]
 fn heavy_items_are_bounded_by_their_bytes() {
     for (path, attributes) in [(4000, MAX_XATTR_BYTES - 6), (icdc_protocol::limits::MAX_SHOWN_PATH, 0)] {
-        let mut ledger = Ledger::new(Window::default());
+        let mut ledger = Ledger::new(Window::default(), true);
         let announced = fill(&mut ledger, path, attributes);
         let each = path + attributes + 6;
         assert_eq!(announced, (64usize << 20).div_ceil(each));
@@ -75,7 +79,7 @@ fn heavy_items_are_bounded_by_their_bytes() {
 #[test]
 fn announced_directories_are_bounded_until_they_are_done() {
     const OPEN: usize = USUAL_DEPTH + OPEN_BESIDE;
-    let mut ledger = Ledger::new(Window::default());
+    let mut ledger = Ledger::new(Window::default(), true);
     let mut announced = 0;
     while ledger.has_room(0) {
         let id = announce_directory(&mut ledger, Parent::Source(0));
@@ -96,7 +100,7 @@ fn announced_directories_are_bounded_until_they_are_done() {
 #[test]
 fn open_directories_are_bounded_until_the_scan_and_their_items_have_left_them() {
     const OPEN: usize = USUAL_DEPTH + OPEN_BESIDE;
-    let mut ledger = Ledger::new(Window::default());
+    let mut ledger = Ledger::new(Window::default(), true);
     let mut items = Vec::new();
     for _ in 0..OPEN {
         assert!(ledger.has_room(0));
@@ -104,7 +108,7 @@ fn open_directories_are_bounded_until_the_scan_and_their_items_have_left_them() 
         for _ in 0..2 {
             let id = ledger.next_id();
             let entry = entry(id, Parent::Directory(directory), file(1));
-            ledger.announce(Item { entry, path: Vec::new() });
+            ledger.announce(Item { entry, path: Vec::new(), first: None });
             items.push(id);
         }
         ledger.leave_directory(directory);
@@ -124,7 +128,7 @@ fn open_directories_are_bounded_until_the_scan_and_their_items_have_left_them() 
 #[test]
 fn the_tree_digest_does_not_depend_on_the_order_of_settling() {
     let digest = |order: [EntryId; 4]| {
-        let mut ledger = Ledger::new(Window::default());
+        let mut ledger = Ledger::new(Window::default(), true);
         for path in 1..=4 {
             announce(&mut ledger, path, 0);
         }
@@ -144,10 +148,10 @@ fn the_tree_digest_does_not_depend_on_the_order_of_settling() {
 
 #[test]
 fn an_item_is_asked_for_once_and_then_gives_what_the_receiver_holds() {
-    let mut ledger = Ledger::new(Window::default());
+    let mut ledger = Ledger::new(Window::default(), true);
     let id = ledger.next_id();
     let size = 3 * icdc_protocol::limits::BLOCK_SIZE as u64;
-    ledger.announce(Item { entry: entry(id, Parent::Source(0), file(size)), path: Vec::new() });
+    ledger.announce(Item { entry: entry(id, Parent::Source(0), file(size)), path: Vec::new(), first: None });
     assert!(ledger.hold(id, 0, &[[1; 32]]) && ledger.hold(id, 2, &[[3; 32]]));
     assert!(!ledger.hold(id, 2, &[[3; 32], [4; 32]]), "there is no such block");
     assert!(!ledger.hold(id, u32::MAX, &[[3; 32], [4; 32]]));
@@ -168,7 +172,7 @@ fn an_item_is_asked_for_once_and_then_gives_what_the_receiver_holds() {
 #[test]
 fn a_hundred_thousand_items_take_the_memory_of_one_window() {
     assert!(size_of::<Slot>() <= 40 && size_of::<Open>() <= 320, "besides path, name and attributes");
-    let mut ledger = Ledger::new(Window::default());
+    let mut ledger = Ledger::new(Window::default(), true);
     let mut settled = 0;
     while settled < 100_000 {
         fill(&mut ledger, 10, 0);

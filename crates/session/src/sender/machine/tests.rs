@@ -21,12 +21,15 @@ fn begin() -> Begin {
 }
 
 fn sender() -> Sender {
-    Sender::new(Order { dry_run: false, keeps_journal: false, window: Window::default() }, begin())
+    Sender::new(
+        Order { dry_run: false, keeps_journal: false, window: Window::default(), keeps_digests: false },
+        begin(),
+    )
 }
 
 fn found(parent: Parent, kind: EntryKind, path: &[u8]) -> Found {
     let (name, owner, xattrs) = (path.to_vec(), None, Vec::new());
-    Found { parent, name, kind, mode: 0o644, mtime: (1, 2), owner, xattrs, path: path.to_vec() }
+    Found { parent, name, kind, mode: 0o644, mtime: (1, 2), owner, xattrs, path: path.to_vec(), first: None }
 }
 
 fn file(size: u64) -> Found {
@@ -264,7 +267,10 @@ fn a_directory_is_done_behind_its_items() {
 
 #[test]
 fn a_dry_run_settles_everything_by_the_answers() {
-    let mut sender = Sender::new(Order { dry_run: true, keeps_journal: false, window: Window::default() }, begin());
+    let mut sender = Sender::new(
+        Order { dry_run: true, keeps_journal: false, window: Window::default(), keeps_digests: false },
+        begin(),
+    );
     let directory = sender.announce(found(Parent::Source(0), EntryKind::Directory, b"d"));
     let id = sender.announce(file(LARGE));
     sender.leave_directory(directory);

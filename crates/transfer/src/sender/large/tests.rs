@@ -10,14 +10,15 @@ use std::time::Duration;
 use crossbeam_channel::unbounded;
 use icdc_disk::BlockPool;
 use icdc_disk::tree::{Name, Tree};
-use icdc_link::{Link, memory_pair};
-use icdc_protocol::limits::PART_SIZE;
-use icdc_protocol::message::{Begin, EntryKind, Parent, Part, SendOptions, Source, SourceKind, Want, Wants};
+use icdc_link::{Link, Parcel, memory_pair};
+use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
+use icdc_protocol::message::{Begin, EntryKind, Message, Parent, Part, SendOptions, Source, SourceKind, Want, Wants};
 use icdc_session::sender::Found;
 
 use super::*;
 use crate::event::EventSink;
-use crate::sender::executor::Queues;
+use crate::sender::executor::{Keeps, Queues};
+use crate::sender::hashing;
 
 const BLOCKS: u32 = 3;
 /// Nothing here takes as long.
@@ -50,7 +51,7 @@ impl Sending {
         let events: &'static EventSink = Box::leak(Box::new(events));
         let (link, far) = memory_pair();
         let pool = BlockPool::new(8).unwrap();
-        let (executor, queues) = Executor::new(begin, false, &options, pool, link.control, None, events);
+        let (executor, queues) = Executor::new(begin, Keeps::default(), &options, pool, link.control, None, events);
         let found = Found {
             parent: Parent::Source(0),
             name: Vec::new(),
@@ -60,6 +61,7 @@ impl Sending {
             owner: None,
             xattrs: Vec::new(),
             path: b"source".to_vec(),
+            first: None,
         };
         let id = executor.announce(found, tree.root(), name);
         let wants = Message::Wants(Wants { first: id, answers: vec![Want::All] });
@@ -73,8 +75,16 @@ fn a_block_that_is_read_once_more_is_not_sent_if_the_file_changes_meanwhile() {
     let Sending { executor, id, contents, .. } = &Sending::new();
     let (steps, read) = unbounded();
     let engine = open_engine(DEPTH, EngineKind::Auto).unwrap();
-    let mut reader =
-        Reader { executor, steps: &steps, engine, depth: 1, queue: VecDeque::new(), next_tag: 0, failed: false };
+    let mut reader = Reader {
+        executor,
+        hashers: &steps,
+        engine,
+        depth: 1,
+        queue: VecDeque::new(),
+        next_tag: 0,
+        steps: 0,
+        failed: false,
+    };
     assert!(reader.read_again(*id, 1).is_ok() && reader.drain().is_ok());
     assert!(matches!(read.try_recv(), Ok(Step::Again { index: 1, .. })));
 
@@ -94,10 +104,10 @@ fn a_block_that_is_read_once_more_goes_whole_whatever_its_parts_were() {
     executor.with(|machine| machine.on_scanned(crate::clock::now()));
     let (id, length, size) = (*id, BLOCK_SIZE, u64::from(BLOCKS) * BLOCK_SIZE as u64);
     let block = || executor.pool.take().unwrap();
-    let data = |index| Step::Data { index, ranges: Vec::new(), block: block(), length };
+    let file = Arc::new(Hashing::new(id, size, false));
+    let data = |index| Step::Data { file: file.clone(), index, ranges: Vec::new(), block: block(), length };
     let (steps, read) = unbounded();
     let send = |step| steps.send(step).unwrap();
-    send(Step::Start { id, size, hash_holes: false });
     (0..BLOCKS).for_each(|index| send(data(index)));
     send(Step::Again { id, size, index: BLOCKS - 1, block: block(), length });
     drop(steps);
@@ -108,7 +118,7 @@ fn a_block_that_is_read_once_more_goes_whole_whatever_its_parts_were() {
         });
         let blocks =
             scope.spawn(|| (0..BLOCKS).map(|_| queues.data.recv_timeout(PATIENCE).unwrap()).collect::<Vec<_>>());
-        hash(executor, &read);
+        hashing::run(executor, &read);
         (blocks.join().unwrap(), parts.join().unwrap())
     });
     let is_part = |parcel: &Parcel| matches!(parcel.message, Message::Part(Part { index: 2, .. }));

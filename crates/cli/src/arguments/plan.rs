@@ -1,0 +1,107 @@
+//! `icdc plan` as typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use icdc_protocol::message::Preserve;
+use icdc_shards::plan::MAX_SHARDS;
+
+use super::ConnectionArguments;
+use crate::values::preserve;
+
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "icdc plan [OPTIONS] --shards <N> --out <DIR> <SRC>... <DST>\n       \
+                      icdc plan status [OPTIONS] <DIR>\n       \
+                      icdc plan join [OPTIONS] <DIR>",
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    about = "Divide a copy into shards that several hosts carry out",
+    long_about = "Divide a copy into shards of equal size. Each shard is copied by `icdc copy --plan DIR`, on any host that has \
+        the sources and DIR under the same paths. When all are copied, `icdc plan join DIR` checks that nothing is missing, \
+        gives directories their attributes, and prints one digest of the whole: the digest that a single copy has.\n\n\
+        SRC are paths on this host. DST is a directory, created if it does not exist: a path, [USER@]HOST:PATH or \
+        icdc://HOST[:PORT]/PATH. Each source keeps its own name in it; SRC/ with a trailing slash copies the contents of a \
+        directory.\n\n\
+        `icdc slurm submit` plans and submits in one step.",
+    after_long_help = concat!(
+        "Exit codes:\n",
+        "  0  planned; for status and join: everything is copied\n",
+        "  1  planned, but something cannot be copied and is named on standard error; for status and join: shards are not\n",
+        "     copied, or items failed\n",
+        "  2  the command line is invalid, there is no plan, or the plan cannot be used\n",
+        "  3, 4  join, as for icdc copy\n\n",
+        "Examples:\n",
+        "  icdc plan --shards 8 --out plan /data/run7 dtn.example.org:/srv/\n",
+        "  srun --ntasks 8 icdc copy --plan plan      # each task copies its share of the shards\n",
+        "  icdc copy --plan plan --shard 3            # one of them, by hand\n",
+        "  icdc plan status plan; icdc plan join plan\n",
+    )
+)]
+pub(crate) struct PlanArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<PlanCommand>,
+
+    /// What to copy, and, as the last argument, the directory for it
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"], value_hint = ValueHint::AnyPath)]
+    pub(crate) places: Vec<OsString>,
+
+    /// Number of shards
+    #[arg(long, value_name = "N", required = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SHARDS)))]
+    pub(crate) shards: Option<u32>,
+
+    /// Directory for the plan; must not exist, or be empty
+    #[arg(short, long, value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Skip names (*.tmp) or paths (build/*.o) that match; may be given several times
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<String>,
+
+    /// What to preserve besides the data: mode, times, links, owner, xattr, sparse; or all, or none
+    #[arg(long, value_name = "LIST", default_value = "mode,times,links,sparse", value_parser = preserve)]
+    pub(crate) preserve: Preserve,
+
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PlanCommand {
+    /// Show which shards are copied
+    Status(StatusArguments),
+    /// Check that everything is copied, finish the directories, print the digest of the whole
+    Join(Box<JoinArguments>),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusArguments {
+    /// Directory of the plan
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) plan: PathBuf,
+
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Check that every shard is copied, give directories their attributes, and print the digest of the whole.\n\n\
+        Items that failed, because their sources changed after they were planned or for any other reason, are planned again as \
+        new shards of the same plan. Copy these, then join again."
+)]
+pub(crate) struct JoinArguments {
+    /// Directory of the plan
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) plan: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
+
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}

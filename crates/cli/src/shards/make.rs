@@ -1,0 +1,136 @@
+//! `icdc plan`: sources are surveyed and divided.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use icdc_protocol::message::{Preserve, SendOptions};
+use icdc_remote::Location;
+use icdc_session::SessionError;
+use icdc_shards::plan::{Order, Plan};
+use icdc_shards::sources::survey_paths;
+use icdc_stop::StopSignal;
+use icdc_transfer::sender::survey::Survey;
+use serde_json::json;
+
+use super::unusable::give_up;
+use crate::arguments::PlanArguments;
+use crate::clock::seconds_since_1970;
+use crate::console::{Console, printable};
+use crate::copy::summary::{counted, size};
+use crate::{exit, signals};
+
+/// What the user wants to be planned.
+pub(crate) struct Wanted<'a> {
+    /// Sources, and the destination as the last one.
+    pub(crate) places: &'a [OsString],
+    /// Number of shards.
+    pub(crate) shards: u32,
+    /// Directory for the plan.
+    pub(crate) out: &'a Path,
+    /// Patterns of what is left out.
+    pub(crate) exclude: Vec<String>,
+    /// What is preserved besides the data.
+    pub(crate) preserve: Preserve,
+}
+
+pub(super) fn run(arguments: PlanArguments, console: &Console) -> u8 {
+    let PlanArguments { places, shards: Some(shards), out: Some(out), exclude, preserve, json, .. } = arguments else {
+        return console.give_up(&anyhow!("--shards and --out are needed"), exit::USAGE);
+    };
+    let errors = match make(Wanted { places: &places, shards, out: &out, exclude, preserve }, console) {
+        Ok((plan, errors)) => {
+            show(&plan, &out, errors, json, console);
+            errors
+        }
+        Err(code) => return code,
+    };
+    console.flush();
+    if errors > 0 || console.has_lost_results() { exit::FAILED } else { 0 }
+}
+
+/// Makes a plan; gives it, and how many items cannot be copied, which were told. Fails with an exit
+/// code.
+pub(crate) fn make(wanted: Wanted<'_>, console: &Console) -> Result<(Plan, usize), u8> {
+    let out = wanted.out;
+    let order = order(wanted).map_err(|error| console.give_up(&error, exit::USAGE))?;
+    let stop = StopSignal::new();
+    signals::watch_if_possible(&stop, console, "stopping; nothing is planned");
+    let options = SendOptions { exclude: order.exclude.clone(), preserve: order.preserve, ..SendOptions::default() };
+    let survey = survey_paths(&order.sources, &options, &stop);
+    let Survey { items, problems } = survey.map_err(|error| match error {
+        SessionError::Interrupted => exit::INTERRUPTED,
+        error => console.give_up(&anyhow!(error), exit::USAGE),
+    })?;
+    for problem in &problems {
+        let path = String::from_utf8_lossy(&problem.path).into_owned();
+        console.complain(&format!("{}: {}", printable(&path), printable(&problem.reason)));
+    }
+    if items.is_empty() {
+        return Err(console.give_up(&anyhow!("nothing was planned: none of the sources can be copied"), exit::USAGE));
+    }
+    let plan = Plan::make(out, order, &items, seconds_since_1970()).map_err(|error| give_up(error, console))?;
+    Ok((plan, problems.iter().filter(|problem| problem.error).count()))
+}
+
+fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
+    let (items, bytes): (u64, u64) =
+        plan.lists().iter().fold((0, 0), |(items, bytes), list| (items + list.items, bytes.saturating_add(list.bytes)));
+    let most = plan.lists().iter().map(|list| list.bytes).max().unwrap_or(0);
+    if json {
+        let shards: Vec<_> =
+            plan.lists().iter().map(|list| json!({"items": list.items, "bytes": list.bytes})).collect();
+        let plan = json!({
+            "type": "plan", "plan": out.display().to_string(), "shards": shards, "items": items, "bytes": bytes,
+            "directories": plan.text.items.saturating_sub(items), "errors": errors,
+        });
+        return console.json(&plan.to_string());
+    }
+    let shards = counted(plan.shards().into(), "shard");
+    console.result(&format!("{shards}: {}, {}; the largest has {}", counted(items, "item"), size(bytes), size(most)));
+    console.result(&format!("copy each: icdc copy --plan {}; then: icdc plan join {0}", out.display()));
+    if errors > 0 {
+        console.result(&format!("{} cannot be copied, named above", counted(errors as u64, "item")));
+    }
+}
+
+/// What is planned.
+fn order(wanted: Wanted<'_>) -> anyhow::Result<Order> {
+    let Wanted { places, shards, exclude, preserve, .. } = wanted;
+    let (last, first) = places.split_last().context("name what to copy, and where to")?;
+    let sources = first.iter().map(|source| local(source)).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(Order { sources, destination: directory(last)?, exclude, preserve, shards })
+}
+
+/// A source as an absolute path.
+fn local(text: &OsStr) -> anyhow::Result<String> {
+    let Location::Local(path) = Location::parse(text)? else {
+        bail!(
+            "{}: sources of a plan are on this host; plan where they are, or copy them without a plan",
+            text.to_string_lossy()
+        );
+    };
+    path.symlink_metadata().with_context(|| format!("{}: this source cannot be found", path.display()))?;
+    absolute(&path)
+}
+
+fn absolute(path: &Path) -> anyhow::Result<String> {
+    let here = std::env::current_dir().context("the current directory cannot be found out")?;
+    // Keeps a slash at the end, which has a meaning.
+    let path = here.join(path);
+    let text = path.to_str().with_context(|| format!("{}: a plan needs names in UTF-8", path.display()))?;
+    Ok(text.to_owned())
+}
+
+/// The destination, which is a directory: with a slash at its end.
+fn directory(text: &OsStr) -> anyhow::Result<String> {
+    let mut directory = match Location::parse(text)? {
+        Location::Local(path) => absolute(&path)?,
+        _ => text.to_str().map(str::to_owned).context("a plan needs names in UTF-8")?,
+    };
+    ensure!(!directory.contains('\0'), "a name has no NUL");
+    if !directory.ends_with(['/', ':']) {
+        directory.push('/');
+    }
+    Ok(directory)
+}

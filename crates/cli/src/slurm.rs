@@ -1,0 +1,253 @@
+//! `icdc slurm submit`: a plan, and the jobs that carry it out.
+//!
+//! ```text
+//! plan/slurm/shard.sh ─► sbatch --array ─► icdc copy --plan plan     one task for each shard
+//! plan/slurm/join.sh ──► sbatch --dependency afterany ─► icdc plan join plan
+//! ```
+//!
+//! What the user gives for sbatch comes last on its command line, where it counts.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, anyhow, bail};
+use clap::Parser;
+use icdc_shards::Plan;
+use icdc_shards::plan::ShardState;
+use serde_json::json;
+
+use crate::arguments::{Arguments, SlurmArguments, SlurmCommand, SubmitArguments};
+use crate::console::Console;
+use crate::copy::summary::counted;
+use crate::shards::{Wanted, make};
+use crate::{exit, logs};
+
+/// A task that ends with this code has stopped cleanly and goes on when it is started again.
+const GOES_ON: u8 = exit::INTERRUPTED;
+/// How often a task requeues itself.
+const MOST_REQUEUES: u32 = 100;
+/// How long before its time limit a task is told, in seconds.
+const NOTICE: u32 = 60;
+
+/// Runs the command and returns the exit code.
+pub(crate) fn run(arguments: SlurmArguments, console: &Console) -> u8 {
+    logs::start(console, "off");
+    let SlurmCommand::Submit(arguments) = arguments.command;
+    let options = match Options::new(&arguments) {
+        Ok(options) => options,
+        Err(error) => return console.give_up(&error, exit::USAGE),
+    };
+    let (plan, directory, errors) = match planned(&arguments, console) {
+        Ok(planned) => planned,
+        Err(code) => return code,
+    };
+    let code = match submit(&arguments, &options, &plan, &directory, console) {
+        Ok(()) if errors > 0 => exit::FAILED,
+        Ok(()) => 0,
+        Err(error) => return console.give_up(&error, exit::FAILED),
+    };
+    console.flush();
+    if console.has_lost_results() { code.max(exit::FAILED) } else { code }
+}
+
+/// The plan, its directory, and how many items cannot be copied.
+fn planned(arguments: &SubmitArguments, console: &Console) -> Result<(Plan, PathBuf, usize), u8> {
+    let absolute = |path: &Path| {
+        let found = path.canonicalize().with_context(|| path.display().to_string());
+        found.map_err(|error| console.give_up(&error, exit::USAGE))
+    };
+    if let Some(directory) = &arguments.plan {
+        let plan = Plan::open(directory).map_err(|error| console.give_up(&error.into(), exit::USAGE))?;
+        return Ok((plan, absolute(directory)?, 0));
+    }
+    let SubmitArguments { places, out, exclude, preserve, .. } = arguments;
+    let out = out.clone().unwrap_or_default();
+    let (exclude, shards) = (exclude.clone(), arguments.shards.unwrap_or(arguments.nodes));
+    let wanted = Wanted { places, shards, out: &out, exclude, preserve: *preserve };
+    let (plan, errors) = make(wanted, console)?;
+    Ok((plan, absolute(&out)?, errors))
+}
+
+/// Options for the programs that are started, word by word.
+struct Options {
+    connection: Vec<String>,
+    copy: Vec<String>,
+    sbatch: Vec<String>,
+}
+
+impl Options {
+    /// What is wrong with them is found out here, and not by a job hours later.
+    fn new(arguments: &SubmitArguments) -> anyhow::Result<Self> {
+        let words = |option: &str, text: &str| shell_words::split(text).with_context(|| format!("{option}: {text}"));
+        let options = Self {
+            connection: words("--connection", &arguments.connection)?,
+            copy: words("--copy", &arguments.copy)?,
+            sbatch: words("--sbatch", &arguments.sbatch)?,
+        };
+        let check = |option: &str, first: &[&str], words: &[&[String]]| {
+            let words = first.iter().map(|word| (*word).to_owned()).chain(words.concat());
+            let parsed = Arguments::try_parse_from(words).map(drop);
+            parsed.map_err(|error| {
+                anyhow!("{option}: {}", error.render().to_string().trim_start_matches("error: ").trim())
+            })
+        };
+        check("--connection", &["icdc", "plan", "join", "."], &[&options.connection])?;
+        check("--copy", &["icdc", "copy", "--plan", "."], &[&options.connection, &options.copy])?;
+        Ok(options)
+    }
+}
+
+fn submit(
+    arguments: &SubmitArguments,
+    options: &Options,
+    plan: &Plan,
+    directory: &Path,
+    console: &Console,
+) -> anyhow::Result<()> {
+    let left = left(plan)?;
+    let icdc = std::env::current_exe().context("the path of this program cannot be found out")?;
+    let scripts = directory.join("slurm");
+    fs::create_dir_all(&scripts).with_context(|| scripts.display().to_string())?;
+    let copy =
+        words(&icdc, &["copy", "--progress", "never", "--plan"], directory, &[&options.connection, &options.copy])?;
+    let join = words(&icdc, &["plan", "join"], directory, &[&options.connection])?;
+    write(&scripts.join("shard.sh"), &shard_script(&copy))?;
+    write(&scripts.join("join.sh"), &format!("#!/bin/sh\nexec {join}\n"))?;
+
+    let text = |path: PathBuf| path.to_str().map(str::to_owned).context("sbatch needs names in UTF-8");
+    let output =
+        |name: &str| Ok::<_, anyhow::Error>(format!("--output={}", text(scripts.join(name))?.replace('%', "%%")));
+    let mut array = vec!["--parsable".to_owned(), "--job-name=icdc-shards".into()];
+    array.push(format!("--array={}%{}", ranges(&left), arguments.nodes));
+    array.extend(["--requeue".into(), format!("--signal=B:TERM@{NOTICE}"), "--open-mode=append".into()]);
+    array.push(format!("{}-%a.log", output("shard")?));
+    array.extend(options.sbatch.iter().cloned());
+    array.push(text(scripts.join("shard.sh"))?);
+    let join = |after: &str| {
+        let mut join = vec!["--parsable".to_owned(), "--job-name=icdc-join".into(), "--open-mode=append".into()];
+        join.extend([format!("--dependency=afterany:{after}"), output("join.log")?]);
+        join.extend(options.sbatch.iter().cloned());
+        join.push(text(scripts.join("join.sh"))?);
+        Ok::<_, anyhow::Error>(join)
+    };
+
+    if arguments.dry_run {
+        if !left.is_empty() {
+            console.result(&format!("sbatch {}", shell_words::join(&array)));
+        }
+        console.result(&format!("sbatch {}", shell_words::join(join("JOB")?)));
+        return Ok(());
+    }
+    if left.is_empty() {
+        bail!("all shards are copied; join them: icdc plan join {}", directory.display());
+    }
+    let shards = sbatch(&array)?;
+    let join =
+        sbatch(&join(&shards)?).with_context(|| format!("job {shards} copies the shards, but nothing joins them"))?;
+    if arguments.json {
+        let submitted = json!({
+            "type": "slurm_submit", "plan": directory.display().to_string(), "shards": left, "array_job": shards, "join_job": join,
+        });
+        console.json(&submitted.to_string());
+        return Ok(());
+    }
+    console.result(&format!(
+        "job {shards} copies {}, {} at a time; job {join} joins them",
+        counted(left.len() as u64, "shard"),
+        arguments.nodes.min(left.len() as u32)
+    ));
+    console.result(&format!("to follow: icdc plan status {}; logs are in {}", directory.display(), scripts.display()));
+    Ok(())
+}
+
+/// Shards that are not copied.
+fn left(plan: &Plan) -> anyhow::Result<Vec<u32>> {
+    let mut left = Vec::new();
+    for shard in 0..plan.shards() {
+        if !matches!(plan.state(shard)?, ShardState::Copied { failed: 0, .. }) {
+            left.push(shard);
+        }
+    }
+    Ok(left)
+}
+
+/// Numbers as Slurm writes them: `0-3,7`.
+fn ranges(numbers: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for &number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let text = |(first, last): &(u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    ranges.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+/// A command for a shell.
+fn words(icdc: &Path, command: &[&str], plan: &Path, options: &[&[String]]) -> anyhow::Result<String> {
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("a script needs names in UTF-8");
+    let mut words = vec![text(icdc)?];
+    words.extend(command.iter().map(|word| (*word).to_owned()));
+    words.push(text(plan)?);
+    words.extend(options.concat());
+    Ok(shell_words::join(words))
+}
+
+/// Slurm tells the script when the time is nearly over; a task that has stopped for that, or whose
+/// connection was lost for too long, is put back into the queue.
+fn shard_script(copy: &str) -> String {
+    format!(
+        "#!/bin/sh\n\
+         {copy} &\n\
+         copy=$!\n\
+         trap 'kill -TERM $copy 2>/dev/null' TERM\n\
+         while :; do\n    \
+             wait $copy\n    \
+             code=$?\n    \
+             kill -0 $copy 2>/dev/null || break\n\
+         done\n\
+         if [ $code = {GOES_ON} ] && [ \"${{SLURM_RESTART_COUNT:-0}}\" -lt {MOST_REQUEUES} ]; then\n    \
+             scontrol requeue \"${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID\"\n\
+         fi\n\
+         exit $code\n"
+    )
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let written = fs::write(path, text).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)));
+    written.with_context(|| path.display().to_string())
+}
+
+/// Submits a job; its number.
+fn sbatch(words: &[String]) -> anyhow::Result<String> {
+    let output = Command::new("sbatch").args(words).output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            anyhow!("sbatch is not found: run this on a host that submits to Slurm, or with --dry-run")
+        }
+        _ => anyhow!("sbatch: {error}"),
+    })?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if !output.status.success() {
+        bail!("sbatch failed: {}", if said.is_empty() { output.status.to_string() } else { said });
+    }
+    // "JOB" or "JOB;CLUSTER".
+    let job = String::from_utf8_lossy(&output.stdout).trim().split(';').next().unwrap_or_default().to_owned();
+    let is_number = !job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { Ok(job) } else { bail!("sbatch answered {job:?} in place of the number of a job") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranges;
+
+    #[test]
+    fn numbers_are_written_as_slurm_reads_them() {
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[3]), "3");
+        assert_eq!(ranges(&[0, 1, 2, 3, 7, 9, 10]), "0-3,7,9-10");
+    }
+}

@@ -1,0 +1,152 @@
+//! Which items a shard has: as many bytes in each as in any other, neighbours together.
+//!
+//! A file costs its bytes and what a file costs that has none. Names of one file stay together, so
+//! that they can be links. What is large beside a shard goes to whichever shard has the least so
+//! far, the largest first; the rest is dealt out in scan order, to each shard until it has its
+//! share. So no shard has more than one small piece above the average, unless a single file is
+//! larger than that.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use icdc_transfer::sender::selection::SelectedState;
+use icdc_transfer::sender::survey::Surveyed;
+
+/// What a file costs besides its bytes, in bytes: about what a disk or a path of 1 Gbit/s carries
+/// while a file is opened, written, made durable and named.
+const FILE: u64 = 64 << 10;
+/// A piece is large that takes more than this part of a shard.
+const LARGE: u64 = 8;
+
+/// Divides all `items` but directories into so many `shards` (at least one): their places,
+/// ascending. Shards may be empty.
+#[must_use]
+pub fn divide(items: &[Surveyed], shards: usize) -> Vec<Vec<usize>> {
+    let mut pieces = pieces(items);
+    let shards = shards.max(1);
+    let total: u64 = pieces.iter().map(|piece| piece.cost).sum();
+    let large = total / shards as u64 / LARGE;
+    let mut parts = vec![(0u64, Vec::new()); shards];
+
+    let mut large: Vec<_> = pieces.extract_if(.., |piece| piece.cost > large.max(FILE)).collect();
+    large.sort_by_key(|piece| Reverse(piece.cost));
+    for piece in large {
+        if let Some((cost, places)) = parts.iter_mut().min_by_key(|(cost, _)| *cost) {
+            *cost += piece.cost;
+            places.extend(piece.places);
+        }
+    }
+
+    let level = level(parts.iter().map(|(cost, _)| *cost).collect(), pieces.iter().map(|piece| piece.cost).sum());
+    let mut part = 0;
+    for piece in pieces {
+        while part + 1 < shards && parts[part].0 >= level {
+            part += 1;
+        }
+        parts[part].0 += piece.cost;
+        parts[part].1.extend(piece.places);
+    }
+    let in_order = |(_, mut places): (u64, Vec<usize>)| {
+        places.sort_unstable();
+        places
+    };
+    parts.into_iter().map(in_order).collect()
+}
+
+/// What is not divided: a file with all its names, or anything else.
+struct Piece {
+    cost: u64,
+    places: Vec<usize>,
+}
+
+fn pieces(items: &[Surveyed]) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut linked: HashMap<(u64, u64), usize> = HashMap::new();
+    for (place, item) in items.iter().enumerate() {
+        let SelectedState::Other { size, .. } = item.selected.state else { continue };
+        let piece = item.linked.map(|file| *linked.entry(file).or_insert(pieces.len()));
+        match piece.and_then(|piece| pieces.get_mut(piece)) {
+            Some(piece) => {
+                piece.cost += FILE;
+                piece.places.push(place);
+            }
+            None => pieces.push(Piece { cost: size.saturating_add(FILE), places: vec![place] }),
+        }
+    }
+    pieces
+}
+
+/// The level to which `rest` fills up parts that have so much.
+fn level(mut parts: Vec<u64>, rest: u64) -> u64 {
+    parts.sort_unstable();
+    let mut below = 0u64;
+    for (count, part) in (1u64..).zip(&parts) {
+        below += part;
+        let level = (below + rest) / count;
+        let next = parts.get(count as usize).copied().unwrap_or(u64::MAX);
+        if level <= next {
+            return level;
+        }
+    }
+    u64::MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_transfer::sender::selection::Selected;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn file(place: usize, size: u64, linked: Option<(u64, u64)>) -> Surveyed {
+        let path = format!("{place:06}").into_bytes();
+        let state = SelectedState::Other { size, mtime: (0, 0) };
+        Surveyed { selected: Selected { source: 0, path, state }, linked }
+    }
+
+    fn cost(items: &[Surveyed], places: &[usize]) -> u64 {
+        let of = |place: &usize| match items[*place].selected.state {
+            SelectedState::Other { size, .. } => size + FILE,
+            SelectedState::Directory => 0,
+        };
+        places.iter().map(of).sum()
+    }
+
+    #[test]
+    fn a_level_fills_the_lowest_parts_first() {
+        assert_eq!(level(vec![0, 0, 10], 4), 2);
+        assert_eq!(level(vec![10, 0, 0], 23), 11);
+        assert_eq!(level(vec![0], 7), 7);
+        assert_eq!(level(vec![5, 1], 0), 1);
+    }
+
+    #[test]
+    fn names_of_one_file_stay_together() {
+        let linked = Some((1, 2));
+        let items = [file(0, 1 << 20, linked), file(1, 1 << 20, None), file(2, 1 << 20, linked), file(3, 1, linked)];
+        let shards = divide(&items, 2);
+        assert!(shards.contains(&vec![0, 2, 3]) && shards.contains(&vec![1]), "{shards:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn every_item_is_in_one_shard_and_no_shard_has_much_more_than_its_share(
+            sizes in prop::collection::vec(prop_oneof![0u64..100_000, 0u64..1 << 34], 0..300),
+            shards in 1usize..40,
+        ) {
+            let items: Vec<_> = sizes.iter().enumerate().map(|(place, size)| file(place, *size, None)).collect();
+            let divided = divide(&items, shards);
+            prop_assert_eq!(divided.len(), shards);
+            let mut all: Vec<usize> = divided.concat();
+            prop_assert!(divided.iter().all(|places| places.is_sorted()));
+            all.sort_unstable();
+            prop_assert_eq!(all, (0..items.len()).collect::<Vec<_>>());
+
+            let total = cost(&items, &(0..items.len()).collect::<Vec<_>>());
+            let share = total / shards as u64;
+            let largest = sizes.iter().max().map_or(0, |size| size + FILE);
+            let most = divided.iter().map(|places| cost(&items, places)).max().unwrap_or(0);
+            prop_assert!(most <= share + largest.max(FILE) + 1, "{} of {}", most, share);
+        }
+    }
+}

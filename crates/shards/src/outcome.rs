@@ -1,0 +1,82 @@
+//! The file of what became of a shard: a line of JSON, then a line for each item of its list, in
+//! their order: the item's digest in hex, or `-` where it is not there as planned.
+
+use std::fmt::Write as _;
+
+use icdc_protocol::message::Digest;
+use serde::{Deserialize, Serialize};
+
+/// What became of a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Who copied it, and when.
+    pub note: Note,
+    /// Digests of its items, in the order of its list; `None` for those that are not done.
+    pub digests: Vec<Option<Digest>>,
+}
+
+/// Who copied a shard, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// Digest of the list, in hex: of no other one does this tell.
+    pub list: String,
+    /// Name of the host.
+    pub host: String,
+    /// Process.
+    pub pid: u32,
+    /// When it began or ended, in seconds since 1970.
+    pub at: u64,
+}
+
+impl Outcome {
+    /// Items that are done.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.digests.iter().filter(|digest| digest.is_some()).count() as u64
+    }
+
+    pub(crate) fn encode(&self) -> String {
+        let mut text = serde_json::to_string(&self.note).expect("text and numbers are JSON");
+        text.push('\n');
+        for digest in &self.digests {
+            match digest {
+                Some(digest) => text.push_str(&blake3::Hash::from_bytes(*digest).to_hex()),
+                None => text.push('-'),
+            }
+            let _ = text.write_char('\n');
+        }
+        text
+    }
+
+    /// Of a list of so many items; `None` if it makes no sense.
+    pub(crate) fn decode(text: &str, items: u64) -> Option<Self> {
+        let mut lines = text.lines();
+        let note = serde_json::from_str(lines.next()?).ok()?;
+        let digest = |line| match line {
+            "-" => Some(None),
+            hex => Some(Some(*blake3::Hash::from_hex(hex).ok()?.as_bytes())),
+        };
+        let digests: Vec<_> = lines.map(digest).collect::<Option<_>>()?;
+        (digests.len() as u64 == items).then_some(Self { note, digests })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        let note = Note { list: "ab".into(), host: "n\n1".into(), pid: 3, at: 4 };
+        let outcome = Outcome { note, digests: vec![Some([1; 32]), None, Some([0xff; 32])] };
+        let text = outcome.encode();
+        assert_eq!(Outcome::decode(&text, 3), Some(outcome.clone()));
+        assert_eq!(outcome.done(), 2);
+        assert_eq!(Outcome::decode(&text, 2), None);
+        assert_eq!(Outcome::decode(&text[..text.len() - 4], 3), None, "a digest is cut off");
+        assert_eq!(Outcome::decode("", 0), None);
+        assert_eq!(Outcome::decode("{}\n", 0), None);
+    }
+}

@@ -1,0 +1,43 @@
+//! Work for the file system, done by several threads at a time: what it costs is the processor's
+//! time in the kernel, and waiting for the medium.
+
+use std::num::NonZero;
+use std::thread::{self, available_parallelism};
+
+/// Threads at most: names in one directory are made one after the other.
+const THREADS: usize = 8;
+/// What one thread does before a further one is worth it.
+const LEAST: usize = 16;
+
+/// What `work` makes of each of `items`, in their order. Neighbours, which are likely of one
+/// directory, are done by the same thread, with this one's rights.
+pub(super) fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS).min(items.len() / LEAST);
+    if threads < 2 {
+        return items.iter().map(work).collect();
+    }
+    let work = &work;
+    let (first, others) = items.split_at(items.len().div_ceil(threads));
+    thread::scope(|scope| {
+        let part = |part| move || Vec::from_iter(<[T]>::iter(part).map(work));
+        let others: Vec<_> = others.chunks(first.len()).map(|others| scope.spawn(part(others))).collect();
+        let mut done = part(first)();
+        for other in others {
+            done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        done
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_that_of_the_items() {
+        for count in [0, 1, 2 * LEAST - 1, 2 * LEAST, 1000, 1003] {
+            let items: Vec<usize> = (0..count).collect();
+            assert_eq!(side_by_side(&items, |item| item * 2), (0..count).map(|item| item * 2).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Hashes what was read of large files, and builds the files' digests.
+//!
+//! A block is a subtree of BLAKE3 for itself, so several threads take steps from one queue, each the
+//! next one that is read, and send a block as soon as it has its value. Only the digest of a file
+//! needs the values in order: those that come early wait for the ones before them. Whichever thread
+//! is through with a file's last step tells the receiver, behind the blocks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crossbeam_channel::Receiver as Queue;
+use icdc_disk::Block;
+use icdc_link::Parcel;
+use icdc_protocol::block_map::block_offset;
+use icdc_protocol::digest::{self, RootHasher};
+use icdc_protocol::limits::BLOCK_SIZE;
+use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, Message};
+
+use super::executor::Executor;
+
+/// What the reader hands to the hashers.
+pub(super) enum Step {
+    /// A block that the receiver holds, with its value.
+    Held { file: Arc<Hashing>, index: u32, value: Digest },
+    /// A block without data.
+    Hole { file: Arc<Hashing>, index: u32 },
+    /// A block to be sent: of its `length` bytes those in the (offset, length) of `ranges`, or all.
+    Data { file: Arc<Hashing>, index: u32, ranges: Vec<(u32, u32)>, block: Block, length: usize },
+    /// A block that is sent once more.
+    Again { id: EntryId, size: u64, index: u32, block: Block, length: usize },
+    /// The file is read, or cannot be read any further, after so many steps.
+    End { file: Arc<Hashing>, steps: u32, outcome: Result<(), GivenUp> },
+}
+
+/// A file that is being hashed.
+pub(super) struct Hashing {
+    id: EntryId,
+    /// In bytes.
+    size: u64,
+    /// Zeros between its data enter the digest as any block.
+    hash_holes: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    digest: DigestState,
+    /// Blocks whose values the digest has.
+    next: u32,
+    /// Values that wait for those before them; `None` for a hole that is not hashed.
+    early: BTreeMap<u32, Option<Digest>>,
+    /// Blocks that were queued for the socket.
+    sent: u32,
+    /// Steps that are done.
+    steps: u32,
+    /// Of how many steps there are, and how the file was read.
+    end: Option<(u32, Result<(), GivenUp>)>,
+}
+
+enum DigestState {
+    Root(RootHasher),
+    /// Values of the blocks that hold data, where there are too many zeros to hash.
+    Map(Vec<(u32, Digest)>),
+}
+
+/// Hashes steps until the channel is closed or the session ends.
+pub(super) fn run(executor: &Executor<'_>, steps: &Queue<Step>) {
+    for step in steps {
+        if take(executor, step).is_none() {
+            return;
+        }
+    }
+}
+
+/// `None` when the session is over.
+fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
+    let busy = executor.stages.hash.busy();
+    match step {
+        Step::Again { id, size, index, block, length } => {
+            let value = digest::block_value(block_offset(index), &block[..length], size);
+            let header = BlockHeader { id, index, value, ranges: Vec::new() };
+            let parcel = Parcel { message: Message::Block(header), payload: Some((block, length).into()) };
+            drop(busy);
+            executor.queue_again(parcel)
+        }
+        Step::Held { file, index, value } => file.through(executor, |state| state.note(index, Some(value))),
+        Step::Hole { file, index } => {
+            let value = file.hash_holes.then(|| digest::zero_block_value(block_offset(index), file.size));
+            file.through(executor, |state| state.note(index, value))
+        }
+        Step::Data { file, index, ranges, block, length } => {
+            let value = digest::block_value(block_offset(index), &block[..length], file.size);
+            let parcel = data(BlockHeader { id: file.id, index, value, ranges }, block, length);
+            drop(busy);
+            executor.queue_data(parcel)?;
+            file.through(executor, |state| {
+                state.note(index, Some(value));
+                state.sent += 1;
+            })
+        }
+        Step::End { file, steps, outcome } => file.told(executor, |state| state.end = Some((steps, outcome))),
+    }
+}
+
+/// A frame of what a block holds, with its data back to back.
+fn data(header: BlockHeader, mut block: Block, length: usize) -> Parcel {
+    let mut payload = length;
+    if !header.ranges.is_empty() {
+        payload = 0;
+        for (offset, data) in &header.ranges {
+            let from = *offset as usize;
+            block.copy_within(from..from + *data as usize, payload);
+            payload += *data as usize;
+        }
+    }
+    debug_assert!(payload <= BLOCK_SIZE);
+    Parcel { message: Message::Block(header), payload: Some((block, payload).into()) }
+}
+
+impl Hashing {
+    /// A file of `size` bytes whose zeros are hashed, or are too many for that.
+    pub(super) fn new(id: EntryId, size: u64, hash_holes: bool) -> Self {
+        let digest = if hash_holes { DigestState::Root(RootHasher::new(size)) } else { DigestState::Map(Vec::new()) };
+        let state = State { digest, next: 0, early: BTreeMap::new(), sent: 0, steps: 0, end: None };
+        Self { id, size, hash_holes, state: Mutex::new(state) }
+    }
+
+    /// A step is done.
+    fn through(&self, executor: &Executor<'_>, note: impl FnOnce(&mut State)) -> Option<()> {
+        self.told(executor, |state| {
+            note(state);
+            state.steps += 1;
+        })
+    }
+
+    /// Takes note, and tells the receiver if that was the last of the file. `None` when the session is over.
+    fn told(&self, executor: &Executor<'_>, note: impl FnOnce(&mut State)) -> Option<()> {
+        let mut state = self.lock();
+        note(&mut state);
+        let done = state.steps;
+        let Some((_, outcome)) = state.end.take_if(|(steps, _)| *steps == done) else { return Some(()) };
+        let outcome = outcome.map(|()| state.finish(self.size));
+        let sent = state.sent;
+        drop(state);
+        match executor.with(|machine| machine.on_read(self.id, sent, outcome)) {
+            Some(end) => executor.queue_data(Message::FileEnd(end).into()),
+            None => Some(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while a value is noted")
+    }
+}
+
+impl State {
+    fn note(&mut self, index: u32, value: Option<Digest>) {
+        self.early.insert(index, value);
+        while let Some(value) = self.early.remove(&self.next) {
+            match (&mut self.digest, value) {
+                (DigestState::Root(hasher), Some(value)) => hasher.push(value),
+                (DigestState::Map(values), Some(value)) => values.push((self.next, value)),
+                (_, None) => {}
+            }
+            self.next += 1;
+        }
+    }
+
+    fn finish(&mut self, size: u64) -> FileDigest {
+        match std::mem::replace(&mut self.digest, DigestState::Map(Vec::new())) {
+            DigestState::Root(hasher) => {
+                FileDigest::Blake3(hasher.finish().expect("every block of the file was pushed"))
+            }
+            DigestState::Map(values) => FileDigest::SparseMap(digest::sparse_map(size, values)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(count: u32) -> Vec<Digest> {
+        (0..count).map(|index| *blake3::hash(&index.to_le_bytes()).as_bytes()).collect()
+    }
+
+    fn state(digest: DigestState) -> State {
+        State { digest, next: 0, early: BTreeMap::new(), sent: 0, steps: 0, end: None }
+    }
+
+    #[test]
+    fn values_in_any_order_give_one_digest() {
+        let size = 7 * BLOCK_SIZE as u64 - 1;
+        let values = values(7);
+        let expected = digest::root(size, &values).map(FileDigest::Blake3);
+        for order in [[0, 1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1, 0], [3, 0, 6, 1, 5, 2, 4]] {
+            let mut state = state(DigestState::Root(RootHasher::new(size)));
+            for index in order {
+                state.note(index, Some(values[index as usize]));
+            }
+            assert!(state.early.is_empty());
+            assert_eq!(Some(state.finish(size)), expected, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn a_map_has_the_blocks_with_data_in_order() {
+        let values = values(4);
+        let mut state = state(DigestState::Map(Vec::new()));
+        for (index, value) in [(3, Some(values[3])), (1, None), (0, Some(values[0])), (2, None)] {
+            state.note(index, value);
+        }
+        let expected = digest::sparse_map(9, [(0, values[0]), (3, values[3])]);
+        assert_eq!(state.finish(9), FileDigest::SparseMap(expected));
+    }
+}

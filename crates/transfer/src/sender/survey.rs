@@ -1,0 +1,264 @@
+//! What a copy of the sources would announce, found by several threads and without a session.
+//!
+//! Directories are listed side by side, each by one thread, and put into scan order afterwards:
+//! what takes time is waiting for the file system, which on a network is the better used the more
+//! is asked of it at a time.
+
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use icdc_disk::tree::{Directory, Kind, Name, Stat, TreeError, is_staging};
+use icdc_protocol::limits::MAX_FILE_SIZE;
+use icdc_protocol::message::{Problem, SendOptions};
+use icdc_session::SessionError;
+use icdc_stop::StopSignal;
+
+use super::exclude::Exclude;
+use super::scan::too_deep;
+use super::selection::{Selected, SelectedState};
+use super::sources::{Root, Sources};
+
+/// Directories that are read at a time.
+const READERS: usize = 16;
+
+/// See the module's description.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// All items in scan order.
+    pub items: Vec<Surveyed>,
+    /// What is left out, and why; what cannot be copied has `error` set.
+    pub problems: Vec<Problem>,
+}
+
+/// An item of the sources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Surveyed {
+    /// Which it is.
+    pub selected: Selected,
+    /// What all names of a file with several have in common, if they are copied as links.
+    pub linked: Option<(u64, u64)>,
+}
+
+/// A directory to be read.
+struct Task {
+    /// Where what is found goes.
+    node: usize,
+    above: Directory,
+    /// In it; `None` for itself.
+    name: Option<Name>,
+    /// From the source's parent.
+    path: Vec<u8>,
+    /// Directories above it, and the bytes of their paths.
+    depth: usize,
+    paths: usize,
+}
+
+/// What a directory holds, in order.
+#[derive(Default)]
+struct Node {
+    entries: Vec<Found>,
+}
+
+struct Found {
+    name: Vec<u8>,
+    state: SelectedState,
+    linked: Option<(u64, u64)>,
+    /// Of a directory.
+    node: Option<usize>,
+}
+
+#[derive(Default)]
+struct State {
+    tasks: Vec<Task>,
+    nodes: Vec<Node>,
+    problems: Vec<Problem>,
+    /// Tasks that are not done.
+    open: usize,
+}
+
+struct Walk<'a> {
+    options: &'a SendOptions,
+    exclude: Exclude,
+    stop: &'a StopSignal,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Walks the sources.
+///
+/// # Errors
+/// A pattern of `options` that is none, and [`SessionError::Interrupted`].
+pub fn survey(sources: &Sources, options: &SendOptions, stop: &StopSignal) -> Result<Survey, SessionError> {
+    let exclude = Exclude::new(&options.exclude).map_err(SessionError::Local)?;
+    let walk = Walk { options, exclude, stop, state: Mutex::default(), changed: Condvar::new() };
+    let roots: Vec<_> = sources.roots.iter().map(|(number, root)| (*number, walk.begin(root))).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| walk.read());
+        }
+    });
+    if stop.is_requested() {
+        return Err(SessionError::Interrupted);
+    }
+    let State { nodes, mut problems, .. } = walk.state.into_inner().expect(NO_PANIC);
+    problems.sort_by(|one, other| one.path.cmp(&other.path));
+    let mut items = Vec::new();
+    for (source, found) in roots {
+        found.into_iter().for_each(|found| put_in_order(source, found, &nodes, &mut items));
+    }
+    problems.splice(0..0, sources.problems.iter().cloned());
+    Ok(Survey { items, problems })
+}
+
+const NO_PANIC: &str = "no panic while what was found is noted";
+
+impl Walk<'_> {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect(NO_PANIC)
+    }
+
+    /// A source itself; its contents are to be read.
+    fn begin(&self, root: &Root) -> Option<Found> {
+        let path = root.source.name.clone();
+        if root.stat.kind == Kind::Directory {
+            let node = self.add(root.directory.clone(), root.name.clone(), path, 0, 0);
+            return Some(Found { name: Vec::new(), state: SelectedState::Directory, linked: None, node: Some(node) });
+        }
+        self.leaf(Vec::new(), &path, &root.stat)
+    }
+
+    fn add(&self, above: Directory, name: Option<Name>, path: Vec<u8>, depth: usize, paths: usize) -> usize {
+        let mut state = self.lock();
+        let node = state.nodes.len();
+        state.nodes.push(Node::default());
+        state.tasks.push(Task { node, above, name, path, depth, paths });
+        state.open += 1;
+        self.changed.notify_one();
+        node
+    }
+
+    /// Anything but a directory.
+    fn leaf(&self, name: Vec<u8>, path: &[u8], stat: &Stat) -> Option<Found> {
+        let links = self.options.preserve.links;
+        match stat.kind {
+            Kind::File if stat.size > MAX_FILE_SIZE => self.leave(path, "larger than icdc can address".into(), true),
+            Kind::Symlink if !links => {
+                self.leave(path, "symbolic link left out (--preserve without links)".into(), false);
+            }
+            Kind::Other(what) => self.leave(path, format!("{what} is not copied"), true),
+            Kind::Directory => self.leave(path, "became a directory while it was looked at".into(), true),
+            Kind::File | Kind::Symlink => {
+                let is_linked = links && stat.kind == Kind::File && stat.nlink > 1;
+                let linked = is_linked.then_some((stat.dev, stat.ino));
+                return Some(Found { name, state: SelectedState::of(stat), linked, node: None });
+            }
+        }
+        None
+    }
+
+    fn leave(&self, path: &[u8], reason: String, error: bool) {
+        self.lock().problems.push(Problem { path: path.to_vec(), reason, error });
+    }
+
+    /// Reads directories until there are no more.
+    fn read(&self) {
+        while let Some(task) = self.next() {
+            let node = task.node;
+            let outcome = if self.stop.is_requested() { Ok(Vec::new()) } else { self.list(&task) };
+            let mut state = self.lock();
+            match outcome {
+                Ok(entries) => state.nodes[node].entries = entries,
+                Err(error) => {
+                    state.problems.push(Problem { path: task.path, reason: error.to_string(), error: true });
+                }
+            }
+            state.open -= 1;
+            if state.open == 0 {
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    /// The directory that came last: so few are open at a time.
+    fn next(&self) -> Option<Task> {
+        let waits = |state: &mut State| state.tasks.is_empty() && state.open > 0;
+        let mut state = self.changed.wait_while(self.lock(), waits).expect(NO_PANIC);
+        state.tasks.pop()
+    }
+
+    fn list(&self, task: &Task) -> Result<Vec<Found>, TreeError> {
+        let directory = match &task.name {
+            Some(name) => task.above.open_directory(name)?,
+            None => task.above.clone(),
+        };
+        let names = directory.entries()?;
+        let mut found = Vec::with_capacity(names.len());
+        for entry in names.iter() {
+            let mut path = task.path.clone();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(entry.name);
+            if is_staging(entry.name) {
+                self.leave(&path, "left behind by an unfinished copy, not copied".into(), false);
+                continue;
+            }
+            let name = match Name::new(entry.name) {
+                Ok(name) => name,
+                Err(error) => {
+                    self.leave(&path, error.to_string(), true);
+                    continue;
+                }
+            };
+            if self.exclude.matches(&path, entry.name) {
+                continue;
+            }
+            let stat = match directory.stat(&name) {
+                Ok(stat) => stat,
+                Err(error) => {
+                    self.leave(&path, error.to_string(), true);
+                    continue;
+                }
+            };
+            if stat.kind != Kind::Directory {
+                found.extend(self.leaf(entry.name.to_vec(), &path, &stat));
+                continue;
+            }
+            let (depth, paths) = (task.depth + 1, task.paths + task.path.len());
+            if let Some(reason) = too_deep(depth, paths, &path) {
+                self.leave(&path, reason, true);
+                continue;
+            }
+            let node = Some(self.add(directory.clone(), Some(name), path, depth, paths));
+            found.push(Found { name: entry.name.to_vec(), state: SelectedState::Directory, linked: None, node });
+        }
+        Ok(found)
+    }
+}
+
+/// Adds an item and what is beneath it.
+fn put_in_order(source: u32, root: Found, nodes: &[Node], items: &mut Vec<Surveyed>) {
+    let item = |path: Vec<u8>, found: &Found| Surveyed {
+        selected: Selected { source, path, state: found.state },
+        linked: found.linked,
+    };
+    items.push(item(Vec::new(), &root));
+    let Some(node) = root.node else { return };
+    // Directories from the source down: (node, next entry, path).
+    let mut levels = vec![(node, 0, Vec::new())];
+    while let Some((node, next, path)) = levels.last_mut() {
+        let Some(found) = nodes[*node].entries.get(*next) else {
+            levels.pop();
+            continue;
+        };
+        *next += 1;
+        let mut beneath = path.clone();
+        if !beneath.is_empty() {
+            beneath.push(b'/');
+        }
+        beneath.extend_from_slice(&found.name);
+        items.push(item(beneath.clone(), found));
+        if let Some(node) = found.node {
+            levels.push((node, 0, beneath));
+        }
+    }
+}
