@@ -1,6 +1,7 @@
 #!/bin/bash
 # Copies a real tree from disk to disk between two network namespaces with one cable between them: icdc and rsync (its own protocol, in
-# clear) in turn, with cold caches, each to a directory of its own. Writes a line for each copy: program, run, seconds, files, bytes.
+# clear) in turn, with cold caches, each to a directory of its own. Writes a line for each copy: program, run, seconds until the program has
+# ended and all is durable, and how many names have arrived.
 #
 #   bench/tree.sh [RUNS] [SOURCE...]      (5 runs of /usr/lib and /usr/share)
 #
@@ -45,15 +46,22 @@ printf 'use chroot = no\nuid = 0\ngid = 0\n[out]\npath = %s\nread only = no\n' "
 ip netns exec "$far" rsync --daemon --no-detach --config="$scratch/rsyncd.conf" --log-file=/dev/null &
 daemon=$!
 
-echo program,run,seconds,files,bytes
+# timed COMMAND...: runs it and makes its data durable; sets $seconds.
+timed() {
+    begin=$(date +%s.%N)
+    "$@" >"$scratch/said" 2>&1 && sync || {
+        cat "$scratch/said" >&2
+        exit 1
+    }
+    seconds=$(echo "$(date +%s.%N) $begin" | awk '{ printf "%.2f", $1 - $2 }')
+}
+
+echo program,run,seconds,names
 for run in $(seq "$runs"); do
     settle
-    ip netns exec "$near" "$icdc" copy --json --ssh "$scratch/ssh" --remote-icdc "$icdc" "$@" "10.99.0.2:$scratch/icdc-$run/" |
-        sed -n '/"type":"summary"/s/.*"files":\([0-9]*\),"bytes":\([0-9]*\),.*"seconds":\([0-9.]*\),.*/icdc,'"$run"',\3,\1,\2/p'
+    timed ip netns exec "$near" "$icdc" copy --ssh "$scratch/ssh" --remote-icdc "$icdc" "$@" "10.99.0.2:$scratch/icdc-$run/"
+    echo "icdc,$run,$seconds,$(find "$scratch/icdc-$run" | wc -l)"
     settle
-    begin=$(date +%s.%N)
-    # As icdc: durable at the end.
-    ip netns exec "$near" rsync -aH "$@" "rsync://10.99.0.2/out/rsync-$run/" && sync
-    end=$(date +%s.%N)
-    echo "rsync,$run,$(echo "$end $begin" | awk '{ printf "%.2f", $1 - $2 }'),$(find "$scratch/rsync-$run" -type f | wc -l),"
+    timed ip netns exec "$near" rsync -aH "$@" "rsync://10.99.0.2/out/rsync-$run/"
+    echo "rsync,$run,$seconds,$(find "$scratch/rsync-$run" | wc -l)"
 done

@@ -55,6 +55,8 @@ pub(crate) struct ResultFile {
 impl CopyPlan {
     /// Reads the arguments; every error is one of usage.
     pub(crate) fn new(arguments: CopyArguments) -> anyhow::Result<Self> {
+        let is_of_plan = arguments.plan.is_some() || arguments.shard.0.is_none();
+        ensure!(is_of_plan, "--shard is a part of a plan, and none is named: give --plan DIR as well");
         let (last, first) = arguments.places.split_last().context("name what to copy, and where to")?;
         let sources = first.iter().map(|source| Location::parse(source)).collect::<Result<Vec<_>, _>>()?;
         let destination = Location::parse(last)?;
@@ -156,7 +158,7 @@ pub(crate) fn connection(arguments: ConnectionArguments, by_daemon: bool) -> any
 }
 
 /// `alice@host` is a name like any other, but hardly one that somebody wants for a new file.
-fn refuse_forgotten_colon(destination: &Location) -> anyhow::Result<()> {
+pub(crate) fn refuse_forgotten_colon(destination: &Location) -> anyhow::Result<()> {
     let Location::Local(path) = destination else { return Ok(()) };
     match forgotten_colon(path) {
         Some(hint) => Err(anyhow!("{}: there is nothing of that name here; {hint}", path.display())),

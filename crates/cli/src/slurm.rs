@@ -11,15 +11,14 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::Parser;
 use icdc_shards::Plan;
-use icdc_shards::plan::ShardState;
 use serde_json::json;
 
-use crate::arguments::{Arguments, SlurmArguments, SlurmCommand, SubmitArguments};
+use crate::arguments::{Arguments, Command, SlurmArguments, SlurmCommand, SubmitArguments};
 use crate::console::Console;
 use crate::copy::summary::counted;
 use crate::shards::{Wanted, make};
@@ -66,7 +65,7 @@ fn planned(arguments: &SubmitArguments, console: &Console) -> Result<(Plan, Path
     let SubmitArguments { places, out, exclude, preserve, .. } = arguments;
     let out = out.clone().unwrap_or_default();
     let (exclude, shards) = (exclude.clone(), arguments.shards.unwrap_or(arguments.nodes));
-    let wanted = Wanted { places, shards, out: &out, exclude, preserve: *preserve };
+    let wanted = Wanted { places, shards, out: &out, exclude, preserve: *preserve, rate: arguments.rate.0 };
     let (plan, errors) = make(wanted, console)?;
     Ok((plan, absolute(&out)?, errors))
 }
@@ -89,13 +88,17 @@ impl Options {
         };
         let check = |option: &str, first: &[&str], words: &[&[String]]| {
             let words = first.iter().map(|word| (*word).to_owned()).chain(words.concat());
-            let parsed = Arguments::try_parse_from(words).map(drop);
+            let parsed = Arguments::try_parse_from(words);
             parsed.map_err(|error| {
                 anyhow!("{option}: {}", error.render().to_string().trim_start_matches("error: ").trim())
             })
         };
         check("--connection", &["icdc", "plan", "join", "."], &[&options.connection])?;
-        check("--copy", &["icdc", "copy", "--plan", "."], &[&options.connection, &options.copy])?;
+        let copy = check("--copy", &["icdc", "copy", "--plan", "."], &[&options.connection, &options.copy])?;
+        if let Command::Copy(copy) = copy.command {
+            ensure!(copy.shard.0.is_none(), "--copy: each task has a shard of its own; leave --shard out");
+            ensure!(copy.report.is_none(), "--copy: all tasks would write the same report; leave --report out");
+        }
         Ok(options)
     }
 }
@@ -122,7 +125,7 @@ fn submit(
         |name: &str| Ok::<_, anyhow::Error>(format!("--output={}", text(scripts.join(name))?.replace('%', "%%")));
     let mut array = vec!["--parsable".to_owned(), "--job-name=icdc-shards".into()];
     array.push(format!("--array={}%{}", ranges(&left), arguments.nodes));
-    array.extend(["--requeue".into(), format!("--signal=B:TERM@{NOTICE}"), "--open-mode=append".into()]);
+    array.extend(["--requeue".into(), format!("--signal=B:USR1@{NOTICE}"), "--open-mode=append".into()]);
     array.push(format!("{}-%a.log", output("shard")?));
     array.extend(options.sbatch.iter().cloned());
     array.push(text(scripts.join("shard.sh"))?);
@@ -144,7 +147,11 @@ fn submit(
     if left.is_empty() {
         bail!("all shards are copied; join them: icdc plan join {}", directory.display());
     }
-    let shards = sbatch(&array)?;
+    let again = || {
+        let (plan, nodes) = (directory.display(), arguments.nodes);
+        format!("the plan is made; submit it with icdc slurm submit --plan {plan} --nodes {nodes}")
+    };
+    let shards = sbatch(&array).with_context(again)?;
     let join =
         sbatch(&join(&shards)?).with_context(|| format!("job {shards} copies the shards, but nothing joins them"))?;
     if arguments.json {
@@ -167,7 +174,7 @@ fn submit(
 fn left(plan: &Plan) -> anyhow::Result<Vec<u32>> {
     let mut left = Vec::new();
     for shard in 0..plan.shards() {
-        if !matches!(plan.state(shard)?, ShardState::Copied { failed: 0, .. }) {
+        if !plan.state(shard)?.is_done() {
             left.push(shard);
         }
     }
@@ -197,20 +204,23 @@ fn words(icdc: &Path, command: &[&str], plan: &Path, options: &[&[String]]) -> a
     Ok(shell_words::join(words))
 }
 
-/// Slurm tells the script when the time is nearly over; a task that has stopped for that, or whose
-/// connection was lost for too long, is put back into the queue.
+/// Slurm tells the script by SIGUSR1 when the time is nearly over; a task that has stopped for that, or
+/// whose connection was lost for too long, is put back into the queue. SIGTERM comes when a job is
+/// cancelled or when Slurm itself puts it back.
 fn shard_script(copy: &str) -> String {
     format!(
         "#!/bin/sh\n\
          {copy} &\n\
          copy=$!\n\
-         trap 'kill -TERM $copy 2>/dev/null' TERM\n\
+         ended=\n\
+         trap 'kill -TERM $copy 2>/dev/null' USR1\n\
+         trap 'ended=yes; kill -TERM $copy 2>/dev/null' TERM\n\
          while :; do\n    \
              wait $copy\n    \
              code=$?\n    \
              kill -0 $copy 2>/dev/null || break\n\
          done\n\
-         if [ $code = {GOES_ON} ] && [ \"${{SLURM_RESTART_COUNT:-0}}\" -lt {MOST_REQUEUES} ]; then\n    \
+         if [ $code = {GOES_ON} ] && [ -z \"$ended\" ] && [ \"${{SLURM_RESTART_COUNT:-0}}\" -lt {MOST_REQUEUES} ]; then\n    \
              scontrol requeue \"${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID\"\n\
          fi\n\
          exit $code\n"
@@ -224,7 +234,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 
 /// Submits a job; its number.
 fn sbatch(words: &[String]) -> anyhow::Result<String> {
-    let output = Command::new("sbatch").args(words).output().map_err(|error| match error.kind() {
+    let output = process::Command::new("sbatch").args(words).output().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             anyhow!("sbatch is not found: run this on a host that submits to Slurm, or with --dry-run")
         }

@@ -1,10 +1,9 @@
-//! Which items a shard has: as many bytes in each as in any other, neighbours together.
+//! Which items a shard has: about equal costs, neighbours together.
 //!
 //! A file costs its bytes and what a file costs that has none. Names of one file stay together, so
 //! that they can be links. What is large beside a shard goes to whichever shard has the least so
 //! far, the largest first; the rest is dealt out in scan order, to each shard until it has its
-//! share. So no shard has more than one small piece above the average, unless a single file is
-//! larger than that.
+//! share. So no shard has more above the average than its largest piece.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,9 +13,9 @@ use icdc_transfer::sender::survey::Surveyed;
 
 /// What a file costs besides its bytes, in bytes: about what a disk or a path of 1 Gbit/s carries
 /// while a file is opened, written, made durable and named.
-const FILE: u64 = 64 << 10;
+const FILE: u128 = 64 << 10;
 /// A piece is large that takes more than this part of a shard.
-const LARGE: u64 = 8;
+const LARGE: u128 = 8;
 
 /// Divides all `items` but directories into so many `shards` (at least one): their places,
 /// ascending. Shards may be empty.
@@ -24,29 +23,29 @@ const LARGE: u64 = 8;
 pub fn divide(items: &[Surveyed], shards: usize) -> Vec<Vec<usize>> {
     let mut pieces = pieces(items);
     let shards = shards.max(1);
-    let total: u64 = pieces.iter().map(|piece| piece.cost).sum();
-    let large = total / shards as u64 / LARGE;
-    let mut parts = vec![(0u64, Vec::new()); shards];
+    let total: u128 = pieces.iter().map(|piece| piece.cost).sum();
+    let threshold = (total / shards as u128 / LARGE).max(FILE);
+    let mut parts = vec![(0u128, Vec::new()); shards];
 
-    let mut large: Vec<_> = pieces.extract_if(.., |piece| piece.cost > large.max(FILE)).collect();
-    large.sort_by_key(|piece| Reverse(piece.cost));
-    for piece in large {
+    let mut large_pieces: Vec<_> = pieces.extract_if(.., |piece| piece.cost > threshold).collect();
+    large_pieces.sort_by_key(|piece| Reverse(piece.cost));
+    for piece in large_pieces {
         if let Some((cost, places)) = parts.iter_mut().min_by_key(|(cost, _)| *cost) {
             *cost += piece.cost;
             places.extend(piece.places);
         }
     }
 
-    let level = level(parts.iter().map(|(cost, _)| *cost).collect(), pieces.iter().map(|piece| piece.cost).sum());
+    let filled_to = level(parts.iter().map(|(cost, _)| *cost).collect(), pieces.iter().map(|piece| piece.cost).sum());
     let mut part = 0;
     for piece in pieces {
-        while part + 1 < shards && parts[part].0 >= level {
+        while part + 1 < shards && parts[part].0 >= filled_to {
             part += 1;
         }
         parts[part].0 += piece.cost;
         parts[part].1.extend(piece.places);
     }
-    let in_order = |(_, mut places): (u64, Vec<usize>)| {
+    let in_order = |(_, mut places): (u128, Vec<usize>)| {
         places.sort_unstable();
         places
     };
@@ -55,7 +54,7 @@ pub fn divide(items: &[Surveyed], shards: usize) -> Vec<Vec<usize>> {
 
 /// What is not divided: a file with all its names, or anything else.
 struct Piece {
-    cost: u64,
+    cost: u128,
     places: Vec<usize>,
 }
 
@@ -70,25 +69,25 @@ fn pieces(items: &[Surveyed]) -> Vec<Piece> {
                 piece.cost += FILE;
                 piece.places.push(place);
             }
-            None => pieces.push(Piece { cost: size.saturating_add(FILE), places: vec![place] }),
+            None => pieces.push(Piece { cost: u128::from(size) + FILE, places: vec![place] }),
         }
     }
     pieces
 }
 
 /// The level to which `rest` fills up parts that have so much.
-fn level(mut parts: Vec<u64>, rest: u64) -> u64 {
+fn level(mut parts: Vec<u128>, rest: u128) -> u128 {
     parts.sort_unstable();
-    let mut below = 0u64;
-    for (count, part) in (1u64..).zip(&parts) {
+    let mut below = 0;
+    for (count, part) in (1..).zip(&parts) {
         below += part;
         let level = (below + rest) / count;
-        let next = parts.get(count as usize).copied().unwrap_or(u64::MAX);
+        let next = parts.get(count as usize).copied().unwrap_or(u128::MAX);
         if level <= next {
             return level;
         }
     }
-    u64::MAX
+    u128::MAX
 }
 
 #[cfg(test)]
@@ -104,9 +103,9 @@ mod tests {
         Surveyed { selected: Selected { source: 0, path, state }, linked }
     }
 
-    fn cost(items: &[Surveyed], places: &[usize]) -> u64 {
+    fn cost(items: &[Surveyed], places: &[usize]) -> u128 {
         let of = |place: &usize| match items[*place].selected.state {
-            SelectedState::Other { size, .. } => size + FILE,
+            SelectedState::Other { size, .. } => u128::from(size) + FILE,
             SelectedState::Directory => 0,
         };
         places.iter().map(of).sum()
@@ -143,8 +142,8 @@ mod tests {
             prop_assert_eq!(all, (0..items.len()).collect::<Vec<_>>());
 
             let total = cost(&items, &(0..items.len()).collect::<Vec<_>>());
-            let share = total / shards as u64;
-            let largest = sizes.iter().max().map_or(0, |size| size + FILE);
+            let share = total / shards as u128;
+            let largest = sizes.iter().max().map_or(0, |size| u128::from(*size) + FILE);
             let most = divided.iter().map(|places| cost(&items, places)).max().unwrap_or(0);
             prop_assert!(most <= share + largest.max(FILE) + 1, "{} of {}", most, share);
         }

@@ -1,7 +1,8 @@
 //! Files that are there as a whole or not at all, also for other hosts.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// Puts `parts`, one after the other, into `path`, in place of what is there.
@@ -12,7 +13,8 @@ pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     // Another process may write the same file.
     let aside = directory.join(format!(".{name}.{host}.{}", std::process::id()));
     let written = (|| {
-        let mut file = File::create(&aside)?;
+        // For nobody else, whatever the umask is.
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
         parts.iter().try_for_each(|part| file.write_all(part))?;
         file.sync_all()?;
         fs::rename(&aside, path)

@@ -9,6 +9,7 @@
 //! Encoded by postcard. The place of an item is its number among all items of the plan in scan
 //! order: what the results of all shards are put together by.
 
+use icdc_protocol::limits::MAX_SHOWN_PATH;
 use icdc_protocol::validate::is_component;
 use icdc_transfer::sender::selection::{Selected, SelectedState, Selection};
 use serde::{Deserialize, Serialize};
@@ -17,9 +18,6 @@ use serde::{Deserialize, Serialize};
 pub type PlanId = [u8; 16];
 
 const MAGIC: [u8; 8] = *b"icdclst\x01";
-/// Longest path of an item in bytes.
-const MAX_PATH: usize = 1 << 16;
-
 /// The items of a shard.
 #[derive(Debug, PartialEq, Eq)]
 pub struct List {
@@ -107,7 +105,7 @@ pub fn decode(bytes: &[u8], plan: PlanId, number: u32) -> Result<List, ListError
         let place = next.checked_add(line.left_out).ok_or(ListError::Damaged)?;
         next = place.checked_add(1).ok_or(ListError::Damaged)?;
         let common = line.common as usize;
-        if common > path.len() || common + line.rest.len() > MAX_PATH {
+        if common > path.len() || common + line.rest.len() > MAX_SHOWN_PATH {
             return Err(ListError::Damaged);
         }
         path.truncate(common);
@@ -127,7 +125,7 @@ pub fn decode(bytes: &[u8], plan: PlanId, number: u32) -> Result<List, ListError
 }
 
 impl List {
-    /// Of them, a run; `id` tells it from all others.
+    /// A selection of these items; `id` distinguishes it from all others.
     ///
     /// # Errors
     /// [`ListError::Damaged`] if they are not in order.
@@ -167,6 +165,13 @@ mod tests {
     fn what_is_written_is_read() {
         let (places, items) = sample();
         assert_eq!(decode(&encoded(), PLAN, 3), Ok(List { places, items }));
+    }
+
+    #[test]
+    fn paths_as_long_as_a_scan_takes_are_read() {
+        let long = item(&vec!["n".repeat(255); 400].join("/"), Some(1));
+        let bytes = encode(PLAN, 0, [(0, &long)].into_iter());
+        assert_eq!(decode(&bytes, PLAN, 0), Ok(List { places: vec![0], items: vec![long] }));
     }
 
     #[test]

@@ -2,25 +2,31 @@
 //!
 //! ```text
 //! plan.json            what is copied, how, and which lists there are
-//! lists/N              items of shard N
-//! lists/directories    all directories, for the join
+//! lists/N-DIGEST       items of shard N
+//! lists/directories-…  all directories, for the join
 //! results/N.begun      who began shard N last
 //! results/N            what became of it
 //! ```
 //!
-//! `plan.json` is written last, and again when a join plans anew what failed; each list is written
-//! once. It names the digest of each list, so that a list is what was planned or is refused.
+//! `plan.json` is written last, and again when a join plans anew what failed. It has the digest of
+//! each list, which is part of the list's name as well: a list is what was planned or is refused,
+//! and two joins at a time do not write the same one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use icdc_protocol::message::{Digest, Preserve};
 use icdc_transfer::sender::selection::{Selected, SelectedState, Selection};
 use icdc_transfer::sender::survey::Surveyed;
+use icdc_units::Rate;
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +47,10 @@ const MAX_LIST: u64 = 16 << 30;
 const PLAN: &str = "plan.json";
 const LISTS: &str = "lists";
 const RESULTS: &str = "results";
+const BEGUN: &str = ".begun";
 const DIRECTORIES: &str = "directories";
+/// A process that has not shown for so long that it is at work is dead.
+const SILENT: Duration = Duration::from_secs(15);
 /// Number by which the list of the directories is known in its file.
 const NUMBER_OF_DIRECTORIES: u32 = u32::MAX;
 
@@ -72,12 +81,16 @@ pub struct PlanText {
     pub exclude: Vec<String>,
     /// What is preserved besides the data.
     pub preserve: Preserve,
+    /// What all shards together may send; `None` for no limit.
+    pub rate: Option<Rate>,
     /// Items in all, directories included.
     pub items: u64,
+    /// Items that cannot be copied and are not planned.
+    pub left_out: u64,
     directories: ListText,
     shards: Vec<ListText>,
-    /// Places of items that were gone when they were planned again.
-    gone: Vec<u64>,
+    /// So many of the shards were joined once: what failed of them is part of the others, or gone.
+    replanned: u32,
 }
 
 /// A list of items.
@@ -101,8 +114,12 @@ pub struct Order {
     pub exclude: Vec<String>,
     /// What is preserved besides the data.
     pub preserve: Preserve,
+    /// What all shards together may send; `None` for no limit.
+    pub rate: Option<Rate>,
     /// Number of shards, from 1.
     pub shards: u32,
+    /// Number of items that cannot be copied and are not planned.
+    pub left_out: u64,
 }
 
 /// Why a plan cannot be made or used.
@@ -118,7 +135,7 @@ pub enum PlanError {
     },
     /// There is no plan.
     #[error("{}: there is no plan in this directory; make one with icdc plan SRC... DST --shards N -o DIR", .0.display())]
-    None(PathBuf),
+    Missing(PathBuf),
     /// Something is in the way of a new plan.
     #[error("{}: the directory of a new plan must not exist, or be empty", .0.display())]
     Occupied(PathBuf),
@@ -131,7 +148,7 @@ pub enum PlanError {
         reason: String,
     },
     /// Of a release with other files.
-    #[error("{}: the plan was made by icdc {version}, whose plans have format {format}; this icdc reads format {FORMAT}: plan with it, or use the other one everywhere", path.display())]
+    #[error("{}: the plan was made by icdc {version}, whose plans have format {format}; this icdc reads format {FORMAT}; plan again with this icdc, or use icdc {version} on every host", path.display())]
     Format {
         /// Where.
         path: PathBuf,
@@ -156,6 +173,19 @@ pub enum PlanError {
         /// Why.
         error: ListError,
     },
+    /// A source is not on this host.
+    #[error("{place}: this source cannot be found here ({error}); join on a host that has the sources")]
+    NoSource {
+        /// As planned.
+        place: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// There is no room for more shards.
+    #[error(
+        "the plan has {MAX_SHARDS} shards already; plan what failed by itself, with icdc copy --update or a new plan"
+    )]
+    Full,
     /// There is no such shard.
     #[error("the plan has shards 0 to {}, and none of number {number}", shards - 1)]
     NoShard {
@@ -180,16 +210,31 @@ pub enum ShardState {
         /// Items that are not done.
         failed: u64,
     },
+    /// It was copied, and what failed of it is part of later shards.
+    Replanned {
+        /// By whom.
+        note: Note,
+        /// Items that failed.
+        failed: u64,
+    },
 }
 
-/// Items that are planned again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Again {
-    /// The new shards: the first one, and how many.
-    pub shards: (u32, u32),
+impl ShardState {
+    /// Nothing of the shard is left to be copied.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Copied { failed: 0, .. } | Self::Replanned { .. })
+    }
+}
+
+/// What was planned again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replanned {
+    /// The new shards.
+    pub shards: Range<u32>,
     /// Items in them.
     pub items: u64,
-    /// Items that are gone from the sources.
+    /// Number of items that are gone from the sources.
     pub gone: u64,
 }
 
@@ -208,6 +253,7 @@ impl Plan {
         private.mode(0o700);
         match private.create(directory) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                is_own(directory)?;
                 let mut entries = std::fs::read_dir(directory).map_err(at(directory))?;
                 if entries.next().is_some() {
                     return Err(PlanError::Occupied(directory.to_owned()));
@@ -236,10 +282,12 @@ impl Plan {
                 destination: order.destination,
                 exclude: order.exclude,
                 preserve: order.preserve,
+                rate: order.rate,
                 items: items.len() as u64,
+                left_out: order.left_out,
                 directories: nothing,
                 shards: Vec::new(),
-                gone: Vec::new(),
+                replanned: 0,
             },
         };
         plan.text.directories = plan.write_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &directories)?;
@@ -253,7 +301,12 @@ impl Plan {
         for places in divide(items, shards as usize) {
             let number = self.shards();
             let list: Vec<_> = places.iter().filter_map(|place| placed.get(*place)).copied().collect();
-            let text = self.write_list(&number.to_string(), number, &list)?;
+            let mut text = self.write_list(&number.to_string(), number, &list)?;
+            // A file with several names has its bytes once.
+            let mut known = BTreeSet::new();
+            let again = |item: &&Surveyed| item.linked.is_some_and(|file| !known.insert(file));
+            let again = places.iter().filter_map(|place| items.get(*place)).filter(again);
+            text.bytes -= again.map(|item| size(&item.selected)).sum::<u64>().min(text.bytes);
             self.text.shards.push(text);
         }
         Ok(())
@@ -261,15 +314,16 @@ impl Plan {
 
     fn write_list(&self, name: &str, number: u32, items: &[(u64, &Selected)]) -> Result<ListText, PlanError> {
         let bytes = list::encode(self.text.id, number, items.iter().copied());
-        let path = self.directory.join(LISTS).join(name);
-        write_whole(&path, &[&bytes]).map_err(|error| PlanError::File { path, error })?;
-        let size = |item: &Selected| match item.state {
-            SelectedState::Other { size, .. } => size,
-            SelectedState::Directory => 0,
-        };
-        let bytes_in_all = items.iter().map(|(_, item)| size(item)).fold(0, u64::saturating_add);
         let digest = blake3::hash(&bytes).to_hex().to_string();
+        let path = self.list(name, &digest);
+        write_whole(&path, &[&bytes]).map_err(|error| PlanError::File { path, error })?;
+        let bytes_in_all = items.iter().map(|(_, item)| size(item)).fold(0, u64::saturating_add);
         Ok(ListText { items: items.len() as u64, bytes: bytes_in_all, digest })
+    }
+
+    /// The file of a list.
+    fn list(&self, name: &str, digest: &str) -> PathBuf {
+        self.directory.join(LISTS).join(format!("{name}-{}", digest.get(..16).unwrap_or(digest)))
     }
 
     fn write(&self) -> Result<(), PlanError> {
@@ -285,15 +339,7 @@ impl Plan {
     pub fn open(directory: &Path) -> Result<Self, PlanError> {
         let path = directory.join(PLAN);
         let at = |error| PlanError::File { path: path.clone(), error };
-        for path in [directory, &path] {
-            let found = match std::fs::metadata(path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => return Err(PlanError::None(directory.to_owned())),
-                found => found.map_err(at)?,
-            };
-            if (found.uid() != 0 && found.uid() != rustix::process::geteuid().as_raw()) || found.mode() & 0o022 != 0 {
-                return Err(PlanError::NotOwn { path: path.to_owned(), owner: found.uid() });
-            }
-        }
+        [directory, &path, &directory.join(LISTS), &directory.join(RESULTS)].into_iter().try_for_each(is_own)?;
         let bytes = read_bounded(&path, MAX_PLAN).map_err(at)?;
         let not = |reason: &dyn ToString| PlanError::Text { path: path.clone(), reason: reason.to_string() };
         // Another format need not have the same fields.
@@ -330,7 +376,11 @@ impl Plan {
     }
 
     fn read_list(&self, name: &str, number: u32, text: &ListText) -> Result<List, PlanError> {
-        let path = self.directory.join(LISTS).join(name);
+        if !text.digest.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            let (path, reason) = (self.directory.join(PLAN), "the digest of a list is none".into());
+            return Err(PlanError::Text { path, reason });
+        }
+        let path = self.list(name, &text.digest);
         let bytes = read_bounded(&path, MAX_LIST);
         let bytes = bytes.map_err(|error| PlanError::File { path: path.clone(), error })?;
         let is_planned = blake3::hash(&bytes).to_hex().as_str() == text.digest;
@@ -378,8 +428,41 @@ impl Plan {
     pub fn begin(&self, number: u32, now: u64) -> Result<(), PlanError> {
         let note = note(self.shard(number)?, now);
         let text = serde_json::to_vec(&note).expect("text and numbers are JSON");
-        let path = self.result(number, ".begun");
+        let path = self.result(number, BEGUN);
         write_whole(&path, &[&text]).map_err(|error| PlanError::File { path, error })
+    }
+
+    /// Shows that the process which has begun shard `number` is at work; tells how many shards are
+    /// being copied, this one included.
+    ///
+    /// Processes are compared by the times that the file system gives their notes, so clocks of
+    /// hosts do not matter. Notes are opened, because what a network file system has in mind of a
+    /// file may be old until then.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn beat(&self, number: u32) -> Result<u64, PlanError> {
+        let own = self.result(number, BEGUN);
+        let touched = File::options().write(true).open(&own).and_then(|note| {
+            let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+            rustix::fs::futimens(&note, &Timestamps { last_access: now, last_modification: now })?;
+            note.metadata()?.modified()
+        });
+        let latest = touched.map_err(|error| PlanError::File { path: own, error })?;
+        let directory = self.directory.join(RESULTS);
+        let at = |error| PlanError::File { path: directory.clone(), error };
+        let mut at_work = 0;
+        for entry in std::fs::read_dir(&directory).map_err(at)? {
+            let path = entry.map_err(at)?.path();
+            if !path.to_string_lossy().ends_with(BEGUN) {
+                continue;
+            }
+            // One that is gone meanwhile is copied.
+            let beat = File::open(&path).and_then(|note| note.metadata()?.modified());
+            let is_alive = |beat: SystemTime| latest.duration_since(beat).unwrap_or_default() < SILENT;
+            at_work += u64::from(beat.is_ok_and(is_alive));
+        }
+        Ok(at_work.max(1))
     }
 
     /// Notes what became of shard `number` by `now`, in seconds since 1970: digests of its items in
@@ -390,7 +473,9 @@ impl Plan {
     pub fn note(&self, number: u32, digests: Vec<Option<Digest>>, now: u64) -> Result<(), PlanError> {
         let outcome = Outcome { note: note(self.shard(number)?, now), digests };
         let path = self.result(number, "");
-        write_whole(&path, &[outcome.encode().as_bytes()]).map_err(|error| PlanError::File { path, error })
+        write_whole(&path, &[outcome.encode().as_bytes()]).map_err(|error| PlanError::File { path, error })?;
+        let _ = std::fs::remove_file(self.result(number, BEGUN));
+        Ok(())
     }
 
     /// What is known of shard `number`. A result of another list, or one that makes no sense, is
@@ -401,9 +486,12 @@ impl Plan {
     pub fn state(&self, number: u32) -> Result<ShardState, PlanError> {
         if let Some(Outcome { note, digests }) = self.outcome(number)? {
             let failed = digests.iter().filter(|digest| digest.is_none()).count() as u64;
-            return Ok(ShardState::Copied { note, failed });
+            let is_replanned = failed > 0 && number < self.text.replanned;
+            let copied =
+                if is_replanned { ShardState::Replanned { note, failed } } else { ShardState::Copied { note, failed } };
+            return Ok(copied);
         }
-        let begun = read_bounded(&self.result(number, ".begun"), MAX_PLAN).ok();
+        let begun = read_bounded(&self.result(number, BEGUN), MAX_PLAN).ok();
         let note = begun.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         Ok(note.map_or(ShardState::Planned, ShardState::Begun))
     }
@@ -424,13 +512,22 @@ impl Plan {
     /// # Errors
     /// [`PlanError`].
     pub fn gather(&self) -> Result<Joining, PlanError> {
-        let items = usize::try_from(self.text.items).unwrap_or(usize::MAX);
-        let mut joining = Joining::new(items);
+        let directories = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
+        let mut counted = directories.places.len() as u64;
+        let mut results = Vec::new();
         for (number, text) in (0..).zip(&self.text.shards) {
-            let Some(outcome) = self.outcome(number)? else { continue };
             let list = self.read_list(&number.to_string(), number, text)?;
-            joining.take_in(&list.places, &outcome.digests);
+            counted += list.places.len() as u64;
+            if let Some(outcome) = self.outcome(number)? {
+                results.push((list.places, outcome.digests));
+            }
         }
+        if self.text.items > counted {
+            let path = self.directory.join(PLAN);
+            return Err(PlanError::Text { path, reason: "it has more items than its lists".into() });
+        }
+        let mut joining = Joining::new(usize::try_from(self.text.items).unwrap_or(usize::MAX));
+        results.iter().for_each(|(places, digests)| joining.take_in(places, digests));
         Ok(joining)
     }
 
@@ -444,64 +541,62 @@ impl Plan {
         Ok(())
     }
 
-    /// Directories of the sources that are not done, and are there.
+    /// Number of directories of the sources that are not done, and are there.
     ///
     /// # Errors
     /// [`PlanError`].
     pub fn directories_left(&self, joining: &Joining) -> Result<u64, PlanError> {
         let list = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
-        let is_left = |(place, item): &(u64, Selected)| {
-            !joining.is_done(*place) && self.path_of(item).is_some_and(|path| path.symlink_metadata().is_ok())
-        };
-        Ok(list.places.into_iter().zip(list.items).filter(is_left).count() as u64)
+        let mut left = 0;
+        for (place, item) in list.places.into_iter().zip(list.items) {
+            left += u64::from(!joining.is_done(place) && self.find(&item)?.is_some());
+        }
+        Ok(left)
     }
 
-    /// Plans again what is not done, in as many shards as there were at first or fewer: each item as
-    /// it is now; those that are gone are not waited for any more.
+    /// Plans again what is not done, in at most `most` new shards: each item as it is now. Those that
+    /// are gone from the sources are counted; with `accepts_gone`, they are not waited for any more.
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn plan_again(&mut self, joining: &Joining, most: u32) -> Result<Again, PlanError> {
-        let mut items = Vec::new();
-        let mut places = Vec::new();
-        let mut gone: Vec<u64> = Vec::new();
-        let known: BTreeSet<u64> = self.text.gone.iter().copied().collect();
-        let mut seen = BTreeSet::new();
+    pub fn plan_again(&mut self, joining: &Joining, most: u32, accepts_gone: bool) -> Result<Replanned, PlanError> {
+        for source in &self.text.sources {
+            let found = std::fs::symlink_metadata(source);
+            found.map_err(|error| PlanError::NoSource { place: source.clone(), error })?;
+        }
+        let (mut failed, mut gone) = (BTreeMap::new(), BTreeSet::new());
         for (number, text) in (0..).zip(&self.text.shards) {
             let list = self.read_list(&number.to_string(), number, text)?;
             for (place, selected) in list.places.into_iter().zip(list.items) {
-                if joining.is_done(place) || known.contains(&place) || !seen.insert(place) {
+                if joining.is_done(place) || failed.contains_key(&place) {
                     continue;
                 }
-                match self.look(&selected) {
-                    Some(item) => {
-                        items.push(item);
-                        places.push(place);
-                    }
-                    None => gone.push(place),
+                match self.look(&selected)? {
+                    Some(item) => drop(failed.insert(place, item)),
+                    None => drop(gone.insert(place)),
                 }
             }
         }
-        let mut order: Vec<usize> = (0..items.len()).collect();
-        order.sort_by_key(|at| places[*at]);
-        let items: Vec<Surveyed> = order.iter().map(|at| items[*at].clone()).collect();
-        let placed: Vec<(u64, &Selected)> =
-            order.iter().zip(&items).map(|(at, item)| (places[*at], &item.selected)).collect();
         let first = self.shards();
-        let shards = most.min(u32::try_from(items.len()).unwrap_or(most));
+        let room = MAX_SHARDS.saturating_sub(first);
+        if room == 0 && !failed.is_empty() {
+            return Err(PlanError::Full);
+        }
+        let shards = most.min(room).min(u32::try_from(failed.len()).unwrap_or(most));
+        let items: Vec<Surveyed> = failed.values().cloned().collect();
+        let placed: Vec<(u64, &Selected)> = failed.iter().map(|(place, item)| (*place, &item.selected)).collect();
         if shards > 0 {
             self.add_shards(&items, &placed, shards)?;
         }
-        let again = Again { shards: (first, shards), items: items.len() as u64, gone: gone.len() as u64 };
-        self.text.gone.extend(gone);
-        self.write()?;
-        Ok(again)
-    }
-
-    /// Items that were gone when they were planned again.
-    #[must_use]
-    pub fn gone(&self) -> u64 {
-        self.text.gone.len() as u64
+        let replanned = Replanned { shards: first..first + shards, items: items.len() as u64, gone: gone.len() as u64 };
+        let waits = !gone.is_empty() && !accepts_gone;
+        if !waits {
+            self.text.replanned = first;
+        }
+        if shards > 0 || !waits {
+            self.write()?;
+        }
+        Ok(replanned)
     }
 
     /// Where an item is.
@@ -513,17 +608,51 @@ impl Plan {
         })
     }
 
-    /// An item as it is now; `None` if it is gone.
-    fn look(&self, selected: &Selected) -> Option<Surveyed> {
-        let found = std::fs::symlink_metadata(self.path_of(selected)?).ok()?;
-        let nanos = u32::try_from(found.mtime_nsec()).ok()?;
-        if found.is_dir() || !(found.is_file() || found.is_symlink()) {
-            return None;
+    /// What the file system tells of an item; `None` if it is gone.
+    fn find(&self, selected: &Selected) -> Result<Option<Metadata>, PlanError> {
+        let Some(path) = self.path_of(selected) else { return Ok(None) };
+        match std::fs::symlink_metadata(&path) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(PlanError::File { path, error }),
         }
+    }
+
+    /// An item as it is now; `None` if it is gone, or something else has its name that is not
+    /// planned as an item of a shard.
+    fn look(&self, selected: &Selected) -> Result<Option<Surveyed>, PlanError> {
+        let Some(found) = self.find(selected)?.filter(|found| found.is_file() || found.is_symlink()) else {
+            return Ok(None);
+        };
+        let nanos = u32::try_from(found.mtime_nsec()).unwrap_or(0);
         let state = SelectedState::Other { size: found.size(), mtime: (found.mtime(), nanos) };
         let is_linked = self.text.preserve.links && found.is_file() && found.nlink() > 1;
         let linked = is_linked.then(|| (found.dev(), found.ino()));
-        Some(Surveyed { selected: Selected { state, ..selected.clone() }, linked })
+        Ok(Some(Surveyed { selected: Selected { state, ..selected.clone() }, linked }))
+    }
+}
+
+/// Refuses what is not there, belongs to somebody else, or can be written by others.
+fn is_own(path: &Path) -> Result<(), PlanError> {
+    let found = match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let directory = if path.ends_with(PLAN) { path.parent().unwrap_or(path) } else { path };
+            return Err(PlanError::Missing(directory.to_owned()));
+        }
+        found => found.map_err(|error| PlanError::File { path: path.to_owned(), error })?,
+    };
+    let is_own = found.uid() == 0 || found.uid() == rustix::process::geteuid().as_raw();
+    if is_own && found.mode() & 0o022 == 0 {
+        Ok(())
+    } else {
+        Err(PlanError::NotOwn { path: path.to_owned(), owner: found.uid() })
+    }
+}
+
+fn size(item: &Selected) -> u64 {
+    match item.state {
+        SelectedState::Other { size, .. } => size,
+        SelectedState::Directory => 0,
     }
 }
 

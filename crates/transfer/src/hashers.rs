@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
-/// Each hashes 2 to 4 GB/s: so many are enough for the fastest cards.
+/// More than the fastest cards need.
 const MOST: usize = 16;
 
 /// As many as may run at a time: where there is less to do, they sleep.

@@ -19,8 +19,10 @@ mod further_links;
 mod hashers;
 mod once;
 mod rate_limit;
+mod rate_share;
 pub mod receiver;
 pub mod sender;
+mod stage_thread;
 mod stages;
 pub mod summary;
 mod within_host;
@@ -28,6 +30,7 @@ mod within_host;
 pub use account::Account;
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary, Via};
 pub use further_links::{FurtherLink, Joining};
+pub use rate_share::RateShare;
 pub use within_host::WithinHost;
 
 /// A path for people: bytes that are not printable are escaped.

@@ -1,7 +1,7 @@
 //! How fast a session may send: what the user allows, what the receiver's disk takes off the ring, and, where the
 //! connection's congestion control does not find it, what the path has free.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::Feedback;
@@ -11,6 +11,7 @@ use icdc_rate::path_ceiling::{Decision, State};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::event::{Event, PaceReason, Stage};
+use crate::rate_share::RateShare;
 
 /// Time between two words of the receiver.
 const FEEDBACK: Span = Span::from_millis(100);
@@ -25,6 +26,8 @@ pub(crate) struct Limit {
 /// See the module's description.
 pub(crate) struct RateLimit {
     user: Option<Rate>,
+    /// What the user allows several runs together, of which this one has a share.
+    share: Option<Arc<RateShare>>,
     moving: Mutex<Moving>,
 }
 
@@ -58,10 +61,16 @@ pub(crate) struct Steps {
 
 impl RateLimit {
     /// With `bundle`, the rate that the path has free is found here.
-    pub(crate) fn new(user: Option<Rate>, bundle: Option<Bundle>) -> Self {
-        let mut moving = Moving { bundle, disk: None, limit: None };
-        moving.limit = moving.least(user);
-        Self { user, moving: Mutex::new(moving) }
+    pub(crate) fn new(user: Option<Rate>, share: Option<Arc<RateShare>>, bundle: Option<Bundle>) -> Self {
+        let limit = Self { user, share, moving: Mutex::new(Moving { bundle, disk: None, limit: None }) };
+        limit.lock().changes(limit.user());
+        limit
+    }
+
+    /// What the user allows now.
+    fn user(&self) -> Option<Rate> {
+        let share = self.share.as_ref().and_then(|share| share.get());
+        [self.user, share].into_iter().flatten().min()
     }
 
     /// What limits now; `None` if nothing but the path does.
@@ -99,18 +108,18 @@ impl RateLimit {
             Event::Pace { ceiling_bps: disk.map_or(0, Rate::as_bits_per_second), reason }
         });
         moving.disk = disk;
-        Change { limit: moving.changes(self.user), event }
+        Change { limit: moving.changes(self.user()), event }
     }
 
     /// Takes note of what the kernel says of all connections; `None` where congestion control finds
     /// the rate.
     pub(crate) fn steer(&self, now: Time, members: &[(Number, Member)]) -> Option<Steps> {
         let mut moving = self.lock();
-        let most = [self.user, moving.disk].into_iter().flatten().min().unwrap_or(Rate::MAX);
+        let most = [self.user(), moving.disk].into_iter().flatten().min().unwrap_or(Rate::MAX);
         let bundle = moving.bundle.as_mut()?;
         let plan = bundle.look(now, members, most);
         let (state, next) = (bundle.state(), bundle.next_look());
-        moving.changes(self.user);
+        moving.changes(self.user());
         Some(Steps {
             ceilings: plan.ceilings,
             state,
@@ -172,7 +181,7 @@ mod tests {
     #[test]
     fn the_lower_of_disk_and_user_counts_and_is_named() {
         let user = Rate::from_bits_per_second(300_000_000);
-        let limit = RateLimit::new(Some(user), None);
+        let limit = RateLimit::new(Some(user), None, None);
         assert_eq!(limit.limit(), Some(Limit { rate: user, stage: Stage::RateCeiling }));
         assert!(!look(&limit, 2).limit);
         assert!(!look(&limit, 16).limit, "the disk allows more than the user");
@@ -183,8 +192,22 @@ mod tests {
     }
 
     #[test]
+    fn a_share_counts_as_the_users_limit_and_follows_what_it_is_set_to() {
+        let (user, half) = (Rate::from_bits_per_second(200_000_000), Rate::from_bits_per_second(100_000_000));
+        let share = Arc::new(RateShare::new(half));
+        let limit = RateLimit::new(Some(user), Some(Arc::clone(&share)), None);
+        assert_eq!(limit.limit(), Some(Limit { rate: half, stage: Stage::RateCeiling }));
+        share.set(Rate::MAX);
+        assert!(look(&limit, 2).limit);
+        assert_eq!(limit.limit(), Some(Limit { rate: user, stage: Stage::RateCeiling }));
+        share.set(half);
+        assert!(look(&limit, 2).limit);
+        assert_eq!(limit.limit().map(|limit| limit.rate), Some(half));
+    }
+
+    #[test]
     fn a_ring_that_fills_and_empties_is_an_event_each_and_an_empty_one_sets_no_limit() {
-        let limit = RateLimit::new(None, None);
+        let limit = RateLimit::new(None, None, None);
         assert_eq!(limit.limit(), None);
         assert!(look(&limit, 2).event.is_none());
         let reason = |change: Change| match change.event {

@@ -4,7 +4,7 @@
 //! slowest stage, and that stage is the one that is busy while the one behind it starves. Every
 //! [`TICK`] the sender's state is read and the whole tick is charged to one stage:
 //!
-//! * the outlet waits for a block: `hash` if the hasher is busy, `source_disk` if a read is in
+//! * the outlet waits for a block: `hash` if a hasher is busy, `source_disk` if a read is in
 //!   flight, else what the phase is: `start` until the receiver first answers, `scan` while the
 //!   tree is walked, `finish` after;
 //! * the outlet sends: split between `encrypt` and the socket as the link's own times tell, and the

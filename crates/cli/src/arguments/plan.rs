@@ -8,7 +8,7 @@ use icdc_protocol::message::Preserve;
 use icdc_shards::plan::MAX_SHARDS;
 
 use super::ConnectionArguments;
-use crate::values::preserve;
+use crate::values::{Ceiling, ceiling, preserve};
 
 #[derive(Args, Debug)]
 #[command(
@@ -18,7 +18,7 @@ use crate::values::preserve;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     about = "Divide a copy into shards that several hosts carry out",
-    long_about = "Divide a copy into shards of equal size. Each shard is copied by `icdc copy --plan DIR`, on any host that has \
+    long_about = "Divide a copy into shards of about equal cost. Each shard is copied by `icdc copy --plan DIR`, on any host that has \
         the sources and DIR under the same paths. When all are copied, `icdc plan join DIR` checks that nothing is missing, \
         gives directories their attributes, and prints one digest of the whole: the digest that a single copy has.\n\n\
         SRC are paths on this host. DST is a directory, created if it does not exist: a path, [USER@]HOST:PATH or \
@@ -31,7 +31,8 @@ use crate::values::preserve;
         "  1  planned, but something cannot be copied and is named on standard error; for status and join: shards are not\n",
         "     copied, or items failed\n",
         "  2  the command line is invalid, there is no plan, or the plan cannot be used\n",
-        "  3, 4  join, as for icdc copy\n\n",
+        "  3  join: could not connect, or access was refused\n",
+        "  4  interrupted\n\n",
         "Examples:\n",
         "  icdc plan --shards 8 --out plan /data/run7 dtn.example.org:/srv/\n",
         "  srun --ntasks 8 icdc copy --plan plan      # each task copies its share of the shards\n",
@@ -55,6 +56,11 @@ pub(crate) struct PlanArguments {
     #[arg(short, long, value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
 
+    /// Limit of the sending rate of all shards together, such as 10gbit: those that are being copied
+    /// share it
+    #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling)]
+    pub(crate) rate: Ceiling,
+
     /// Skip names (*.tmp) or paths (build/*.o) that match; may be given several times
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<String>,
@@ -70,13 +76,23 @@ pub(crate) struct PlanArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlanCommand {
-    /// Show which shards are copied
     Status(StatusArguments),
-    /// Check that everything is copied, finish the directories, print the digest of the whole
     Join(Box<JoinArguments>),
 }
 
 #[derive(Args, Debug)]
+#[command(
+    about = "Show which shards are copied",
+    after_long_help = concat!(
+        "Exit codes:\n",
+        "  0  everything is copied\n",
+        "  1  shards are not copied, or items failed\n",
+        "  2  the command line is invalid, there is no plan, or the plan cannot be used\n\n",
+        "Examples:\n",
+        "  icdc plan status plan\n",
+        "  icdc plan status --json plan\n",
+    )
+)]
 pub(crate) struct StatusArguments {
     /// Directory of the plan
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -89,14 +105,30 @@ pub(crate) struct StatusArguments {
 
 #[derive(Args, Debug)]
 #[command(
+    about = "Check that everything is copied, finish the directories, print the digest of the whole",
     long_about = "Check that every shard is copied, give directories their attributes, and print the digest of the whole.\n\n\
         Items that failed, because their sources changed after they were planned or for any other reason, are planned again as \
-        new shards of the same plan. Copy these, then join again."
+        new shards of the same plan. Copy these, then join again.",
+    after_long_help = concat!(
+        "Exit codes:\n",
+        "  0  everything is copied\n",
+        "  1  shards are not copied, or items failed\n",
+        "  2  the command line is invalid, there is no plan, or the plan cannot be used\n",
+        "  3  could not connect, or access was refused\n",
+        "  4  interrupted, or the connection was lost\n\n",
+        "Examples:\n",
+        "  icdc plan join plan\n",
+        "  icdc plan join --ssh 'ssh -i key' plan\n",
+    )
 )]
 pub(crate) struct JoinArguments {
     /// Directory of the plan
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) plan: PathBuf,
+
+    /// Finish without the items that are gone from the sources since they were planned
+    #[arg(long)]
+    pub(crate) accept_gone: bool,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,

@@ -7,13 +7,18 @@ use clap::{Args, Subcommand, ValueHint};
 use icdc_protocol::message::Preserve;
 use icdc_shards::plan::MAX_SHARDS;
 
-use crate::values::preserve;
+use crate::values::{Ceiling, ceiling, preserve};
 
 #[derive(Args, Debug)]
 #[command(
     about = "Copy by several nodes of a Slurm cluster",
     long_about = "Copy by several nodes of a Slurm cluster: `icdc slurm submit` plans a copy in shards (icdc plan) and submits a job \
-        array that copies them and a job that joins them."
+        array that copies them and a job that joins them.",
+    after_long_help = concat!(
+        "Exit codes: those of icdc slurm submit.\n\n",
+        "Examples:\n",
+        "  icdc slurm submit --nodes 4 --out plan /data/run7 dtn.example.org:/srv/\n",
+    )
 )]
 pub(crate) struct SlurmArguments {
     #[command(subcommand)]
@@ -39,7 +44,8 @@ pub(crate) enum SlurmCommand {
         "Exit codes:\n",
         "  0  submitted\n",
         "  1  submitted, but something cannot be copied and is named on standard error; or sbatch failed\n",
-        "  2  the command line is invalid, or nothing was planned\n\n",
+        "  2  the command line is invalid, or nothing was planned\n",
+        "  4  interrupted; nothing was planned\n\n",
         "Examples:\n",
         "  icdc slurm submit --nodes 4 --out plan /data/run7 dtn.example.org:/srv/\n",
         "  icdc slurm submit --nodes 4 --shards 64 --sbatch '--partition dtn --time 2:00:00' --out plan /data/run7 /archive\n",
@@ -64,8 +70,13 @@ pub(crate) struct SubmitArguments {
     pub(crate) out: Option<PathBuf>,
 
     /// Submit what is not copied yet of this plan
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["places", "out", "exclude", "preserve"], value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["places", "out", "exclude", "preserve", "rate"], value_hint = ValueHint::DirPath)]
     pub(crate) plan: Option<PathBuf>,
+
+    /// Limit of the sending rate of all shards together, such as 10gbit: those that are being copied
+    /// share it
+    #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling)]
+    pub(crate) rate: Ceiling,
 
     /// Skip names (*.tmp) or paths (build/*.o) that match; may be given several times
     #[arg(long, value_name = "GLOB")]
@@ -80,7 +91,7 @@ pub(crate) struct SubmitArguments {
     #[arg(long, value_name = "OPTIONS", default_value = "", allow_hyphen_values = true)]
     pub(crate) connection: String,
 
-    /// Other options of icdc copy: --copy '--rate 2gbit --verify'
+    /// Other options of icdc copy: --copy '--cc cubic --verify'
     #[arg(long, value_name = "OPTIONS", default_value = "", allow_hyphen_values = true)]
     pub(crate) copy: String,
 

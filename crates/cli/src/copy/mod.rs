@@ -26,23 +26,27 @@ use crate::copy::surface::Surface;
 use crate::plan::{CopyPlan, ResultFile};
 use crate::{exit, logs, signals};
 
-const STOPPING: &str = "stopping; what has arrived is kept, the same command goes on from there (again: stop at once)";
+/// What the user is told at the first interrupt.
+pub(crate) const STOPPING: &str =
+    "stopping; what has arrived is kept, the same command goes on from there (again: stop at once)";
 
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
     logs::start(console, "off");
     match CopyPlan::new(arguments) {
-        Ok(plan) => carry_out(plan, console).0,
+        Ok(plan) => {
+            let stop = StopSignal::new();
+            signals::watch_if_possible(&stop, console, STOPPING);
+            carry_out(plan, &stop, console).0
+        }
         Err(error) => console.give_up(&error, exit::USAGE),
     }
 }
 
-/// Runs a plan; the exit code, and whether the run came to its end, with or without failures.
-pub(crate) fn carry_out(plan: CopyPlan, console: &Console) -> (u8, bool) {
+/// Runs a plan, whose user has not asked for an end before; the exit code, and whether the run came to its end, with or without failures.
+pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) -> (u8, bool) {
     let CopyPlan { sources, destination, mut options, mut output } = plan;
-    let stop = StopSignal::new();
-    signals::watch_if_possible(&stop, console, STOPPING);
-    options.confirm_host = Some(console.confirm_host(&stop));
+    options.confirm_host = Some(console.confirm_host(stop));
     let report = output.report.take();
     let surface = Arc::new(Surface::new(console.clone(), &output, report.is_some()));
     let events: EventSink = {
@@ -54,7 +58,7 @@ pub(crate) fn carry_out(plan: CopyPlan, console: &Console) -> (u8, bool) {
         sources: sources.iter().map(ToString::to_string).collect(),
         destination: destination.to_string(),
     });
-    let result = icdc_remote::copy(&sources, &destination, &options, &events, &stop);
+    let result = icdc_remote::copy(&sources, &destination, &options, &events, stop);
     let is_through = result.is_ok();
     (conclude(&surface, console, report, result), is_through)
 }

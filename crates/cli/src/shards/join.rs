@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use clap::Parser;
 use icdc_shards::joining::Joining;
-use icdc_shards::plan::{Again, ShardState};
+use icdc_shards::plan::{Replanned, ShardState};
 use icdc_shards::{Plan, PlanError};
+use icdc_stop::StopSignal;
 use serde_json::json;
 
 use super::unusable::give_up;
@@ -14,29 +15,29 @@ use super::{part, status};
 use crate::arguments::{Arguments, Command, CopyArguments, JoinArguments};
 use crate::console::Console;
 use crate::copy::summary::counted;
-use crate::{copy, exit};
+use crate::{copy, exit, signals};
 
-/// Shards at most into which what failed is planned again.
-const AGAIN: u32 = 64;
+/// Most shards into which what failed is planned again.
+const MOST: u32 = 64;
 
 pub(super) fn run(arguments: JoinArguments, console: &Console) -> u8 {
     let json = arguments.json;
-    let code = match Plan::open(&arguments.plan) {
-        Ok(plan) => join(plan, arguments, console).unwrap_or_else(|error| give_up(error, console)),
-        Err(error) => return give_up(error, console),
-    };
-    if json && code != 0 {
+    let joined = Plan::open(&arguments.plan).and_then(|plan| join(plan, arguments, console));
+    let (code, is_told) = joined.unwrap_or_else(|error| (give_up(error, console), false));
+    if json && !is_told {
         console.json(&json!({"type": "plan_join", "done": false}).to_string());
     }
     console.flush();
     if console.has_lost_results() { code.max(exit::FAILED) } else { code }
 }
 
-fn join(mut plan: Plan, arguments: JoinArguments, console: &Console) -> Result<u8, PlanError> {
+/// The exit code, and whether the result was told.
+fn join(mut plan: Plan, arguments: JoinArguments, console: &Console) -> Result<(u8, bool), PlanError> {
     let states = status::states(&plan)?;
+    let is_copied = |state: &ShardState| matches!(state, ShardState::Copied { .. } | ShardState::Replanned { .. });
     let missing: Vec<String> = (0..)
         .zip(&states)
-        .filter(|(_, state)| !matches!(state, ShardState::Copied { .. }))
+        .filter(|(_, state)| !is_copied(state))
         .map(|(shard, _): (u32, _)| shard.to_string())
         .collect();
     if !missing.is_empty() {
@@ -45,33 +46,43 @@ fn join(mut plan: Plan, arguments: JoinArguments, console: &Console) -> Result<u
             "not copied yet: shard {}; copy with icdc copy --plan {directory} --shard N, then join again",
             missing.join(", ")
         ));
-        return Ok(exit::FAILED);
+        return Ok((exit::FAILED, false));
     }
     let mut joining = plan.gather()?;
-    let is_whole = states.iter().all(|state| matches!(state, ShardState::Copied { failed: 0, .. }));
-    if !is_whole {
-        let Again { shards: (first, count), items, gone } = plan.plan_again(&joining, AGAIN)?;
+    if !states.iter().all(ShardState::is_done) {
+        let accepts_gone = arguments.accept_gone;
+        let Replanned { shards, items, gone } = plan.plan_again(&joining, MOST, accepts_gone)?;
         if gone > 0 {
-            console.complain(&format!("{} gone from the sources, and not waited for any more", counted(gone, "item")));
+            let how = if accepts_gone { "" } else { "; if that is right, join with --accept-gone" };
+            console.complain(&format!("{} gone from the sources{how}", counted(gone, "item")));
         }
         if items > 0 {
-            let last = first + count - 1;
+            let last = shards.end.saturating_sub(1);
+            let which =
+                if shards.len() == 1 { format!("shard {last}") } else { format!("shards {} to {last}", shards.start) };
             console.complain(&format!(
-                "{} failed and planned again; copy shard {first} to {last} with icdc copy --plan {} --shard N, then join \
-                 again",
+                "{} failed and planned again: copy {which} with icdc copy --plan {} --shard N, then join again",
                 counted(items, "item"),
                 arguments.plan.display()
             ));
-            return Ok(exit::FAILED);
+            return Ok((exit::FAILED, false));
+        }
+        if gone > 0 && !accepts_gone {
+            return Ok((exit::FAILED, false));
         }
     }
     let json = arguments.json;
     let code = finish_directories(&plan, &mut joining, arguments, console)?;
     if code != 0 {
-        return Ok(code);
+        return Ok((code, false));
     }
     show(&plan, &joining, json, console);
-    Ok(0)
+    if plan.text.left_out > 0 {
+        let left_out = counted(plan.text.left_out, "item");
+        console.complain(&format!("{left_out} could not be planned, named then by icdc plan"));
+        return Ok((exit::FAILED, true));
+    }
+    Ok((0, true))
 }
 
 /// Gives directories their attributes; the exit code.
@@ -90,7 +101,9 @@ fn finish_directories(
         Ok(copied) => copied,
         Err(error) => return Ok(console.give_up(&error, exit::USAGE)),
     };
-    let (code, is_through) = copy::carry_out(copied.quietly(), console);
+    let stop = StopSignal::new();
+    signals::watch_if_possible(&stop, console, copy::STOPPING);
+    let (code, is_through) = copy::carry_out(copied.quietly(), &stop, console);
     if !is_through {
         return Ok(code);
     }
@@ -117,7 +130,8 @@ fn show(plan: &Plan, joining: &Joining, json: bool, console: &Console) {
     let digest = blake3::Hash::from_bytes(joining.tree()).to_hex();
     if json {
         let joined = json!({
-            "type": "plan_join", "done": true, "items": joining.done(), "gone": plan.gone(), "tree_digest": digest.as_str(),
+            "type": "plan_join", "done": plan.text.left_out == 0, "items": joining.done(),
+            "missing": plan.text.items.saturating_sub(joining.done()), "tree_digest": digest.as_str(),
         });
         console.json(&joined.to_string());
         return;

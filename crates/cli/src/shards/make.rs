@@ -1,16 +1,20 @@
 //! `icdc plan`: sources are surveyed and divided.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail, ensure};
+use icdc_protocol::limits::MAX_SOURCES;
 use icdc_protocol::message::{Preserve, SendOptions};
 use icdc_remote::Location;
 use icdc_session::SessionError;
 use icdc_shards::plan::{Order, Plan};
 use icdc_shards::sources::survey_paths;
 use icdc_stop::StopSignal;
-use icdc_transfer::sender::survey::Survey;
+use icdc_transfer::sender::selection::SelectedState;
+use icdc_transfer::sender::survey::{Survey, Surveyed};
+use icdc_units::Rate;
 use serde_json::json;
 
 use super::unusable::give_up;
@@ -18,6 +22,7 @@ use crate::arguments::PlanArguments;
 use crate::clock::seconds_since_1970;
 use crate::console::{Console, printable};
 use crate::copy::summary::{counted, size};
+use crate::plan::refuse_forgotten_colon;
 use crate::{exit, signals};
 
 /// What the user wants to be planned.
@@ -32,13 +37,16 @@ pub(crate) struct Wanted<'a> {
     pub(crate) exclude: Vec<String>,
     /// What is preserved besides the data.
     pub(crate) preserve: Preserve,
+    /// What all shards together may send.
+    pub(crate) rate: Option<Rate>,
 }
 
 pub(super) fn run(arguments: PlanArguments, console: &Console) -> u8 {
-    let PlanArguments { places, shards: Some(shards), out: Some(out), exclude, preserve, json, .. } = arguments else {
+    let PlanArguments { places, shards: Some(shards), out: Some(out), exclude, preserve, rate, json, .. } = arguments
+    else {
         return console.give_up(&anyhow!("--shards and --out are needed"), exit::USAGE);
     };
-    let errors = match make(Wanted { places: &places, shards, out: &out, exclude, preserve }, console) {
+    let errors = match make(Wanted { places: &places, shards, out: &out, exclude, preserve, rate: rate.0 }, console) {
         Ok((plan, errors)) => {
             show(&plan, &out, errors, json, console);
             errors
@@ -57,6 +65,7 @@ pub(crate) fn make(wanted: Wanted<'_>, console: &Console) -> Result<(Plan, usize
     let stop = StopSignal::new();
     signals::watch_if_possible(&stop, console, "stopping; nothing is planned");
     let options = SendOptions { exclude: order.exclude.clone(), preserve: order.preserve, ..SendOptions::default() };
+    icdc_tcp::raise_descriptor_limit();
     let survey = survey_paths(&order.sources, &options, &stop);
     let Survey { items, problems } = survey.map_err(|error| match error {
         SessionError::Interrupted => exit::INTERRUPTED,
@@ -69,8 +78,11 @@ pub(crate) fn make(wanted: Wanted<'_>, console: &Console) -> Result<(Plan, usize
     if items.is_empty() {
         return Err(console.give_up(&anyhow!("nothing was planned: none of the sources can be copied"), exit::USAGE));
     }
+    refuse_same_names(&order.sources, &items).map_err(|error| console.give_up(&error, exit::USAGE))?;
+    let errors = problems.iter().filter(|problem| problem.error).count();
+    let order = Order { left_out: errors as u64, ..order };
     let plan = Plan::make(out, order, &items, seconds_since_1970()).map_err(|error| give_up(error, console))?;
-    Ok((plan, problems.iter().filter(|problem| problem.error).count()))
+    Ok((plan, errors))
 }
 
 fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
@@ -88,7 +100,11 @@ fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
     }
     let shards = counted(plan.shards().into(), "shard");
     console.result(&format!("{shards}: {}, {}; the largest has {}", counted(items, "item"), size(bytes), size(most)));
-    console.result(&format!("copy each: icdc copy --plan {}; then: icdc plan join {0}", out.display()));
+    console.result(&format!(
+        "copy each: icdc copy --plan {0} --shard N, N from 0 to {1}; then: icdc plan join {0}",
+        out.display(),
+        plan.shards() - 1
+    ));
     if errors > 0 {
         console.result(&format!("{} cannot be copied, named above", counted(errors as u64, "item")));
     }
@@ -96,10 +112,11 @@ fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
 
 /// What is planned.
 fn order(wanted: Wanted<'_>) -> anyhow::Result<Order> {
-    let Wanted { places, shards, exclude, preserve, .. } = wanted;
+    let Wanted { places, shards, exclude, preserve, rate, .. } = wanted;
     let (last, first) = places.split_last().context("name what to copy, and where to")?;
+    ensure!(first.len() <= MAX_SOURCES, "{} sources are too many; name at most {MAX_SOURCES}", first.len());
     let sources = first.iter().map(|source| local(source)).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(Order { sources, destination: directory(last)?, exclude, preserve, shards })
+    Ok(Order { sources, destination: directory(last)?, exclude, preserve, rate, shards, left_out: 0 })
 }
 
 /// A source as an absolute path.
@@ -124,13 +141,41 @@ fn absolute(path: &Path) -> anyhow::Result<String> {
 
 /// The destination, which is a directory: with a slash at its end.
 fn directory(text: &OsStr) -> anyhow::Result<String> {
-    let mut directory = match Location::parse(text)? {
-        Location::Local(path) => absolute(&path)?,
+    let location = Location::parse(text)?;
+    refuse_forgotten_colon(&location)?;
+    let mut directory = match &location {
+        Location::Local(path) => absolute(path)?,
         _ => text.to_str().map(str::to_owned).context("a plan needs names in UTF-8")?,
     };
-    ensure!(!directory.contains('\0'), "a name has no NUL");
-    if !directory.ends_with(['/', ':']) {
+    // `host:` is the home directory there.
+    let is_home = directory.ends_with(':') && matches!(&location, Location::Ssh { path, .. } if path == b".");
+    if !directory.ends_with('/') && !is_home {
         directory.push('/');
     }
     Ok(directory)
+}
+
+/// Which of two items of one name stays would depend on which shard ends last.
+fn refuse_same_names(sources: &[String], items: &[Surveyed]) -> anyhow::Result<()> {
+    if sources.len() < 2 {
+        return Ok(());
+    }
+    let mut names = HashSet::new();
+    for name in sources.iter().filter(|source| !source.ends_with('/')).filter_map(|source| source.rsplit('/').next()) {
+        ensure!(names.insert(name.as_bytes().to_vec()), "two sources are named {name}; plan them one after the other");
+    }
+    names.clear();
+    for Surveyed { selected, .. } in items.iter().filter(|item| item.selected.state != SelectedState::Directory) {
+        let source = sources.get(selected.source as usize).map_or("", String::as_str);
+        let own = if source.ends_with('/') { None } else { source.rsplit('/').next() };
+        let parts = own.map(str::as_bytes).into_iter().chain([selected.path.as_slice()]);
+        let name = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'/');
+        let shown = String::from_utf8_lossy(&name).into_owned();
+        ensure!(
+            names.insert(name),
+            "{}: two of the sources have something of this name; plan them one after the other",
+            printable(&shown)
+        );
+    }
+    Ok(())
 }

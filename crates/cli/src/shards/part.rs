@@ -1,20 +1,29 @@
 //! `icdc copy --plan`: shards are copied, and what became of them is noted in the plan.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::ensure;
 use icdc_shards::Plan;
 use icdc_shards::plan::{PlanText, ShardState};
+use icdc_stop::StopSignal;
+use icdc_transfer::RateShare;
 use icdc_transfer::sender::selection::Selection;
 
 use super::share;
 use super::unusable::give_up;
 use crate::arguments::CopyArguments;
 use crate::clock::seconds_since_1970;
-use crate::console::Console;
+use crate::console::{Console, printable};
 use crate::plan::CopyPlan;
-use crate::{copy, exit};
+use crate::{copy, exit, signals};
+
+/// How often a process shows that it is at work.
+const BEAT: Duration = Duration::from_secs(2);
 
 /// Copies the shards of this process and returns the exit code.
 pub(crate) fn run(arguments: &CopyArguments, directory: &Path, console: &Console) -> u8 {
@@ -30,13 +39,14 @@ pub(crate) fn run(arguments: &CopyArguments, directory: &Path, console: &Console
     });
     match shards {
         Ok(shards) => {
+            let stop = StopSignal::new();
+            signals::watch_if_possible(&stop, console, copy::STOPPING);
             let mut code = 0;
             for shard in shards {
-                let one = copy_one(arguments, &plan, shard, console);
-                code = code.max(one);
-                if one == exit::INTERRUPTED {
-                    break;
+                if stop.is_requested() {
+                    return exit::INTERRUPTED;
                 }
+                code = code.max(copy_one(arguments, &plan, shard, &stop, console));
             }
             code
         }
@@ -44,31 +54,56 @@ pub(crate) fn run(arguments: &CopyArguments, directory: &Path, console: &Console
     }
 }
 
-fn copy_one(arguments: &CopyArguments, plan: &Plan, shard: u32, console: &Console) -> u8 {
+fn copy_one(arguments: &CopyArguments, plan: &Plan, shard: u32, stop: &StopSignal, console: &Console) -> u8 {
     match plan.state(shard) {
-        Ok(ShardState::Copied { note, failed: 0 }) => {
-            console.complain(&format!("shard {shard} is copied already, by {}", note.host));
+        Ok(ShardState::Copied { note, failed: 0 } | ShardState::Replanned { note, .. }) => {
+            console.complain(&format!("shard {shard} is copied already, by {}", printable(&note.host)));
             return 0;
         }
         Err(error) => return give_up(error, console),
         Ok(_) => {}
     }
-    let selection = match plan.selection(shard).and_then(|selection| {
+    let begun = plan.selection(shard).and_then(|selection| {
         plan.begin(shard, seconds_since_1970())?;
-        Ok(Arc::new(selection))
-    }) {
-        Ok(selection) => selection,
+        Ok((selection, plan.beat(shard)?))
+    });
+    let (selection, at_work) = match begun {
+        Ok(begun) => begun,
         Err(error) => return give_up(error, console),
+    };
+    let share = plan.text.rate.map(|all| Arc::new(RateShare::new(all / at_work)));
+    let selection = match &share {
+        Some(share) => Arc::new(selection.with_share(Arc::clone(share))),
+        None => Arc::new(selection),
     };
     if selection.items().is_empty() {
         return note(plan, shard, &selection, 0, console);
     }
     match copy_plan(arguments.clone(), &plan.text, &selection) {
         Ok(copied) => {
-            let (code, is_through) = copy::carry_out(copied, console);
+            let (code, is_through) = thread::scope(|scope| {
+                // Dropped at the end, which ends the thread.
+                let (_running, ended) = mpsc::channel();
+                let share = share.as_deref();
+                scope.spawn(move || keep_beating(plan, shard, share, &ended));
+                copy::carry_out(copied, stop, console)
+            });
             if is_through { note(plan, shard, &selection, code, console) } else { code }
         }
         Err(error) => console.give_up(&error, exit::USAGE),
+    }
+}
+
+/// Shows others that the shard is being copied, and sets its share of what all may send, until
+/// nobody holds the other end of `running`.
+fn keep_beating(plan: &Plan, shard: u32, share: Option<&RateShare>, running: &mpsc::Receiver<Infallible>) {
+    while running.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+        match (plan.beat(shard), plan.text.rate, share) {
+            (Ok(at_work), Some(all), Some(share)) => share.set(all / at_work),
+            (Ok(_), ..) => {}
+            // The share stays as it was.
+            (Err(error), ..) => tracing::debug!(%error, "others are not told that the shard is being copied"),
+        }
     }
 }
 
@@ -89,6 +124,8 @@ pub(super) fn copy_plan(
     arguments.exclude.clone_from(&text.exclude);
     arguments.preserve = text.preserve;
     let mut plan = CopyPlan::new(arguments)?;
+    // What it can be at most decides how many connections are made.
+    plan.options.send.rate = [plan.options.send.rate, text.rate].into_iter().flatten().min();
     plan.options.selection = Some(Arc::clone(selection));
     Ok(plan)
 }

@@ -6,15 +6,20 @@
 //! | `JOB_COMPLETION_INDEX` | Kubernetes, for a pod of an indexed job | the one of this number |
 //! | `OMPI_COMM_WORLD_RANK`, `…_SIZE` | Open MPI's mpirun | number rank, rank + size, … |
 //! | `PMI_RANK`, `PMI_SIZE` | MPICH's and Intel MPI's mpirun | likewise |
-//! | `SLURM_PROCID`, `SLURM_NTASKS` | Slurm's srun | likewise |
+//! | `SLURM_PROCID`, `SLURM_STEP_NUM_TASKS` | Slurm's srun | likewise |
+//!
+//! A batch script has `SLURM_PROCID` and `SLURM_NTASKS` as well, but is no task of a step.
 
 use anyhow::{Context, bail, ensure};
 
 /// Single shards by number.
 const NUMBERED: [&str; 2] = ["SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"];
 /// Ranks, and how many there are.
-const RANKED: [(&str, &str); 3] =
-    [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")];
+const RANKED: [(&str, &str); 3] = [
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+];
 
 /// The shards of this process, of so many, if `variable` gives the environment.
 pub(super) fn of_process(
@@ -23,7 +28,7 @@ pub(super) fn of_process(
     variable: impl Fn(&str) -> Option<String>,
 ) -> anyhow::Result<Vec<u32>> {
     let number = |name: &str| {
-        let text = variable(name)?;
+        let text = variable(name).filter(|text| !text.is_empty())?;
         Some(text.trim().parse::<u32>().with_context(|| format!("{name} is {text:?}, which is no number")))
     };
     if let Some(shard) = asked {
@@ -78,7 +83,9 @@ mod tests {
         );
         assert_eq!(shards(None, &[("JOB_COMPLETION_INDEX", "7")]), Ok(vec![7]));
         assert_eq!(shards(None, &[("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "3")]), Ok(vec![1, 4, 7]));
-        assert_eq!(shards(None, &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")]), Ok((0..8).collect()));
+        assert_eq!(shards(None, &[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4")]), Ok(vec![1, 5]));
+        let in_a_batch_script = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")];
+        assert!(shards(None, &in_a_batch_script).is_err());
         assert_eq!(shards(None, &[("PMI_RANK", "9"), ("PMI_SIZE", "10")]), Ok(vec![]));
     }
 

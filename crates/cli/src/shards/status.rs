@@ -20,7 +20,7 @@ pub(super) fn run(arguments: &StatusArguments, console: &Console) -> u8 {
                 show(&plan, &states, console);
             }
             console.flush();
-            let is_done = states.iter().all(is_done) && !console.has_lost_results();
+            let is_done = states.iter().all(ShardState::is_done) && !console.has_lost_results();
             if is_done { 0 } else { exit::FAILED }
         }
         Err(error) => give_up(error, console),
@@ -29,10 +29,6 @@ pub(super) fn run(arguments: &StatusArguments, console: &Console) -> u8 {
 
 pub(super) fn states(plan: &Plan) -> Result<Vec<ShardState>, PlanError> {
     (0..plan.shards()).map(|shard| plan.state(shard)).collect()
-}
-
-fn is_done(state: &ShardState) -> bool {
-    matches!(state, ShardState::Copied { failed: 0, .. })
 }
 
 fn show(plan: &Plan, states: &[ShardState], console: &Console) {
@@ -47,11 +43,15 @@ fn show(plan: &Plan, states: &[ShardState], console: &Console) {
             ShardState::Copied { note, failed } => {
                 format!("copied {} by {}, {} FAILED", utc(note.at), printable(&note.host), counted(*failed, "item"))
             }
+            ShardState::Replanned { note, failed } => {
+                let again = counted(*failed, "item");
+                format!("copied {} by {}, {again} planned again", utc(note.at), printable(&note.host))
+            }
         };
         console.result(&format!("shard {shard}: {what}: {state}"));
     }
-    let done = states.iter().filter(|state| is_done(state)).count();
-    console.result(&format!("{done} of {} copied without failures", counted(states.len() as u64, "shard")));
+    let done = states.iter().filter(|state| state.is_done()).count();
+    console.result(&format!("{done} of {} done", counted(states.len() as u64, "shard")));
 }
 
 fn object(plan: &Plan, states: &[ShardState]) -> Value {
@@ -60,11 +60,12 @@ fn object(plan: &Plan, states: &[ShardState]) -> Value {
             ShardState::Planned => ("planned", None, 0),
             ShardState::Begun(note) => ("begun", Some(note), 0),
             ShardState::Copied { note, failed } => ("copied", Some(note), *failed),
+            ShardState::Replanned { note, failed } => ("replanned", Some(note), *failed),
         };
         json!({
             "shard": shard, "items": list.items, "bytes": list.bytes, "state": name, "failed": failed,
             "host": note.map(|note| &note.host), "at": note.map(|note| note.at),
         })
     });
-    json!({"type": "plan_status", "shards": shards.collect::<Value>(), "done": states.iter().all(is_done)})
+    json!({"type": "plan_status", "shards": shards.collect::<Value>(), "done": states.iter().all(ShardState::is_done)})
 }

@@ -1,4 +1,4 @@
-//! A plan that cannot be used.
+//! A plan that cannot be used: it is none, or the file system is in the way.
 
 use icdc_shards::PlanError;
 
@@ -7,5 +7,6 @@ use crate::exit;
 
 /// Says why, and returns the exit code.
 pub(super) fn give_up(error: PlanError, console: &Console) -> u8 {
-    console.give_up(&error.into(), exit::USAGE)
+    let code = if matches!(error, PlanError::File { .. }) { exit::FAILED } else { exit::USAGE };
+    console.give_up(&error.into(), code)
 }

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use crate::support::ICDC;
 
-const SUBCOMMANDS: [&str; 9] = ["copy", "serve", "keygen", "measure", "doctor", "lab", "cc", "pace", "relay"];
+const SUBCOMMANDS: [&str; 11] =
+    ["copy", "plan", "slurm", "serve", "keygen", "measure", "doctor", "lab", "cc", "pace", "relay"];
 
 fn succeed(words: &[&str]) -> String {
     let output = Command::new(ICDC).args(words).output().unwrap();
@@ -45,6 +46,8 @@ fn the_options_of_copy_are_those_of_the_contract() {
         "--update",
         "--dry-run",
         "--exclude",
+        "--plan",
+        "--shard",
         "--json",
         "--report",
         "--progress",
@@ -184,6 +187,7 @@ fn man_pages_come_one_per_subcommand() {
     expected.extend(lab);
     expected.push("icdc-cc.1".to_owned());
     expected.extend(["list", "load", "show", "unload"].map(|name| format!("icdc-cc-{name}.1")));
+    expected.extend(["plan", "plan-join", "plan-status", "slurm", "slurm-submit"].map(|name| format!("icdc-{name}.1")));
     expected.push("icdc-relay.1".to_owned());
     expected.extend(
         ["rules", "rules-apply", "rules-print", "rules-remove", "status"].map(|name| format!("icdc-relay-{name}.1")),

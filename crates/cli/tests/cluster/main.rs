@@ -72,7 +72,7 @@ fn a_tree_is_whole_although_a_task_is_killed_and_a_node_drained() {
     assert_eq!(submitted["shards"].as_array().unwrap().len(), 8, "{submitted}");
 
     await_that("tasks run", || states(&site).iter().filter(|state| *state == "begun").count() >= 2);
-    // A task that dies on its node, and one whose node is taken away.
+    // A task that Slurm kills and puts back into the queue, and a node that gets no more tasks.
     cluster.say(&["scontrol", "requeue", &format!("{array}_0")]);
     cluster.say(&["scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=test"]);
     await_that("all jobs end", || {
@@ -84,6 +84,23 @@ fn a_tree_is_whole_although_a_task_is_killed_and_a_node_drained() {
     assert!(joined.contains(&format!("tree digest {}", digest.as_str().unwrap())), "{joined}");
     assert_same(&site.path("tree"), &site.path("out/tree"));
     assert_no_leftovers(&site.path("out"));
+}
+
+#[test]
+fn a_cancelled_array_stays_cancelled() {
+    let Some(cluster) = Cluster::up(1) else { return };
+    let site = Site::new();
+    data::tree(&site.path("tree"), 5, &Shape { small: 10, large: vec![60 * MIB], ..Shape::default() });
+    let connection = format!("--ssh {} --remote-icdc {}", site.ssh(), support::ICDC);
+    let words =
+        ["slurm", "submit", "--json", "--nodes", "1", "--out", "plan", "--copy", "--rate 11mbit", "--connection"];
+    let mut submit = cluster.within(&site.icdc(&words));
+    submit.arg(&connection).arg("tree").arg(site.by_ssh("out"));
+    let submitted: Value = serde_json::from_str(&support::succeed(&mut submit)).unwrap();
+    await_that("the task runs", || states(&site) == ["begun"]);
+    cluster.say(&["scancel", submitted["array_job"].as_str().unwrap()]);
+    await_that("all jobs end", || cluster.ask(&["squeue", "--noheader"]).trim().is_empty());
+    assert!(log(&site, "join.log").contains("not copied yet: shard 0"), "{}", log(&site, "join.log"));
 }
 
 #[test]
@@ -103,7 +120,7 @@ fn a_task_at_its_time_limit_stops_cleanly_and_goes_on() {
         "--copy",
         "--rate 11mbit",
         "--sbatch",
-        "--signal=B:TERM@58 --time=1",
+        "--signal=B:USR1@58 --time=1",
         "--connection",
     ];
     let mut submit = cluster.within(&site.icdc(&words));

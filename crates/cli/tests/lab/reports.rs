@@ -255,6 +255,7 @@ fn scenarios_are_named() {
     let names = String::from_utf8(list.stdout).unwrap();
     for name in [
         "any-host",
+        "bundles-sim",
         "copy-file",
         "emulator",
         "fifo",

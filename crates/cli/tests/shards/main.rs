@@ -21,17 +21,27 @@ fn plan(site: &Site, shards: u32, destination: &OsStr) -> Value {
 }
 
 fn plan_of(site: &Site, sources: &[&str], shards: u32, destination: &OsStr) -> Value {
+    plan_with(site, &[], sources, shards, destination)
+}
+
+fn plan_with(site: &Site, options: &[&str], sources: &[&str], shards: u32, destination: &OsStr) -> Value {
     let shards = shards.to_string();
     let mut command = site.icdc(&["plan", "--json", "--shards", &shards, "--out", "plan"]);
-    command.args(sources).arg(destination);
+    command.args(options).args(sources).arg(destination);
     serde_json::from_str(&succeed(&mut command)).unwrap()
 }
 
 /// `icdc copy --plan plan WORDS…`
 fn copy_shard(site: &Site, words: &[&str]) -> Command {
-    let mut command = site.copy(&["--plan", "plan", "--ssh", &site.ssh()]);
+    let mut command = site.copy(&["--plan", "plan", "--ssh", &ssh(site)]);
     command.args(words);
     command
+}
+
+/// [`Site::ssh`], written once: others may be about to execute it.
+fn ssh(site: &Site) -> String {
+    let path = site.path("ssh-here");
+    if path.exists() { path.to_str().unwrap().to_owned() } else { site.ssh() }
 }
 
 /// Copies these shards at the same time.
@@ -42,7 +52,11 @@ fn copy_shards(site: &Site, shards: impl IntoIterator<Item = u32>) -> Vec<Ended>
 }
 
 fn join(site: &Site) -> Ended {
-    site.icdc(&["plan", "join", "--json", "--remote-icdc", ICDC, "--ssh", &site.ssh(), "plan"]).run()
+    join_with(site, &[])
+}
+
+fn join_with(site: &Site, options: &[&str]) -> Ended {
+    site.icdc(&["plan", "join", "--json", "--remote-icdc", ICDC, "--ssh", &ssh(site), "plan"]).args(options).run()
 }
 
 fn status(site: &Site) -> Value {
@@ -53,5 +67,7 @@ fn status(site: &Site) -> Value {
 /// Digest of one copy of `tree` into a new directory.
 fn digest_of_one_copy(site: &Site, name: &str) -> Value {
     let directory = site.directory(name);
-    site.copy(&["tree"]).arg(directory).run().expect_code(0).summary()["tree_digest"].clone()
+    let digest = site.copy(&["tree"]).arg(directory).run().expect_code(0).summary()["tree_digest"].clone();
+    assert!(digest.is_string());
+    digest
 }

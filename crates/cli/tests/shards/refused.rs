@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use serde_json::Value;
 
 use super::support::process::{Ended, Start};
 use super::support::{Shape, Site, data};
@@ -35,16 +38,21 @@ fn a_plan_of_another_format_is_refused_with_the_release_that_wrote_it() {
 #[test]
 fn damaged_plans_are_refused() {
     let site = planned();
-    let list = site.path("plan/lists/0");
+    let list_of = |number: &str| {
+        let entries = fs::read_dir(site.path("plan/lists")).unwrap().map(|entry| entry.unwrap().path());
+        let is_it = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(&format!("{number}-"));
+        entries.into_iter().find(is_it).unwrap()
+    };
+    let list = list_of("0");
     let mut bytes = fs::read(&list).unwrap();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     fs::write(&list, &bytes).unwrap();
-    assert!(refused(&site).stderr.contains("plan/lists/0: the list is damaged"));
-    fs::write(&list, fs::read(site.path("plan/lists/1")).unwrap()).unwrap();
+    assert!(refused(&site).stderr.contains(": the list is damaged"));
+    fs::write(&list, fs::read(list_of("1")).unwrap()).unwrap();
     refused(&site);
     fs::remove_file(&list).unwrap();
-    refused(&site);
+    copy_shard(&site, &["--shard", "0"]).run().expect_code(1);
     fs::write(site.path("plan/plan.json"), "{").unwrap();
     assert!(refused(&site).stderr.contains("this is no plan"));
     fs::remove_file(site.path("plan/plan.json")).unwrap();
@@ -57,6 +65,58 @@ fn a_plan_that_others_can_write_is_refused() {
     fs::set_permissions(site.path("plan"), fs::Permissions::from_mode(0o777)).unwrap();
     let ended = refused(&site);
     assert!(ended.stderr.contains("others may write to it"), "{ended}");
+}
+
+#[test]
+fn a_plan_that_claims_more_than_its_lists_have_takes_no_memory_for_it() {
+    let site = planned();
+    let path = site.path("plan/plan.json");
+    let mut text: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    text["items"] = (1u64 << 60).into();
+    text["directories"]["items"] = (1u64 << 60).into();
+    fs::write(&path, text.to_string()).unwrap();
+    for shard in ["0", "1"] {
+        copy_shard(&site, &["--shard", shard]).run().expect_code(0);
+    }
+    let ended = site.icdc(&["plan", "join", "plan"]).run().expect_code(2);
+    assert!(ended.stderr.contains("more items than its lists"), "{ended}");
+}
+
+#[test]
+fn a_plan_is_its_users_alone_whatever_the_umask() {
+    let site = Site::new();
+    data::tree(&site.path("tree"), 1, &Shape { small: 20, ..Shape::default() });
+    let script =
+        format!("umask 0; {0} plan --shards 2 --out plan tree out && {0} copy --plan plan --shard 0", super::ICDC);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &script]);
+    site.settle(shell).run().expect_code(0);
+}
+
+#[test]
+fn sources_that_bring_the_same_name_are_not_divided() {
+    let site = Site::new();
+    for directory in ["a", "b"] {
+        fs::write(site.directory(directory).join("x"), directory).unwrap();
+    }
+    let ended = site.icdc(&["plan", "--shards", "2", "--out", "plan", "a/", "b/", "out"]).run().expect_code(2);
+    assert!(ended.stderr.contains("x: two of the sources have something of this name"), "{ended}");
+    site.icdc(&["plan", "--shards", "2", "--out", "plan", "a", "b", "out"]).run().expect_code(0);
+}
+
+#[test]
+fn a_join_where_the_sources_are_not_gives_nothing_up() {
+    let site = planned();
+    fs::write(site.path("tree/d000/f00001"), "changed").unwrap();
+    for shard in ["0", "1"] {
+        copy_shard(&site, &["--shard", shard]).run();
+    }
+    fs::rename(site.path("tree"), site.path("elsewhere")).unwrap();
+    let ended = site.icdc(&["plan", "join", "plan"]).run().expect_code(2);
+    assert!(ended.stderr.contains("join on a host that has the sources"), "{ended}");
+    fs::rename(site.path("elsewhere"), site.path("tree")).unwrap();
+    let ended = site.icdc(&["plan", "join", "plan"]).run().expect_code(1);
+    assert!(ended.stderr.contains("1 item failed and planned again"), "{ended}");
 }
 
 #[test]

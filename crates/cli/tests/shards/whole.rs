@@ -6,7 +6,8 @@ use std::path::Path;
 
 use super::support::process::{Signal, Start};
 use super::support::{MIB, Shape, Site, assert_no_leftovers, assert_same, bytes_done, data, is_root};
-use super::{copy_shard, copy_shards, digest_of_one_copy, join, plan, plan_of, status};
+use super::{copy_shard, copy_shards, digest_of_one_copy, join, join_with, plan, plan_of, plan_with, status};
+use serde_json::Value;
 
 /// Files of all sizes, with names that belong together across directories.
 fn tree(site: &Site, seed: u64) {
@@ -109,12 +110,15 @@ fn what_has_changed_since_it_was_planned_is_named_and_planned_again() {
     assert!(told.contains("tree/d002/f00100: has changed since it was planned"), "{told}");
 
     let again = join(&site).expect_code(1);
-    assert!(again.stderr.contains("1 item gone from the sources"), "{again}");
-    assert!(again.stderr.contains("1 item failed and planned again; copy shard 4 to 4"), "{again}");
+    assert!(again.stderr.contains("1 item gone from the sources; if that is right"), "{again}");
+    assert!(again.stderr.contains("1 item failed and planned again: copy shard 4 with"), "{again}");
     let early = join(&site).expect_code(1);
     assert!(early.stderr.contains("not copied yet: shard 4"), "{early}");
     copy_shard(&site, &["--shard", "4"]).run().expect_code(0);
-    let joined = join(&site).expect_code(0);
+    let waits = join(&site).expect_code(1);
+    assert!(waits.stderr.contains("--accept-gone"), "{waits}");
+    let joined = join_with(&site, &["--accept-gone"]).expect_code(0);
+    assert_eq!(status(&site)["done"], true, "{}", status(&site));
     assert_same(&site.path("tree"), &site.path("out/tree"));
     assert_eq!(joined.events[0]["tree_digest"], digest_of_one_copy(&site, "one"), "{joined}");
 }
@@ -151,6 +155,30 @@ fn a_shard_that_is_copied_twice_is_whole_and_a_third_time_left_alone() {
     join(&site).expect_code(0);
     assert_same(&site.path("tree"), &site.path("out/tree"));
     assert_no_leftovers(Path::new(&site.path("out")));
+}
+
+#[test]
+fn shards_that_are_copied_at_the_same_time_share_the_rate_of_the_plan() {
+    let site = Site::new();
+    let shape = Shape { small: 0, large: vec![60 * MIB; 2], oddities: false, ..Shape::default() };
+    data::tree(&site.path("tree"), 10, &shape);
+    let rate = 100e6;
+    plan_with(&site, &["--rate", "100mbit"], &["tree"], 2, &site.by_ssh("out"));
+    // While both are at work, the limits of their connections add up to the whole.
+    let [one, other] = [0, 1].map(|shard: u32| copy_shard(&site, &["--shard", &shard.to_string()]).start());
+    let paced = |event: &Value| event["type"] == "progress" && event["seconds"].as_f64() > Some(4.5);
+    assert!(one.wait_for(paced) && other.wait_for(paced));
+    let limits = [&one, &other].map(|run| {
+        let last = run.events().into_iter().rfind(|event| paced(event)).unwrap();
+        last["pacing_bps"].as_f64().unwrap()
+    });
+    assert!(limits.iter().all(|limit| *limit <= rate / 2.0 * 1.05), "{limits:?}");
+    for run in [one, other] {
+        let ended = run.finish().expect_code(0);
+        assert!(ended.summary()["limited_by"].as_object().unwrap().contains_key("rate_ceiling"), "{ended}");
+    }
+    join(&site).expect_code(0);
+    assert_same(&site.path("tree"), &site.path("out/tree"));
 }
 
 #[test]

@@ -12,6 +12,7 @@
 
 pub(crate) mod any_host;
 mod beside_others;
+pub(crate) mod bundles_simulated;
 pub(crate) mod copy_file;
 pub(crate) mod copy_files;
 pub(crate) mod copying;

@@ -12,26 +12,34 @@ use super::disk_rate::Arrived;
 use super::jobs::{HashJob, StoreJob};
 use super::shared::Shared;
 
-/// Handles jobs until the queue is closed.
+/// Handles jobs until the queue is closed, beside others that do the same.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<StoreJob>) {
     for job in queue {
-        let job = match job {
-            HashJob::End(end) => StoreJob::End(end),
-            HashJob::Confirmed => StoreJob::Confirmed,
+        let handed = match job {
+            HashJob::Confirmed => store.send(StoreJob::Confirmed),
+            HashJob::End(end) => shared.under_check.ends(end).map_or(Ok(()), |end| store.send(StoreJob::End(end))),
             HashJob::Block { header, payload } => {
-                // Blocks of a file that failed meanwhile are still on their way.
-                let Some(size) = shared.size_of_large(header.id) else { continue };
-                match check(size, &header, payload) {
-                    Ok(block) => StoreJob::Block { header, block },
-                    Err(reason) => {
-                        shared.fail(SessionError::Protocol(reason));
-                        continue;
-                    }
-                }
+                let id = header.id;
+                let handed = block(shared, header, payload).map_or(Ok(()), |job| store.send(job));
+                let end = shared.under_check.leaves(id);
+                handed.and_then(|()| end.map_or(Ok(()), |end| store.send(StoreJob::End(end))))
             }
         };
-        if store.send(job).is_err() {
+        if handed.is_err() {
             return;
+        }
+    }
+}
+
+/// What the store does with a block.
+fn block(shared: &Shared<'_>, header: BlockHeader, payload: Option<Arrived>) -> Option<StoreJob> {
+    // Blocks of a file that failed meanwhile are still on their way.
+    let size = shared.size_of_large(header.id)?;
+    match check(size, &header, payload) {
+        Ok(block) => Some(StoreJob::Block { header, block }),
+        Err(reason) => {
+            shared.fail(SessionError::Protocol(reason));
+            None
         }
     }
 }

@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::Sender as Channel;
 use icdc_link::{Inlet, LinkError, Parcel};
-use icdc_protocol::message::{Congestion, Goodbye, Message, Problem};
+use icdc_protocol::message::{BlockHeader, Congestion, Goodbye, Message, Problem};
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
 use icdc_session::receiver::frames_arrived::Answer;
 
+use super::disk_rate::Arrived;
 use super::jobs::{HashJob, NameJob};
 use super::parts::put;
 use super::shared::Shared;
@@ -110,7 +111,7 @@ impl Intake<'_> {
         match message {
             Message::Block(header) => {
                 self.shared.parts().came_whole(header.id, header.index);
-                let _ = self.hash.send(HashJob::Block { header, payload: payload.map(arrived) });
+                self.hash(header, payload.map(arrived));
             }
             Message::Part(part) => {
                 let (block, _) = payload.ok_or_else(|| SessionError::Protocol("a part has no data".into()))?;
@@ -119,8 +120,7 @@ impl Intake<'_> {
                 let whole = self.shared.parts().arrived(&part, block, ring, put);
                 let whole = whole.map_err(|wrong| SessionError::Protocol(wrong.into()))?;
                 if let Some((header, block)) = whole {
-                    let payload = Some(arrived((block, part.length as usize)));
-                    let _ = self.hash.send(HashJob::Block { header, payload });
+                    self.hash(header, Some(arrived((block, part.length as usize))));
                 }
             }
             Message::FileEnd(end) => {
@@ -157,6 +157,12 @@ impl Intake<'_> {
             }
         }
         Ok(Flow::Continue)
+    }
+
+    /// Hands a block to the hashers.
+    fn hash(&self, header: BlockHeader, payload: Option<Arrived>) {
+        self.shared.under_check.enters(header.id);
+        let _ = self.hash.send(HashJob::Block { header, payload });
     }
 
     fn problem(&self, problem: &Problem) {

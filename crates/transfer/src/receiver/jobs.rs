@@ -33,7 +33,7 @@ pub(super) enum NameJob {
     },
 }
 
-/// Work for the hasher's thread.
+/// Work for the hashers' threads.
 pub(super) enum HashJob {
     Block { header: BlockHeader, payload: Option<Arrived> },
     End(FileEnd),

@@ -31,6 +31,7 @@ mod side_by_side;
 mod staging;
 mod store;
 mod supervise;
+mod under_check;
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -50,12 +51,14 @@ use self::names::Keeper;
 pub use self::shared::Order;
 use self::shared::{Counters, FEEDBACK, Reply, Shared};
 use self::supervise::Watch;
+use self::under_check::UnderCheck;
 use crate::account::Account;
 use crate::clock;
 use crate::event::EventSink;
 use crate::further_links::{FurtherControls, Joining};
 use crate::hashers::hashers;
 use crate::once::watched;
+use crate::stage_thread::start;
 use crate::stages::Activity;
 
 /// Default size of the ring between socket and disk.
@@ -115,6 +118,7 @@ pub fn run(
         further: FurtherControls::default(),
         connections: Mutex::default(),
         parts: Mutex::default(),
+        under_check: UnderCheck::default(),
         stalled: Mutex::default(),
         wanted: joining.wanted,
         ending: Mutex::default(),
@@ -135,23 +139,23 @@ pub fn run(
         let shared = &shared;
         let keeper = Keeper::new(shared, to_store.clone(), to_compare);
         let (sends, sent) = watched();
-        scope.spawn(move || {
+        start(scope, "reply", move || {
             let _sends = sends;
             run_outlet(shared, outlet, &replies_queue);
         });
-        let keeper = scope.spawn(move || keeper.run(&names_queue, &stored_queue));
+        let keeper = start(scope, "names", move || keeper.run(&names_queue, &stored_queue));
         for _ in 0..hashers {
             let (queue, to_store) = (hash_queue.clone(), to_store.clone());
-            scope.spawn(move || hash::run(shared, &queue, &to_store));
+            start(scope, "hash", move || hash::run(shared, &queue, &to_store));
         }
         drop((hash_queue, to_store));
         let compared = stored.clone();
-        scope.spawn(move || compare::run(shared, &compare_queue, &compared));
-        scope.spawn(move || store::run(shared, &store_queue, stored));
+        start(scope, "compare", move || compare::run(shared, &compare_queue, &compared));
+        start(scope, "store", move || store::run(shared, &store_queue, stored));
         let intake = Intake { shared, account, names: to_names, hash: to_hash };
         let further = intake.clone();
         let (receives, first_ended) = watched();
-        scope.spawn(move || {
+        start(scope, "receive", move || {
             let _receives = receives;
             intake.run(inlet);
         });

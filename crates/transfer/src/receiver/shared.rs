@@ -18,6 +18,7 @@ use icdc_session::receiver::parts::Parts;
 use icdc_units::{ByteCount, Rate, Time};
 
 use super::disk_rate::Waiting;
+use super::under_check::UnderCheck;
 use crate::event::{Event, EventSink, Outcome};
 use crate::further_links::FurtherControls;
 use crate::once::{Ended, Running, watched};
@@ -66,6 +67,7 @@ pub(super) struct Shared<'a> {
     pub(super) connections: Mutex<Connections>,
     /// Blocks that arrive in parts.
     pub(super) parts: Mutex<Parts<Block>>,
+    pub(super) under_check: UnderCheck,
     /// Those that were given up because nothing arrived over them.
     pub(super) stalled: Mutex<BTreeSet<u8>>,
     /// Takes how many the sender needs, at the end that makes them.

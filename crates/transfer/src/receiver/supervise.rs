@@ -16,6 +16,7 @@ use super::shared::{Reply, Shared};
 use crate::clock;
 use crate::further_links::FurtherLink;
 use crate::once::{Ended, watched};
+use crate::stage_thread::start;
 
 /// What a session is watched by.
 pub(super) struct Watch<'a> {
@@ -138,7 +139,7 @@ fn add<'scope>(
     }
     shared.further.add(number, control);
     let intake = further.clone();
-    scope.spawn(move || {
+    start(scope, "receive", move || {
         // Nothing is sent on a further connection; its sending half only has to stay open.
         let _open = outlet;
         intake.run_further(number, inlet);

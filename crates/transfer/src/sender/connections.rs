@@ -4,8 +4,8 @@
 //! carries everything else, ahead of the blocks. How fast each may send, and when those after the
 //! first may begin, is up to [`Steering`].
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::Scope;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ use crate::clock;
 use crate::event::EarlyEnd;
 use crate::further_links::FurtherLink;
 use crate::once::{Ended, Once, watched};
+use crate::rate_share::RateShare;
+use crate::stage_thread::start;
 
 /// Numbers that connections may have.
 const CONNECTIONS: usize = u8::MAX as usize + 1;
@@ -98,9 +100,10 @@ impl<'a> Connections<'a> {
         data: Queue<Parcel>,
         parts: Queue<Parcel>,
         options: &'a SendOptions,
+        share: Option<Arc<RateShare>>,
         wanted: Option<&'a Channel<u8>>,
     ) -> Self {
-        let (steering, congestion) = (Steering::new(executor, options, wanted), options.congestion.as_deref());
+        let (steering, congestion) = (Steering::new(executor, options, share, wanted), options.congestion.as_deref());
         let (bytes_sent, serving) = (AtomicU64::new(0), Mutex::default());
         let handed = std::array::from_fn(|_| Handed::default());
         Self { executor, steering, wake, data, parts, bytes_sent, handed, serving, congestion }
@@ -184,7 +187,7 @@ impl<'a> Connections<'a> {
         self.steering.on_added();
         let (running, ended) = watched();
         self.serving.lock().expect(NO_PANIC).push(ended);
-        scope.spawn(move || {
+        start(scope, "send", move || {
             let _running = running;
             // Nothing comes back on a further connection; its receiving half only has to stay open.
             let _open = inlet;

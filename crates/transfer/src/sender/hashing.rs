@@ -90,12 +90,11 @@ fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
         Step::Data { file, index, ranges, block, length } => {
             let value = digest::block_value(block_offset(index), &block[..length], file.size);
             let parcel = data(BlockHeader { id: file.id, index, value, ranges }, block, length);
+            // Before it is queued, which may take long: values of later blocks wait for this one.
+            file.lock().note(index, Some(value));
             drop(busy);
             executor.queue_data(parcel)?;
-            file.through(executor, |state| {
-                state.note(index, Some(value));
-                state.sent += 1;
-            })
+            file.through(executor, |state| state.sent += 1)
         }
         Step::End { file, steps, outcome } => file.told(executor, |state| state.end = Some((steps, outcome))),
     }

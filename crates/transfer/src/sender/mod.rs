@@ -57,6 +57,7 @@ use crate::clock;
 use crate::event::{EventSink, Stage};
 use crate::further_links::{FurtherLink, Joining};
 use crate::hashers::hashers;
+use crate::stage_thread::start;
 use crate::stages::TICK;
 
 /// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for the socket.
@@ -109,34 +110,35 @@ pub fn run(
     let pool = BlockPool::growing(blocks, blocks + usize::from(MAX_STREAMS));
     let pool = pool.map_err(|error| SessionError::Local(format!("memory for blocks: {error}")))?;
     let selection = sources.selection.clone();
+    let share = selection.as_ref().and_then(|selection| selection.share().cloned());
     let keeps = Keeps { journal: sources.is_run() && !options.dry_run, digests: selection.is_some() };
     let begin = Begin { job: sources.job, sources: sources.named };
     let (roots, problems) = (sources.roots, sources.problems);
     let (executor, queues) = Executor::new(begin, keeps, options, pool, control.clone(), tuned, events);
     let Queues { packs, reads, data, parts, wake } = queues;
-    let connections = Connections::new(&executor, wake, data, parts, options, joining.wanted);
+    let connections = Connections::new(&executor, wake, data, parts, options, share, joining.wanted);
     let (steps, steps_queue) = bounded(hashers.max(2));
 
     let mut path = PathWatch::default();
     let outcome = std::thread::scope(|scope| {
         let (executor, connections) = (&executor, &connections);
-        scope.spawn(move || intake::run(executor, inlet));
-        scope.spawn(move || connections.run_first(outlet));
+        start(scope, "intake", move || intake::run(executor, inlet));
+        start(scope, "send", move || connections.run_first(outlet));
         if connections.steering.is_bundled() {
-            scope.spawn(move || connections.steering.run());
+            start(scope, "steer", move || connections.steering.run());
         }
         for _ in 0..small::PACKERS {
             let packs = packs.clone();
-            scope.spawn(move || small::run(executor, &packs));
+            start(scope, "pack", move || small::run(executor, &packs));
         }
-        scope.spawn(move || large::read(executor, &reads, &steps));
+        start(scope, "read", move || large::read(executor, &reads, &steps));
         for _ in 0..hashers {
             let steps = steps_queue.clone();
-            scope.spawn(move || hashing::run(executor, &steps));
+            start(scope, "hash", move || hashing::run(executor, &steps));
         }
         drop(steps_queue);
         let selected = selection.clone();
-        scope.spawn(move || scan_sources(executor, roots, problems, options, selected));
+        start(scope, "scan", move || scan_sources(executor, roots, problems, options, selected));
 
         let outcome = supervise(executor, scope, connections, joining.joined, &mut path, account.start(), stop);
         if let (Some(found), Some(tuned)) = (path.found(), &executor.tuned) {

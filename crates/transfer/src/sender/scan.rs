@@ -257,7 +257,11 @@ impl<'a> Scan<'a> {
                 Ok(stat) => stat,
                 Err(error) => {
                     let gone = error.is_missing();
-                    let reason = if gone { "vanished while the directory was read".into() } else { error.to_string() };
+                    let reason = match extent {
+                        Extent::All if gone => "vanished while the directory was read".into(),
+                        Extent::Selected { .. } if gone => "is gone since it was planned".into(),
+                        _ => error.to_string(),
+                    };
                     self.fail(path, reason)?;
                     continue;
                 }

@@ -7,16 +7,19 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_disk::tree::{Kind, Stat};
 use icdc_protocol::message::{Digest, EntryId};
+
+use crate::rate_share::RateShare;
 
 /// A selection of items, which notes what became of them.
 #[derive(Debug)]
 pub struct Selection {
     id: Digest,
     items: Vec<Selected>,
+    share: Option<Arc<RateShare>>,
     digests: Mutex<Vec<Option<Digest>>>,
 }
 
@@ -61,7 +64,17 @@ impl Selection {
             return Err(NotInOrder(before + 1));
         }
         let digests = Mutex::new(vec![None; items.len()]);
-        Ok(Self { id, items, digests })
+        Ok(Self { id, items, share: None, digests })
+    }
+
+    /// A run of it sends at most at this rate, which may change meanwhile.
+    #[must_use]
+    pub fn with_share(self, share: Arc<RateShare>) -> Self {
+        Self { share: Some(share), ..self }
+    }
+
+    pub(super) fn share(&self) -> Option<&Arc<RateShare>> {
+        self.share.as_ref()
     }
 
     /// The items.

@@ -4,8 +4,8 @@
 //! only once that one does not carry all of it ([`icdc_rate::sharing`]). Where it does not, all of
 //! them are steered as one ([`icdc_rate::bundle`]).
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::Sender as Channel;
 use icdc_protocol::limits::MAX_STREAMS;
@@ -21,6 +21,7 @@ use super::executor::Executor;
 use crate::clock;
 use crate::once::Once;
 use crate::rate_limit::{Limit, RateLimit};
+use crate::rate_share::RateShare;
 
 /// See the module's description.
 pub(super) struct Steering<'a> {
@@ -55,7 +56,12 @@ struct Others {
 const NO_PANIC: &str = "no panic while rates are shared";
 
 impl<'a> Steering<'a> {
-    pub(super) fn new(executor: &'a Executor<'a>, options: &SendOptions, wanted: Option<&'a Channel<u8>>) -> Self {
+    pub(super) fn new(
+        executor: &'a Executor<'a>,
+        options: &SendOptions,
+        share: Option<Arc<RateShare>>,
+        wanted: Option<&'a Channel<u8>>,
+    ) -> Self {
         // A named algorithm is what the user wants to see at work.
         let finds_the_rate = executor.tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion()));
         // A channel of ssh has a window of its own, of which the kernel knows nothing.
@@ -67,7 +73,7 @@ impl<'a> Steering<'a> {
         let others = Others { sharing: Sharing::default(), is_one_flow, share: Share::Nothing };
         let steering = Self {
             executor,
-            limit: RateLimit::new(options.rate, is_bundled.then(|| bundle(known))),
+            limit: RateLimit::new(options.rate, share, is_bundled.then(|| bundle(known))),
             shared_by: AtomicU64::new(1),
             others: finds_the_rate.then(|| Mutex::new(others)),
             open: Once::default(),

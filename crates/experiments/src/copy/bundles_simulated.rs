@@ -1,0 +1,97 @@
+//! Several connections of an ordinary user, steered as one, where no machine here can follow: 100 and
+//! 400 Gbit/s at 300 ms, by their number.
+//!
+//! MTU 9000, as hosts of such rates are set up; the queue holds a tenth of the bandwidth-delay
+//! product; buffers let each connection have twice its share of both under way. Rates are those of
+//! the second half of the time, as share of what payload can reach.
+
+use icdc_lab::Settings;
+use icdc_report::{Report, Table};
+use icdc_sim::{Flow, ReceiveWindow, Recorder, Simulation, payload_rate};
+use icdc_units::{ByteCount, Rate, Span};
+
+use crate::harness::bench::Bench;
+use crate::harness::error::ExperimentError;
+use crate::harness::paths::path;
+use crate::harness::rate_control;
+use crate::harness::scenario::Scenario;
+use crate::harness::simulated;
+
+pub(crate) const SCENARIO: Scenario = Scenario {
+    name: "bundles-sim",
+    about: "simulated: 16 to 64 connections of an ordinary user at 100 and 400 Gbit/s and 300 ms",
+    has_rows: false,
+    is_parallel: false,
+    run,
+};
+
+const GIGABIT: u64 = 1_000_000_000;
+const ROUND_TRIP: Span = Span::from_millis(300);
+const DURATION: Span = Span::from_secs(60);
+const MTU: u64 = 9000;
+
+/// A path, and how many connections are on it.
+#[derive(Clone, Copy)]
+struct Bundled {
+    gigabits: u64,
+    connections: u64,
+}
+
+impl Bundled {
+    fn settings(self) -> Settings {
+        let rate = Rate::from_bits_per_second(self.gigabits * GIGABIT);
+        let queue = rate * ROUND_TRIP / 10;
+        Settings::symmetric(icdc_path::Settings { mtu: ByteCount::new(MTU), ..path(rate, ROUND_TRIP, queue) })
+    }
+
+    fn simulation(self, duration: Span) -> Simulation {
+        let settings = self.settings();
+        let most = (settings.bandwidth_delay() + settings.forward.queue) * 2 / self.connections;
+        let cubic = rate_control::algorithm("cubic");
+        let member = Flow { bundle: Some(0), ..Flow::bulk(cubic, ReceiveWindow::Tuned { most }) };
+        let flows = vec![member; self.connections as usize];
+        Simulation { flows, segmentation: true, ..simulated::bulk(&settings, cubic, duration) }
+    }
+}
+
+fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
+    let (rates, counts, duration) =
+        if bench.quick { (&[1][..], &[16][..], DURATION / 3) } else { (&[100, 400][..], &[16, 32, 64][..], DURATION) };
+    let bundled = |gigabits| move |&connections| Bundled { gigabits, connections };
+    let cases: Vec<Bundled> = rates.iter().flat_map(|&gigabits| counts.iter().map(bundled(gigabits))).collect();
+    let simulations: Vec<_> = cases.iter().map(|case| case.simulation(duration)).collect();
+    let watched = simulated::run_all_watched(bench, &simulations, Recorder::new)?;
+    let row = |((case, simulation), (outcome, record)): ((&Bundled, &Simulation), &(icdc_sim::Outcome, Recorder))| {
+        let bins = |from: usize| record.flows.iter().flat_map(move |flow| flow.arrived.iter().skip(from));
+        let length = record.flows.iter().map(|flow| flow.arrived.len()).max().unwrap_or(0);
+        let half = length / 2;
+        let bytes: u64 = bins(half).map(|&bytes| bytes as u64).sum();
+        let steady = ByteCount::new(bytes) / (record.step * (length - half).max(1) as u64);
+        let share = |rate: Rate| format!("{:.1}", rate.ratio(payload_rate(&simulation.forward)) * 100.0);
+        let sent: u64 = outcome.flows.iter().map(|flow| flow.sender.sent).sum();
+        vec![
+            format!("{} Gbit/s", case.gigabits),
+            case.connections.to_string(),
+            share(steady),
+            "≥ 95".to_owned(),
+            share(outcome.goodput()),
+            outcome.forward.dropped.to_string(),
+            sent.to_string(),
+        ]
+    };
+    let header = [
+        "path",
+        "connections",
+        "second half, % of what payload can reach",
+        "required",
+        "all of it, %",
+        "dropped at the queue",
+        "packets sent",
+    ];
+    let table = Table {
+        caption: format!("{ROUND_TRIP}, MTU {MTU}, queue 0.1 × rate × RTT, {duration} simulated"),
+        header: header.map(str::to_owned).to_vec(),
+        rows: cases.iter().zip(&simulations).zip(&watched).map(row).collect(),
+    };
+    Ok(Report { tables: vec![table], ..Report::default() })
+}
