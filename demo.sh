@@ -10,6 +10,7 @@
 #   ./demo.sh          SCRATCH=DIR puts the data elsewhere than /var/tmp (it needs 4 GiB)
 #   ./demo.sh relay    hosts with buffers of 64 KB over such a path: past two relays, by them, and the tuned connection between those alone;
 #                      leaves the build and a report
+#   ./demo.sh cluster  the data set copied in shards by a Slurm of four nodes that is started here for that; needs root or sudo
 set -u
 setup_top=$(cd "$(dirname "$0")" && pwd) || exit 1
 cd "$setup_top" || exit 1
@@ -19,6 +20,7 @@ cd "$setup_top" || exit 1
 copy_seconds=900 # a copy that takes longer has hung
 scp_seconds=60   # scp would take minutes
 relay_seconds=900
+cluster_seconds=600
 rate=1gbit round_trip=300ms
 address_b=10.26.33.2
 scratch_needed=$((4 * 1024 * 1024)) # KiB
@@ -28,11 +30,13 @@ main() {
     case ${1:-} in
     --as-root | --as-user | --on-loopback) demonstrate "$1" "$2" "$3"; return ;;
     --relays-as-root) demonstrate_relays "$2" "$3"; return ;;
+    --cluster-as-root) demonstrate_cluster "$2"; return ;;
     --generate) generate "$2"; return ;;
     --compare) compare "$2"; return ;;
     '' | relay) ;;
+    cluster) setup cluster || return 1 ;;
     *)
-        echo "demo: there is no demo '$1': run ./demo.sh or ./demo.sh relay" >&2
+        echo "demo: there is no demo '$1': run ./demo.sh, ./demo.sh relay or ./demo.sh cluster" >&2
         return 2
         ;;
     esac
@@ -41,11 +45,14 @@ main() {
     echo 'demo: building'
     cargo build --release --locked --package icdc || return 1
     mkdir -p "$target/demo" || return 1
-    if [ "${1:-}" = relay ]; then
-        as_root --relays-as-root && return
+    if [ -n "${1:-}" ]; then
+        case $1 in
+        relay) as_root --relays-as-root ;;
+        cluster) as_root --cluster-as-root ;;
+        esac && return
         status=$?
         [ "$(id -u)" = 0 ] || command -v sudo >/dev/null 2>&1 ||
-            echo 'demo: plain hosts beside the lab need root: run ./demo.sh relay as root or install sudo' >&2
+            echo "demo: this needs root: run ./demo.sh $1 as root or install sudo" >&2
         return "$status"
     elif [ "$(id -u)" = 0 ]; then
         as_root --as-root
@@ -63,12 +70,8 @@ as_root() { setup_root env "SCRATCH=${SCRATCH:-}" sh "$setup_top/demo.sh" "$1" "
 
 as_user() { sh "$setup_top/demo.sh" "$1" "$target/release/icdc" "$target/demo"; }
 
-demonstrate() {
-    kind=$1
-    icdc=$2
-    lab=demo-$$
-    report=$3/report-$(date +%Y%m%d-%H%M%S)-$$.html
-    path_report=$3/path-$(date +%Y%m%d-%H%M%S)-$$.html
+# Sets $scratch, which is gone at the end.
+take_scratch() {
     trap clean_up EXIT
     trap 'exit 129' HUP
     trap 'exit 130' INT
@@ -79,6 +82,15 @@ demonstrate() {
         echo "demo: $scratch has $((scratch_free / 1024)) MiB free, $((scratch_needed / 1024)) MiB are needed; set SCRATCH=DIR" >&2
         return 1
     fi
+}
+
+demonstrate() {
+    kind=$1
+    icdc=$2
+    lab=demo-$$
+    report=$3/report-$(date +%Y%m%d-%H%M%S)-$$.html
+    path_report=$3/path-$(date +%Y%m%d-%H%M%S)-$$.html
+    take_scratch || return 1
     prepare_hosts || return 1
     mkdir "$scratch/a" "$scratch/b" || return 1
     await sh "$setup_top/demo.sh" --generate "$scratch/a/data" || return 1
@@ -150,6 +162,40 @@ demonstrate_relays() {
     return "$relay_status"
 }
 
+# Eight shards on four nodes, then a single copy, whose digest is the same.
+demonstrate_cluster() {
+    icdc=$1
+    lab=none
+    slurm=$setup_top/scripts/slurm.sh
+    take_scratch || return 1
+    mkdir "$scratch/a" "$scratch/b" "$scratch/one" || return 1
+    await sh "$setup_top/demo.sh" --generate "$scratch/a/data" || return 1
+    show_data
+    echo 'demo: a Slurm of four nodes on this host'
+    has_cluster=yes
+    "$slurm" up "$scratch/slurm" 4 || return 1
+    echo 'demo: icdc slurm submit --nodes 4 --shards 8 data b/'
+    "$slurm" run "$scratch/slurm" "$icdc" slurm submit --nodes 4 --shards 8 --out "$scratch/plan" "$scratch/a/data" "$scratch/b" || return 1
+    for _ in $(seq "$cluster_seconds"); do
+        [ -n "$("$slurm" run "$scratch/slurm" squeue --noheader)" ] || break
+        sleep 1
+    done
+    "$icdc" plan status "$scratch/plan"
+    joined=$(sed -n 's/^tree digest //p' "$scratch/plan/slurm/join.log")
+    if [ -z "$joined" ]; then
+        cat "$scratch/plan/slurm/join.log" >&2
+        return 1
+    fi
+    "$icdc" copy --json "$scratch/a/data" "$scratch/one/" >"$scratch/events.json" || return 1
+    await sh "$setup_top/demo.sh" --compare "$scratch" || return 1
+    single=$(event_field "$(grep '"type":"summary"' "$scratch/events.json")" tree_digest)
+    if [ "$joined" != "$single" ]; then
+        echo "demo: the digest of the shards together, $joined, is not that of a single copy, $single" >&2
+        return 1
+    fi
+    echo "demo: eight shards together have the digest of a single copy: $joined"
+}
+
 # Runs a step in a process group of its own and waits: a signal is heard at once, and the whole group can be ended.
 await() {
     setsid "$@" &
@@ -165,6 +211,7 @@ clean_up() {
     trap '' HUP INT TERM
     [ -z "$child" ] || kill -s TERM -- "-$child" 2>/dev/null
     [ -z "${has_lab:-}" ] || "$icdc" lab down --name "$lab"
+    [ -z "${has_cluster:-}" ] || "$slurm" down "$scratch/slurm"
     sshd_forget
     [ -z "$child" ] || wait "$child" 2>/dev/null
     [ -z "${scratch:-}" ] || rm -rf "$scratch"

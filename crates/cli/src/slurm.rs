@@ -93,6 +93,13 @@ impl Options {
                 anyhow!("{option}: {}", error.render().to_string().trim_start_matches("error: ").trim())
             })
         };
+        for word in &options.sbatch {
+            let is_ours = ["--array", "--dependency", "--output", "-a", "-d", "-o"].iter().any(|ours| {
+                word == ours
+                    || word.strip_prefix(ours).is_some_and(|rest| rest.starts_with('=') || !ours.starts_with("--"))
+            });
+            ensure!(!is_ours, "--sbatch: {word} is for icdc to set");
+        }
         check("--connection", &["icdc", "plan", "join", "."], &[&options.connection])?;
         let copy = check("--copy", &["icdc", "copy", "--plan", "."], &[&options.connection, &options.copy])?;
         if let Command::Copy(copy) = copy.command {
@@ -218,7 +225,7 @@ fn shard_script(copy: &str) -> String {
          while :; do\n    \
              wait $copy\n    \
              code=$?\n    \
-             kill -0 $copy 2>/dev/null || break\n\
+             [ $code -gt 128 ] && kill -0 $copy 2>/dev/null || break\n\
          done\n\
          if [ $code = {GOES_ON} ] && [ -z \"$ended\" ] && [ \"${{SLURM_RESTART_COUNT:-0}}\" -lt {MOST_REQUEUES} ]; then\n    \
              scontrol requeue \"${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID\"\n\

@@ -39,6 +39,7 @@ pub use harness::scenario::Scenario;
 /// All scenarios, in the order of their names.
 pub static ALL: [Scenario; 38] = [
     copy::any_host::SCENARIO,
+    copy::bundles_simulated::SCENARIO,
     paper::cc_acks::SCENARIO,
     paper::cc_agreement::SCENARIO,
     paper::cc_sweep::SCENARIO,
@@ -55,7 +56,6 @@ pub static ALL: [Scenario; 38] = [
     copy::icdc_fast::SCENARIO,
     paper::icdc_pseudo::SCENARIO,
     copy::icdc_simulated::SCENARIO,
-    copy::bundles_simulated::SCENARIO,
     pacing::pacing_classes::SCENARIO,
     pacing::pacing_many::SCENARIO,
     pacing::pacing_single::SCENARIO,

@@ -6,7 +6,7 @@
 //! share. So no shard has more above the average than its largest piece.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 
 use icdc_transfer::sender::selection::SelectedState;
 use icdc_transfer::sender::survey::Surveyed;
@@ -29,10 +29,12 @@ pub fn divide(items: &[Surveyed], shards: usize) -> Vec<Vec<usize>> {
 
     let mut large_pieces: Vec<_> = pieces.extract_if(.., |piece| piece.cost > threshold).collect();
     large_pieces.sort_by_key(|piece| Reverse(piece.cost));
+    let mut least: BinaryHeap<_> = (0..shards).map(|part| Reverse((0, part))).collect();
     for piece in large_pieces {
-        if let Some((cost, places)) = parts.iter_mut().min_by_key(|(cost, _)| *cost) {
-            *cost += piece.cost;
-            places.extend(piece.places);
+        if let Some(Reverse((_, part))) = least.pop() {
+            parts[part].0 += piece.cost;
+            parts[part].1.extend(piece.places);
+            least.push(Reverse((parts[part].0, part)));
         }
     }
 
@@ -62,14 +64,16 @@ fn pieces(items: &[Surveyed]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut linked: HashMap<(u64, u64), usize> = HashMap::new();
     for (place, item) in items.iter().enumerate() {
-        let SelectedState::Other { size, .. } = item.selected.state else { continue };
+        if item.selected.state == SelectedState::Directory {
+            continue;
+        }
         let piece = item.linked.map(|file| *linked.entry(file).or_insert(pieces.len()));
         match piece.and_then(|piece| pieces.get_mut(piece)) {
             Some(piece) => {
                 piece.cost += FILE;
                 piece.places.push(place);
             }
-            None => pieces.push(Piece { cost: u128::from(size) + FILE, places: vec![place] }),
+            None => pieces.push(Piece { cost: u128::from(item.data) + FILE, places: vec![place] }),
         }
     }
     pieces
@@ -100,7 +104,7 @@ mod tests {
     fn file(place: usize, size: u64, linked: Option<(u64, u64)>) -> Surveyed {
         let path = format!("{place:06}").into_bytes();
         let state = SelectedState::Other { size, mtime: (0, 0) };
-        Surveyed { selected: Selected { source: 0, path, state }, linked }
+        Surveyed { selected: Selected { source: 0, path, state }, data: size, linked }
     }
 
     fn cost(items: &[Surveyed], places: &[usize]) -> u128 {

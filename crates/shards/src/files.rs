@@ -12,9 +12,11 @@ pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     // Another process may write the same file.
     let aside = directory.join(format!(".{name}.{host}.{}", std::process::id()));
+    // What a process of this number has left that was killed.
+    let _ = fs::remove_file(&aside);
     let written = (|| {
         // For nobody else, whatever the umask is.
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
         parts.iter().try_for_each(|part| file.write_all(part))?;
         file.sync_all()?;
         fs::rename(&aside, path)

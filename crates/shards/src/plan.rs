@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
@@ -22,9 +22,10 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use icdc_disk::tree::{Kind, Name, Stat, Tree, TreeError};
 use icdc_protocol::message::{Digest, Preserve};
 use icdc_transfer::sender::selection::{Selected, SelectedState, Selection};
-use icdc_transfer::sender::survey::Surveyed;
+use icdc_transfer::sender::survey::{Surveyed, data_of};
 use icdc_units::Rate;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -98,7 +99,7 @@ pub struct PlanText {
 pub struct ListText {
     /// Number of items.
     pub items: u64,
-    /// Sum of the sizes in bytes.
+    /// Bytes that are to be sent.
     pub bytes: u64,
     /// BLAKE3 digest of its file in hex.
     digest: String,
@@ -254,9 +255,15 @@ impl Plan {
         match private.create(directory) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 is_own(directory)?;
-                let mut entries = std::fs::read_dir(directory).map_err(at(directory))?;
-                if entries.next().is_some() {
-                    return Err(PlanError::Occupied(directory.to_owned()));
+                // What a process leaves that was killed while it planned.
+                for entry in std::fs::read_dir(directory).map_err(at(directory))? {
+                    let path = entry.map_err(at(directory))?.path();
+                    let is_left =
+                        !directory.join(PLAN).exists() && [LISTS, RESULTS].iter().any(|name| path.ends_with(name));
+                    if !is_left {
+                        return Err(PlanError::Occupied(directory.to_owned()));
+                    }
+                    std::fs::remove_dir_all(&path).map_err(at(&path))?;
                 }
             }
             made => made.map_err(at(directory))?,
@@ -301,12 +308,12 @@ impl Plan {
         for places in divide(items, shards as usize) {
             let number = self.shards();
             let list: Vec<_> = places.iter().filter_map(|place| placed.get(*place)).copied().collect();
-            let mut text = self.write_list(&number.to_string(), number, &list)?;
             // A file with several names has its bytes once.
             let mut known = BTreeSet::new();
-            let again = |item: &&Surveyed| item.linked.is_some_and(|file| !known.insert(file));
-            let again = places.iter().filter_map(|place| items.get(*place)).filter(again);
-            text.bytes -= again.map(|item| size(&item.selected)).sum::<u64>().min(text.bytes);
+            let is_first = |item: &&Surveyed| item.linked.is_none_or(|file| known.insert(file));
+            let firsts = places.iter().filter_map(|place| items.get(*place)).filter(is_first);
+            let bytes = firsts.map(|item| item.data).fold(0, u64::saturating_add);
+            let text = ListText { bytes, ..self.write_list(&number.to_string(), number, &list)? };
             self.text.shards.push(text);
         }
         Ok(())
@@ -317,8 +324,7 @@ impl Plan {
         let digest = blake3::hash(&bytes).to_hex().to_string();
         let path = self.list(name, &digest);
         write_whole(&path, &[&bytes]).map_err(|error| PlanError::File { path, error })?;
-        let bytes_in_all = items.iter().map(|(_, item)| size(item)).fold(0, u64::saturating_add);
-        Ok(ListText { items: items.len() as u64, bytes: bytes_in_all, digest })
+        Ok(ListText { items: items.len() as u64, bytes: 0, digest })
     }
 
     /// The file of a list.
@@ -549,17 +555,27 @@ impl Plan {
         let list = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
         let mut left = 0;
         for (place, item) in list.places.into_iter().zip(list.items) {
-            left += u64::from(!joining.is_done(place) && self.find(&item)?.is_some());
+            let is_there = |found: Stat| found.kind == Kind::Directory;
+            left += u64::from(!joining.is_done(place) && self.find(&item)?.is_some_and(is_there));
         }
         Ok(left)
     }
 
-    /// Plans again what is not done, in at most `most` new shards: each item as it is now. Those that
-    /// are gone from the sources are counted; with `accepts_gone`, they are not waited for any more.
+    /// What is not done of the shards so far is not waited for any more.
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn plan_again(&mut self, joining: &Joining, most: u32, accepts_gone: bool) -> Result<Replanned, PlanError> {
+    pub fn accept_missing(&mut self) -> Result<(), PlanError> {
+        self.text.replanned = self.shards();
+        self.write()
+    }
+
+    /// Plans again what is not done, in at most `most` new shards: each item as it is now. Those that
+    /// are gone from the sources are counted.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn plan_again(&mut self, joining: &Joining, most: u32) -> Result<Replanned, PlanError> {
         for source in &self.text.sources {
             let found = std::fs::symlink_metadata(source);
             found.map_err(|error| PlanError::NoSource { place: source.clone(), error })?;
@@ -589,11 +605,10 @@ impl Plan {
             self.add_shards(&items, &placed, shards)?;
         }
         let replanned = Replanned { shards: first..first + shards, items: items.len() as u64, gone: gone.len() as u64 };
-        let waits = !gone.is_empty() && !accepts_gone;
-        if !waits {
-            self.text.replanned = first;
-        }
-        if shards > 0 || !waits {
+        if shards > 0 {
+            if gone.is_empty() {
+                self.text.replanned = first;
+            }
             self.write()?;
         }
         Ok(replanned)
@@ -608,27 +623,47 @@ impl Plan {
         })
     }
 
-    /// What the file system tells of an item; `None` if it is gone.
-    fn find(&self, selected: &Selected) -> Result<Option<Metadata>, PlanError> {
-        let Some(path) = self.path_of(selected) else { return Ok(None) };
-        match std::fs::symlink_metadata(&path) {
-            Ok(found) => Ok(Some(found)),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-            Err(error) => Err(PlanError::File { path, error }),
+    /// What the file system tells of an item; `None` if it is gone. Paths may be longer than a
+    /// system call takes.
+    fn find(&self, selected: &Selected) -> Result<Option<Stat>, PlanError> {
+        match self.walk_to(selected) {
+            Ok(found) => Ok(found),
+            Err(TreeError::NotADirectory { .. }) => Ok(None),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => {
+                let path = self.path_of(selected).unwrap_or_default();
+                Err(PlanError::File { path, error: io::Error::other(error) })
+            }
         }
+    }
+
+    fn walk_to(&self, selected: &Selected) -> Result<Option<Stat>, TreeError> {
+        let Some(source) = self.text.sources.get(selected.source as usize) else { return Ok(None) };
+        let source = Tree::unconfined(Path::new("/"))?.resolve(source.as_bytes())?;
+        if selected.path.is_empty() {
+            return Ok(source.stat);
+        }
+        let mut directory = source.open_directory()?;
+        let mut names = selected.path.split(|byte| *byte == b'/').map(Name::new).peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_none() {
+                return directory.stat(&name?).map(Some);
+            }
+            directory = directory.open_directory(&name?)?;
+        }
+        Ok(None)
     }
 
     /// An item as it is now; `None` if it is gone, or something else has its name that is not
     /// planned as an item of a shard.
     fn look(&self, selected: &Selected) -> Result<Option<Surveyed>, PlanError> {
-        let Some(found) = self.find(selected)?.filter(|found| found.is_file() || found.is_symlink()) else {
-            return Ok(None);
-        };
-        let nanos = u32::try_from(found.mtime_nsec()).unwrap_or(0);
-        let state = SelectedState::Other { size: found.size(), mtime: (found.mtime(), nanos) };
-        let is_linked = self.text.preserve.links && found.is_file() && found.nlink() > 1;
-        let linked = is_linked.then(|| (found.dev(), found.ino()));
-        Ok(Some(Surveyed { selected: Selected { state, ..selected.clone() }, linked }))
+        let is_item = |found: &Stat| matches!(found.kind, Kind::File | Kind::Symlink);
+        let Some(found) = self.find(selected)?.filter(is_item) else { return Ok(None) };
+        let Preserve { links, sparse, .. } = self.text.preserve;
+        let linked = (links && found.kind == Kind::File && found.nlink > 1).then_some((found.dev, found.ino));
+        let data = data_of(&found, sparse);
+        let selected = Selected { state: SelectedState::of(&found), ..selected.clone() };
+        Ok(Some(Surveyed { selected, data, linked }))
     }
 }
 
@@ -646,13 +681,6 @@ fn is_own(path: &Path) -> Result<(), PlanError> {
         Ok(())
     } else {
         Err(PlanError::NotOwn { path: path.to_owned(), owner: found.uid() })
-    }
-}
-
-fn size(item: &Selected) -> u64 {
-    match item.state {
-        SelectedState::Other { size, .. } => size,
-        SelectedState::Directory => 0,
     }
 }
 

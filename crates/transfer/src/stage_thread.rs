@@ -11,5 +11,14 @@ pub(crate) fn start<'scope, T: Send + 'scope>(
     stage: &str,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> ScopedJoinHandle<'scope, T> {
-    Builder::new().name(format!("icdc-{stage}")).spawn_scoped(scope, work).expect("a thread can be had")
+    try_start(scope, stage, work).expect("a thread can be had")
+}
+
+/// The same for one that others can do without; `None` where no thread can be had.
+pub(crate) fn try_start<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    stage: &str,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Option<ScopedJoinHandle<'scope, T>> {
+    Builder::new().name(format!("icdc-{stage}")).spawn_scoped(scope, work).ok()
 }

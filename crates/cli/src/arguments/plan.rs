@@ -126,9 +126,10 @@ pub(crate) struct JoinArguments {
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) plan: PathBuf,
 
-    /// Finish without the items that are gone from the sources since they were planned
+    /// Finish without the items that have failed or are gone from the sources, instead of planning
+    /// them again
     #[arg(long)]
-    pub(crate) accept_gone: bool,
+    pub(crate) accept_missing: bool,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,

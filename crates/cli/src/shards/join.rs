@@ -50,11 +50,15 @@ fn join(mut plan: Plan, arguments: JoinArguments, console: &Console) -> Result<(
     }
     let mut joining = plan.gather()?;
     if !states.iter().all(ShardState::is_done) {
-        let accepts_gone = arguments.accept_gone;
-        let Replanned { shards, items, gone } = plan.plan_again(&joining, MOST, accepts_gone)?;
+        let Replanned { shards, items, gone } = if arguments.accept_missing {
+            plan.accept_missing()?;
+            Replanned::default()
+        } else {
+            plan.plan_again(&joining, MOST)?
+        };
         if gone > 0 {
-            let how = if accepts_gone { "" } else { "; if that is right, join with --accept-gone" };
-            console.complain(&format!("{} gone from the sources{how}", counted(gone, "item")));
+            let gone = counted(gone, "item");
+            console.complain(&format!("{gone} gone from the sources; if that is right, join with --accept-missing"));
         }
         if items > 0 {
             let last = shards.end.saturating_sub(1);
@@ -67,7 +71,7 @@ fn join(mut plan: Plan, arguments: JoinArguments, console: &Console) -> Result<(
             ));
             return Ok((exit::FAILED, false));
         }
-        if gone > 0 && !accepts_gone {
+        if gone > 0 {
             return Ok((exit::FAILED, false));
         }
     }
@@ -96,6 +100,7 @@ fn finish_directories(
     if selection.items().is_empty() {
         return Ok(0);
     }
+    let accepts_missing = arguments.accept_missing;
     let copied = part::copy_plan(of_copy(arguments), &plan.text, &selection);
     let copied = match copied {
         Ok(copied) => copied,
@@ -104,12 +109,13 @@ fn finish_directories(
     let stop = StopSignal::new();
     signals::watch_if_possible(&stop, console, copy::STOPPING);
     let (code, is_through) = copy::carry_out(copied.quietly(), &stop, console);
-    if !is_through {
+    if !is_through || (code != 0 && !accepts_missing) {
         return Ok(code);
     }
     plan.take_in_directories(joining, &selection.digests())?;
     match plan.directories_left(joining)? {
         0 => Ok(0),
+        _ if accepts_missing => Ok(0),
         left => {
             let left = if left == 1 { "1 directory".to_owned() } else { format!("{left} directories") };
             console.complain(&format!("{left} failed, named above; join again when that is mended"));

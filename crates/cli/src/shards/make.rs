@@ -79,6 +79,9 @@ pub(crate) fn make(wanted: Wanted<'_>, console: &Console) -> Result<(Plan, usize
         return Err(console.give_up(&anyhow!("nothing was planned: none of the sources can be copied"), exit::USAGE));
     }
     refuse_same_names(&order.sources, &items).map_err(|error| console.give_up(&error, exit::USAGE))?;
+    if stop.is_requested() {
+        return Err(exit::INTERRUPTED);
+    }
     let errors = problems.iter().filter(|problem| problem.error).count();
     let order = Order { left_out: errors as u64, ..order };
     let plan = Plan::make(out, order, &items, seconds_since_1970()).map_err(|error| give_up(error, console))?;
@@ -160,15 +163,20 @@ fn refuse_same_names(sources: &[String], items: &[Surveyed]) -> anyhow::Result<(
     if sources.len() < 2 {
         return Ok(());
     }
+    // `a/`, `a/.` and `a/..` stand for contents.
+    let name_of = |source: &'_ str| match source.rsplit('/').next() {
+        None | Some("" | "." | "..") => None,
+        Some(name) => Some(name.as_bytes().to_vec()),
+    };
     let mut names = HashSet::new();
-    for name in sources.iter().filter(|source| !source.ends_with('/')).filter_map(|source| source.rsplit('/').next()) {
-        ensure!(names.insert(name.as_bytes().to_vec()), "two sources are named {name}; plan them one after the other");
+    for name in sources.iter().filter_map(|source| name_of(source)) {
+        let shown = String::from_utf8_lossy(&name).into_owned();
+        ensure!(names.insert(name), "two sources are named {}; plan them one after the other", printable(&shown));
     }
     names.clear();
     for Surveyed { selected, .. } in items.iter().filter(|item| item.selected.state != SelectedState::Directory) {
         let source = sources.get(selected.source as usize).map_or("", String::as_str);
-        let own = if source.ends_with('/') { None } else { source.rsplit('/').next() };
-        let parts = own.map(str::as_bytes).into_iter().chain([selected.path.as_slice()]);
+        let parts = name_of(source).into_iter().chain([selected.path.clone()]);
         let name = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'/');
         let shown = String::from_utf8_lossy(&name).into_owned();
         ensure!(

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use icdc_shards::Plan;
 use icdc_shards::plan::{PlanText, ShardState};
 use icdc_stop::StopSignal;
@@ -120,6 +120,12 @@ pub(super) fn copy_plan(
     text: &PlanText,
     selection: &Arc<Selection>,
 ) -> anyhow::Result<CopyPlan> {
+    // Without one of them, others would take its place.
+    for source in &text.sources {
+        Path::new(source)
+            .symlink_metadata()
+            .with_context(|| format!("{source}: nothing was copied, this source cannot be found"))?;
+    }
     arguments.places = text.sources.iter().chain([&text.destination]).map(Into::into).collect();
     arguments.exclude.clone_from(&text.exclude);
     arguments.preserve = text.preserve;

@@ -99,8 +99,10 @@ fn sources_that_bring_the_same_name_are_not_divided() {
     for directory in ["a", "b"] {
         fs::write(site.directory(directory).join("x"), directory).unwrap();
     }
-    let ended = site.icdc(&["plan", "--shards", "2", "--out", "plan", "a/", "b/", "out"]).run().expect_code(2);
-    assert!(ended.stderr.contains("x: two of the sources have something of this name"), "{ended}");
+    for [one, other] in [["a/", "b/"], ["a/.", "b/"]] {
+        let ended = site.icdc(&["plan", "--shards", "2", "--out", "plan", one, other, "out"]).run().expect_code(2);
+        assert!(ended.stderr.contains("x: two of the sources have something of this name"), "{ended}");
+    }
     site.icdc(&["plan", "--shards", "2", "--out", "plan", "a", "b", "out"]).run().expect_code(0);
 }
 

@@ -116,8 +116,8 @@ fn what_has_changed_since_it_was_planned_is_named_and_planned_again() {
     assert!(early.stderr.contains("not copied yet: shard 4"), "{early}");
     copy_shard(&site, &["--shard", "4"]).run().expect_code(0);
     let waits = join(&site).expect_code(1);
-    assert!(waits.stderr.contains("--accept-gone"), "{waits}");
-    let joined = join_with(&site, &["--accept-gone"]).expect_code(0);
+    assert!(waits.stderr.contains("--accept-missing"), "{waits}");
+    let joined = join_with(&site, &["--accept-missing"]).expect_code(0);
     assert_eq!(status(&site)["done"], true, "{}", status(&site));
     assert_same(&site.path("tree"), &site.path("out/tree"));
     assert_eq!(joined.events[0]["tree_digest"], digest_of_one_copy(&site, "one"), "{joined}");
@@ -155,6 +155,21 @@ fn a_shard_that_is_copied_twice_is_whole_and_a_third_time_left_alone() {
     join(&site).expect_code(0);
     assert_same(&site.path("tree"), &site.path("out/tree"));
     assert_no_leftovers(Path::new(&site.path("out")));
+}
+
+#[test]
+fn a_directory_that_cannot_be_finished_fails_the_join() {
+    let site = Site::new();
+    data::tree(&site.path("tree"), 11, &Shape { small: 10, ..Shape::default() });
+    fs::create_dir(site.path("tree/empty")).unwrap();
+    plan(&site, 1, site.path("out").as_os_str());
+    copy_shard(&site, &["--shard", "0"]).run().expect_code(0);
+    fs::write(site.path("out/tree/empty"), "in the way").unwrap();
+    let ended = join(&site).expect_code(1);
+    assert_eq!(ended.events[0]["done"], false, "{ended}");
+    fs::remove_file(site.path("out/tree/empty")).unwrap();
+    join(&site).expect_code(0);
+    assert_same(&site.path("tree"), &site.path("out/tree"));
 }
 
 #[test]

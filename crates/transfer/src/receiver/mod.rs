@@ -58,7 +58,7 @@ use crate::event::EventSink;
 use crate::further_links::{FurtherControls, Joining};
 use crate::hashers::hashers;
 use crate::once::watched;
-use crate::stage_thread::start;
+use crate::stage_thread::{start, try_start};
 use crate::stages::Activity;
 
 /// Default size of the ring between socket and disk.
@@ -144,11 +144,11 @@ pub fn run(
             run_outlet(shared, outlet, &replies_queue);
         });
         let keeper = start(scope, "names", move || keeper.run(&names_queue, &stored_queue));
-        for _ in 0..hashers {
+        for _ in 1..hashers {
             let (queue, to_store) = (hash_queue.clone(), to_store.clone());
-            start(scope, "hash", move || hash::run(shared, &queue, &to_store));
+            try_start(scope, "hash", move || hash::run(shared, &queue, &to_store));
         }
-        drop((hash_queue, to_store));
+        start(scope, "hash", move || hash::run(shared, &hash_queue, &to_store));
         let compared = stored.clone();
         start(scope, "compare", move || compare::run(shared, &compare_queue, &compared));
         start(scope, "store", move || store::run(shared, &store_queue, stored));

@@ -2,7 +2,7 @@
 //! time in the kernel, and waiting for the medium.
 
 use std::num::NonZero;
-use std::thread::{self, available_parallelism};
+use std::thread::{self, Builder, available_parallelism};
 
 /// Threads at most: names in one directory are made one after the other.
 const THREADS: usize = 8;
@@ -20,10 +20,15 @@ pub(super) fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R
     let (first, others) = items.split_at(items.len().div_ceil(threads));
     thread::scope(|scope| {
         let part = |part| move || Vec::from_iter(<[T]>::iter(part).map(work));
-        let others: Vec<_> = others.chunks(first.len()).map(|others| scope.spawn(part(others))).collect();
+        // Where no further thread can be had, this one does the work.
+        let start = |others| (others, Builder::new().name("icdc-names".into()).spawn_scoped(scope, part(others)).ok());
+        let others: Vec<_> = others.chunks(first.len()).map(start).collect();
         let mut done = part(first)();
-        for other in others {
-            done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        for (others, thread) in others {
+            done.extend(match thread {
+                Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                None => part(others)(),
+            });
         }
         done
     })

@@ -57,7 +57,7 @@ use crate::clock;
 use crate::event::{EventSink, Stage};
 use crate::further_links::{FurtherLink, Joining};
 use crate::hashers::hashers;
-use crate::stage_thread::start;
+use crate::stage_thread::{start, try_start};
 use crate::stages::TICK;
 
 /// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for the socket.
@@ -127,16 +127,17 @@ pub fn run(
         if connections.steering.is_bundled() {
             start(scope, "steer", move || connections.steering.run());
         }
-        for _ in 0..small::PACKERS {
+        for _ in 1..small::PACKERS {
             let packs = packs.clone();
-            start(scope, "pack", move || small::run(executor, &packs));
+            try_start(scope, "pack", move || small::run(executor, &packs));
         }
+        start(scope, "pack", move || small::run(executor, &packs));
         start(scope, "read", move || large::read(executor, &reads, &steps));
-        for _ in 0..hashers {
+        for _ in 1..hashers {
             let steps = steps_queue.clone();
-            start(scope, "hash", move || hashing::run(executor, &steps));
+            try_start(scope, "hash", move || hashing::run(executor, &steps));
         }
-        drop(steps_queue);
+        start(scope, "hash", move || hashing::run(executor, &steps_queue));
         let selected = selection.clone();
         start(scope, "scan", move || scan_sources(executor, roots, problems, options, selected));
 

@@ -34,6 +34,8 @@ pub struct Survey {
 pub struct Surveyed {
     /// Which it is.
     pub selected: Selected,
+    /// Bytes that are to be sent of it: those of its data, where holes are preserved.
+    pub data: u64,
     /// What all names of a file with several have in common, if they are copied as links.
     pub linked: Option<(u64, u64)>,
 }
@@ -56,11 +58,14 @@ struct Task {
 #[derive(Default)]
 struct Node {
     entries: Vec<Found>,
+    /// It cannot be read, and is no item itself.
+    is_lost: bool,
 }
 
 struct Found {
     name: Vec<u8>,
     state: SelectedState,
+    data: u64,
     linked: Option<(u64, u64)>,
     /// Of a directory.
     node: Option<usize>,
@@ -121,7 +126,13 @@ impl Walk<'_> {
         let path = root.source.name.clone();
         if root.stat.kind == Kind::Directory {
             let node = self.add(root.directory.clone(), root.name.clone(), path, 0, 0);
-            return Some(Found { name: Vec::new(), state: SelectedState::Directory, linked: None, node: Some(node) });
+            return Some(Found {
+                name: Vec::new(),
+                state: SelectedState::Directory,
+                data: 0,
+                linked: None,
+                node: Some(node),
+            });
         }
         self.leaf(Vec::new(), &path, &root.stat)
     }
@@ -149,7 +160,8 @@ impl Walk<'_> {
             Kind::File | Kind::Symlink => {
                 let is_linked = links && stat.kind == Kind::File && stat.nlink > 1;
                 let linked = is_linked.then_some((stat.dev, stat.ino));
-                return Some(Found { name, state: SelectedState::of(stat), linked, node: None });
+                let data = data_of(stat, self.options.preserve.sparse);
+                return Some(Found { name, state: SelectedState::of(stat), data, linked, node: None });
             }
         }
         None
@@ -168,6 +180,7 @@ impl Walk<'_> {
             match outcome {
                 Ok(entries) => state.nodes[node].entries = entries,
                 Err(error) => {
+                    state.nodes[node].is_lost = true;
                     state.problems.push(Problem { path: task.path, reason: error.to_string(), error: true });
                 }
             }
@@ -229,18 +242,35 @@ impl Walk<'_> {
                 continue;
             }
             let node = Some(self.add(directory.clone(), Some(name), path, depth, paths));
-            found.push(Found { name: entry.name.to_vec(), state: SelectedState::Directory, linked: None, node });
+            found.push(Found {
+                name: entry.name.to_vec(),
+                state: SelectedState::Directory,
+                data: 0,
+                linked: None,
+                node,
+            });
         }
         Ok(found)
     }
+}
+
+/// Bytes that are to be sent of a file; only those of its data, if holes are preserved.
+#[must_use]
+pub fn data_of(stat: &Stat, sparse: bool) -> u64 {
+    if sparse { stat.size.min(stat.blocks.saturating_mul(512)) } else { stat.size }
 }
 
 /// Adds an item and what is beneath it.
 fn put_in_order(source: u32, root: Found, nodes: &[Node], items: &mut Vec<Surveyed>) {
     let item = |path: Vec<u8>, found: &Found| Surveyed {
         selected: Selected { source, path, state: found.state },
+        data: found.data,
         linked: found.linked,
     };
+    let is_lost = |found: &Found| found.node.is_some_and(|node| nodes[node].is_lost);
+    if is_lost(&root) {
+        return;
+    }
     items.push(item(Vec::new(), &root));
     let Some(node) = root.node else { return };
     // Directories from the source down: (node, next entry, path).
@@ -251,6 +281,9 @@ fn put_in_order(source: u32, root: Found, nodes: &[Node], items: &mut Vec<Survey
             continue;
         };
         *next += 1;
+        if is_lost(found) {
+            continue;
+        }
         let mut beneath = path.clone();
         if !beneath.is_empty() {
             beneath.push(b'/');
