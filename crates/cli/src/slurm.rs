@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::arguments::{Arguments, Command, SlurmArguments, SlurmCommand, SubmitArguments};
 use crate::console::Console;
 use crate::copy::summary::counted;
-use crate::shards::{Wanted, make};
+use crate::shards::{Wanted, make, states};
 use crate::{exit, logs};
 
 /// A task that ends with this code has stopped cleanly and goes on when it is started again.
@@ -62,10 +62,10 @@ fn planned(arguments: &SubmitArguments, console: &Console) -> Result<(Plan, Path
         let plan = Plan::open(directory).map_err(|error| console.give_up(&error.into(), exit::USAGE))?;
         return Ok((plan, absolute(directory)?, 0));
     }
-    let SubmitArguments { places, out, exclude, preserve, .. } = arguments;
+    let SubmitArguments { places, out, content, .. } = arguments;
     let out = out.clone().unwrap_or_default();
-    let (exclude, shards) = (exclude.clone(), arguments.shards.unwrap_or(arguments.nodes));
-    let wanted = Wanted { places, shards, out: &out, exclude, preserve: *preserve, rate: arguments.rate.0 };
+    let shards = arguments.shards.unwrap_or(arguments.nodes);
+    let wanted = Wanted { places, shards, out: &out, content: content.clone() };
     let (plan, errors) = make(wanted, console)?;
     Ok((plan, absolute(&out)?, errors))
 }
@@ -179,13 +179,8 @@ fn submit(
 
 /// Shards that are not copied.
 fn left(plan: &Plan) -> anyhow::Result<Vec<u32>> {
-    let mut left = Vec::new();
-    for shard in 0..plan.shards() {
-        if !plan.state(shard)?.is_done() {
-            left.push(shard);
-        }
-    }
-    Ok(left)
+    let states = (0..).zip(states(plan)?);
+    Ok(states.filter(|(_, state)| !state.is_done()).map(|(shard, _)| shard).collect())
 }
 
 /// Numbers as Slurm writes them: `0-3,7`.

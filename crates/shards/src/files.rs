@@ -9,9 +9,8 @@ use std::path::Path;
 pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     // Another process may write the same file.
-    let aside = directory.join(format!(".{name}.{host}.{}", std::process::id()));
+    let aside = directory.join(format!(".{name}.{}.{}", host(), std::process::id()));
     // What a process of this number has left that was killed.
     let _ = fs::remove_file(&aside);
     let written = (|| {
@@ -26,6 +25,11 @@ pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     }
     written?;
     File::open(directory)?.sync_all()
+}
+
+/// Name of this host.
+pub(crate) fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The contents of `path`, which has at most so many bytes.

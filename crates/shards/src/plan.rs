@@ -32,7 +32,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 
 use crate::divide::divide;
-use crate::files::{read_bounded, write_whole};
+use crate::files::{host, read_bounded, write_whole};
 use crate::joining::Joining;
 use crate::list::{self, List, ListError, PlanId};
 use crate::outcome::{Note, Outcome};
@@ -297,7 +297,7 @@ impl Plan {
                 replanned: 0,
             },
         };
-        plan.text.directories = plan.write_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &directories)?;
+        plan.text.directories = plan.write_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &directories, 0)?;
         plan.add_shards(items, &all, order.shards)?;
         plan.write()?;
         Ok(plan)
@@ -313,18 +313,25 @@ impl Plan {
             let is_first = |item: &&Surveyed| item.linked.is_none_or(|file| known.insert(file));
             let firsts = places.iter().filter_map(|place| items.get(*place)).filter(is_first);
             let bytes = firsts.map(|item| item.data).fold(0, u64::saturating_add);
-            let text = ListText { bytes, ..self.write_list(&number.to_string(), number, &list)? };
+            let text = self.write_list(&number.to_string(), number, &list, bytes)?;
             self.text.shards.push(text);
         }
         Ok(())
     }
 
-    fn write_list(&self, name: &str, number: u32, items: &[(u64, &Selected)]) -> Result<ListText, PlanError> {
-        let bytes = list::encode(self.text.id, number, items.iter().copied());
-        let digest = blake3::hash(&bytes).to_hex().to_string();
+    /// Writes a list of items of which so many `bytes` are to be sent.
+    fn write_list(
+        &self,
+        name: &str,
+        number: u32,
+        items: &[(u64, &Selected)],
+        bytes: u64,
+    ) -> Result<ListText, PlanError> {
+        let encoded = list::encode(self.text.id, number, items.iter().copied());
+        let digest = blake3::hash(&encoded).to_hex().to_string();
         let path = self.list(name, &digest);
-        write_whole(&path, &[&bytes]).map_err(|error| PlanError::File { path, error })?;
-        Ok(ListText { items: items.len() as u64, bytes: 0, digest })
+        write_whole(&path, &[&encoded]).map_err(|error| PlanError::File { path, error })?;
+        Ok(ListText { items: items.len() as u64, bytes, digest })
     }
 
     /// The file of a list.
@@ -537,22 +544,13 @@ impl Plan {
         Ok(joining)
     }
 
-    /// Takes in what became of the directories.
+    /// Takes in what became of the directories; how many of those that are there are not done.
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn take_in_directories(&self, joining: &mut Joining, digests: &[Option<Digest>]) -> Result<(), PlanError> {
+    pub fn take_in_directories(&self, joining: &mut Joining, digests: &[Option<Digest>]) -> Result<u64, PlanError> {
         let list = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
         joining.take_in(&list.places, digests);
-        Ok(())
-    }
-
-    /// Number of directories of the sources that are not done, and are there.
-    ///
-    /// # Errors
-    /// [`PlanError`].
-    pub fn directories_left(&self, joining: &Joining) -> Result<u64, PlanError> {
-        let list = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
         let mut left = 0;
         for (place, item) in list.places.into_iter().zip(list.items) {
             let is_there = |found: Stat| found.kind == Kind::Directory;
@@ -686,8 +684,4 @@ fn is_own(path: &Path) -> Result<(), PlanError> {
 
 fn note(list: &ListText, now: u64) -> Note {
     Note { list: list.digest.clone(), host: host(), pid: std::process::id(), at: now }
-}
-
-fn host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

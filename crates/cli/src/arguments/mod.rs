@@ -31,7 +31,7 @@ pub(crate) use keygen::KeygenArguments;
 pub(crate) use lab::LabArguments;
 pub(crate) use measure::MeasureArguments;
 pub(crate) use pace::PaceArguments;
-pub(crate) use plan::{JoinArguments, PlanArguments, PlanCommand, StatusArguments};
+pub(crate) use plan::{JoinArguments, PlanArguments, PlanCommand, PlannedContent, StatusArguments};
 pub(crate) use relay::RelayArguments;
 pub(crate) use serve::ServeArguments;
 pub(crate) use slurm::{SlurmArguments, SlurmCommand, SubmitArguments};

@@ -56,6 +56,17 @@ pub(crate) struct PlanArguments {
     #[arg(short, long, value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) content: PlannedContent,
+
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What of the sources is planned, and how it is copied.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PlannedContent {
     /// Limit of the sending rate of all shards together, such as 10gbit: those that are being copied
     /// share it
     #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling)]
@@ -68,10 +79,6 @@ pub(crate) struct PlanArguments {
     /// What to preserve besides the data: mode, times, links, owner, xattr, sparse; or all, or none
     #[arg(long, value_name = "LIST", default_value = "mode,times,links,sparse", value_parser = preserve)]
     pub(crate) preserve: Preserve,
-
-    /// Print one JSON object on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -4,10 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
-use icdc_protocol::message::Preserve;
 use icdc_shards::plan::MAX_SHARDS;
 
-use crate::values::{Ceiling, ceiling, preserve};
+use super::plan::PlannedContent;
 
 #[derive(Args, Debug)]
 #[command(
@@ -73,18 +72,8 @@ pub(crate) struct SubmitArguments {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["places", "out", "exclude", "preserve", "rate"], value_hint = ValueHint::DirPath)]
     pub(crate) plan: Option<PathBuf>,
 
-    /// Limit of the sending rate of all shards together, such as 10gbit: those that are being copied
-    /// share it
-    #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling)]
-    pub(crate) rate: Ceiling,
-
-    /// Skip names (*.tmp) or paths (build/*.o) that match; may be given several times
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) exclude: Vec<String>,
-
-    /// What to preserve besides the data: mode, times, links, owner, xattr, sparse; or all, or none
-    #[arg(long, value_name = "LIST", default_value = "mode,times,links,sparse", value_parser = preserve)]
-    pub(crate) preserve: Preserve,
+    #[command(flatten)]
+    pub(crate) content: PlannedContent,
 
     /// Options of icdc copy on reaching the remote host (see there under Connection), for copying
     /// and for joining: --connection '--port 5000-5010'

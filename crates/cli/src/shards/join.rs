@@ -112,8 +112,7 @@ fn finish_directories(
     if !is_through || (code != 0 && !accepts_missing) {
         return Ok(code);
     }
-    plan.take_in_directories(joining, &selection.digests())?;
-    match plan.directories_left(joining)? {
+    match plan.take_in_directories(joining, &selection.digests())? {
         0 => Ok(0),
         _ if accepts_missing => Ok(0),
         left => {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use icdc_protocol::limits::MAX_SOURCES;
-use icdc_protocol::message::{Preserve, SendOptions};
+use icdc_protocol::message::SendOptions;
 use icdc_remote::Location;
 use icdc_session::SessionError;
 use icdc_shards::plan::{Order, Plan};
@@ -14,11 +14,10 @@ use icdc_shards::sources::survey_paths;
 use icdc_stop::StopSignal;
 use icdc_transfer::sender::selection::SelectedState;
 use icdc_transfer::sender::survey::{Survey, Surveyed};
-use icdc_units::Rate;
 use serde_json::json;
 
 use super::unusable::give_up;
-use crate::arguments::PlanArguments;
+use crate::arguments::{PlanArguments, PlannedContent};
 use crate::clock::seconds_since_1970;
 use crate::console::{Console, printable};
 use crate::copy::summary::{counted, size};
@@ -33,20 +32,14 @@ pub(crate) struct Wanted<'a> {
     pub(crate) shards: u32,
     /// Directory for the plan.
     pub(crate) out: &'a Path,
-    /// Patterns of what is left out.
-    pub(crate) exclude: Vec<String>,
-    /// What is preserved besides the data.
-    pub(crate) preserve: Preserve,
-    /// What all shards together may send.
-    pub(crate) rate: Option<Rate>,
+    pub(crate) content: PlannedContent,
 }
 
 pub(super) fn run(arguments: PlanArguments, console: &Console) -> u8 {
-    let PlanArguments { places, shards: Some(shards), out: Some(out), exclude, preserve, rate, json, .. } = arguments
-    else {
+    let PlanArguments { places, shards: Some(shards), out: Some(out), content, json, .. } = arguments else {
         return console.give_up(&anyhow!("--shards and --out are needed"), exit::USAGE);
     };
-    let errors = match make(Wanted { places: &places, shards, out: &out, exclude, preserve, rate: rate.0 }, console) {
+    let errors = match make(Wanted { places: &places, shards, out: &out, content }, console) {
         Ok((plan, errors)) => {
             show(&plan, &out, errors, json, console);
             errors
@@ -115,11 +108,11 @@ fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
 
 /// What is planned.
 fn order(wanted: Wanted<'_>) -> anyhow::Result<Order> {
-    let Wanted { places, shards, exclude, preserve, rate, .. } = wanted;
+    let Wanted { places, shards, content: PlannedContent { rate, exclude, preserve }, .. } = wanted;
     let (last, first) = places.split_last().context("name what to copy, and where to")?;
     ensure!(first.len() <= MAX_SOURCES, "{} sources are too many; name at most {MAX_SOURCES}", first.len());
     let sources = first.iter().map(|source| local(source)).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(Order { sources, destination: directory(last)?, exclude, preserve, rate, shards, left_out: 0 })
+    Ok(Order { sources, destination: directory(last)?, exclude, preserve, rate: rate.0, shards, left_out: 0 })
 }
 
 /// A source as an absolute path.

@@ -19,6 +19,7 @@ mod unusable;
 use std::path::Path;
 
 pub(crate) use self::make::{Wanted, make};
+pub(crate) use self::status::states;
 
 use crate::arguments::{CopyArguments, PlanArguments, PlanCommand};
 use crate::console::Console;

@@ -27,7 +27,8 @@ pub(super) fn run(arguments: &StatusArguments, console: &Console) -> u8 {
     }
 }
 
-pub(super) fn states(plan: &Plan) -> Result<Vec<ShardState>, PlanError> {
+/// What is known of each shard, in their order.
+pub(crate) fn states(plan: &Plan) -> Result<Vec<ShardState>, PlanError> {
     (0..plan.shards()).map(|shard| plan.state(shard)).collect()
 }
 

@@ -2,7 +2,9 @@
 //! time in the kernel, and waiting for the medium.
 
 use std::num::NonZero;
-use std::thread::{self, Builder, available_parallelism};
+use std::thread::{self, available_parallelism};
+
+use crate::stage_thread::try_start;
 
 /// Threads at most: names in one directory are made one after the other.
 const THREADS: usize = 8;
@@ -21,7 +23,7 @@ pub(super) fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R
     thread::scope(|scope| {
         let part = |part| move || Vec::from_iter(<[T]>::iter(part).map(work));
         // Where no further thread can be had, this one does the work.
-        let start = |others| (others, Builder::new().name("icdc-names".into()).spawn_scoped(scope, part(others)).ok());
+        let start = |others| (others, try_start(scope, "names", part(others)));
         let others: Vec<_> = others.chunks(first.len()).map(start).collect();
         let mut done = part(first)();
         for (others, thread) in others {

@@ -12,6 +12,7 @@
 //! receiver answers what it wants, and the ledger bounds how far ahead the announcements may run.
 
 mod connections;
+mod examination;
 mod exclude;
 mod executor;
 mod given_up;

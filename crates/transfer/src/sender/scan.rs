@@ -8,11 +8,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use icdc_disk::tree::{CAPABILITY, Directory, Kind, Listing, Name, Stat, is_staging};
-use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_LEVEL_PATHS, MAX_NAME, MAX_SHOWN_PATH, MAX_XATTR_BYTES};
+use icdc_protocol::limits::MAX_XATTR_BYTES;
 use icdc_protocol::message::{EntryId, EntryKind, Parent, Preserve, Problem, SendOptions};
 use icdc_session::SessionError;
 use icdc_session::sender::{Found, Need};
 
+use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
 use super::exclude::Exclude;
 use super::executor::Executor;
 use super::linked::{Linked, NameOf};
@@ -155,18 +156,13 @@ impl<'a> Scan<'a> {
             Parent::Source(_) => Vec::new(),
             Parent::Directory(_) => name.as_bytes().to_vec(),
         };
-        let kind = match stat.kind {
-            Kind::Directory => return self.fail(path, "became a directory while it was looked at".into()),
-            Kind::File if stat.size > MAX_FILE_SIZE => return self.fail(path, "larger than icdc can address".into()),
-            Kind::File => self.file_kind(stat),
-            Kind::Symlink if !self.preserve.links => {
-                return self.leave_out(path, "symbolic link left out (--preserve without links)".into());
-            }
-            Kind::Symlink => match directory.read_link(&name) {
+        let kind = match leaf(stat, self.preserve.links) {
+            Err(not_copied) => return self.tell(not_copied.of(path)),
+            Ok(Leaf::File) => self.file_kind(stat),
+            Ok(Leaf::Symlink) => match directory.read_link(&name) {
                 Ok(target) => EntryKind::Symlink { target },
                 Err(error) => return self.fail(path, error.to_string()),
             },
-            Kind::Other(what) => return self.fail(path, format!("{what} is not copied")),
         };
         let xattrs = if self.preserve.xattr && stat.kind == Kind::File {
             match directory.open_file(&name).and_then(|(file, _)| directory.xattrs(&name, &file)) {
@@ -232,13 +228,9 @@ impl<'a> Scan<'a> {
                 self.executor.with(|machine| machine.leave_directory(level.id));
                 continue;
             };
-            let mut path = level.path.clone();
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(&raw);
+            let path = beneath(&level.path, &raw);
             if is_staging(&raw) {
-                self.leave_out(path, "left behind by an unfinished copy, not copied".into())?;
+                self.leave_out(path, STAGED.into())?;
                 continue;
             }
             let name = match Name::new(&raw) {
@@ -405,19 +397,6 @@ impl Children {
             Self::Listed { .. } => 0,
             Self::Selected { above, .. } => *above,
         }
-    }
-}
-
-/// Why the directory at `path` is not descended into, with so many above it whose paths have so many
-/// bytes. Every level keeps its path, here and at the receiver.
-pub(super) fn too_deep(depth: usize, above: usize, path: &[u8]) -> Option<String> {
-    let paths = above + path.len();
-    if depth >= MAX_DEPTH {
-        Some(format!("nested deeper than {MAX_DEPTH} directories"))
-    } else if paths > MAX_LEVEL_PATHS || path.len() + 1 + MAX_NAME > MAX_SHOWN_PATH {
-        Some(format!("its path of {} bytes is longer than icdc can follow", path.len()))
-    } else {
-        None
     }
 }
 

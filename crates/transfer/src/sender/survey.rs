@@ -7,13 +7,12 @@
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use icdc_disk::tree::{Directory, Kind, Name, Stat, TreeError, is_staging};
-use icdc_protocol::limits::MAX_FILE_SIZE;
 use icdc_protocol::message::{Problem, SendOptions};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 
+use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
 use super::exclude::Exclude;
-use super::scan::too_deep;
 use super::selection::{Selected, SelectedState};
 use super::sources::{Root, Sources};
 
@@ -150,21 +149,17 @@ impl Walk<'_> {
     /// Anything but a directory.
     fn leaf(&self, name: Vec<u8>, path: &[u8], stat: &Stat) -> Option<Found> {
         let links = self.options.preserve.links;
-        match stat.kind {
-            Kind::File if stat.size > MAX_FILE_SIZE => self.leave(path, "larger than icdc can address".into(), true),
-            Kind::Symlink if !links => {
-                self.leave(path, "symbolic link left out (--preserve without links)".into(), false);
+        let leaf = match leaf(stat, links) {
+            Ok(leaf) => leaf,
+            Err(not_copied) => {
+                self.lock().problems.push(not_copied.of(path.to_vec()));
+                return None;
             }
-            Kind::Other(what) => self.leave(path, format!("{what} is not copied"), true),
-            Kind::Directory => self.leave(path, "became a directory while it was looked at".into(), true),
-            Kind::File | Kind::Symlink => {
-                let is_linked = links && stat.kind == Kind::File && stat.nlink > 1;
-                let linked = is_linked.then_some((stat.dev, stat.ino));
-                let data = data_of(stat, self.options.preserve.sparse);
-                return Some(Found { name, state: SelectedState::of(stat), data, linked, node: None });
-            }
-        }
-        None
+        };
+        let is_linked = links && leaf == Leaf::File && stat.nlink > 1;
+        let linked = is_linked.then_some((stat.dev, stat.ino));
+        let data = data_of(stat, self.options.preserve.sparse);
+        Some(Found { name, state: SelectedState::of(stat), data, linked, node: None })
     }
 
     fn leave(&self, path: &[u8], reason: String, error: bool) {
@@ -206,13 +201,9 @@ impl Walk<'_> {
         let names = directory.entries()?;
         let mut found = Vec::with_capacity(names.len());
         for entry in names.iter() {
-            let mut path = task.path.clone();
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(entry.name);
+            let path = beneath(&task.path, entry.name);
             if is_staging(entry.name) {
-                self.leave(&path, "left behind by an unfinished copy, not copied".into(), false);
+                self.leave(&path, STAGED.into(), false);
                 continue;
             }
             let name = match Name::new(entry.name) {
@@ -284,14 +275,10 @@ fn put_in_order(source: u32, root: Found, nodes: &[Node], items: &mut Vec<Survey
         if is_lost(found) {
             continue;
         }
-        let mut beneath = path.clone();
-        if !beneath.is_empty() {
-            beneath.push(b'/');
-        }
-        beneath.extend_from_slice(&found.name);
-        items.push(item(beneath.clone(), found));
+        let path = beneath(path, &found.name);
+        items.push(item(path.clone(), found));
         if let Some(node) = found.node {
-            levels.push((node, 0, beneath));
+            levels.push((node, 0, path));
         }
     }
 }

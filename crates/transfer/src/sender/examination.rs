@@ -1,0 +1,61 @@
+//! What is copied of the names that a directory has: the same for a scan, which announces them, and for
+//! a survey.
+
+use icdc_disk::tree::{Kind, Stat};
+use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_LEVEL_PATHS, MAX_NAME, MAX_SHOWN_PATH};
+use icdc_protocol::message::Problem;
+
+/// Why a name of an unfinished file is left out.
+pub(super) const STAGED: &str = "left behind by an unfinished copy, not copied";
+
+/// Anything but a directory that is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaf {
+    File,
+    Symlink,
+}
+
+/// Why something is not copied, and whether that is an error.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NotCopied {
+    reason: String,
+    error: bool,
+}
+
+impl NotCopied {
+    pub(super) fn of(self, path: Vec<u8>) -> Problem {
+        Problem { path, reason: self.reason, error: self.error }
+    }
+}
+
+/// What is copied of a name that was no directory; symbolic links only if `links` are preserved.
+pub(super) fn leaf(stat: &Stat, links: bool) -> Result<Leaf, NotCopied> {
+    let (reason, error) = match stat.kind {
+        Kind::File if stat.size > MAX_FILE_SIZE => ("larger than icdc can address".to_owned(), true),
+        Kind::File => return Ok(Leaf::File),
+        Kind::Symlink if !links => ("symbolic link left out (--preserve without links)".to_owned(), false),
+        Kind::Symlink => return Ok(Leaf::Symlink),
+        Kind::Directory => ("became a directory while it was looked at".to_owned(), true),
+        Kind::Other(what) => (format!("{what} is not copied"), true),
+    };
+    Err(NotCopied { reason, error })
+}
+
+/// The path of `name` in the directory at `path`, which is empty for contents.
+pub(super) fn beneath(path: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+    [path, slash, name].concat()
+}
+
+/// Why the directory at `path` is not descended into, with so many above it whose paths have so many
+/// bytes. Every level keeps its path, here and at the receiver.
+pub(super) fn too_deep(depth: usize, above: usize, path: &[u8]) -> Option<String> {
+    let paths = above + path.len();
+    if depth >= MAX_DEPTH {
+        Some(format!("nested deeper than {MAX_DEPTH} directories"))
+    } else if paths > MAX_LEVEL_PATHS || path.len() + 1 + MAX_NAME > MAX_SHOWN_PATH {
+        Some(format!("its path of {} bytes is longer than icdc can follow", path.len()))
+    } else {
+        None
+    }
+}
