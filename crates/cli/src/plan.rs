@@ -98,6 +98,7 @@ impl CopyPlan {
             streams: arguments.streams.0,
             dry_run: arguments.dry_run,
             buffered: arguments.buffered,
+            diskless: None,
         };
         options.receive = ReceiveOptions {
             verify: arguments.verify,
@@ -107,6 +108,7 @@ impl CopyPlan {
             ring: Some(arguments.ring),
             dry_run: arguments.dry_run,
             buffered: arguments.buffered,
+            diskless: None,
         };
         options.retry_for = arguments.retry_for;
         let output = Output {

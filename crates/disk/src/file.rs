@@ -54,7 +54,7 @@ struct Direct {
 pub enum Preallocation {
     /// The space is there.
     Reserved,
-    /// The file system cannot reserve space; writing may still succeed.
+    /// The file system cannot reserve space, or is in memory; writing may still succeed.
     Unsupported,
 }
 
@@ -157,7 +157,7 @@ impl DiskFile {
     ///
     /// # Errors
     /// No space, quota, too large for the file system or any other of `fallocate`; a file system
-    /// without `fallocate` is no error, see [`Preallocation::Unsupported`].
+    /// that reserves nothing is no error, see [`Preallocation::Unsupported`].
     pub fn preallocate(&self, range: Range<u64>) -> Result<Preallocation, FileError> {
         if range.is_empty() {
             return Ok(Preallocation::Reserved);
@@ -166,6 +166,10 @@ impl DiskFile {
         // the disk full.
         if self.lacks_space(range.end - range.start) {
             return Err(self.failure("fallocate", Errno::NOSPC));
+        }
+        // There it would take as long as writing, page by page, with nothing gained.
+        if is_in_memory(&self.buffered) {
+            return Ok(Preallocation::Unsupported);
         }
         let alignment = self.alignment().unwrap_or(1) as u64;
         let end = range.end.checked_next_multiple_of(alignment).unwrap_or(range.end);
@@ -248,8 +252,13 @@ impl Direct {
     }
 }
 
+/// Whether the file lies in memory, as far as its file system says.
+fn is_in_memory(file: impl AsFd) -> bool {
+    fstatfs(file).is_ok_and(|found| MEMORY_FILE_SYSTEMS.contains(&found.f_type))
+}
+
 fn direct_alignment(file: BorrowedFd<'_>) -> Option<usize> {
-    if MEMORY_FILE_SYSTEMS.contains(&fstatfs(file).ok()?.f_type) {
+    if is_in_memory(file) {
         return None;
     }
     let alignment = match statx(file, c"", AtFlags::EMPTY_PATH, STATX_DIOALIGN) {

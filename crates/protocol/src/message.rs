@@ -264,6 +264,8 @@ pub struct SendOptions {
     pub dry_run: bool,
     /// Read through the page cache instead of by Direct I/O.
     pub buffered: bool,
+    /// Send zeros that no disk is read for.
+    pub diskless: Option<Diskless>,
 }
 
 /// Options of the receiving end.
@@ -283,6 +285,17 @@ pub struct ReceiveOptions {
     pub dry_run: bool,
     /// Write through the page cache instead of by Direct I/O.
     pub buffered: bool,
+    /// Write nothing.
+    pub diskless: Option<Diskless>,
+}
+
+/// A copy without its disks, by which everything else is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diskless {
+    /// How much is sent.
+    pub length: ByteCount,
+    /// Blocks are digested at both ends and compared, as in a copy.
+    pub hashed: bool,
 }
 
 /// What is carried besides names and data.

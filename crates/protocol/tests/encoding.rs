@@ -14,7 +14,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "2333f963"),
+        ("Request", "ab052613"),
         ("Accepted", "fa1fd278"),
         ("Begin", "bf54b3e4"),
         ("Entries", "4a59898d"),
@@ -161,6 +161,7 @@ fn requests() -> Vec<Message> {
         streams: Some(4),
         dry_run: true,
         buffered: false,
+        diskless: Some(Diskless { length: ByteCount::new(1 << 40), hashed: true }),
     };
     let receive = ReceiveOptions {
         verify: true,
@@ -170,6 +171,7 @@ fn requests() -> Vec<Message> {
         ring: Some(ByteCount::new(1 << 30)),
         dry_run: false,
         buffered: true,
+        diskless: None,
     };
     let drive = Drive {
         host: "far".into(),
@@ -178,7 +180,7 @@ fn requests() -> Vec<Message> {
         sources: vec![b"a".to_vec()],
         route: DriveRoute::Back,
         ports: (5000, 5010),
-        send: send.clone(),
+        send: SendOptions { diskless: None, ..send.clone() },
         destination: b"b".to_vec(),
         receive: receive.clone(),
     };

@@ -224,6 +224,8 @@ fn work_orders_that_could_be_taken_for_something_else_are_refused() {
     assert!(!drive(|drive| drive.host = "-oProxyCommand=x".to_owned()));
     assert!(!drive(|drive| drive.host = "a b".to_owned()));
     assert!(!drive(|drive| drive.host = String::new()));
+    assert!(!drive(|drive| drive.send.diskless = Some(Diskless { length: ByteCount::new(1), hashed: true })));
+    assert!(!drive(|drive| drive.receive.diskless = Some(Diskless { length: ByteCount::new(1), hashed: true })));
     assert!(!drive(|drive| drive.port = 0));
     assert!(!drive(|drive| drive.ports = (7, 5)));
     assert!(!drive(|drive| drive.sources = Vec::new()));

@@ -8,6 +8,7 @@
 //! | several connections, of which the first finds the rate | [`sharing`] |
 //! | several connections steered as one | [`bundle`] |
 //! | how many connections a path needs | [`connection_count`] |
+//! | how many the processors of the sending host need | [`processors`] |
 //! | what is remembered of a path | [`known_paths`] |
 
 #![forbid(unsafe_code)]
@@ -17,4 +18,5 @@ pub mod connection_count;
 pub mod disk_ceiling;
 pub mod known_paths;
 pub mod path_ceiling;
+pub mod processors;
 pub mod sharing;

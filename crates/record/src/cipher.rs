@@ -82,17 +82,22 @@ impl Aead {
         })
     }
 
-    /// Encrypts a plaintext in place, and writes the tag of [`TAG`] bytes.
-    pub(crate) fn seal(&self, nonce: [u8; 12], header: &[u8; HEADER], inner: &mut [u8], tag: &mut [u8]) {
+    /// Encrypts `front` and then the byte `last` into `out`, which has room for exactly these and the
+    /// tag of [`TAG`] bytes.
+    pub(crate) fn seal(&self, nonce: [u8; 12], header: &[u8; HEADER], front: &[u8], last: u8, out: &mut [u8]) {
         const WITHIN: &str = "lengths are within the limits of every suite";
         match self {
             Self::AwsLc(key) => {
                 let nonce = aws_lc::Nonce::assume_unique_for_key(nonce);
-                let made = key.seal_in_place_separate_tag(nonce, aws_lc::Aad::from(header), inner);
-                tag.copy_from_slice(made.expect(WITHIN).as_ref());
+                let (out, rest) = out.split_at_mut(front.len());
+                let sealed = key.seal_out_of_place_scatter(nonce, aws_lc::Aad::from(header), front, out, &[last], rest);
+                sealed.expect(WITHIN);
             }
             Self::Ring(key) => {
                 let nonce = ring::Nonce::assume_unique_for_key(nonce);
+                let (inner, tag) = out.split_at_mut(front.len() + 1);
+                inner[..front.len()].copy_from_slice(front);
+                inner[front.len()] = last;
                 let made = key.seal_in_place_separate_tag(nonce, ring::Aad::from(header), inner);
                 tag.copy_from_slice(made.expect(WITHIN).as_ref());
             }
@@ -136,8 +141,11 @@ mod tests {
             for (sealer, opener) in [(Library::AwsLc, Library::Ring), (Library::Ring, Library::AwsLc)] {
                 for size in [1, 16, 17, 1000, 16385] {
                     let plaintext: Vec<u8> = (0..size).map(|at| at as u8).collect();
-                    let (mut inner, mut tag) = (plaintext.clone(), [0; TAG]);
-                    key(sealer).seal([3; 12], &header, &mut inner, &mut tag);
+                    let (last, front) = plaintext.split_last().unwrap();
+                    let mut sealed = vec![0; size + TAG];
+                    key(sealer).seal([3; 12], &header, front, *last, &mut sealed);
+                    let (inner, tag) = sealed.split_last_chunk::<TAG>().unwrap();
+                    let (mut inner, tag) = (inner.to_vec(), *tag);
                     let mut out = vec![0; size];
                     let mut open = |nonce, header: &[u8; HEADER], inner: &[u8], tag: &[u8; TAG]| {
                         key(opener).open(nonce, header, inner, tag, &mut out).map(|()| out.clone())

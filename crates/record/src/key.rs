@@ -49,17 +49,19 @@ impl RecordKey {
     /// If content and padding are longer than [`MAX_CONTENT`] or `out` is too short.
     pub fn seal(&mut self, kind: Kind, content: &[u8], padding: usize, out: &mut [u8]) -> Result<usize, RecordError> {
         assert!(content.len() + padding <= MAX_CONTENT, "the caller splits what it sends");
-        let inner = content.len() + 1 + padding;
-        let body = inner + TAG;
+        let body = content.len() + 1 + padding + TAG;
         let header = format::header(body);
         let (front, rest) = out.split_at_mut(HEADER);
         front.copy_from_slice(&header);
-        let (inner, tag) = rest[..body].split_at_mut(inner);
-        inner[..content.len()].copy_from_slice(content);
-        inner[content.len()] = kind.code();
-        inner[content.len() + 1..].fill(0);
         let nonce = self.next_nonce()?;
-        self.key.seal(nonce, &header, inner, tag);
+        let out = &mut rest[..body];
+        if padding == 0 {
+            self.key.seal(nonce, &header, content, kind.code(), out);
+        } else {
+            let zeros = std::iter::repeat_n(0, padding - 1);
+            let front: Vec<u8> = content.iter().copied().chain([kind.code()]).chain(zeros).collect();
+            self.key.seal(nonce, &header, &front, 0, out);
+        }
         Ok(HEADER + body)
     }
 
@@ -166,11 +168,11 @@ mod tests {
         // Plaintexts that seal would not make.
         let mut forge = |inner: &[u8]| {
             let header = format::header(inner.len() + TAG);
-            let mut encrypted = inner.to_vec();
             let nonce = sender.next_nonce().unwrap();
-            let mut tag = [0; TAG];
-            sender.key.seal(nonce, &header, &mut encrypted, &mut tag);
-            [&header[..], &encrypted, &tag].concat()
+            let (last, front) = inner.split_last().unwrap();
+            let mut encrypted = vec![0; inner.len() + TAG];
+            sender.key.seal(nonce, &header, front, *last, &mut encrypted);
+            [&header[..], &encrypted].concat()
         };
         let padded = forge(&[1, 2, 3, 23, 0, 0, 0]);
         let bare = forge(&[0, 0, 0]);

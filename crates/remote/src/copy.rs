@@ -69,6 +69,7 @@ pub fn copy(
                 destination: destination.as_os_str().as_bytes(),
                 receive: &options.receive,
                 retry_for: options.retry_for,
+                account: &Account::new(clock::now()),
             };
             pull_over(&mut far, &order, events, stop)
         }

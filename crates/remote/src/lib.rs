@@ -3,7 +3,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`copy()`](copy()), [`measure()`](measure()) | a client's runs, connected again after a cut |
+//! | [`copy()`](copy()), [`measure()`](measure()), [`measure_pipeline()`] | a client's runs, connected again after a cut |
 //! | [`Far`] | a far end that can be connected: by ssh, or as a daemon |
 //! | [`serve()`](serve()) | the daemon |
 //! | [`far_end()`](far_end()) | what ssh starts on the far side |
@@ -24,9 +24,11 @@ mod listen;
 pub mod location;
 mod measure;
 mod options;
+mod pipeline;
 mod proxy;
 mod rights;
 mod runs;
+mod scratch;
 mod serve;
 mod session;
 mod sessions;
@@ -41,5 +43,6 @@ pub use far_end::{FarEndError, far_end};
 pub use location::{Location, LocationError};
 pub use measure::{MeasureError, measure, try_routes};
 pub use options::{ConfirmHost, CopyOptions, Via};
+pub use pipeline::{Pipeline, PipelineOrder, measure_pipeline};
 pub use proxy::{Login, Proxy, ProxyKind};
 pub use serve::{ServeConfig, ServeError, serve};

@@ -83,6 +83,8 @@ pub(crate) struct PullOrder<'a> {
     pub(crate) destination: &'a [u8],
     pub(crate) receive: &'a ReceiveOptions,
     pub(crate) retry_for: Span,
+    /// What the run costs, over all its sessions.
+    pub(crate) account: &'a Account,
 }
 
 /// Pulls over links made by `connect`, again and again until everything has arrived.
@@ -92,13 +94,12 @@ pub(crate) fn pull_over(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
-    let account = Account::new(clock::now());
-    let PullOrder { transfer, sources, send, .. } = *order;
+    let PullOrder { transfer, sources, send, account, .. } = *order;
     let events = &below_ceiling(send.rate, events);
     let mut receive = order.receive.clone();
-    let received = with_retries(order.retry_for, &account, events, stop, || {
+    let received = with_retries(order.retry_for, account, events, stop, || {
         let job = Job::Send { sources: sources.to_vec(), options: send.clone() };
-        let link = open(connect, transfer, job, None, &account, events)?;
+        let link = open(connect, transfer, job, None, account, events)?;
         let count = Count::of(&link, send, order.receive, connect.most_links(), events);
         let SendingLink { link, .. } = link;
         let making = Making { transfer, count, sending: false, events, stop };
@@ -110,7 +111,7 @@ pub(crate) fn pull_over(
                 asked: Some(sources),
                 options: &receive,
             };
-            receiver::run(link, joining, &order, &account, events, stop)
+            receiver::run(link, joining, &order, account, events, stop)
         });
         receive.resume = true;
         outcome
@@ -118,7 +119,7 @@ pub(crate) fn pull_over(
     if let Some(goodbye) = &received.goodbye {
         account.add_sender(goodbye.retransmitted_segments, &goodbye.limited_by);
     }
-    Ok(summary::of_received(&received, &account, order.receive))
+    Ok(summary::of_received(&received, account, order.receive))
 }
 
 /// Events of a receiving end whose sender may send at `limit`: what reaches that is limited by it,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use icdc_disk::BlockPool;
 use icdc_link::{Link, LinkError};
 use icdc_measure::Finish;
-use icdc_protocol::message::{Congestion, Job, Message, Refusal, RefusalKind, Request};
+use icdc_protocol::message::{Congestion, Diskless, Job, Message, Refusal, RefusalKind, Request};
 use icdc_protocol::validate::clip;
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
@@ -17,6 +17,7 @@ use icdc_tuning::Tuned;
 use crate::drive;
 use crate::ended::Ended;
 use crate::rights::Rights;
+use crate::scratch::Scratch;
 use crate::sessions::{Part, Registered, Sessions};
 use crate::work::Work;
 
@@ -139,10 +140,11 @@ fn allow_job(job: &Job, rights: &Rights) -> Result<(), Refusal> {
             let reason = "this key may not set owners; leave owner out of --preserve, or ask for owner=keep in authorized_keys there";
             return Err(Refusal::new(RefusalKind::NotAllowed, reason));
         }
+        // Zeros concern no file.
+        job if diskless(job).is_some() => true,
+        Job::Join { .. } | Job::Measure(_) => true,
         Job::Receive { .. } => rights.write,
         Job::Send { .. } => rights.read,
-        // Zeros concern no file.
-        Job::Join { .. } | Job::Measure(_) => true,
         Job::Admit { job, .. } if rights.may_admit && !matches!(**job, Job::Join { .. }) => {
             return allow_job(job, rights);
         }
@@ -189,10 +191,15 @@ fn serve(
     account: &Account,
 ) -> Result<(), SessionError> {
     let silent: EventSink = Arc::new(|_| {});
-    let tree = match rights.root.tree() {
+    let scratch = diskless(&job).map(|diskless| Scratch::new(matches!(job, Job::Send { .. }).then_some(diskless)));
+    let (tree, _scratch) = match scratch {
+        None => (rights.root.tree().map_err(|error| Refusal::new(RefusalKind::Path, error.to_string())), None),
+        Some(Ok(scratch)) => (Ok(scratch.tree().clone()), Some(scratch)),
+        Some(Err(reason)) => (Err(Refusal::new(RefusalKind::Internal, reason)), None),
+    };
+    let tree = match tree {
         Ok(tree) => tree,
-        Err(error) => {
-            let refusal = Refusal::new(RefusalKind::Path, error.to_string());
+        Err(refusal) => {
             refuse(link, refusal.clone());
             return Err(SessionError::Refused(refusal));
         }
@@ -227,6 +234,15 @@ fn serve(
             sender::run(link, joining, found, &options, account, &silent, &registered.stop).map(|_| ())
         }
         _ => Err(SessionError::Protocol("not a transfer".into())),
+    }
+}
+
+/// What a job without disks is about.
+fn diskless(job: &Job) -> Option<Diskless> {
+    match job {
+        Job::Receive { options, .. } => options.diskless,
+        Job::Send { options, .. } => options.diskless,
+        _ => None,
     }
 }
 

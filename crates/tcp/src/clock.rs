@@ -11,6 +11,13 @@ pub fn now() -> Time {
     Time::ORIGIN + Span::from_secs(since_boot.tv_sec as u64) + Span::from_nanos(since_boot.tv_nsec as u64)
 }
 
+/// Processor time that this thread has taken.
+#[must_use]
+pub fn of_thread() -> Span {
+    let taken = clock_gettime(ClockId::ThreadCPUTime);
+    Span::from_secs(taken.tv_sec as u64) + Span::from_nanos(taken.tv_nsec as u64)
+}
+
 /// A span as the kernel's waiting calls take it.
 #[must_use]
 pub fn timespec(span: Span) -> Timespec {

@@ -14,10 +14,11 @@
 
 mod account;
 mod clock;
+pub mod diskless;
 pub mod event;
 mod further_links;
-mod hashers;
 mod once;
+mod processors;
 mod rate_limit;
 mod rate_share;
 pub mod receiver;

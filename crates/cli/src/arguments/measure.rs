@@ -14,7 +14,8 @@ use crate::values::{Ceiling, Congestion, amount, ceiling, congestion, seconds, w
 #[command(
     about = "Measure TCP between two hosts, from memory to memory",
     long_about = "Measure TCP between this host and another one, from memory to memory. No disk and no encryption is involved: \
-        the sender sends zeros, and the receiver counts them.\n\n\
+        the sender sends zeros, and the receiver counts them. With --secure, it measures what a copy could reach if its \
+        disks took no time.\n\n\
         TARGET is [USER@]HOST, where ssh starts icdc, or icdc://HOST[:PORT], a daemon that admits this user's key. The two \
         ends exchange control messages over an authenticated connection, as for a copy. The zeros are sent over separate \
         plain TCP connections. The listening end accepts these only with a secret token.\n\n\
@@ -39,6 +40,7 @@ use crate::values::{Ceiling, Congestion, amount, ceiling, congestion, seconds, w
         "  icdc measure --reverse --seconds 30 --cc bbr --report path.html user@far.example.org\n",
         "  icdc measure --bytes 10GB --window 256MB --rate 5gbit icdc://dtn.example.org\n",
         "  icdc measure --json --streams 4 far.example.org | tail -n 1\n",
+        "  icdc measure --secure --hash --streams 16 icdc://dtn.example.org\n",
     )
 )]
 pub(crate) struct MeasureArguments {
@@ -55,6 +57,15 @@ pub(crate) struct MeasureArguments {
     #[arg(long, value_name = "SIZE", value_parser = amount, help_heading = "What to measure")]
     pub(crate) bytes: Option<ByteCount>,
 
+    /// Measure everything in a copy but its disks: the sender sends zeros that it has not read,
+    /// encrypted and over the connections of a copy, and the receiver writes nothing
+    #[arg(long, conflicts_with_all = ["window", "json_series", "series", "report"], help_heading = "What to measure")]
+    pub(crate) secure: bool,
+
+    /// With --secure: compute and compare the digests of all blocks, as a copy does
+    #[arg(long, requires = "secure", help_heading = "What to measure")]
+    pub(crate) hash: bool,
+
     /// The far end sends, and this end receives
     #[arg(long, help_heading = "What to measure")]
     pub(crate) reverse: bool,
@@ -68,9 +79,9 @@ pub(crate) struct MeasureArguments {
     #[arg(long, value_name = "NAME|auto", default_value = "auto", value_parser = congestion, help_heading = "What to measure")]
     pub(crate) cc: Congestion,
 
-    /// Number of TCP connections
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_STREAMS)), help_heading = "What to measure")]
-    pub(crate) streams: u8,
+    /// Number of TCP connections [default: 1; with --secure, as many as a copy would make]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_STREAMS)), help_heading = "What to measure")]
+    pub(crate) streams: Option<u8>,
 
     /// Socket buffers: the sender's send buffer and the receiver's receive buffer [default: the
     /// kernel tunes them]

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `plan` | what the command line means |
+//! | `pipeline` | a copy without its disks |
 //! | `record` | the samples that are kept for the end |
 //! | `figures` | what follows from what was measured |
 //! | `show` | lines for people, JSON, CSV |
@@ -10,6 +11,7 @@
 
 mod figures;
 mod page;
+mod pipeline;
 pub(crate) mod plan;
 mod record;
 pub(crate) mod show;
@@ -23,7 +25,7 @@ use crate::arguments::MeasureArguments;
 use crate::clock::monotonic;
 use crate::console::Console;
 use crate::measure::figures::Figures;
-use crate::measure::plan::MeasurePlan;
+use crate::measure::plan::{MeasurePlan, Subject};
 use crate::measure::record::Record;
 use crate::{exit, logs, signals};
 
@@ -39,10 +41,14 @@ pub(crate) fn run(arguments: MeasureArguments, console: &Console) -> u8 {
 }
 
 fn carry_out(plan: MeasurePlan, console: &Console) -> u8 {
-    let MeasurePlan { target, options, mut connection, output } = plan;
+    let MeasurePlan { target, subject, mut connection, output } = plan;
     let stop = StopSignal::new();
     signals::watch_if_possible(&stop, console, STOPPING);
     connection.confirm_host = Some(console.confirm_host(&stop));
+    let options = match subject {
+        Subject::Tcp(options) => options,
+        Subject::Pipeline(order) => return pipeline::run(&target, &order, &connection, output.json, console, &stop),
+    };
     let record = Arc::new(Mutex::new(Record::default()));
     let events: MeasureSink = {
         let (record, console, json) = (Arc::clone(&record), console.clone(), output.json);

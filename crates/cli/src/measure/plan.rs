@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{bail, ensure};
 use icdc_measure::MeasureOptions;
-use icdc_protocol::limits::MAX_MEASURE_NANOS;
-use icdc_remote::{CopyOptions, Location};
-use icdc_units::Span;
+use icdc_protocol::limits::{MAX_DISKLESS_BYTES, MAX_MEASURE_NANOS};
+use icdc_protocol::message::{Diskless, SendOptions};
+use icdc_remote::{CopyOptions, Location, PipelineOrder};
+use icdc_units::{ByteCount, Span};
 
 use crate::arguments::{ConnectionArguments, MeasureArguments};
 use crate::plan::{ResultFile, connection, result_file};
@@ -19,9 +20,17 @@ const USUAL_TIME: Span = Span::from_secs(10);
 /// What `icdc measure` is going to do.
 pub(crate) struct MeasurePlan {
     pub(crate) target: Location,
-    pub(crate) options: MeasureOptions,
+    pub(crate) subject: Subject,
     pub(crate) connection: CopyOptions,
     pub(crate) output: Output,
+}
+
+/// What it measures.
+pub(crate) enum Subject {
+    /// TCP.
+    Tcp(MeasureOptions),
+    /// A copy without its disks.
+    Pipeline(PipelineOrder),
 }
 
 /// How it is going to be shown.
@@ -35,16 +44,30 @@ pub(crate) struct Output {
 impl MeasurePlan {
     /// Reads the arguments; every error is one of usage.
     pub(crate) fn new(arguments: MeasureArguments) -> anyhow::Result<Self> {
-        let (target, connection) = reach(&arguments.target, arguments.connection)?;
-        let longest = Span::from_nanos(MAX_MEASURE_NANOS);
-        let options = MeasureOptions {
-            reverse: arguments.reverse,
-            time: arguments.seconds.unwrap_or(if arguments.bytes.is_some() { longest } else { USUAL_TIME }),
-            bytes: arguments.bytes,
-            streams: arguments.streams,
-            rate: arguments.rate.0,
-            congestion: arguments.cc.0,
-            window: arguments.window,
+        let (target, mut connection) = reach(&arguments.target, arguments.connection)?;
+        let usual = arguments.seconds.or(arguments.bytes.is_none().then_some(USUAL_TIME));
+        let subject = if arguments.secure {
+            let most = ByteCount::new(MAX_DISKLESS_BYTES);
+            let length = arguments.bytes.unwrap_or(most);
+            ensure!(length <= most, "--bytes: with --secure, no more than {most}");
+            connection.send = SendOptions {
+                rate: arguments.rate.0,
+                congestion: arguments.cc.0,
+                streams: arguments.streams,
+                ..connection.send
+            };
+            let diskless = Diskless { length, hashed: arguments.hash };
+            Subject::Pipeline(PipelineOrder { reverse: arguments.reverse, diskless, time: usual })
+        } else {
+            Subject::Tcp(MeasureOptions {
+                reverse: arguments.reverse,
+                time: usual.unwrap_or(Span::from_nanos(MAX_MEASURE_NANOS)),
+                bytes: arguments.bytes,
+                streams: arguments.streams.unwrap_or(1),
+                rate: arguments.rate.0,
+                congestion: arguments.cc.0,
+                window: arguments.window,
+            })
         };
         let output = Output {
             json: arguments.json,
@@ -52,7 +75,7 @@ impl MeasurePlan {
             series: arguments.series.as_deref().map(|path| result_file(path, "--series")).transpose()?,
             report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
         };
-        Ok(Self { target, options, connection, output })
+        Ok(Self { target, subject, connection, output })
     }
 }
 
@@ -131,12 +154,34 @@ mod tests {
         }
     }
 
+    fn tcp(subject: Subject) -> MeasureOptions {
+        match subject {
+            Subject::Tcp(options) => options,
+            Subject::Pipeline(_) => panic!("TCP was to be measured"),
+        }
+    }
+
+    #[test]
+    fn a_copy_without_disks_ends_by_its_time_or_its_bytes() {
+        let order = |words: &[&str]| match plan(&[&["--secure"], words].concat()).unwrap().subject {
+            Subject::Pipeline(order) => order,
+            Subject::Tcp(_) => panic!("a copy was to be measured"),
+        };
+        assert_eq!(order(&["far"]).time, Some(USUAL_TIME));
+        let sized = order(&["--bytes", "1GB", "--hash", "--reverse", "far"]);
+        assert_eq!((sized.time, sized.diskless.length.as_u64()), (None, 1_000_000_000));
+        assert!(sized.diskless.hashed && sized.reverse);
+        for words in [&["--secure", "--bytes", "9TiB"][..], &["--hash"], &["--secure", "--window", "1MiB"]] {
+            assert!(plan(&[words, &["far"]].concat()).is_err(), "{words:?}");
+        }
+    }
+
     #[test]
     fn options_reach_the_measurement() {
         let words =
             "--seconds 2min --bytes 1GB --rate 1gbit --cc cubic --streams 3 --window 1MiB --reverse --port 5-9 far";
         let plan = plan(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
-        let options = plan.options;
+        let options = tcp(plan.subject);
         assert_eq!((options.time, options.bytes), (Span::from_secs(120), Some(ByteCount::new(1_000_000_000))));
         assert_eq!((options.streams, options.window), (3, Some(ByteCount::from_mib(1))));
         assert!(options.reverse && options.rate.is_some() && options.congestion.as_deref() == Some("cubic"));
@@ -145,8 +190,8 @@ mod tests {
 
     #[test]
     fn without_a_time_it_takes_ten_seconds_or_all_the_bytes() {
-        assert_eq!(plan(&["far"]).unwrap().options.time, USUAL_TIME);
-        assert_eq!(plan(&["--bytes", "1GB", "far"]).unwrap().options.time.as_nanos(), MAX_MEASURE_NANOS);
+        assert_eq!(tcp(plan(&["far"]).unwrap().subject).time, USUAL_TIME);
+        assert_eq!(tcp(plan(&["--bytes", "1GB", "far"]).unwrap().subject).time.as_nanos(), MAX_MEASURE_NANOS);
         assert!(plan(&["--json-series", "far"]).is_err());
     }
 }

@@ -6,6 +6,7 @@
 mod daemon;
 #[path = "../support/peer.rs"]
 mod peer;
+mod pipeline;
 mod routes;
 mod runs;
 #[path = "../support/mod.rs"]

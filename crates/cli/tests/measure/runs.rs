@@ -188,6 +188,10 @@ fn what_makes_no_sense_is_an_error_of_usage() {
         &["--via", "ssh", "icdc://far"],
         &["--series", "/nonexistent/file", "far"],
         &["--send-self", "icdc://far"],
+        &["--hash", "far"],
+        &["--secure", "--window", "1MiB", "far"],
+        &["--secure", "--series", "a.csv", "far"],
+        &["--secure", "--bytes", "9TiB", "far"],
         &[],
     ] {
         let ended = site.icdc(&[&["measure"], words].concat()).run();

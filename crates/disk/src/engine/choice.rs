@@ -2,6 +2,7 @@
 
 use super::contract::Engine;
 use super::error::EngineUnavailable;
+use super::none::NoDisk;
 use super::threads::ThreadEngine;
 use super::uring::UringEngine;
 
@@ -18,6 +19,8 @@ pub enum EngineKind {
     Uring,
     /// Threads.
     Threads,
+    /// No disk: nothing is read, and nothing written.
+    None,
 }
 
 /// Opens an engine that keeps `depth` jobs (1 to [`MAX_DEPTH`], else the nearest) with the kernel.
@@ -28,6 +31,7 @@ pub fn open_engine(depth: usize, preference: EngineKind) -> Result<Box<dyn Engin
     let depth = depth.clamp(1, MAX_DEPTH);
     match preference {
         EngineKind::Uring => Ok(Box::new(UringEngine::open(depth)?)),
+        EngineKind::None => Ok(Box::new(NoDisk::default())),
         EngineKind::Threads => Ok(Box::new(ThreadEngine::open(depth)?)),
         EngineKind::Auto => match UringEngine::open(depth) {
             Ok(engine) => Ok(Box::new(engine)),

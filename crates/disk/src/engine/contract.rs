@@ -21,6 +21,6 @@ pub trait Engine: Send {
     /// Most jobs with the kernel at a time.
     fn depth(&self) -> usize;
 
-    /// Name for logs and reports: `io_uring` or `threads`.
+    /// Name for logs and reports: `io_uring`, `threads` or `none`.
     fn name(&self) -> &'static str;
 }

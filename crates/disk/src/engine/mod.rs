@@ -10,12 +10,13 @@
 //! Two engines give the same results: `uring` (one kernel ring, no threads of its own) and
 //! `threads` (`pread`/`pwrite` by as many threads as the depth). What to do next for a job (short
 //! transfers, ranges, alignment, retries) is decided in `work`, which neither knows nor makes
-//! system calls on the data path.
+//! system calls on the data path. A third, `none`, has no disk at all.
 
 mod choice;
 mod contract;
 mod error;
 mod job;
+mod none;
 mod threads;
 mod uring;
 mod work;

@@ -4,9 +4,9 @@ use icdc_units::ByteCount;
 
 use super::names::path;
 use super::rules::{Checked, require};
-use crate::limits::{MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS};
+use crate::limits::{MAX_DISKLESS_BYTES, MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS};
 use crate::measure;
-use crate::message::{Drive, Job, ReceiveOptions, SendOptions};
+use crate::message::{Diskless, Drive, Job, ReceiveOptions, SendOptions};
 
 pub(super) fn job(job: &Job) -> Checked {
     match job {
@@ -41,6 +41,7 @@ fn drive(drive: &Drive) -> Checked {
     require(drive.port != 0, "port 0")?;
     ports(drive.ports)?;
     source_paths(&drive.sources)?;
+    require(drive.send.diskless.is_none() && drive.receive.diskless.is_none(), "a drive without disks")?;
     send_options(&drive.send)?;
     path(&drive.destination)?;
     receive_options(&drive.receive)
@@ -69,6 +70,7 @@ fn send_options(options: &SendOptions) -> Checked {
     let streams = options.streams.unwrap_or(1);
     require((1..=MAX_STREAMS).contains(&streams), "no connection, or too many")?;
     measure::ceiling(options.rate)?;
+    diskless(options.diskless)?;
     measure::asked_congestion(options.congestion.as_deref())
 }
 
@@ -76,5 +78,11 @@ const _: () = assert!(MAX_RING_BYTES == 64 << 30);
 
 fn receive_options(options: &ReceiveOptions) -> Checked {
     let ring = options.ring.map_or(1, ByteCount::as_u64);
-    require((1..=MAX_RING_BYTES).contains(&ring), "a ring of nothing, or of more than 64 GiB")
+    require((1..=MAX_RING_BYTES).contains(&ring), "a ring of nothing, or of more than 64 GiB")?;
+    diskless(options.diskless)
+}
+
+fn diskless(diskless: Option<Diskless>) -> Checked {
+    let length = diskless.map_or(1, |Diskless { length, .. }| length.as_u64());
+    require((1..=MAX_DISKLESS_BYTES).contains(&length), "nothing without a disk, or more than 8 TiB")
 }

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use icdc_protocol::limits::{
-    MAX_BINS, MAX_FILE_SIZE, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW, PACK_FILE_LIMIT, PART_SIZE,
+    MAX_BINS, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW, PACK_FILE_LIMIT,
+    PART_SIZE,
 };
 use icdc_protocol::measure;
 use icdc_protocol::message::*;
@@ -150,7 +151,8 @@ fn job() -> impl Strategy<Value = Job> {
     prop_oneof![
         4 => own_job(),
         1 => admit.prop_map(|(key, job)| Job::Admit { key, job: Box::new(job) }),
-        1 => drive.prop_map(|(host, port, key, sources, send, destination, receive)| {
+        1 => drive.prop_map(|(host, port, key, sources, mut send, destination, mut receive)| {
+            (send.diskless, receive.diskless) = (None, None);
             Job::Drive(Drive { host, port, key, sources, route: DriveRoute::Auto, ports: (port, port), send, destination, receive })
         }),
         1 => Just(Job::DriveKey),
@@ -227,8 +229,8 @@ fn rate() -> impl Strategy<Value = Option<Rate>> {
 fn send_options() -> impl Strategy<Value = SendOptions> {
     let congestion = option::of(Just("icdc_highspeed".to_owned()));
     let rest = (rate(), congestion, option::of(1..=MAX_STREAMS), any::<[bool; 2]>());
-    (vec(text(), 0..4), preserve(), rest).prop_map(
-        |(exclude, preserve, (rate, congestion, streams, [dry_run, buffered]))| SendOptions {
+    (vec(text(), 0..4), preserve(), rest, diskless()).prop_map(
+        |(exclude, preserve, (rate, congestion, streams, [dry_run, buffered]), diskless)| SendOptions {
             exclude,
             preserve,
             rate,
@@ -236,13 +238,19 @@ fn send_options() -> impl Strategy<Value = SendOptions> {
             streams,
             dry_run,
             buffered,
+            diskless,
         },
     )
 }
 
+fn diskless() -> impl Strategy<Value = Option<Diskless>> {
+    let length = (1..=MAX_DISKLESS_BYTES).prop_map(ByteCount::new);
+    option::of((length, any::<bool>()).prop_map(|(length, hashed)| Diskless { length, hashed }))
+}
+
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
-    (any::<[bool; 5]>(), preserve(), option::of(1_u64..1 << 30)).prop_map(
-        |([verify, resume, update, dry_run, buffered], preserve, ring)| ReceiveOptions {
+    (any::<[bool; 5]>(), preserve(), option::of(1_u64..1 << 30), diskless()).prop_map(
+        |([verify, resume, update, dry_run, buffered], preserve, ring, diskless)| ReceiveOptions {
             verify,
             resume,
             update,
@@ -250,6 +258,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
             ring: ring.map(ByteCount::new),
             dry_run,
             buffered,
+            diskless,
         },
     )
 }

@@ -3,14 +3,14 @@
 use crossbeam_channel::{Receiver as Queue, Sender as Channel};
 use icdc_disk::Block;
 use icdc_protocol::block_map::{block_count, block_length, block_offset};
-use icdc_protocol::digest;
-use icdc_protocol::message::BlockHeader;
+use icdc_protocol::message::{BlockHeader, Diskless};
 use icdc_session::SessionError;
 use icdc_units::ByteCount;
 
 use super::disk_rate::Arrived;
 use super::jobs::{HashJob, StoreJob};
 use super::shared::Shared;
+use crate::diskless;
 
 /// Handles jobs until the queue is closed, beside others that do the same.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<StoreJob>) {
@@ -35,7 +35,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
 fn block(shared: &Shared<'_>, header: BlockHeader, payload: Option<Arrived>) -> Option<StoreJob> {
     // Blocks of a file that failed meanwhile are still on their way.
     let size = shared.size_of_large(header.id)?;
-    match check(size, &header, payload) {
+    match check(shared.options.diskless, size, &header, payload) {
         Ok(block) => Some(StoreJob::Block { header, block }),
         Err(reason) => {
             shared.fail(SessionError::Protocol(reason));
@@ -46,7 +46,12 @@ fn block(shared: &Shared<'_>, header: BlockHeader, payload: Option<Arrived>) -> 
 
 /// Puts the data ranges in their places and compares the block's value; its length is that in the
 /// file from then on.
-fn check(size: ByteCount, header: &BlockHeader, payload: Option<Arrived>) -> Result<Arrived, String> {
+fn check(
+    diskless: Option<Diskless>,
+    size: ByteCount,
+    header: &BlockHeader,
+    payload: Option<Arrived>,
+) -> Result<Arrived, String> {
     let BlockHeader { id, index, value, ranges } = header;
     let size = size.as_u64();
     if *index >= block_count(size) {
@@ -63,7 +68,7 @@ fn check(size: ByteCount, header: &BlockHeader, payload: Option<Arrived>) -> Res
         spread(&mut block, ranges, length)
             .map_err(|()| format!("block {index} of item {id} has data beyond its end"))?;
     }
-    if digest::block_value(block_offset(*index), &block[..length], size) != *value {
+    if diskless::block_value(diskless, block_offset(*index), &block[..length], size) != *value {
         return Err(format!("block {index} of item {id} does not match its digest"));
     }
     Ok(Arrived { block, length, waits })

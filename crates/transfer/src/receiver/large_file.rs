@@ -123,14 +123,14 @@ impl LargeFile {
             // What an earlier run has left counts only as far as the medium has it.
             file.disk.forget_cache();
         }
-        file.reserve(sparse).inspect_err(|_| file.close(is_continued))?;
+        file.reserve(sparse || shared.options.diskless.is_some()).inspect_err(|_| file.close(is_continued))?;
         let opened = Opened { journaled: file.journal.is_some(), has_waited };
         Ok((file, opened))
     }
 
-    fn reserve(&self, sparse: bool) -> Result<(), Failure> {
+    fn reserve(&self, with_holes: bool) -> Result<(), Failure> {
         let size = self.size.as_u64();
-        let outcome = if sparse { self.disk.set_len(size) } else { self.disk.preallocate(0..size).map(|_| ()) };
+        let outcome = if with_holes { self.disk.set_len(size) } else { self.disk.preallocate(0..size).map(|_| ()) };
         outcome.map_err(|error| {
             if error.is_out_of_space() {
                 let path = self.path();

@@ -56,8 +56,8 @@ use crate::account::Account;
 use crate::clock;
 use crate::event::EventSink;
 use crate::further_links::{FurtherControls, Joining};
-use crate::hashers::hashers;
 use crate::once::watched;
+use crate::processors::hashers;
 use crate::stage_thread::{start, try_start};
 use crate::stages::Activity;
 

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, TryRecvError};
-use icdc_disk::{Block, Completion, Engine, EngineKind, Job, open_engine};
+use icdc_disk::{Block, Completion, Engine, Job, open_engine};
 use icdc_protocol::block_map::{block_length, block_offset};
 use icdc_protocol::message::{BlockHeader, EntryId, Message, Ready};
 use icdc_session::SessionError;
@@ -23,7 +23,7 @@ use super::failure::Failure;
 use super::jobs::{NameJob, StoreJob};
 use super::large_file::{LargeFile, Plan};
 use super::shared::Shared;
-use crate::clock;
+use crate::{clock, diskless};
 
 /// Writes and reads in flight.
 const DEPTH: usize = 8;
@@ -67,7 +67,7 @@ pub(super) struct Store<'a> {
 
 /// Handles jobs until the queue is closed, then makes durable what has arrived.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<NameJob>) {
-    let engine = match open_engine(DEPTH, EngineKind::Auto) {
+    let engine = match open_engine(DEPTH, diskless::engine(shared.options.diskless)) {
         Ok(engine) => engine,
         Err(error) => return shared.fail(SessionError::Local(error.to_string())),
     };

@@ -59,6 +59,8 @@ struct Handed {
     bytes: AtomicU64,
     /// That of the last blocks' parts.
     in_parts: AtomicU64,
+    /// Processor time of the thread that serves it, in nanoseconds.
+    worked: AtomicU64,
 }
 
 /// What a connection sends next.
@@ -162,7 +164,8 @@ impl<'a> Connections<'a> {
 
     /// Follows how fast the connections may send.
     pub(super) fn follow(&self, now: Time) {
-        self.steering.follow(now, self.has_data());
+        let worked = self.handed.iter().map(|handed| handed.worked.load(Ordering::Relaxed)).sum();
+        self.steering.follow(now, self.has_data(), Span::from_nanos(worked));
         self.recall();
     }
 
@@ -316,6 +319,7 @@ impl<'a> Connections<'a> {
         let length = parcel.payload_length() as u64;
         self.handed[usize::from(number)].add(&parcel);
         outlet.send(parcel)?;
+        self.handed[usize::from(number)].worked.store(clock::of_thread().as_nanos(), Ordering::Relaxed);
         self.bytes_sent.fetch_add(length, Ordering::Relaxed);
         Ok(())
     }

@@ -14,7 +14,9 @@ use icdc_disk::BlockPool;
 use icdc_disk::tree::{Directory, Name};
 use icdc_link::{LinkControl, Parcel};
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{Begin, Digest, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions};
+use icdc_protocol::message::{
+    Begin, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions,
+};
 use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Sender, Window};
 use icdc_session::{ById, SessionError};
 use icdc_tuning::Tuned;
@@ -127,6 +129,8 @@ pub(super) struct Executor<'a> {
     pub(super) further: FurtherControls,
     /// Files are read through the page cache.
     pub(super) buffered: bool,
+    /// No file is read.
+    pub(super) diskless: Option<Diskless>,
     /// Which places of the selection were announced, and as which entries, once all are.
     pub(super) announced: Mutex<Vec<(EntryId, usize)>>,
 }
@@ -185,6 +189,7 @@ impl<'a> Executor<'a> {
             tuned,
             further: FurtherControls::default(),
             buffered: options.buffered,
+            diskless: options.diskless,
             announced: Mutex::default(),
         };
         (executor, Queues { packs, reads, data, parts, wake })

@@ -17,6 +17,7 @@ use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, Message};
 
 use super::executor::Executor;
+use crate::diskless;
 
 /// What the reader hands to the hashers.
 pub(super) enum Step {
@@ -76,7 +77,7 @@ fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
     let busy = executor.stages.hash.busy();
     match step {
         Step::Again { id, size, index, block, length } => {
-            let value = digest::block_value(block_offset(index), &block[..length], size);
+            let value = diskless::block_value(executor.diskless, block_offset(index), &block[..length], size);
             let header = BlockHeader { id, index, value, ranges: Vec::new() };
             let parcel = Parcel { message: Message::Block(header), payload: Some((block, length).into()) };
             drop(busy);
@@ -88,7 +89,7 @@ fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
             file.through(executor, |state| state.note(index, value))
         }
         Step::Data { file, index, ranges, block, length } => {
-            let value = digest::block_value(block_offset(index), &block[..length], file.size);
+            let value = diskless::block_value(executor.diskless, block_offset(index), &block[..length], file.size);
             let parcel = data(BlockHeader { id: file.id, index, value, ranges }, block, length);
             // Before it is queued, which may take long: values of later blocks wait for this one.
             file.lock().note(index, Some(value));

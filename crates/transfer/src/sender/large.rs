@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel};
 use icdc_disk::tree::Stat;
-use icdc_disk::{DiskFile, Engine, EngineKind, Job, open_engine, sparse};
+use icdc_disk::{DiskFile, Engine, Job, open_engine, sparse};
 use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
 use icdc_protocol::data_ranges;
 use icdc_protocol::limits::MAX_HASHED_HOLES;
@@ -18,6 +18,7 @@ use super::executor::{Contents, Executor, ReadJob};
 use super::given_up::{changed, unopened, unreadable};
 use super::hashing::{Hashing, Step};
 use super::scan::version;
+use crate::diskless;
 
 /// Reads in flight.
 const DEPTH: usize = 6;
@@ -74,7 +75,7 @@ struct Over;
 
 /// Reads jobs until the queue is closed or the session ends.
 pub(super) fn read(executor: &Executor<'_>, jobs: &Queue<ReadJob>, hashers: &Channel<Step>) {
-    let engine = match open_engine(DEPTH, EngineKind::Auto) {
+    let engine = match open_engine(DEPTH, diskless::engine(executor.diskless)) {
         Ok(engine) => engine,
         Err(error) => return executor.fail(SessionError::Local(error.to_string())),
     };

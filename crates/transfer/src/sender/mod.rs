@@ -57,7 +57,7 @@ use crate::account::Account;
 use crate::clock;
 use crate::event::{EventSink, Stage};
 use crate::further_links::{FurtherLink, Joining};
-use crate::hashers::hashers;
+use crate::processors::hashers;
 use crate::stage_thread::{start, try_start};
 use crate::stages::TICK;
 

@@ -11,6 +11,7 @@ use crossbeam_channel::Sender as Channel;
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::SendOptions;
 use icdc_rate::bundle::{Number, Owed};
+use icdc_rate::processors::{self, Processors};
 use icdc_rate::sharing::{Look, Share, Sharing};
 use icdc_tcp::TcpInfo;
 use icdc_tcp::congestion::finds_the_rate;
@@ -33,6 +34,8 @@ pub(super) struct Steering<'a> {
     others: Option<Mutex<Others>>,
     /// The connections after the first may take blocks.
     open: Once,
+    /// What the processors of this host need.
+    processors: Mutex<Processors>,
     more: More<'a>,
 }
 
@@ -77,6 +80,7 @@ impl<'a> Steering<'a> {
             shared_by: AtomicU64::new(1),
             others: finds_the_rate.then(|| Mutex::new(others)),
             open: Once::default(),
+            processors: Mutex::new(Processors::new(crate::processors::count() as u64)),
             more: match (options.streams, wanted) {
                 (Some(_), _) => More::Never,
                 (None, Some(channel)) => More::Here(channel),
@@ -177,12 +181,17 @@ impl<'a> Steering<'a> {
 
     /// Follows what the receiver's ring allows and, where the first connection finds the rate, what
     /// that one leaves to the others; `blocks_wait` if there are any that nobody has taken.
-    pub(super) fn follow(&self, now: Time, blocks_wait: bool) {
+    /// The connections' threads have `worked` for so long.
+    pub(super) fn follow(&self, now: Time, blocks_wait: bool, worked: Span) {
         let feedback = *self.executor.feedback.lock().expect("no panic while feedback is stored");
         let info = self.executor.link.tcp_info();
         let change = self.limit.look(&feedback, info.as_ref().map_or(Span::ZERO, |info| info.rtt));
         let shared_out = info.as_ref().is_some_and(|info| self.share_out(now, info, blocks_wait));
         let connections = self.executor.connections();
+        let look = processors::Look { at: now, connections, worked, blocks_wait };
+        if let Some(wanted) = self.processors.lock().expect(NO_PANIC).look(&look) {
+            self.want(wanted);
+        }
         let fewer = self.shared_by.swap(connections, Ordering::Relaxed) > connections;
         if (change.limit || shared_out || (fewer && self.is_limited())) && !self.is_bundled() {
             self.set_rates();

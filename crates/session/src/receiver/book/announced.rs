@@ -5,7 +5,7 @@
 //! once.
 
 use icdc_protocol::limits::{MAX_DEPTH, MAX_PENDING, MAX_PENDING_BYTES};
-use icdc_protocol::message::{Entry, EntryId, EntryKind, GivenUp, Message, Parent, Want};
+use icdc_protocol::message::{Diskless, Entry, EntryId, EntryKind, GivenUp, Message, Parent, Want};
 use icdc_units::ByteCount;
 
 use super::Book;
@@ -101,6 +101,12 @@ impl<P> Book<P> {
     fn count(&mut self, entry: &Entry, drafts: usize) -> Result<(), SessionError> {
         if entry.id != self.next {
             return Err(SessionError::Protocol(format!("entry {} came where {} was due", entry.id, self.next)));
+        }
+        if let Some(Diskless { length, .. }) = self.settings.options.diskless
+            && !(entry.id == 0 && matches!(entry.kind, EntryKind::File { size, .. } if size == length.as_u64()))
+        {
+            // Names are made, and small files written, as in any session.
+            return Err(SessionError::Protocol("without a disk, one file of the length asked for is received".into()));
         }
         self.next = self.next.checked_add(1).ok_or_else(|| SessionError::Protocol("too many entries".into()))?;
         if self.items.len() + drafts >= MAX_PENDING || self.levels.len() >= MAX_OPEN || self.weight >= MAX_PENDING_BYTES

@@ -41,7 +41,7 @@ pub(crate) enum Job {
 /// What comes out of it.
 #[derive(Debug)]
 pub(crate) enum Report {
-    Reply(Message),
+    Reply(Box<Message>),
     Stored {
         id: EntryId,
         part: Inode,
@@ -267,7 +267,7 @@ impl Data {
             }
             Action::Probe => {
                 let ready = Ready { resuming: false, ring_blocks: self.ring.capacity() as u32 };
-                reports.push(Report::Reply(Message::Ready(ready)));
+                reports.push(Report::Reply(Box::new(Message::Ready(ready))));
             }
             Action::Write { id, index, block } => match self.open.get(&id) {
                 Some(file) => {
@@ -305,7 +305,7 @@ impl Data {
                 if let Some(file) = self.open.get(&id) {
                     env.audit.is_damaged(&file.plan.unfinished, index);
                 }
-                reports.push(Report::Reply(Message::Resend { id, index }));
+                reports.push(Report::Reply(Box::new(Message::Resend { id, index })));
             }
             Action::Durable(_) => {}
             Action::Foreign(end) => reports.push(Report::Foreign(end)),

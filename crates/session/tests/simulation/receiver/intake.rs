@@ -84,7 +84,7 @@ impl ReceiverEnd {
             }
             (Message::FileEnd(end), _) => self.data.push(data::Job::End(end)),
             (Message::Confirmed, _) => {
-                self.names.push(names::Job::Message(Message::Confirmed));
+                self.names.push(names::Job::Message(Box::new(Message::Confirmed)));
                 self.data.push(data::Job::Confirmed);
             }
             (
@@ -119,7 +119,7 @@ impl ReceiverEnd {
             (Message::Abort(refusal) | Message::Refused(refusal), _) => {
                 self.broken_off(connection, SessionError::Refused(refusal), env);
             }
-            (message, _) => self.names.push(names::Job::Message(message)),
+            (message, _) => self.names.push(names::Job::Message(Box::new(message))),
         }
     }
 

@@ -375,12 +375,12 @@ impl ReceiverEnd {
 
     fn stored(&mut self, report: data::Report) {
         match report {
-            data::Report::Reply(message) => self.replies.push_back(Reply::Message(Box::new(message))),
+            data::Report::Reply(message) => self.replies.push_back(Reply::Message(message)),
             data::Report::Stored { id, part, is_durable, digest, unsynced } => {
                 self.names.push(names::Job::Stored { id, part, is_durable, digest, unsynced });
             }
             data::Report::Lost { id, failure } => self.names.push(names::Job::Lost { id, failure }),
-            data::Report::Foreign(end) => self.names.push(names::Job::Message(Message::FileEnd(end))),
+            data::Report::Foreign(end) => self.names.push(names::Job::Message(Box::new(Message::FileEnd(end)))),
             data::Report::Ended => self.files_ended = true,
         }
     }

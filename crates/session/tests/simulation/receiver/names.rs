@@ -41,7 +41,7 @@ pub(crate) struct Contents {
 /// Work for this executor.
 #[derive(Debug)]
 pub(crate) enum Job {
-    Message(Message),
+    Message(Box<Message>),
     Pack(Vec<PackItem>, Contents),
     Stored {
         id: EntryId,
@@ -241,7 +241,7 @@ impl Names {
 
     fn handle(&mut self, now: Time, job: Job) {
         match job {
-            Job::Message(message) => self.book.on_message(now, message),
+            Job::Message(message) => self.book.on_message(now, *message),
             Job::Pack(items, payload) => {
                 let length = payload.bytes.len();
                 self.book.on_pack(now, &items, length, payload);

@@ -74,7 +74,7 @@ impl Sending {
 fn a_block_that_is_read_once_more_is_not_sent_if_the_file_changes_meanwhile() {
     let Sending { executor, id, contents, .. } = &Sending::new();
     let (steps, read) = unbounded();
-    let engine = open_engine(DEPTH, EngineKind::Auto).unwrap();
+    let engine = open_engine(DEPTH, diskless::engine(None)).unwrap();
     let mut reader = Reader {
         executor,
         hashers: &steps,

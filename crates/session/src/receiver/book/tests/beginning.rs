@@ -1,7 +1,8 @@
 //! Before what is announced is looked at.
 
 use icdc_protocol::limits::MAX_PENDING;
-use icdc_protocol::message::{Message, Parent, SourceKind};
+use icdc_protocol::message::{Diskless, Entry, Message, Parent, SourceKind};
+use icdc_units::ByteCount;
 
 use super::desk::{Desk, entry, file, settings, source};
 use crate::receiver::book::Settings;
@@ -124,4 +125,22 @@ fn a_dry_run_lists_what_would_come_and_makes_nothing() {
     desk.say(Message::End);
     let log = ["place", "begin", "ready", "would receive src/x 5", "wants 0 all all", "done 0", "complete"];
     assert_eq!(desk.log(), log);
+}
+
+#[test]
+fn without_a_disk_one_file_of_the_length_asked_for_is_received_and_nothing_else() {
+    let begun = |announced: &[Entry]| {
+        let mut settings = settings();
+        settings.options.diskless = Some(Diskless { length: ByteCount::new(5), hashed: true });
+        let mut desk = Desk::new(settings);
+        desk.begin(&[SourceKind::Item]);
+        desk.announce(announced);
+        desk.log().last().cloned().unwrap()
+    };
+    let item = |id, size| Entry { parent: Parent::Source(0), ..file(id, 0, "", size) };
+    let refused = "fail: without a disk, one file of the length asked for is received";
+    assert!(!begun(&[item(0, 5)]).starts_with("fail"));
+    for announced in [&[item(0, 4)][..], &[item(0, 5), item(1, 5)], &[source(0, 0)]] {
+        assert_eq!(begun(announced), refused);
+    }
 }

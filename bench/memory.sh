@@ -1,0 +1,36 @@
+#!/bin/bash
+# Copies a file of random bytes from tmpfs to tmpfs over loopback, encrypted and hashed, and writes a line for each run: rate, processor
+# time per GiB of the whole machine, and how busy it was, from /proc/stat.
+#
+#   bench/memory.sh [RUNS] [GIGABYTES] [OPTIONS OF COPY...]      (5 runs of 6 GB)
+#
+# Needs memory for two such files. ICDC names the program.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+runs=${1:-5} size=${2:-6}
+shift $(($# < 2 ? $# : 2))
+icdc=$(realpath "${ICDC:-${CARGO_TARGET_DIR:-target}/release/icdc}")
+place=$(mktemp -d /dev/shm/icdc-memory.XXXXXX) || exit 1
+trap 'rm -rf "$place"' EXIT
+trap 'exit 130' INT TERM
+printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >"$place/ssh"
+chmod 755 "$place/ssh"
+head -c "${size}000000000" /dev/urandom >"$place/big"
+
+# times: hundredths of a second in which the processors worked, and in which they existed.
+times() {
+    awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $2 + $3 + $4 + $5 + $6 + $7 + $8 + $9 }' /proc/stat
+}
+
+echo "run,Mbit/s,processor seconds per GiB,busy %"
+for run in $(seq "$runs"); do
+    # A hypervisor may have taken back the memory that is free: the first use of each page then costs more than all else.
+    cat "$place/big" >"$place/out"
+    rm "$place/out"
+    before=$(times)
+    "$icdc" copy --json --ssh "$place/ssh" --remote-icdc "$icdc" "$@" "$place/big" "127.0.0.1:$place/out" >"$place/said" || exit 1
+    after=$(times)
+    rate=$(tail -n 1 "$place/said" | sed 's/.*"goodput_bps":\([0-9.]*\).*/\1/')
+    echo "$before $after $rate $size $run" | awk '{
+        printf "%d,%.0f,%.2f,%.0f\n", $7, $5 / 1e6, ($3 - $1) / 100 / ($6 * 1e9 / 2 ^ 30), 100 * ($3 - $1) / ($4 - $2) }'
+done

@@ -1,0 +1,87 @@
+//! `icdc measure --secure`: a copy without its disks.
+
+use std::sync::Arc;
+
+use icdc_remote::{CopyOptions, Location, Pipeline, PipelineOrder, measure_pipeline};
+use icdc_stop::StopSignal;
+use icdc_transfer::{Event, EventSink};
+use icdc_units::Rate;
+use serde_json::json;
+
+use crate::console::Console;
+use crate::copy::summary::{counted, megabits, seconds};
+use crate::exit;
+
+/// Runs the measurement and returns the exit code.
+pub(super) fn run(
+    target: &Location,
+    order: &PipelineOrder,
+    connection: &CopyOptions,
+    as_json: bool,
+    console: &Console,
+    stop: &StopSignal,
+) -> u8 {
+    let events: EventSink = {
+        let console = console.clone();
+        Arc::new(move |event| match event {
+            Event::Notice { text } => console.complain(&text),
+            Event::Progress(_) if as_json => {
+                console.json(&json!(event).to_string());
+                console.flush();
+            }
+            _ => {}
+        })
+    };
+    let code = match measure_pipeline(target, order, connection, &events, stop) {
+        Ok(pipeline) => {
+            show(&pipeline, order.diskless.hashed, as_json, console);
+            if pipeline.interrupted { exit::INTERRUPTED } else { 0 }
+        }
+        Err(error) => {
+            console.complain(&error.to_string());
+            if as_json {
+                console.json(&json!({ "type": "summary", "bytes": 0, "errors": [error.to_string()] }).to_string());
+            }
+            error.exit_code()
+        }
+    };
+    console.flush();
+    if console.has_lost_results() { code.max(exit::FAILED) } else { code }
+}
+
+fn show(pipeline: &Pipeline, hashed: bool, as_json: bool, console: &Console) {
+    let Pipeline { bytes, time, retransmitted_segments, congestion, limited_by, interrupted } = pipeline;
+    let goodput = if time.is_zero() { Rate::ZERO } else { *bytes / *time };
+    if as_json {
+        let summary = json!({
+            "type": "summary",
+            "seconds": time.as_secs_f64(),
+            "bytes": bytes.as_u64(),
+            "goodput_bps": goodput.as_bits_per_second(),
+            "hashed": hashed,
+            "retransmitted_segments": retransmitted_segments,
+            "cc": congestion,
+            "limited_by": limited_by,
+            "interrupted": interrupted,
+            "errors": [],
+        });
+        console.json(&summary.to_string());
+        return;
+    }
+    let mut line = format!(
+        "{bytes} in {} at {}; {} retransmitted",
+        seconds(time.as_secs_f64()),
+        megabits(goodput.as_bits_per_second()),
+        counted(*retransmitted_segments, "segment")
+    );
+    if *interrupted {
+        line += "; interrupted";
+    }
+    console.result(&line);
+    let mut stages: Vec<_> = limited_by.iter().filter(|(_, share)| **share >= 0.005).collect();
+    stages.sort_by(|one, other| other.1.total_cmp(one.1));
+    let stages: Vec<String> = stages.iter().map(|(stage, share)| format!("{stage} {:.0} %", *share * 100.0)).collect();
+    if !stages.is_empty() {
+        console.result(&format!("limited by: {}", stages.join(", ")));
+    }
+}

@@ -1,0 +1,74 @@
+//! `icdc measure --secure`: a copy without its disks.
+
+use std::fs;
+
+use crate::support::calm::{holds, in_a_calm_moment};
+use crate::support::daemon::Daemon;
+use crate::support::{Ended, HERE, ICDC, Signal, Site, Start};
+
+/// `icdc measure --secure --json --ssh HERE WORDS… 127.0.0.1`
+fn measure(site: &Site, words: &[&str]) -> Ended {
+    let ssh = site.ssh();
+    let first = ["measure", "--secure", "--json", "--remote-icdc", ICDC, "--ssh", &ssh];
+    site.icdc(&[&first, words, &[HERE]].concat()).run()
+}
+
+#[test]
+fn all_of_it_arrives_in_both_directions_and_over_several_connections() {
+    let site = Site::new();
+    for direction in [&[][..], &["--reverse"]] {
+        for words in [&[][..], &["--hash"], &["--hash", "--streams", "3"]] {
+            for bytes in ["90MB", "5000"] {
+                let ended = measure(&site, &[direction, words, &["--bytes", bytes]].concat()).expect_code(0);
+                // What had arrived when the first sample was taken does not count, unless that was all.
+                let before = ended.all("progress").map(|sample| sample["bytes_done"].as_u64().unwrap());
+                let all = if bytes == "5000" { 5000 } else { 90_000_000 };
+                let before = before.filter(|bytes| *bytes > 0 && *bytes < all).min().unwrap_or(0);
+                assert_eq!(ended.number("bytes"), all - before, "{ended}");
+                assert_eq!(ended.summary()["hashed"], words.contains(&"--hash"), "{ended}");
+                assert_eq!(ended.summary()["interrupted"], false, "{ended}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_time_ends_it_and_the_ceiling_holds() {
+    let site = Site::new();
+    for direction in [&[][..], &["--reverse"]] {
+        in_a_calm_moment(|| {
+            let ended = measure(&site, &[direction, &["--seconds", "2", "--rate", "160mbit"]].concat()).expect_code(0);
+            let rate = ended.number("goodput_bps") as f64 / 160e6;
+            let seconds = ended.summary()["seconds"].as_f64().unwrap();
+            assert!(seconds >= 2.0, "{ended}");
+            // A start at more than the ceiling, and frames that are whole blocks.
+            holds((0.6..1.3).contains(&rate) && seconds < 3.0, (rate, seconds))
+        });
+    }
+}
+
+#[test]
+fn a_daemon_writes_nothing_for_it_and_any_key_may_have_it() {
+    let site = Site::new();
+    let root = site.directory("root");
+    let daemon = Daemon::start(&site, &root, "r");
+    for words in [&[][..], &["--reverse"]] {
+        let target = daemon.location("");
+        let all = [&["measure", "--secure", "--hash", "--json", "--bytes", "50MB"], words, &[&target]].concat();
+        let ended = site.icdc(&all).run().expect_code(0);
+        assert!(ended.number("bytes") > 0, "{ended}");
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn an_interrupt_ends_it_and_what_was_measured_is_told() {
+    let site = Site::new();
+    let ssh = site.ssh();
+    let words = ["measure", "--secure", "--json", "--remote-icdc", ICDC, "--ssh", &ssh, "--rate", "400mbit", HERE];
+    let run = site.icdc(&words).start();
+    assert!(run.wait_for(|event| event["bytes_done"].as_u64().is_some_and(|bytes| bytes > 0)), "{}", run.stderr());
+    run.signal(Signal::INT);
+    let ended = run.finish().expect_code(4);
+    assert!(ended.number("bytes") > 0 && ended.summary()["interrupted"] == true, "{ended}");
+}

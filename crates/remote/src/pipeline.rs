@@ -1,0 +1,137 @@
+//! A client's measurement of everything in a copy but the disks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use icdc_protocol::message::{Diskless, Preserve, ReceiveOptions, SendOptions};
+use icdc_stop::StopSignal;
+use icdc_tcp::clock;
+use icdc_transfer::{Account, Event, EventSink, diskless};
+use icdc_units::{ByteCount, Span};
+
+use crate::connect::{Far, Need};
+use crate::error::CopyError;
+use crate::location::Location;
+use crate::options::CopyOptions;
+use crate::runs::{PullOrder, PushOrder, pull_over, push_over};
+use crate::scratch::Scratch;
+use crate::transfer_id::new_transfer;
+
+/// Name of what arrives.
+const ARRIVES: &[u8] = b"arrived";
+
+/// What is measured, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct PipelineOrder {
+    /// The far end sends, instead of this one.
+    pub reverse: bool,
+    /// What is sent, unless the time is over before.
+    pub diskless: Diskless,
+    /// How long, from the first data.
+    pub time: Option<Span>,
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Pipeline {
+    /// That arrived while it was measured.
+    pub bytes: ByteCount,
+    /// From the first data to the last.
+    pub time: Span,
+    /// TCP segments sent again.
+    pub retransmitted_segments: u64,
+    /// What the sending end's TCP went by; empty where that is unknown.
+    pub congestion: String,
+    /// Share of the time by the stage that the others waited for.
+    pub limited_by: BTreeMap<String, f64>,
+    /// The user stopped it.
+    pub interrupted: bool,
+}
+
+/// After so many seconds of the run, so many bytes had arrived.
+#[derive(Default)]
+struct Seen {
+    first: Option<(f64, u64)>,
+    last: Option<(f64, u64)>,
+}
+
+/// Copies between this process and the far end at `target`, which must not be local, without the
+/// disks of either; its path means nothing.
+///
+/// # Errors
+/// See [`CopyError`]. The end of the time is none, and neither is an interruption once data has
+/// arrived.
+pub fn measure_pipeline(
+    target: &Location,
+    order: &PipelineOrder,
+    options: &CopyOptions,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Pipeline, CopyError> {
+    icdc_tcp::raise_descriptor_limit();
+    let preserve = Preserve { mode: false, times: false, links: false, owner: false, xattr: false, sparse: false };
+    let send = SendOptions { preserve, diskless: Some(order.diskless), ..options.send.clone() };
+    let receive = ReceiveOptions { preserve, diskless: Some(order.diskless), ..options.receive.clone() };
+    let need = if order.reverse { Need::of_pull(options) } else { Need::of_push(options) };
+    let mut far = Far::open_for(need, target, options, events, stop)
+        .map_err(|error| if stop.is_requested() { CopyError::Interrupted } else { error.into() })?;
+    let scratch = Scratch::new((!order.reverse).then_some(order.diskless)).map_err(CopyError::Failed)?;
+    let account = Account::new(clock::now());
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let over = stop.child();
+    let events = told(&seen, events, order.time.map(|time| (time, over.clone())));
+    let transfer = new_transfer().map_err(CopyError::Failed)?;
+    let (tree, retry_for, account) = (scratch.tree(), options.retry_for, &account);
+    let (sent, destination) = (&[diskless::NAME.into()], ARRIVES);
+    let outcome = if order.reverse {
+        let (sources, send, receive) = (sent, &send, &receive);
+        let order = PullOrder { transfer, tree, sources, send, destination, receive, retry_for, account };
+        pull_over(&mut far, &order, &events, &over)
+    } else {
+        let (paths, send, destination) = (sent, &send, destination.to_vec());
+        let order =
+            PushOrder { transfer, tree, paths, selection: None, send, destination, receive, retry_for, account };
+        push_over(&mut far, &order, &events, &over)
+    };
+    let Seen { first, mut last } = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+    match outcome {
+        // The last sample was taken before all had arrived.
+        Ok(summary) => last = Some((summary.seconds, summary.bytes)),
+        Err(error) if !over.is_requested() => return Err(error),
+        Err(_) => {}
+    }
+    let Some(last) = last else { return Err(CopyError::Interrupted) };
+    // Of so little that all arrived at once, the whole run counts.
+    let first = first.filter(|first| first.1 < last.1).unwrap_or_default();
+    let (seconds, bytes) = (last.0 - first.0, last.1 - first.1);
+    let (bytes, time) = (ByteCount::new(bytes), Span::from_nanos((seconds * 1e9) as u64));
+    Ok(Pipeline {
+        bytes,
+        time,
+        retransmitted_segments: account.retransmitted_segments(),
+        congestion: account.congestion(),
+        limited_by: account.limited_by(),
+        interrupted: stop.is_requested(),
+    })
+}
+
+/// Hands events on, takes note of when data arrived, and ends the run once it has for so long.
+fn told(seen: &Arc<Mutex<Seen>>, events: &EventSink, end: Option<(Span, StopSignal)>) -> EventSink {
+    let (seen, events) = (Arc::clone(seen), Arc::clone(events));
+    Arc::new(move |event| {
+        if let Event::Progress(sample) = &event
+            && sample.bytes_done > 0
+        {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let arrived = (sample.seconds, sample.bytes_done);
+            let first = *seen.first.get_or_insert(arrived);
+            seen.last = Some(arrived);
+            if let Some((time, over)) = &end
+                && arrived.0 - first.0 >= time.as_secs_f64()
+            {
+                over.request();
+            }
+        }
+        events(event);
+    })
+}
