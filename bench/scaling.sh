@@ -1,0 +1,101 @@
+#!/bin/bash
+# How a copy without disks (icdc measure --secure --hash, both ends on this host, over loopback) makes use of more processors and more
+# connections, beside TCP alone (iperf3) on the same processors. Writes into the directory OUT:
+#
+#   cores.csv        rate and processor time by the number of processors
+#   connections.csv  the same on all processors, by the number of connections; 0 are as many as icdc makes by itself
+#   stages.csv       processor time by stage and the share of the busiest thread of each, by the number of connections
+#   iperf3.csv       TCP alone, one pair of processes for each connection
+#
+#   bench/scaling.sh OUT [RUNS] [SECONDS]      (3 runs of 4 s)
+#
+# Rates and times are those of the steady state: from 1 s after the begin to 1 s before the end. ICDC names the program.
+set -u
+out=$1 runs=${2:-3} seconds=${3:-4}
+cd "$(dirname "$0")/.." || exit 1
+icdc=$(realpath "${ICDC:-${CARGO_TARGET_DIR:-target}/release/icdc}")
+mkdir -p "$out" || exit 1
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >"$scratch/ssh"
+chmod 755 "$scratch/ssh"
+processors=$(nproc)
+
+# busy: hundredths of a second in which the processors have worked, and the time.
+busy() {
+    awk '/^cpu / { print $2 + $3 + $4 + $7 + $8 }' /proc/stat
+    date +%s.%N
+}
+
+# threads: number, stage and hundredths of a second of each thread of icdc, and the time.
+threads() {
+    for process in $(pgrep -x icdc); do
+        cat /proc/"$process"/task/*/stat 2>/dev/null
+    done | sed 's/(\([^)]*\))/\1/' | awk '$2 ~ /^icdc-/ { print $1, substr($2, 6), $14 + $15 }'
+    echo "time time $(date +%s.%N)"
+}
+
+# measured PROCESSORS CONNECTIONS: "Gbit/s,processor seconds per GiB,busy processors"; leaves what the threads did in "$scratch/stages".
+measured() {
+    streams=''
+    [ "$2" = 0 ] || streams="--streams $2"
+    (
+        sleep 1
+        busy >"$scratch/before" && threads >"$scratch/threads"
+        sleep $((seconds - 2))
+        busy >"$scratch/after" && threads >>"$scratch/threads"
+    ) &
+    # shellcheck disable=SC2086
+    taskset -c "0-$(($1 - 1))" "$icdc" measure --secure --hash --json --seconds "$seconds" $streams --ssh "$scratch/ssh" \
+        --remote-icdc "$icdc" 127.0.0.1 >"$scratch/said" || exit 1
+    wait
+    bytes() { # after so many seconds of data
+        grep '"type":"progress"' "$scratch/said" | sed 's/.*"bytes_done":\([0-9]*\).*"seconds":\([0-9.]*\).*/\1 \2/' |
+            awk -v at="$1" '$1 > 0 { if (!n++) begin = $2; if ($2 - begin <= at) { done = $1; t = $2 } } END { print done, t }'
+    }
+    gibps=$(echo "$(bytes 0.9) $(bytes $((seconds - 1)))" | awk '{ print ($3 - $1) / ($4 - $2) / 2 ^ 30 }')
+    awk -v gib="$gibps" '
+        !($1 in first) { first[$1] = $3; next }
+        $1 == "time" { span = $3 - first[$1]; next }
+        { worked = $3 - first[$1]; sum[$2] += worked; if (worked > most[$2]) most[$2] = worked; count[$2]++ }
+        END { for (stage in sum) if (sum[stage] > span) printf "%s,%d,%.3f,%.0f\n", stage, count[stage], sum[stage] / 100 / span / gib, 100 * most[stage] / sum[stage] }
+    ' "$scratch/threads" | sort >"$scratch/stages"
+    echo "$gibps $(cat "$scratch/before" "$scratch/after" | tr '\n' ' ')" | awk '
+        { cores = ($4 - $2) / 100 / ($5 - $3); printf "%.2f,%.2f,%.1f\n", $1 * 8 * 2 ^ 30 / 1e9, cores / $1, cores }'
+}
+
+# plain PROCESSORS PAIRS: Gbit/s of so many pairs of iperf3 together.
+plain() {
+    for pair in $(seq "$2"); do
+        taskset -c "0-$(($1 - 1))" iperf3 -s -1 -p $((6100 + pair)) >/dev/null &
+    done
+    sleep 0.5
+    for pair in $(seq "$2"); do
+        taskset -c "0-$(($1 - 1))" iperf3 -c 127.0.0.1 -p $((6100 + pair)) -t 3 -f g >"$scratch/iperf3.$pair" &
+    done
+    wait
+    cat "$scratch"/iperf3.* | awk '/receiver/ { sum += $7 } END { print sum }'
+    rm -f "$scratch"/iperf3.*
+}
+
+powers() {
+    for count in 1 2 4 8 16 32; do
+        [ "$count" -gt "$1" ] || echo "$count"
+    done
+}
+
+echo "processors,connections,run,Gbit/s,processor seconds per GiB,busy processors" | tee "$out/cores.csv" >"$out/connections.csv"
+echo "connections,stage,threads,processor seconds per GiB,busiest thread %" >"$out/stages.csv"
+echo "processors,pairs,Gbit/s" >"$out/iperf3.csv"
+for run in $(seq "$runs"); do
+    for count in $(powers "$processors"); do
+        echo "$count,4,$run,$(measured "$count" 4)" >>"$out/cores.csv"
+    done
+    for count in 0 $(powers 16); do
+        echo "$processors,$count,$run,$(measured "$processors" "$count")" >>"$out/connections.csv"
+        [ "$run" != 1 ] || sed "s/^/$count,/" "$scratch/stages" >>"$out/stages.csv"
+    done
+done
+for count in $(powers "$processors"); do
+    echo "$count,$count,$(plain "$count" "$count")" >>"$out/iperf3.csv"
+done
