@@ -9,7 +9,7 @@ use super::support::{has_program, skip};
 
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kubernetes");
 /// The first minor version of kubectl 1 that reads these kustomizations.
-const OLDEST: u32 = 21;
+const OLDEST: u32 = 27;
 
 /// What `kubectl apply` would be given.
 pub(crate) struct Manifests(pub Vec<Value>);
@@ -19,7 +19,7 @@ impl Manifests {
     /// error.
     pub(crate) fn of_overlay(name: &str) -> Option<Self> {
         if !has_kubectl() {
-            skip("manifests are rendered by kubectl 1.21 or newer");
+            skip("manifests are rendered by kubectl 1.27 or newer");
             return None;
         }
         let rendered = kubectl(&["kustomize", &format!("{DIRECTORY}/overlays/{name}")], "");
