@@ -29,6 +29,9 @@ test  ssh      openssh-client  optional
 test  b3sum    b3sum           optional
 test  shellcheck shellcheck    optional
 test  slurmctld slurm-wlm     optional
+test  kubectl kubernetes-client optional
+test  setpriv util-linux      optional
+test  unshare util-linux      optional
 cluster slurmctld slurm-wlm    needed
 cluster ip     iproute2        needed
 fresh mmdebstrap mmdebstrap needed

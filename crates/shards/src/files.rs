@@ -27,6 +27,11 @@ pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
+/// Whether a file is one that [`write_whole`] was about to put into the place of `name`.
+pub(crate) fn is_aside(file: &[u8], name: &str) -> bool {
+    file.strip_prefix(b".").and_then(|file| file.strip_prefix(name.as_bytes())).is_some_and(|end| end.starts_with(b"."))
+}
+
 /// Name of this host.
 pub(crate) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()

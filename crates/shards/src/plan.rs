@@ -32,7 +32,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 
 use crate::divide::divide;
-use crate::files::{host, read_bounded, write_whole};
+use crate::files::{host, is_aside, read_bounded, write_whole};
 use crate::joining::Joining;
 use crate::list::{self, List, ListError, PlanId};
 use crate::outcome::{Note, Outcome};
@@ -255,15 +255,22 @@ impl Plan {
         match private.create(directory) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 is_own(directory)?;
+                let occupied = || PlanError::Occupied(directory.to_owned());
+                if directory.join(PLAN).exists() {
+                    return Err(occupied());
+                }
                 // What a process leaves that was killed while it planned.
                 for entry in std::fs::read_dir(directory).map_err(at(directory))? {
-                    let path = entry.map_err(at(directory))?.path();
-                    let is_left =
-                        !directory.join(PLAN).exists() && [LISTS, RESULTS].iter().any(|name| path.ends_with(name));
-                    if !is_left {
-                        return Err(PlanError::Occupied(directory.to_owned()));
-                    }
-                    std::fs::remove_dir_all(&path).map_err(at(&path))?;
+                    let entry = entry.map_err(at(directory))?;
+                    let (name, path) = (entry.file_name(), entry.path());
+                    let cleared = if [LISTS, RESULTS].iter().any(|known| name == *known) {
+                        std::fs::remove_dir_all(&path)
+                    } else if is_aside(name.as_bytes(), PLAN) {
+                        std::fs::remove_file(&path)
+                    } else {
+                        return Err(occupied());
+                    };
+                    cleared.map_err(at(&path))?;
                 }
             }
             made => made.map_err(at(directory))?,

@@ -1,8 +1,13 @@
-//! A copy by the nodes of a real Slurm: slurmctld, several slurmd and munged on this host.
+//! A copy by the nodes of a real Slurm (slurmctld, several slurmd and munged on this host), and by
+//! the pods of Kubernetes' jobs.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
+mod kubernetes;
+mod manifests;
+mod pod;
+mod schema;
 mod slurm;
 #[path = "../support/mod.rs"]
 mod support;

@@ -149,3 +149,26 @@ fn a_plan_is_not_made_over_another_nor_of_what_is_elsewhere() {
     assert!(ended.stderr.contains("nothing: this source cannot be found"), "{ended}");
     assert!(!site.path("new").exists());
 }
+
+#[test]
+fn what_a_killed_plan_has_left_is_no_obstacle_and_anything_else_is() {
+    let site = Site::new();
+    data::tree(&site.path("tree"), 12, &Shape { small: 5, large: Vec::new(), oddities: false, ..Shape::default() });
+    let left = site.directory("plan");
+    fs::set_permissions(&left, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::create_dir(left.join("lists")).unwrap();
+    fs::write(left.join("lists/0-0123456789abcdef"), "half").unwrap();
+    fs::write(left.join(".plan.json.host.7"), "half").unwrap();
+    plan(&site, 2, site.path("out").as_os_str());
+    assert!(!left.join(".plan.json.host.7").exists());
+
+    for mine in [".plan.jsonx", "notes"] {
+        let other = site.directory(format!("other{mine}"));
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(other.join(mine), "mine").unwrap();
+        let words = ["plan", "--shards", "2", "tree", "out", "--out"];
+        let ended = site.icdc(&words).arg(&other).run().expect_code(2);
+        assert!(ended.stderr.contains("must not exist, or be empty"), "{ended}");
+        assert_eq!(fs::read_to_string(other.join(mine)).unwrap(), "mine");
+    }
+}
