@@ -6,6 +6,7 @@
 #   connections.csv  the same on all processors, by the number of connections; 0 are as many as icdc makes by itself
 #   stages.csv       processor time by stage and the share of the busiest thread of each, by the number of connections
 #   iperf3.csv       TCP alone, one pair of processes for each connection
+#   table.csv        medians of the first two, and how many times the rate of one processor that is
 #
 #   bench/scaling.sh OUT [RUNS] [SECONDS]      (3 runs of 4 s)
 #
@@ -99,3 +100,32 @@ done
 for count in $(powers "$processors"); do
     echo "$count,$count,$(plain "$count" "$count")" >>"$out/iperf3.csv"
 done
+
+# Medians of all runs, the rate also as a multiple of what one processor has, icdc's beside that of TCP alone.
+awk -F, '
+    function median(values, count, i, j, value) {
+        count = split(values, sorted, " ")
+        for (i = 2; i <= count; i++) {
+            value = sorted[i] + 0
+            for (j = i - 1; j > 0 && sorted[j] + 0 > value; j--) sorted[j + 1] = sorted[j]
+            sorted[j + 1] = value
+        }
+        return (sorted[int((count + 1) / 2)] + sorted[int(count / 2) + 1]) / 2
+    }
+    FNR == 1 { file++; next }
+    file == 3 { tcp[$1] = $3; next }
+    {
+        key = (file == 1 ? $1 " of them" : $2 " connections")
+        if (!(key in rate)) order[++keys] = key
+        processors[key] = $1
+        rate[key] = rate[key] " " $4; cost[key] = cost[key] " " $5; used[key] = used[key] " " $6
+    }
+    END {
+        print "what,Gbit/s,times one,TCP alone times one,processor seconds per GiB,busy processors"
+        one = median(rate["1 of them"])
+        for (i = 1; i <= keys; i++) {
+            key = order[i]
+            alone = key ~ /of them/ ? sprintf("%.1f", tcp[processors[key]] / tcp[1]) : ""
+            printf "%s,%.1f,%.2f,%s,%.2f,%.1f\n", key, median(rate[key]), median(rate[key]) / one, alone, median(cost[key]), median(used[key])
+        }
+    }' "$out/cores.csv" "$out/connections.csv" "$out/iperf3.csv" >"$out/table.csv"

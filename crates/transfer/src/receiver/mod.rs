@@ -132,7 +132,7 @@ pub fn run(
     let (stored, stored_queue) = unbounded();
     let hashers = hashers();
     let (to_hash, hash_queue) = bounded(hashers.max(2));
-    let (to_store, store_queue) = bounded(2);
+    let (to_store, store_queue) = bounded(hashers.max(2));
     let (to_compare, compare_queue) = unbounded();
 
     std::thread::scope(|scope| {

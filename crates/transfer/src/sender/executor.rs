@@ -27,6 +27,7 @@ use super::selection::Selection;
 use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
 use crate::further_links::FurtherControls;
 use crate::once::Once;
+use crate::processors::hashers;
 use crate::stages::StageClock;
 use crate::{clock, digest_text, path_text};
 
@@ -158,7 +159,8 @@ impl<'a> Executor<'a> {
     ) -> (Self, Queues) {
         let (to_packers, packs) = unbounded();
         let (to_reader, reads) = unbounded();
-        let (to_connections, data) = bounded(DATA_QUEUE);
+        // Threads that take turns on few processors must not wait for each other for every block.
+        let (to_connections, data) = bounded(DATA_QUEUE.max(hashers()));
         let (in_parts, parts) = bounded(DATA_QUEUE);
         let (to_first, wake) = bounded(1);
         let Keeps { journal: keeps_journal, digests: keeps_digests } = keeps;
