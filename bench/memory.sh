@@ -1,6 +1,7 @@
 #!/bin/bash
 # Copies a file of random bytes from tmpfs to tmpfs over loopback, encrypted and hashed, and writes a line for each run: rate, processor
-# time per GiB of the whole machine, and how busy it was, from /proc/stat.
+# time per GiB of the whole machine, and how busy it was, from /proc/stat; and before each run the rate of cat, which shows what a page that
+# is first used costs on this machine: a hypervisor may have taken back what is free.
 #
 #   bench/memory.sh [RUNS] [GIGABYTES] [OPTIONS OF COPY...]      (5 runs of 6 GB)
 #
@@ -22,15 +23,16 @@ times() {
     awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $2 + $3 + $4 + $5 + $6 + $7 + $8 + $9 }' /proc/stat
 }
 
-echo "run,Mbit/s,processor seconds per GiB,busy %"
+echo "run,Mbit/s,processor seconds per GiB,busy %,cat Mbit/s"
 for run in $(seq "$runs"); do
-    # A hypervisor may have taken back the memory that is free: the first use of each page then costs more than all else.
+    begin=$(date +%s.%N)
     cat "$place/big" >"$place/out"
+    plain=$(echo "$(date +%s.%N) $begin $size" | awk '{ printf "%.0f", $3 * 8000 / ($1 - $2) }')
     rm "$place/out"
     before=$(times)
     "$icdc" copy --json --ssh "$place/ssh" --remote-icdc "$icdc" "$@" "$place/big" "127.0.0.1:$place/out" >"$place/said" || exit 1
     after=$(times)
     rate=$(tail -n 1 "$place/said" | sed 's/.*"goodput_bps":\([0-9.]*\).*/\1/')
-    echo "$before $after $rate $size $run" | awk '{
-        printf "%d,%.0f,%.2f,%.0f\n", $7, $5 / 1e6, ($3 - $1) / 100 / ($6 * 1e9 / 2 ^ 30), 100 * ($3 - $1) / ($4 - $2) }'
+    echo "$before $after $rate $size $run $plain" | awk '{
+        printf "%d,%.0f,%.2f,%.0f,%d\n", $7, $5 / 1e6, ($3 - $1) / 100 / ($6 * 1e9 / 2 ^ 30), 100 * ($3 - $1) / ($4 - $2), $8 }'
 done

@@ -94,7 +94,7 @@ for run in $(seq "$runs"); do
     done
     for count in 0 $(powers 16); do
         echo "$processors,$count,$run,$(measured "$processors" "$count")" >>"$out/connections.csv"
-        [ "$run" != 1 ] || sed "s/^/$count,/" "$scratch/stages" >>"$out/stages.csv"
+        [ "$run" != 1 ] || sed "s/^/$count connections,/" "$scratch/stages" >>"$out/stages.csv"
     done
 done
 for count in $(powers "$processors"); do
