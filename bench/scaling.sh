@@ -112,10 +112,10 @@ awk -F, '
         }
         return (sorted[int((count + 1) / 2)] + sorted[int(count / 2) + 1]) / 2
     }
-    FNR == 1 { file++; next }
-    file == 3 { tcp[$1] = $3; next }
+    FNR == 1 { table++; next }
+    table == 3 { tcp[$1] = $3; next }
     {
-        key = (file == 1 ? $1 " of them" : $2 " connections")
+        key = (table == 1 ? $1 " of them" : $2 " connections")
         if (!(key in rate)) order[++keys] = key
         processors[key] = $1
         rate[key] = rate[key] " " $4; cost[key] = cost[key] " " $5; used[key] = used[key] " " $6
