@@ -36,6 +36,7 @@ pub(super) fn run(arguments: &RunArguments, console: &Console) -> u8 {
 fn measure(arguments: &RunArguments, console: &Console) -> Result<Report> {
     let scenario = arguments.scenario;
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{}", scenario.name)));
+    let is_new = !out.exists();
     // Before an hour is spent on what cannot be kept.
     fs::create_dir_all(&out).with_context(|| format!("cannot make the directory {}", out.display()))?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
@@ -48,7 +49,10 @@ fn measure(arguments: &RunArguments, console: &Console) -> Result<Report> {
         attempts: arguments.attempts,
         ..Bench::of(&program, arguments.patience, &say)
     };
-    let mut report = scenario.run(&bench)?;
+    let mut report = scenario.run(&bench).inspect_err(|_| {
+        // With results in it, it stays.
+        let _ = if is_new { fs::remove_dir(&out) } else { Ok(()) };
+    })?;
     let quick = if arguments.quick { " --quick" } else { "" };
     let runs = arguments.runs.map_or_else(String::new, |runs| format!(" --runs {runs}"));
     let only: String = arguments.only.iter().map(|only| format!(" --only '{only}'")).collect();
