@@ -89,6 +89,7 @@ fn device(device: &Device) -> Value {
         "gso_max_segs": device.batch_segments,
         "rx_queues": device.receive_queues,
         "rps": device.is_spread,
+        "numa_node": device.node.as_ref().map(|node| node.number),
         "interrupts": device.interrupts.iter().map(|interrupt| json!({
             "number": interrupt.number,
             "processors": interrupt.processors,

@@ -41,6 +41,17 @@ pub struct Device {
     pub is_spread: bool,
     /// Its interrupts.
     pub interrupts: Vec<Interrupt>,
+    /// The NUMA node where it is plugged in, of a host with several.
+    pub node: Option<Node>,
+}
+
+/// A NUMA node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its number.
+    pub number: u32,
+    /// How many the host has.
+    pub of: usize,
 }
 
 /// Segments put together and cut by device or stack.
@@ -187,6 +198,7 @@ impl Shown<'_> {
             receive_queues: Some(receiving.len()).filter(|count| *count > 0),
             is_spread: receiving.iter().any(|queue| is_spread(queue)),
             interrupts: self.interrupts(),
+            node: self.node(),
             ..Device::default()
         }
     }
@@ -194,6 +206,14 @@ impl Shown<'_> {
     fn driver(&self) -> Option<String> {
         let link = std::fs::read_link(self.system.path(&format!("{}/device/driver", self.directory))).ok()?;
         Some(link.file_name()?.to_str()?.to_owned())
+    }
+
+    fn node(&self) -> Option<Node> {
+        let is_node = |name: &String| name.strip_prefix("node").is_some_and(|number| number.parse::<u32>().is_ok());
+        let of = self.system.names("/sys/devices/system/node").iter().filter(|name| is_node(name)).count();
+        // -1 where it is not known.
+        let number = self.text("device/numa_node")?.parse().ok()?;
+        (of > 1).then_some(Node { number, of })
     }
 
     /// Those of the device; of a virtio device, those of what it is plugged into.
@@ -258,6 +278,14 @@ mod tests {
             ..Device::default()
         };
         assert_eq!(devices, [expected]);
+        for (node, known) in [("0", None), ("1", Some(Node { number: 1, of: 2 }))] {
+            write(&format!("/sys/devices/system/node/node{node}/cpulist"), "0-1\n");
+            write("/sys/devices/system/node/possible", "0-1\n");
+            write("/sys/class/net/wan0/device/numa_node", "1\n");
+            assert_eq!(gather(&system, None)[0].node, known, "there is nothing to choose from on one node");
+        }
+        write("/sys/class/net/wan0/device/numa_node", "-1\n");
+        assert_eq!(gather(&system, None)[0].node, None);
         write("/sys/class/net/wan0/speed", "-1\n");
         write("/sys/class/net/wan0/mtu", "many\n");
         let strange = &gather(&system, None)[0];

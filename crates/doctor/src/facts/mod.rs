@@ -22,7 +22,7 @@ mod route;
 
 pub use abilities::{Abilities, Ability};
 pub use clock::Clock;
-pub use device::{Device, Interrupt, Offloads};
+pub use device::{Device, Interrupt, Node, Offloads};
 pub use disk::{Disk, DiskTestError, measure as measure_disk};
 pub use host::HostFacts;
 pub use route::{addresses, path_mtu};

@@ -1,4 +1,4 @@
-//! Devices: queueing discipline, packets, offloads, flow control, rings, interrupts.
+//! Devices: queueing discipline, packets, offloads, flow control, rings, interrupts, NUMA node.
 
 use icdc_units::{ByteCount, Rate};
 
@@ -27,6 +27,7 @@ pub(super) fn judge(device: &Device, host: &HostFacts, aim: Aim) -> Vec<Finding>
         pause(device),
         rings(device, aim),
         interrupts(device, host, aim),
+        node(device, aim),
     ];
     findings.into_iter().flatten().map(|finding| finding.about(device.name.as_str())).collect()
 }
@@ -166,6 +167,20 @@ fn interrupts(device: &Device, host: &HostFacts, aim: Aim) -> Option<Finding> {
     }
 }
 
+fn node(device: &Device, aim: Aim) -> Option<Finding> {
+    const ID: &str = "device.node";
+    const WHY: &str = "from another node, every byte crosses the link between the nodes, several times";
+    let (name, node) = (&device.name, device.node.as_ref()?);
+    let found = format!("{name} is on NUMA node {} of {}", node.number, node.of);
+    Some(if aim.rate >= FAST {
+        let number = node.number;
+        Finding::host(ID, Severity::Note, format!("{found}; keep what sends and receives there"), WHY)
+            .with_fix(format!("numactl --cpunodebind={number} --membind={number} icdc …"))
+    } else {
+        Finding::host(ID, Severity::Ok, found, WHY)
+    })
+}
+
 /// A set of processors as the kernel takes it: hexadecimal groups of 32, the highest first.
 fn mask(processors: &[usize]) -> String {
     let groups = processors.iter().max().map_or(1, |highest| highest / 32 + 1);
@@ -183,7 +198,7 @@ mod tests {
     use icdc_units::Span;
 
     use super::*;
-    use crate::facts::{Interrupt, Offloads};
+    use crate::facts::{Interrupt, Node, Offloads};
 
     fn aim(rate: &str) -> Aim {
         Aim { rate: rate.parse().unwrap(), round_trip: Span::from_millis(100) }
@@ -287,6 +302,13 @@ mod tests {
         assert_eq!(one(&steered, 4, "1gbit").0, Severity::Ok);
         let host = HostFacts { processors: vec![0], ..HostFacts::default() };
         assert_eq!(judge(&queues(1, on(&[&[0]])), &host, aim("1gbit")), []);
+    }
+
+    #[test]
+    fn the_node_of_a_fast_card_is_told() {
+        let on = Device { node: Some(Node { number: 1, of: 2 }), ..device() };
+        assert_eq!(one(&on, 4, "1gbit"), (Severity::Ok, String::new()));
+        assert_eq!(one(&on, 4, "100gbit"), (Severity::Note, "numactl --cpunodebind=1 --membind=1 icdc …".to_owned()));
     }
 
     #[test]
