@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 mod deep;
+mod devices;
 mod fidelity;
 mod options;
 mod semantics;

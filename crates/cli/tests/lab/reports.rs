@@ -229,7 +229,7 @@ fn one_row_of_a_scenario_is_measured_by_its_name() {
         let errors = String::from_utf8_lossy(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{errors}");
         assert!(errors.contains(told), "{errors}");
-        assert!(!site.path(&format!("lab-{scenario}")).exists(), "nothing is left of it");
+        assert!(!site.path(format!("lab-{scenario}")).exists(), "nothing is left of it");
     }
     if !is_root() {
         skip("copies of another user need root");

@@ -31,6 +31,8 @@ use crate::processors::hashers;
 use crate::stages::StageClock;
 use crate::{clock, digest_text, path_text};
 
+/// Readers of large files: so many devices are read side by side.
+pub(super) const READERS: usize = 8;
 /// Frames that wait for the socket.
 const DATA_QUEUE: usize = 4;
 
@@ -45,7 +47,7 @@ pub(super) struct Keeps {
     pub(super) digests: bool,
 }
 
-/// Work for the reader of large files.
+/// Work for a reader of large files.
 pub(super) enum ReadJob {
     /// All blocks of a file but those that the receiver holds.
     File(EntryId, Option<BlockMap>),
@@ -70,12 +72,29 @@ pub(super) struct Contents {
 struct Place {
     directory: Directory,
     name: Name,
+    /// Of the file system that holds it.
+    device: u64,
 }
 
 /// The queues for the readers.
 struct Jobs {
     packs: Channel<Vec<EntryId>>,
-    reads: Channel<ReadJob>,
+    /// One for each reader of large files.
+    reads: Vec<Channel<ReadJob>>,
+    /// Devices in the order in which something was first read from each: a device has one reader,
+    /// and the first devices one each.
+    devices: Vec<u64>,
+}
+
+impl Jobs {
+    fn read(&mut self, device: u64, job: ReadJob) {
+        let known = self.devices.iter().position(|known| *known == device);
+        let number = known.unwrap_or_else(|| {
+            self.devices.push(device);
+            self.devices.len() - 1
+        });
+        let _ = self.reads[number % self.reads.len()].send(job);
+    }
 }
 
 struct SessionState {
@@ -139,7 +158,8 @@ pub(super) struct Executor<'a> {
 /// The queues that the executor fills.
 pub(super) struct Queues {
     pub(super) packs: Queue<Vec<EntryId>>,
-    pub(super) reads: Queue<ReadJob>,
+    /// One for each reader of large files.
+    pub(super) reads: Vec<Queue<ReadJob>>,
     pub(super) data: Queue<Parcel>,
     pub(super) parts: Queue<Parcel>,
     /// A message waits: [`Executor::next_message`].
@@ -158,7 +178,7 @@ impl<'a> Executor<'a> {
         events: &'a EventSink,
     ) -> (Self, Queues) {
         let (to_packers, packs) = unbounded();
-        let (to_reader, reads) = unbounded();
+        let (to_readers, reads) = std::iter::repeat_with(unbounded).take(READERS).unzip();
         // Threads that take turns on few processors must not wait for each other for every block.
         let (to_connections, data) = bounded(DATA_QUEUE.max(hashers()));
         let (in_parts, parts) = bounded(DATA_QUEUE);
@@ -168,7 +188,7 @@ impl<'a> Executor<'a> {
         let state = SessionState {
             machine: Sender::new(order, begin),
             places: ById::default(),
-            jobs: Some(Jobs { packs: to_packers, reads: to_reader }),
+            jobs: Some(Jobs { packs: to_packers, reads: to_readers, devices: Vec::new() }),
             early_ends: BTreeMap::new(),
             granted: false,
             outcome: None,
@@ -238,9 +258,9 @@ impl<'a> Executor<'a> {
                 if let Some(held) = &held {
                     outside.events.push(Event::Resumed { bytes: held.bytes() });
                 }
-                read(state, ReadJob::File(id, held));
+                read(state, id, ReadJob::File(id, held));
             }
-            Action::ReadAgain { id, index } => read(state, ReadJob::Again(id, index)),
+            Action::ReadAgain { id, index } => read(state, id, ReadJob::Again(id, index)),
             Action::Granted => {
                 state.granted = true;
                 self.granted.notify_all();
@@ -317,11 +337,18 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Announces an item that is in `directory` under `name`.
-    pub(super) fn announce(&self, found: Found, directory: &Directory, name: Name) -> EntryId {
+    /// So many readers of large files have been started; called before anything is announced.
+    pub(super) fn has_readers(&self, count: usize) {
+        if let Some(jobs) = &mut self.lock().jobs {
+            jobs.reads.truncate(count);
+        }
+    }
+
+    /// Announces an item that is in `directory` under `name`, on `device`.
+    pub(super) fn announce(&self, found: Found, directory: &Directory, name: Name, device: u64) -> EntryId {
         self.with_state(|state| {
             let id = state.machine.announce(found);
-            state.places.insert(id, Place { directory: directory.clone(), name });
+            state.places.insert(id, Place { directory: directory.clone(), name, device });
             id
         })
     }
@@ -452,9 +479,9 @@ fn until_deadline(machine: &Sender) -> Option<Span> {
     machine.next_deadline().map(|deadline| deadline - clock::now())
 }
 
-fn read(state: &SessionState, job: ReadJob) {
-    if let Some(jobs) = &state.jobs {
-        let _ = jobs.reads.send(job);
+fn read(state: &mut SessionState, id: EntryId, job: ReadJob) {
+    if let (Some(jobs), Some(place)) = (&mut state.jobs, state.places.get(&id)) {
+        jobs.read(place.device, job);
     }
 }
 
@@ -462,7 +489,7 @@ fn contents(state: &SessionState, id: EntryId) -> Option<Contents> {
     let EntryKind::File { size, version, sparse, .. } = state.machine.item(id)?.entry.kind else {
         return None;
     };
-    let Place { directory, name } = state.places.get(&id)?;
+    let Place { directory, name, .. } = state.places.get(&id)?;
     Some(Contents { id, directory: directory.clone(), name: name.clone(), size, version, sparse })
 }
 

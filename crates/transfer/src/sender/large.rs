@@ -1,6 +1,6 @@
 //! Reads large files block by block.
 //!
-//! One thread keeps the disk engine's queue full and hands on in file order what is read.
+//! One thread for each device keeps its engine's queue full and hands on in file order what is read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use super::hashing::{Hashing, Step};
 use super::scan::version;
 use crate::diskless;
 
-/// Reads in flight.
-const DEPTH: usize = 6;
+/// Reads of a device in flight.
+pub(super) const DEPTH: usize = 6;
 /// Holes shorter than this are sent as zeros.
 const SHORT_HOLE: u32 = 16 << 10;
 
@@ -73,8 +73,12 @@ struct Reader<'a> {
 /// The session is over.
 struct Over;
 
-/// Reads jobs until the queue is closed or the session ends.
-pub(super) fn read(executor: &Executor<'_>, jobs: &Queue<ReadJob>, hashers: &Channel<Step>) {
+/// Reads jobs until the queue is closed or the session ends; `number` is that of the reader, from 0.
+pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>, hashers: &Channel<Step>) {
+    let Ok(mut next) = jobs.recv().map(Some) else { return };
+    if number > 0 {
+        (0..DEPTH).for_each(|_| executor.pool.grow());
+    }
     let engine = match open_engine(DEPTH, diskless::engine(executor.diskless)) {
         Ok(engine) => engine,
         Err(error) => return executor.fail(SessionError::Local(error.to_string())),
@@ -83,7 +87,9 @@ pub(super) fn read(executor: &Executor<'_>, jobs: &Queue<ReadJob>, hashers: &Cha
         Reader { executor, hashers, engine, depth: 1, queue: VecDeque::new(), next_tag: 0, steps: 0, failed: false };
     loop {
         // With reads in flight the queue is only looked at: their completions come first.
-        let job = if reader.queue.is_empty() {
+        let job = if next.is_some() {
+            next.take()
+        } else if reader.queue.is_empty() {
             jobs.recv().ok()
         } else {
             match jobs.try_recv() {

@@ -35,7 +35,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver as Queue, bounded};
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded};
 use icdc_disk::BlockPool;
 use icdc_link::Link;
 use icdc_protocol::limits::MAX_STREAMS;
@@ -48,7 +48,8 @@ use icdc_stop::StopSignal;
 use icdc_units::Time;
 
 use self::connections::Connections;
-use self::executor::{Executor, Keeps, Queues};
+use self::executor::{Executor, Keeps, Queues, READERS, ReadJob};
+use self::hashing::Step;
 use self::progress::Progress;
 use self::selection::Selection;
 pub use self::sending_link::{SendingLink, tune};
@@ -62,7 +63,8 @@ use crate::stage_thread::{start, try_start};
 use crate::stages::TICK;
 
 /// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for the socket.
-/// Each hasher after the first has one more, and each connection sends one more, however slowly.
+/// Each hasher after the first has one more, and each connection sends one more, however slowly; a
+/// device after the first has as many more as it reads at a time.
 const POOL_BLOCKS: usize = 26;
 
 /// Whether `--exclude` patterns make sense.
@@ -108,7 +110,8 @@ pub fn run(
     }
     let hashers = hashers();
     let blocks = POOL_BLOCKS + hashers - 1;
-    let pool = BlockPool::growing(blocks, blocks + usize::from(MAX_STREAMS));
+    let most = blocks + usize::from(MAX_STREAMS) + (READERS - 1) * large::DEPTH;
+    let pool = BlockPool::growing(blocks, most);
     let pool = pool.map_err(|error| SessionError::Local(format!("memory for blocks: {error}")))?;
     let selection = sources.selection.clone();
     let share = selection.as_ref().and_then(|selection| selection.share().cloned());
@@ -133,7 +136,7 @@ pub fn run(
             try_start(scope, "pack", move || small::run(executor, &packs));
         }
         start(scope, "pack", move || small::run(executor, &packs));
-        start(scope, "read", move || large::read(executor, &reads, &steps));
+        start_readers(executor, scope, reads, steps);
         for _ in 1..hashers {
             let steps = steps_queue.clone();
             try_start(scope, "hash", move || hashing::run(executor, &steps));
@@ -161,6 +164,29 @@ pub fn run(
     }
     let (tree, only) = executor.digests();
     Ok(Sent { counts: executor.counts(), tree, only })
+}
+
+/// Starts the readers of large files, as many as threads can be had for.
+fn start_readers<'scope, 'env>(
+    executor: &'scope Executor<'scope>,
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+    queues: Vec<Queue<ReadJob>>,
+    steps: Channel<Step>,
+) {
+    let mut queues = queues.into_iter().enumerate();
+    if let Some((number, jobs)) = queues.next() {
+        let steps = steps.clone();
+        start(scope, "read", move || large::read(executor, number, &jobs, &steps));
+    }
+    let mut count = 1;
+    for (number, jobs) in queues {
+        let steps = steps.clone();
+        if try_start(scope, "read", move || large::read(executor, number, &jobs, &steps)).is_none() {
+            break;
+        }
+        count += 1;
+    }
+    executor.has_readers(count);
 }
 
 /// Of no source at all there is nothing to send, and nothing shall be made for it.

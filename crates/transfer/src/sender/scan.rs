@@ -188,7 +188,7 @@ impl<'a> Scan<'a> {
             found.first = Some(name);
         }
         self.await_room()?;
-        let id = self.executor.announce(found, directory, name);
+        let id = self.executor.announce(found, directory, name, stat.dev);
         if let Some(first) = first {
             self.linked.announced(stat, id, &first);
         }

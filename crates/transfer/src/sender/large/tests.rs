@@ -63,7 +63,7 @@ impl Sending {
             path: b"source".to_vec(),
             first: None,
         };
-        let id = executor.announce(found, tree.root(), name);
+        let id = executor.announce(found, tree.root(), name, 0);
         let wants = Message::Wants(Wants { first: id, answers: vec![Want::All] });
         executor.with(|machine| machine.on_message(crate::clock::now(), wants));
         Self { executor, queues, id, contents, _directory: directory, _far: far }
