@@ -3,7 +3,7 @@
 #
 #   bench/resident.sh [CONNECTIONS...]      (1 2 4 8 16 32)
 #
-# SCRATCH names a directory on a disk, ICDC the program.
+# No other icdc may run meanwhile. SCRATCH names a directory on a disk, ICDC the program.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 [ $# -gt 0 ] || set -- 1 2 4 8 16 32

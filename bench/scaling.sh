@@ -10,7 +10,8 @@
 #
 #   bench/scaling.sh OUT [RUNS] [SECONDS]      (3 runs of 4 s)
 #
-# Rates and times are those of the steady state: from 1 s after the begin to 1 s before the end. ICDC names the program.
+# Rates and times are those of the steady state: from 1 s after the begin to 1 s before the end, so SECONDS is 3 or more. No other icdc
+# may run meanwhile. ICDC names the program.
 set -u
 out=$1 runs=${2:-3} seconds=${3:-4}
 cd "$(dirname "$0")/.." || exit 1
@@ -48,7 +49,7 @@ measured() {
     ) &
     # shellcheck disable=SC2086
     taskset -c "0-$(($1 - 1))" "$icdc" measure --secure --hash --json --seconds "$seconds" $streams --ssh "$scratch/ssh" \
-        --remote-icdc "$icdc" 127.0.0.1 >"$scratch/said" || exit 1
+        --remote-icdc "$icdc" 127.0.0.1 >"$scratch/said" || kill $$
     wait
     bytes() { # after so many seconds of data
         grep '"type":"progress"' "$scratch/said" | sed 's/.*"bytes_done":\([0-9]*\).*"seconds":\([0-9.]*\).*/\1 \2/' |

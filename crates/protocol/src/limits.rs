@@ -64,6 +64,8 @@ pub const MAX_ADDRESSES: usize = 16;
 pub const MAX_HOST: usize = 255;
 /// Largest ring that an end may ask of another, in bytes.
 pub const MAX_RING_BYTES: u64 = 64 << 30;
+/// Least that is sent without a disk, in bytes: smaller files are written whole.
+pub const MIN_DISKLESS_BYTES: u64 = BLOCK_SIZE as u64;
 /// Most that is sent without a disk, in bytes: ten minutes at 100 Gbit/s.
 pub const MAX_DISKLESS_BYTES: u64 = 8 << 40;
 /// Most stages in the account of where time went.

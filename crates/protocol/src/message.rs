@@ -289,7 +289,8 @@ pub struct ReceiveOptions {
     pub diskless: Option<Diskless>,
 }
 
-/// A copy without its disks, by which everything else is measured.
+/// A copy without its disks, by which everything else is measured. All options are the defaults but for
+/// rate, congestion control and connections, and nothing is preserved ([`Preserve::NOTHING`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diskless {
     /// How much is sent.
@@ -314,6 +315,12 @@ pub struct Preserve {
     pub xattr: bool,
     /// Holes.
     pub sparse: bool,
+}
+
+impl Preserve {
+    /// The data, and nothing besides.
+    pub const NOTHING: Self =
+        Self { mode: false, times: false, links: false, owner: false, xattr: false, sparse: false };
 }
 
 impl Default for Preserve {

@@ -14,7 +14,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "ab052613"),
+        ("Request", "4405ab5f"),
         ("Accepted", "fa1fd278"),
         ("Begin", "bf54b3e4"),
         ("Entries", "4a59898d"),
@@ -161,7 +161,7 @@ fn requests() -> Vec<Message> {
         streams: Some(4),
         dry_run: true,
         buffered: false,
-        diskless: Some(Diskless { length: ByteCount::new(1 << 40), hashed: true }),
+        diskless: None,
     };
     let receive = ReceiveOptions {
         verify: true,
@@ -180,10 +180,13 @@ fn requests() -> Vec<Message> {
         sources: vec![b"a".to_vec()],
         route: DriveRoute::Back,
         ports: (5000, 5010),
-        send: SendOptions { diskless: None, ..send.clone() },
+        send: send.clone(),
         destination: b"b".to_vec(),
         receive: receive.clone(),
     };
+    let diskless = Some(Diskless { length: ByteCount::new(1 << 40), hashed: true });
+    let sent = SendOptions { diskless, preserve: Preserve::NOTHING, ..SendOptions::default() };
+    let received = ReceiveOptions { diskless, preserve: Preserve::NOTHING, ..ReceiveOptions::default() };
     let order = Order {
         reverse: true,
         nanos: 10_000_000_000,
@@ -202,6 +205,8 @@ fn requests() -> Vec<Message> {
         Job::Drive(drive),
         Job::DriveKey,
         Job::Measure(order),
+        Job::Receive { destination: b"arrived".to_vec(), options: received },
+        Job::Send { sources: vec![b"zeros".to_vec()], options: sent },
     ];
     jobs.into_iter().map(|job| Message::Request(Request { transfer: [9; 16], job })).collect()
 }

@@ -201,6 +201,40 @@ fn data_ranges_that_do_not_describe_the_payload_are_refused() {
     assert!(block(&many[1..], MAX_RANGES) && !block(&many, MAX_RANGES + 1));
 }
 
+const DISKLESS: Diskless = Diskless { length: ByteCount::new(1 << 30), hashed: true };
+
+#[test]
+fn a_copy_without_disks_has_nothing_else_done() {
+    let admits = |job| validate::message(&Message::Request(Request { transfer: [0; 16], job }), 0).is_ok();
+    let receives = |change: fn(&mut ReceiveOptions)| {
+        let mut options =
+            ReceiveOptions { diskless: Some(DISKLESS), preserve: Preserve::NOTHING, ..ReceiveOptions::default() };
+        change(&mut options);
+        admits(Job::Receive { destination: b"arrived".to_vec(), options })
+    };
+    assert!(receives(|_| ()));
+    assert!(!receives(|options| options.preserve.owner = true));
+    assert!(!receives(|options| options.preserve.mode = true));
+    assert!(!receives(|options| options.preserve.xattr = true));
+    assert!(!receives(|options| options.resume = true));
+    assert!(!receives(|options| options.ring = Some(ByteCount::from_mib(1024))));
+    for length in [0, MIN_DISKLESS_BYTES - 1, MAX_DISKLESS_BYTES + 1] {
+        let diskless = Some(Diskless { length: ByteCount::new(length), hashed: true });
+        let options = ReceiveOptions { diskless, preserve: Preserve::NOTHING, ..ReceiveOptions::default() };
+        assert!(!admits(Job::Receive { destination: b"arrived".to_vec(), options }), "{length}");
+    }
+    let sends = |change: fn(&mut SendOptions)| {
+        let mut options =
+            SendOptions { diskless: Some(DISKLESS), preserve: Preserve::NOTHING, ..SendOptions::default() };
+        change(&mut options);
+        admits(Job::Send { sources: vec![b"zeros".to_vec()], options })
+    };
+    assert!(sends(|_| ()) && sends(|options| options.streams = Some(4)));
+    assert!(!sends(|options| options.preserve.xattr = true));
+    assert!(!sends(|options| options.exclude = vec!["*".to_owned()]));
+    assert!(!sends(|options| options.dry_run = true));
+}
+
 #[test]
 fn work_orders_that_could_be_taken_for_something_else_are_refused() {
     let drive = |change: fn(&mut Drive)| {
@@ -224,8 +258,8 @@ fn work_orders_that_could_be_taken_for_something_else_are_refused() {
     assert!(!drive(|drive| drive.host = "-oProxyCommand=x".to_owned()));
     assert!(!drive(|drive| drive.host = "a b".to_owned()));
     assert!(!drive(|drive| drive.host = String::new()));
-    assert!(!drive(|drive| drive.send.diskless = Some(Diskless { length: ByteCount::new(1), hashed: true })));
-    assert!(!drive(|drive| drive.receive.diskless = Some(Diskless { length: ByteCount::new(1), hashed: true })));
+    assert!(!drive(|drive| drive.send.diskless = Some(DISKLESS)));
+    assert!(!drive(|drive| drive.receive.diskless = Some(DISKLESS)));
     assert!(!drive(|drive| drive.port = 0));
     assert!(!drive(|drive| drive.ports = (7, 5)));
     assert!(!drive(|drive| drive.sources = Vec::new()));

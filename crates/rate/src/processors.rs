@@ -28,14 +28,14 @@ pub struct Look {
 /// See the module's description.
 #[derive(Debug)]
 pub struct Processors {
-    /// As many as the host has.
+    /// As many as this process may use.
     count: u64,
     /// The look with which a round began.
     begun: Option<Look>,
 }
 
 impl Processors {
-    /// Of a host with so many.
+    /// Of a process that may use so many.
     #[must_use]
     pub fn new(count: u64) -> Self {
         Self { count, begun: None }

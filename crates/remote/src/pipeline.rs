@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use icdc_protocol::message::{Diskless, Preserve, ReceiveOptions, SendOptions};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
-use icdc_transfer::{Account, Event, EventSink, diskless};
+use icdc_transfer::{Account, Event, EventSink, Outcome};
 use icdc_units::{ByteCount, Span};
 
 use crate::connect::{Far, Need};
@@ -38,9 +38,9 @@ pub struct Pipeline {
     pub bytes: ByteCount,
     /// From the first data to the last.
     pub time: Span,
-    /// TCP segments sent again.
+    /// TCP segments retransmitted.
     pub retransmitted_segments: u64,
-    /// What the sending end's TCP went by; empty where that is unknown.
+    /// Congestion control of the sending end by its kernel name; empty where that is unknown.
     pub congestion: String,
     /// Share of the time by the stage that the others waited for.
     pub limited_by: BTreeMap<String, f64>,
@@ -48,11 +48,15 @@ pub struct Pipeline {
     pub interrupted: bool,
 }
 
-/// After so many seconds of the run, so many bytes had arrived.
+/// What the events have told.
 #[derive(Default)]
 struct Seen {
+    /// Seconds of the run and bytes that had arrived by then, when some first had.
     first: Option<(f64, u64)>,
+    /// The same of the last sample.
     last: Option<(f64, u64)>,
+    /// Why what was sent has failed.
+    failure: Option<String>,
 }
 
 /// Copies between this process and the far end at `target`, which must not be local, without the
@@ -69,9 +73,10 @@ pub fn measure_pipeline(
     stop: &StopSignal,
 ) -> Result<Pipeline, CopyError> {
     icdc_tcp::raise_descriptor_limit();
-    let preserve = Preserve { mode: false, times: false, links: false, owner: false, xattr: false, sparse: false };
-    let send = SendOptions { preserve, diskless: Some(order.diskless), ..options.send.clone() };
-    let receive = ReceiveOptions { preserve, diskless: Some(order.diskless), ..options.receive.clone() };
+    let (preserve, diskless) = (Preserve::NOTHING, Some(order.diskless));
+    let SendOptions { rate, congestion, streams, .. } = options.send.clone();
+    let send = SendOptions { rate, congestion, streams, preserve, diskless, ..SendOptions::default() };
+    let receive = ReceiveOptions { preserve, diskless, ..ReceiveOptions::default() };
     let need = if order.reverse { Need::of_pull(options) } else { Need::of_push(options) };
     let mut far = Far::open_for(need, target, options, events, stop)
         .map_err(|error| if stop.is_requested() { CopyError::Interrupted } else { error.into() })?;
@@ -79,10 +84,11 @@ pub fn measure_pipeline(
     let account = Account::new(clock::now());
     let seen = Arc::new(Mutex::new(Seen::default()));
     let over = stop.child();
-    let events = told(&seen, events, order.time.map(|time| (time, over.clone())));
+    let events = watching(&seen, events, order.time.map(|time| (time, over.clone())));
     let transfer = new_transfer().map_err(CopyError::Failed)?;
-    let (tree, retry_for, account) = (scratch.tree(), options.retry_for, &account);
-    let (sent, destination) = (&[diskless::NAME.into()], ARRIVES);
+    // What came before a cut and after it would be no measurement.
+    let (tree, retry_for, account) = (scratch.tree(), Span::ZERO, &account);
+    let (sent, destination) = (&[icdc_transfer::diskless::NAME.into()], ARRIVES);
     let outcome = if order.reverse {
         let (sources, send, receive) = (sent, &send, &receive);
         let order = PullOrder { transfer, tree, sources, send, destination, receive, retry_for, account };
@@ -93,8 +99,11 @@ pub fn measure_pipeline(
             PushOrder { transfer, tree, paths, selection: None, send, destination, receive, retry_for, account };
         push_over(&mut far, &order, &events, &over)
     };
-    let Seen { first, mut last } = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+    let Seen { first, mut last, failure } = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
     match outcome {
+        Ok(summary) if summary.errors > 0 => {
+            return Err(CopyError::Failed(failure.unwrap_or_else(|| "the copy has failed".to_owned())));
+        }
         // The last sample was taken before all had arrived.
         Ok(summary) => last = Some((summary.seconds, summary.bytes)),
         Err(error) if !over.is_requested() => return Err(error),
@@ -116,13 +125,16 @@ pub fn measure_pipeline(
 }
 
 /// Hands events on, takes note of when data arrived, and ends the run once it has for so long.
-fn told(seen: &Arc<Mutex<Seen>>, events: &EventSink, end: Option<(Span, StopSignal)>) -> EventSink {
+fn watching(seen: &Arc<Mutex<Seen>>, events: &EventSink, end: Option<(Span, StopSignal)>) -> EventSink {
     let (seen, events) = (Arc::clone(seen), Arc::clone(events));
     Arc::new(move |event| {
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Event::Item { reason: reason @ Some(_), outcome: Outcome::Failed, .. } = &event {
+            seen.failure.clone_from(reason);
+        }
         if let Event::Progress(sample) = &event
             && sample.bytes_done > 0
         {
-            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             let arrived = (sample.seconds, sample.bytes_done);
             let first = *seen.first.get_or_insert(arrived);
             seen.last = Some(arrived);
@@ -132,6 +144,7 @@ fn told(seen: &Arc<Mutex<Seen>>, events: &EventSink, end: Option<(Span, StopSign
                 over.request();
             }
         }
+        drop(seen);
         events(event);
     })
 }

@@ -48,6 +48,7 @@ pub(crate) fn answer(mut link: Link, rights: &Rights, sessions: &Sessions, stop:
     };
     answered.job = Some(job_name(&request.job));
     match &request.job {
+        job if diskless(job).is_some() => {}
         Job::Receive { destination, .. } => answered.work.concerns(std::slice::from_ref(destination)),
         Job::Send { sources, .. } => answered.work.concerns(sources),
         _ => {}
@@ -174,6 +175,7 @@ fn is_same_work(job: &Job, admitted: &Job) -> bool {
 
 fn job_name(job: &Job) -> &'static str {
     match job {
+        job if diskless(job).is_some() => "measure a copy",
         Job::Receive { .. } => "write",
         Job::Send { .. } => "read",
         Job::Join { .. } => "join",

@@ -12,10 +12,10 @@ use crate::values::{Ceiling, Congestion, amount, ceiling, congestion, seconds, w
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Measure TCP between two hosts, from memory to memory",
+    about = "Measure TCP between two hosts, or a copy without its disks, from memory to memory",
     long_about = "Measure TCP between this host and another one, from memory to memory. No disk and no encryption is involved: \
-        the sender sends zeros, and the receiver counts them. With --secure, it measures what a copy could reach if its \
-        disks took no time.\n\n\
+        the sender sends zeros, and the receiver counts them.\n\n\
+        With --secure, measure a copy without its disks instead: what a copy could reach if they took no time.\n\n\
         TARGET is [USER@]HOST, where ssh starts icdc, or icdc://HOST[:PORT], a daemon that admits this user's key. The two \
         ends exchange control messages over an authenticated connection, as for a copy. The zeros are sent over separate \
         plain TCP connections. The listening end accepts these only with a secret token.\n\n\
@@ -58,7 +58,7 @@ pub(crate) struct MeasureArguments {
     pub(crate) bytes: Option<ByteCount>,
 
     /// Measure everything in a copy but its disks: the sender sends zeros that it has not read,
-    /// encrypted and over the connections of a copy, and the receiver writes nothing
+    /// encrypted and over the connections of a copy, and the receiver writes nothing; 8 TiB at most
     #[arg(long, conflicts_with_all = ["window", "json_series", "series", "report"], help_heading = "What to measure")]
     pub(crate) secure: bool,
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{bail, ensure};
 use icdc_measure::MeasureOptions;
-use icdc_protocol::limits::{MAX_DISKLESS_BYTES, MAX_MEASURE_NANOS};
+use icdc_protocol::limits::{MAX_DISKLESS_BYTES, MAX_MEASURE_NANOS, MIN_DISKLESS_BYTES};
 use icdc_protocol::message::{Diskless, SendOptions};
 use icdc_remote::{CopyOptions, Location, PipelineOrder};
 use icdc_units::{ByteCount, Span};
@@ -45,11 +45,12 @@ impl MeasurePlan {
     /// Reads the arguments; every error is one of usage.
     pub(crate) fn new(arguments: MeasureArguments) -> anyhow::Result<Self> {
         let (target, mut connection) = reach(&arguments.target, arguments.connection)?;
-        let usual = arguments.seconds.or(arguments.bytes.is_none().then_some(USUAL_TIME));
+        let time = arguments.seconds.or(arguments.bytes.is_none().then_some(USUAL_TIME));
         let subject = if arguments.secure {
             let most = ByteCount::new(MAX_DISKLESS_BYTES);
             let length = arguments.bytes.unwrap_or(most);
-            ensure!(length <= most, "--bytes: with --secure, no more than {most}");
+            let least = ByteCount::new(MIN_DISKLESS_BYTES);
+            ensure!((least..=most).contains(&length), "--bytes: with --secure, {least} to {most}");
             connection.send = SendOptions {
                 rate: arguments.rate.0,
                 congestion: arguments.cc.0,
@@ -57,11 +58,11 @@ impl MeasurePlan {
                 ..connection.send
             };
             let diskless = Diskless { length, hashed: arguments.hash };
-            Subject::Pipeline(PipelineOrder { reverse: arguments.reverse, diskless, time: usual })
+            Subject::Pipeline(PipelineOrder { reverse: arguments.reverse, diskless, time })
         } else {
             Subject::Tcp(MeasureOptions {
                 reverse: arguments.reverse,
-                time: usual.unwrap_or(Span::from_nanos(MAX_MEASURE_NANOS)),
+                time: time.unwrap_or(Span::from_nanos(MAX_MEASURE_NANOS)),
                 bytes: arguments.bytes,
                 streams: arguments.streams.unwrap_or(1),
                 rate: arguments.rate.0,

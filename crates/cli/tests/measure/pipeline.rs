@@ -1,7 +1,14 @@
 //! `icdc measure --secure`: a copy without its disks.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
+use icdc_protocol::Message;
+use icdc_protocol::message::{Diskless, Job, Preserve, ReceiveOptions, Request};
+use icdc_units::ByteCount;
+
+use crate::peer::{Peer, transfer};
 use crate::support::calm::{holds, in_a_calm_moment};
 use crate::support::daemon::Daemon;
 use crate::support::{Ended, HERE, ICDC, Signal, Site, Start};
@@ -18,11 +25,11 @@ fn all_of_it_arrives_in_both_directions_and_over_several_connections() {
     let site = Site::new();
     for direction in [&[][..], &["--reverse"]] {
         for words in [&[][..], &["--hash"], &["--hash", "--streams", "3"]] {
-            for bytes in ["90MB", "5000"] {
+            for bytes in ["90MB", "5MB"] {
                 let ended = measure(&site, &[direction, words, &["--bytes", bytes]].concat()).expect_code(0);
                 // What had arrived when the first sample was taken does not count, unless that was all.
                 let before = ended.all("progress").map(|sample| sample["bytes_done"].as_u64().unwrap());
-                let all = if bytes == "5000" { 5000 } else { 90_000_000 };
+                let all = if bytes == "5MB" { 5_000_000 } else { 90_000_000 };
                 let before = before.filter(|bytes| *bytes > 0 && *bytes < all).min().unwrap_or(0);
                 assert_eq!(ended.number("bytes"), all - before, "{ended}");
                 assert_eq!(ended.summary()["hashed"], words.contains(&"--hash"), "{ended}");
@@ -71,4 +78,70 @@ fn an_interrupt_ends_it_and_what_was_measured_is_told() {
     run.signal(Signal::INT);
     let ended = run.finish().expect_code(4);
     assert!(ended.number("bytes") > 0 && ended.summary()["interrupted"] == true, "{ended}");
+}
+
+/// What lies in the directory in memory for sessions without disks.
+fn scratches() -> Vec<String> {
+    let names = fs::read_dir("/dev/shm").into_iter().flatten().map(|entry| entry.unwrap().file_name());
+    names.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with("icdc-measure-")).collect()
+}
+
+#[test]
+fn nobody_else_sees_what_is_made_for_it_and_nothing_of_it_is_left() {
+    let site = Site::new();
+    let ssh = site.ssh();
+    let before = scratches();
+    let words = ["measure", "--secure", "--json", "--remote-icdc", ICDC, "--ssh", &ssh, "--rate", "400mbit", HERE];
+    let run = site.icdc(&words).start();
+    assert!(run.wait_for(|event| event["bytes_done"].as_u64().is_some_and(|bytes| bytes > 0)), "{}", run.stderr());
+    let made: Vec<String> = scratches().into_iter().filter(|name| !before.contains(name)).collect();
+    for name in &made {
+        // Those of other tests may be gone by now.
+        let Ok(about) = fs::metadata(format!("/dev/shm/{name}")) else { continue };
+        assert_eq!(about.permissions().mode() & 0o777, 0o700, "{name}");
+    }
+    run.signal(Signal::INT);
+    run.finish().expect_code(4);
+    assert!(made.is_empty() || made.iter().any(|name| !Path::new("/dev/shm").join(name).exists()));
+}
+
+#[test]
+fn a_key_that_may_not_write_has_nothing_written_by_it() {
+    let site = Site::new();
+    let daemon = Daemon::start(&site, &site.directory("root"), "r");
+    let diskless = Some(Diskless { length: ByteCount::from_mib(64), hashed: true });
+    for options in [
+        ReceiveOptions { diskless, ..ReceiveOptions::default() },
+        ReceiveOptions {
+            diskless,
+            preserve: Preserve { owner: true, mode: true, ..Preserve::NOTHING },
+            ..Default::default()
+        },
+        ReceiveOptions {
+            diskless,
+            preserve: Preserve::NOTHING,
+            ring: Some(ByteCount::from_mib(4096)),
+            ..Default::default()
+        },
+        ReceiveOptions { diskless: None, preserve: Preserve::NOTHING, ..ReceiveOptions::default() },
+    ] {
+        let mut peer = Peer::connect(&site, &daemon);
+        let job = Job::Receive { destination: b"arrived".to_vec(), options };
+        peer.say(Message::Request(Request { transfer: transfer(), job }));
+        let answer = peer.hear();
+        assert!(matches!(answer, Ok(Message::Refused(_))), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_far_end_that_dies_or_is_stopped_ends_it_with_an_error() {
+    let site = Site::new();
+    let ssh = site.ssh();
+    let words = ["measure", "--secure", "--json", "--remote-icdc", ICDC, "--ssh", &ssh, "--rate", "400mbit", HERE];
+    let run = site.icdc(&words).start();
+    assert!(run.wait_for(|event| event["bytes_done"].as_u64().is_some_and(|bytes| bytes > 0)), "{}", run.stderr());
+    rustix::process::kill_process(run.far_end().unwrap(), Signal::KILL).unwrap();
+    let ended = run.finish();
+    assert!(matches!(ended.code, Some(1 | 4)), "{ended}");
+    assert!(!ended.summary()["errors"].as_array().unwrap().is_empty(), "{ended}");
 }

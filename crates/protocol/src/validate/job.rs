@@ -4,9 +4,11 @@ use icdc_units::ByteCount;
 
 use super::names::path;
 use super::rules::{Checked, require};
-use crate::limits::{MAX_DISKLESS_BYTES, MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS};
+use crate::limits::{
+    MAX_DISKLESS_BYTES, MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
+};
 use crate::measure;
-use crate::message::{Diskless, Drive, Job, ReceiveOptions, SendOptions};
+use crate::message::{Diskless, Drive, Job, Preserve, ReceiveOptions, SendOptions};
 
 pub(super) fn job(job: &Job) -> Checked {
     match job {
@@ -70,7 +72,18 @@ fn send_options(options: &SendOptions) -> Checked {
     let streams = options.streams.unwrap_or(1);
     require((1..=MAX_STREAMS).contains(&streams), "no connection, or too many")?;
     measure::ceiling(options.rate)?;
-    diskless(options.diskless)?;
+    if let Some(diskless) = options.diskless {
+        self::diskless(diskless)?;
+        let own = SendOptions {
+            rate: options.rate,
+            congestion: options.congestion.clone(),
+            streams: options.streams,
+            diskless: options.diskless,
+            preserve: Preserve::NOTHING,
+            ..SendOptions::default()
+        };
+        require(*options == own, WITHOUT_DISKS)?;
+    }
     measure::asked_congestion(options.congestion.as_deref())
 }
 
@@ -79,10 +92,19 @@ const _: () = assert!(MAX_RING_BYTES == 64 << 30);
 fn receive_options(options: &ReceiveOptions) -> Checked {
     let ring = options.ring.map_or(1, ByteCount::as_u64);
     require((1..=MAX_RING_BYTES).contains(&ring), "a ring of nothing, or of more than 64 GiB")?;
-    diskless(options.diskless)
+    let Some(diskless) = options.diskless else { return Ok(()) };
+    self::diskless(diskless)?;
+    // Whoever may only measure has nothing else done.
+    let own = ReceiveOptions { diskless: options.diskless, preserve: Preserve::NOTHING, ..ReceiveOptions::default() };
+    require(*options == own, WITHOUT_DISKS)
 }
 
-fn diskless(diskless: Option<Diskless>) -> Checked {
-    let length = diskless.map_or(1, |Diskless { length, .. }| length.as_u64());
-    require((1..=MAX_DISKLESS_BYTES).contains(&length), "nothing without a disk, or more than 8 TiB")
+const WITHOUT_DISKS: &str = "a copy without disks with options that it does not have";
+
+fn diskless(diskless: Diskless) -> Checked {
+    let bounds = MIN_DISKLESS_BYTES..=MAX_DISKLESS_BYTES;
+    require(
+        bounds.contains(&diskless.length.as_u64()),
+        "a copy without disks of less than 4 MiB, or of more than 8 TiB",
+    )
 }

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use icdc_protocol::limits::{
-    MAX_BINS, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW, PACK_FILE_LIMIT,
-    PART_SIZE,
+    MAX_BINS, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW,
+    MIN_DISKLESS_BYTES, PACK_FILE_LIMIT, PART_SIZE,
 };
 use icdc_protocol::measure;
 use icdc_protocol::message::*;
@@ -227,10 +227,10 @@ fn rate() -> impl Strategy<Value = Option<Rate>> {
 }
 
 fn send_options() -> impl Strategy<Value = SendOptions> {
-    let congestion = option::of(Just("icdc_highspeed".to_owned()));
-    let rest = (rate(), congestion, option::of(1..=MAX_STREAMS), any::<[bool; 2]>());
-    (vec(text(), 0..4), preserve(), rest, diskless()).prop_map(
-        |(exclude, preserve, (rate, congestion, streams, [dry_run, buffered]), diskless)| SendOptions {
+    let congestion = || option::of(Just("icdc_highspeed".to_owned()));
+    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), any::<[bool; 2]>());
+    let usual = (vec(text(), 0..4), preserve(), rest()).prop_map(
+        |(exclude, preserve, (rate, congestion, streams, [dry_run, buffered]))| SendOptions {
             exclude,
             preserve,
             rate,
@@ -238,19 +238,28 @@ fn send_options() -> impl Strategy<Value = SendOptions> {
             streams,
             dry_run,
             buffered,
-            diskless,
+            diskless: None,
         },
-    )
+    );
+    let without_disks = (diskless(), rest()).prop_map(|(diskless, (rate, congestion, streams, _))| SendOptions {
+        rate,
+        congestion,
+        streams,
+        diskless: Some(diskless),
+        preserve: Preserve::NOTHING,
+        ..SendOptions::default()
+    });
+    prop_oneof![3 => usual, 1 => without_disks]
 }
 
-fn diskless() -> impl Strategy<Value = Option<Diskless>> {
-    let length = (1..=MAX_DISKLESS_BYTES).prop_map(ByteCount::new);
-    option::of((length, any::<bool>()).prop_map(|(length, hashed)| Diskless { length, hashed }))
+fn diskless() -> impl Strategy<Value = Diskless> {
+    let length = (MIN_DISKLESS_BYTES..=MAX_DISKLESS_BYTES).prop_map(ByteCount::new);
+    (length, any::<bool>()).prop_map(|(length, hashed)| Diskless { length, hashed })
 }
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
-    (any::<[bool; 5]>(), preserve(), option::of(1_u64..1 << 30), diskless()).prop_map(
-        |([verify, resume, update, dry_run, buffered], preserve, ring, diskless)| ReceiveOptions {
+    let usual = (any::<[bool; 5]>(), preserve(), option::of(1_u64..1 << 30)).prop_map(
+        |([verify, resume, update, dry_run, buffered], preserve, ring)| ReceiveOptions {
             verify,
             resume,
             update,
@@ -258,9 +267,15 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
             ring: ring.map(ByteCount::new),
             dry_run,
             buffered,
-            diskless,
+            diskless: None,
         },
-    )
+    );
+    let without_disks = diskless().prop_map(|diskless| ReceiveOptions {
+        diskless: Some(diskless),
+        preserve: Preserve::NOTHING,
+        ..ReceiveOptions::default()
+    });
+    prop_oneof![3 => usual, 1 => without_disks]
 }
 
 fn preserve() -> impl Strategy<Value = Preserve> {

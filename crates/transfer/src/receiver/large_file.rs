@@ -77,7 +77,8 @@ impl Plan {
             shared.fail(SessionError::Cut(reason.into()));
             return Err(Failure::Passing(format!("{shown}: {reason}")));
         }
-        let (file, journal, staging) = leftovers::make_files(directory, name, header.size > BLOCK_SIZE as u64)?;
+        let is_journaled = header.size > BLOCK_SIZE as u64 && shared.options.diskless.is_none();
+        let (file, journal, staging) = leftovers::make_files(directory, name, is_journaled)?;
         let has_waited = leftovers::lock(&file, &shown, &has_failed).map_err(|error| error.to_string())?;
         let journal = journal.map(|file| FileJournal::begin(file, header, &shown)).transpose();
         let journal = journal.inspect_err(|_| leftovers::discard(directory, staging))?;

@@ -179,7 +179,7 @@ impl<'a> Executor<'a> {
     ) -> (Self, Queues) {
         let (to_packers, packs) = unbounded();
         let (to_readers, reads) = std::iter::repeat_with(unbounded).take(READERS).unzip();
-        // Threads that take turns on few processors must not wait for each other for every block.
+        // Many threads that hash must not wait for each other's blocks to be taken.
         let (to_connections, data) = bounded(DATA_QUEUE.max(hashers()));
         let (in_parts, parts) = bounded(DATA_QUEUE);
         let (to_first, wake) = bounded(1);

@@ -62,7 +62,7 @@ use crate::processors::hashers;
 use crate::stage_thread::{start, try_start};
 use crate::stages::TICK;
 
-/// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for the socket.
+/// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for hashers and sockets.
 /// Each hasher after the first has one more, and each connection sends one more, however slowly; a
 /// device after the first has as many more as it reads at a time.
 const POOL_BLOCKS: usize = 26;

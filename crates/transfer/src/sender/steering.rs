@@ -39,7 +39,7 @@ pub(super) struct Steering<'a> {
     more: More<'a>,
 }
 
-/// How more connections are had once the path needs them.
+/// How more connections are had once the path or the processors need them.
 enum More<'a> {
     /// The user has named a number.
     Never,
@@ -156,7 +156,7 @@ impl<'a> Steering<'a> {
         Some(steps.next)
     }
 
-    /// The path needs so many connections.
+    /// The path or the processors need so many connections.
     fn want(&self, connections: u64) {
         let wanted = u8::try_from(connections).unwrap_or(MAX_STREAMS).min(MAX_STREAMS);
         match self.more {

@@ -105,7 +105,7 @@ impl<P> Book<P> {
         if let Some(Diskless { length, .. }) = self.settings.options.diskless
             && !(entry.id == 0 && matches!(entry.kind, EntryKind::File { size, .. } if size == length.as_u64()))
         {
-            // Names are made, and small files written, as in any session.
+            // Each name is made in a directory of this host.
             return Err(SessionError::Protocol("without a disk, one file of the length asked for is received".into()));
         }
         self.next = self.next.checked_add(1).ok_or_else(|| SessionError::Protocol("too many entries".into()))?;
