@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, ensure};
 use icdc_protocol::limits::MAX_SOURCES;
 use icdc_protocol::message::{ReceiveOptions, SendOptions};
 use icdc_remote::{CopyOptions, Location};
-use icdc_tcp::Family;
+use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
 
 use crate::arguments::{ConnectionArguments, CopyArguments, ProgressMode};
@@ -85,11 +85,15 @@ impl CopyPlan {
             "--via chooses the route to a remote host; leave it out for a copy within this host"
         );
         ensure!(
+            arguments.connection.bind.is_none() || !between_two && (by_ssh() || by_daemon),
+            "--bind chooses by what data connections of this host leave, and it makes none in this copy: leave it out"
+        );
+        ensure!(
             !between_two || matches!(arguments.connection.via, Route::Auto | Route::Direct | Route::Back),
             "--via: between two remote hosts data goes from one to the other, direct or back; for other routes, copy to this \
              host first"
         );
-        let mut options = connection(arguments.connection, by_daemon)?;
+        let mut options = connection(arguments.connection, arguments.streams.0, by_daemon)?;
         options.send = SendOptions {
             exclude: arguments.exclude,
             preserve: arguments.preserve,
@@ -131,8 +135,13 @@ impl CopyPlan {
     }
 }
 
-/// What the options say on reaching far ends; `by_daemon` if any of them is a daemon.
-pub(crate) fn connection(arguments: ConnectionArguments, by_daemon: bool) -> anyhow::Result<CopyOptions> {
+/// What the options say on reaching far ends, over so many `streams` where that is said; `by_daemon`
+/// if any of them is a daemon.
+pub(crate) fn connection(
+    arguments: ConnectionArguments,
+    streams: Option<u8>,
+    by_daemon: bool,
+) -> anyhow::Result<CopyOptions> {
     // Without a daemon nobody looks into these files, and there need not be a home.
     let file = |given, option, default: fn(Paths) -> PathBuf| match file_or_default(given, option, default) {
         Err(_) if !by_daemon => Ok(PathBuf::new()),
@@ -141,6 +150,11 @@ pub(crate) fn connection(arguments: ConnectionArguments, by_daemon: bool) -> any
     ensure!(
         !by_daemon || !matches!(arguments.via, Route::Back | Route::Ssh),
         "--via back and --via ssh are for hosts that ssh reaches; write [USER@]HOST, or leave it out for a daemon"
+    );
+    ensure!(
+        arguments.bind.is_none() || !matches!(arguments.via, Route::Back | Route::Ssh),
+        "--bind is for connections that icdc makes on this host, and --via back and --via ssh have others make them: leave \
+         one of the two out"
     );
     let mut options = CopyOptions::new(
         file(arguments.identity, "--identity", |paths| paths.identity)?,
@@ -156,7 +170,24 @@ pub(crate) fn connection(arguments: ConnectionArguments, by_daemon: bool) -> any
         (_, true) => Family::V6,
         _ => Family::Any,
     };
+    options.egresses = checked(arguments.bind.unwrap_or_default(), options.family, streams)?;
     Ok(options)
+}
+
+/// What connections of this family, and of this number where that is said, can all leave this host
+/// by.
+fn checked(egresses: Egresses, family: Family, streams: Option<u8>) -> anyhow::Result<Egresses> {
+    let least = egresses.connections();
+    ensure!(
+        streams.is_none_or(|streams| streams >= least),
+        "--streams: --bind names {least}, and each takes a connection; give {least} or more, or leave --streams out"
+    );
+    for egress in egresses.iter() {
+        let fits = family.and(egress.family()).is_some();
+        ensure!(fits, "--bind {egress}: it is no {family} address; name another, or leave -4 and -6 out");
+        egress.check().with_context(|| format!("--bind {egress}"))?;
+    }
+    Ok(egresses)
 }
 
 /// `alice@host` is a name like any other, but hardly one that somebody wants for a new file.

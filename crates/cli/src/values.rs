@@ -6,6 +6,7 @@ use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYT
 use icdc_protocol::message::Preserve;
 use icdc_remote::Location;
 use icdc_remote::location::DAEMON_PORT;
+use icdc_tcp::{Egress, Egresses};
 use icdc_units::{ByteCount, Prefix, Rate, Span};
 
 /// Ports, inclusive.
@@ -190,6 +191,17 @@ pub(crate) fn port_range(text: &str) -> Result<PortRange, String> {
     }
 }
 
+/// Devices, or addresses of this host, between commas. Whether it has them is seen when they are
+/// needed: a command may be written on one host and run on another.
+pub(crate) fn egresses(text: &str) -> Result<Egresses, String> {
+    let read = |word: &str| word.parse::<Egress>().map_err(|error| format!("{word:?}: {error}"));
+    let egresses = text.split(',').map(read).collect::<Result<Egresses, _>>()?;
+    match egresses.iter().count() <= usize::from(MAX_STREAMS) {
+        true => Ok(egresses),
+        false => Err(format!("name at most {MAX_STREAMS}, one for each connection that there can be")),
+    }
+}
+
 pub(crate) fn preserve(text: &str) -> Result<Preserve, String> {
     let nothing = Preserve { mode: false, times: false, links: false, owner: false, xattr: false, sparse: false };
     match text {
@@ -283,6 +295,16 @@ mod tests {
         assert_eq!(port_range("5010-5000"), Err("the range is empty; write 5000-5010".into()));
         for text in ["", "0", "0-5", "65536", "5000-", "-5000", "a-b", "1-2-3"] {
             assert!(port_range(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn connections_leave_by_devices_and_addresses() {
+        assert_eq!(egresses("eth0").unwrap().connections(), 1);
+        let three = egresses("eth0,192.0.2.7,2001:db8::7").unwrap();
+        assert_eq!(three.iter().map(Egress::to_string).collect::<Vec<_>>(), ["eth0", "192.0.2.7", "2001:db8::7"]);
+        for text in ["", "eth0,", ",", "eth0, eth1", "a/b", "fe80::1", &["lo"; 65].join(",")] {
+            assert!(egresses(text).is_err(), "{text}");
         }
     }
 

@@ -15,9 +15,9 @@ use icdc_protocol::message::{Job, Request, TransferId};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_tcp::congestion::choose_in_advance;
-use icdc_tcp::{Beginning, Family, Patience, clock};
+use icdc_tcp::{Beginning, Egresses, Family, Patience, clock};
 use icdc_tuning::Tuned;
-use icdc_units::{ByteCount, Span};
+use icdc_units::Span;
 
 use crate::control_link::{ControlLink, Incoming};
 use crate::measurement::{MeasureEvent, MeasureSink, Measurement};
@@ -39,7 +39,8 @@ const FIRST_UNPRIVILEGED: u16 = 1024;
 const FAREWELL: Span = Span::from_secs(10);
 
 /// Makes a connection to the port of the control link, by the route that this one has taken.
-pub type Dial<'a> = dyn Fn(&StopSignal) -> Result<TcpStream, Box<dyn Error + Send + Sync>> + 'a;
+/// Its number, from 0, decides by what it leaves this host.
+pub type Dial<'a> = dyn Fn(u8, &StopSignal) -> Result<TcpStream, Box<dyn Error + Send + Sync>> + 'a;
 
 /// The far end, connected.
 pub struct FarSide<'a> {
@@ -49,6 +50,8 @@ pub struct FarSide<'a> {
     pub name: String,
     /// Name of this measurement.
     pub transfer: TransferId,
+    /// By what data connections that are not made by `dial` leave this host.
+    pub egresses: &'a Egresses,
     /// How data connections are made.
     pub dial: &'a Dial<'a>,
 }
@@ -91,7 +94,7 @@ pub fn measure(
     events: &MeasureSink,
     stop: &StopSignal,
 ) -> Result<Measurement, NoMeasurement> {
-    let FarSide { link, name, transfer, dial } = far;
+    let FarSide { link, name, transfer, egresses, dial } = far;
     let round_trip = link.control.tcp_info().map_or(Span::ZERO, |info| info.min_rtt);
     let patience = (round_trip * ROUND_TRIPS).max(LEAST_PATIENCE);
     let host = data_host(&link.control.peer()).unwrap_or(name);
@@ -100,7 +103,7 @@ pub fn measure(
     control.send_message(Message::Request(Request { transfer, job: Job::Measure(order.clone()) }));
     let (port, tokens) = ready(order, &control)?;
     let own_port = Cell::new(Some(port).filter(|port| *port != 0));
-    let connecting = Connecting { order, host: &host, own_port, patience, dial, stop };
+    let connecting = Connecting { order, host: &host, own_port, patience, egresses, dial, stop };
     // The data connections stay until the far end has gone: one that closes early looks broken.
     match order.reverse {
         true => {
@@ -162,6 +165,7 @@ struct Connecting<'a> {
     own_port: Cell<Option<u16>>,
     /// How long it has.
     patience: Span,
+    egresses: &'a Egresses,
     dial: &'a Dial<'a>,
     stop: &'a StopSignal,
 }
@@ -169,13 +173,13 @@ struct Connecting<'a> {
 impl Connecting<'_> {
     /// Connections that receive.
     fn receiving(&self, tokens: &[Token]) -> Result<Vec<Arc<TcpStream>>, NoMeasurement> {
-        let beginning = Beginning { receive_buffer: receive_buffer(self.order), congestion: None };
-        let connect = |token| {
-            let (socket, magic) = self.connect(&beginning)?;
+        let beginning = Beginning { receive_buffer: receive_buffer(self.order), ..Beginning::default() };
+        let connect = |(number, token)| {
+            let (socket, magic) = self.connect(number, &beginning)?;
             self.open(&socket, magic, token, 0)?;
             Ok(Arc::new(socket))
         };
-        let sockets = tokens.iter().map(connect).collect::<Result<Vec<_>, NoMeasurement>>()?;
+        let sockets = (0..).zip(tokens).map(connect).collect::<Result<Vec<_>, NoMeasurement>>()?;
         set_receive_buffers(self.order, &sockets);
         Ok(sockets)
     }
@@ -185,29 +189,30 @@ impl Connecting<'_> {
         let named = self.order.congestion.as_deref().map(choose_in_advance);
         let first = named.transpose().map_err(|error| NoMeasurement::Usage(error.to_string()))?;
         let congestion = first.as_ref().map(|chosen| chosen.name.as_str());
-        let beginning = Beginning { receive_buffer: ByteCount::ZERO, congestion };
-        let connect = |token| {
-            let (socket, magic) = self.connect(&beginning)?;
+        let beginning = Beginning { congestion, ..Beginning::default() };
+        let connect = |(number, token)| {
+            let (socket, magic) = self.connect(number, &beginning)?;
             let socket = Arc::new(socket);
             let tuned = sending::prepare(self.order, Arc::clone(&socket)).map_err(NoMeasurement::Usage)?;
             self.open(&socket, magic, token, if tuned.gains_by_run_up() { RUN_UP } else { 0 })?;
             Ok(tuned)
         };
-        tokens.iter().map(connect).collect()
+        (0..).zip(tokens).map(connect).collect()
     }
 
-    /// A connection, and what its port wants to see first.
-    fn connect(&self, beginning: &Beginning<'_>) -> Result<(TcpStream, &'static [u8]), NoMeasurement> {
+    /// The connection of this number, and what its port wants to see first.
+    fn connect(&self, number: u8, beginning: &Beginning<'_>) -> Result<(TcpStream, &'static [u8]), NoMeasurement> {
         if let Some(port) = self.own_port.get() {
             let cancel = self.stop.descriptor().map_err(|error| NoMeasurement::Failed(error.to_string()))?;
             let patience = Patience { timeout: self.patience, cancel: Some(cancel.as_fd()) };
-            match icdc_tcp::connect_with(self.host, port, Family::Any, patience, beginning) {
+            let beginning = Beginning { egress: self.egresses.of(number), ..*beginning };
+            match icdc_tcp::connect_with(self.host, port, Family::Any, patience, &beginning) {
                 Ok(stream) => return Ok((stream, &[])),
                 Err(error) => tracing::info!("data goes to the port of the control link: {error}"),
             }
             self.own_port.set(None);
         }
-        (self.dial)(self.stop).map(|stream| (stream, &DATA_MAGIC[..])).map_err(NoMeasurement::NotConnected)
+        (self.dial)(number, self.stop).map(|stream| (stream, &DATA_MAGIC[..])).map_err(NoMeasurement::NotConnected)
     }
 
     /// Proves that it knows the token, and sends as much after it as is announced.
@@ -304,9 +309,10 @@ mod tests {
         let stop = StopSignal::new();
         let order = Order { streams: 1, ports: Some((0, 0)), ..Order::default() };
         let own_port = Cell::new(Some(listener.local_addr().unwrap().port()));
-        let dial = |_: &StopSignal| panic!("the port of its own answers");
-        let patience = Span::from_secs(60);
-        let connecting = Connecting { order: &order, host: "127.0.0.1", own_port, patience, dial: &dial, stop: &stop };
+        let dial = |_: u8, _: &StopSignal| panic!("the port of its own answers");
+        let (patience, egresses) = (Span::from_secs(60), &Egresses::default());
+        let connecting =
+            Connecting { order: &order, host: "127.0.0.1", own_port, patience, egresses, dial: &dial, stop: &stop };
         let token = *b"DELETE / HTTP/1.1\r\nHost: a.b\r\n\r\n";
         let _sockets = connecting.receiving(&[token]).unwrap();
         let mut said = [0; 34];

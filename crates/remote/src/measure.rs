@@ -51,10 +51,11 @@ pub fn measure(
         events(MeasureEvent::Notice(text.to_owned()));
     }
     let handshake = link.control.handshake_time();
-    let dial =
-        |stop: &StopSignal| -> Result<TcpStream, Box<dyn Error + Send + Sync>> { Ok(as_tcp(dial(stop)?, stop)?) };
+    let dial = |number, stop: &StopSignal| -> Result<_, Box<dyn Error + Send + Sync>> {
+        Ok(as_tcp(dial(number, stop)?, stop)?)
+    };
     let transfer = new_transfer().map_err(MeasureError::Failed)?;
-    let side = FarSide { link, name: far.name(), transfer, dial: &dial };
+    let side = FarSide { link, name: far.name(), transfer, egresses: &connection.egresses, dial: &dial };
     let own_port = (route == Route::Direct && options.needs_own_port()).then_some(connection.ports);
     let mut measurement = icdc_measure::measure(side, &options.order(own_port), events, stop)?;
     if route == Route::Ssh {

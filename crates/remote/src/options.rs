@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use icdc_protocol::message::{ReceiveOptions, SendOptions};
 use icdc_session::retry::RETRY_FOR;
-use icdc_tcp::Family;
+use icdc_tcp::{Egresses, Family};
 use icdc_transfer::sender::selection::Selection;
 use icdc_units::Span;
 
@@ -51,6 +51,9 @@ pub struct CopyOptions {
     pub family: Family,
     /// By which route data reaches a far end.
     pub via: Via,
+    /// By what data connections that this end makes leave this host. Those through ssh, and those
+    /// that the far end makes, are not among them.
+    pub egresses: Egresses,
     /// Identity for daemons; need not exist unless a daemon is involved.
     pub identity: PathBuf,
     /// Keys of known daemons.
@@ -81,6 +84,7 @@ impl CopyOptions {
             ports: (0, 0),
             family: Family::Any,
             via: Via::Auto,
+            egresses: Egresses::default(),
             identity,
             known_hosts,
             confirm_host: None,
@@ -102,6 +106,7 @@ impl std::fmt::Debug for CopyOptions {
             .field("ports", &self.ports)
             .field("family", &self.family)
             .field("via", &self.via)
+            .field("egresses", &self.egresses)
             .field("identity", &self.identity)
             .field("known_hosts", &self.known_hosts)
             .field("confirm_host", &self.confirm_host.is_some())

@@ -1,5 +1,6 @@
 //! A run over as many sessions as it takes: connected again after a cut, with further connections.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Sender as Channel, unbounded};
@@ -64,7 +65,7 @@ pub(crate) fn push_over(
         receive.resume = true;
         let link = open(connect, order.transfer, job, Some(order.send), account, events)?;
         account.note_congestion(link.tuned.as_ref().map(Tuned::congestion).unwrap_or_default());
-        let count = Count::of(&link, order.send, &order.receive, connect.most_links(), events);
+        let count = Count::of(&link, order.send, &order.receive, connect.least_links()..=connect.most_links(), events);
         let making = Making { transfer: order.transfer, count, sending: true, events, stop };
         making.beside(connect, |joining| {
             let found = sender::find_sources(order.tree, order.paths, order.send).selected(order.selection.cloned());
@@ -100,7 +101,7 @@ pub(crate) fn pull_over(
     let received = with_retries(order.retry_for, account, events, stop, || {
         let job = Job::Send { sources: sources.to_vec(), options: send.clone() };
         let link = open(connect, transfer, job, None, account, events)?;
-        let count = Count::of(&link, send, order.receive, connect.most_links(), events);
+        let count = Count::of(&link, send, order.receive, connect.least_links()..=connect.most_links(), events);
         let SendingLink { link, .. } = link;
         let making = Making { transfer, count, sending: false, events, stop };
         let outcome = making.beside(connect, |joining| {
@@ -186,10 +187,18 @@ struct Count {
 }
 
 impl Count {
-    /// As many as the user has named, or else as the path of `link` needs; no more than `reachable`.
-    fn of(link: &SendingLink, send: &SendOptions, receive: &ReceiveOptions, reachable: u8, events: &EventSink) -> Self {
-        let named = send.streams;
-        let first = within_ring(named.unwrap_or_else(|| needed(link, send.rate)).min(reachable), receive, events);
+    /// As many as the user has named, or else as the path of `link` needs, and the least at least; no
+    /// more than the most.
+    fn of(
+        link: &SendingLink,
+        send: &SendOptions,
+        receive: &ReceiveOptions,
+        bounds: RangeInclusive<u8>,
+        events: &EventSink,
+    ) -> Self {
+        let (named, (least, reachable)) = (send.streams, bounds.into_inner());
+        let wanted = named.unwrap_or_else(|| needed(link, send.rate).max(least));
+        let first = within_ring(wanted.min(reachable), receive, events);
         // A login for each is more than a loss is worth.
         let is_fixed = named.is_some() || link.link.control.socket().is_none();
         let most = if is_fixed { first } else { reachable.min(receiver::most_connections(receive)).max(first) };
@@ -362,7 +371,7 @@ impl Made {
 
 fn further_stream(further: &Further<'_>, transfer: TransferId, stream: u8, stop: &StopSignal) -> Result<Link, String> {
     let request = Message::Request(Request { transfer, job: Job::Join { stream } });
-    let mut link = further(stop).map_err(|error| error.to_string())?;
+    let mut link = further(stream, stop).map_err(|error| error.to_string())?;
     let asked = link.outlet.send(request.into()).and_then(|()| link.outlet.flush());
     asked.map_err(|error| error.to_string())?;
     Ok(link)

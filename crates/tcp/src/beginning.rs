@@ -2,6 +2,8 @@
 
 use icdc_units::ByteCount;
 
+use crate::egress::Egress;
+
 /// What a socket has before its handshake.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beginning<'a> {
@@ -11,4 +13,6 @@ pub struct Beginning<'a> {
     /// The kernel's name of its congestion control. Chosen later, it would inherit the pacing that
     /// BBR, where that is the system's default, has begun.
     pub congestion: Option<&'a str>,
+    /// By what it leaves this host; `None` leaves that to the routing table.
+    pub egress: Option<&'a Egress>,
 }

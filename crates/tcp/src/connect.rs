@@ -12,6 +12,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use thiserror::Error;
 
 use crate::beginning::Beginning;
+use crate::egress::{BIND, BIND_TO_DEVICE, Egress, EgressError, Refused};
 use crate::patience::{Patience, is_cancelled};
 use crate::race::{Failure, Lost, race};
 use crate::{Family, clock};
@@ -41,7 +42,7 @@ pub enum ConnectError {
         timeout: Span,
     },
     /// The name has addresses, but none of the family asked for.
-    #[error("{host} has no {family} address; it has {}: leave -4 or -6 out to use them", listed(.addresses))]
+    #[error("{host} has no {family} address; it has {}: {}", listed(.addresses), remedy(.egress))]
     NoAddress {
         /// The name.
         host: String,
@@ -49,6 +50,8 @@ pub enum ConnectError {
         family: Family,
         /// The addresses of the other family.
         addresses: Vec<IpAddr>,
+        /// By what the connection was to leave.
+        egress: Option<Egress>,
     },
     /// The host answered that nothing listens on the port.
     #[error(
@@ -61,7 +64,7 @@ pub enum ConnectError {
         address: SocketAddr,
     },
     /// No answer at all.
-    #[error("{address} ({host}) did not answer within {timeout}; a firewall may drop packets to TCP port {}: open it, or choose another port", .address.port())]
+    #[error("{address} ({host}) did not answer within {timeout}{}; a firewall may drop packets to TCP port {}: open it, or choose another port", Egress::told(.egress.as_ref()), .address.port())]
     TimedOut {
         /// The name as given.
         host: String,
@@ -69,16 +72,30 @@ pub enum ConnectError {
         address: SocketAddr,
         /// The time allowed.
         timeout: Span,
+        /// By what the connection was to leave.
+        egress: Option<Egress>,
     },
     /// There is no way there.
-    #[error("{address} ({host}) cannot be reached: {cause}; check this host's network, its routes (`ip route get {}`) and firewalls", .address.ip())]
+    #[error("{address} ({host}) cannot be reached{}: {cause}; check this host's network, its routes (`{}`) and firewalls", Egress::told(.egress.as_ref()), Egress::route_query(.egress.as_ref(), .address.ip()))]
     Unreachable {
         /// The name as given.
         host: String,
         /// The last address tried.
         address: SocketAddr,
+        /// By what the connection was to leave.
+        egress: Option<Egress>,
         /// What the kernel said.
         cause: io::Error,
+    },
+    /// The connection cannot leave by what was named for it.
+    #[error("cannot connect to {address} ({host}): {cause}")]
+    Egress {
+        /// The name as given.
+        host: String,
+        /// The address tried.
+        address: SocketAddr,
+        /// Why.
+        cause: EgressError,
     },
     /// The caller gave up.
     #[error("the connection to {host} was given up")]
@@ -98,6 +115,13 @@ pub enum ConnectError {
         /// What the kernel said.
         cause: io::Error,
     },
+}
+
+fn remedy(egress: &Option<Egress>) -> String {
+    match egress {
+        Some(egress) => format!("leave by another address of this host than {egress}, or by a device, to use them"),
+        None => "leave -4 or -6 out to use them".to_owned(),
+    }
 }
 
 fn listed(addresses: &[IpAddr]) -> String {
@@ -124,10 +148,14 @@ pub fn connect_with<'a>(
     let timeout = patience.timeout;
     let deadline = clock::now() + timeout;
     let resolved = resolve(host, port, patience)?;
-    let (admitted, others): (Vec<_>, Vec<_>) = resolved.into_iter().partition(|address| family.admits(address.ip()));
+    let of_egress = beginning.egress.map_or(Family::Any, Egress::family);
+    let admits = |address: &SocketAddr| family.admits(address.ip()) && of_egress.admits(address.ip());
+    let (admitted, others): (Vec<_>, Vec<_>) = resolved.into_iter().partition(admits);
     if admitted.is_empty() {
         let addresses = others.iter().map(SocketAddr::ip).collect();
-        return Err(ConnectError::NoAddress { host: host.to_owned(), family, addresses });
+        let family = family.and(of_egress).unwrap_or(of_egress);
+        let egress = beginning.egress.filter(|_| of_egress != Family::Any).cloned();
+        return Err(ConnectError::NoAddress { host: host.to_owned(), family, addresses, egress });
     }
     race_to(host, admitted, (timeout, deadline), patience.cancel, beginning)
 }
@@ -157,7 +185,7 @@ fn race_to(
 ) -> Result<TcpStream, ConnectError> {
     let last = addresses[addresses.len() - 1];
     race(families_in_turn(addresses), deadline, cancel, beginning).map_err(|lost| match lost {
-        Lost::Failed(failures) => most_telling(host, last, timeout, failures),
+        Lost::Failed(failures) => most_telling(host, last, timeout, beginning.egress, failures),
         Lost::Cancelled => ConnectError::Cancelled { host: host.to_owned() },
     })
 }
@@ -221,8 +249,14 @@ fn families_in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 
 /// Of several addresses that failed, the one that tells most: an answer says more than silence, and
 /// silence more than a missing route (often just IPv6 on an IPv4 network).
-fn most_telling(host: &str, last: SocketAddr, timeout: Span, failures: Vec<Failure>) -> ConnectError {
-    let host = host.to_owned();
+fn most_telling(
+    host: &str,
+    last: SocketAddr,
+    timeout: Span,
+    egress: Option<&Egress>,
+    failures: Vec<Failure>,
+) -> ConnectError {
+    let (host, named) = (host.to_owned(), egress.cloned());
     let weight = |failure: &Failure| match failure.cause.kind() {
         io::ErrorKind::ConnectionRefused => 3,
         io::ErrorKind::TimedOut => 2,
@@ -232,11 +266,14 @@ fn most_telling(host: &str, last: SocketAddr, timeout: Span, failures: Vec<Failu
     // `min_by_key` keeps the first of equals: the address that the resolver prefers.
     match failures.into_iter().min_by_key(|failure| Reverse(weight(failure))) {
         // The deadline passed before the first attempt.
-        None => ConnectError::TimedOut { host, address: last, timeout },
-        Some(Failure { address, call, cause }) => match cause.kind() {
-            io::ErrorKind::ConnectionRefused => ConnectError::Refused { host, address },
-            io::ErrorKind::TimedOut => ConnectError::TimedOut { host, address, timeout },
-            _ if unreachable(&cause) => ConnectError::Unreachable { host, address, cause },
+        None => ConnectError::TimedOut { host, address: last, timeout, egress: named },
+        Some(Failure { address, call, cause }) => match (cause.kind(), egress) {
+            (_, Some(egress)) if matches!(call, BIND | BIND_TO_DEVICE) => {
+                ConnectError::Egress { host, address, cause: egress.refused(Refused { call, cause }) }
+            }
+            (io::ErrorKind::ConnectionRefused, _) => ConnectError::Refused { host, address },
+            (io::ErrorKind::TimedOut, _) => ConnectError::TimedOut { host, address, timeout, egress: named },
+            _ if unreachable(&cause) => ConnectError::Unreachable { host, address, egress: named, cause },
             _ => ConnectError::Socket { host, address, call, cause },
         },
     }
@@ -263,7 +300,7 @@ mod tests {
     }
 
     fn told(failures: Vec<Failure>) -> ConnectError {
-        most_telling("far", "192.0.2.9:1".parse().expect("address"), Span::from_secs(5), failures)
+        most_telling("far", "192.0.2.9:1".parse().expect("address"), Span::from_secs(5), None, failures)
     }
 
     #[test]

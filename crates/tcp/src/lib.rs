@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`connect()`](connect()) | a host name becomes a connected stream, several addresses raced, one deadline |
 //! | [`listen()`](listen()) | a listener on a port range, dual stack, with its receive buffer in place before the first SYN |
+//! | [`Egress`] | by which device or from which address a connection leaves this host |
 //! | [`passed_listeners`] | listeners that a service manager has opened |
 //! | [`canonical`] | IPv4 addresses as such, whichever family a socket has |
 //! | options | pacing rate, buffers, shutdown |
@@ -33,6 +34,7 @@ pub mod clock;
 pub mod congestion;
 mod connect;
 mod descriptors;
+mod egress;
 mod info;
 mod kernel;
 mod listen;
@@ -48,6 +50,7 @@ pub use congestion::socket_option::{
 };
 pub use connect::{ConnectError, connect, connect_any, connect_with, resolve};
 pub use descriptors::raise_descriptor_limit;
+pub use egress::{DeviceName, Egress, EgressError, EgressSyntaxError, Egresses};
 pub use info::{ConnectionState, TcpInfo, info};
 pub use listen::{ListenError, listen};
 pub use options::{
@@ -70,6 +73,15 @@ pub enum Family {
 }
 
 impl Family {
+    /// Those of this family that are also of `other`; `None` if there are none.
+    #[must_use]
+    pub fn and(self, other: Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Any, family) | (family, Self::Any) => Some(family),
+            (family, other) => (family == other).then_some(family),
+        }
+    }
+
     /// Whether `address` is of this family.
     pub fn admits(self, address: std::net::IpAddr) -> bool {
         match self {

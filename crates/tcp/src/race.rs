@@ -15,6 +15,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::beginning::Beginning;
 use crate::clock;
+use crate::egress::Refused;
 use crate::options::set_buffers;
 use crate::patience::is_cancelled;
 use crate::set_congestion;
@@ -121,6 +122,9 @@ impl Attempt {
             Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).map_err(failed("socket"))?;
         socket.set_nonblocking(true).map_err(failed("fcntl(O_NONBLOCK)"))?;
         socket.set_tcp_nodelay(true).map_err(failed("setsockopt(TCP_NODELAY)"))?;
+        if let Some(egress) = beginning.egress {
+            egress.apply(&socket).map_err(|Refused { call, cause }| Failure { address, call, cause })?;
+        }
         if let Some(name) = beginning.congestion {
             // It was there a moment ago; where it has gone, the caller's choice for the connection
             // finds another.

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 
-use icdc_tcp::{Beginning, ConnectError, Family, ListenError, connect, connect_with, listen};
+use icdc_tcp::{Beginning, ConnectError, Egress, EgressError, Family, ListenError, connect, connect_with, listen};
 use icdc_units::{ByteCount, Span};
 
 const TIMEOUT: Span = Span::from_secs(20);
@@ -125,7 +125,7 @@ fn a_foreign_address_is_named() {
 fn the_receive_buffer_precedes_the_handshake() {
     let size = ByteCount::from_kib(128);
     let listener = listen(Some(V4), (0, 0), Family::Any, size).expect("listen");
-    let beginning = Beginning { receive_buffer: size * 2, congestion: Some("reno") };
+    let beginning = Beginning { receive_buffer: size * 2, congestion: Some("reno"), ..Beginning::default() };
     let client = connect_with("127.0.0.1", port(&listener), Family::Any, TIMEOUT, &beginning).expect("connect");
     assert_eq!(icdc_tcp::congestion(&client).expect("congestion"), "reno");
     let (server, _) = listener.accept().expect("accept");
@@ -134,4 +134,25 @@ fn the_receive_buffer_precedes_the_handshake() {
     // rmem_max is 208 KiB where nobody raised it and the test has no privilege.
     let granted = icdc_tcp::set_buffers(&client, none, none).expect("sizes").receive;
     assert!(granted > size && granted <= size * 2, "{granted}");
+}
+
+#[test]
+fn a_connection_leaves_from_the_address_or_by_the_device_that_is_named() {
+    let listener = listen(Some(V4), (0, 0), Family::Any, ByteCount::ZERO).expect("listen");
+    let to = |host, egress: &Egress| {
+        let beginning = Beginning { egress: Some(egress), ..Beginning::default() };
+        connect_with(host, port(&listener), Family::Any, TIMEOUT, &beginning)
+    };
+    let egress = |text: &str| text.parse::<Egress>().expect(text);
+    let client = to("127.0.0.1", &egress("127.0.0.2")).expect("any address of 127/8 is this host's");
+    assert_eq!(client.local_addr().expect("bound").ip(), IpAddr::from([127, 0, 0, 2]));
+    to("127.0.0.1", &egress("lo")).expect("by loopback");
+
+    let error = to("127.0.0.1", &egress("none-such")).expect_err("no such device");
+    assert!(matches!(error, ConnectError::Egress { cause: EgressError::NoDevice { .. }, .. }), "{error}");
+    let error = to("127.0.0.1", &egress("192.0.2.1")).expect_err("not ours");
+    assert!(matches!(error, ConnectError::Egress { cause: EgressError::NoAddress { .. }, .. }), "{error}");
+    let error = to("::1", &egress("127.0.0.1")).expect_err("another family");
+    assert!(matches!(error, ConnectError::NoAddress { family: Family::V4, .. }), "{error}");
+    assert!(error.to_string().contains("another address of this host than 127.0.0.1"), "{error}");
 }

@@ -28,7 +28,7 @@ const SHORT: Span = Span::from_millis(2);
 /// How a connection that may receive begins.
 #[must_use]
 pub fn beginning() -> Beginning<'static> {
-    Beginning { receive_buffer: receive_buffer(), congestion: None }
+    Beginning { receive_buffer: receive_buffer(), ..Beginning::default() }
 }
 
 /// Size to ask for; zero leaves the buffer to the kernel.

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use icdc_tcp::Egresses;
 
 use crate::route::Route;
-use crate::values::{PortRange, port_range};
+use crate::values::{PortRange, egresses, port_range};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ConnectionArguments {
@@ -33,6 +34,12 @@ pub(crate) struct ConnectionArguments {
     /// --peer` without keys). auto is the first of direct, back and ssh that works
     #[arg(long, value_name = "ROUTE", default_value = "auto", help_heading = "Connection")]
     pub(crate) via: Route,
+
+    /// Network devices of this host by which the data connections that it makes leave, in turn; or
+    /// addresses of this host from which they come. All share one rate. Not for connections through
+    /// ssh, nor for those that the remote host makes [default: by the routing table]
+    #[arg(long, value_name = "DEV[,DEV...]", value_parser = egresses, help_heading = "Connection")]
+    pub(crate) bind: Option<Egresses>,
 
     /// File with USER:PASSWORD for a SOCKS 5 proxy, which only its owner may read [default: the
     /// environment variable ICDC_PROXY_LOGIN, if it is set]

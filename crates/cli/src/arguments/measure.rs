@@ -79,7 +79,7 @@ pub(crate) struct MeasureArguments {
     #[arg(long, value_name = "NAME|auto", default_value = "auto", value_parser = congestion, help_heading = "What to measure")]
     pub(crate) cc: Congestion,
 
-    /// Number of TCP connections [default: 1; with --secure, as many as a copy would make]
+    /// Number of TCP connections [default: 1, or one for each of --bind; with --secure, as many as a copy would make]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_STREAMS)), help_heading = "What to measure")]
     pub(crate) streams: Option<u8>,
 

@@ -48,7 +48,7 @@ impl DoctorPlan {
         } else if arguments.paths {
             Task::Paths(arguments.clear.map_or(PathsTask::Show, PathsTask::Forget))
         } else {
-            let target = arguments.target.map(|target| reach(&target, arguments.connection)).transpose()?;
+            let target = arguments.target.map(|target| reach(&target, arguments.connection, None)).transpose()?;
             Task::Examine(Box::new(Wish {
                 target,
                 rate: arguments.rate.0,

@@ -44,7 +44,7 @@ pub(crate) struct Output {
 impl MeasurePlan {
     /// Reads the arguments; every error is one of usage.
     pub(crate) fn new(arguments: MeasureArguments) -> anyhow::Result<Self> {
-        let (target, mut connection) = reach(&arguments.target, arguments.connection)?;
+        let (target, mut connection) = reach(&arguments.target, arguments.connection, arguments.streams)?;
         let time = arguments.seconds.or(arguments.bytes.is_none().then_some(USUAL_TIME));
         let subject = if arguments.secure {
             let most = ByteCount::new(MAX_DISKLESS_BYTES);
@@ -64,7 +64,7 @@ impl MeasurePlan {
                 reverse: arguments.reverse,
                 time: time.unwrap_or(Span::from_nanos(MAX_MEASURE_NANOS)),
                 bytes: arguments.bytes,
-                streams: arguments.streams.unwrap_or(1),
+                streams: arguments.streams.unwrap_or(connection.egresses.connections()),
                 rate: arguments.rate.0,
                 congestion: arguments.cc.0,
                 window: arguments.window,
@@ -80,15 +80,20 @@ impl MeasurePlan {
     }
 }
 
-/// The host to measure to, and how it is reached; every error is one of usage.
-pub(crate) fn reach(text: &OsStr, arguments: ConnectionArguments) -> anyhow::Result<(Location, CopyOptions)> {
+/// The host to measure to, and how it is reached, over so many `streams` where that is said; every
+/// error is one of usage.
+pub(crate) fn reach(
+    text: &OsStr,
+    arguments: ConnectionArguments,
+    streams: Option<u8>,
+) -> anyhow::Result<(Location, CopyOptions)> {
     let target = target(text)?;
     let by_daemon = matches!(target, Location::Daemon { .. });
     ensure!(
         !(arguments.send_self && by_daemon),
         "--send-self is for hosts that ssh reaches; write [USER@]HOST, or leave it out"
     );
-    Ok((target, connection(arguments, by_daemon)?))
+    Ok((target, connection(arguments, streams, by_daemon)?))
 }
 
 /// `[USER@]HOST`, also with a colon behind it, or `icdc://HOST[:PORT]`; what a copy's location has,

@@ -38,6 +38,7 @@ fn the_options_of_copy_are_those_of_the_contract() {
         "--ssh",
         "--remote-icdc",
         "--port",
+        "--bind",
         "--rate",
         "--cc",
         "--streams",

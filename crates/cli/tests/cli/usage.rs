@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::support::ICDC;
+use crate::support::refusals::{Refusal, refuse};
 
 fn run(directory: &Path, words: &[&str]) -> Output {
     Command::new(ICDC)
@@ -209,4 +210,40 @@ fn a_route_where_there_is_no_choice() {
         refused(&words, "--via");
     }
     refused(&["copy", "--proxy-login", "file", "there", "a:x"], "--proxy-login");
+}
+
+#[test]
+fn devices_that_no_connection_can_leave_by() {
+    let copy = |words: &[&'static str], expected| {
+        refused(&[&["copy", "--bind"], words, &["there", "a:x"]].concat(), "--bind");
+        refused(&[&["copy", "--bind"], words, &["there", "a:x"]].concat(), expected);
+    };
+    copy(&["none-such"], "no network device none-such; it has ");
+    copy(&["lo,none-such"], "no network device none-such");
+    copy(&["192.0.2.1"], "no address 192.0.2.1");
+    copy(&["a/b"], "name of a network device");
+    copy(&["fe80::1"], "link-local");
+    copy(&["lo,lo", "--streams", "1"], "--streams");
+    copy(&["127.0.0.1", "-6"], "no IPv6 address");
+    copy(&["lo", "--via", "ssh"], "--via");
+    copy(&["lo", "--via", "back"], "--via");
+    refused(&["copy", "--bind", "lo", "there", "b"], "leave it out");
+    refused(&["copy", "--bind", "lo", "a:x", "b:y"], "leave it out");
+    refused(&["measure", "--bind", "none-such", "host"], "no network device none-such");
+    refused(&["doctor", "--bind", "none-such", "host"], "no network device none-such");
+}
+
+#[test]
+fn a_kernel_that_asks_for_privileges_is_told_with_what_helps() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(ICDC);
+    command.args(["measure", "--bind", "lo", "host"]).env("HOME", directory.path());
+    // As before Linux 5.7.
+    let bind_to_device = Refusal::beyond(libc::SYS_setsockopt, 2, libc::SO_BINDTODEVICE as u32, libc::EPERM);
+    let output = refuse(&mut command, &[bind_to_device]).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    for words in ["--bind lo", "CAP_NET_RAW", "Linux 5.7", "Name an address"] {
+        assert!(message.contains(words), "{words:?} is missing in {message}");
+    }
 }

@@ -25,6 +25,9 @@ pub struct Host {
 const CABLE: &str = "eth0";
 const NEAR: &str = "10.77.0.1";
 const FAR: &str = "10.77.0.2";
+const SECOND_CABLE: &str = "eth1";
+const SECOND_NEAR: &str = "10.77.1.1";
+const SECOND_FAR: &str = "10.77.1.2";
 /// Prefix of all names; the process id follows, so that what a killed test left can be told.
 const PREFIX: &str = "icdc-test-";
 
@@ -41,14 +44,41 @@ impl Pair {
         let name = |side| format!("{PREFIX}{}-{number}-{side}", std::process::id());
         let near = Host::new(name("near"), NEAR)?;
         let far = Host::new(name("far"), FAR)?;
-        let cable = ["link", "add", CABLE, "type", "veth", "peer", "name", CABLE, "netns", &far.name];
-        succeed(near.ip().args(cable));
         for host in [&near, &far] {
-            succeed(host.ip().args(["address", "add", &format!("{}/24", host.address), "dev", CABLE]));
-            succeed(host.ip().args(["link", "set", CABLE, "up"]));
             succeed(host.ip().args(["link", "set", "lo", "up"]));
         }
-        Some(Self { near, far })
+        let pair = Self { near, far };
+        pair.connect(CABLE, [NEAR, FAR]);
+        Some(pair)
+    }
+
+    /// With a second cable, [`Host::DEVICES`] in all, and [`Host::address`] of the far host by either:
+    /// by the second for connections of that device and for those that come from
+    /// [`Self::SECOND_NEAR`].
+    pub fn with_two_cables() -> Option<Self> {
+        let pair = Self::new()?;
+        pair.connect(SECOND_CABLE, [SECOND_NEAR, SECOND_FAR]);
+        let by_second = ["via", SECOND_FAR, "dev", SECOND_CABLE];
+        // Of two routes to one prefix the one with the lower metric is taken, unless the device is
+        // given.
+        let of_device = [&["route", "add", "10.77.0.0/24"][..], &by_second, &["metric", "100"]].concat();
+        let of_address = [&["route", "add", "default"][..], &by_second, &["table", "101"]].concat();
+        for words in [&of_device[..], &of_address, &["rule", "add", "from", SECOND_NEAR, "table", "101"]] {
+            succeed(pair.near.ip().args(words));
+        }
+        Some(pair)
+    }
+
+    /// Address of the near host at the second cable.
+    pub const SECOND_NEAR: &str = SECOND_NEAR;
+
+    fn connect(&self, cable: &str, addresses: [&str; 2]) {
+        let ends = ["link", "add", cable, "type", "veth", "peer", "name", cable, "netns", &self.far.name];
+        succeed(self.near.ip().args(ends));
+        for (host, address) in [&self.near, &self.far].into_iter().zip(addresses) {
+            succeed(host.ip().args(["address", "add", &format!("{address}/24"), "dev", cable]));
+            succeed(host.ip().args(["link", "set", cable, "up"]));
+        }
     }
 
     /// Pulls the cable.
@@ -110,7 +140,19 @@ impl Host {
 
     /// Bytes that have come to this host over the cable.
     pub fn received(&self) -> u64 {
-        let path = format!("/sys/class/net/{CABLE}/statistics/rx_bytes");
+        self.counted(CABLE, "rx_bytes")
+    }
+
+    /// Network devices where there are two cables.
+    pub const DEVICES: [&str; 2] = [CABLE, SECOND_CABLE];
+
+    /// Bytes that have passed each of two cables, in both directions.
+    pub fn carried(&self) -> [u64; 2] {
+        Self::DEVICES.map(|device| self.counted(device, "rx_bytes") + self.counted(device, "tx_bytes"))
+    }
+
+    fn counted(&self, device: &str, what: &str) -> u64 {
+        let path = format!("/sys/class/net/{device}/statistics/{what}");
         succeed(self.command("cat").arg(path)).trim().parse().unwrap()
     }
 

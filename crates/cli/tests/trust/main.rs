@@ -5,6 +5,7 @@
 
 mod between;
 mod daemon;
+mod devices;
 mod firewalls;
 mod operation;
 mod proxies;

@@ -7,7 +7,8 @@
 //! others              TCP         handshake       Join, and data behind it
 //! ```
 //!
-//! How many there will be follows from what the first one's TCP handshake has shown of the path, by
+//! Each is made for one number of a connection in its session, and taken for one that leaves this
+//! host by the same. How many there will be follows from what the first one's TCP handshake has shown of the path, by
 //! the rules of the session itself, which then takes them. To the far end one that nobody takes is a
 //! stranger who has said nothing.
 
@@ -18,8 +19,8 @@ use icdc_link::Carrier;
 use icdc_protocol::message::SendOptions;
 use icdc_rate::connection_count::{KERNEL_BUFFERS, needed_for};
 use icdc_stop::StopSignal;
-use icdc_tcp::clock;
 use icdc_tcp::congestion::{finds_the_rate, may_find_the_rate};
+use icdc_tcp::{Egresses, clock};
 use icdc_transfer::receiver;
 use icdc_tuning::known_paths;
 use icdc_units::{Rate, Span, Time};
@@ -79,9 +80,10 @@ impl Need {
         Self { named, limit, most: receiver::most_connections(&options.receive), sender }
     }
 
-    /// How many connections are needed beside this one, whose handshake is still to come.
-    fn beside(&self, first: &TcpStream) -> u8 {
-        self.named.unwrap_or_else(|| self.of_path(first)).min(self.most).saturating_sub(1)
+    /// How many connections are needed beside this one, whose handshake is still to come; `least` in
+    /// all, whatever the path needs.
+    fn beside(&self, first: &TcpStream, least: u8) -> u8 {
+        self.named.unwrap_or_else(|| self.of_path(first).max(least)).min(self.most).saturating_sub(1)
     }
 
     fn of_path(&self, first: &TcpStream) -> u8 {
@@ -95,37 +97,43 @@ impl Need {
     }
 }
 
+/// A connection, and when it was made.
+type Dated = Result<(Carrier, Time), ConnectError>;
+
 /// See the module's description.
 #[derive(Clone)]
 pub(super) struct Ahead {
     need: Need,
-    pool: Arc<Pool<Result<(Carrier, Time), ConnectError>>>,
+    egresses: Egresses,
+    /// One for each turn of the egresses.
+    pools: Arc<[Pool<Dated>]>,
 }
 
 impl Ahead {
-    pub(super) fn new(need: Need) -> Self {
-        Self { need, pool: Arc::default() }
+    pub(super) fn new(need: Need, egresses: &Egresses) -> Self {
+        let pools = (0..egresses.connections()).map(|_| Pool::default()).collect();
+        Self { need, egresses: egresses.clone(), pools }
     }
 
     /// The first connection of a session has just been made: begins those that it will need beside
-    /// it.
-    pub(super) fn begin_beside<M>(&self, first: &TcpStream, make: M)
+    /// it, `least` in all.
+    pub(super) fn begin_beside<M>(&self, first: &TcpStream, least: u8, make: M)
     where
-        M: Fn(&StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static,
+        M: Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static,
     {
-        for _ in 0..self.need.beside(first) {
-            self.pool.begin(dated(make.clone()));
+        for number in 1..=self.need.beside(first, least) {
+            self.pool(number).begin(dated(number, make.clone()));
         }
     }
 
-    /// One that was begun, or is made now.
-    pub(super) fn take<M>(&self, make: M, stop: &StopSignal) -> Result<Carrier, ConnectError>
+    /// One that was begun, or is made now, for the connection of this number.
+    pub(super) fn take<M>(&self, number: u8, make: M, stop: &StopSignal) -> Result<Carrier, ConnectError>
     where
-        M: Fn(&StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static,
+        M: Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static,
     {
         loop {
-            let (carrier, since) =
-                self.pool.take(dated(make.clone()), stop).unwrap_or(Err(ConnectError::Interrupted))?;
+            let taken = self.pool(number).take(dated(number, make.clone()), stop);
+            let (carrier, since) = taken.unwrap_or(Err(ConnectError::Interrupted))?;
             if clock::now() - since < FRESH {
                 return Ok(carrier);
             }
@@ -134,13 +142,17 @@ impl Ahead {
 
     /// Those that nobody has taken are not needed.
     pub(super) fn end(&self) {
-        self.pool.end();
+        self.pools.iter().for_each(Pool::end);
+    }
+
+    fn pool(&self, number: u8) -> &Pool<Dated> {
+        &self.pools[self.egresses.turn(number)]
     }
 }
 
-fn dated<M>(make: M) -> impl FnOnce(&StopSignal) -> Result<(Carrier, Time), ConnectError> + Clone
+fn dated<M>(number: u8, make: M) -> impl FnOnce(&StopSignal) -> Dated + Clone
 where
-    M: Fn(&StopSignal) -> Result<Carrier, ConnectError> + Clone,
+    M: Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Clone,
 {
-    move |stop| Ok((make(stop)?, clock::now()))
+    move |stop| Ok((make(number, stop)?, clock::now()))
 }

@@ -8,8 +8,7 @@ use icdc_protocol::relay::peer::{ANSWER, Header, Verdict};
 use icdc_protocol::relay::socks5_client::{Client, ClientError, Progress};
 use icdc_protocol::relay::{Destination, Host};
 use icdc_stop::StopSignal;
-use icdc_tcp::{Family, clock};
-use icdc_tuning::buffers::beginning;
+use icdc_tcp::{Beginning, Family, clock};
 use icdc_units::Span;
 
 use super::error::ConnectError;
@@ -21,11 +20,12 @@ use crate::proxy::{Proxy, ProxyKind};
 const ANSWER_PATIENCE: Span = Span::from_secs(20);
 
 /// A connection to a port of a host by way of `proxy`, given up when `stop` is requested. The
-/// family is that of the connection to the proxy.
+/// family and the beginning are those of the connection to the proxy.
 pub(super) fn reach_by(
     proxy: &Proxy,
     (host, port): (&str, u16),
     family: Family,
+    beginning: &Beginning<'_>,
     stop: &StopSignal,
 ) -> Result<TcpStream, ConnectError> {
     let failed = |reason: String| ConnectError::Proxy { proxy: proxy.to_string(), host: host.to_owned(), port, reason };
@@ -35,7 +35,7 @@ pub(super) fn reach_by(
         Host::Address(address) => address.to_string(),
         Host::Name(name) => name.as_str().to_owned(),
     };
-    let stream = reach((&place, proxy.place.port), family, &beginning(), stop, failed)?;
+    let stream = reach((&place, proxy.place.port), family, beginning, stop, failed)?;
     let deadline = clock::now() + ANSWER_PATIENCE;
     let asked =
         PatientReader::new(&stream, stop, deadline).map_err(Refusal::Broken).and_then(|answers| match &proxy.kind {

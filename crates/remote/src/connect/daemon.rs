@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_link::{Carrier, Link};
 use icdc_stop::StopSignal;
-use icdc_tcp::{Family, clock};
+use icdc_tcp::{Beginning, Egresses, Family, clock};
 use icdc_transfer::{EventSink, Via as Route};
 use icdc_trust::{DEFAULT_PORT, HostKey, Identity, KnownHosts, PublicKey, ServerPin, client_config};
 use icdc_tuning::buffers::beginning;
@@ -43,6 +43,7 @@ struct Address {
     family: Family,
     /// What the user wants to have between.
     proxy: Option<Proxy>,
+    egresses: Egresses,
 }
 
 impl DaemonFar {
@@ -59,10 +60,11 @@ impl DaemonFar {
             Via::Proxy(proxy) => Some(proxy.clone()),
             Via::Auto | Via::Direct | Via::Back | Via::Ssh => None,
         };
-        let address = Address { host: host.to_owned(), port, family: options.family, proxy };
+        let (host, family, egresses) = (host.to_owned(), options.family, options.egresses.clone());
+        let address = Address { host, port, family, proxy, egresses };
         let identity = load_identity(&options.identity)?;
         let mut known = KnownHosts::load(&options.known_hosts)?;
-        let ahead = Ahead::new(need);
+        let ahead = Ahead::new(need, &options.egresses);
         let (link, key) = match address.meet(&identity, &known, &ahead, stop)? {
             Meeting::Known(link, key) => (link, key),
             Meeting::Changed(key, line) => {
@@ -109,14 +111,19 @@ impl DaemonFar {
     pub(crate) fn further(&self) -> Further<'static> {
         let (address, identity, key) = (self.address.clone(), Arc::clone(&self.identity), self.key);
         let ahead = self.ahead.clone();
-        Box::new(move |stop| address.pinned(ahead.take(address.maker(), stop)?, &identity, key, stop))
+        Box::new(move |number, stop| address.pinned(ahead.take(number, address.maker(), stop)?, &identity, key, stop))
     }
 
     /// The route that data takes, and what makes one connection more by it.
     pub(crate) fn dial(&self) -> (Route, Dial) {
         let address = self.address.clone();
         let route = address.proxy.as_ref().map_or(Route::Direct, Proxy::route);
-        (route, Box::new(move |stop| address.stream(stop).map(Carrier::from)))
+        (route, Box::new(move |number, stop| address.stream(number, stop).map(Carrier::from)))
+    }
+
+    /// The least connections that leave this host by all that the user has named.
+    pub(crate) fn least_connections(&self) -> u8 {
+        self.address.egresses.connections()
     }
 
     /// The daemon's key.
@@ -150,8 +157,8 @@ impl Address {
             }
         };
         let config = client_config(identity, ServerPin::Verify(Box::new(verify)));
-        let stream = self.stream(stop)?;
-        ahead.begin_beside(&stream, self.maker());
+        let stream = self.stream(0, stop)?;
+        ahead.begin_beside(&stream, self.egresses.connections(), self.maker());
         let outcome = shake_hands(stream, config, stop);
         let shown = *shown.lock().unwrap_or_else(PoisonError::into_inner);
         match (outcome, shown) {
@@ -174,8 +181,8 @@ impl Address {
         ahead: &Ahead,
         stop: &StopSignal,
     ) -> Result<Link, ConnectError> {
-        let stream = self.stream(stop)?;
-        ahead.begin_beside(&stream, self.maker());
+        let stream = self.stream(0, stop)?;
+        ahead.begin_beside(&stream, self.egresses.connections(), self.maker());
         self.pinned(stream, identity, key, stop)
     }
 
@@ -189,18 +196,20 @@ impl Address {
         pinned(carrier, (&self.host, self.port), identity, key, stop)
     }
 
-    fn maker(&self) -> impl Fn(&StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static {
+    fn maker(&self) -> impl Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static {
         let address = self.clone();
-        move |stop| address.stream(stop).map(Carrier::from)
+        move |number, stop| address.stream(number, stop).map(Carrier::from)
     }
 
-    fn stream(&self, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
+    /// The connection of this number.
+    fn stream(&self, number: u8, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         let (host, port) = (&self.host, self.port);
+        let beginning = Beginning { egress: self.egresses.of(number), ..beginning() };
         if let Some(proxy) = &self.proxy {
-            return reach_by(proxy, (host, port), self.family, stop);
+            return reach_by(proxy, (host, port), self.family, &beginning, stop);
         }
         let unanswered = |reason| ConnectError::DaemonPort { host: host.clone(), port, reason };
-        reach((host, port), self.family, &beginning(), stop, unanswered)
+        reach((host, port), self.family, &beginning, stop, unanswered)
     }
 
     /// As `known_hosts` writes it.

@@ -1,9 +1,11 @@
 //! Why there is no link to a far end.
 
 use std::io;
+use std::net::SocketAddr;
 use std::process::ExitStatus;
 
 use icdc_link::LinkError;
+use icdc_tcp::Egress;
 use icdc_trust::TrustError;
 use icdc_units::Span;
 use thiserror::Error;
@@ -274,7 +276,7 @@ pub enum ConnectError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The host's name has no address.
+    /// The host's name has no address, or this host cannot make a connection.
     #[error(transparent)]
     Resolve(icdc_tcp::ConnectError),
     /// Files of keys cannot be used.
@@ -345,12 +347,24 @@ impl ConnectError {
         use icdc_tcp::ConnectError as Tcp;
         match error {
             Tcp::Refused { address, .. } => unanswered(format!("{address} refused the connection")),
-            Tcp::TimedOut { address, timeout, .. } => unanswered(format!("no answer from {address} within {timeout}")),
-            Tcp::Unreachable { address, cause, .. } => unanswered(format!("{address}: {cause}")),
+            Tcp::TimedOut { address, timeout, egress, .. } => {
+                let by = Egress::told(egress.as_ref());
+                unanswered(format!("no answer from {address}{by} within {timeout}{}", query(egress.as_ref(), address)))
+            }
+            Tcp::Unreachable { address, egress, cause, .. } => {
+                let by = Egress::told(egress.as_ref());
+                unanswered(format!("{address}{by}: {cause}{}", query(egress.as_ref(), address)))
+            }
             Tcp::Cancelled { .. } => Self::Interrupted,
             other => Self::Resolve(other),
         }
     }
+}
+
+/// Where an egress was named: how to see the route by it.
+fn query(egress: Option<&Egress>, address: SocketAddr) -> String {
+    let query = |egress| format!(" (see `{}`)", Egress::route_query(Some(egress), address.ip()));
+    egress.map(query).unwrap_or_default()
 }
 
 /// Words of the far side as the end of a sentence, if there are any.

@@ -106,6 +106,14 @@ impl Far {
         }
     }
 
+    /// The least links, the first included, that leave this host by all that the user has named.
+    pub(crate) fn least_links(&self) -> u8 {
+        match &self.way {
+            Way::Ssh(far) => far.least_connections(),
+            Way::Daemon(far) => far.least_connections(),
+        }
+    }
+
     /// The path there, as the user wrote it.
     #[must_use]
     pub fn path(&self) -> &[u8] {

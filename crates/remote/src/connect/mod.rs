@@ -39,12 +39,13 @@ pub use far::Far;
 pub(crate) use far_program::MARKER;
 pub(crate) use reach::{pinned, reach};
 
-/// Makes a further connection to a far end that has been reached; gives up when the signal is
-/// requested.
-pub(crate) type Further<'a> = Box<dyn Fn(&StopSignal) -> Result<Link, ConnectError> + Send + Sync + 'a>;
+/// Makes a further connection, of this number in its session, to a far end that has been reached;
+/// gives up when the signal is requested.
+pub(crate) type Further<'a> = Box<dyn Fn(u8, &StopSignal) -> Result<Link, ConnectError> + Send + Sync + 'a>;
 
-/// Makes a connection to the port of a far end that has been reached, by the same route.
-pub(crate) type Dial = Box<dyn Fn(&StopSignal) -> Result<Carrier, ConnectError> + Send + Sync>;
+/// Makes a connection, of this number, to the port of a far end that has been reached, by the same
+/// route.
+pub(crate) type Dial = Box<dyn Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Send + Sync>;
 
 /// Connects to a far end.
 pub(crate) trait Connect: Send {
@@ -64,6 +65,11 @@ pub(crate) trait Connect: Send {
     fn most_links(&self) -> u8 {
         MAX_STREAMS
     }
+
+    /// The least links, the first included, that leave this host by all that the user has named.
+    fn least_links(&self) -> u8 {
+        1
+    }
 }
 
 impl Connect for Far {
@@ -77,5 +83,9 @@ impl Connect for Far {
 
     fn most_links(&self) -> u8 {
         Self::most_links(self)
+    }
+
+    fn least_links(&self) -> u8 {
+        Self::least_links(self)
     }
 }

@@ -21,7 +21,7 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use icdc_link::{Carrier, Link};
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_stop::StopSignal;
-use icdc_tcp::{Family, clock};
+use icdc_tcp::{Beginning, Egresses, Family, clock};
 use icdc_transfer::{Event, EventSink, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_tuning::buffers::beginning;
@@ -65,6 +65,7 @@ pub(super) struct Routes {
     pub(super) family: Family,
     /// What the user has chosen.
     pub(super) via: Via,
+    pub(super) egresses: Egresses,
     /// As ssh has seen it.
     pub(super) round_trip: Span,
     pub(super) back: Back,
@@ -97,25 +98,52 @@ impl Routes {
             }
         };
         (self.events)(Event::Route { via: route, reason });
+        self.tell_of_egresses(route);
         Ok((link, route))
     }
 
-    /// One link more over a route that has worked.
-    pub(super) fn further(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
+    /// One link more, of this number in its session, over a route that has worked.
+    pub(super) fn further(&self, route: Route, number: u8, stop: &StopSignal) -> Result<Link, ConnectError> {
         let carrier = match route {
-            Route::Ssh => self.carrier(route, stop)?,
-            _ => self.ahead.take(self.maker(route), stop)?,
+            Route::Ssh => self.carrier(route, number, stop)?,
+            _ => self.ahead.take(number, self.maker(route), stop)?,
         };
         self.pinned(carrier, stop)
     }
 
-    /// One connection more over a route that has worked, to the port where the far end listens.
-    pub(super) fn carrier(&self, route: Route, stop: &StopSignal) -> Result<Carrier, ConnectError> {
+    /// One connection more, of this number, over a route that has worked, to the port where the far
+    /// end listens.
+    pub(super) fn carrier(&self, route: Route, number: u8, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         match (route, &self.via) {
             (Route::Ssh, _) => self.forwarder.further(stop),
             (Route::Back, _) => self.back.connect(stop).map(Carrier::from),
-            (_, Via::Proxy(proxy)) => reach_by(proxy, (&self.host, self.port), self.family, stop).map(Carrier::from),
-            (_, _) => self.reach(stop).map(Carrier::from),
+            (_, Via::Proxy(proxy)) => self.reach_by(proxy, number, stop).map(Carrier::from),
+            (_, _) => self.reach(number, stop).map(Carrier::from),
+        }
+    }
+
+    /// The least connections by this route that leave this host by all that the user has named.
+    pub(super) fn least_connections(&self, route: Route) -> u8 {
+        match route {
+            // ssh makes these, or the far end.
+            Route::Ssh | Route::Back => 1,
+            Route::Direct | Route::Relay | Route::Socks5 => self.egresses.connections(),
+        }
+    }
+
+    /// Tells where this route lets nobody choose by what connections leave this host.
+    fn tell_of_egresses(&self, route: Route) {
+        let whose = match route {
+            Route::Ssh => "goes through ssh, whose connections leave",
+            Route::Back => "goes over connections that the remote host makes, which come in",
+            Route::Direct | Route::Relay | Route::Socks5 => return,
+        };
+        if !self.egresses.is_empty() {
+            let text = format!(
+                "--bind has no effect: the data {whose} by the routes of this host; --via direct allows no other route \
+                 than the one that --bind chooses"
+            );
+            (self.events)(Event::Notice { text });
         }
     }
 
@@ -196,7 +224,7 @@ impl Routes {
             let answered = Arc::clone(&answered);
             move |routes, stop| {
                 let begin = clock::now();
-                let carrier = routes.carrier(Route::Direct, stop)?;
+                let carrier = routes.carrier(Route::Direct, 0, stop)?;
                 let _ = answered.set(clock::now() - begin);
                 routes.first_over(carrier, Route::Direct, stop)
             }
@@ -275,12 +303,12 @@ impl Routes {
     }
 
     fn direct(&self, stop: &StopSignal) -> Result<Link, ConnectError> {
-        self.pinned(self.reach(stop)?, stop)
+        self.pinned(self.reach(0, stop)?, stop)
     }
 
     /// The first link of a session, by a route that is the only one to be tried.
     fn first_by(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
-        self.first_over(self.carrier(route, stop)?, route, stop)
+        self.first_over(self.carrier(route, 0, stop)?, route, stop)
     }
 
     /// The first link of a session. Those that it needs beside it are begun.
@@ -288,25 +316,37 @@ impl Routes {
         if let Carrier::Tcp(stream) = &carrier
             && !stop.is_requested()
         {
-            self.ahead.begin_beside(stream, self.maker(route));
+            self.ahead.begin_beside(stream, self.least_connections(route), self.maker(route));
         }
         self.pinned(carrier, stop)
     }
 
     /// Makes connections by a route that has worked; it holds none of those that are begun.
-    fn maker(&self, route: Route) -> impl Fn(&StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static {
-        let routes = Self { ahead: Ahead::new(Need::ONE), ..self.clone() };
-        move |stop| routes.carrier(route, stop)
+    fn maker(
+        &self,
+        route: Route,
+    ) -> impl Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static {
+        let routes = Self { ahead: Ahead::new(Need::ONE, &Egresses::default()), ..self.clone() };
+        move |number, stop| routes.carrier(route, number, stop)
     }
 
-    fn reach(&self, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
+    fn reach(&self, number: u8, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         let unanswered = |reason| ConnectError::DataPort { host: self.host.clone(), port: self.port, reason };
         let place = (self.host.as_str(), self.port);
-        reach(place, self.family, &beginning(), stop, unanswered)
+        reach(place, self.family, &self.beginning(number), stop, unanswered)
+    }
+
+    fn reach_by(&self, proxy: &Proxy, number: u8, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
+        reach_by(proxy, (&self.host, self.port), self.family, &self.beginning(number), stop)
+    }
+
+    /// How the connection of this number begins.
+    fn beginning(&self, number: u8) -> Beginning<'_> {
+        Beginning { egress: self.egresses.of(number), ..beginning() }
     }
 
     fn by_proxy(&self, proxy: &Proxy, stop: &StopSignal) -> Result<Link, ConnectError> {
-        self.pinned(reach_by(proxy, (&self.host, self.port), self.family, stop)?, stop)
+        self.pinned(self.reach_by(proxy, 0, stop)?, stop)
     }
 
     fn connect_back(&self, stop: &StopSignal) -> Result<Link, ConnectError> {

@@ -19,7 +19,7 @@ use icdc_protocol::Message;
 use icdc_protocol::message::{FarTask, Listening};
 use icdc_rate::connection_count::{SSH_CHANNEL, Window, needed_for};
 use icdc_stop::StopSignal;
-use icdc_tcp::{Family, clock};
+use icdc_tcp::{Egresses, Family, clock};
 use icdc_transfer::{Event, EventSink, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::{Rate, Span};
@@ -58,6 +58,7 @@ pub(crate) struct Starter {
     ports: (u16, u16),
     family: Family,
     via: Via,
+    egresses: Egresses,
     /// Connections that the user wants, and the rate that is to be reached at most.
     streams: Option<u8>,
     limit: Option<Rate>,
@@ -143,6 +144,7 @@ impl Starter {
             ports: options.ports,
             family: options.family,
             via: options.via.clone(),
+            egresses: options.egresses.clone(),
             streams: options.send.streams,
             limit: options.send.rate,
             events: Arc::clone(events),
@@ -323,7 +325,7 @@ impl SshFar {
             unreachable!("a link to it has been made");
         };
         let (routes, route) = (routes.clone(), *route);
-        Box::new(move |stop| routes.further(route, stop))
+        Box::new(move |number, stop| routes.further(route, number, stop))
     }
 
     /// What is in the way of each route to the far end, which has just been started.
@@ -337,7 +339,7 @@ impl SshFar {
             unreachable!("a link to it has been made");
         };
         let (routes, route) = (routes.clone(), *route);
-        (route, Box::new(move |stop| routes.carrier(route, stop)))
+        (route, Box::new(move |number, stop| routes.carrier(route, number, stop)))
     }
 
     /// The most connections that can be made without a question to the user.
@@ -346,23 +348,42 @@ impl SshFar {
         current.and_then(|Current { routes, route, .. }| Some(routes.most_connections((*route)?))).unwrap_or(1)
     }
 
+    /// The least connections that leave this host by all that the user has named.
+    pub(crate) fn least_connections(&self) -> u8 {
+        let current = self.current.as_ref();
+        current.and_then(|Current { routes, route, .. }| Some(routes.least_connections((*route)?))).unwrap_or(1)
+    }
+
     fn start(&mut self) -> Result<(), ConnectError> {
         self.current = None;
         let identity = Identity::generate();
         let Started { writer, inlet, end, key, port, running, login, .. } =
             self.starter.start_to_serve(identity.public())?;
         let host = self.starter.host_name()?;
-        let Starter { far, family, ports, via, events, stop, streams, limit, .. } = &self.starter;
-        let (family, via) = (*family, via.clone());
+        let Starter { far, family, ports, via, egresses, events, stop, streams, limit, .. } = &self.starter;
+        let (family, via, egresses) = (*family, via.clone(), egresses.clone());
         let LoginSeen { round_trip, channel, unattended } = login;
         let connections = streams.unwrap_or_else(|| needed_for(channel, round_trip, None, *limit));
         let expected = Expected { connections, unattended };
         let forwarder = Forwarder::new(far.clone(), port, family, expected, events);
         let back = Back::new(&host, *ports, family, writer, inlet);
         let (identity, events, stop) = (Arc::new(identity), Arc::clone(events), stop.clone());
-        let ahead = Ahead::new(self.need);
-        let routes =
-            Routes { host, port, key, identity, family, via, round_trip, back, forwarder, ahead, events, stop };
+        let ahead = Ahead::new(self.need, &egresses);
+        let routes = Routes {
+            host,
+            port,
+            key,
+            identity,
+            family,
+            via,
+            egresses,
+            round_trip,
+            back,
+            forwarder,
+            ahead,
+            events,
+            stop,
+        };
         self.current = Some(Current { _end: end, running, routes, route: None });
         Ok(())
     }

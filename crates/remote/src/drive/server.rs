@@ -324,7 +324,7 @@ impl Connect for Reached<'_> {
 
     fn further(&mut self) -> Result<Further<'_>, ConnectError> {
         let (reached, route) = (*self, self.route.unwrap_or(Route::Direct));
-        Ok(Box::new(move |stop| reached.connect(route, stop)))
+        Ok(Box::new(move |_, stop| reached.connect(route, stop)))
     }
 }
 

@@ -1,0 +1,295 @@
+//! By what a connection leaves this host, where that is not left to the routing table.
+//!
+//! | | how | who may |
+//! |---|---|---|
+//! | device | `SO_BINDTODEVICE`: routes by that device only, and only what arrives by it | everybody since Linux 5.7, before that `CAP_NET_RAW` |
+//! | address | `bind(2)`: it is the source address; which device that means is up to the rules of routing (`ip rule`) | everybody |
+//!
+//! Both are set before the handshake, so that its first segment already takes that path.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use socket2::{Domain, Socket, Type};
+use thiserror::Error;
+
+use crate::Family;
+
+/// Where the kernel lists the devices of this network namespace, a line each after two of headings.
+const DEVICES: &str = "/proc/net/dev";
+/// Longest name of a device (`IFNAMSIZ`, less the byte at its end).
+const MAX_DEVICE_NAME: usize = 15;
+
+/// By what a connection leaves this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Egress {
+    /// A network device.
+    Device(DeviceName),
+    /// An address of this host, which becomes the source address.
+    Address(IpAddr),
+}
+
+/// What the kernel takes for the name of a network device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceName(String);
+
+/// A text names neither a device nor an address.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum EgressSyntaxError {
+    /// The kernel takes no such name.
+    #[error(
+        "write the name of a network device, up to {MAX_DEVICE_NAME} characters such as eth1, or an IP address of this host"
+    )]
+    Neither,
+    /// Without its device, it means nothing.
+    #[error("a link-local address is that of one device: name the device in its place")]
+    LinkLocal,
+}
+
+impl FromStr for Egress {
+    type Err = EgressSyntaxError;
+
+    fn from_str(text: &str) -> Result<Self, EgressSyntaxError> {
+        match text.parse() {
+            Ok(IpAddr::V6(address)) if address.is_unicast_link_local() => return Err(EgressSyntaxError::LinkLocal),
+            Ok(address) => return Ok(Self::Address(address.to_canonical())),
+            Err(_) => {}
+        }
+        // As dev_valid_name() of the kernel.
+        let improper = |byte: u8| byte == b'/' || byte == b':' || byte.is_ascii_whitespace() || byte.is_ascii_control();
+        let is_name = (1..=MAX_DEVICE_NAME).contains(&text.len()) && !matches!(text, "." | "..");
+        match is_name && !text.bytes().any(improper) {
+            true => Ok(Self::Device(DeviceName(text.to_owned()))),
+            false => Err(EgressSyntaxError::Neither),
+        }
+    }
+}
+
+impl fmt::Display for Egress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(DeviceName(name)) => out.write_str(name),
+            Self::Address(address) => address.fmt(out),
+        }
+    }
+}
+
+impl Egress {
+    /// The family of the connections that can leave by it.
+    #[must_use]
+    pub fn family(&self) -> Family {
+        match self {
+            Self::Device(_) => Family::Any,
+            Self::Address(IpAddr::V4(_)) => Family::V4,
+            Self::Address(IpAddr::V6(_)) => Family::V6,
+        }
+    }
+
+    /// Makes sure that this host has it and that this thread may use it.
+    ///
+    /// # Errors
+    /// See [`EgressError`].
+    pub fn check(&self) -> Result<(), EgressError> {
+        let domain = if self.family() == Family::V6 { Domain::IPV6 } else { Domain::IPV4 };
+        let socket = Socket::new(domain, Type::STREAM, None);
+        let socket = socket.map_err(|cause| self.refused(Refused { call: "socket", cause }))?;
+        self.apply(&socket).map_err(|refused| self.refused(refused))
+    }
+
+    /// Has `socket`, which is not connected yet, leave by it.
+    pub(crate) fn apply(&self, socket: &Socket) -> Result<(), Refused> {
+        match self {
+            Self::Device(DeviceName(name)) => {
+                socket.bind_device(Some(name.as_bytes())).map_err(|cause| Refused { call: BIND_TO_DEVICE, cause })
+            }
+            Self::Address(address) => {
+                socket.bind(&SocketAddr::new(*address, 0).into()).map_err(|cause| Refused { call: BIND, cause })
+            }
+        }
+    }
+
+    /// What the kernel's refusal means.
+    pub(crate) fn refused(&self, Refused { call, cause }: Refused) -> EgressError {
+        match (self, Errno::from_io_error(&cause)) {
+            (Self::Device(device), Some(Errno::NODEV)) => {
+                EgressError::NoDevice { device: device.0.clone(), devices: devices().join(", ") }
+            }
+            (Self::Device(device), Some(Errno::PERM)) => EgressError::NotPermitted { device: device.0.clone(), cause },
+            (Self::Address(address), Some(Errno::ADDRNOTAVAIL)) => EgressError::NoAddress { address: *address },
+            _ => EgressError::Refused { egress: self.clone(), call, cause },
+        }
+    }
+
+    /// How a connection was to leave this host, for the end of a sentence: nothing where none was
+    /// named.
+    #[must_use]
+    pub fn told(egress: Option<&Self>) -> String {
+        match egress {
+            None => String::new(),
+            Some(Self::Device(DeviceName(name))) => format!(" by {name}"),
+            Some(Self::Address(address)) => format!(" from {address}"),
+        }
+    }
+
+    /// The command that shows the route to `destination`.
+    #[must_use]
+    pub fn route_query(egress: Option<&Self>, destination: IpAddr) -> String {
+        let through = match egress {
+            None => String::new(),
+            Some(Self::Device(DeviceName(name))) => format!(" oif {name}"),
+            Some(Self::Address(address)) => format!(" from {address}"),
+        };
+        format!("ip route get {destination}{through}")
+    }
+}
+
+pub(crate) const BIND_TO_DEVICE: &str = "setsockopt(SO_BINDTODEVICE)";
+pub(crate) const BIND: &str = "bind";
+
+/// A system call that failed.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) call: &'static str,
+    pub(crate) cause: io::Error,
+}
+
+/// A connection cannot leave by what was named.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum EgressError {
+    /// There is no such device.
+    #[error("this host has no network device {device}; it has {devices}")]
+    NoDevice {
+        /// Its name.
+        device: String,
+        /// Those that there are.
+        devices: String,
+    },
+    /// The kernel does not let this user choose the device.
+    #[error(
+        "the kernel does not let this user choose the device {device} ({BIND_TO_DEVICE}: {cause}): before Linux 5.7 that \
+         takes CAP_NET_RAW. Name an address of the device in its place, with a rule of routing for it (`ip rule add from \
+         ADDRESS ...`), or run as root"
+    )]
+    NotPermitted {
+        /// Its name.
+        device: String,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// The address is another host's.
+    #[error("this host has no address {address}; see those that it has: `ip -brief address`")]
+    NoAddress {
+        /// The address.
+        address: IpAddr,
+    },
+    /// Another system call failed.
+    #[error("no connection can leave by {egress}: {call}: {cause}")]
+    Refused {
+        /// What was named.
+        egress: Egress,
+        /// The system call.
+        call: &'static str,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+}
+
+/// The network devices that this process has.
+fn devices() -> Vec<String> {
+    let listed = std::fs::read_to_string(DEVICES).unwrap_or_default();
+    listed.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
+}
+
+/// By what the connections of one run leave this host, in turn; left to the routing table where none
+/// is named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Egresses(Arc<[Egress]>);
+
+impl FromIterator<Egress> for Egresses {
+    fn from_iter<I: IntoIterator<Item = Egress>>(egresses: I) -> Self {
+        Self(egresses.into_iter().collect())
+    }
+}
+
+impl Egresses {
+    /// By what connection number `number` leaves, counted from 0; `None` where no egress is named.
+    #[must_use]
+    pub fn of(&self, number: u8) -> Option<&Egress> {
+        self.0.get(self.turn(number))
+    }
+
+    /// Connections of the same turn, from 0, leave by the same.
+    #[must_use]
+    pub fn turn(&self, number: u8) -> usize {
+        usize::from(number) % self.0.len().max(1)
+    }
+
+    /// So many connections use each of them; 1 where none is named.
+    #[must_use]
+    pub fn connections(&self) -> u8 {
+        u8::try_from(self.0.len()).unwrap_or(u8::MAX).max(1)
+    }
+
+    /// Whether none is named.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each that is named, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Egress> {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn egress(text: &str) -> Egress {
+        text.parse().expect(text)
+    }
+
+    #[test]
+    fn a_text_is_an_address_or_a_name_that_the_kernel_takes() {
+        assert_eq!(egress("192.0.2.1"), Egress::Address("192.0.2.1".parse().expect("address")));
+        assert_eq!(egress("2001:db8::1").family(), Family::V6);
+        assert_eq!(egress("::ffff:192.0.2.1"), egress("192.0.2.1"));
+        for name in ["eth0", "enp1s0f0.100", "fifteen-letters"] {
+            assert_eq!((egress(name).to_string().as_str(), egress(name).family()), (name, Family::Any));
+        }
+        for text in ["", ".", "..", "a b", "a/b", "eth0:1", "sixteen-letters-", "[::1]", "fe80::1%eth0"] {
+            assert_eq!(text.parse::<Egress>(), Err(EgressSyntaxError::Neither), "{text}");
+        }
+        assert_eq!("fe80::1".parse::<Egress>(), Err(EgressSyntaxError::LinkLocal));
+    }
+
+    #[test]
+    fn connections_take_them_in_turn() {
+        let three: Egresses = ["a", "b", "192.0.2.1"].map(egress).into_iter().collect();
+        let taken: Vec<_> = (0..5).map(|number| three.of(number).expect("named").to_string()).collect();
+        assert_eq!(taken, ["a", "b", "192.0.2.1", "a", "b"]);
+        assert_eq!((three.connections(), three.turn(255)), (3, 0));
+        let none = Egresses::default();
+        assert_eq!((none.of(7), none.turn(7), none.connections()), (None, 0, 1));
+    }
+
+    #[test]
+    fn what_this_host_lacks_is_told_with_what_it_has() {
+        let error = egress("none-such").check().expect_err("no such device");
+        assert!(matches!(error, EgressError::NoDevice { .. }), "{error}");
+        assert!(error.to_string().contains("it has ") && error.to_string().contains("lo"), "{error}");
+        // TEST-NET-1, which no host has.
+        let error = egress("192.0.2.1").check().expect_err("no such address");
+        assert!(matches!(error, EgressError::NoAddress { .. }), "{error}");
+        egress("127.0.0.1").check().expect("loopback");
+        let refused = Refused { call: BIND_TO_DEVICE, cause: Errno::PERM.into() };
+        let text = egress("lo").refused(refused).to_string();
+        assert!(text.contains("5.7") && text.contains("CAP_NET_RAW") && text.contains("ip rule"), "{text}");
+    }
+}
