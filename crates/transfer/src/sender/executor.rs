@@ -158,8 +158,8 @@ pub(super) struct Executor<'a> {
 /// The queues that the executor fills.
 pub(super) struct Queues {
     pub(super) packs: Queue<Vec<EntryId>>,
-    /// One for each reader of large files.
-    pub(super) reads: Vec<Queue<ReadJob>>,
+    /// Of the first reader of large files.
+    pub(super) reads: Queue<ReadJob>,
     pub(super) data: Queue<Parcel>,
     pub(super) parts: Queue<Parcel>,
     /// A message waits: [`Executor::next_message`].
@@ -178,7 +178,7 @@ impl<'a> Executor<'a> {
         events: &'a EventSink,
     ) -> (Self, Queues) {
         let (to_packers, packs) = unbounded();
-        let (to_readers, reads) = std::iter::repeat_with(unbounded).take(READERS).unzip();
+        let (to_reader, reads) = unbounded();
         // Many threads that hash must not wait for each other's blocks to be taken.
         let (to_connections, data) = bounded(DATA_QUEUE.max(hashers()));
         let (in_parts, parts) = bounded(DATA_QUEUE);
@@ -188,7 +188,7 @@ impl<'a> Executor<'a> {
         let state = SessionState {
             machine: Sender::new(order, begin),
             places: ById::default(),
-            jobs: Some(Jobs { packs: to_packers, reads: to_readers, devices: Vec::new() }),
+            jobs: Some(Jobs { packs: to_packers, reads: vec![to_reader], devices: Vec::new() }),
             early_ends: BTreeMap::new(),
             granted: false,
             outcome: None,
@@ -337,10 +337,10 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// So many readers of large files have been started; called before anything is announced.
-    pub(super) fn has_readers(&self, count: usize) {
-        if let Some(jobs) = &mut self.lock().jobs {
-            jobs.reads.truncate(count);
+    /// One reader of large files more is there, which takes its jobs from this queue.
+    pub(super) fn has_reader(&self, jobs: Channel<ReadJob>) {
+        if let Some(all) = &mut self.lock().jobs {
+            all.reads.push(jobs);
         }
     }
 

@@ -35,7 +35,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded};
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded};
 use icdc_disk::BlockPool;
 use icdc_link::Link;
 use icdc_protocol::limits::MAX_STREAMS;
@@ -48,7 +48,7 @@ use icdc_stop::StopSignal;
 use icdc_units::Time;
 
 use self::connections::Connections;
-use self::executor::{Executor, Keeps, Queues, READERS, ReadJob};
+use self::executor::{Executor, Keeps, Queues, READERS};
 use self::hashing::Step;
 use self::progress::Progress;
 use self::selection::Selection;
@@ -131,19 +131,23 @@ pub fn run(
         if connections.steering.is_bundled() {
             start(scope, "steer", move || connections.steering.run());
         }
-        for _ in 1..small::PACKERS {
-            let packs = packs.clone();
-            try_start(scope, "pack", move || small::run(executor, &packs));
-        }
+        let (further_packs, further_steps, further_queue) = (packs.clone(), steps.clone(), steps_queue.clone());
         start(scope, "pack", move || small::run(executor, &packs));
-        start_readers(executor, scope, reads, steps);
-        for _ in 1..hashers {
-            let steps = steps_queue.clone();
-            try_start(scope, "hash", move || hashing::run(executor, &steps));
-        }
+        start(scope, "read", move || large::read(executor, 0, &reads, &steps));
         start(scope, "hash", move || hashing::run(executor, &steps_queue));
         let selected = selection.clone();
         start(scope, "scan", move || scan_sources(executor, roots, problems, options, selected));
+        // Those that it can do without come last, where threads are few.
+        for _ in 1..small::PACKERS {
+            let packs = further_packs.clone();
+            try_start(scope, "pack", move || small::run(executor, &packs));
+        }
+        for _ in 1..hashers {
+            let steps = further_queue.clone();
+            try_start(scope, "hash", move || hashing::run(executor, &steps));
+        }
+        start_readers(executor, scope, &further_steps);
+        drop((further_packs, further_steps, further_queue));
 
         let outcome = supervise(executor, scope, connections, joining.joined, &mut path, account.start(), stop);
         if let (Some(found), Some(tuned)) = (path.found(), &executor.tuned) {
@@ -166,27 +170,19 @@ pub fn run(
     Ok(Sent { counts: executor.counts(), tree, only })
 }
 
-/// Starts the readers of large files, as many as threads can be had for.
+/// Starts the readers of large files after the first, as many as threads can be had for.
 fn start_readers<'scope, 'env>(
     executor: &'scope Executor<'scope>,
     scope: &'scope std::thread::Scope<'scope, 'env>,
-    queues: Vec<Queue<ReadJob>>,
-    steps: Channel<Step>,
+    steps: &Channel<Step>,
 ) {
-    let mut queues = queues.into_iter().enumerate();
-    if let Some((number, jobs)) = queues.next() {
-        let steps = steps.clone();
-        start(scope, "read", move || large::read(executor, number, &jobs, &steps));
-    }
-    let mut count = 1;
-    for (number, jobs) in queues {
-        let steps = steps.clone();
+    for number in 1..READERS {
+        let ((to_reader, jobs), steps) = (unbounded(), steps.clone());
         if try_start(scope, "read", move || large::read(executor, number, &jobs, &steps)).is_none() {
-            break;
+            return;
         }
-        count += 1;
+        executor.has_reader(to_reader);
     }
-    executor.has_readers(count);
 }
 
 /// Of no source at all there is nothing to send, and nothing shall be made for it.
