@@ -9,12 +9,8 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 runs=${1:-5} size=${2:-8}
 shift $(($# < 2 ? $# : 2))
-icdc=$(realpath "${ICDC:-${CARGO_TARGET_DIR:-target}/release/icdc}")
-place=$(mktemp -d "${SCRATCH:-/var/tmp}/icdc-disk.XXXXXX") || exit 1
-trap 'rm -rf "$place"' EXIT
-trap 'exit 130' INT TERM
-printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >"$place/ssh"
-chmod 755 "$place/ssh"
+. bench/one-host.sh
+make_place "${SCRATCH:-/var/tmp}"
 head -c "${size}G" /dev/urandom >"$place/source"
 quarter=$((size * 64))
 
@@ -36,8 +32,8 @@ for run in $(seq "$runs"); do
     sync
     seconds=$(bound)
     sync
-    "$icdc" copy --json --ssh "$place/ssh" --remote-icdc "$icdc" "$@" "$place/source" "127.0.0.1:$place/copied" >"$place/said" || exit 1
-    rate=$(tail -n 1 "$place/said" | sed 's/.*"goodput_bps":\([0-9.]*\).*/\1/')
+    "$icdc" copy --json --ssh "$ssh" --remote-icdc "$icdc" "$@" "$place/source" "127.0.0.1:$place/copied" >"$place/said" || exit 1
+    rate=$(goodput "$place/said")
     rm "$place/copied"
     echo "$seconds $rate $size $run" | awk '{ bound = $3 * 8 * 2 ^ 30 / $1; printf "%d,%.0f,%.0f,%.1f\n", $4, bound / 1e6, $2 / 1e6, 100 * $2 / bound }'
 done

@@ -10,12 +10,8 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 runs=${1:-5} size=${2:-6}
 shift $(($# < 2 ? $# : 2))
-icdc=$(realpath "${ICDC:-${CARGO_TARGET_DIR:-target}/release/icdc}")
-place=$(mktemp -d /dev/shm/icdc-memory.XXXXXX) || exit 1
-trap 'rm -rf "$place"' EXIT
-trap 'exit 130' INT TERM
-printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >"$place/ssh"
-chmod 755 "$place/ssh"
+. bench/one-host.sh
+make_place /dev/shm
 head -c "${size}000000000" /dev/urandom >"$place/big"
 
 # times: hundredths of a second in which the processors worked, and in which they existed.
@@ -30,9 +26,9 @@ for run in $(seq "$runs"); do
     plain=$(echo "$(date +%s.%N) $begin $size" | awk '{ printf "%.0f", $3 * 8000 / ($1 - $2) }')
     rm "$place/out"
     before=$(times)
-    "$icdc" copy --json --ssh "$place/ssh" --remote-icdc "$icdc" "$@" "$place/big" "127.0.0.1:$place/out" >"$place/said" || exit 1
+    "$icdc" copy --json --ssh "$ssh" --remote-icdc "$icdc" "$@" "$place/big" "127.0.0.1:$place/out" >"$place/said" || exit 1
     after=$(times)
-    rate=$(tail -n 1 "$place/said" | sed 's/.*"goodput_bps":\([0-9.]*\).*/\1/')
+    rate=$(goodput "$place/said")
     echo "$before $after $rate $size $run $plain" | awk '{
         printf "%d,%.0f,%.2f,%.0f,%d\n", $7, $5 / 1e6, ($3 - $1) / 100 / ($6 * 1e9 / 2 ^ 30), 100 * ($3 - $1) / ($4 - $2), $8 }'
 done

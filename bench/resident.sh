@@ -7,12 +7,8 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 [ $# -gt 0 ] || set -- 1 2 4 8 16 32
-icdc=$(realpath "${ICDC:-${CARGO_TARGET_DIR:-target}/release/icdc}")
-place=$(mktemp -d "${SCRATCH:-/var/tmp}/icdc-resident.XXXXXX") || exit 1
-trap 'rm -rf "$place"' EXIT
-trap 'exit 130' INT TERM
-printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >"$place/ssh"
-chmod 755 "$place/ssh"
+. bench/one-host.sh
+make_place "${SCRATCH:-/var/tmp}"
 head -c 3000000000 /dev/urandom >"$place/source"
 
 # held: MiB that a process has held at most.
@@ -22,7 +18,7 @@ held() {
 
 echo "connections,sending end MiB,receiving end MiB"
 for connections; do
-    "$icdc" copy --json --streams "$connections" --ssh "$place/ssh" --remote-icdc "$icdc" "$place/source" "127.0.0.1:$place/copied" \
+    "$icdc" copy --json --streams "$connections" --ssh "$ssh" --remote-icdc "$icdc" "$place/source" "127.0.0.1:$place/copied" \
         >"$place/said" &
     copy=$! sent='' received=''
     while kill -0 "$copy" 2>/dev/null; do

@@ -15,12 +15,9 @@
 set -u
 out=$1 runs=${2:-3} seconds=${3:-4}
 cd "$(dirname "$0")/.." || exit 1
-icdc=$(realpath "${ICDC:-${CARGO_TARGET_DIR:-target}/release/icdc}")
+. bench/one-host.sh
+make_place "${TMPDIR:-/tmp}"
 mkdir -p "$out" || exit 1
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >"$scratch/ssh"
-chmod 755 "$scratch/ssh"
 processors=$(nproc)
 
 # busy: hundredths of a second in which the processors have worked, and the time.
@@ -37,22 +34,22 @@ threads() {
     echo "time time $(date +%s.%N)"
 }
 
-# measured PROCESSORS CONNECTIONS: "Gbit/s,processor seconds per GiB,busy processors"; leaves what the threads did in "$scratch/stages".
+# measured PROCESSORS CONNECTIONS: "Gbit/s,processor seconds per GiB,busy processors"; leaves what the threads did in "$place/stages".
 measured() {
     streams=''
     [ "$2" = 0 ] || streams="--streams $2"
     (
         sleep 1
-        busy >"$scratch/before" && threads >"$scratch/threads"
+        busy >"$place/before" && threads >"$place/threads"
         sleep $((seconds - 2))
-        busy >"$scratch/after" && threads >>"$scratch/threads"
+        busy >"$place/after" && threads >>"$place/threads"
     ) &
     # shellcheck disable=SC2086
-    taskset -c "0-$(($1 - 1))" "$icdc" measure --secure --hash --json --seconds "$seconds" $streams --ssh "$scratch/ssh" \
-        --remote-icdc "$icdc" 127.0.0.1 >"$scratch/said" || kill $$
+    taskset -c "0-$(($1 - 1))" "$icdc" measure --secure --hash --json --seconds "$seconds" $streams --ssh "$ssh" \
+        --remote-icdc "$icdc" 127.0.0.1 >"$place/said" || kill $$
     wait
     bytes() { # after so many seconds of data
-        grep '"type":"progress"' "$scratch/said" | sed 's/.*"bytes_done":\([0-9]*\).*"seconds":\([0-9.]*\).*/\1 \2/' |
+        grep '"type":"progress"' "$place/said" | sed 's/.*"bytes_done":\([0-9]*\).*"seconds":\([0-9.]*\).*/\1 \2/' |
             awk -v at="$1" '$1 > 0 { if (!n++) begin = $2; if ($2 - begin <= at) { done = $1; t = $2 } } END { print done, t }'
     }
     gibps=$(echo "$(bytes 0.9) $(bytes $((seconds - 1)))" | awk '{ print ($3 - $1) / ($4 - $2) / 2 ^ 30 }')
@@ -61,8 +58,8 @@ measured() {
         $1 == "time" { span = $3 - first[$1]; next }
         { worked = $3 - first[$1]; sum[$2] += worked; if (worked > most[$2]) most[$2] = worked; count[$2]++ }
         END { for (stage in sum) if (sum[stage] > span) printf "%s,%d,%.3f,%.0f\n", stage, count[stage], sum[stage] / 100 / span / gib, 100 * most[stage] / sum[stage] }
-    ' "$scratch/threads" | sort >"$scratch/stages"
-    echo "$gibps $(cat "$scratch/before" "$scratch/after" | tr '\n' ' ')" | awk '
+    ' "$place/threads" | sort >"$place/stages"
+    echo "$gibps $(cat "$place/before" "$place/after" | tr '\n' ' ')" | awk '
         { cores = ($4 - $2) / 100 / ($5 - $3); printf "%.2f,%.2f,%.1f\n", $1 * 8 * 2 ^ 30 / 1e9, cores / $1, cores }'
 }
 
@@ -73,11 +70,11 @@ plain() {
     done
     sleep 0.5
     for pair in $(seq "$2"); do
-        taskset -c "0-$(($1 - 1))" iperf3 -c 127.0.0.1 -p $((6100 + pair)) -t 3 -f g >"$scratch/iperf3.$pair" &
+        taskset -c "0-$(($1 - 1))" iperf3 -c 127.0.0.1 -p $((6100 + pair)) -t 3 -f g >"$place/iperf3.$pair" &
     done
     wait
-    cat "$scratch"/iperf3.* | awk '/receiver/ { sum += $7 } END { print sum }'
-    rm -f "$scratch"/iperf3.*
+    cat "$place"/iperf3.* | awk '/receiver/ { sum += $7 } END { print sum }'
+    rm -f "$place"/iperf3.*
 }
 
 powers() {
@@ -95,7 +92,7 @@ for run in $(seq "$runs"); do
     done
     for count in 0 $(powers 16); do
         echo "$processors,$count,$run,$(measured "$processors" "$count")" >>"$out/connections.csv"
-        [ "$run" != 1 ] || sed "s/^/$count connections,/" "$scratch/stages" >>"$out/stages.csv"
+        [ "$run" != 1 ] || sed "s/^/$count connections,/" "$place/stages" >>"$out/stages.csv"
     done
 done
 for count in $(powers "$processors"); do

@@ -203,7 +203,7 @@ pub(crate) fn egresses(text: &str) -> Result<Egresses, String> {
 }
 
 pub(crate) fn preserve(text: &str) -> Result<Preserve, String> {
-    let nothing = Preserve { mode: false, times: false, links: false, owner: false, xattr: false, sparse: false };
+    let nothing = Preserve::NOTHING;
     match text {
         "none" => return Ok(nothing),
         "all" => {

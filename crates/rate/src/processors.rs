@@ -32,13 +32,15 @@ pub struct Processors {
     count: u64,
     /// The look with which a round began.
     begun: Option<Look>,
+    /// Most that were asked for: where they cannot be had, asking again brings none.
+    asked: u64,
 }
 
 impl Processors {
     /// Of a process that may use so many.
     #[must_use]
     pub fn new(count: u64) -> Self {
-        Self { count, begun: None }
+        Self { count, begun: None, asked: 0 }
     }
 
     /// Takes note of a look. How many connections there should be, where these are more than there are.
@@ -56,7 +58,11 @@ impl Processors {
         let could = span * now.connections;
         let wanted = (now.connections * 2).min(self.count);
         let are_busy = (now.worked - begun.worked) * 100 >= could * BUSY;
-        (are_busy && wanted > now.connections).then_some(wanted)
+        if !are_busy || wanted <= now.connections.max(self.asked) {
+            return None;
+        }
+        self.asked = wanted;
+        Some(wanted)
     }
 }
 
@@ -84,6 +90,17 @@ mod tests {
         assert_eq!(connections(100, 0, true), 8);
         assert_eq!(connections(100, 5, true), 4, "four threads share three processors");
         assert_eq!(connections(90, 0, true), 8);
+    }
+
+    #[test]
+    fn those_that_do_not_come_are_asked_for_once() {
+        let (mut processors, mut asked) = (Processors::new(8), 0);
+        for step in 0..100 {
+            let worked = Span::from_millis(50) * step;
+            let at = Time::ORIGIN + worked;
+            asked += processors.look(&Look { at, connections: 1, worked, blocks_wait: true }).map_or(0, |_| 1);
+        }
+        assert_eq!(asked, 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use icdc_disk::BlockPool;
+use icdc_disk::tree::Tree;
 use icdc_link::{Link, LinkError};
 use icdc_measure::Finish;
 use icdc_protocol::message::{Congestion, Diskless, Job, Message, Refusal, RefusalKind, Request};
@@ -193,14 +194,9 @@ fn serve(
     account: &Account,
 ) -> Result<(), SessionError> {
     let silent: EventSink = Arc::new(|_| {});
-    let scratch = diskless(&job).map(|diskless| Scratch::new(matches!(job, Job::Send { .. }).then_some(diskless)));
-    let (tree, _scratch) = match scratch {
-        None => (rights.root.tree().map_err(|error| Refusal::new(RefusalKind::Path, error.to_string())), None),
-        Some(Ok(scratch)) => (Ok(scratch.tree().clone()), Some(scratch)),
-        Some(Err(reason)) => (Err(Refusal::new(RefusalKind::Internal, reason)), None),
-    };
-    let tree = match tree {
-        Ok(tree) => tree,
+    // It goes with the session.
+    let (tree, _scratch) = match place(&job, rights) {
+        Ok(place) => place,
         Err(refusal) => {
             refuse(link, refusal.clone());
             return Err(SessionError::Refused(refusal));
@@ -237,6 +233,17 @@ fn serve(
         }
         _ => Err(SessionError::Protocol("not a transfer".into())),
     }
+}
+
+/// Where the paths of a job are resolved; for one without disks in a directory of its own.
+fn place(job: &Job, rights: &Rights) -> Result<(Tree, Option<Scratch>), Refusal> {
+    let Some(diskless) = diskless(job) else {
+        let tree = rights.root.tree().map_err(|error| Refusal::new(RefusalKind::Path, error.to_string()))?;
+        return Ok((tree, None));
+    };
+    let sent = matches!(job, Job::Send { .. }).then_some(diskless);
+    let scratch = Scratch::new(sent).map_err(|reason| Refusal::new(RefusalKind::Internal, reason))?;
+    Ok((scratch.tree().clone(), Some(scratch)))
 }
 
 /// What a job without disks is about.

@@ -7,15 +7,18 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// Now, since the host was started.
 #[must_use]
 pub fn now() -> Time {
-    let since_boot = clock_gettime(ClockId::Monotonic);
-    Time::ORIGIN + Span::from_secs(since_boot.tv_sec as u64) + Span::from_nanos(since_boot.tv_nsec as u64)
+    Time::ORIGIN + read(ClockId::Monotonic)
 }
 
 /// Processor time that this thread has taken.
 #[must_use]
 pub fn of_thread() -> Span {
-    let taken = clock_gettime(ClockId::ThreadCPUTime);
-    Span::from_secs(taken.tv_sec as u64) + Span::from_nanos(taken.tv_nsec as u64)
+    read(ClockId::ThreadCPUTime)
+}
+
+fn read(clock: ClockId) -> Span {
+    let told = clock_gettime(clock);
+    Span::from_secs(told.tv_sec as u64) + Span::from_nanos(told.tv_nsec as u64)
 }
 
 /// A span as the kernel's waiting calls take it.

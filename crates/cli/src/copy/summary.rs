@@ -1,5 +1,7 @@
 //! The end of a run in words, and how numbers are written for people.
 
+use std::collections::BTreeMap;
+
 use icdc_transfer::Summary;
 use icdc_units::ByteCount;
 
@@ -30,7 +32,7 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
     if summary.skipped > 0 {
         parts.push(format!("{} skipped", counted(summary.skipped, "file")));
     }
-    if let Some(limits) = limits(summary) {
+    if let Some(limits) = limits(&summary.limited_by) {
         parts.push(format!("limited by {limits}"));
     }
     if summary.retransmitted_segments > 0 {
@@ -57,8 +59,8 @@ pub(crate) fn dry_run(items: u64, bytes: u64) -> String {
 }
 
 /// The stages that limited the run for a noticeable time, the largest share first.
-fn limits(summary: &Summary) -> Option<String> {
-    let mut shares: Vec<_> = summary.limited_by.iter().filter(|(_, share)| **share >= 0.05).collect();
+pub(crate) fn limits(limited_by: &BTreeMap<String, f64>) -> Option<String> {
+    let mut shares: Vec<_> = limited_by.iter().filter(|(_, share)| **share >= 0.05).collect();
     shares.sort_by(|a, b| b.1.total_cmp(a.1));
     let words: Vec<String> = shares
         .iter()

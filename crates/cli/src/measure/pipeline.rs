@@ -9,7 +9,7 @@ use icdc_units::Rate;
 use serde_json::json;
 
 use crate::console::Console;
-use crate::copy::summary::{counted, megabits, seconds};
+use crate::copy::summary::{counted, limits, megabits, seconds};
 use crate::exit;
 
 /// Runs the measurement and returns the exit code.
@@ -68,20 +68,13 @@ fn show(pipeline: &Pipeline, hashed: bool, as_json: bool, console: &Console) {
         console.json(&summary.to_string());
         return;
     }
-    let mut line = format!(
-        "{bytes} in {} at {}; {} retransmitted",
-        seconds(time.as_secs_f64()),
-        megabits(goodput.as_bits_per_second()),
-        counted(*retransmitted_segments, "segment")
-    );
+    let mut parts = vec![
+        format!("{bytes} in {} at {}", seconds(time.as_secs_f64()), megabits(goodput.as_bits_per_second())),
+        format!("{} retransmitted", counted(*retransmitted_segments, "segment")),
+    ];
+    parts.extend(limits(limited_by).map(|limits| format!("limited by {limits}")));
     if *interrupted {
-        line += "; interrupted";
+        parts.push("interrupted".into());
     }
-    console.result(&line);
-    let mut stages: Vec<_> = limited_by.iter().filter(|(_, share)| **share >= 0.005).collect();
-    stages.sort_by(|one, other| other.1.total_cmp(one.1));
-    let stages: Vec<String> = stages.iter().map(|(stage, share)| format!("{stage} {:.0} %", *share * 100.0)).collect();
-    if !stages.is_empty() {
-        console.result(&format!("limited by: {}", stages.join(", ")));
-    }
+    console.result(&parts.join("; "));
 }

@@ -1,23 +1,35 @@
 //! `icdc measure --secure`: a copy without its disks.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::PathBuf;
 
 use icdc_protocol::Message;
 use icdc_protocol::message::{Diskless, Job, Preserve, ReceiveOptions, Request};
 use icdc_units::ByteCount;
+use rustix::process::Pid;
 
 use crate::peer::{Peer, transfer};
 use crate::support::calm::{holds, in_a_calm_moment};
 use crate::support::daemon::Daemon;
-use crate::support::{Ended, HERE, ICDC, Signal, Site, Start};
+use crate::support::{Ended, HERE, ICDC, Run, Signal, Site, Start};
 
 /// `icdc measure --secure --json --ssh HERE WORDS… 127.0.0.1`
 fn measure(site: &Site, words: &[&str]) -> Ended {
     let ssh = site.ssh();
     let first = ["measure", "--secure", "--json", "--remote-icdc", ICDC, "--ssh", &ssh];
     site.icdc(&[&first, words, &[HERE]].concat()).run()
+}
+
+/// A measurement that data has begun to arrive in.
+fn under_way(site: &Site) -> Run {
+    let ssh = site.ssh();
+    let words = ["measure", "--secure", "--json", "--remote-icdc", ICDC, "--ssh", &ssh, "--rate", "400mbit", HERE];
+    let run = site.icdc(&words).start();
+    assert!(run.wait_for(|event| event["bytes_done"].as_u64().is_some_and(|bytes| bytes > 0)), "{}", run.stderr());
+    run
 }
 
 #[test]
@@ -71,38 +83,33 @@ fn a_daemon_writes_nothing_for_it_and_any_key_may_have_it() {
 #[test]
 fn an_interrupt_ends_it_and_what_was_measured_is_told() {
     let site = Site::new();
-    let ssh = site.ssh();
-    let words = ["measure", "--secure", "--json", "--remote-icdc", ICDC, "--ssh", &ssh, "--rate", "400mbit", HERE];
-    let run = site.icdc(&words).start();
-    assert!(run.wait_for(|event| event["bytes_done"].as_u64().is_some_and(|bytes| bytes > 0)), "{}", run.stderr());
+    let run = under_way(&site);
     run.signal(Signal::INT);
     let ended = run.finish().expect_code(4);
     assert!(ended.number("bytes") > 0 && ended.summary()["interrupted"] == true, "{ended}");
 }
 
-/// What lies in the directory in memory for sessions without disks.
-fn scratches() -> Vec<String> {
-    let names = fs::read_dir("/dev/shm").into_iter().flatten().map(|entry| entry.unwrap().file_name());
-    names.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with("icdc-measure-")).collect()
+/// Directories for sessions without disks that a process has open.
+fn scratches(process: Pid) -> BTreeSet<PathBuf> {
+    let open = fs::read_dir(format!("/proc/{}/fd", process.as_raw_nonzero())).unwrap();
+    let paths = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    let is_scratch =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"icdc-measure-"));
+    paths.filter(is_scratch).collect()
 }
 
 #[test]
 fn nobody_else_sees_what_is_made_for_it_and_nothing_of_it_is_left() {
     let site = Site::new();
-    let ssh = site.ssh();
-    let before = scratches();
-    let words = ["measure", "--secure", "--json", "--remote-icdc", ICDC, "--ssh", &ssh, "--rate", "400mbit", HERE];
-    let run = site.icdc(&words).start();
-    assert!(run.wait_for(|event| event["bytes_done"].as_u64().is_some_and(|bytes| bytes > 0)), "{}", run.stderr());
-    let made: Vec<String> = scratches().into_iter().filter(|name| !before.contains(name)).collect();
-    for name in &made {
-        // Those of other tests may be gone by now.
-        let Ok(about) = fs::metadata(format!("/dev/shm/{name}")) else { continue };
-        assert_eq!(about.permissions().mode() & 0o777, 0o700, "{name}");
+    let run = under_way(&site);
+    let made: BTreeSet<PathBuf> = [run.pid(), run.far_end().unwrap()].into_iter().flat_map(scratches).collect();
+    assert_eq!(made.len(), 2, "one at each end: {made:?}");
+    for directory in &made {
+        assert_eq!(fs::metadata(directory).unwrap().permissions().mode() & 0o777, 0o700, "{}", directory.display());
     }
     run.signal(Signal::INT);
     run.finish().expect_code(4);
-    assert!(made.is_empty() || made.iter().any(|name| !Path::new("/dev/shm").join(name).exists()));
+    assert!(made.iter().all(|directory| !directory.exists()), "{made:?}");
 }
 
 #[test]
@@ -136,10 +143,7 @@ fn a_key_that_may_not_write_has_nothing_written_by_it() {
 #[test]
 fn a_far_end_that_dies_or_is_stopped_ends_it_with_an_error() {
     let site = Site::new();
-    let ssh = site.ssh();
-    let words = ["measure", "--secure", "--json", "--remote-icdc", ICDC, "--ssh", &ssh, "--rate", "400mbit", HERE];
-    let run = site.icdc(&words).start();
-    assert!(run.wait_for(|event| event["bytes_done"].as_u64().is_some_and(|bytes| bytes > 0)), "{}", run.stderr());
+    let run = under_way(&site);
     rustix::process::kill_process(run.far_end().unwrap(), Signal::KILL).unwrap();
     let ended = run.finish();
     assert!(matches!(ended.code, Some(1 | 4)), "{ended}");

@@ -1,9 +1,9 @@
 //! Work for the file system, done by several threads at a time: what it costs is the processor's
 //! time in the kernel, and waiting for the medium.
 
-use std::num::NonZero;
-use std::thread::{self, available_parallelism};
+use std::thread;
 
+use crate::processors;
 use crate::stage_thread::try_start;
 
 /// Threads at most: names in one directory are made one after the other.
@@ -14,7 +14,7 @@ const LEAST: usize = 16;
 /// What `work` makes of each of `items`, in their order. Neighbours, which are likely of one
 /// directory, are done by the same thread, with this one's rights.
 pub(super) fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS).min(items.len() / LEAST);
+    let threads = processors::count().min(THREADS).min(items.len() / LEAST);
     if threads < 2 {
         return items.iter().map(work).collect();
     }
