@@ -4,6 +4,7 @@ use icdc_disk::pool::BlockPool;
 
 use crate::error::LinkError;
 use crate::parcel::Parcel;
+use crate::secure::{InletState, OutletState};
 
 pub use icdc_protocol::limits::DEAD_AFTER;
 
@@ -32,6 +33,13 @@ pub trait Outlet: Send {
     fn fill(&mut self) -> Result<(), LinkError> {
         self.flush()
     }
+
+    /// What another process needs to go on with it; `None` for one that is bound to this process, that
+    /// still holds something back, or that has failed. See [`Link::hand_over`](crate::Link::hand_over).
+    #[doc(hidden)]
+    fn hand_over(self: Box<Self>) -> Option<OutletState> {
+        None
+    }
 }
 
 /// The receiving half of a link.
@@ -43,4 +51,11 @@ pub trait Inlet: Send {
     /// [`LinkError::Closed`] once the peer has ended its direction in order and everything has been
     /// received; else why no more can be received. Every later call fails too.
     fn receive(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError>;
+
+    /// What another process needs to go on with it; `None` for one that is bound to this process, that
+    /// is in the middle of a frame, or that has ended. See [`Link::hand_over`](crate::Link::hand_over).
+    #[doc(hidden)]
+    fn hand_over(self: Box<Self>) -> Option<InletState> {
+        None
+    }
 }

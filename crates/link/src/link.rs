@@ -9,6 +9,7 @@ use crate::control::{Control, LinkControl};
 use crate::error::LinkError;
 use crate::halves::{Inlet, Outlet};
 use crate::parcel::Parcel;
+use crate::secure::{InletState, OutletState};
 
 /// A link: two halves and their control.
 pub struct Link {
@@ -65,10 +66,18 @@ impl<T: Outlet> Outlet for Fuse<T> {
     fn fill(&mut self) -> Result<(), LinkError> {
         self.call(Outlet::fill)
     }
+
+    fn hand_over(self: Box<Self>) -> Option<OutletState> {
+        if self.blown { None } else { Box::new(self.half).hand_over() }
+    }
 }
 
 impl<T: Inlet> Inlet for Fuse<T> {
     fn receive(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError> {
         self.call(|inlet| inlet.receive(pool))
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<InletState> {
+        if self.blown { None } else { Box::new(self.half).hand_over() }
     }
 }

@@ -5,12 +5,13 @@
 
 use aws_lc_rs::aead as aws_lc;
 use ring::aead as ring;
+use serde::{Deserialize, Serialize};
 
 use crate::error::RecordError;
 use crate::format::{HEADER, TAG};
 
 /// The ciphers of TLS 1.3 that icdc has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cipher {
     /// AES-GCM with a key of 16 bytes.
     Aes128Gcm,

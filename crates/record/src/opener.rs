@@ -64,6 +64,21 @@ impl Opener {
         Self { state: State::Open(Box::new(key)), next_key, role, buffer, unopened: 0..0, idle_records: 0 }
     }
 
+    /// Records that its key has opened; `None` when no record is opened any more.
+    #[must_use]
+    pub fn records(&self) -> Option<u64> {
+        match &self.state {
+            State::Open(key) => Some(key.records()),
+            State::Ended | State::Failed(_) => None,
+        }
+    }
+
+    /// What has arrived and is not opened yet.
+    #[must_use]
+    pub fn unopened(&self) -> &[u8] {
+        &self.buffer[self.unopened.clone()]
+    }
+
     /// Room for what arrives next: half of the buffer at least, once every complete record has been
     /// opened.
     pub fn room(&mut self) -> &mut [u8] {

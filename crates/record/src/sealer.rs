@@ -72,6 +72,12 @@ impl Sealer {
         self.record(Kind::Alert, &CLOSE_NOTIFY, 0)
     }
 
+    /// Records that its key has sealed.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.key.records()
+    }
+
     /// Whether so much is ready that it must be written before more is sealed.
     #[must_use]
     pub fn is_due(&self) -> bool {

@@ -17,7 +17,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, Unbuffered
 use rustls::{ClientConfig, CommonState, ExtractedSecrets, ServerConfig};
 
 use super::carrier::Carrier;
-use super::key_schedule::{KeySchedule, Secrets};
+use super::key_schedule::{Direction, FirstSecrets, TrafficSecret, cipher_of};
 use crate::error::LinkError;
 
 /// A handshake of raw public keys takes about 2 KiB from either side; a stranger is not allowed
@@ -28,11 +28,9 @@ const MAX_BODY: usize = (1 << 14) + 256;
 
 /// What a completed handshake leaves.
 pub(super) struct Established {
-    pub(super) transmit: Secrets,
-    pub(super) receive: Secrets,
-    pub(super) schedule: KeySchedule,
+    pub(super) transmit: Direction,
+    pub(super) receive: Direction,
     pub(super) peer_key: PublicKey,
-    pub(super) cipher: &'static str,
     pub(super) role: Role,
     /// Bytes that arrived behind the handshake.
     pub(super) early: Vec<u8>,
@@ -44,8 +42,11 @@ pub(super) fn client(
     config: Arc<ClientConfig>,
     deadline: Span,
 ) -> Result<Established, LinkError> {
-    let connection = UnbufferedClientConnection::new(config, icdc_trust::server_name());
-    Handshake::new(carrier, peer, deadline).run(connection)
+    let first = Arc::<FirstSecrets>::default();
+    let mut config = ClientConfig::clone(&config);
+    config.key_log = first.clone();
+    let connection = UnbufferedClientConnection::new(config.into(), icdc_trust::server_name());
+    Handshake::new(carrier, peer, deadline, first).run(connection)
 }
 
 pub(super) fn server(
@@ -54,7 +55,10 @@ pub(super) fn server(
     config: Arc<ServerConfig>,
     deadline: Span,
 ) -> Result<Established, LinkError> {
-    Handshake::new(carrier, peer, deadline).run(UnbufferedServerConnection::new(config))
+    let first = Arc::<FirstSecrets>::default();
+    let mut config = ServerConfig::clone(&config);
+    config.key_log = first.clone();
+    Handshake::new(carrier, peer, deadline, first).run(UnbufferedServerConnection::new(config.into()))
 }
 
 struct Handshake<'a> {
@@ -64,12 +68,13 @@ struct Handshake<'a> {
     /// How much of it rustls may see: whole records.
     shown: usize,
     outgoing: Vec<u8>,
+    first: Arc<FirstSecrets>,
 }
 
 impl<'a> Handshake<'a> {
-    fn new(carrier: &'a Carrier, peer: &'a str, deadline: Span) -> Self {
+    fn new(carrier: &'a Carrier, peer: &'a str, deadline: Span, first: Arc<FirstSecrets>) -> Self {
         let socket = Socket { carrier, peer, deadline, end: clock::now() + deadline };
-        Self { socket, incoming: Vec::new(), shown: 0, outgoing: Vec::new() }
+        Self { socket, incoming: Vec::new(), shown: 0, outgoing: Vec::new(), first }
     }
 
     fn run<C: Party>(mut self, connection: Result<C, rustls::Error>) -> Result<Established, LinkError> {
@@ -111,14 +116,20 @@ impl<'a> Handshake<'a> {
         }
         let no_key = rustls::Error::NoCertificatesPresented;
         let peer_key = icdc_trust::peer_key(common).ok_or_else(|| self.socket.failed(&no_key))?;
-        let cipher = common.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown");
-        let (secrets, schedule) = connection.into_secrets().map_err(|error| self.socket.failed(&error))?;
+        let unknown = rustls::Error::General("a cipher suite that icdc does not know was agreed upon".into());
+        let cipher = common.negotiated_cipher_suite().and_then(|suite| cipher_of(suite.suite()));
+        let cipher = cipher.ok_or_else(|| self.socket.failed(&unknown))?;
+        let secrets = connection.into_secrets().map_err(|error| self.socket.failed(&error))?;
+        let (client, server) = self.first.take().map_err(|error| self.socket.failed(&error))?;
+        let (transmit, receive) = match C::ROLE {
+            Role::Client => (client, server),
+            Role::Server => (server, client),
+        };
+        let direction = |(sequence, _), secret| Direction::new(TrafficSecret::new(cipher, secret), sequence);
         Ok(Established {
-            transmit: secrets.tx,
-            receive: secrets.rx,
-            schedule,
+            transmit: direction(secrets.tx, transmit),
+            receive: direction(secrets.rx, receive),
             peer_key,
-            cipher,
             role: C::ROLE,
             early: self.incoming[self.shown..].to_vec(),
         })
@@ -250,7 +261,7 @@ trait Party: Sized {
 
     fn common(&self) -> &CommonState;
 
-    fn into_secrets(self) -> Result<(ExtractedSecrets, KeySchedule), rustls::Error>;
+    fn into_secrets(self) -> Result<ExtractedSecrets, rustls::Error>;
 }
 
 impl Party for UnbufferedClientConnection {
@@ -266,9 +277,8 @@ impl Party for UnbufferedClientConnection {
         self
     }
 
-    fn into_secrets(self) -> Result<(ExtractedSecrets, KeySchedule), rustls::Error> {
-        let (secrets, connection) = self.dangerous_into_kernel_connection()?;
-        Ok((secrets, KeySchedule::new(connection)))
+    fn into_secrets(self) -> Result<ExtractedSecrets, rustls::Error> {
+        Ok(self.dangerous_into_kernel_connection()?.0)
     }
 }
 
@@ -285,8 +295,7 @@ impl Party for UnbufferedServerConnection {
         self
     }
 
-    fn into_secrets(self) -> Result<(ExtractedSecrets, KeySchedule), rustls::Error> {
-        let (secrets, connection) = self.dangerous_into_kernel_connection()?;
-        Ok((secrets, KeySchedule::new(connection)))
+    fn into_secrets(self) -> Result<ExtractedSecrets, rustls::Error> {
+        Ok(self.dangerous_into_kernel_connection()?.0)
     }
 }

@@ -22,6 +22,8 @@ use icdc_units::Span;
 use rustls::AlertDescription;
 
 use super::connection::Connection;
+use super::handed_over::InletState;
+use super::key_schedule::Direction;
 use crate::assembler::Assembler;
 use crate::error::LinkError;
 use crate::halves::Inlet;
@@ -36,6 +38,7 @@ pub(super) const STEPS: u64 = 15;
 pub(super) struct SecureInlet {
     connection: Arc<Connection>,
     opener: Opener,
+    direction: Direction,
     dead_after: Span,
     /// Content of the last record that was not decrypted into a block.
     clear: Box<[u8]>,
@@ -45,15 +48,23 @@ pub(super) struct SecureInlet {
 }
 
 impl SecureInlet {
-    pub(super) fn new(connection: Arc<Connection>, opener: Opener, dead_after: Span) -> Self {
+    pub(super) fn new(connection: Arc<Connection>, opener: Opener, direction: Direction, dead_after: Span) -> Self {
         Self {
             connection,
             opener,
+            direction,
             dead_after,
             clear: vec![0; MAX_CONTENT + 1].into_boxed_slice(),
             untaken: 0..0,
             assembler: Assembler::default(),
         }
+    }
+
+    /// Takes what another process had decrypted and not taken.
+    pub(super) fn with_clear(mut self, clear: &[u8]) -> Option<Self> {
+        self.clear.get_mut(..clear.len())?.copy_from_slice(clear);
+        self.untaken = 0..clear.len();
+        Some(self)
     }
 
     fn next_parcel(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError> {
@@ -169,6 +180,17 @@ impl SecureInlet {
 }
 
 impl Inlet for SecureInlet {
+    fn hand_over(self: Box<Self>) -> Option<InletState> {
+        let between_frames = self.assembler.is_between_frames();
+        let sequence = self.opener.records().filter(|_| between_frames)?;
+        Some(InletState {
+            secret: self.direction.secret(),
+            sequence,
+            clear: self.clear[self.untaken.clone()].to_vec(),
+            unopened: self.opener.unopened().to_vec(),
+        })
+    }
+
     fn receive(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError> {
         let received = self.next_parcel(pool);
         if let Err(error) = &received {

@@ -6,8 +6,8 @@
 //!                                                              └─► inlet:  records in  ─┘
 //! ```
 //!
-//! rustls runs the handshake and keeps the key schedule. The records after it are made and opened
-//! by [`icdc_record`], because rustls keeps both directions of a connection in one object: with
+//! rustls runs the handshake. The records after it are made and opened by [`icdc_record`], under keys of
+//! [`key_schedule`], because rustls keeps both directions of a connection in one object: with
 //! two, a thread that waits for the socket to take data never holds up the one that receives; a
 //! payload is encrypted from its block straight into the buffer of the next write and decrypted
 //! from the buffer of the last read straight into its block. The two halves meet only for a key
@@ -19,6 +19,7 @@
 
 mod carrier;
 mod connection;
+mod handed_over;
 mod handshake;
 mod inlet;
 mod key_schedule;
@@ -30,15 +31,15 @@ mod write_clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use icdc_record::{Opener, Sealer};
+use icdc_record::{Opener, RecordError, Sealer};
 use icdc_tcp::clock;
 use icdc_units::Span;
 
 pub use self::carrier::{Carrier, Forwarded, ForwardingProgram};
 use self::connection::Connection;
+pub use self::handed_over::{HandedOver, InletState, LinkState, OutletState};
 use self::handshake::Established;
 use self::inlet::SecureInlet;
-use self::key_schedule::{KeySchedule, next_key, record_key};
 use self::outlet::SecureOutlet;
 pub use self::write_clock::Together;
 use crate::error::LinkError;
@@ -136,13 +137,30 @@ fn link(
     handshake_time: Option<Span>,
     settings: SecureSettings,
 ) -> Result<Link, LinkError> {
-    let Established { transmit, receive, schedule, peer_key, cipher, role, early } = established;
-    let no_key =
-        |error: rustls::Error| LinkError::Handshake { peer: peer.clone(), reason: icdc_trust::explain(&error) };
-    let (transmit, receive) = (record_key(&transmit).map_err(no_key)?, record_key(&receive).map_err(no_key)?);
-    let schedule = Arc::new(schedule);
-    let sealer = Sealer::new(transmit, next_key(&schedule, KeySchedule::next_transmit), settings.records_per_key);
-    let mut opener = Opener::new(receive, next_key(&schedule, KeySchedule::next_receive), role, inlet::BUFFER);
+    let Parts { outlet, inlet, connection } = assemble(carrier, peer, established, handshake_time, settings)?;
+    Ok(Link::new(outlet, inlet, connection))
+}
+
+/// The parts of a link.
+struct Parts {
+    outlet: SecureOutlet,
+    inlet: SecureInlet,
+    connection: Arc<Connection>,
+}
+
+fn assemble(
+    carrier: Carrier,
+    peer: String,
+    established: Established,
+    handshake_time: Option<Span>,
+    settings: SecureSettings,
+) -> Result<Parts, LinkError> {
+    let Established { transmit, receive, peer_key, role, early } = established;
+    let no_key = |error: RecordError| LinkError::Handshake { peer: peer.clone(), reason: error.to_string() };
+    let (send_key, receive_key) = (transmit.record_key().map_err(no_key)?, receive.record_key().map_err(no_key)?);
+    let cipher = transmit.suite();
+    let sealer = Sealer::new(send_key, transmit.next_keys(), settings.records_per_key);
+    let mut opener = Opener::new(receive_key, receive.next_keys(), role, inlet::BUFFER);
     opener.room()[..early.len()].copy_from_slice(&early);
     opener.arrived(early.len());
     let step = settings.dead_after / inlet::STEPS;
@@ -164,7 +182,7 @@ fn link(
         payload_received: AtomicU64::new(0),
         overhead_sent: AtomicU64::new(0),
     });
-    let outlet = SecureOutlet::new(Arc::clone(&connection), sealer);
-    let inlet = SecureInlet::new(Arc::clone(&connection), opener, settings.dead_after);
-    Ok(Link::new(outlet, inlet, connection))
+    let outlet = SecureOutlet::new(Arc::clone(&connection), sealer, transmit);
+    let inlet = SecureInlet::new(Arc::clone(&connection), opener, receive, settings.dead_after);
+    Ok(Parts { outlet, inlet, connection })
 }

@@ -21,6 +21,8 @@ use icdc_tcp::clock;
 use icdc_units::Time;
 
 use super::connection::{Connection, FAREWELL};
+use super::handed_over::OutletState;
+use super::key_schedule::Direction;
 use crate::error::LinkError;
 use crate::halves::Outlet;
 use crate::parcel::Parcel;
@@ -31,17 +33,21 @@ const MAX_PENDING: usize = 64 << 10;
 pub(super) struct SecureOutlet {
     connection: Arc<Connection>,
     sealer: Sealer,
+    direction: Direction,
     /// Frames not yet encrypted.
     pending: Vec<u8>,
     /// Bytes of payload in the records not yet written.
     payload: usize,
     /// An error has left the stream of records in the middle of one.
     failed: bool,
+    /// Another process goes on with it.
+    handed_over: bool,
 }
 
 impl SecureOutlet {
-    pub(super) fn new(connection: Arc<Connection>, sealer: Sealer) -> Self {
-        Self { connection, sealer, pending: Vec::new(), payload: 0, failed: false }
+    pub(super) fn new(connection: Arc<Connection>, sealer: Sealer, direction: Direction) -> Self {
+        let (failed, handed_over) = (false, false);
+        Self { connection, sealer, direction, pending: Vec::new(), payload: 0, failed, handed_over }
     }
 
     fn transmit(&mut self, payload: &[u8]) -> Result<(), LinkError> {
@@ -139,10 +145,24 @@ impl Outlet for SecureOutlet {
         self.failed |= sent.is_err();
         sent
     }
+
+    fn hand_over(mut self: Box<Self>) -> Option<OutletState> {
+        let is_whole = self.pending.is_empty() && self.sealer.records().is_empty();
+        let key_update_wanted = self.connection.key_update_wanted.load(Ordering::Relaxed);
+        self.handed_over = is_whole && !self.failed;
+        self.handed_over.then(|| OutletState {
+            secret: self.direction.secret(),
+            sequence: self.sealer.sequence(),
+            key_update_wanted,
+        })
+    }
 }
 
 impl Drop for SecureOutlet {
     fn drop(&mut self) {
+        if self.handed_over {
+            return;
+        }
         // An end that fails must not look like one that is done.
         if self.failed || self.connection.is_stopped() || thread::panicking() {
             self.connection.abort();

@@ -15,7 +15,7 @@ use rustls::{AlertDescription, ClientConfig, ClientConnection, Connection, Serve
 
 use super::{DEADLINE, carrier, configs, sockets};
 use crate::secure::handshake::{self as raw, Established};
-use crate::secure::key_schedule::{KeySchedule, next_key, record_key};
+use crate::secure::key_schedule::Direction;
 use crate::tests::{noise, spawn};
 
 const ROLES: [Role; 2] = [Role::Client, Role::Server];
@@ -39,7 +39,8 @@ struct Duel {
     rustls: Connection,
     twin: Opener,
     key: RecordKey,
-    schedule: Arc<KeySchedule>,
+    next_keys: NextKey,
+    next_twin_keys: NextKey,
     /// Keys that the twin takes at key updates.
     twin_keys: Arc<Mutex<VecDeque<RecordKey>>>,
     /// Opens what rustls sends.
@@ -71,22 +72,21 @@ impl Duel {
                 (shaking.join().unwrap(), established)
             }
         };
-        let Established { transmit, receive, schedule, role: ours, early, .. } = established;
+        let Established { transmit, receive, role: ours, early, .. } = established;
         assert!(early.is_empty());
-        let schedule = Arc::new(schedule);
         let twin_keys = Arc::new(Mutex::new(VecDeque::new()));
         let twin_key: NextKey = {
             let keys = Arc::clone(&twin_keys);
             Box::new(move || keys.lock().unwrap().pop_front().ok_or_else(|| RecordError::NextKey("none".to_owned())))
         };
-        let back = next_key(&schedule, KeySchedule::next_receive);
         Self {
             rustls,
-            twin: Opener::new(record_key(&transmit).unwrap(), twin_key, role, 1 << 20),
-            key: record_key(&transmit).unwrap(),
-            schedule,
+            twin: Opener::new(transmit.record_key().unwrap(), twin_key, role, 1 << 20),
+            key: transmit.record_key().unwrap(),
+            next_keys: transmit.next_keys(),
+            next_twin_keys: Direction::new(transmit.secret(), 0).next_keys(),
             twin_keys,
-            back: Opener::new(record_key(&receive).unwrap(), back, ours, 1 << 20),
+            back: Opener::new(receive.record_key().unwrap(), receive.next_keys(), ours, 1 << 20),
             wire: Vec::new(),
             starts: Vec::new(),
         }
@@ -105,9 +105,8 @@ impl Duel {
 
     fn key_update(&mut self, requested: bool) {
         self.record(Kind::Handshake, &[message::KEY_UPDATE, 0, 0, 1, u8::from(requested)], 0);
-        let secrets = self.schedule.next_transmit().unwrap();
-        self.key = record_key(&secrets).unwrap();
-        self.twin_keys.lock().unwrap().push_back(record_key(&secrets).unwrap());
+        self.key = (self.next_keys)().unwrap();
+        self.twin_keys.lock().unwrap().push_back((self.next_twin_keys)().unwrap());
     }
 
     /// Record number `index`, if there are so many.

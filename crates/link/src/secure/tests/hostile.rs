@@ -6,15 +6,14 @@ use std::net::TcpStream;
 use icdc_disk::pool::BlockPool;
 use icdc_protocol::Message;
 use icdc_protocol::frame;
-use icdc_record::RecordKey;
 use icdc_record::format::{self, CLOSE_NOTIFY, HEADER, KEY_UPDATE, Kind, OVERHEAD, message};
+use icdc_record::{NextKey, RecordKey};
 use icdc_tcp::clock;
 use icdc_trust::{Identity, ServerPin, client_config, server_config};
 use icdc_units::Span;
 
 use super::{DEADLINE, carrier, configs, handshake, listen, pair, pause, proxied, settings, sockets};
 use crate::secure::handshake::{self as raw, Established};
-use crate::secure::key_schedule::{KeySchedule, record_key};
 use crate::secure::{secure_client, secure_server, secure_server_with};
 use crate::tests::{length, receive_all, send_all, spawn, whole_block};
 use crate::{Link, LinkError};
@@ -148,7 +147,8 @@ struct Rogue {
     stream: TcpStream,
     transmit: RecordKey,
     receive: RecordKey,
-    schedule: KeySchedule,
+    next_transmit: NextKey,
+    next_receive: NextKey,
     link: Link,
 }
 
@@ -158,9 +158,10 @@ impl Rogue {
         let (client, server) = configs();
         let accepting = spawn(move || secure_server_with(accepted, server, DEADLINE, settings()));
         let established = raw::client(&carrier(&stream), "peer", client, DEADLINE).unwrap();
-        let Established { transmit, receive, schedule, .. } = established;
-        let (transmit, receive) = (record_key(&transmit).unwrap(), record_key(&receive).unwrap());
-        Self { stream, transmit, receive, schedule, link: accepting.join().unwrap().unwrap() }
+        let Established { transmit, receive, .. } = established;
+        let (next_transmit, next_receive) = (transmit.next_keys(), receive.next_keys());
+        let (transmit, receive) = (transmit.record_key().unwrap(), receive.record_key().unwrap());
+        Self { stream, transmit, receive, next_transmit, next_receive, link: accepting.join().unwrap().unwrap() }
     }
 
     fn record(&mut self, kind: Kind, content: &[u8]) {
@@ -227,7 +228,7 @@ fn a_key_update_that_asks_for_another_is_answered_before_the_next_data_and_only_
     let mut ping = Vec::new();
     frame::encode(&Message::Ping, 0, &mut ping).unwrap();
     rogue.record(Kind::Handshake, &[message::KEY_UPDATE, 0, 0, 1, 1]);
-    rogue.transmit = record_key(&rogue.schedule.next_transmit().unwrap()).unwrap();
+    rogue.transmit = (rogue.next_transmit)().unwrap();
     rogue.record(Kind::Data, &ping);
     assert_eq!(rogue.link.inlet.receive(&pool).unwrap().message, Message::Ping);
     for _ in 0..2 {
@@ -235,7 +236,7 @@ fn a_key_update_that_asks_for_another_is_answered_before_the_next_data_and_only_
         rogue.link.outlet.flush().unwrap();
     }
     assert_eq!(rogue.receive(), (Kind::Handshake, KEY_UPDATE.to_vec()));
-    rogue.receive = record_key(&rogue.schedule.next_receive().unwrap()).unwrap();
+    rogue.receive = (rogue.next_receive)().unwrap();
     assert_eq!(rogue.receive(), (Kind::Data, ping.clone()));
     assert_eq!(rogue.receive(), (Kind::Data, ping));
 }
@@ -246,12 +247,12 @@ fn padding_is_data_before_which_a_key_update_is_answered() {
     let mut ping = Vec::new();
     frame::encode(&Message::Ping, 0, &mut ping).unwrap();
     rogue.record(Kind::Handshake, &[message::KEY_UPDATE, 0, 0, 1, 1]);
-    rogue.transmit = record_key(&rogue.schedule.next_transmit().unwrap()).unwrap();
+    rogue.transmit = (rogue.next_transmit)().unwrap();
     rogue.record(Kind::Data, &ping);
     assert_eq!(rogue.link.inlet.receive(&BlockPool::new(1).unwrap()).unwrap().message, Message::Ping);
     rogue.link.outlet.fill().unwrap();
     assert_eq!(rogue.receive(), (Kind::Handshake, KEY_UPDATE.to_vec()));
-    rogue.receive = record_key(&rogue.schedule.next_receive().unwrap()).unwrap();
+    rogue.receive = (rogue.next_receive)().unwrap();
     assert_eq!(rogue.receive(), (Kind::Data, vec![]));
 }
 

@@ -3,6 +3,7 @@
 
 mod differential;
 mod forwarded;
+mod handed_over;
 mod hostile;
 mod interop;
 mod streams;

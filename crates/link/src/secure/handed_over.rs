@@ -1,0 +1,124 @@
+//! A link that goes from one process to another, between two frames.
+//!
+//! ```text
+//! process that listens                                       process of the session
+//! handshake, first message ─► hand_over ─► state + socket ─► take_over ─► link
+//!                                └─► control: still watches and ends the connection
+//! ```
+//!
+//! The state holds the traffic secrets of the connection: it may go to a process of the same host, by
+//! a channel that nobody else reads, and nowhere else.
+
+use std::fmt;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use icdc_record::Role;
+use icdc_trust::PublicKey;
+use serde::{Deserialize, Serialize};
+
+use super::handshake::Established;
+use super::key_schedule::{Direction, TrafficSecret};
+use super::{Carrier, SecureSettings, assemble, inlet};
+use crate::control::LinkControl;
+use crate::error::LinkError;
+use crate::link::Link;
+
+/// A link that has left this process.
+#[derive(Debug)]
+pub struct HandedOver {
+    /// What the other process needs beside the socket.
+    pub state: LinkState,
+    /// The connection.
+    pub socket: OwnedFd,
+    /// Watches the connection here, and ends it, whoever has the link. While it is held, the
+    /// connection stays open.
+    pub control: LinkControl,
+}
+
+/// What a process needs, beside the socket, to go on with a link.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LinkState {
+    peer: String,
+    peer_key: [u8; 32],
+    outlet: OutletState,
+    pub(super) inlet: InletState,
+}
+
+/// Where the sending half stands.
+#[derive(Serialize, Deserialize)]
+pub struct OutletState {
+    pub(super) secret: TrafficSecret,
+    /// Records under this secret.
+    pub(super) sequence: u64,
+    /// The peer asked for new keys in this direction too.
+    pub(super) key_update_wanted: bool,
+}
+
+/// Where the receiving half stands.
+#[derive(Serialize, Deserialize)]
+pub struct InletState {
+    pub(super) secret: TrafficSecret,
+    /// Records under this secret.
+    pub(super) sequence: u64,
+    /// What is decrypted and was not taken.
+    pub(super) clear: Vec<u8>,
+    /// What has arrived and is not decrypted.
+    pub(super) unopened: Vec<u8>,
+}
+
+impl fmt::Debug for OutletState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutletState").field("sequence", &self.sequence).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for InletState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InletState").field("sequence", &self.sequence).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// Gives the link to another process, which [takes it over](Self::take_over).
+    ///
+    /// # Errors
+    /// It is not a TCP connection of this process, is in the middle of a frame, or has ended.
+    pub fn hand_over(self) -> Result<HandedOver, LinkError> {
+        let Self { outlet, inlet, control } = self;
+        let bound = || LinkError::Protocol("this link cannot leave its process".to_owned());
+        let socket = control.socket().ok_or_else(bound)?;
+        let socket = socket.try_clone().map_err(|error| LinkError::io(&control.peer(), "fcntl(F_DUPFD)", error))?;
+        let peer_key = *control.peer_key().ok_or_else(bound)?.as_bytes();
+        // The inlet first: an outlet that was not handed over says farewell.
+        let inlet = inlet.hand_over().ok_or_else(bound)?;
+        let outlet = outlet.hand_over().ok_or_else(bound)?;
+        let state = LinkState { peer: control.peer(), peer_key, outlet, inlet };
+        Ok(HandedOver { state, socket: socket.into(), control })
+    }
+
+    /// Goes on with a link that another process has handed over. This end listened for it.
+    ///
+    /// # Errors
+    /// The state makes no sense, or the socket is none.
+    pub fn take_over(state: LinkState, socket: OwnedFd) -> Result<Self, LinkError> {
+        let LinkState { peer, peer_key, outlet, inlet } = state;
+        let nonsense = || LinkError::Protocol("the state of a link makes no sense".to_owned());
+        if inlet.unopened.len() > inlet::BUFFER / 2 {
+            return Err(nonsense());
+        }
+        let established = Established {
+            transmit: Direction::new(outlet.secret, outlet.sequence),
+            receive: Direction::new(inlet.secret, inlet.sequence),
+            peer_key: PublicKey::from_bytes(peer_key),
+            role: Role::Server,
+            early: inlet.unopened,
+        };
+        let carrier = Carrier::Tcp(Arc::new(TcpStream::from(socket)));
+        let parts = assemble(carrier, peer, established, None, SecureSettings::default())?;
+        parts.connection.key_update_wanted.store(outlet.key_update_wanted, std::sync::atomic::Ordering::Relaxed);
+        let inlet = parts.inlet.with_clear(&inlet.clear).ok_or_else(nonsense)?;
+        Ok(Link::new(parts.outlet, inlet, parts.connection))
+    }
+}
