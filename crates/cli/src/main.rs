@@ -79,6 +79,7 @@ fn main() -> ExitCode {
         Command::Cc(arguments) => cc::run(arguments, &console),
         Command::Relay(arguments) => relay::run(arguments, &console),
         Command::Pace(arguments) => pace::run(*arguments, &console),
+        Command::Session => exit::finish(serve::session(&console), &console),
         Command::FarEnd => exit::finish(far_end::run(&console), &console),
         Command::Generate(arguments) => exit::finish(generate::run(&arguments), &console),
     };

@@ -1,12 +1,14 @@
-//! `icdc serve`: the daemon.
+//! `icdc serve`: the daemon, as a user or a service manager runs it.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Mutex;
 
 use anyhow::Context;
-use icdc_remote::ServeConfig;
+use icdc_remote::{AllowedCongestion, AuditConfig, AuditPlace, Inheritance, Listeners, Notice, ServeConfig, Wishes};
 use icdc_stop::StopSignal;
-use signal_hook::consts::SIGHUP;
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 
 use crate::arguments::ServeArguments;
 use crate::console::Console;
@@ -14,23 +16,107 @@ use crate::keygen::file_or_default;
 use crate::{exit, logs, signals};
 
 const STOPPING: &str = "stopping; running transfers make durable what they have (again: stop at once)";
+/// The option by which a daemon starts the next one.
+const SUCCESSOR: &str = "--successor";
 
-/// Runs the daemon until a signal stops it; SIGHUP has it read its files again.
+/// Runs the daemon until a signal stops it.
 pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Result<()> {
     logs::start(console, "info");
-    // Before anything else: the signal may come as soon as the process is there, and would end it.
-    let reload = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGHUP, Arc::clone(&reload)).context("SIGHUP cannot be watched")?;
+    // Before anything else: a signal may come as soon as the process is there, and would end it.
+    let wishes = Wishes::default();
+    for (signal, wish) in [(SIGHUP, &wishes.reload), (SIGUSR1, &wishes.drain), (SIGUSR2, &wishes.succeed)] {
+        signal_hook::flag::register(signal, wish.clone()).context("signals cannot be watched")?;
+    }
+    let audit = arguments.audit.map(|place| AuditConfig {
+        place: match place {
+            AuditPlace::File { path, .. } => {
+                AuditPlace::File { path, longest: arguments.audit_size, kept: arguments.audit_keep }
+            }
+            AuditPlace::Journal => AuditPlace::Journal,
+        },
+        when_full: arguments.audit_full,
+    });
     let config = ServeConfig {
         listen: arguments.listen,
+        listeners: listeners(arguments.successor)?,
         root: arguments.root,
         authorized_keys: file_or_default(arguments.authorized_keys, "--authorized-keys", |paths| {
             paths.authorized_keys
         })?,
         identity: file_or_default(arguments.identity, "--identity", |paths| paths.identity)?,
+        congestion: AllowedCongestion::Named(arguments.allow_cc),
+        audit,
+        // This very program, also once the file that it was started from has been replaced.
+        session: ["/proc/self/exe", "session"].map(OsString::from).to_vec(),
+        successor: successor(),
     };
     let stop = StopSignal::new();
     signals::watch(&stop, console, STOPPING, exit::FAILED).context("signals cannot be watched")?;
-    icdc_remote::serve(&config, &stop, &reload)?;
+    let manager = ServiceManager::default();
+    icdc_remote::serve(config, &stop, &wishes, &|notice| manager.tell(&notice))?;
     Ok(())
+}
+
+/// Runs one session of a daemon: the hidden subcommand that the daemon starts for each. What is asked of
+/// the terminal or of the system's service manager concerns the daemon.
+pub(crate) fn session(console: &Console) -> anyhow::Result<()> {
+    logs::start(console, "info");
+    signals::leave_to_parent().context("signals cannot be watched")?;
+    Ok(icdc_remote::session_process()?)
+}
+
+/// Sockets that somebody else has opened.
+fn listeners(is_successor: bool) -> anyhow::Result<Listeners> {
+    if is_successor {
+        return Ok(Listeners::Inherited(Inheritance::take().context("no daemon hands over")?));
+    }
+    let passed = icdc_tcp::passed_listeners();
+    Ok(if passed.is_empty() { Listeners::Own } else { Listeners::Passed(passed) })
+}
+
+/// The same command again, by the file that is there now.
+fn successor() -> Vec<OsString> {
+    let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("icdc"));
+    // What the kernel adds to the name of a file that has been replaced.
+    let text = own.to_string_lossy();
+    let program = text.strip_suffix(" (deleted)").map_or_else(|| own.clone().into_os_string(), OsString::from);
+    let arguments = std::env::args_os().skip(1).filter(|argument| argument != SUCCESSOR);
+    [program].into_iter().chain(arguments).chain([SUCCESSOR.into()]).collect()
+}
+
+/// The service manager (systemd), if there is one.
+#[derive(Default)]
+struct ServiceManager {
+    /// Sessions that it was told last.
+    sessions: Mutex<Option<usize>>,
+}
+
+impl ServiceManager {
+    fn tell(&self, notice: &Notice) {
+        let states = match notice {
+            Notice::Ready => vec![NotifyState::Ready],
+            Notice::Alive(sessions) => return self.tell_alive(*sessions),
+            Notice::Reloading => {
+                [Some(NotifyState::Reloading), NotifyState::monotonic_usec_now().ok()].into_iter().flatten().collect()
+            }
+            Notice::Stopping => vec![NotifyState::Stopping],
+            Notice::Successor(process) => vec![NotifyState::MainPid(*process)],
+        };
+        self.send(&states);
+    }
+
+    fn tell_alive(&self, sessions: usize) {
+        let mut last = self.sessions.lock().expect("no panic while it is told");
+        let text = format!("{sessions} sessions");
+        let status = (last.replace(sessions) != Some(sessions)).then_some(NotifyState::Status(&text));
+        let states: Vec<_> = [NotifyState::Watchdog].into_iter().chain(status).collect();
+        self.send(&states);
+    }
+
+    /// Without a service manager this does nothing.
+    fn send(&self, states: &[NotifyState<'_>]) {
+        if let Err(error) = sd_notify::notify(states) {
+            tracing::debug!("the service manager is not told: {error}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use icdc_stop::StopSignal;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::console::Console;
@@ -16,6 +16,14 @@ use crate::exit;
 pub(crate) fn survive_file_size_limit() {
     // Where it cannot be handled, it ends the process as before.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+}
+
+/// Ignores what a terminal sends to all that was started from it: another process is asked, and decides.
+pub(crate) fn leave_to_parent() -> io::Result<()> {
+    for signal in [SIGINT, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    Ok(())
 }
 
 /// Watches for signals on a thread of its own. `announcement` is what the user is told at the first

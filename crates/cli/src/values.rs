@@ -170,7 +170,7 @@ pub(crate) fn place(text: &str) -> Result<Place, String> {
 
 pub(crate) fn amount(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = text.parse().map_err(|error| format!("{error}"))?;
-    if size.is_zero() { Err("measure one byte at least".into()) } else { Ok(size) }
+    if size.is_zero() { Err("one byte is the least".into()) } else { Ok(size) }
 }
 
 pub(crate) fn window(text: &str) -> Result<ByteCount, String> {

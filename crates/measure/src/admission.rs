@@ -60,7 +60,7 @@ pub(super) fn tokens(count: u8) -> Result<Vec<Token>, SessionError> {
 pub(super) fn admit(
     listener: Option<&TcpListener>,
     tokens: &[Token],
-    awaited: &Awaited<'_>,
+    awaited: &Awaited,
     stop: &StopSignal,
 ) -> Result<Vec<TcpStream>, SessionError> {
     if let Some(listener) = listener {
@@ -228,7 +228,7 @@ mod tests {
         let admission = std::thread::spawn({
             let (tokens, expected) = (tokens.clone(), expected.clone());
             move || {
-                let awaited = expected.expect(&tokens).unwrap();
+                let awaited = expected.await_all(&tokens).unwrap();
                 admit(Some(&listener), &tokens, &awaited, &StopSignal::new()).unwrap()
             }
         });
@@ -261,7 +261,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (tokens, expected) = (tokens(1).unwrap(), Expected::default());
-        let awaited = expected.expect(&tokens).unwrap();
+        let awaited = expected.await_all(&tokens).unwrap();
         let hand_on = |proof: &[u8], run_up: u16| {
             let mut stream = TcpStream::connect(address).unwrap();
             let opening = [&DATA_MAGIC[..], proof, &run_up.to_be_bytes(), &vec![0; usize::from(run_up)]].concat();
@@ -290,7 +290,7 @@ mod tests {
             let stop = stop.clone();
             move || {
                 let (tokens, expected) = (tokens(1).unwrap(), Expected::default());
-                let awaited = expected.expect(&tokens).unwrap();
+                let awaited = expected.await_all(&tokens).unwrap();
                 admit(Some(&listener), &tokens, &awaited, &stop)
             }
         });

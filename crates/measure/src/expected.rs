@@ -6,80 +6,108 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, unbounded};
 use icdc_protocol::measure::{DATA_MAGIC, DATA_OPENING, Proof, Token, proof};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// The measurements of a process that wait for data connections.
+/// The measurements that wait for data connections by this port.
 #[derive(Clone, Default)]
-pub struct Expected(Arc<Mutex<HashMap<Proof, Waiting>>>);
+pub struct Expected(Arc<Shared>);
 
-struct Waiting {
-    tell: Sender<Arrived>,
-    wake: Arc<OwnedFd>,
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<HashMap<Proof, Taker>>,
+    /// Hears of what is expected here before anybody else does.
+    announce: Option<Announce>,
 }
 
+type Announce = Box<dyn Fn(&[Proof]) + Send + Sync>;
+
+/// Takes a connection that has shown one of its proofs.
+type Taker = Arc<dyn Fn(Arrived) + Send + Sync>;
+
 /// A connection that has proved to know one of the tokens that are expected.
-pub(crate) struct Arrived {
-    pub(crate) stream: TcpStream,
-    /// Proof and length of the run-up.
-    pub(crate) said: Vec<u8>,
+#[derive(Debug)]
+pub struct Arrived {
+    /// The connection.
+    pub stream: TcpStream,
+    /// What it has said: proof and length of the run-up.
+    pub said: Vec<u8>,
+}
+
+/// Proofs that are expected; they are no longer when it is dropped.
+pub struct Expecting {
+    expected: Expected,
+    proofs: Vec<Proof>,
 }
 
 /// Those that one measurement waits for; they are no longer expected when it is dropped.
-pub(crate) struct Awaited<'a> {
-    expected: &'a Expected,
-    proofs: Vec<Proof>,
+pub(crate) struct Awaited {
+    _expecting: Expecting,
     /// Readable when something has arrived.
     pub(crate) woken: Arc<OwnedFd>,
     pub(crate) arrived: Receiver<Arrived>,
 }
 
 impl Expected {
+    /// One of a process that listens nowhere: `announce` has another process hand on the connections
+    /// with these proofs, before it returns.
+    #[must_use]
+    pub fn announcing(announce: impl Fn(&[Proof]) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Shared { announce: Some(Box::new(announce)), ..Shared::default() }))
+    }
+
     /// Hands on a connection of which [`DATA_OPENING`] bytes have come and none have been read. One
     /// whose proof nobody expects is closed.
     pub fn deliver(&self, mut stream: TcpStream) {
         let mut opening = [0; DATA_OPENING];
-        if let Err(error) = stream.read_exact(&mut opening) {
-            return tracing::debug!("a data connection: {error}");
+        match stream.read_exact(&mut opening) {
+            Ok(()) => self.hand_on(Arrived { stream, said: opening[DATA_MAGIC.len()..].to_vec() }),
+            Err(error) => tracing::debug!("a data connection: {error}"),
         }
-        let (_, said) = opening.split_at(DATA_MAGIC.len());
-        let waiting = said.first_chunk().and_then(|proof: &Proof| {
-            let expected = self.lock();
-            expected.get(proof).map(|waiting| (waiting.tell.clone(), Arc::clone(&waiting.wake)))
-        });
-        match waiting {
-            Some((tell, wake)) => {
-                let _ = tell.send(Arrived { stream, said: said.to_vec() });
-                let _ = rustix::io::write(&*wake, &1_u64.to_ne_bytes());
-            }
+    }
+
+    /// Hands on a connection whose opening has been read.
+    pub fn hand_on(&self, arrived: Arrived) {
+        let taker = arrived.said.first_chunk().and_then(|proof: &Proof| self.lock().get(proof).cloned());
+        match taker {
+            Some(taker) => taker(arrived),
             None => tracing::debug!("a data connection with a wrong proof was closed"),
         }
     }
 
-    /// From now on connections that know these tokens are expected.
-    pub(crate) fn expect(&self, tokens: &[Token]) -> io::Result<Awaited<'_>> {
-        let woken = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (tell, arrived) = unbounded();
-        let proofs: Vec<Proof> = tokens.iter().map(proof).collect();
-        let mut expected = self.lock();
-        for proof in &proofs {
-            expected.insert(*proof, Waiting { tell: tell.clone(), wake: Arc::clone(&woken) });
+    /// From now on `taker` has the connections that show these proofs.
+    pub fn expect(&self, proofs: Vec<Proof>, taker: impl Fn(Arrived) + Send + Sync + 'static) -> Expecting {
+        let taker: Taker = Arc::new(taker);
+        self.lock().extend(proofs.iter().map(|proof| (*proof, Arc::clone(&taker))));
+        if let Some(announce) = &self.0.announce {
+            announce(&proofs);
         }
-        drop(expected);
-        Ok(Awaited { expected: self, proofs, woken, arrived })
+        Expecting { expected: self.clone(), proofs }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Proof, Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// From now on connections that know these tokens are expected.
+    pub(crate) fn await_all(&self, tokens: &[Token]) -> io::Result<Awaited> {
+        let woken = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (tell, arrived) = unbounded();
+        let wake = Arc::clone(&woken);
+        let expecting = self.expect(tokens.iter().map(proof).collect(), move |arrived| {
+            let _ = tell.send(arrived);
+            let _ = rustix::io::write(&*wake, &1_u64.to_ne_bytes());
+        });
+        Ok(Awaited { _expecting: expecting, woken, arrived })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Proof, Taker>> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Awaited<'_> {
+impl Drop for Expecting {
     fn drop(&mut self) {
-        let mut expected = self.expected.lock();
+        let mut waiting = self.expected.lock();
         for proof in &self.proofs {
-            expected.remove(proof);
+            waiting.remove(proof);
         }
     }
 }

@@ -40,7 +40,7 @@ mod receiving;
 mod sending;
 mod sockets;
 
-pub use expected::Expected;
+pub use expected::{Arrived, Expected, Expecting};
 pub use far::{Finish, answer};
 pub use measurement::{MeasureEvent, MeasureOptions, MeasureSink, Measurement};
 pub use near::{Dial, FarSide, NoMeasurement, measure};

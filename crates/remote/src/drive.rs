@@ -23,4 +23,4 @@ mod outcome;
 mod server;
 
 pub(crate) use client::copy_between;
-pub(crate) use server::{answer, serve_once};
+pub(crate) use server::{admit, answer, serve_once};

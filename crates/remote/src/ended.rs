@@ -1,9 +1,10 @@
 //! How the work on one connection ended.
 
 use icdc_session::SessionError;
+use serde::{Deserialize, Serialize};
 
 /// How the work on one connection ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ended {
     /// Done.
     Finished,
@@ -25,6 +26,18 @@ impl From<SessionError> for Ended {
             SessionError::Interrupted => Self::Interrupted,
             SessionError::Cut(reason) => Self::Cut(reason),
             error => Self::Refused(error.to_string()),
+        }
+    }
+}
+
+impl Ended {
+    /// How it ended, in a word for logs, and the reason if there is one.
+    pub(crate) fn told(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Finished | Self::Joined => ("done", None),
+            Self::Interrupted => ("interrupted", None),
+            Self::Cut(reason) => ("cut", Some(reason)),
+            Self::Refused(reason) | Self::TurnedAway(reason) => ("refused", Some(reason)),
         }
     }
 }

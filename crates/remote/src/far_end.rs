@@ -36,7 +36,8 @@ use crate::connect::MARKER;
 use crate::connect_back::Connector;
 use crate::ended::Ended;
 use crate::listen::guard::{Guard, Limits, Service};
-use crate::rights::{Rights, Root};
+use crate::rights::{AllowedCongestion, Rights};
+use crate::root::Root;
 use crate::session;
 use crate::sessions::Sessions;
 use crate::{drive, forward};
@@ -131,6 +132,7 @@ fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Re
         acting: None,
         only: None,
         may_admit: false,
+        congestion: AllowedCongestion::Any,
         label: "the starting end".to_owned(),
     };
     let family = match bootstrap.family {
@@ -219,7 +221,7 @@ impl Service for Once {
     fn serve(&self, link: Link) {
         // Nobody listens any more only when the far end is about to end.
         let _ = self.tell.send(Happening::Came);
-        let ended = session::answer(link, &self.rights, &self.sessions, &StopSignal::new()).ended;
+        let ended = session::answer(link, &self.rights, &self.sessions, &StopSignal::new(), &|_| Ok(())).ended;
         tracing::debug!(?ended, "session");
         let _ = self.tell.send(Happening::Left(ended));
     }

@@ -6,6 +6,7 @@
 //! | [`copy()`](copy()), [`measure()`](measure()), [`measure_pipeline()`] | a client's runs, connected again after a cut |
 //! | [`Far`] | a far end that can be connected: by ssh, or as a daemon |
 //! | [`serve()`](serve()) | the daemon |
+//! | [`session_process()`](session_process()) | a session of the daemon, in a process of its own |
 //! | [`far_end()`](far_end()) | what ssh starts on the far side |
 //! | [`Location`] | where something is: here, behind ssh, or behind a daemon |
 //!
@@ -27,6 +28,7 @@ mod options;
 mod pipeline;
 mod proxy;
 mod rights;
+mod root;
 mod runs;
 mod scratch;
 mod serve;
@@ -35,6 +37,7 @@ mod sessions;
 mod sources;
 mod transfer_id;
 mod work;
+mod worker;
 
 pub use connect::{ConnectError, Far};
 pub use copy::copy;
@@ -45,4 +48,8 @@ pub use measure::{MeasureError, measure, try_routes};
 pub use options::{ConfirmHost, CopyOptions, Via};
 pub use pipeline::{Pipeline, PipelineOrder, measure_pipeline};
 pub use proxy::{Login, Proxy, ProxyKind};
-pub use serve::{ServeConfig, ServeError, serve};
+pub use rights::AllowedCongestion;
+pub use serve::{
+    AuditConfig, AuditPlace, Inheritance, Listeners, Notice, ServeConfig, ServeError, WhenFull, Wishes, serve,
+};
+pub use worker::{SessionProcessError, session_process};

@@ -1,15 +1,16 @@
 //! What the other end of a connection may do here.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use icdc_disk::tree::{Tree, TreeError};
 use icdc_protocol::message::{Job, TransferId};
+use icdc_tcp::congestion::find;
+use serde::{Deserialize, Serialize};
 
-use crate::listen::credentials::Credentials;
+use crate::root::Root;
+use crate::worker::User;
 
 /// What the other end may do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Rights {
     /// Have files sent to it.
     pub(crate) read: bool,
@@ -19,48 +20,57 @@ pub(crate) struct Rights {
     pub(crate) owners: bool,
     /// Where its paths are resolved.
     pub(crate) root: Root,
-    /// As whom files are opened; `None` for the user of this process.
-    pub(crate) acting: Option<Arc<Credentials>>,
+    /// The user whose process serves it; `None` for the user of this one.
+    #[serde(skip)]
+    pub(crate) acting: Option<Arc<User>>,
     /// A key that was admitted for one transfer may do this and nothing else.
     pub(crate) only: Option<(TransferId, Job)>,
     /// It may admit another key, and have this end drive a transfer.
     pub(crate) may_admit: bool,
+    /// Congestion control that it may ask for.
+    pub(crate) congestion: AllowedCongestion,
     /// For logs.
     pub(crate) label: String,
 }
 
-/// Where paths of the other end are resolved.
-#[derive(Clone, Debug)]
-pub(crate) enum Root {
-    /// As in a login of this user: relative paths start at home.
-    Unconfined {
-        /// The home directory.
-        home: PathBuf,
-    },
-    /// Beneath this directory and nowhere else.
-    Confined(PathBuf),
+/// Congestion control that the other end may ask for by name, beside what the kernel has itself: icdc's own
+/// ones are eBPF, which is loaded for it. What is chosen without a name is this end's own business.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AllowedCongestion {
+    /// Any: the other end has a login here, and could load it by itself.
+    Any,
+    /// Those of these names.
+    Named(Vec<String>),
 }
 
-impl Root {
-    /// Opens the tree.
-    pub(crate) fn tree(&self) -> Result<Tree, RootError> {
+/// What finds the rate by itself: chosen where nothing is asked for.
+const OWN: &str = "icdc";
+
+impl AllowedCongestion {
+    /// What is used when `wanted` is asked for, and a sentence if that is something else.
+    pub(crate) fn judge<'a>(&self, wanted: Option<&'a str>) -> (Option<&'a str>, Option<String>) {
+        let Some(name) = wanted else { return (None, None) };
+        let is_allowed = match self {
+            Self::Any => true,
+            Self::Named(_) => find(name).is_none_or(|ours| self.lends(ours.name)),
+        };
+        if is_allowed {
+            return (wanted, None);
+        }
+        let reason = format!(
+            "congestion control {name:?} is not used: the daemon's operator allows it to nobody (icdc serve --allow-cc)"
+        );
+        (None, Some(reason))
+    }
+
+    /// Whether a session may have the daemon use `algorithm`, one of icdc's, for a socket.
+    pub(crate) fn lends(&self, algorithm: &str) -> bool {
         match self {
-            Self::Unconfined { home } => Ok(Tree::unconfined(home).map_err(RootError::Home)?.with_home(home)),
-            Self::Confined(root) => Tree::open(root).map_err(RootError::Confined),
+            Self::Any => true,
+            Self::Named(names) => {
+                let is_meant = |name: &String| find(name).is_some_and(|allowed| allowed.name == algorithm);
+                algorithm == OWN || names.iter().any(is_meant)
+            }
         }
     }
-}
-
-/// Why paths of the other end cannot be resolved.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RootError {
-    /// The home directory cannot be opened.
-    #[error(transparent)]
-    Home(TreeError),
-    /// The directory that a daemon confines a key to cannot be opened.
-    #[error(
-        "{0}. This is the root= of this key's line: the daemon's operator must make it a directory that the key's \
-         user may open, or change the line"
-    )]
-    Confined(TreeError),
 }

@@ -7,12 +7,14 @@ use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
 use icdc_link::{Link, LinkError};
 use icdc_measure::Finish;
-use icdc_protocol::message::{Congestion, Diskless, Job, Message, Refusal, RefusalKind, Request};
+use icdc_protocol::message::{
+    Congestion, Diskless, Job, Message, ReceiveOptions, Refusal, RefusalKind, Request, TransferId,
+};
 use icdc_protocol::validate::clip;
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_transfer::sender::{self, SendingLink};
-use icdc_transfer::{Account, EventSink, FurtherLink, Joining, receiver};
+use icdc_transfer::{EventSink, FurtherLink, Joining, receiver, summary};
 use icdc_tuning::Tuned;
 
 use crate::drive;
@@ -21,24 +23,39 @@ use crate::rights::Rights;
 use crate::scratch::Scratch;
 use crate::sessions::{Part, Registered, Sessions};
 use crate::work::Work;
+use crate::worker::User;
+
+/// A session that is about to begin.
+pub(crate) struct Beginning<'a> {
+    pub(crate) transfer: TransferId,
+    /// What was asked for.
+    pub(crate) job: &'static str,
+    /// As whom it is served, if not as the user of this process.
+    pub(crate) user: Option<&'a str>,
+    /// What it is about, for logs.
+    pub(crate) paths: Option<String>,
+}
 
 /// How a connection was answered.
 pub(crate) struct Answered {
+    /// Which transfer it asked for; `None` if nothing was asked for.
+    pub(crate) transfer: Option<TransferId>,
     /// What was asked for; `None` if nothing was.
     pub(crate) job: Option<&'static str>,
     pub(crate) work: Work,
     pub(crate) ended: Ended,
 }
 
-/// Serves one connection from its first message to its end, or until `stop` is requested.
-pub(crate) fn answer(mut link: Link, rights: &Rights, sessions: &Sessions, stop: &StopSignal) -> Answered {
-    let mut answered = Answered { job: None, work: Work::new(), ended: Ended::Finished };
-    if let Some(credentials) = &rights.acting
-        && let Err(error) = credentials.assume_for_this_thread()
-    {
-        let refusal = Refusal::new(RefusalKind::Internal, format!("cannot act as the key's user: {error}"));
-        return Answered { ended: refuse(link, refusal), ..answered };
-    }
+/// Serves one connection from its first message to its end, or until `stop` is requested. `begin` hears
+/// of a session that is allowed before it begins, and may refuse it.
+pub(crate) fn answer(
+    mut link: Link,
+    rights: &Rights,
+    sessions: &Sessions,
+    stop: &StopSignal,
+    begin: &dyn Fn(&Beginning<'_>) -> Result<(), Refusal>,
+) -> Answered {
+    let mut answered = Answered { transfer: None, job: None, work: Work::new(), ended: Ended::Finished };
     let request = match first_message(&mut link) {
         Ok(request) => request,
         Err(NoRequest::Cut(reason)) => return Answered { ended: Ended::Cut(reason), ..answered },
@@ -47,7 +64,7 @@ pub(crate) fn answer(mut link: Link, rights: &Rights, sessions: &Sessions, stop:
             return Answered { ended: refuse(link, refusal), ..answered };
         }
     };
-    answered.job = Some(job_name(&request.job));
+    (answered.transfer, answered.job) = (Some(request.transfer), Some(job_name(&request.job)));
     match &request.job {
         job if diskless(job).is_some() => {}
         Job::Receive { destination, .. } => answered.work.concerns(std::slice::from_ref(destination)),
@@ -62,6 +79,15 @@ pub(crate) fn answer(mut link: Link, rights: &Rights, sessions: &Sessions, stop:
     } else {
         allow(&request, rights)
     };
+    let allowed = allowed.and_then(|()| match request.job {
+        Job::Join { .. } => Ok(()),
+        _ => begin(&Beginning {
+            transfer: request.transfer,
+            job: job_name(&request.job),
+            user: rights.acting.as_deref().map(User::name),
+            paths: answered.work.done().paths,
+        }),
+    });
     tracing::debug!(peer = %link.control.peer(), label = %rights.label, job = job_name(&request.job), "session");
     answered.ended = match allowed {
         Err(refusal) => refuse(link, refusal),
@@ -83,25 +109,44 @@ fn carry_out(
             Ok(()) => Ended::Joined,
             Err((link, refusal)) => refuse(link, refusal),
         },
-        Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => drive::answer(request, link, rights, sessions, stop, work),
-        Job::Measure(order) => match sessions.enter(request.transfer, Part::Measure, &link.control, stop) {
-            Ok(registered) => match icdc_measure::answer(link, &order, &sessions.measurements, &registered.stop) {
-                Ok(Finish::Complete) => Ended::Finished,
-                Ok(Finish::Interrupted) => Ended::Interrupted,
-                Err(error) => error.into(),
+        Job::Admit { key, job } => drive::admit(link, sessions.admission.as_deref(), request.transfer, key, *job),
+        _ => match sessions.enter(request.transfer, Part::of(&request.job), &link.control, stop) {
+            Ok(registered) => match &sessions.workers {
+                Some(workers) => workers.run(link, request, rights, registered, &sessions.measurements, work),
+                None => perform(link, request, rights, sessions, &registered, work),
             },
             Err(refusal) => refuse(link, refusal),
         },
-        Job::Receive { .. } | Job::Send { .. } => {
-            let registered = match sessions.enter(request.transfer, Part::Move, &link.control, stop) {
-                Ok(registered) => registered,
-                Err(refusal) => return refuse(link, refusal),
-            };
-            match serve(link, request.job, rights, &registered, &work.account) {
-                Ok(()) => Ended::Finished,
+    }
+}
+
+/// Serves a session that is allowed and registered, in this process.
+pub(crate) fn perform(
+    link: Link,
+    request: Request,
+    rights: &Rights,
+    sessions: &Sessions,
+    registered: &Registered<'_>,
+    work: &Work,
+) -> Ended {
+    match request.job {
+        Job::Measure(mut order) => {
+            let (congestion, refused) = rights.congestion.judge(order.congestion.as_deref());
+            if let Some(reason) = refused {
+                return refuse(link, Refusal::new(RefusalKind::NotAllowed, reason));
+            }
+            order.congestion = congestion.map(str::to_owned);
+            match icdc_measure::answer(link, &order, &sessions.measurements, &registered.stop) {
+                Ok(Finish::Complete) => Ended::Finished,
+                Ok(Finish::Interrupted) => Ended::Interrupted,
                 Err(error) => error.into(),
             }
         }
+        Job::Receive { .. } | Job::Send { .. } => match serve(link, request.job, rights, registered, work) {
+            Ok(()) => Ended::Finished,
+            Err(error) => error.into(),
+        },
+        _ => drive::answer(request, link, rights, registered, work),
     }
 }
 
@@ -191,8 +236,9 @@ fn serve(
     job: Job,
     rights: &Rights,
     registered: &Registered<'_>,
-    account: &Account,
+    work: &Work,
 ) -> Result<(), SessionError> {
+    let account = &work.account;
     let silent: EventSink = Arc::new(|_| {});
     // It goes with the session.
     let (tree, _scratch) = match place(&job, rights) {
@@ -210,9 +256,13 @@ fn serve(
             let transfer = registered.transfer;
             let order =
                 receiver::Order { transfer, tree: &tree, destination: &destination, asked: None, options: &options };
-            receiver::run(link, joining, &order, account, &silent, &registered.stop).map(|_| ())
+            let received = receiver::run(link, joining, &order, account, &silent, &registered.stop)?;
+            work.complete(&summary::of_received(&received, account, &options));
+            Ok(())
         }
-        Job::Send { sources, options } => {
+        Job::Send { sources, mut options } => {
+            let (congestion, refused) = rights.congestion.judge(options.congestion.as_deref());
+            options.congestion = congestion.map(str::to_owned);
             let tuned = match sender::tune(&link.control, options.congestion.as_deref()) {
                 Ok(tuned) => tuned,
                 Err(error) => {
@@ -221,15 +271,18 @@ fn serve(
                     return Err(SessionError::Refused(refusal));
                 }
             };
-            if let Some(text) = tuned.as_ref().and_then(Tuned::instead) {
+            let instead = refused.as_deref().or_else(|| tuned.as_ref().and_then(Tuned::instead));
+            if let Some(text) = instead {
                 tracing::info!(peer = %link.control.peer(), "{text}");
             }
-            link.outlet.send(Message::Congestion(congestion(tuned.as_ref())).into())?;
+            link.outlet.send(Message::Congestion(told_congestion(tuned.as_ref(), instead)).into())?;
             let mut link = SendingLink { link, tuned };
             // The tree is known to the other end one round trip later.
             link.await_answer()?;
             let found = sender::find_sources(&tree, &sources, &options);
-            sender::run(link, joining, found, &options, account, &silent, &registered.stop).map(|_| ())
+            let sent = sender::run(link, joining, found, &options, account, &silent, &registered.stop)?;
+            work.complete(&summary::of_sent(&sent, account, &ReceiveOptions::default()));
+            Ok(())
         }
         _ => Err(SessionError::Protocol("not a transfer".into())),
     }
@@ -238,7 +291,7 @@ fn serve(
 /// Where the paths of a job are resolved; for one without disks in a directory of its own.
 fn place(job: &Job, rights: &Rights) -> Result<(Tree, Option<Scratch>), Refusal> {
     let Some(diskless) = diskless(job) else {
-        let tree = rights.root.tree().map_err(|error| Refusal::new(RefusalKind::Path, error.to_string()))?;
+        let tree = rights.root.tree().map_err(|error| Refusal::new(error.kind(), error.to_string()))?;
         return Ok((tree, None));
     };
     let sent = matches!(job, Job::Send { .. }).then_some(diskless);
@@ -256,13 +309,12 @@ fn diskless(job: &Job) -> Option<Diskless> {
 }
 
 /// What the other end shall know of the congestion control.
-fn congestion(tuned: Option<&Tuned>) -> Congestion {
+fn told_congestion(tuned: Option<&Tuned>, instead: Option<&str>) -> Congestion {
     let name = tuned.map(Tuned::congestion).unwrap_or_default();
-    let instead = tuned.and_then(Tuned::instead);
     Congestion { name, instead: instead.map_or_else(String::new, |text| clip(format!("the far end says: {text}"))) }
 }
 
-fn refuse(mut link: Link, refusal: Refusal) -> Ended {
+pub(crate) fn refuse(mut link: Link, refusal: Refusal) -> Ended {
     let reason = refusal.reason.clone();
     // Dropping the outlet sends this and ends its direction in order.
     let _ = link.outlet.send(Message::Refused(refusal).into());

@@ -8,13 +8,14 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, TrySendError, bounded};
 use icdc_link::{Link, LinkControl};
 use icdc_protocol::limits::MAX_STREAMS;
-use icdc_protocol::message::{Refusal, RefusalKind, TransferId};
+use icdc_protocol::message::{Job, Refusal, RefusalKind, TransferId};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_transfer::FurtherLink;
 use icdc_trust::PublicKey;
 
 use crate::listen::admission::Admission;
+use crate::worker::Workers;
 
 /// How long a newer connection waits for the end of the session that it replaces, and a further
 /// connection for the session that it belongs to.
@@ -31,6 +32,8 @@ pub(crate) struct Sessions {
     pub(crate) admission: Option<Arc<Admission>>,
     /// Measurements that wait for data connections.
     pub(crate) measurements: icdc_measure::Expected,
+    /// What serves sessions, if not this process.
+    pub(crate) workers: Option<Workers>,
 }
 
 #[derive(Default)]
@@ -49,6 +52,17 @@ pub(crate) enum Part {
     Move,
     /// Measures; its data connections are no links, so that none can join it.
     Measure,
+}
+
+impl Part {
+    /// That of a session that is asked for this.
+    pub(crate) fn of(job: &Job) -> Self {
+        match job {
+            Job::Measure(_) => Self::Measure,
+            Job::Receive { .. } | Job::Send { .. } | Job::Join { .. } => Self::Move,
+            Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => Self::Drive,
+        }
+    }
 }
 
 struct Running {
@@ -70,9 +84,14 @@ pub(crate) struct Registered<'a> {
 }
 
 impl Sessions {
-    /// No sessions yet, of a process that lets keys in by `admission`.
-    pub(crate) fn admitting_by(admission: Arc<Admission>) -> Self {
-        Self { admission: Some(admission), ..Self::default() }
+    /// No sessions yet, of a process that lets keys in by `admission` and has `workers` serve them.
+    pub(crate) fn of_daemon(admission: Arc<Admission>, workers: Workers) -> Self {
+        Self { admission: Some(admission), workers: Some(workers), ..Self::default() }
+    }
+
+    /// No sessions yet, of a process whose measurements get data connections by `measurements`.
+    pub(crate) fn with_measurements(measurements: icdc_measure::Expected) -> Self {
+        Self { measurements, ..Self::default() }
     }
 
     /// Number of running sessions.

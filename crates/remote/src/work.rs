@@ -1,23 +1,44 @@
 //! What a session did, for the log.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use icdc_disk::tree::printable;
 use icdc_tcp::clock;
-use icdc_transfer::Account;
+use icdc_transfer::{Account, Summary};
+use icdc_units::Time;
+use serde::{Deserialize, Serialize};
 
 /// So many bytes of a path stand in the log.
 const LOGGED_PATH: usize = 400;
 
-/// What a session did, for the log.
+/// What a session did, for the log: by itself, or as its process tells.
 pub(crate) struct Work {
     pub(crate) account: Account,
     paths: OnceLock<String>,
+    summary: OnceLock<String>,
+    told: Mutex<Option<Done>>,
+}
+
+/// What a session has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Done {
+    /// Payload that travelled, in bytes.
+    pub(crate) bytes: u64,
+    /// The paths that it is about, escaped and cut to a length for a log.
+    pub(crate) paths: Option<String>,
+    /// The summary of one that is complete, as JSON.
+    pub(crate) summary: Option<String>,
 }
 
 impl Work {
     pub(crate) fn new() -> Self {
-        Self { account: Account::new(clock::now()), paths: OnceLock::new() }
+        let (paths, summary) = (OnceLock::new(), OnceLock::new());
+        Self { account: Account::new(clock::now()), paths, summary, told: Mutex::default() }
+    }
+
+    /// When it began.
+    pub(crate) fn start(&self) -> Time {
+        self.account.start()
     }
 
     /// Notes the paths that it is about; the first call counts.
@@ -25,9 +46,31 @@ impl Work {
         let _ = self.paths.set(short(paths));
     }
 
-    /// The paths that it is about, escaped and cut to a length for a log.
-    pub(crate) fn paths(&self) -> Option<&str> {
-        self.paths.get().map(String::as_str)
+    /// Notes what a complete transfer has done.
+    pub(crate) fn complete(&self, summary: &Summary) {
+        if let Ok(json) = serde_json::to_string(summary) {
+            let _ = self.summary.set(json);
+        }
+    }
+
+    /// Notes what the process of the session tells.
+    pub(crate) fn tell(&self, done: Done) {
+        *self.told() = Some(done);
+    }
+
+    /// What it has done so far.
+    pub(crate) fn done(&self) -> Done {
+        let own = || Done {
+            bytes: self.account.bytes(),
+            paths: self.paths.get().cloned(),
+            summary: self.summary.get().cloned(),
+        };
+        let told = self.told().clone();
+        told.map_or_else(own, |told| Done { paths: told.paths.or_else(|| self.paths.get().cloned()), ..told })
+    }
+
+    fn told(&self) -> MutexGuard<'_, Option<Done>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

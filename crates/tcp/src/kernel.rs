@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
 use libc::{c_int, c_void, socklen_t};
 
@@ -52,14 +52,4 @@ pub(crate) fn send_queue(fd: &impl AsFd) -> io::Result<u64> {
     // SAFETY: SIOCOUTQ (= TIOCOUTQ) writes one int through its argument, which points to `bytes`.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if result == 0 { Ok(u64::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Takes over a descriptor that was open when this process began, of which nothing in it knows;
-/// `None` if it is not open.
-pub(crate) fn inherited(descriptor: c_int) -> Option<OwnedFd> {
-    // SAFETY: F_GETFD touches no memory, and a number that is no descriptor is refused.
-    let is_open = unsafe { libc::fcntl(descriptor, libc::F_GETFD) } >= 0;
-    // SAFETY: it is open, and the service manager left it to this process, which calls this once
-    // for each (`passed::passed_listeners`): nobody else owns it.
-    is_open.then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

@@ -11,6 +11,7 @@
 //! each round trip.
 
 use std::net::TcpStream;
+use std::os::fd::AsFd as _;
 
 use icdc_tcp::Beginning;
 use icdc_units::{ByteCount, Span};
@@ -43,17 +44,22 @@ pub fn prepare_to_send(stream: &TcpStream) {
     if icdc_tcp::info(stream).is_ok_and(|info| info.min_rtt < SHORT) {
         return;
     }
-    let Ok(twin) = stream.try_clone() else { return };
-    own_rights::run(move || {
-        let buffer = size("/proc/sys/net/core/wmem_max", "/proc/sys/net/ipv4/tcp_wmem");
-        let set = match buffer.is_zero() {
-            true => Ok(()),
-            false => icdc_tcp::set_buffers(&twin, buffer, ByteCount::ZERO).map(|_| ()),
-        };
-        if let Err(error) = set.and_then(|()| icdc_tcp::set_not_sent_limit(&twin, NOT_SENT)) {
-            tracing::debug!("the send buffer stays what it is: {error}");
-        }
-    });
+    match own_rights::lender() {
+        Some(lender) => lender.prepare_to_send(stream.as_fd()),
+        None => prepare_here(stream),
+    }
+}
+
+/// As [`prepare_to_send`], by the rights of this process.
+pub fn prepare_here(stream: &TcpStream) {
+    let buffer = size("/proc/sys/net/core/wmem_max", "/proc/sys/net/ipv4/tcp_wmem");
+    let set = match buffer.is_zero() {
+        true => Ok(()),
+        false => icdc_tcp::set_buffers(stream, buffer, ByteCount::ZERO).map(|_| ()),
+    };
+    if let Err(error) = set.and_then(|()| icdc_tcp::set_not_sent_limit(stream, NOT_SENT)) {
+        tracing::debug!("the send buffer stays what it is: {error}");
+    }
 }
 
 fn size(limit: &str, tuning: &str) -> ByteCount {

@@ -6,13 +6,12 @@
 //! A daemon keeps one file, its own, for all sessions, also those that act as another user: what a
 //! path carries does not depend on who uses it, such users often have no home, and what a user
 //! writes must not decide how fast the daemon's privileged congestion control begins. So the file
-//! is read and written with the daemon's rights (`own_rights`); what goes into it comes from the
-//! kernel alone.
+//! is read and written by the daemon itself ([`own_rights`]).
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -132,24 +131,38 @@ fn replace(directory: &OwnedFd, file: &Path, bytes: &[u8]) -> io::Result<()> {
 /// What a connection may start from that has just been made.
 #[must_use]
 pub fn resume(stream: &TcpStream) -> Option<Resumption> {
+    match own_rights::lender() {
+        Some(lender) => ends(stream).and_then(|_| lender.known_path(stream.as_fd())),
+        None => resume_here(stream),
+    }
+}
+
+/// As [`resume`], from the file that this process can read.
+#[must_use]
+pub fn resume_here(stream: &TcpStream) -> Option<Resumption> {
     let (from, to) = ends(stream)?;
     let round_trip = icdc_tcp::info(stream).ok()?.rtt;
     let now = clock::seconds_since_1970();
-    let known = own_rights::run(move || load(&file()?).resume(from, to, round_trip, now))??;
+    let known = load(&file()?).resume(from, to, round_trip, now)?;
     tracing::debug!(%from, %to, rate = %known.rate, round_trip = %known.round_trip, "the path is known");
     Some(known)
 }
 
 /// Remembers what a connection found.
 pub(crate) fn remember(stream: &TcpStream, found: Resumption) {
-    let Some((from, to)) = ends(stream) else { return };
+    match own_rights::lender() {
+        Some(lender) => lender.remember_path(stream.as_fd(), found),
+        None => remember_here(stream, found),
+    }
+}
+
+/// Remembers what a connection found, in the file that this process can write.
+pub fn remember_here(stream: &TcpStream, found: Resumption) {
+    let (Some((from, to)), Some(file)) = (ends(stream), file()) else { return };
     let now = clock::seconds_since_1970();
-    own_rights::run(move || {
-        let Some(file) = file() else { return };
-        if let Err(error) = change(&file, |paths| paths.remember(from, to, found, now)) {
-            tracing::debug!("{}: {error}", file.display());
-        }
-    });
+    if let Err(error) = change(&file, |paths| paths.remember(from, to, found, now)) {
+        tracing::debug!("{}: {error}", file.display());
+    }
 }
 
 fn ends(stream: &TcpStream) -> Option<(IpAddr, IpAddr)> {

@@ -8,7 +8,7 @@
 //! | [`known_paths`] | the file that remembers paths between runs |
 //! | [`steering`], [`observation`] | the ceiling of a connection whose congestion control does not find the rate |
 //! | [`bundle`], [`member`] | the same of several connections |
-//! | [`own_rights`] | a thread with the rights of the process, for threads that act as another user |
+//! | [`own_rights`] | what a process with more rights does for one with fewer |
 //!
 //! Everything here concerns a TCP socket, whatever it carries: transfers and measurements both use
 //! it. Below are `icdc-tcp`, which has the socket options, and `icdc-rate`, which decides.

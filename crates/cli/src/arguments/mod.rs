@@ -81,6 +81,9 @@ pub(crate) enum Command {
     Cc(CcArguments),
     Pace(Box<PaceArguments>),
     Relay(RelayArguments),
+    /// What a daemon starts: one session, given to it on standard input
+    #[command(hide = true)]
+    Session,
     /// What ssh starts: one transfer over standard input and output
     #[command(hide = true)]
     FarEnd,

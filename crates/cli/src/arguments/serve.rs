@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use icdc_remote::{AuditPlace, WhenFull};
+use icdc_units::ByteCount;
 
-use crate::values::listen_address;
+use crate::values::{amount, listen_address};
 
 #[derive(Args, Debug)]
 #[command(
@@ -17,8 +19,15 @@ use crate::values::listen_address;
         the daemon acts as; if the daemon runs as root and the key may write, it is required. owner=keep lets the client set owners \
         and set-id bits. The daemon watches the file: if a line is removed or changed, the running transfers of its key end within a \
         second.\n\n\
-        Give the daemon's public key to its users. They add it with `icdc keygen --trust`. At SIGHUP, the daemon reads its \
-        identity and the authorized keys again; running transfers continue. The daemon stops cleanly at SIGTERM or SIGINT.",
+        Give the daemon's public key to its users. They add it with `icdc keygen --trust`.\n\n\
+        Each session is a process of its own, which runs as the user of its key. The daemon itself gives up the rights of root that \
+        no key needs.\n\n\
+        Signals: at SIGTERM or SIGINT, the daemon stops cleanly. At SIGHUP, it reads its identity and the authorized keys again and \
+        opens the audit log again; running transfers continue. At SIGUSR1, it accepts no more connections and ends with its last \
+        session. At SIGUSR2, it starts the program file that is there now, hands its listening sockets over, and ends with its last \
+        session: that is how a package is upgraded while copies run.\n\n\
+        As a service of systemd it tells when it is ready, how many sessions it has, and that it is alive; it uses the sockets that \
+        systemd opened for it, if there are any.",
     after_long_help = concat!(
         "Exit codes:\n",
         "  0  stopped by a signal\n",
@@ -45,4 +54,45 @@ pub(crate) struct ServeArguments {
     /// Private key of the daemon [default: ~/.config/icdc/identity]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
+
+    /// Congestion control, beside what the kernel gives to any user, that clients may ask for by name (`--cc`);
+    /// for icdc's own ones this lets them have eBPF loaded
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
+    pub(crate) allow_cc: Vec<String>,
+
+    /// Write an audit log to this file, one line of JSON for each event; or to the system's journal
+    #[arg(long, value_name = "FILE|journal", value_hint = ValueHint::FilePath, value_parser = audit_place)]
+    pub(crate) audit: Option<AuditPlace>,
+
+    /// Rename the audit log to FILE.1 when it is so long
+    #[arg(long, value_name = "SIZE", default_value = "100MB", value_parser = amount, requires = "audit")]
+    pub(crate) audit_size: ByteCount,
+
+    /// So many renamed audit logs are kept
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "audit")]
+    pub(crate) audit_keep: u32,
+
+    /// While the audit log cannot be written: refuse new sessions, or go on
+    #[arg(long, value_name = "refuse|continue", default_value = "refuse", value_parser = when_full, requires = "audit")]
+    pub(crate) audit_full: WhenFull,
+
+    /// Take over the listening sockets of the daemon that starts this one
+    #[arg(long, hide = true)]
+    pub(crate) successor: bool,
+}
+
+fn audit_place(text: &str) -> Result<AuditPlace, String> {
+    match text {
+        "" => Err("name a file, or say journal".to_owned()),
+        "journal" => Ok(AuditPlace::Journal),
+        path => Ok(AuditPlace::File { path: path.into(), longest: ByteCount::MAX, kept: 0 }),
+    }
+}
+
+fn when_full(text: &str) -> Result<WhenFull, String> {
+    match text {
+        "refuse" => Ok(WhenFull::Refuse),
+        "continue" => Ok(WhenFull::GoOn),
+        _ => Err("expected refuse or continue".to_owned()),
+    }
 }

@@ -46,6 +46,14 @@ impl Daemon {
         Self::launch(site, name, options, HERE, |command| command)
     }
 
+    /// The same, by a command that is changed before it starts.
+    pub fn adapted(site: &Site, options: &str, adapt: impl Fn(&mut Command)) -> Self {
+        Self::launch(site, "daemon", options, HERE, |mut command| {
+            adapt(&mut command);
+            command
+        })
+    }
+
     /// The same on another host.
     pub fn on(host: &Host, site: &Site, name: &str, options: &str) -> Self {
         Self::launch(site, name, options, host.address(), |command| host.run(&command))

@@ -209,6 +209,11 @@ pub fn has_program(name: &str) -> bool {
     found.status.success()
 }
 
+/// Lets any user write to a directory.
+pub fn open_to_all(directory: &Path) {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
+}
+
 /// Says why a test cannot run here.
 pub fn skip(reason: &str) {
     eprintln!("SKIPPED: {reason}");

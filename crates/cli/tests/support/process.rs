@@ -108,6 +108,15 @@ impl Run {
         })
     }
 
+    /// The processes of sessions that this daemon has started and that run.
+    pub fn sessions(&self) -> Vec<Pid> {
+        let is_session = |pid: &Pid| {
+            let words = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+            words.split(|byte| *byte == 0).nth(1) == Some(b"session")
+        };
+        descendants(self.pid()).into_iter().filter(is_session).collect()
+    }
+
     /// Waits for an event that fits, those already seen included. False if the process ended
     /// without one.
     pub fn wait_for(&self, fits: impl Fn(&Value) -> bool) -> bool {
@@ -343,6 +352,12 @@ pub fn descendants(ancestor: Pid) -> Vec<Pid> {
         next += 1;
     }
     found[1..].iter().filter_map(|pid| Pid::from_raw(*pid)).collect()
+}
+
+/// Whether a process is there and has not ended: one that nobody has waited for yet has.
+pub fn is_running(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| !stat.contains(") Z"))
 }
 
 /// Waits until `what` holds; false if it does not within 60 s.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, Outlet, WriterGuard, receive};
-use icdc_protocol::message::{Drive, DriveRoute, Job, Listening, Refusal, RefusalKind, Request};
+use icdc_protocol::message::{Drive, DriveRoute, Job, Listening, Refusal, RefusalKind, Request, SendOptions};
 use icdc_protocol::{Message, TransferId};
 use icdc_session::retry::RETRY_FOR;
 use icdc_stop::StopSignal;
@@ -20,9 +20,10 @@ use crate::connect::back::{Back, Expected};
 use crate::connect::{Connect, ConnectError, Further, pinned, reach};
 use crate::ended::Ended;
 use crate::error::CopyError;
+use crate::listen::admission::Admission;
 use crate::rights::Rights;
 use crate::runs::{PushOrder, push_over};
-use crate::sessions::{Part, Sessions};
+use crate::sessions::Registered;
 use crate::work::Work;
 
 /// How long the client may take to close the link once it has been told the result.
@@ -31,43 +32,30 @@ const FAREWELL: Span = Span::from_secs(10);
 /// sent again after a second, and three round trips of the longest path are less.
 const DIRECT_PATIENCE: Span = Span::from_secs(2);
 
-/// Answers the jobs of a daemon that concern transfers between two far ends.
-pub(crate) fn answer(
-    request: Request,
-    link: Link,
-    rights: &Rights,
-    sessions: &Sessions,
-    stop: &StopSignal,
-    work: &Work,
-) -> Ended {
-    let transfer = request.transfer;
-    match request.job {
-        Job::Admit { key, job } => {
-            let admitted = match (&sessions.admission, link.control.peer_key()) {
-                (Some(admission), Some(by)) => admission.admit(by, PublicKey::from_bytes(key), transfer, *job),
-                _ => Err(Refusal { kind: RefusalKind::NotAllowed, reason: "this end admits no other key".to_owned() }),
-            };
-            conclude(link, admitted)
-        }
-        Job::DriveKey => match sessions.enter(transfer, Part::Drive, &link.control, stop) {
-            Ok(session) => {
-                let identity = Identity::generate();
-                let key = *identity.public().as_bytes();
-                let listening = Listening { version: env!("CARGO_PKG_VERSION").to_owned(), key, port: 0 };
-                let client = match ClientLink::open(link, session.stop.clone()) {
-                    Ok(client) => client,
-                    Err(error) => return Ended::Refused(error.to_string()),
-                };
-                client.writer.send(Message::Listening(listening));
-                client.serve(rights, &identity, Some(transfer), work)
-            }
-            Err(refusal) => conclude(link, Err(refusal)),
-        },
-        _ => {
-            let reason = "this end makes a key (DriveKey) before it drives".to_owned();
-            conclude(link, Err(Refusal { kind: RefusalKind::Protocol, reason }))
-        }
+/// Lets `key` in for the part of another far end in a transfer, as the holder of this link asks.
+pub(crate) fn admit(link: Link, admission: Option<&Admission>, transfer: TransferId, key: [u8; 32], job: Job) -> Ended {
+    let admitted = match (admission, link.control.peer_key()) {
+        (Some(admission), Some(by)) => admission.admit(by, PublicKey::from_bytes(key), transfer, job),
+        _ => Err(Refusal { kind: RefusalKind::NotAllowed, reason: "this end admits no other key".to_owned() }),
+    };
+    conclude(link, admitted)
+}
+
+/// Drives a transfer to another far end, in a session of a daemon.
+pub(crate) fn answer(request: Request, link: Link, rights: &Rights, session: &Registered<'_>, work: &Work) -> Ended {
+    if request.job != Job::DriveKey {
+        let reason = "this end makes a key (DriveKey) before it drives".to_owned();
+        return conclude(link, Err(Refusal { kind: RefusalKind::Protocol, reason }));
     }
+    let identity = Identity::generate();
+    let key = *identity.public().as_bytes();
+    let listening = Listening { version: env!("CARGO_PKG_VERSION").to_owned(), key, port: 0 };
+    let client = match ClientLink::open(link, session.stop.clone()) {
+        Ok(client) => client,
+        Err(error) => return Ended::Refused(error.to_string()),
+    };
+    client.writer.send(Message::Listening(listening));
+    client.serve(rights, &identity, Some(request.transfer), work)
 }
 
 /// Waits for one work order and carries it out: the far end that ssh started for that. `identity`
@@ -146,7 +134,10 @@ impl ClientLink {
                 self.writer.send(Message::Accepted);
                 work.concerns(&drive.sources);
                 match self.drive(id, &drive, rights, identity, &work.account) {
-                    Ok(summary) => (relay(&Event::Summary(summary)), Ended::Finished),
+                    Ok(summary) => {
+                        work.complete(&summary);
+                        (relay(&Event::Summary(summary)), Ended::Finished)
+                    }
                     Err(error) => failed(&error),
                 }
             }
@@ -185,12 +176,17 @@ impl ClientLink {
         account: &Account,
     ) -> Result<Summary, CopyError> {
         let tree = rights.root.tree().map_err(|error| CopyError::Failed(error.to_string()))?;
+        let (congestion, refused) = rights.congestion.judge(drive.send.congestion.as_deref());
+        if let Some(reason) = refused {
+            tracing::info!(peer = self.control.peer(), "{reason}");
+        }
+        let send = SendOptions { congestion: congestion.map(str::to_owned), ..drive.send.clone() };
         let order = PushOrder {
             transfer,
             tree: &tree,
             paths: &drive.sources,
             selection: None,
-            send: &drive.send,
+            send: &send,
             destination: drive.destination.clone(),
             receive: drive.receive.clone(),
             retry_for: RETRY_FOR,

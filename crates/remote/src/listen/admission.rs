@@ -5,7 +5,6 @@
 //! own rights as they stand at each use. A key whose line is removed or changed loses its
 //! [connections](super::connections), and those of the temporary keys that hang on it.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,18 +16,21 @@ use icdc_tcp::clock;
 use icdc_trust::{AuthorizedKeys, Grant, PublicKey, TrustError};
 use icdc_units::Time;
 
-use super::Credentials;
 use super::authorized_keys_file::{AuthorizedKeysFile, unserved};
 use super::refused::RefusedLines;
 use super::revocation::Connections;
 use super::temporary::{Temporary, TemporaryKey};
 use crate::ended::Ended;
-use crate::rights::{Rights, Root};
+use crate::rights::{AllowedCongestion, Rights};
+use crate::root::Root;
+use crate::serve::privileges;
+use crate::worker::{User, may_become_others};
 
 /// The keys of a daemon.
 pub(crate) struct Admission {
     file: AuthorizedKeysFile,
     confined: Option<PathBuf>,
+    congestion: AllowedCongestion,
     temporary: Temporary,
     connections: Connections,
     /// Lines about what the daemon cannot do for those who come.
@@ -52,15 +54,20 @@ pub(crate) struct Admitted<'a> {
 }
 
 impl Admission {
-    /// `confined` narrows every key's root.
-    pub(crate) fn open(keys: &Path, confined: Option<PathBuf>) -> Result<Self, TrustError> {
+    /// `confined` narrows every key's root; `congestion` is what all keys may ask for.
+    pub(crate) fn open(
+        keys: &Path,
+        confined: Option<PathBuf>,
+        congestion: AllowedCongestion,
+    ) -> Result<Self, TrustError> {
         let (temporary, connections) = (Temporary::default(), Connections::default());
-        Ok(Self { file: AuthorizedKeysFile::open(keys)?, confined, temporary, connections, failures: Mutex::default() })
+        let file = AuthorizedKeysFile::open(keys)?;
+        Ok(Self { file, confined, congestion, temporary, connections, failures: Mutex::default() })
     }
 
-    /// Number of standing keys.
-    pub(crate) fn standing(&self) -> usize {
-        self.file.latest().map_or(0, |keys| keys.len())
+    /// The standing keys.
+    pub(crate) fn standing_keys(&self) -> Arc<AuthorizedKeys> {
+        self.file.last_read()
     }
 
     /// Lets in a connection by whoever has proved to hold `key`; else the words to refuse with.
@@ -175,10 +182,11 @@ impl Admission {
             read: grant.rights.read,
             write: grant.rights.write,
             owners: grant.owners,
-            root: Root::Confined(narrower(&grant.root, self.confined.as_deref())?),
+            root: Root::Granted { directory: grant.root.clone(), within: self.confined.clone() },
             acting: acting(grant.user.as_deref())?,
             only: None,
             may_admit: true,
+            congestion: self.congestion.clone(),
             label,
         })
     }
@@ -211,50 +219,22 @@ fn unknown(key: &PublicKey) -> Refusal {
     ))
 }
 
-/// The smaller of two directories of which one contains the other.
-fn narrower(granted: &Path, confined: Option<&Path>) -> Result<PathBuf, String> {
-    let granted_is = || {
-        let remedy = "the daemon's operator must make the directory, or change the root= of this key's line";
-        real(granted).map_err(|error| format!("root={}: {error}; {remedy}", granted.display()))
-    };
-    let Some(confined) = confined else {
-        return granted_is();
-    };
-    let confined = real(confined).map_err(|error| {
-        let remedy = "the daemon's operator must make the directory, or start the daemon with another one";
-        format!("the daemon's --root {}: {error}; {remedy}", confined.display())
-    })?;
-    // A root that contains the daemon's need not be accessible itself.
-    if confined.starts_with(granted) {
-        return Ok(confined);
-    }
-    let granted = granted_is()?;
-    if granted.starts_with(&confined) {
-        Ok(granted)
-    } else if confined.starts_with(&granted) {
-        Ok(confined)
-    } else {
-        Err(format!("root={} lies outside the daemon's --root {}", granted.display(), confined.display()))
-    }
-}
-
-/// A path without symbolic links, or why there is none.
-fn real(path: &Path) -> Result<PathBuf, String> {
-    path.canonicalize().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "no such directory".to_owned(),
-        _ => error.to_string(),
-    })
-}
-
-/// Whom a session acts as; `None` for the user that the daemon runs as.
-fn acting(user: Option<&str>) -> Result<Option<Arc<Credentials>>, String> {
-    let Some(user) = user else { return Ok(None) };
-    let credentials = Credentials::of_user(user).map_err(|error| error.to_string())?;
-    let own = rustix::process::geteuid();
-    match credentials.uid() == own.as_raw() {
+/// Whose process serves a session; `None` for the user that the daemon runs as.
+fn acting(user: Option<&str>) -> Result<Option<Arc<User>>, String> {
+    let Some(name) = user else { return Ok(None) };
+    let user = User::of_name(name).map_err(|error| error.to_string())?;
+    match user.uid() == rustix::process::geteuid().as_raw() {
+        true if user.uid() == 0 && privileges::have_been_given_up() => {
+            Err("it acts as root, and the daemon has given up the rights of root because no key did when it started; \
+             restart it"
+                .to_owned())
+        }
         true => Ok(None),
-        false if own.is_root() => Ok(Some(Arc::new(credentials))),
-        false => Err(format!("it says user={user}, and only a daemon that runs as root can act as another user")),
+        false if may_become_others() => Ok(Some(Arc::new(user))),
+        false => Err(format!(
+            "it says user={name}, and only a daemon that runs as root, or has CAP_SETUID and CAP_SETGID, can act as \
+             another user"
+        )),
     }
 }
 
@@ -279,7 +259,7 @@ mod tests {
 
     fn directory(rights: &Rights) -> PathBuf {
         match &rights.root {
-            Root::Confined(path) => path.clone(),
+            Root::Granted { directory, .. } => directory.clone(),
             Root::Unconfined { .. } => panic!("a daemon confines everybody"),
         }
     }
@@ -296,7 +276,7 @@ mod tests {
         let user = if rustix::process::geteuid().is_root() { ",user=root" } else { "" };
         let line = format!("root={},rights=w{user} {} me", directory_.path().display(), key(1));
         std::fs::write(&path, line).unwrap();
-        let admission = Admission::open(&path, None).unwrap();
+        let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
         let granted = rights(&admission, 1).unwrap();
         assert!(granted.write && !granted.read && !granted.owners && granted.may_admit && granted.only.is_none());
         assert_eq!(directory(&granted), directory_.path().canonicalize().unwrap());
@@ -308,7 +288,7 @@ mod tests {
     #[test]
     fn the_file_is_read_again_when_it_changes_and_nobody_comes_in_when_it_is_broken() {
         let (_directory, path) = file(&format!("root=/ {}\n", key(1)));
-        let admission = Admission::open(&path, None).unwrap();
+        let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
         let is_let_in = |number| rights(&admission, number).is_ok();
         assert!(is_let_in(1) && !is_let_in(2));
         std::fs::write(&path, format!("root=/ {}\n", key(2))).unwrap();
@@ -322,7 +302,7 @@ mod tests {
     #[test]
     fn a_temporary_key_has_what_the_key_has_that_admitted_it_and_no_more() {
         let (_directory, path) = file(&format!("root=/usr {}\nroot=/ {}\n", key(1), key(2)));
-        let admission = Admission::open(&path, None).unwrap();
+        let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
         let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
         admission.admit(key(1), key(9), [7; 16], job.clone()).unwrap();
         let granted = rights(&admission, 9).unwrap();
@@ -344,7 +324,7 @@ mod tests {
     #[test]
     fn connections_end_whose_grant_is_gone_and_no_others() {
         let (_directory, path) = file(&format!("root=/ {}\nroot=/ {} other\n", key(1), key(2)));
-        let admission = Admission::open(&path, None).unwrap();
+        let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
         let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
         admission.admit(key(1), key(9), [7; 16], job).unwrap();
         let (link, _far) = icdc_link::memory_pair();
@@ -372,7 +352,7 @@ mod tests {
     fn a_change_that_cannot_be_read_at_first_counts_as_soon_as_it_can() {
         use std::os::unix::fs::PermissionsExt;
         let (directory, path) = file(&format!("root=/ {}\nroot=/ {}\n", key(1), key(2)));
-        let admission = Admission::open(&path, None).unwrap();
+        let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
         let (link, _far) = icdc_link::memory_pair();
         let removed = admission.enter(&key(1), &link.control).unwrap();
         let look = || (0..3).for_each(|_| admission.look(clock::now()));
@@ -391,7 +371,7 @@ mod tests {
     #[test]
     fn a_temporary_key_outlives_a_connection_that_was_turned_away() {
         let (_directory, path) = file(&format!("root=/ {}\n", key(1)));
-        let admission = Admission::open(&path, None).unwrap();
+        let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
         let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
         admission.admit(key(1), key(9), [7; 16], job).unwrap();
         for first in [Message::Ping, Message::Request(Request { transfer: [8; 16], job: Job::Join { stream: 1 } })] {
@@ -399,43 +379,18 @@ mod tests {
             let admitted = admission.enter(&key(9), &link.control).unwrap();
             far.outlet.send(first.into()).unwrap();
             far.outlet.flush().unwrap();
-            let answered = crate::session::answer(link, &admitted.rights, &Default::default(), &admitted.stop);
+            let answered =
+                crate::session::answer(link, &admitted.rights, &Default::default(), &admitted.stop, &|_| Ok(()));
             admitted.leave(answered.ended);
         }
         assert!(rights(&admission, 9).is_ok());
     }
 
     #[test]
-    fn the_daemons_root_narrows_the_keys_root() {
-        let outer = tempfile::tempdir().unwrap();
-        let (outer, inner) = (outer.path().canonicalize().unwrap(), outer.path().join("inner"));
-        std::fs::create_dir(&inner).unwrap();
-        let inner = inner.canonicalize().unwrap();
-        assert_eq!(narrower(&outer, None).unwrap(), outer);
-        assert_eq!(narrower(&inner, Some(&outer)).unwrap(), inner);
-        assert_eq!(narrower(&outer, Some(&inner)).unwrap(), inner);
-        assert_eq!(narrower(Path::new("/"), Some(&inner)).unwrap(), inner);
-        assert!(narrower(Path::new("/proc"), Some(&inner)).unwrap_err().contains("outside"));
-        let missing = inner.join("missing");
-        let remedy = "the daemon's operator must make the directory";
-        let of_key =
-            format!("root={}: no such directory; {remedy}, or change the root= of this key's line", missing.display());
-        assert_eq!(narrower(&missing, None).unwrap_err(), of_key);
-        assert_eq!(narrower(&missing, Some(&inner)).unwrap_err(), of_key);
-        let of_daemon = narrower(&inner, Some(&missing)).unwrap_err();
-        assert!(
-            of_daemon.contains(&format!("--root {}: no such directory; {remedy}", missing.display())),
-            "{of_daemon}"
-        );
-        std::os::unix::fs::symlink("/", inner.join("escape")).unwrap();
-        assert!(narrower(&inner.join("escape/proc"), Some(&inner)).unwrap_err().contains("outside"));
-    }
-
-    #[test]
     fn a_key_with_a_user_needs_a_daemon_that_is_root() {
         let own = rustix::process::geteuid();
         if own.is_root() {
-            assert_eq!(acting(Some("nobody")).unwrap().unwrap().user(), "nobody");
+            assert_eq!(acting(Some("nobody")).unwrap().as_deref(), Some(&User::of_name("nobody").unwrap()));
             assert!(acting(Some("root")).unwrap().is_none());
         } else {
             assert!(acting(Some("root")).unwrap_err().contains("root"));

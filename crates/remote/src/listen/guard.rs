@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use icdc_disk::pool::BlockPool;
-use icdc_link::{Inlet, Link, LinkError, Parcel, secure_server};
+use icdc_link::{Inlet, InletState, Link, LinkError, Parcel, secure_server};
 use icdc_protocol::measure::{DATA_MAGIC, DATA_OPENING};
 use icdc_tcp::clock;
 use icdc_units::{Span, Time};
@@ -107,6 +107,8 @@ struct GuardShared {
 
 struct Admitted {
     closing: bool,
+    /// The accept loop has been asked whether it goes round, and has not yet.
+    asked: bool,
     /// Connections that have not sent their first message.
     unauthenticated: Unauthenticated,
     /// Those of them in or after their handshake. The socket is shared with the thread that reads
@@ -133,7 +135,7 @@ impl Guard {
             listener.set_nonblocking(true)?;
         }
         let unauthenticated = Unauthenticated::new(within_descriptors(limits));
-        let state = Admitted { closing: false, unauthenticated, talking: HashMap::new(), served: 0 };
+        let state = Admitted { closing: false, asked: false, unauthenticated, talking: HashMap::new(), served: 0 };
         let shared = Arc::new(GuardShared {
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             state: Mutex::new(state),
@@ -148,6 +150,17 @@ impl Guard {
     /// What hands further connections to it.
     pub(crate) fn adoption(&self) -> Adoption {
         Adoption { shared: Arc::clone(&self.shared), streams: self.adopted.clone() }
+    }
+
+    /// Whether the thread that accepts goes round: it has been asked and has answered since the last call, or
+    /// no time was left for an answer.
+    pub(crate) fn is_alive(&self) -> bool {
+        let mut state = self.shared.state();
+        let has_answered = state.closing || !state.asked;
+        state.asked = true;
+        drop(state);
+        self.shared.wake();
+        has_answered
     }
 
     /// Stops accepting, and closes connections that are not being served yet.
@@ -261,6 +274,7 @@ impl AcceptLoop {
                 self.serve(number, link);
             }
             self.advance();
+            self.shared.state().asked = false;
         }
         for stream in self.shared.state().talking.values() {
             let _ = stream.shutdown(Shutdown::Both);
@@ -518,6 +532,10 @@ impl Inlet for FirstMessage {
         let received = self.inlet.receive(pool);
         drop(self.known.take());
         received
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<InletState> {
+        self.inlet.hand_over()
     }
 }
 

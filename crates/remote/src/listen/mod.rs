@@ -1,15 +1,12 @@
 //! The listening side: accepts connections, authenticates clients, and decides what they may do.
 //!
 //! [`guard`] accepts connections and limits unauthenticated ones, [`admission`] turns a key into
-//! rights, and [`credentials`] lets a session act as a system user. The far end that ssh starts
-//! ([`crate::far_end`]) and the daemon ([`crate::serve`]) are two services behind the same guard.
+//! rights. The far end that ssh starts ([`crate::far_end`]) and the daemon ([`crate::serve`]) are two
+//! services behind the same guard.
 
 pub(crate) mod admission;
 mod authorized_keys_file;
-pub(crate) mod credentials;
 pub(crate) mod guard;
 pub(crate) mod refused;
 mod revocation;
 mod temporary;
-
-pub(crate) use credentials::Credentials;

@@ -5,10 +5,9 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
-use icdc_remote::{ConnectError, Far, Location, ServeConfig};
+use icdc_remote::{AllowedCongestion, ConnectError, Far, Listeners, Location, ServeConfig, Wishes};
 use icdc_stop::StopSignal;
 use icdc_transfer::Event;
 use icdc_trust::{Identity, KnownHosts, PublicKey};
@@ -38,11 +37,16 @@ impl Daemon {
             root: None,
             authorized_keys: directory.join("authorized_keys"),
             identity: directory.join("identity"),
+            congestion: AllowedCongestion::Named(Vec::new()),
+            audit: None,
+            session: crate::session_program(),
+            listeners: Listeners::default(),
+            successor: Vec::new(),
         };
         let stop = StopSignal::new();
         let thread = std::thread::spawn({
             let stop = stop.clone();
-            move || icdc_remote::serve(&config, &stop, &AtomicBool::new(false)).unwrap()
+            move || icdc_remote::serve(config, &stop, &Wishes::default(), &|_| ()).unwrap()
         });
         assert!(crate::eventually(|| TcpStream::connect(free).is_ok()));
         Self { stop, thread: Some(thread), port: free.port(), directory, key: identity.public() }

@@ -7,6 +7,7 @@ mod between;
 mod daemon;
 mod ssh;
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,6 +31,23 @@ fn far_end_process() {
     if std::env::var_os(FAR_END).is_some() {
         icdc_remote::far_end().unwrap();
     }
+}
+
+/// And what a daemon runs for each session.
+const SESSION: &str = "ICDC_TEST_SESSION";
+
+/// Only for the processes that a daemon starts.
+#[test]
+fn session_process() {
+    if std::env::var_os(SESSION).is_some() {
+        icdc_remote::session_process().unwrap();
+    }
+}
+
+fn session_program() -> Vec<OsString> {
+    let exe = std::env::current_exe().unwrap();
+    let run = format!("{SESSION}=1 exec '{}' --exact session_process --nocapture", exe.display());
+    ["sh", "-c", &run].map(OsString::from).to_vec()
 }
 
 /// A directory with an `icdc`, keys, and room for files.

@@ -10,9 +10,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 #[cfg(feature = "ebpf")]
 use super::ebpf::tell;
 use super::hold::{self, Hold, Taken, held, take};
+use super::lent;
 use super::names::{find, registered};
 use super::obstacle::obstacle;
-use super::privileged;
 use super::told::Told;
 #[cfg(not(feature = "ebpf"))]
 use super::without::tell;
@@ -153,9 +153,9 @@ pub fn choose_in_advance(name: &str) -> Result<Chosen, CongestionError> {
     choose(&socket, name)
 }
 
-/// One of ours, by the thread that keeps the privileges if there is one.
+/// One of ours, lent by a process that has more rights if there is one.
 fn ask(fd: &impl AsFd, algorithm: &'static Algorithm, told: Told) -> Result<Chosen, String> {
-    let Taken { hold, is_told } = privileged::ask(fd, algorithm, told).unwrap_or_else(|| take(fd, algorithm, &told))?;
+    let Taken { hold, is_told } = lent::borrow(fd, algorithm, &told).unwrap_or_else(|| take(fd, algorithm, &told))?;
     Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold, is_told })
 }
 

@@ -12,7 +12,7 @@
 //! | `state` | what may be chosen here, and why not |
 //! | `obstacle` | what keeps this kernel or this process from loading |
 //! | `pin` | where algorithms live that outlast the process that loaded them |
-//! | `privileged` | loading for threads that have given up their privileges |
+//! | `lent` | one for a process that may not load any, by a process that may |
 //! | `ebpf` | loading by libbpf (feature `ebpf`) |
 //! | `told` | what an algorithm is told of a socket: its path and its bundle |
 //! | `without` | the same names in a build without it |
@@ -28,10 +28,10 @@ mod ebpf;
 mod error;
 mod hold;
 mod holder;
+mod lent;
 mod names;
 mod obstacle;
 mod pin;
-mod privileged;
 pub(crate) mod socket_option;
 mod state;
 mod told;
@@ -46,12 +46,12 @@ pub use ebpf::{Loaded, Traced, load, load_traced, log_by_tracing, parameters, un
 pub use error::{LoadError, UnloadError};
 pub use hold::Hold;
 pub use holder::Holder;
+pub use lent::{Lender, Lent, borrow_from, lend};
 pub use names::{find, ours};
 pub use obstacle::{Obstacle, ebpf_obstacle};
 #[cfg(feature = "ebpf")]
 pub use pin::prepare as prepare_pins;
 pub use pin::{DIRECTORY as PINS, PinError, Pinned};
-pub use privileged::keep_privileges;
 pub use state::{Availability, Listed, list};
 pub use told::{BundleNumber, Told};
 #[cfg(not(feature = "ebpf"))]

@@ -33,8 +33,15 @@ impl BundleNumber {
         Self(NonZeroU32::new(RandomState::new().hash_one(std::process::id()) as u32).unwrap_or(NonZeroU32::MIN))
     }
 
-    #[cfg_attr(not(feature = "ebpf"), expect(dead_code, reason = "nobody can be told"))]
-    pub(super) fn get(self) -> u32 {
-        self.0.get()
+    /// The one of this number, as another process [tells](Self::number) it.
+    #[must_use]
+    pub fn of_number(number: NonZeroU32) -> Self {
+        Self(number)
+    }
+
+    /// Its number, never zero.
+    #[must_use]
+    pub fn number(self) -> NonZeroU32 {
+        self.0
     }
 }

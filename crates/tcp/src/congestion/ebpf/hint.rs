@@ -11,7 +11,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use super::load::Loaded;
 use super::registered;
 use crate::clock;
-use crate::congestion::told::{BundleNumber, Told};
+use crate::congestion::told::Told;
 
 /// The map of `c/build_bpf.h` (`SOCKET_HINTS`): by socket, what its value is here.
 const HINTS: &str = "icdc_hints";
@@ -42,7 +42,9 @@ fn value(told: &Told) -> [u8; 12] {
     let known = told.known.map(|known| [known.rate.as_bytes_per_second() / 1000, known.round_trip.as_micros()]);
     let [rate, round_trip] = known.unwrap_or_default().map(|word| u32::try_from(word).unwrap_or(u32::MAX));
     let mut value = [0; 12];
-    for (bytes, word) in value.chunks_exact_mut(4).zip([rate, round_trip, told.bundle.map_or(0, BundleNumber::get)]) {
+    for (bytes, word) in
+        value.chunks_exact_mut(4).zip([rate, round_trip, told.bundle.map_or(0, |bundle| bundle.number().get())])
+    {
         bytes.copy_from_slice(&word.to_ne_bytes());
     }
     value
@@ -72,6 +74,7 @@ fn of_registered(algorithm: &Algorithm) -> Option<Arc<MapHandle>> {
 
 #[cfg(test)]
 mod tests {
+    use crate::congestion::BundleNumber;
     use icdc_rate::known_paths::Resumption;
     use icdc_units::Rate;
 
@@ -89,6 +92,6 @@ mod tests {
         let endless = Resumption { rate: Rate::MAX, round_trip: Span::MAX };
         assert_eq!(words(endless), [u32::MAX, u32::MAX, 0]);
         let bundle = BundleNumber::random();
-        assert_eq!(value(&Told { known: None, bundle: Some(bundle) })[8..], bundle.get().to_ne_bytes());
+        assert_eq!(value(&Told { known: None, bundle: Some(bundle) })[8..], bundle.number().get().to_ne_bytes());
     }
 }

@@ -1,0 +1,400 @@
+//! The daemon: serves clients whose keys are in `authorized_keys`, each within its own root.
+//!
+//! A client with another key completes the handshake, and is then told in one sentence which line
+//! the daemon's operator would have to add, and nothing else.
+
+mod audit;
+pub(crate) mod privileges;
+mod succession;
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use icdc_link::{Link, LinkError, receive};
+use icdc_protocol::message::{Refusal, RefusalKind};
+use icdc_protocol::{Message, TransferId};
+use icdc_stop::StopSignal;
+use icdc_tcp::{Family, ListenError, clock};
+use icdc_trust::{Identity, PublicKey, TrustError, server_config};
+use icdc_tuning::buffers::receive_buffer;
+use icdc_units::{Span, Time};
+use thiserror::Error;
+
+pub use self::audit::{AuditConfig, AuditPlace, WhenFull};
+pub use self::succession::Inheritance;
+
+use self::audit::{Audit, Line};
+use crate::ended::Ended;
+use crate::listen::admission::Admission;
+use crate::listen::guard::{Guard, Limits, Service};
+use crate::listen::refused::RefusedLines;
+use crate::rights::AllowedCongestion;
+use crate::session::{self, Answered, Beginning};
+use crate::sessions::Sessions;
+use crate::worker::Workers;
+
+/// How long sessions may take to make durable what they have when the daemon stops.
+const SETTLE: Span = Span::from_secs(60);
+/// How often the daemon checks whether its authorized keys have changed: a revoked key's sessions
+/// end within a second.
+const CHECK: Span = Span::from_millis(150);
+/// How often it tells that it is alive.
+const LIFE_SIGN: Span = Span::from_secs(1);
+
+/// Configuration of a daemon.
+#[derive(Debug)]
+pub struct ServeConfig {
+    /// Address and port to listen on; `[::]` serves IPv4 as well. Not where there are `listeners`.
+    pub listen: SocketAddr,
+    /// Sockets that listen already: opened by a service manager, or by the daemon before this one.
+    pub listeners: Listeners,
+    /// Confines all clients to this directory, on top of the root of each key.
+    pub root: Option<PathBuf>,
+    /// The file of authorized keys.
+    pub authorized_keys: PathBuf,
+    /// The daemon's own key.
+    pub identity: PathBuf,
+    /// Congestion control that clients may ask for by name.
+    pub congestion: AllowedCongestion,
+    /// Where the audit log goes.
+    pub audit: Option<AuditConfig>,
+    /// What to run for each session, with its arguments: it calls
+    /// [`session_process`](crate::session_process()).
+    pub session: Vec<OsString>,
+    /// What to run as the next daemon, with its arguments: it serves with an [`Inheritance`].
+    pub successor: Vec<OsString>,
+}
+
+/// Sockets that a daemon need not open.
+#[derive(Debug, Default)]
+pub enum Listeners {
+    /// It opens its own.
+    #[default]
+    Own,
+    /// A service manager has opened them.
+    Passed(Vec<TcpListener>),
+    /// The daemon before this one hands them over.
+    Inherited(Inheritance),
+}
+
+/// What a daemon is asked for while it runs; what it has done is cleared.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// Read identity and authorized keys again, and open the audit log again.
+    pub reload: Arc<AtomicBool>,
+    /// Accept no more connections, and end with the last session.
+    pub drain: Arc<AtomicBool>,
+    /// Start the next daemon, hand the listening sockets over, and drain.
+    pub succeed: Arc<AtomicBool>,
+}
+
+/// What a daemon tells the service manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// It listens.
+    Ready,
+    /// It is alive, as every second; with the number of sessions.
+    Alive(usize),
+    /// It reads its files again; [`Ready`](Self::Ready) follows.
+    Reloading,
+    /// It accepts no more.
+    Stopping,
+    /// The process of this id is the daemon from now on.
+    Successor(u32),
+}
+
+/// Why a daemon could not start.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// Its own key cannot be loaded.
+    #[error("{0}; make a key for this daemon with `icdc keygen`")]
+    Identity(TrustError),
+    /// The authorized keys cannot be loaded.
+    #[error(
+        "{0}; a line of it reads `root=/DIR,rights=rw,user=NAME icdc-ed25519 BASE64 comment`, where the key is what `icdc keygen` prints on the client"
+    )]
+    AuthorizedKeys(TrustError),
+    /// The directory of `--root` cannot be used.
+    #[error("--root {root}: {cause}")]
+    Root {
+        /// The directory.
+        root: PathBuf,
+        /// Its error.
+        cause: io::Error,
+    },
+    /// No listener could be opened.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The audit log cannot be opened.
+    #[error("the audit log cannot be opened: {0}; name another file with --audit, or mend this one")]
+    Audit(io::Error),
+    /// A thread or descriptor could not be created.
+    #[error("cannot start accepting connections: {0}")]
+    Start(io::Error),
+}
+
+/// Serves until `stop` is requested, or it was asked to drain and has no more sessions. Then no connection
+/// is accepted any more, running sessions make durable what they have, and it returns.
+///
+/// # Errors
+/// See [`ServeError`].
+pub fn serve(
+    mut config: ServeConfig,
+    stop: &StopSignal,
+    wishes: &Wishes,
+    notify: &dyn Fn(Notice),
+) -> Result<(), ServeError> {
+    icdc_tcp::raise_descriptor_limit();
+    let identity = Identity::load(&config.identity).map_err(ServeError::Identity)?;
+    let root = match &config.root {
+        Some(root) => {
+            let real = root.canonicalize();
+            Some(real.map_err(|cause| ServeError::Root { root: root.clone(), cause })?)
+        }
+        None => None,
+    };
+    let admission = Admission::open(&config.authorized_keys, root, config.congestion.clone())
+        .map_err(ServeError::AuthorizedKeys)?;
+    let (listeners, inheritance) = match std::mem::take(&mut config.listeners) {
+        Listeners::Own => (vec![listen(config.listen)?], None),
+        Listeners::Passed(listeners) => (listeners, None),
+        Listeners::Inherited(mut inheritance) => (std::mem::take(&mut inheritance.listeners), Some(inheritance)),
+    };
+    let keys = admission.standing_keys();
+    privileges::give_up(&keys).map_err(ServeError::Start)?;
+    for listener in &listeners {
+        let address = listener.local_addr().map_err(ServeError::Start)?;
+        tracing::info!(%address, keys = keys.len(), "listening");
+    }
+    let audit = Audit::open(config.audit.as_ref()).map_err(ServeError::Audit)?;
+    let daemon = Arc::new(Daemon::new(&config, &identity, admission, audit));
+    daemon.record(&Line { event: "start", ..Line::default() });
+
+    let accepted = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>().map_err(ServeError::Start)?;
+    let mut guard = Guard::start(accepted, daemon.clone(), Limits::default()).map_err(ServeError::Start)?;
+    notify(Notice::Ready);
+    if let Some(inheritance) = inheritance {
+        inheritance.accept();
+    }
+    let mut told_alive = clock::now();
+    while !stop.wait(CHECK) {
+        let now = clock::now();
+        if wishes.reload.swap(false, Ordering::Relaxed) {
+            notify(Notice::Reloading);
+            daemon.reload(&config, now);
+            notify(Notice::Ready);
+        }
+        daemon.admission.look(now);
+        if now >= told_alive + LIFE_SIGN && guard.is_alive() {
+            notify(Notice::Alive(daemon.sessions.count()));
+            told_alive = now;
+        }
+        if wishes.succeed.swap(false, Ordering::Relaxed) {
+            match succession::succeed(&config.successor, &listeners) {
+                Ok(process) => {
+                    tracing::info!(process, "the next daemon accepts; this one ends with its last session");
+                    notify(Notice::Successor(process));
+                    wishes.drain.store(true, Ordering::Relaxed);
+                }
+                Err(error) => tracing::error!("no daemon succeeds this one, which goes on: {error}"),
+            }
+        }
+        if wishes.drain.load(Ordering::Relaxed) {
+            guard.close();
+            if guard.wait_until_served(Span::ZERO) {
+                break;
+            }
+        }
+    }
+    notify(Notice::Stopping);
+    tracing::info!(sessions = daemon.sessions.count(), "stopping");
+    guard.close();
+    daemon.sessions.interrupt_all();
+    if !guard.wait_until_served(SETTLE) {
+        tracing::warn!("sessions that did not end in time are broken off; they can be resumed");
+    }
+    daemon.record(&Line { event: "stop", ..Line::default() });
+    Ok(())
+}
+
+/// A listener of this daemon's own.
+fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    // Without an address, a host that has no IPv6 falls back to IPv4.
+    let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
+    icdc_tcp::listen(host, (address.port(), address.port()), Family::Any, receive_buffer())
+}
+
+/// TLS with this identity, which is logged.
+fn tls_of(identity: &Identity) -> Arc<rustls::ServerConfig> {
+    let public = identity.public();
+    tracing::info!("public key of this daemon: {public}");
+    tracing::info!("its fingerprint: {}", public.fingerprint());
+    server_config(identity, |_| true)
+}
+
+/// Serves clients with authorized keys.
+struct Daemon {
+    tls: Mutex<Arc<rustls::ServerConfig>>,
+    admission: Arc<Admission>,
+    sessions: Sessions,
+    refused: Mutex<RefusedLines>,
+    audit: Audit,
+}
+
+impl Service for Daemon {
+    /// Every key may complete the handshake: only then can the client be told that its key is
+    /// unknown.
+    fn tls(&self) -> Arc<rustls::ServerConfig> {
+        Arc::clone(&self.tls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn serve(&self, link: Link) {
+        let Some(key) = link.control.peer_key() else {
+            return;
+        };
+        let peer = link.control.peer();
+        match self.admission.enter(&key, &link.control) {
+            Err(refusal) => {
+                self.tell_refused(&key, &peer, &refusal.reason);
+                if let Err(error) = refuse(link, refusal) {
+                    tracing::debug!("refusing: {error}");
+                }
+            }
+            Ok(admitted) => {
+                let begin = |session: &Beginning<'_>| self.begin(&key, &admitted.rights.label, &peer, session);
+                let answered = session::answer(link, &admitted.rights, &self.sessions, &admitted.stop, &begin);
+                log_session(&admitted.rights.label, &peer, &answered);
+                self.end(&key, &admitted.rights.label, &peer, &answered);
+                admitted.leave(answered.ended);
+            }
+        }
+    }
+
+    fn take_data(&self, stream: TcpStream) {
+        self.sessions.measurements.deliver(stream);
+    }
+}
+
+impl Daemon {
+    fn new(config: &ServeConfig, identity: &Identity, admission: Admission, audit: Audit) -> Self {
+        let admission = Arc::new(admission);
+        let sessions = Sessions::of_daemon(Arc::clone(&admission), Workers::new(&config.session));
+        Self { tls: Mutex::new(tls_of(identity)), admission, sessions, refused: Mutex::default(), audit }
+    }
+
+    /// Reads identity and authorized keys again; one that cannot be read stays as it was.
+    fn reload(&self, config: &ServeConfig, now: Time) {
+        match Identity::load(&config.identity) {
+            Ok(identity) => *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls_of(&identity),
+            Err(error) => tracing::error!("the identity stays as it was: {error}"),
+        }
+        if let Err(error) = self.admission.reload(now) {
+            tracing::error!("nobody new is let in until this is mended, and running sessions go on: {error}");
+        }
+        self.audit.reopen();
+        self.record(&Line { event: "reload", ..Line::default() });
+    }
+
+    /// Tells of a client that was refused; a limit keeps clients from filling the logs.
+    fn tell_refused(&self, key: &PublicKey, peer: &str, reason: &str) {
+        let line = self.refused.lock().unwrap_or_else(PoisonError::into_inner).next(clock::now());
+        let Some(left_out) = line else { return };
+        if left_out > 0 {
+            tracing::info!("{left_out} clients more were refused");
+        }
+        tracing::info!(peer, key = key.fingerprint(), ?reason, "refused");
+        let left_out = Some(left_out).filter(|left_out| *left_out > 0);
+        let (key, from, reason) = (Some(key.fingerprint()), Some(peer), Some(reason));
+        self.record(&Line { event: "refused", key, from, reason, left_out, ..Line::default() });
+    }
+
+    /// Notes that a session begins; else why it may not.
+    fn begin(&self, key: &PublicKey, who: &str, peer: &str, session: &Beginning<'_>) -> Result<(), Refusal> {
+        let Beginning { transfer, job, user, paths } = session;
+        let line = Line {
+            event: "session_start",
+            session: Some(hex(transfer)),
+            who: Some(who),
+            key: Some(key.fingerprint()),
+            from: Some(peer),
+            user: *user,
+            job: Some(job),
+            path: paths.as_deref(),
+            ..Line::default()
+        };
+        self.audit.write(&line).map_err(|reason| Refusal::new(RefusalKind::Busy, reason))
+    }
+
+    /// Notes how a session ended, or what else a key was refused.
+    fn end(&self, key: &PublicKey, who: &str, peer: &str, answered: &Answered) {
+        let Answered { transfer, job, work, ended } = answered;
+        let (event, (result, reason)) = match ended {
+            // It belongs to a session, which has its own lines.
+            Ended::Joined => return,
+            Ended::TurnedAway(_) => ("refused", ended.told()),
+            _ => ("session_end", ended.told()),
+        };
+        let done = work.done();
+        self.record(&Line {
+            event,
+            session: transfer.as_ref().map(hex),
+            who: Some(who),
+            key: Some(key.fingerprint()),
+            from: Some(peer),
+            job: *job,
+            path: done.paths.as_deref(),
+            result: Some(result),
+            reason,
+            seconds: Some((clock::now() - work.start()).as_secs_f64()),
+            bytes: Some(done.bytes),
+            outcome: Line::outcome_of(&done),
+            ..Line::default()
+        });
+    }
+
+    /// Writes a line of what has happened, whatever that says.
+    fn record(&self, line: &Line<'_>) {
+        // What has happened cannot be refused any more; the log itself tells what it lacks.
+        let _ = self.audit.write(line);
+    }
+}
+
+/// A transfer's number as it stands in logs.
+fn hex(transfer: &TransferId) -> String {
+    transfer.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// One line about each session. Further connections of a session have none.
+fn log_session(who: &str, peer: &str, answered: &Answered) {
+    let Answered { job, work, ended, .. } = answered;
+    let result = match ended.told() {
+        (result, Some(reason)) => format!("{result}: {reason}"),
+        (result, None) => result.to_owned(),
+    };
+    let job = job.unwrap_or("nothing asked");
+    let done = work.done();
+    match &done.paths {
+        Some(path) => {
+            let bytes = done.bytes;
+            let seconds = format!("{:.3}", (clock::now() - work.start()).as_secs_f64());
+            tracing::info!(?who, peer, path, bytes, seconds, ?result, "{job}");
+        }
+        None if matches!(ended, Ended::Finished | Ended::Joined) => tracing::debug!(?who, peer, ?result, "{job}"),
+        None => tracing::info!(?who, peer, ?result, "{job}"),
+    }
+}
+
+/// Answers the first message, whatever it is: the connection is then closed with nothing unread, so
+/// that the answer arrives.
+fn refuse(mut link: Link, refusal: Refusal) -> Result<(), LinkError> {
+    match receive(link.inlet.as_mut()) {
+        Ok(_) | Err(LinkError::Protocol(_)) => {}
+        Err(error) => return Err(error),
+    }
+    link.outlet.send(Message::Refused(refusal).into())?;
+    link.outlet.flush()
+}

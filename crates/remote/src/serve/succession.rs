@@ -1,0 +1,101 @@
+//! A daemon starts the next one, of a newer release, and hands its listening sockets over. No connection
+//! is refused in between, and running sessions go on with the old one to their end.
+//!
+//! ```text
+//! old ── starts ─► new: reads its files
+//!  │ ── listeners ─► │
+//!  │ ◄─── ready ──── │ accepts from now on
+//!  └ accepts no more; ends with its last session
+//! ```
+
+use std::ffi::OsString;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::worker::Channel;
+
+/// How long the next daemon may take to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// More listeners than any daemon has.
+const MOST: usize = 64;
+
+/// From the old daemon to the new one. Other releases must understand it.
+#[derive(Serialize, Deserialize)]
+enum Bequest {
+    /// With the socket.
+    Listener,
+    /// That was all.
+    End,
+}
+
+/// From the new daemon to the old one.
+#[derive(Serialize, Deserialize)]
+struct Ready;
+
+/// What a daemon was given by the one before it.
+#[derive(Debug)]
+pub struct Inheritance {
+    /// Its listening sockets.
+    pub listeners: Vec<TcpListener>,
+    predecessor: Channel,
+}
+
+impl Inheritance {
+    /// Takes from standard input what the old daemon hands over.
+    ///
+    /// # Errors
+    /// There is no daemon, or it hands over none.
+    pub fn take() -> io::Result<Self> {
+        let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+        let predecessor = Channel::new(UnixStream::from(stdin))?;
+        predecessor.set_patience(PATIENCE)?;
+        let mut listeners = Vec::new();
+        let nobody = || io::Error::other("expected a daemon on standard input; it is for `icdc serve` to call");
+        loop {
+            match predecessor.receive::<Bequest>().map_err(|_| nobody())?.ok_or_else(nobody)? {
+                (Bequest::Listener, Some(socket)) if listeners.len() < MOST => listeners.push(socket.into()),
+                (Bequest::End, _) if !listeners.is_empty() => return Ok(Self { listeners, predecessor }),
+                _ => return Err(nobody()),
+            }
+        }
+    }
+
+    /// Tells the old daemon that this one accepts.
+    pub(super) fn accept(self) {
+        // One that is gone accepts nothing either.
+        let _ = self.predecessor.send(&Ready, None);
+    }
+}
+
+/// Starts the next daemon and waits until it accepts; its process id.
+pub(super) fn succeed(program: &[OsString], listeners: &[TcpListener]) -> io::Result<u32> {
+    let (channel, far) = Channel::pair()?;
+    channel.set_patience(PATIENCE)?;
+    let (program, arguments) = program.split_first().ok_or_else(|| io::Error::other("no program"))?;
+    let mut child = Command::new(program).args(arguments).stdin(Stdio::from(OwnedFd::from(far))).spawn()?;
+    let handed_over = || -> io::Result<()> {
+        for listener in listeners {
+            channel.send(&Bequest::Listener, Some(listener.as_fd()))?;
+        }
+        channel.send(&Bequest::End, None)?;
+        match channel.receive::<Ready>()? {
+            Some(_) => Ok(()),
+            None => Err(io::Error::other("it ended before it listened; it has told why")),
+        }
+    };
+    match handed_over() {
+        Ok(()) => Ok(child.id()),
+        Err(error) => {
+            // It has no sessions.
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The daemon's side of a session: starts its process, and stays with it to its end.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+
+use icdc_link::{HandedOver, Link};
+use icdc_measure::Expected;
+use icdc_protocol::message::{Refusal, RefusalKind, Request};
+use icdc_stop::StopSignal;
+use icdc_tcp::clock;
+use icdc_transfer::FurtherLink;
+use icdc_units::Span;
+
+use super::channel::Channel;
+use super::lending;
+use super::messages::{Order, Report, Session};
+use crate::ended::Ended;
+use crate::rights::Rights;
+use crate::session::refuse;
+use crate::sessions::Registered;
+use crate::work::Work;
+
+/// How long a process may take to end after its last word.
+const FAREWELL: Span = Span::from_secs(5);
+/// How often it is looked whether it has.
+const LOOK: Span = Span::from_millis(20);
+
+/// Starts the processes of sessions.
+#[derive(Clone, Debug)]
+pub(crate) struct Workers {
+    /// What to run, with its arguments.
+    program: Arc<[OsString]>,
+}
+
+impl Workers {
+    pub(crate) fn new(program: &[OsString]) -> Self {
+        Self { program: program.into() }
+    }
+
+    /// Has a process of its own serve a session whose request was allowed, to its end.
+    pub(crate) fn run(
+        &self,
+        link: Link,
+        request: Request,
+        rights: &Rights,
+        registered: Registered<'_>,
+        expected: &Expected,
+        work: &Work,
+    ) -> Ended {
+        let (control, lending, child) = match self.start(rights) {
+            Ok(started) => started,
+            Err(error) => {
+                tracing::error!("no process for a session: {error}");
+                let reason = format!("the daemon cannot start a process for the session: {error}");
+                return refuse(link, Refusal::new(RefusalKind::Internal, reason));
+            }
+        };
+        let mut process = Process(child);
+        let HandedOver { state, socket, control: connection } = match link.hand_over() {
+            Ok(handed_over) => handed_over,
+            Err(error) => return Ended::Cut(error.to_string()),
+        };
+        let session = Session { request, rights: rights.clone(), link: state };
+        if let Err(error) = control.send(&Order::Begin(Box::new(session)), Some(socket.as_fd())) {
+            return Ended::Cut(format!("the session's process does not take it: {error}"));
+        }
+        drop(socket);
+        let stop = {
+            let control = Arc::clone(&control);
+            // A process that does not take this is not waited for: its end of the channel is closed.
+            registered.stop.while_waiting(move || drop(control.send(&Order::Stop, None)))
+        };
+        let told = std::thread::scope(|scope| {
+            let (joined, joining) = (registered.joined.clone(), &control);
+            scope.spawn(|| lending::lend(&lending, &control, &rights.congestion, expected));
+            scope.spawn(move || joined.iter().for_each(|further| join(joining, further)));
+            let told = follow(&control, work);
+            control.close();
+            lending.close();
+            drop(registered);
+            told
+        });
+        drop(stop);
+        let status = process.end();
+        // Until here a client could not have connected to a session that is ending.
+        drop(connection);
+        told.unwrap_or_else(|| {
+            let how = status.map_or_else(|error| error.to_string(), how);
+            tracing::error!("the process of a session ended without a word: {how}");
+            Ended::Cut(format!("the session's process ended: {how}"))
+        })
+    }
+
+    /// A process that runs as the user of these rights, with its channels.
+    fn start(&self, rights: &Rights) -> io::Result<(Arc<Channel>, Channel, Child)> {
+        let (control, far_control) = Channel::pair()?;
+        let (lending, far_lending) = Channel::pair()?;
+        let (program, arguments) = self.program.split_first().ok_or_else(|| io::Error::other("no program"))?;
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::from(OwnedFd::from(far_control)))
+            .stdout(Stdio::null())
+            .spawn()?;
+        control.send(&Order::Become(rights.acting.as_deref().cloned()), Some(UnixStream::as_fd(&far_lending)))?;
+        Ok((Arc::new(control), lending, child))
+    }
+}
+
+/// Reads what the process reports to the end of its channel.
+fn follow(control: &Channel, work: &Work) -> Option<Ended> {
+    loop {
+        match control.receive::<Report>() {
+            Ok(Some((Report::So(done), _))) => work.tell(done),
+            Ok(Some((Report::Ended(done, ended), _))) => {
+                work.tell(done);
+                return Some(ended);
+            }
+            Ok(None) => return None,
+            Err(error) => {
+                tracing::error!("the process of a session: {error}");
+                return None;
+            }
+        }
+    }
+}
+
+/// Passes a further connection on.
+fn join(control: &Channel, FurtherLink { number, link }: FurtherLink) {
+    match link.hand_over() {
+        Ok(HandedOver { state, socket, control: connection }) => {
+            if control.send(&Order::Join { number, link: state }, Some(socket.as_fd())).is_err() {
+                connection.shutdown();
+            }
+        }
+        Err(error) => tracing::debug!("a further connection: {error}"),
+    }
+}
+
+/// How a process ended.
+fn how(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(signal) => format!("signal {signal}"),
+        None => status.to_string(),
+    }
+}
+
+/// A process that is not left behind.
+struct Process(Child);
+
+impl Process {
+    /// Waits for its end, which its last word has announced.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        let (deadline, pause) = (clock::now() + FAREWELL, StopSignal::new());
+        while clock::now() < deadline {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(status);
+            }
+            let _ = pause.wait(LOOK);
+        }
+        // One of another user may be out of reach; it has nothing more to do with the session.
+        let _ = self.0.kill();
+        self.0.wait()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !matches!(self.0.try_wait(), Ok(Some(_))) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
