@@ -38,7 +38,7 @@ use crate::ended::Ended;
 use crate::listen::guard::{Guard, Limits, Service};
 use crate::rights::{AllowedCongestion, Rights};
 use crate::root::Root;
-use crate::session;
+use crate::session::{self, Here};
 use crate::sessions::Sessions;
 use crate::{drive, forward};
 
@@ -221,7 +221,7 @@ impl Service for Once {
     fn serve(&self, link: Link) {
         // Nobody listens any more only when the far end is about to end.
         let _ = self.tell.send(Happening::Came);
-        let ended = session::answer(link, &self.rights, &self.sessions, &StopSignal::new(), &|_| Ok(())).ended;
+        let ended = session::answer(link, &self.rights, &self.sessions, &StopSignal::new(), &Here).ended;
         tracing::debug!(?ended, "session");
         let _ = self.tell.send(Happening::Left(ended));
     }

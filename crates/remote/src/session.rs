@@ -46,14 +46,50 @@ pub(crate) struct Answered {
     pub(crate) ended: Ended,
 }
 
-/// Serves one connection from its first message to its end, or until `stop` is requested. `begin` hears
-/// of a session that is allowed before it begins, and may refuse it.
+/// What serves the sessions of a process.
+pub(crate) trait Performer {
+    /// Hears of a session that is allowed before it begins, and may refuse it.
+    fn begin(&self, _session: &Beginning<'_>) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Serves a session that is allowed and registered, to its end.
+    fn perform(
+        &self,
+        link: Link,
+        request: Request,
+        rights: &Rights,
+        sessions: &Sessions,
+        registered: Registered<'_>,
+        work: &Work,
+    ) -> Ended;
+}
+
+/// Sessions are served by the process that listens.
+pub(crate) struct Here;
+
+impl Performer for Here {
+    fn perform(
+        &self,
+        link: Link,
+        request: Request,
+        rights: &Rights,
+        sessions: &Sessions,
+        registered: Registered<'_>,
+        work: &Work,
+    ) -> Ended {
+        perform(link, request, rights, sessions, &registered, work)
+    }
+}
+
+/// Serves one connection from its first message to its end, or until `stop` is requested; `performer`
+/// has the sessions.
 pub(crate) fn answer(
     mut link: Link,
     rights: &Rights,
     sessions: &Sessions,
     stop: &StopSignal,
-    begin: &dyn Fn(&Beginning<'_>) -> Result<(), Refusal>,
+    performer: &dyn Performer,
 ) -> Answered {
     let mut answered = Answered { transfer: None, job: None, work: Work::new(), ended: Ended::Finished };
     let request = match first_message(&mut link) {
@@ -81,7 +117,7 @@ pub(crate) fn answer(
     };
     let allowed = allowed.and_then(|()| match request.job {
         Job::Join { .. } => Ok(()),
-        _ => begin(&Beginning {
+        _ => performer.begin(&Beginning {
             transfer: request.transfer,
             job: job_name(&request.job),
             user: rights.acting.as_deref().map(User::name),
@@ -91,7 +127,7 @@ pub(crate) fn answer(
     tracing::debug!(peer = %link.control.peer(), label = %rights.label, job = job_name(&request.job), "session");
     answered.ended = match allowed {
         Err(refusal) => refuse(link, refusal),
-        Ok(()) => carry_out(request, link, rights, sessions, stop, &answered.work),
+        Ok(()) => carry_out(request, link, rights, sessions, stop, (performer, &answered.work)),
     };
     answered
 }
@@ -102,7 +138,7 @@ fn carry_out(
     rights: &Rights,
     sessions: &Sessions,
     stop: &StopSignal,
-    work: &Work,
+    (performer, work): (&dyn Performer, &Work),
 ) -> Ended {
     match request.job {
         Job::Join { stream } => match sessions.join(request.transfer, FurtherLink { number: stream, link }) {
@@ -111,10 +147,7 @@ fn carry_out(
         },
         Job::Admit { key, job } => drive::admit(link, sessions.admission.as_deref(), request.transfer, key, *job),
         _ => match sessions.enter(request.transfer, Part::of(&request.job), &link.control, stop) {
-            Ok(registered) => match &sessions.workers {
-                Some(workers) => workers.run(link, request, rights, registered, &sessions.measurements, work),
-                None => perform(link, request, rights, sessions, &registered, work),
-            },
+            Ok(registered) => performer.perform(link, request, rights, sessions, registered, work),
             Err(refusal) => refuse(link, refusal),
         },
     }

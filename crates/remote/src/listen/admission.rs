@@ -379,8 +379,13 @@ mod tests {
             let admitted = admission.enter(&key(9), &link.control).unwrap();
             far.outlet.send(first.into()).unwrap();
             far.outlet.flush().unwrap();
-            let answered =
-                crate::session::answer(link, &admitted.rights, &Default::default(), &admitted.stop, &|_| Ok(()));
+            let answered = crate::session::answer(
+                link,
+                &admitted.rights,
+                &Default::default(),
+                &admitted.stop,
+                &crate::session::Here,
+            );
             admitted.leave(answered.ended);
         }
         assert!(rights(&admission, 9).is_ok());

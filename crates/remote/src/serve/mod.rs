@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_link::{Link, LinkError, receive};
-use icdc_protocol::message::{Refusal, RefusalKind};
+use icdc_protocol::message::{Refusal, RefusalKind, Request};
 use icdc_protocol::{Message, TransferId};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Family, ListenError, clock};
@@ -32,9 +32,10 @@ use crate::ended::Ended;
 use crate::listen::admission::Admission;
 use crate::listen::guard::{Guard, Limits, Service};
 use crate::listen::refused::RefusedLines;
-use crate::rights::AllowedCongestion;
-use crate::session::{self, Answered, Beginning};
-use crate::sessions::Sessions;
+use crate::rights::{AllowedCongestion, Rights};
+use crate::session::{self, Answered, Beginning, Performer};
+use crate::sessions::{Registered, Sessions};
+use crate::work::Work;
 use crate::worker::Workers;
 
 /// How long sessions may take to make durable what they have when the daemon stops.
@@ -241,8 +242,17 @@ struct Daemon {
     tls: Mutex<Arc<rustls::ServerConfig>>,
     admission: Arc<Admission>,
     sessions: Sessions,
+    workers: Workers,
     refused: Mutex<RefusedLines>,
     audit: Audit,
+}
+
+/// A connection that was let in.
+struct Client<'a> {
+    daemon: &'a Daemon,
+    key: &'a PublicKey,
+    who: &'a str,
+    peer: &'a str,
 }
 
 impl Service for Daemon {
@@ -265,10 +275,10 @@ impl Service for Daemon {
                 }
             }
             Ok(admitted) => {
-                let begin = |session: &Beginning<'_>| self.begin(&key, &admitted.rights.label, &peer, session);
-                let answered = session::answer(link, &admitted.rights, &self.sessions, &admitted.stop, &begin);
+                let client = Client { daemon: self, key: &key, who: &admitted.rights.label, peer: &peer };
+                let answered = session::answer(link, &admitted.rights, &self.sessions, &admitted.stop, &client);
                 log_session(&admitted.rights.label, &peer, &answered);
-                self.end(&key, &admitted.rights.label, &peer, &answered);
+                client.end(&answered);
                 admitted.leave(answered.ended);
             }
         }
@@ -282,8 +292,8 @@ impl Service for Daemon {
 impl Daemon {
     fn new(config: &ServeConfig, identity: &Identity, admission: Admission, audit: Audit) -> Self {
         let admission = Arc::new(admission);
-        let sessions = Sessions::of_daemon(Arc::clone(&admission), Workers::new(&config.session));
-        Self { tls: Mutex::new(tls_of(identity)), admission, sessions, refused: Mutex::default(), audit }
+        let (sessions, workers) = (Sessions::admitting_by(Arc::clone(&admission)), Workers::new(&config.session));
+        Self { tls: Mutex::new(tls_of(identity)), admission, sessions, workers, refused: Mutex::default(), audit }
     }
 
     /// Reads identity and authorized keys again; one that cannot be read stays as it was.
@@ -312,25 +322,44 @@ impl Daemon {
         self.record(&Line { event: "refused", key, from, reason, left_out, ..Line::default() });
     }
 
+    /// Writes a line of what has happened, whatever that says.
+    fn record(&self, line: &Line<'_>) {
+        // What has happened cannot be refused any more; the log itself tells what it lacks.
+        let _ = self.audit.write(line);
+    }
+}
+
+impl Performer for Client<'_> {
     /// Notes that a session begins; else why it may not.
-    fn begin(&self, key: &PublicKey, who: &str, peer: &str, session: &Beginning<'_>) -> Result<(), Refusal> {
+    fn begin(&self, session: &Beginning<'_>) -> Result<(), Refusal> {
         let Beginning { transfer, job, user, paths } = session;
         let line = Line {
             event: "session_start",
             session: Some(hex(transfer)),
-            who: Some(who),
-            key: Some(key.fingerprint()),
-            from: Some(peer),
             user: *user,
             job: Some(job),
             path: paths.as_deref(),
-            ..Line::default()
+            ..self.line()
         };
-        self.audit.write(&line).map_err(|reason| Refusal::new(RefusalKind::Busy, reason))
+        self.daemon.audit.write(&line).map_err(|reason| Refusal::new(RefusalKind::Busy, reason))
     }
 
+    fn perform(
+        &self,
+        link: Link,
+        request: Request,
+        rights: &Rights,
+        sessions: &Sessions,
+        registered: Registered<'_>,
+        work: &Work,
+    ) -> Ended {
+        self.daemon.workers.perform(link, request, rights, registered, &sessions.measurements, work)
+    }
+}
+
+impl Client<'_> {
     /// Notes how a session ended, or what else a key was refused.
-    fn end(&self, key: &PublicKey, who: &str, peer: &str, answered: &Answered) {
+    fn end(&self, answered: &Answered) {
         let Answered { transfer, job, work, ended } = answered;
         let (event, (result, reason)) = match ended {
             // It belongs to a session, which has its own lines.
@@ -339,12 +368,9 @@ impl Daemon {
             _ => ("session_end", ended.told()),
         };
         let done = work.done();
-        self.record(&Line {
+        self.daemon.record(&Line {
             event,
             session: transfer.as_ref().map(hex),
-            who: Some(who),
-            key: Some(key.fingerprint()),
-            from: Some(peer),
             job: *job,
             path: done.paths.as_deref(),
             result: Some(result),
@@ -352,14 +378,14 @@ impl Daemon {
             seconds: Some((clock::now() - work.start()).as_secs_f64()),
             bytes: Some(done.bytes),
             outcome: Line::outcome_of(&done),
-            ..Line::default()
+            ..self.line()
         });
     }
 
-    /// Writes a line of what has happened, whatever that says.
-    fn record(&self, line: &Line<'_>) {
-        // What has happened cannot be refused any more; the log itself tells what it lacks.
-        let _ = self.audit.write(line);
+    /// What every line about it has.
+    fn line(&self) -> Line<'_> {
+        let (who, key, from) = (Some(self.who), Some(self.key.fingerprint()), Some(self.peer));
+        Line { who, key, from, ..Line::default() }
     }
 }
 

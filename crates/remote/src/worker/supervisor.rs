@@ -42,8 +42,9 @@ impl Workers {
         Self { program: program.into() }
     }
 
-    /// Has a process of its own serve a session whose request was allowed, to its end.
-    pub(crate) fn run(
+    /// Has a process of its own serve a session whose request was allowed, to its end. Data connections of a
+    /// measurement come by `expected`.
+    pub(crate) fn perform(
         &self,
         link: Link,
         request: Request,
