@@ -5,8 +5,12 @@ use std::sync::Arc;
 
 use icdc_disk::tree::{Tree, TreeError};
 use icdc_protocol::message::{Job, TransferId};
+use icdc_transfer::receiver::Allowed;
+use icdc_trust::PublicKey;
+use icdc_units::Rate;
 
 use crate::listen::credentials::Credentials;
+use crate::listen::revocation::Place;
 
 /// What the other end may do.
 #[derive(Clone, Debug)]
@@ -15,6 +19,16 @@ pub(crate) struct Rights {
     pub(crate) read: bool,
     /// Have files written.
     pub(crate) write: bool,
+    /// Only such as are not there yet; what is unfinished is kept apart from that of others by this
+    /// key.
+    pub(crate) only_new: Option<PublicKey>,
+    /// Ceiling of the rate of a session.
+    pub(crate) max_rate: Option<Rate>,
+    /// Have done what heeds no limit: memory sent and received for a measurement, and a transfer that
+    /// this end drives over connections of its own.
+    pub(crate) unlimited: bool,
+    /// Its place among the sessions of its key, whose number is limited.
+    pub(crate) place: Option<Place>,
     /// Have owners and set-id bits given to them.
     pub(crate) owners: bool,
     /// Where its paths are resolved.
@@ -27,6 +41,13 @@ pub(crate) struct Rights {
     pub(crate) may_admit: bool,
     /// For logs.
     pub(crate) label: String,
+}
+
+impl Rights {
+    /// What it may do at most as one that sends.
+    pub(crate) fn allowed(&self) -> Allowed {
+        Allowed { only_new: self.only_new.map(|key| *key.as_bytes()), max_rate: self.max_rate }
+    }
 }
 
 /// Where paths of the other end are resolved.

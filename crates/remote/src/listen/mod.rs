@@ -9,7 +9,9 @@ mod authorized_keys_file;
 pub(crate) mod credentials;
 pub(crate) mod guard;
 pub(crate) mod refused;
-mod revocation;
+pub(crate) mod revocation;
 mod temporary;
+mod usage;
+mod usage_file;
 
 pub(crate) use credentials::Credentials;
