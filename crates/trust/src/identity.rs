@@ -66,6 +66,17 @@ impl Identity {
         }
     }
 
+    /// The public key of a file that holds a key, private or public, with a passphrase or without.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn public_of(path: &Path) -> Result<PublicKey, TrustError> {
+        Ok(match Found::read(path)? {
+            Found::Pair(pair) => Self::new(pair).public,
+            Found::Encrypted(public) | Found::Public(public) => public,
+        })
+    }
+
     /// As [`load`](Self::load), and of a public key, or of a private one behind a passphrase, the
     /// private half is used that the user's ssh-agent holds.
     ///
