@@ -127,6 +127,10 @@ fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Re
     let rights = Rights {
         read: true,
         write: true,
+        only_new: None,
+        max_rate: None,
+        unlimited: true,
+        place: None,
         owners: true,
         root: Root::Unconfined { home },
         acting: None,

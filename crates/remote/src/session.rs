@@ -110,10 +110,11 @@ pub(crate) fn answer(
     let allowed = if stop.is_requested() {
         Err(Refusal::new(
             RefusalKind::Busy,
-            "the key's line in the daemon's authorized keys has just changed; try again",
+            "the key's line in the daemon's authorized keys has just changed or grants no more; try again",
         ))
     } else {
         allow(&request, rights)
+            .and_then(|()| rights.place.as_ref().map_or(Ok(()), |place| place.take(request.transfer)))
     };
     let allowed = allowed.and_then(|()| match request.job {
         Job::Join { .. } => Ok(()),
@@ -222,6 +223,13 @@ fn allow_job(job: &Job, rights: &Rights) -> Result<(), Refusal> {
         }
         // Zeros concern no file.
         job if diskless(job).is_some() => true,
+        Job::Measure(_) | Job::Drive(_) | Job::DriveKey if !rights.unlimited => {
+            let reason = format!(
+                "this key may not {}: its rate or its bytes are limited, which holds for copies from and to the client",
+                job_name(job)
+            );
+            return Err(Refusal::new(RefusalKind::NotAllowed, reason));
+        }
         Job::Join { .. } | Job::Measure(_) => true,
         Job::Receive { .. } => rights.write,
         Job::Send { .. } => rights.read,
@@ -287,13 +295,20 @@ fn serve(
     match job {
         Job::Receive { destination, options } => {
             let transfer = registered.transfer;
-            let order =
-                receiver::Order { transfer, tree: &tree, destination: &destination, asked: None, options: &options };
+            let order = receiver::Order {
+                transfer,
+                tree: &tree,
+                destination: &destination,
+                asked: None,
+                options: &options,
+                allowed: rights.allowed(),
+            };
             let received = receiver::run(link, joining, &order, account, &silent, &registered.stop)?;
             work.complete(&summary::of_received(&received, account, &options));
             Ok(())
         }
         Job::Send { sources, mut options } => {
+            options.rate = [options.rate, rights.max_rate].into_iter().flatten().min();
             let (congestion, refused) = rights.congestion.judge(options.congestion.as_deref());
             options.congestion = congestion.map(str::to_owned);
             let tuned = match sender::tune(&link.control, options.congestion.as_deref()) {

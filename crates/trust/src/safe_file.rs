@@ -1,6 +1,6 @@
 //! Files that trust hangs on: secrets that nobody else may read, lists that nobody else may change.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -26,26 +26,43 @@ pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<(), TrustErr
     })
 }
 
-/// Opens a private key for reading, unless others could read it too: by its mode, or because it is
-/// theirs.
-pub(crate) fn open_private(path: &Path) -> Result<File, TrustError> {
-    let file = File::open(path).map_err(|error| TrustError::io(path, "open", error))?;
-    let metadata = file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?;
-    if metadata.mode() & 0o077 != 0 {
-        return Err(TrustError::Exposed { path: path.to_owned(), mode: metadata.mode() & 0o7777 });
+/// An identity file is 119 bytes, one of OpenSSH some 400; anything much longer is something else.
+const MAX_KEY: u64 = 16 << 10;
+
+/// A file that holds one key.
+pub(crate) struct KeyFile {
+    pub(crate) content: Vec<u8>,
+    metadata: Metadata,
+}
+
+impl KeyFile {
+    pub(crate) fn read(path: &Path) -> Result<Self, TrustError> {
+        let file = File::open(path).map_err(|error| TrustError::io(path, "open", error))?;
+        let metadata = file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?;
+        let mut content = Vec::new();
+        file.take(MAX_KEY).read_to_end(&mut content).map_err(|error| TrustError::io(path, "read", error))?;
+        Ok(Self { content, metadata })
     }
-    let user = rustix::process::geteuid().as_raw();
-    if metadata.uid() != 0 && metadata.uid() != user {
-        return Err(TrustError::Unsafe {
-            path: path.to_owned(),
-            what: format!("it belongs to user {}, who can read and exchange it", metadata.uid()),
-            remedy: format!(
-                "name another file with --identity, make one with `icdc keygen --identity FILE`, or run `chown {user} {}` if the key may still be trusted",
-                path.display()
-            ),
-        });
+
+    /// Refuses a private key that others could read, too: by its mode, or because it is theirs.
+    pub(crate) fn check_private(&self, path: &Path) -> Result<(), TrustError> {
+        let metadata = &self.metadata;
+        if metadata.mode() & 0o077 != 0 {
+            return Err(TrustError::Exposed { path: path.to_owned(), mode: metadata.mode() & 0o7777 });
+        }
+        let user = rustix::process::geteuid().as_raw();
+        if metadata.uid() != 0 && metadata.uid() != user {
+            return Err(TrustError::Unsafe {
+                path: path.to_owned(),
+                what: format!("it belongs to user {}, who can read and exchange it", metadata.uid()),
+                remedy: format!(
+                    "name another file with --identity, make one with `icdc keygen --identity FILE`, or run `chown {user} {}` if the key may still be trusted",
+                    path.display()
+                ),
+            });
+        }
+        Ok(())
     }
-    Ok(file)
 }
 
 /// Reads a list of keys if, as sshd's `StrictModes` has it, only root and the current user can have
@@ -87,7 +104,7 @@ pub(crate) fn append_line(path: &Path, line: &str) -> Result<usize, TrustError> 
     Ok(above + 1)
 }
 
-fn check(path: &Path, metadata: &std::fs::Metadata, user: u32) -> Result<(), TrustError> {
+fn check(path: &Path, metadata: &Metadata, user: u32) -> Result<(), TrustError> {
     let suspect = |what: String, remedy: String| Err(TrustError::Unsafe { path: path.to_owned(), what, remedy });
     if metadata.uid() != 0 && metadata.uid() != user {
         let what = format!("it belongs to user {}", metadata.uid());

@@ -54,7 +54,8 @@ pub(crate) struct ConnectionArguments {
     #[arg(short = '6', help_heading = "Connection")]
     pub(crate) ipv6: bool,
 
-    /// Private key to present to daemons [default: ~/.config/icdc/identity]
+    /// Private key to present to daemons, of icdc or OpenSSH (Ed25519); of a public key or one with
+    /// a passphrase, ssh-agent uses the private half [default: ~/.config/icdc/identity]
     #[arg(long, value_name = "FILE", help_heading = "Connection", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
 

@@ -71,7 +71,7 @@ impl Link {
     pub fn take_over(state: LinkState, socket: OwnedFd) -> Result<Self, LinkError> {
         let LinkState { peer, peer_key, outlet, inlet } = state;
         let nonsense = || LinkError::Protocol("the state of a link makes no sense".to_owned());
-        if inlet.unopened.len() > inlet::BUFFER / 2 {
+        if inlet.unopened.len() > inlet::BUFFER {
             return Err(nonsense());
         }
         let established = Established {

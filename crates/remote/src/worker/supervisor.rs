@@ -14,7 +14,7 @@ use icdc_protocol::message::{Refusal, RefusalKind, Request};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_transfer::FurtherLink;
-use icdc_units::Span;
+use icdc_units::{ByteCount, Span};
 
 use super::channel::Channel;
 use super::lending;
@@ -23,7 +23,7 @@ use crate::ended::Ended;
 use crate::rights::Rights;
 use crate::session::refuse;
 use crate::sessions::Registered;
-use crate::work::Work;
+use crate::work::{Done, Work};
 
 /// How long a process may take to end after its last word.
 const FAREWELL: Span = Span::from_secs(5);
@@ -80,7 +80,12 @@ impl Workers {
             let (joined, joining) = (registered.joined.clone(), &control);
             scope.spawn(|| lending::lend(&lending, &control, &rights.congestion, expected));
             scope.spawn(move || joined.iter().for_each(|further| join(joining, further)));
-            let told = follow(&control, work);
+            let told = follow(&control, |done| {
+                if let Some(place) = &rights.place {
+                    place.has_moved(ByteCount::new(done.bytes));
+                }
+                work.tell(done);
+            });
             control.close();
             lending.close();
             drop(registered);
@@ -113,12 +118,12 @@ impl Workers {
 }
 
 /// Reads what the process reports to the end of its channel.
-fn follow(control: &Channel, work: &Work) -> Option<Ended> {
+fn follow(control: &Channel, hear: impl Fn(Done)) -> Option<Ended> {
     loop {
         match control.receive::<Report>() {
-            Ok(Some((Report::So(done), _))) => work.tell(done),
+            Ok(Some((Report::So(done), _))) => hear(done),
             Ok(Some((Report::Ended(done, ended), _))) => {
-                work.tell(done);
+                hear(done);
                 return Some(ended);
             }
             Ok(None) => return None,
