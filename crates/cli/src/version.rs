@@ -12,7 +12,10 @@ use crate::exit;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Whoever builds may say of what: `ICDC_COMMIT=$(git rev-parse HEAD) cargo build`.
-const COMMIT: Option<&str> = option_env!("ICDC_COMMIT");
+const COMMIT: Option<&str> = match option_env!("ICDC_COMMIT") {
+    Some(text) if !text.is_empty() => Some(text),
+    _ => None,
+};
 /// Kernel's description of its types.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 

@@ -69,9 +69,14 @@ pub(super) fn choose(
     Ok(choices)
 }
 
+/// Whether an option is on the command line; a command need not have it.
+fn is_typed(matches: &ArgMatches, id: &str) -> bool {
+    matches!(matches.try_contains_id(id), Ok(true)) && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
 /// The text of an option on the command line.
 fn typed(matches: &ArgMatches, id: &str) -> Option<String> {
-    if matches.value_source(id) != Some(ValueSource::CommandLine) {
+    if !is_typed(matches, id) {
         return None;
     }
     matches.get_raw(id)?.next()?.to_str().map(str::to_owned)
@@ -80,14 +85,13 @@ fn typed(matches: &ArgMatches, id: &str) -> Option<String> {
 /// The option on the command line that decides: that of the setting, `--no-KEY`, or one that cannot
 /// be given together with it.
 fn by_hand(setting: &Setting, command: &Command, matches: &ArgMatches) -> Option<String> {
-    let is_typed = |id: &str| {
-        matches!(matches.try_contains_id(id), Ok(true)) && matches.value_source(id) == Some(ValueSource::CommandLine)
-    };
     let argument = option::argument(command, setting)?;
     let negation = format!("no-{}", setting.key);
-    let own = [argument.get_id().as_str(), negation.as_str()].into_iter().find(|id| is_typed(id));
+    let own = [argument.get_id().as_str(), negation.as_str()].into_iter().find(|id| is_typed(matches, id));
     let contrary = || {
-        command.get_arguments().find(|other| is_typed(other.get_id().as_str()) && contradict(command, argument, other))
+        command
+            .get_arguments()
+            .find(|other| is_typed(matches, other.get_id().as_str()) && contradict(command, argument, other))
     };
     match own {
         Some(id) if id == negation => Some(format!("--{negation}")),

@@ -1,7 +1,7 @@
 //! Where files of settings are, and their bytes.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -10,15 +10,35 @@ use anyhow::{Context as _, bail, ensure};
 use icdc_trust::{Paths, open_settings};
 
 /// Names a file in place of the user's.
-pub(crate) const USER: &str = "ICDC_CONFIG";
+const USER: &str = "ICDC_CONFIG";
 /// Names a file in place of [`SYSTEM_FILE`].
-pub(crate) const SYSTEM: &str = "ICDC_SYSTEM_CONFIG";
+const SYSTEM: &str = "ICDC_SYSTEM_CONFIG";
 /// What [`USER`] holds where neither files nor variables count.
-pub(crate) const NOTHING: &str = "none";
+const NOTHING: &str = "none";
 /// Settings for all users of a host.
-pub(crate) const SYSTEM_FILE: &str = "/etc/icdc/config.toml";
+const SYSTEM_FILE: &str = "/etc/icdc/config.toml";
 /// The longest file that is read.
 const LONGEST: u64 = 1 << 20;
+
+/// Whether neither files nor variables count.
+fn are_off(user: Option<&OsStr>) -> bool {
+    user.is_some_and(|value| value == NOTHING)
+}
+
+/// Starts this program anew, with the same command line, where files or variables count; returns
+/// only in a process in which they do not.
+///
+/// # Errors
+/// The program cannot be started.
+#[cfg(feature = "experiments")]
+pub(crate) fn switch_off() -> io::Result<()> {
+    if are_off(env::var_os(USER).as_deref()) {
+        return Ok(());
+    }
+    let mut again = std::process::Command::new(env::current_exe()?);
+    again.args(env::args_os().skip(1)).env(USER, NOTHING);
+    Err(std::os::unix::process::CommandExt::exec(&mut again))
+}
 
 /// A place where settings may be.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +55,7 @@ pub(super) fn places() -> Option<Vec<Place>> {
 }
 
 fn places_from(user: Option<OsString>, system: Option<OsString>, usual: Option<PathBuf>) -> Option<Vec<Place>> {
-    if user.as_ref().is_some_and(|value| value == NOTHING) {
+    if are_off(user.as_deref()) {
         return None;
     }
     let place = |named: Option<OsString>, usual: Option<PathBuf>| match named {

@@ -42,6 +42,8 @@ use std::ffi::{OsStr, OsString};
 use clap::{ArgMatches, Command};
 
 pub(crate) use explain::run;
+#[cfg(feature = "experiments")]
+pub(crate) use file::switch_off;
 
 use choice::{Choice, choose};
 use layers::{Given, Layers};
