@@ -153,7 +153,9 @@ fn an_option_on_the_command_line_is_stronger_than_every_place() {
     for tried in TRIED {
         let configured = Configured::new();
         for place in PLACES {
-            for which in [0, 1] {
+            // One that is true or false is undone by another option than it is set.
+            let is_flag = tried.typed == ["true", "false"];
+            for which in if is_flag { 0..2 } else { 0..1 } {
                 let variable = set(&configured, tried, &[(place, which)]);
                 let counts = told(&configured, tried, &[], variable.clone());
                 let expected = format!("{} {} (", tried.key, tried.typed[which]);

@@ -28,10 +28,10 @@ fn refused(text: impl AsRef<[u8]>, place: &str, words: &[&str]) {
 fn what_is_no_toml() {
     refused("rate = ", "1:8", &[]);
     refused("\n\nrate '1gbit'", "3:6", &["="]);
-    refused("rate = '1gbit", "1:8", &[]);
+    refused("rate = '1gbit", "1:14", &["expected"]);
     refused("[host.\"a\"\nrate = '1gbit'", "1:10", &[]);
     refused("rate = '1gbit'\n\trate = '2gbit'", "2:2", &["duplicate key"]);
-    refused("[host.\"a\"]\ncc = 'reno'\n[host.\"a\"]\nrate = '1gbit'", "3:2", &["duplicate key"]);
+    refused("[host.\"a\"]\ncc = 'reno'\n[host.\"a\"]\nrate = '1gbit'", "3:7", &["duplicate key"]);
     refused("rate = '1gbit'\n[default]\nrate = '2gbit'", "3:1", &["rate is set twice", "line 1"]);
 }
 
