@@ -1,12 +1,12 @@
 //! `icdc config`: which settings count for a host, and where they are from.
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use clap::Command;
 use serde_json::{Value, json};
 
 use super::choice::{Choice, choose};
 use super::layers::{Layers, Source};
-use super::settings::{self, Setting};
+use super::settings;
 use super::trip::{Trip, target_of};
 use super::{option, page};
 use crate::arguments::ConfigArguments;
@@ -41,9 +41,9 @@ fn explain(arguments: &ConfigArguments, root: &Command, console: &Console) -> an
         }
         None => None,
     };
-    let layers = Layers::read(&|setting, text| check(root, setting, text).map_err(|error| error.to_string()))?;
+    let layers = Layers::read(&option::checker(root))?;
     let mut explained = Vec::new();
-    for command in COMMANDS {
+    for command in first_commands() {
         let definition = option::command(root, command).with_context(|| format!("there is no icdc {command}"))?;
         let settings = settings::all().filter(|setting| setting.commands.first() == Some(&command));
         for choice in choose(settings, definition, None, &layers, trip.as_ref())? {
@@ -67,29 +67,33 @@ fn explain(arguments: &ConfigArguments, root: &Command, console: &Console) -> an
         let state = if *is_read { "read" } else { "there is none" };
         console.result(&format!("# {}: {state}", path.display()));
     }
-    if layers.looked_at.is_empty() {
-        console.result("# no file is read, and variables do not count");
+    match (layers.has_variables, layers.looked_at.is_empty()) {
+        (false, _) => console.result("# neither files nor variables count"),
+        (true, true) => console.result("# no file is read"),
+        (true, false) => {}
     }
     lines(&explained, far).iter().for_each(|line| console.result(line));
     Ok(())
 }
 
-/// Commands that come first among those of a setting.
-const COMMANDS: [&str; 2] = ["copy", "serve"];
-
-fn check(root: &Command, setting: &Setting, text: &str) -> anyhow::Result<()> {
-    let argument = option::first(root, setting).context("no such option")?;
-    option::check(argument, text.as_ref()).map_err(|what| anyhow!(what))
+/// The first command of each setting, whose option is described, once.
+fn first_commands() -> Vec<&'static str> {
+    let mut commands: Vec<&str> = Vec::new();
+    for first in settings::all().filter_map(|setting| setting.commands.first()) {
+        if !commands.contains(first) {
+            commands.push(first);
+        }
+    }
+    commands
 }
 
 /// Key, value and source of each; settings of the daemon only where no host is asked about.
 fn lines(explained: &[Explained<'_>], far: bool) -> Vec<String> {
-    let shown = explained.iter().filter(|one| !(far && one.choice.setting.commands == ["serve"]));
+    let shown = explained.iter().filter(|one| !(far && one.choice.setting.is_of_daemon()));
     let rows: Vec<[String; 3]> = shown
         .map(|one| {
             let Choice { setting, given, unused } = &one.choice;
-            let key =
-                if setting.commands == ["serve"] { format!("serve.{}", setting.key) } else { setting.key.to_owned() };
+            let key = if setting.is_of_daemon() { format!("serve.{}", setting.key) } else { setting.key.to_owned() };
             match (one.choice.counting(), given, unused) {
                 (Some(given), ..) => [key, given.value.to_string_lossy().into_owned(), given.source.to_string()],
                 (None, Some(given), Some(why)) => {
@@ -126,7 +130,7 @@ fn object(one: &Explained<'_>) -> Value {
     );
     json!({
         "key": setting.key,
-        "section": if setting.commands == ["serve"] { "serve" } else { "host" },
+        "section": if setting.is_of_daemon() { "serve" } else { "host" },
         "option": option_of(one.argument),
         "variable": setting.variable,
         "commands": setting.commands,

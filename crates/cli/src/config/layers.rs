@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::document::{Check, Document, Scope, Section};
 use super::file::{self, Place};
-use super::settings::{Concern, Form, Setting};
+use super::settings::{Form, Setting};
 
 /// A value that is set, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) enum Source {
 #[derive(Debug, Default)]
 pub(super) struct Layers {
     /// Variables count as well.
-    has_variables: bool,
+    pub(super) has_variables: bool,
     /// The user's file, then the system's, as far as they are there.
     documents: Vec<Document>,
     /// Where files were looked for, and whether they were there.
@@ -98,7 +98,7 @@ impl Layers {
 
     /// The sections that count, the strongest first.
     fn sections(&self, setting: &Setting, hosts: &[&str]) -> Vec<(&Path, &Section)> {
-        if setting.concern == Concern::Daemon {
+        if setting.is_of_daemon() {
             return self.of_scope(|scope| matches!(scope, Scope::Serve));
         }
         let of_hosts = hosts.iter().flat_map(|host| self.of_host(host));

@@ -37,7 +37,7 @@ mod pattern;
 pub(crate) mod settings;
 mod trip;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 use clap::{ArgMatches, Command};
 
@@ -87,7 +87,7 @@ pub(crate) fn apply(
     let Some(command) = option::command(&root, &of_path).filter(|_| !settings.is_empty()) else {
         return Ok((matches, Applied::default()));
     };
-    let layers = Layers::read(&|setting, text| check(&root, setting, text)).map_err(ApplyError::Settings)?;
+    let layers = Layers::read(&option::checker(&root)).map_err(ApplyError::Settings)?;
     let trip = Trip::of(of_command);
     let choices =
         choose(settings.into_iter(), command, Some(of_command), &layers, Some(&trip)).map_err(ApplyError::Settings)?;
@@ -123,14 +123,5 @@ fn with_defaults(root: Command, path: &[String], defaults: Vec<(String, OsString
             .into_iter()
             .fold(root, |command, (id, value)| command.mut_arg(id, |argument| argument.default_value(value))),
         [name, rest @ ..] => root.mut_subcommand(name, |command| with_defaults(command, rest, defaults)),
-    }
-}
-
-/// Whether a text is a value of the setting's option.
-fn check(root: &Command, setting: &Setting, text: &str) -> Result<(), String> {
-    match option::first(root, setting) {
-        Some(argument) => option::check(argument, OsStr::new(text)),
-        // This build does not have the command.
-        None => Ok(()),
     }
 }

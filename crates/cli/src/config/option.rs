@@ -38,6 +38,15 @@ pub(super) fn built_in(argument: &Arg) -> String {
     "false".to_owned()
 }
 
+/// Says of a text whether it is a value of a setting: whether the setting's option takes it.
+pub(super) fn checker(root: &Command) -> impl Fn(&Setting, &str) -> Result<(), String> + '_ {
+    |setting, text| match first(root, setting) {
+        Some(argument) => check(argument, OsStr::new(text)),
+        // This build does not have the command.
+        None => Ok(()),
+    }
+}
+
 /// Whether the option takes this value.
 ///
 /// # Errors

@@ -122,6 +122,11 @@ impl Setting {
         self.key.replace('-', "_")
     }
 
+    /// It is for the daemon on this host, in `[serve]`.
+    pub(crate) fn is_of_daemon(&self) -> bool {
+        self.concern == Concern::Daemon
+    }
+
     /// What is written as its value.
     pub(crate) fn expected(&self) -> &'static str {
         match self.form {
@@ -144,7 +149,7 @@ mod tests {
     fn variables_are_named_after_their_keys() {
         let mut seen = HashSet::new();
         for setting in all() {
-            let section = if setting.commands == SERVING { "SERVE_" } else { "" };
+            let section = if setting.is_of_daemon() { "SERVE_" } else { "" };
             let expected = match setting.key {
                 // The login itself is in ICDC_PROXY_LOGIN.
                 "proxy-login" => "ICDC_PROXY_LOGIN_FILE".to_owned(),

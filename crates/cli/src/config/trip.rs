@@ -34,7 +34,7 @@ impl Trip {
     /// Those of a command line. What is no host in it, the command itself refuses.
     pub(super) fn of(matches: &ArgMatches) -> Self {
         if let Some(target) = value::<OsString>(matches, "target").next() {
-            return Self::to(target.to_str().and_then(|_| target_of(&target)));
+            return Self::to(target_of(&target));
         }
         if let Some(directory) = value::<PathBuf>(matches, "plan").next() {
             let Ok(plan) = Plan::open(&directory) else { return Self::default() };
