@@ -34,7 +34,8 @@ pub(crate) struct ConfigArguments {
 /// What follows the options, with the table of settings.
 fn page() -> String {
     let mut text = String::from(
-        "Precedence, the first that has the setting:\n\
+        "Precedence:\n\
+        \x20 The first of these that has a setting decides:\n\n\
         \x20 1  the option on the command line; --no-KEY undoes what is true or false\n\
         \x20 2  the variable ICDC_KEY; an empty one counts as not set\n\
         \x20 3  sections [host.\"PATTERN\"] whose pattern matches the host's name as typed: those of the user's\n\
