@@ -12,7 +12,7 @@ use icdc_remote::{CopyOptions, Location};
 use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
 
-use crate::arguments::{ConnectionArguments, CopyArguments, ProgressMode};
+use crate::arguments::{AddressFamily, ConnectionArguments, CopyArguments, ProgressMode};
 use crate::keygen::file_or_default;
 use crate::route::Route;
 
@@ -165,10 +165,12 @@ pub(crate) fn connection(
     options.remote_icdc = arguments.remote_icdc;
     options.send_self = arguments.send_self;
     options.ports = arguments.port.map_or((0, 0), |ports| (ports.0, ports.1));
-    options.family = match (arguments.ipv4, arguments.ipv6) {
-        (true, _) => Family::V4,
-        (_, true) => Family::V6,
-        _ => Family::Any,
+    options.family = match (arguments.ipv4, arguments.ipv6, arguments.family) {
+        (true, ..) => Family::V4,
+        (_, true, _) => Family::V6,
+        (.., AddressFamily::Any) => Family::Any,
+        (.., AddressFamily::Ipv4) => Family::V4,
+        (.., AddressFamily::Ipv6) => Family::V6,
     };
     options.egresses = checked(arguments.bind.unwrap_or_default(), options.family, streams)?;
     Ok(options)
@@ -184,7 +186,7 @@ fn checked(egresses: Egresses, family: Family, streams: Option<u8>) -> anyhow::R
     );
     for egress in egresses.iter() {
         let fits = family.and(egress.family()).is_some();
-        ensure!(fits, "--bind {egress}: it is no {family} address; name another, or leave -4 and -6 out");
+        ensure!(fits, "--bind {egress}: it is no {family} address; name another, or leave -4, -6 and --family out");
         egress.check().with_context(|| format!("--bind {egress}"))?;
     }
     Ok(egresses)
