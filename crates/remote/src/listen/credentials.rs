@@ -13,6 +13,8 @@ use std::io;
 
 use thiserror::Error;
 
+use super::user_database;
+
 /// Who a thread acts as: file ownership and access are those of this user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credentials {
@@ -48,14 +50,9 @@ impl Credentials {
     pub(crate) fn of_user(user: &str) -> Result<Self, CredentialsError> {
         let no_such_user = || CredentialsError::NoSuchUser { user: user.to_owned() };
         let name = CString::new(user).map_err(|_| no_such_user())?;
-        let (uid, gid) = look_up(&name)
-            .map_err(|cause| CredentialsError::Lookup { user: user.to_owned(), call: "getpwnam_r", cause })?
-            .ok_or_else(no_such_user)?;
-        let groups = groups_of(&name, gid).map_err(|cause| CredentialsError::Lookup {
-            user: user.to_owned(),
-            call: "getgrouplist",
-            cause,
-        })?;
+        let failed = |call| move |cause| CredentialsError::Lookup { user: user.to_owned(), call, cause };
+        let (uid, gid) = user_database::look_up(&name).map_err(failed("getpwnam_r"))?.ok_or_else(no_such_user)?;
+        let groups = user_database::groups_of(&name, gid).map_err(failed("getgrouplist"))?;
         Ok(Self { user: user.to_owned(), uid, gid, groups })
     }
 
@@ -83,50 +80,6 @@ impl Credentials {
         set_file_system_id(libc::SYS_setfsgid, self.gid)?;
         set_file_system_id(libc::SYS_setfsuid, self.uid)?;
         drop_capabilities()
-    }
-}
-
-/// User and primary group id of a name, `None` if the user database has no such name.
-fn look_up(name: &CString) -> io::Result<Option<(u32, u32)>> {
-    let mut buffer = vec![0u8; 1024];
-    loop {
-        // SAFETY: passwd is plain data for which all-zero bytes are valid (null pointers, zero
-        // ids).
-        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-        let mut found: *mut libc::passwd = std::ptr::null_mut();
-        // SAFETY: all pointers are to live objects, and the length is the buffer's.
-        let status = unsafe {
-            libc::getpwnam_r(name.as_ptr(), &raw mut entry, buffer.as_mut_ptr().cast(), buffer.len(), &raw mut found)
-        };
-        match status {
-            0 if found.is_null() => return Ok(None),
-            0 => return Ok(Some((entry.pw_uid, entry.pw_gid))),
-            libc::ERANGE if buffer.len() < 1 << 20 => buffer.resize(buffer.len() * 4, 0),
-            libc::EINTR => {}
-            // glibc documents these as further ways to say "not found".
-            libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
-            error => return Err(io::Error::from_raw_os_error(error)),
-        }
-    }
-}
-
-/// Primary and supplementary groups of a user.
-fn groups_of(name: &CString, primary: u32) -> io::Result<Vec<u32>> {
-    let mut groups = vec![0u32; 64];
-    loop {
-        let mut count = i32::try_from(groups.len()).map_err(io::Error::other)?;
-        // SAFETY: `groups` has room for `count` ids; `name` ends in NUL.
-        let status = unsafe { libc::getgrouplist(name.as_ptr(), primary, groups.as_mut_ptr(), &raw mut count) };
-        let count = usize::try_from(count).unwrap_or(0);
-        if status >= 0 {
-            groups.truncate(count);
-            return Ok(groups);
-        }
-        // NGROUPS_MAX of Linux is 65536.
-        if groups.len() > 1 << 16 {
-            return Err(io::Error::other("more groups than the kernel allows"));
-        }
-        groups.resize(count.max(groups.len() * 2), 0);
     }
 }
 

@@ -11,5 +11,6 @@ pub(crate) mod guard;
 pub(crate) mod refused;
 mod revocation;
 mod temporary;
+mod user_database;
 
 pub(crate) use credentials::Credentials;
