@@ -15,7 +15,6 @@ cd "$setup_top" || exit 1
 # The tools' versions are a part of what makes two builds equal.
 zig_version=0.15.2
 zigbuild_version=0.24.1
-cyclonedx_version=0.5.9
 largest=15000000 # bytes of a program
 
 target=${CARGO_TARGET_DIR:-$setup_top/target}
@@ -73,14 +72,12 @@ get_tools() {
     zig=$tools/zig-$zig_version/ziglang/zig
     [ -x "$zig" ] || python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps \
         --target "$tools/zig-$zig_version" "ziglang==$zig_version" >&2 || return 1
-    get_tool cargo-zigbuild "$zigbuild_version" && get_tool cargo-cyclonedx "$cyclonedx_version"
-}
-
-get_tool() {
-    [ -x "$tools/$1-$2/bin/$1" ] ||
-        cargo install --quiet --locked --root "$tools/$1-$2" --target-dir "$tools/build" "$1@$2" >&2 || return 1
-    rm -rf "$tools/build"
-    PATH="$tools/$1-$2/bin:$PATH"
+    zigbuild=$tools/zigbuild-$zigbuild_version
+    [ -x "$zigbuild/bin/cargo-zigbuild" ] || {
+        cargo install --quiet --locked --root "$zigbuild" --target-dir "$tools/build" "cargo-zigbuild@$zigbuild_version" >&2 || return 1
+        rm -rf "$tools/build"
+    }
+    PATH="$zigbuild/bin:$PATH"
 }
 
 # libelf.a and libz.a. The makefiles of elfutils need programs and libraries that musl lacks; libelf itself is plain C.
@@ -164,65 +161,12 @@ pack() {
         install -D -m 644 "$target/dist-tree/completions/_icdc" "$tree/share/zsh/site-functions/_icdc" &&
         install -D -m 644 "$target/dist-tree/completions/icdc.fish" "$tree/share/fish/vendor_completions.d/icdc.fish" || return 1
     cp README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$tree/share/doc/icdc/" || return 1
-    others_licences "$1" >"$tree/share/doc/icdc/LICENSES-OF-PARTS" || return 1
-    parts "$1" >"dist/$name.cdx.json" || return 1
+    scripts/parts.py licences "$1-unknown-linux-musl" "${zig%/*}" >"$tree/share/doc/icdc/LICENSES-OF-PARTS" &&
+        scripts/parts.py bom "$1-unknown-linux-musl" "${zig%/*}" >"dist/$name.cdx.json" || return 1
     gzip -9nf "dist/$name.debug" || return 1
     chmod -R u=rwX,go=rX "$tree"
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=ustar -C "$target/dist-tree" -cf "dist/$name.tar" "$name" &&
         gzip -9nf "dist/$name.tar"
-}
-
-# The crates that are linked into the program: name and version.
-crates() {
-    cargo tree --locked --quiet --package icdc --edges normal --target "$1-unknown-linux-musl" --prefix none --no-dedupe --format '{p}' |
-        sed -n 's/^\([^ ]*\) v\([^ ]*\)\( (proc-macro)\)\{0,1\}$/\1 \2/p' | sort -u
-}
-
-# Every licence text that the parts bring along.
-others_licences() {
-    echo "icdc contains these parts. Its own licences are in LICENSE-APACHE and LICENSE-MIT."
-    bpf=$(source_of libbpf-sys) || return 1
-    {
-        crates "$1" | while read -r crate release; do
-            echo "$crate $release $registry"/*/"$crate-$release"
-        done
-        echo "libelf (of elfutils), under LGPL 3 or later; the source is in the crate libbpf-sys, and scripts/dist.sh builds with it: $bpf/elfutils"
-        echo "libbpf: $bpf/libbpf"
-        echo "zlib: $bpf/zlib"
-        echo "musl: ${zig%/*}/lib/libc/musl"
-    } | while read -r line; do
-        directory=${line##* }
-        [ -d "$directory" ] || continue
-        printf '\n======== %s\n' "${line% *}"
-        for text in "$directory"/LICEN[SC]E* "$directory"/COPYING* "$directory"/COPYRIGHT* "$directory"/NOTICE*; do
-            [ ! -f "$text" ] || { printf '\n-------- %s\n\n' "${text##*/}" && cat "$text"; }
-        done
-    done
-}
-
-# The software bill of materials: the crates as cargo knows them, and the C libraries that come inside one of them.
-parts() {
-    cargo cyclonedx --quiet --manifest-path crates/cli/Cargo.toml --describe binaries --format json --spec-version 1.5 \
-        --target "$1-unknown-linux-musl" --override-filename dist-parts >&2 || return 1
-    mv crates/cli/dist-parts.json "$target/dist-parts.json" && find crates -name 'dist-parts*.json' -delete || return 1
-    ELF=$(sed -n 's/^AC_INIT(\[elfutils\],\[\([0-9.]*\)\].*/\1/p' "$bpf/elfutils/configure.ac") \
-    Z=$(sed -n 's/^#define ZLIB_VERSION "\(.*\)"/\1/p' "$bpf/zlib/zlib.h") \
-    BPF=$(sed -n 's/^LIBBPF_M[AI][JN]OR_VERSION := //p; s/^LIBBPF_PATCH_VERSION := //p' "$bpf/libbpf/src/Makefile" | paste -sd .) \
-    ZIG=$zig_version python3 - "$target/dist-parts.json" <<'PARTS'
-import json, os, sys
-
-with open(sys.argv[1]) as file:
-    parts = json.load(file)
-parts.pop("serialNumber", None)
-for name, version, licence in [
-    ("elfutils-libelf", os.environ["ELF"], "LGPL-3.0-or-later OR GPL-2.0-or-later"),
-    ("libbpf", os.environ["BPF"], "LGPL-2.1-only OR BSD-2-Clause"),
-    ("zlib", os.environ["Z"], "Zlib"),
-    ("musl (as zig " + os.environ["ZIG"] + " brings it)", "", "MIT"),
-]:
-    parts["components"].append({"type": "library", "name": name, "version": version, "licenses": [{"expression": licence}]})
-print(json.dumps(parts, indent=2))
-PARTS
 }
 
 # What was built must run where nothing else is, as an ordinary Debian sees it.

@@ -41,6 +41,7 @@ fresh unshare  util-linux      needed
 fresh git      git             needed
 dist  git      git             needed
 dist  pip3     python3-pip     needed
+dist  python3  python3         needed
 dist  llvm-objcopy llvm        needed
 dist  mmdebstrap mmdebstrap    needed
 dist  unshare  util-linux      needed
