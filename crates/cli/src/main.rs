@@ -57,6 +57,11 @@ use clap::Parser;
 use crate::arguments::{Arguments, Command};
 use crate::console::Console;
 
+/// That of musl lets one thread in at a time.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
