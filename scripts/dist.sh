@@ -209,7 +209,7 @@ is_static() {
 # Unpacked packages only: a shell and what a user has at the least.
 make_root() {
     place=$(apt-get indextargets --format '$(SITE) $(RELEASE) $(CREATED_BY)' | sed -n 's/ [a-z]* Packages$//p' | grep -v security | head -n 1)
-    mmdebstrap --quiet --variant=extract --include=dash,coreutils,sed,grep,tar,gzip,mawk,findutils,libc-bin "$1" "$scratch/root" "$place" \
+    mmdebstrap --quiet --variant=extract --include=base-files,dash,coreutils,diffutils,sed,grep,tar,gzip,mawk,findutils,libc-bin "$1" "$scratch/root" "$place" \
         >"$scratch/log" 2>&1 || {
         tail -n 20 "$scratch/log" >&2
         return 1
