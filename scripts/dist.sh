@@ -100,7 +100,7 @@ build_libraries() {
 CONFIG
     compile="$zig cc -target $1-linux-musl -c -O2 -g -w -fno-sanitize=all -ffile-prefix-map=$sources=libbpf-sys -ffile-prefix-map=$target=target"
     # shellcheck disable=SC2086 # a command with its words
-    (cd "$libraries/elf" && $compile -std=gnu11 -D_GNU_SOURCE -DHAVE_CONFIG_H -I. -I"$sources/elfutils/lib" -I"$sources/zlib" \
+    (cd "$libraries/elf" && $compile -std=gnu11 -D_GNU_SOURCE -DHAVE_CONFIG_H -I. -I"$sources/elfutils/lib" -I"$sources/elfutils/libelf" -I"$sources/zlib" \
         "$sources"/elfutils/libelf/*.c && "$zig" ar rcsD ../libelf.a ./*.o) || return 1
     # shellcheck disable=SC2086 # likewise
     (cd "$libraries/z" && $compile -DHAVE_UNISTD_H -DHAVE_HIDDEN -D_LARGEFILE64_SOURCE=1 "$sources"/zlib/*.c &&
