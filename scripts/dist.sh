@@ -242,8 +242,8 @@ fi
 head -c 20000000 /dev/urandom >file
 printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >ssh && chmod +x ssh
 icdc copy file copy && cmp file copy
-icdc copy --ssh "$HOME/ssh" file host:"$HOME/pushed" && cmp file pushed
-icdc copy --ssh "$HOME/ssh" host:"$HOME/file" pulled && cmp file pulled
+icdc copy --ssh "$HOME/ssh" file 127.0.0.1:"$HOME/pushed" && cmp file pushed
+icdc copy --ssh "$HOME/ssh" 127.0.0.1:"$HOME/file" pulled && cmp file pulled
 icdc keygen
 echo "root=/srv,rights=rw,user=data $(cat .config/icdc/identity.pub)" >.config/icdc/authorized_keys
 icdc keygen --trust 127.0.0.1 "$(cat .config/icdc/identity.pub)"
