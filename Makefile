@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 built = $(CARGO_TARGET_DIR)/release/icdc
 share = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: all build check test demo bench docs fmt fuzz install uninstall clean
+.PHONY: all build check test demo bench dist dist-check docs fmt fuzz install uninstall clean
 
 all: build
 
@@ -30,6 +30,15 @@ bench: build
 	set -e; for scenario in copy-file copy-files; do \
 	    $(if $(filter 0,$(shell id -u)),,sudo) ICDC=$(built) bench/record.sh "$$scenario"; \
 	done
+
+# One static program for each architecture, with what belongs to it, in dist/: for hosts without a compiler.
+dist:
+	scripts/dist.sh build
+
+# As root, or by sudo: whether they run in bare roots of Debian 11 to 13, and whether a second build gives the same bytes.
+dist-check:
+	$(if $(filter 0,$(shell id -u)),,sudo) scripts/dist.sh check
+	scripts/dist.sh reproduce
 
 # The pages as a book with search, under target/book; needs mdbook (test.sh installs it).
 docs:

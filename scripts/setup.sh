@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing on a fresh Debian or Ubuntu: packages by apt, Rust by rustup. Silent when nothing is missing.
 #
-#   scripts/setup.sh [build] [demo] [cluster] [test] [fresh] [bench] [oracle]     (default: build)
+#   scripts/setup.sh [build] [demo] [cluster] [test] [fresh] [bench] [oracle] [dist]     (default: build)
 #
 # To be sourced as well (`. scripts/setup.sh`): then `setup GROUP...` installs, and PATH afterwards finds cargo.
 # Without root, sudo or apt it says what is missing and how to get it, and fails.
@@ -28,6 +28,8 @@ test  chromium chromium        optional
 test  ssh      openssh-client  optional
 test  b3sum    b3sum           optional
 test  shellcheck shellcheck    optional
+test  busybox  busybox         optional
+test  wget     wget            optional
 test  slurmctld slurm-wlm     optional
 test  kubectl kubernetes-client optional
 test  setpriv util-linux      optional
@@ -37,6 +39,15 @@ cluster ip     iproute2        needed
 fresh mmdebstrap mmdebstrap needed
 fresh unshare  util-linux      needed
 fresh git      git             needed
+dist  git      git             needed
+dist  pip3     python3-pip     needed
+dist  python3  python3         needed
+dist  llvm-objcopy llvm        needed
+dist  mmdebstrap mmdebstrap    needed
+dist  unshare  util-linux      needed
+dist  ip       iproute2        needed
+dist  qemu-aarch64-static qemu-user-static needed
+dist  qemu-x86_64-static qemu-user-static needed
 bench ip       iproute2        needed
 bench git      git             needed
 bench setpriv  util-linux      needed

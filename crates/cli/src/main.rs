@@ -62,6 +62,11 @@ use crate::arguments::{Arguments, Command, VersionArguments};
 use crate::config::{Applied, ApplyError};
 use crate::console::Console;
 
+/// That of musl lets one thread in at a time.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let definition = arguments::command();
     let matches = match definition.clone().try_get_matches() {

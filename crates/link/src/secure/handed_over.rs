@@ -11,7 +11,6 @@
 
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use icdc_record::Role;
 use icdc_trust::PublicKey;
@@ -81,7 +80,7 @@ impl Link {
             role: Role::Server,
             early: inlet.unopened,
         };
-        let carrier = Carrier::Tcp(Arc::new(TcpStream::from(socket)));
+        let carrier = Carrier::from(TcpStream::from(socket));
         let parts = assemble(carrier, peer, established, None, SecureSettings::default())?;
         parts.connection.key_update_wanted.store(outlet.key_update_wanted, std::sync::atomic::Ordering::Relaxed);
         let inlet = parts.inlet.with_clear(&inlet.clear).ok_or_else(nonsense)?;

@@ -6,7 +6,6 @@
 //! of this user are believed or removed.
 
 use icdc_disk::tree::{Directory, Kind, Name, StagingKind, StagingName, Stat, TreeError, file_user, try_lock};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::failure::{self, Failure};
 
@@ -63,7 +62,7 @@ impl Purpose {
     fn choices(&self) -> impl Iterator<Item = Staging> {
         let unforeseen = std::iter::repeat_with(|| {
             let mut id = [0; 8];
-            getrandom(&mut id, GetRandomFlags::empty()).ok().map(|_| Staging { id, is_found_again: false })
+            getrandom::fill(&mut id).ok().map(|()| Staging { id, is_found_again: false })
         });
         self.found_again().into_iter().chain(unforeseen.take(UNFORESEEN).flatten())
     }
