@@ -162,13 +162,13 @@ setup_which() {
 # The names, each after a blank, that the package manager here has for Debian's; with - before it where there is none.
 setup_named() {
     case $setup_manager in
-    dnf) column=2 ;;
-    apk) column=3 ;;
-    *) column=1 ;;
+    dnf) field=2 ;;
+    apk) field=3 ;;
+    *) field=1 ;;
     esac
     for package; do
-        echo "$setup_names" | awk -v package="$package" -v column="$column" '
-            column > 1 && $1 == package { names = $column }
+        echo "$setup_names" | awk -v package="$package" -v field="$field" '
+            field > 1 && $1 == package { names = $field }
             END { printf " %s", names == "" ? package : names == "-" ? "-" package : names }' | tr ',' ' '
     done
 }
