@@ -52,14 +52,15 @@ fuzz:
 	    $(CARGO) +nightly fuzz run "$$name" "fuzz/corpus/$$name" "fuzz/seeds/$$name" -- -max_total_time=$(FUZZ_SECONDS); \
 	done
 
-# deb, rpm and OCI images of what `make dist` has built, beside it; PROGRAMS= names others.
+# deb, rpm and OCI images of what `make dist` has built, beside it; PROGRAMS= names other programs that are linked statically.
 DIST ?= dist
-PROGRAMS ?= $(DIST)/icdc-x86_64 $(DIST)/icdc-aarch64
+VERSION ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+PROGRAMS ?= $(DIST)/icdc-$(VERSION)-x86_64.tar.gz $(DIST)/icdc-$(VERSION)-aarch64.tar.gz
 
-packages: $(PROGRAMS)
+packages:
 	packages/build.sh $(DIST) $(PROGRAMS)
 
-image: $(PROGRAMS)
+image:
 	packages/image.sh $(DIST) $(PROGRAMS)
 
 # Build first as yourself, then install as root: nothing is compiled here.

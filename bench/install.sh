@@ -5,7 +5,7 @@
 #
 #   bench/install.sh [RUNS]      (5)
 #
-# PROGRAM names the program that is packaged (dist/icdc-MACHINE, of make dist), SUITE the release of the bare root (this system's).
+# PROGRAM names the program that is packaged (dist/icdc-VERSION-MACHINE.tar.gz, of make dist), SUITE the release of the bare root (this system's).
 # Nothing is fetched meanwhile: packages and image are files on this host. Needs root and what `scripts/setup.sh packages` installs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -19,7 +19,8 @@ if [ "${1:-}" = --inside ]; then
 fi
 
 runs=${1:-5}
-program=$(realpath "${PROGRAM:-dist/icdc-$(uname -m)}") || exit 1
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+program=$(realpath "${PROGRAM:-dist/icdc-$version-$(uname -m).tar.gz}") || exit 1
 suite=${SUITE:-$(own_suite)}
 place=$(mktemp -d "${SCRATCH:-/var/tmp}/icdc-bench.XXXXXX") || exit 1
 trap 'rm -rf --one-file-system "$place"' EXIT

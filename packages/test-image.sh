@@ -8,7 +8,7 @@
 # containers of this test only.
 set -u
 setup_top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
-. "$setup_top/packages/architecture.sh"
+. "$setup_top/packages/programs.sh"
 
 daemon=127.0.0.1:2633
 

@@ -69,7 +69,7 @@ build() {
 check_deb() {
     tags=''
     ! readelf --program-headers "$scratch/icdc" | grep -q INTERP || tags=missing-dependency-on-libc
-    lintian --allow-root --fail-on error,warning ${tags:+--suppress-tags "$tags"} "$scratch"/newer/*.deb
+    lintian --profile debian --allow-root --fail-on error,warning ${tags:+--suppress-tags "$tags"} "$scratch"/newer/*.deb
 }
 
 cached_root() {
