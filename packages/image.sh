@@ -5,7 +5,8 @@
 #   packages/image.sh DIRECTORY PROGRAM...
 #
 # Needs buildah and mmdebstrap (scripts/setup.sh packages), and root, or subordinate user ids. VERSION (else Cargo.toml's) and
-# SOURCE_DATE_EPOCH (else the last commit's time) may be set. Afterwards, for instance:
+# SOURCE_DATE_EPOCH (else the last commit's time) may be set: the same input makes the same bytes. Afterwards, for
+# instance:
 #
 #   podman load --input DIRECTORY/icdc-0.1.0-x86_64.oci.tar
 #   buildah push oci-archive:DIRECTORY/icdc-jobs-0.1.0-x86_64.oci.tar docker://registry.example.org/icdc:0.1
@@ -83,8 +84,10 @@ image() {
     set -- --quiet --isolation chroot --layers=false --platform "$(platform)" --timestamp "$epoch" --target "$stage" \
         --file "$setup_top/packages/Containerfile" --tag "localhost/$name:$version" "$@" "$scratch/context"
     store build "$@" >/dev/null
-    rm -f "$archive"
-    store push --quiet "localhost/$name:$version" "oci-archive:$archive:$name:$version"
+    rm -rf "$scratch/oci"
+    store push --quiet "localhost/$name:$version" "oci:$scratch/oci:$name:$version"
+    # An archive that buildah writes has the time of its writing in it.
+    tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$epoch" -C "$scratch/oci" -cf "$archive" blobs index.json oci-layout
     echo "created image: $archive"
 }
 

@@ -40,6 +40,8 @@ main() {
     failed=''
     build || exit 1
     check_deb || failed="$failed lintian;"
+    "$setup_top/packages/build.sh" "$scratch/again" "$scratch/icdc" >>"$scratch/build.log" && diff -r "$scratch/newer" "$scratch/again" ||
+        failed="$failed the same input makes other packages;"
     for suite; do
         cached_root "$suite" || exit 1
         for format in deb rpm; do
