@@ -2,7 +2,7 @@
 # Installs what is missing on a fresh Debian or Ubuntu: packages by apt, Rust by rustup. Silent when nothing is missing. Where dnf or
 # apk is the package manager, packages have the names of setup_names; scripts/setup-test.sh tests it with stand-ins for both.
 #
-#   scripts/setup.sh [build] [demo] [cluster] [test] [packages] [fresh] [bench] [oracle]     (default: build)
+#   scripts/setup.sh [build] [demo] [cluster] [test] [packages] [booted] [fresh] [bench] [oracle]     (default: build)
 #
 # To be sourced as well (`. scripts/setup.sh`): then `setup GROUP...` installs, and PATH afterwards finds cargo.
 # Without root, sudo or a package manager that it knows, it says what is missing and how to get it, and fails.
@@ -43,6 +43,8 @@ packages ip    iproute2        optional
 packages rpm   rpm             optional
 packages lintian lintian       optional
 packages buildah buildah       optional
+booted systemd-nspawn systemd-container needed
+booted nsenter util-linux      needed
 fresh mmdebstrap mmdebstrap needed
 fresh unshare  util-linux      needed
 fresh git      git             needed
