@@ -118,6 +118,10 @@ packages() {
         skip 'packages' 'a root directory of its own needs root'
         return
     fi
+    if ! packages/build.sh --tools; then
+        skip 'packages' 'nfpm cannot be had (packages/build.sh says how)'
+        return
+    fi
     packages/test.sh "${CARGO_TARGET_DIR:-target}/debug/icdc" || packages_failed=yes
     packages/test-image.sh "${CARGO_TARGET_DIR:-target}/debug/icdc" && [ -z "${packages_failed:-}" ]
 }

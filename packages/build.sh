@@ -2,6 +2,7 @@
 # Makes a deb and an rpm of each program given, from one description: nfpm.yaml.
 #
 #   packages/build.sh DIRECTORY PROGRAM...
+#   packages/build.sh --tools                    installs nfpm if it is missing, no more
 #
 # A program is linked statically; a tar of make dist holds one. The packages go to DIRECTORY. Manual pages and completions are what a program says that runs here: one of those given, or ICDC.
 # VERSION (else Cargo.toml's), MAINTAINER and SOURCE_DATE_EPOCH (else the last commit's time) may be set: the same input makes the
@@ -12,8 +13,10 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 target=$(cd "$top" && mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 
 main() {
+    find_nfpm
+    [ "${1:-}" != --tools ] || return 0
     [ $# -ge 2 ] || {
-        echo 'usage: packages/build.sh DIRECTORY PROGRAM...' >&2
+        echo 'usage: packages/build.sh DIRECTORY PROGRAM... | --tools' >&2
         exit 2
     }
     mkdir -p "$1"
@@ -23,7 +26,6 @@ main() {
     MAINTAINER=${MAINTAINER:-The icdc developers <icdc@example.org>}
     SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$top" log -1 --format=%ct)}
     export VERSION MAINTAINER SOURCE_DATE_EPOCH
-    find_nfpm
     stage=$(mktemp -d)
     trap 'rm -rf "$stage"' EXIT
     for given in "$@"; do

@@ -35,7 +35,7 @@ test  setpriv util-linux      optional
 test  unshare util-linux      optional
 cluster slurmctld slurm-wlm    needed
 cluster ip     iproute2        needed
-packages py:ensurepip python3-venv needed
+packages py:ensurepip python3-venv optional
 packages strip binutils        needed
 packages mmdebstrap mmdebstrap optional
 packages unshare util-linux    optional
