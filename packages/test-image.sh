@@ -27,6 +27,7 @@ main() {
     trap 'rm -rf --one-file-system "$scratch"' EXIT
     trap 'exit 130' HUP INT TERM
     install -m 755 "$1" "$scratch/icdc" && strip "$scratch/icdc" || exit 1
+    VERSION=0.0.9 "$setup_top/packages/image.sh" "$scratch/images" "$scratch/icdc" || exit 1
     # Daemons and containers end with the namespace.
     unshare --mount --pid --net --fork --kill-child --mount-proc --propagation private \
         sh "$setup_top/packages/test-image.sh" --inside "$1" "$scratch"
@@ -35,7 +36,6 @@ main() {
 inside() {
     scratch=$2 failed=''
     ip link set lo up || exit 1
-    VERSION=0.0.9 "$setup_top/packages/image.sh" "$scratch/images" "$scratch/icdc" || exit 1
     machine=$(architecture "$scratch/icdc")
     store pull --quiet "oci-archive:$scratch/images/icdc-0.0.9-$machine.oci.tar" >"$scratch/icdc.id" &&
         store pull --quiet "oci-archive:$scratch/images/icdc-jobs-0.0.9-$machine.oci.tar" >"$scratch/jobs.id" || exit 1

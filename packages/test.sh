@@ -88,6 +88,7 @@ inside() {
     stand_in_for_systemctl || exit 1
 
     put older || exit 1
+    service_user=$(sed -n 's/^User=//p' "$root/usr/lib/systemd/system/icdc.service")
     installed
     copies
     capabilities
@@ -149,9 +150,9 @@ take_away() {
 installed() {
     check 'the program runs' enter icdc --version
     check 'the user exists, without a shell' enter grep -q '^icdc:.*:/var/lib/icdc:/usr/sbin/nologin$' /etc/passwd
-    check 'directory of settings' test "$(enter stat -c '%a %U %G' /etc/icdc)" = '750 root icdc'
+    check 'directory of settings' test "$(enter stat -c '%a %U %G' /etc/icdc)" = '751 root icdc'
     check 'list of keys' test "$(enter stat -c '%a %U %G' /etc/icdc/authorized_keys)" = '640 root icdc'
-    check 'key of the daemon' test "$(enter stat -c '%a %U %G' /etc/icdc/identity)" = '600 root root'
+    check 'key of the daemon' test "$(enter stat -c '%a %U' /etc/icdc/identity)" = "600 ${service_user:-root}"
     check 'units name the program' enter grep -q '^ExecStart=/usr/bin/icdc serve ' /usr/lib/systemd/system/icdc.service
     check 'no unit names another' enter sh -c '! grep -r /usr/local /usr/lib/systemd/system/icdc*'
     check 'nothing is enabled or started' not grep -E 'enable|start' "$root/var/log/systemctl"
@@ -167,8 +168,13 @@ copies() {
     as_somebody icdc keygen >/dev/null
     echo "root=/srv/in,rights=rw,user=somebody $(head -n 1 "$root/home/somebody/.config/icdc/identity.pub")" >>"$root/etc/icdc/authorized_keys"
     as_somebody sh -c "icdc keygen --trust $daemon '$(head -n 1 "$root/etc/icdc/identity.pub")'" >/dev/null
-    # As the unit starts it.
-    enter env XDG_STATE_HOME=/var/lib sh -c 'echo $$ >/run/daemon && exec "$@"' sh icdc serve --listen "$daemon" \
+    # As the unit starts it: with a user of its own, it may still become the user of a key.
+    set -- env XDG_STATE_HOME=/var/lib
+    [ -z "$service_user" ] || set -- "$@" setpriv --reuid "$service_user" --regid "$service_user" --init-groups \
+        --inh-caps +setuid,+setgid --ambient-caps +setuid,+setgid --bounding-set -all,+setuid,+setgid
+    enter install -d -o "${service_user:-root}" /var/lib/icdc
+    # shellcheck disable=SC2016 # for the shell inside
+    enter sh -c 'echo $$ >/run/daemon && exec "$@"' sh "$@" icdc serve --listen "$daemon" \
         --identity /etc/icdc/identity --authorized-keys /etc/icdc/authorized_keys >"$packages/daemon.log" 2>&1 &
     check 'the daemon listens' soon listens
     check 'a copy to the daemon' as_somebody icdc copy data "icdc://$daemon/first"

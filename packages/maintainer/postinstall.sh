@@ -12,15 +12,19 @@ esac
 identity=/etc/icdc/identity
 
 main() {
-    if [ ! -e "$identity" ]; then
-        icdc keygen --identity "$identity" --comment "$(uname -n)" >/dev/null ||
-            echo "icdc: no key for the daemon was made; make one with: icdc keygen --identity $identity" >&2
-    fi
+    make_identity || echo "icdc: the daemon has no key of its own yet; make one with: icdc keygen --identity $identity" >&2
     /usr/libexec/icdc/capabilities refresh
     if [ -d /run/systemd/system ]; then
         systemctl --system daemon-reload || true
         hand_over
     fi
+}
+
+# A private key is refused unless it belongs to the user that the daemon runs as.
+make_identity() {
+    [ -e "$identity" ] || icdc keygen --identity "$identity" --comment "$(uname -n)" >/dev/null || return 1
+    user=$(sed -n 's/^User=//p' /usr/lib/systemd/system/icdc.service)
+    [ -z "$user" ] || [ "$(stat -c %U "$identity")" != root ] || chown "$user:" "$identity"
 }
 
 # A daemon that runs starts the new program beside itself and hands the listening socket to it. Sessions that run end with the
