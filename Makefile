@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 built = $(CARGO_TARGET_DIR)/release/icdc
 share = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: all build check test demo bench dist dist-check docs fmt fuzz install uninstall clean
+.PHONY: all build check test demo bench dist dist-check docs fmt fuzz packages image install uninstall clean
 
 all: build
 
@@ -60,6 +60,17 @@ fuzz:
 	    name=$$(basename "$$source" .rs); mkdir -p "fuzz/corpus/$$name"; \
 	    $(CARGO) +nightly fuzz run "$$name" "fuzz/corpus/$$name" "fuzz/seeds/$$name" -- -max_total_time=$(FUZZ_SECONDS); \
 	done
+
+# deb, rpm and OCI images of what `make dist` has built, beside it; PROGRAMS= names other programs that are linked statically.
+DIST ?= dist
+VERSION ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+PROGRAMS ?= $(DIST)/icdc-$(VERSION)-x86_64.tar.gz $(DIST)/icdc-$(VERSION)-aarch64.tar.gz
+
+packages:
+	packages/build.sh $(DIST) $(PROGRAMS)
+
+image:
+	packages/image.sh $(DIST) $(PROGRAMS)
 
 # Build first as yourself, then install as root: nothing is compiled here.
 install:
