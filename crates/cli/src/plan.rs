@@ -6,13 +6,16 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, ensure};
+use icdc_metrics::Gateway;
 use icdc_protocol::limits::MAX_SOURCES;
 use icdc_protocol::message::{ReceiveOptions, SendOptions};
 use icdc_remote::{CopyOptions, Location};
 use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
+use icdc_units::Span;
 
 use crate::arguments::{AddressFamily, ConnectionArguments, CopyArguments, ProgressMode};
+use crate::copy::exporter::MetricsOutput;
 use crate::keygen::file_or_default;
 use crate::route::Route;
 
@@ -31,6 +34,7 @@ pub(crate) struct Output {
     pub(crate) verbose: bool,
     pub(crate) progress: Progress,
     pub(crate) report: Option<ResultFile>,
+    pub(crate) metrics: Option<MetricsOutput>,
     /// The end of the run is told on standard output.
     pub(crate) summary: bool,
 }
@@ -121,6 +125,7 @@ impl CopyPlan {
             verbose: arguments.verbose,
             progress: progress(arguments.progress, std::io::stderr().is_terminal()),
             report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
+            metrics: metrics(arguments.metrics, arguments.metrics_push, arguments.metrics_interval),
             summary: true,
         };
         Ok(Self { sources, destination, options, output })
@@ -221,6 +226,13 @@ fn missing_source(text: &OsStr) -> String {
         None => String::new(),
     };
     format!("{shown}: nothing was copied, this source cannot be found{hint}")
+}
+
+fn metrics(file: Option<PathBuf>, gateway: Option<Gateway>, interval: Span) -> Option<MetricsOutput> {
+    // Without a group of its own, a push would replace another host's.
+    let host = rustix::system::uname();
+    let gateway = gateway.map(|gateway| gateway.with_default_group("icdc_copy", &host.nodename().to_string_lossy()));
+    (file.is_some() || gateway.is_some()).then_some(MetricsOutput { file, gateway, interval })
 }
 
 fn progress(mode: ProgressMode, terminal: bool) -> Progress {
