@@ -27,9 +27,8 @@ use crate::worker::User;
 
 /// A session that is about to begin.
 pub(crate) struct Beginning<'a> {
-    pub(crate) transfer: TransferId,
-    /// What was asked for.
-    pub(crate) job: &'static str,
+    /// What was asked for, and for which transfer.
+    pub(crate) request: &'a Request,
     /// As whom it is served, if not as the user of this process.
     pub(crate) user: Option<&'a str>,
     /// What it is about, for logs.
@@ -119,8 +118,7 @@ pub(crate) fn answer(
     let allowed = allowed.and_then(|()| match request.job {
         Job::Join { .. } => Ok(()),
         _ => performer.begin(&Beginning {
-            transfer: request.transfer,
-            job: job_name(&request.job),
+            request: &request,
             user: rights.acting.as_deref().map(User::name),
             paths: answered.work.done().paths,
         }),
@@ -260,7 +258,8 @@ fn is_same_work(job: &Job, admitted: &Job) -> bool {
     job == *admitted
 }
 
-fn job_name(job: &Job) -> &'static str {
+/// What a job is, in a word for logs.
+pub(crate) fn job_name(job: &Job) -> &'static str {
     match job {
         job if diskless(job).is_some() => "measure a copy",
         Job::Receive { .. } => "write",
@@ -363,9 +362,9 @@ fn told_congestion(tuned: Option<&Tuned>, instead: Option<&str>) -> Congestion {
 }
 
 pub(crate) fn refuse(mut link: Link, refusal: Refusal) -> Ended {
-    let reason = refusal.reason.clone();
+    let told = refusal.clone();
     // Dropping the outlet sends this and ends its direction in order.
     let _ = link.outlet.send(Message::Refused(refusal).into());
     let _ = link.outlet.flush();
-    Ended::TurnedAway(reason)
+    Ended::TurnedAway(told)
 }

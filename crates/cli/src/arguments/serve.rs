@@ -78,6 +78,10 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "refuse|continue", default_value = "refuse", value_parser = when_full, requires = "audit")]
     pub(crate) audit_full: WhenFull,
 
+    /// Tell metrics for Prometheus at this address, at /metrics
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address)]
+    pub(crate) metrics: Option<SocketAddr>,
+
     /// Take over the listening sockets of the daemon that starts this one
     #[arg(long, hide = true)]
     pub(crate) successor: bool,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_link::LinkControl;
+use icdc_metrics::RefusedReason;
 use icdc_protocol::TransferId;
 use icdc_protocol::message::{Job, Refusal, RefusalKind};
 use icdc_stop::StopSignal;
@@ -56,6 +57,37 @@ pub(crate) struct Admitted<'a> {
     ended: Ended,
 }
 
+/// Why a connection is not let in.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    /// For the metrics.
+    pub(crate) reason: RefusedReason,
+    /// For the client.
+    pub(crate) refusal: Refusal,
+}
+
+impl Denied {
+    fn new(reason: RefusedReason, refusal: Refusal) -> Self {
+        Self { reason, refusal }
+    }
+}
+
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Self {
+        Self { reason: reason_of(refusal.kind), refusal }
+    }
+}
+
+/// What a refusal of this kind counts as.
+pub(crate) fn reason_of(kind: RefusalKind) -> RefusedReason {
+    match kind {
+        RefusalKind::NotAllowed => RefusedReason::NotAllowed,
+        RefusalKind::Busy => RefusedReason::Limit,
+        RefusalKind::Protocol | RefusalKind::Path => RefusedReason::Request,
+        _ => RefusedReason::Internal,
+    }
+}
+
 impl Admission {
     /// `confined` narrows every key's root; `congestion` is what all keys may ask for.
     pub(crate) fn open(
@@ -80,11 +112,15 @@ impl Admission {
     }
 
     /// Lets in a connection by whoever has proved to hold `key`; else the words to refuse with.
-    pub(crate) fn enter(&self, key: &PublicKey, control: &LinkControl) -> Result<Admitted<'_>, Refusal> {
+    pub(crate) fn enter(&self, key: &PublicKey, control: &LinkControl) -> Result<Admitted<'_>, Denied> {
         let keys = self.keys()?;
         let temporary = match keys.find(key) {
             Some(_) => None,
-            None => Some(self.temporary.find(key, clock::now()).ok_or_else(|| unknown(key))?),
+            None => Some(
+                self.temporary
+                    .find(key, clock::now())
+                    .ok_or_else(|| Denied::new(RefusedReason::UnknownKey, unknown(key)))?,
+            ),
         };
         let owner = temporary.as_ref().map_or(*key, |temporary| temporary.by);
         let grant = keys.find(&owner).ok_or_else(|| {
@@ -107,7 +143,7 @@ impl Admission {
             Ok(admitted)
         } else {
             let reason = "the daemon's authorized keys have just changed; try again".to_owned();
-            Err(Refusal { kind: RefusalKind::Busy, reason })
+            Err(Refusal { kind: RefusalKind::Busy, reason }.into())
         }
     }
 
@@ -142,22 +178,22 @@ impl Admission {
 
     /// Whether a grant holds now, and for where a connection comes from. Whoever holds the key is
     /// told no more than that it does not.
-    fn check(&self, owner: &PublicKey, grant: &Grant, control: &LinkControl) -> Result<(), Refusal> {
+    fn check(&self, owner: &PublicKey, grant: &Grant, control: &LinkControl) -> Result<(), Denied> {
         let now = clock::wall();
         if grant.has_expired(now) {
             let reason = "this key has expired at the daemon; ask its operator for more time";
-            return Err(not_allowed(reason.to_owned()));
+            return Err(Denied::new(RefusedReason::ExpiredKey, not_allowed(reason.to_owned())));
         }
         let address = control.socket().and_then(|socket| socket.peer_addr().ok()).map(|address| address.ip());
         if !grant.admits(address) {
             let reason = "this key may not be used from this address; ask the daemon's operator for it";
-            return Err(not_allowed(reason.to_owned()));
+            return Err(Denied::new(RefusedReason::Address, not_allowed(reason.to_owned())));
         }
         let left = self.usage.with(|usage| usage.left(owner, &grant.limits, now));
         if left == Some(ByteCount::ZERO) {
             let reason = "this key has used up the bytes that it may move at the daemon; try again when there are more \
                           (a day begins at 00:00 UTC), or ask its operator";
-            return Err(not_allowed(reason.to_owned()));
+            return Err(Denied::new(RefusedReason::Limit, not_allowed(reason.to_owned())));
         }
         Ok(())
     }
@@ -308,7 +344,8 @@ mod tests {
     /// What a connection by this key may do.
     fn rights(admission: &Admission, number: u8) -> Result<Rights, Refusal> {
         let (link, _) = icdc_link::memory_pair();
-        admission.enter(&key(number), &link.control).map(|admitted| admitted.rights.clone())
+        let entered = admission.enter(&key(number), &link.control);
+        entered.map(|admitted| admitted.rights.clone()).map_err(|denied| denied.refusal)
     }
 
     #[test]

@@ -14,7 +14,7 @@ use icdc_protocol::message::{Refusal, RefusalKind, Request};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_transfer::FurtherLink;
-use icdc_units::{ByteCount, Span};
+use icdc_units::Span;
 
 use super::channel::Channel;
 use super::lending;
@@ -23,7 +23,7 @@ use crate::ended::Ended;
 use crate::rights::Rights;
 use crate::session::refuse;
 use crate::sessions::Registered;
-use crate::work::{Done, Work};
+use crate::work::Done;
 
 /// How long a process may take to end after its last word.
 const FAREWELL: Span = Span::from_secs(5);
@@ -43,7 +43,7 @@ impl Workers {
     }
 
     /// Has a process of its own serve a session whose request was allowed, to its end. Data connections of a
-    /// measurement come by `expected`.
+    /// measurement come by `expected`; `hear` is told what it has done so far.
     pub(crate) fn perform(
         &self,
         link: Link,
@@ -51,7 +51,7 @@ impl Workers {
         rights: &Rights,
         registered: Registered<'_>,
         expected: &Expected,
-        work: &Work,
+        hear: &dyn Fn(Done),
     ) -> Ended {
         let (control, lending, child) = match self.start(rights) {
             Ok(started) => started,
@@ -80,12 +80,7 @@ impl Workers {
             let (joined, joining) = (registered.joined.clone(), &control);
             scope.spawn(|| lending::lend(&lending, &control, &rights.congestion, expected));
             scope.spawn(move || joined.iter().for_each(|further| join(joining, further)));
-            let told = follow(&control, |done| {
-                if let Some(place) = &rights.place {
-                    place.has_moved(ByteCount::new(done.bytes));
-                }
-                work.tell(done);
-            });
+            let told = follow(&control, hear);
             control.close();
             lending.close();
             drop(registered);
@@ -118,7 +113,7 @@ impl Workers {
 }
 
 /// Reads what the process reports to the end of its channel.
-fn follow(control: &Channel, hear: impl Fn(Done)) -> Option<Ended> {
+fn follow(control: &Channel, hear: &dyn Fn(Done)) -> Option<Ended> {
     loop {
         match control.receive::<Report>() {
             Ok(Some((Report::So(done), _))) => hear(done),
