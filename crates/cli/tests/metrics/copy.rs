@@ -96,7 +96,8 @@ fn a_run_that_fails_says_so_and_keeps_the_time_of_the_last_success() {
 
 #[test]
 fn the_file_follows_a_copy_while_it_runs() {
-    let (site, file) = site(4 << 20);
+    // Minutes at this rate: it runs until it is interrupted.
+    let (site, file) = site(64 << 20);
     let words =
         ["--metrics", "night.prom", "--metrics-interval", "50ms", "--ssh", &site.ssh(), "--rate", "4mbit", "source"];
     let run = site.copy(&words).arg(site.by_ssh("copied")).start();

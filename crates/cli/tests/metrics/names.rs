@@ -52,7 +52,7 @@ fn the_guide_has_every_metric_and_no_other() {
 /// The rows of the guide's tables: metric, type, labels.
 fn tables(page: &str) -> BTreeMap<String, Shape> {
     let row = |line: &str| {
-        let mut cells = line.strip_prefix("| `icdc_")?.split(" | ");
+        let mut cells = line.strip_prefix("| `icdc_")?.split('|').map(str::trim);
         let (name, kind, labels) = (cells.next()?, cells.next()?, cells.next()?);
         let labels = labels.split('`').skip(1).step_by(2).map(str::to_owned).collect();
         Some((format!("icdc_{}", name.trim_end_matches('`')), (kind.to_owned(), labels)))

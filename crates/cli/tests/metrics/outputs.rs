@@ -14,15 +14,15 @@ use crate::support::relay::{Relay, connect, echo, exchange};
 use crate::support::{Signal, Site, Start};
 
 /// A part at work, and where its metrics are.
-pub struct Part {
-    pub name: &'static str,
-    pub place: Place,
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    pub(crate) place: Place,
     /// Keeps it running.
     _keeps: Box<dyn std::any::Any>,
 }
 
 /// Where metrics are to be had.
-pub enum Place {
+pub(crate) enum Place {
     /// `GET /metrics`
     Endpoint(SocketAddr),
     /// A file for a textfile collector.
@@ -31,7 +31,7 @@ pub enum Place {
 
 impl Part {
     /// Its metrics in the classic text format.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match &self.place {
             Place::Endpoint(address) => http::get(*address, "/metrics", "text/plain"),
             Place::File(path) => std::fs::read_to_string(path).unwrap(),
@@ -40,13 +40,13 @@ impl Part {
 }
 
 /// Every part that can run here, after it has done something.
-pub fn all(site: &Site) -> Vec<Part> {
+pub(crate) fn all(site: &Site) -> Vec<Part> {
     let parts = [Some(copy(site)), Some(relay(site)), Some(serve()), pace(site)];
     parts.into_iter().flatten().collect()
 }
 
 /// Where text files go.
-pub fn text_files(site: &Site) -> PathBuf {
+pub(crate) fn text_files(site: &Site) -> PathBuf {
     site.directory("textfile")
 }
 

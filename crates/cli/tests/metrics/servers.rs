@@ -8,14 +8,14 @@ use crate::support::process::Run;
 use crate::support::{Site, Start};
 
 /// A server that is gone when dropped.
-pub struct Server {
+pub(crate) struct Server {
     run: Run,
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Server {
     /// Starts it; its log tells the port that it has found.
-    pub fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let run = command.arg("--web.listen-address=127.0.0.1:0").start();
         assert!(run.wait_for_words("msg=\"Listening on\""), "{}", run.stderr());
         assert!(run.wait_for_words("msg=\"TLS is disabled.\""), "{}", run.stderr());
@@ -26,13 +26,13 @@ impl Server {
     }
 
     /// What it has logged.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.run.stderr()
     }
 }
 
 /// A node exporter that shows the text files of a site and nothing else.
-pub fn node_exporter(site: &Site) -> Server {
+pub(crate) fn node_exporter(site: &Site) -> Server {
     let directory = crate::outputs::text_files(site);
     let mut command = Command::new("prometheus-node-exporter");
     command.args(["--collector.disable-defaults", "--collector.textfile"]);
@@ -41,7 +41,7 @@ pub fn node_exporter(site: &Site) -> Server {
 }
 
 /// A Prometheus that scrapes these targets four times a second, each as a job of its name.
-pub fn prometheus(site: &Site, targets: &[(&str, SocketAddr)]) -> Server {
+pub(crate) fn prometheus(site: &Site, targets: &[(&str, SocketAddr)]) -> Server {
     let mut text = "global:\n  scrape_interval: 250ms\n  scrape_timeout: 250ms\nscrape_configs:\n".to_owned();
     for (name, address) in targets {
         text += &format!("- job_name: {name}\n  static_configs:\n  - targets: ['{address}']\n");
@@ -51,12 +51,14 @@ pub fn prometheus(site: &Site, targets: &[(&str, SocketAddr)]) -> Server {
     let mut command = Command::new("prometheus");
     command.arg(format!("--config.file={}", config.display()));
     command.arg(format!("--storage.tsdb.path={}", site.path("tsdb").display()));
-    Server::start(&mut command)
+    let server = Server::start(&mut command);
+    assert!(server.run.wait_for_words("Server is ready to receive web requests"), "{}", server.log());
+    server
 }
 
 /// What `promtool check metrics` has to say against a text; nothing if it is well formed and keeps to
 /// the conventions.
-pub fn complaints(text: &str) -> String {
+pub(crate) fn complaints(text: &str) -> String {
     let mut command = Command::new("promtool");
     command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
