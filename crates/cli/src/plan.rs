@@ -15,7 +15,6 @@ use icdc_trust::Paths;
 use icdc_units::Span;
 
 use crate::arguments::{AddressFamily, ConnectionArguments, CopyArguments, ProgressMode};
-use crate::copy::exporter::MetricsOutput;
 use crate::keygen::file_or_default;
 use crate::route::Route;
 
@@ -226,6 +225,14 @@ fn missing_source(text: &OsStr) -> String {
         None => String::new(),
     };
     format!("{shown}: nothing was copied, this source cannot be found{hint}")
+}
+
+/// Where the metrics of a run go.
+#[derive(Clone, Debug)]
+pub(crate) struct MetricsOutput {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) gateway: Option<Gateway>,
+    pub(crate) interval: Span,
 }
 
 fn metrics(file: Option<PathBuf>, gateway: Option<Gateway>, interval: Span) -> Option<MetricsOutput> {

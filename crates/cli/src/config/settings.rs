@@ -98,6 +98,12 @@ pub(crate) const SERVE: &[Setting] = &[
     setting("root", "ICDC_SERVE_ROOT", Form::Path, Concern::Daemon, SERVING, "\"/srv/data\""),
     setting("authorized-keys", "ICDC_SERVE_AUTHORIZED_KEYS", Form::Path, Concern::Daemon, SERVING, "\"/etc/icdc/authorized_keys\""),
     setting("identity", "ICDC_SERVE_IDENTITY", Form::Path, Concern::Daemon, SERVING, "\"/etc/icdc/identity\""),
+    setting("allow-cc", "ICDC_SERVE_ALLOW_CC", Form::List, Concern::Daemon, SERVING, "[\"highspeed\", \"htcp\"]"),
+    setting("audit", "ICDC_SERVE_AUDIT", Form::Path, Concern::Daemon, SERVING, "\"/var/log/icdc/audit.log\""),
+    setting("audit-size", "ICDC_SERVE_AUDIT_SIZE", Form::Text, Concern::Daemon, SERVING, "\"100MB\""),
+    setting("audit-keep", "ICDC_SERVE_AUDIT_KEEP", Form::Number, Concern::Daemon, SERVING, "10"),
+    setting("audit-full", "ICDC_SERVE_AUDIT_FULL", Form::Text, Concern::Daemon, SERVING, "\"refuse\""),
+    setting("metrics", "ICDC_SERVE_METRICS", Form::Text, Concern::Daemon, SERVING, "\"127.0.0.1:9633\""),
 ];
 
 /// All of them.

@@ -4,13 +4,13 @@
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
 use anyhow::Context;
-use icdc_metrics::{Format, Gateway, Reading, text_file};
+use icdc_metrics::{Format, Reading, text_file};
 use icdc_units::Span;
 
 use crate::clock::seconds_since_1970;
@@ -18,6 +18,7 @@ use crate::console::Console;
 use crate::copy::metrics::LAST_SUCCESS;
 use crate::copy::surface::Surface;
 use crate::copy::tally::RunResult;
+use crate::plan::MetricsOutput;
 
 /// How long a gateway has for each push.
 const PATIENCE: Span = Span::from_secs(5);
@@ -25,14 +26,6 @@ const PATIENCE: Span = Span::from_secs(5);
 const LAST_PATIENCE: Span = Span::from_secs(10);
 /// Most that is read of an earlier run's file: ours have some kilobytes.
 const MOST_READ: u64 = 64 << 10;
-
-/// Where the metrics of a run go.
-#[derive(Clone, Debug)]
-pub(crate) struct MetricsOutput {
-    pub(crate) file: Option<PathBuf>,
-    pub(crate) gateway: Option<Gateway>,
-    pub(crate) interval: Span,
-}
 
 /// The thread that writes and pushes.
 pub(crate) struct Exporter {
