@@ -295,8 +295,8 @@ mod tests {
     #[test]
     fn disciplines_are_told_once_the_first_one_first() {
         let qdisc = |device, parent, kind: &str| Qdisc { device, parent, kind: kind.to_owned() };
-        let qdiscs =
-            vec![qdisc(2, 0x10001, "fq"), qdisc(2, 0x10002, "fq"), qdisc(2, ROOT, "mq"), qdisc(3, ROOT, "tbf")];
+        let (root, other) = (Parent::Root, Parent::Other);
+        let qdiscs = vec![qdisc(2, other, "fq"), qdisc(2, other, "fq"), qdisc(2, root, "mq"), qdisc(3, root, "tbf")];
         assert_eq!(kinds(&Kernel { links: Vec::new(), qdiscs }, 2), ["mq", "fq"]);
     }
 
