@@ -99,29 +99,30 @@ fn a_drop_box_goes_on_with_its_own_unfinished_file_and_leaves_that_of_another_ke
     succeed(site.icdc(&["keygen", "--identity"]).arg(site.path("other")));
     add_line(&site, "rights=drop-box", &fs::read_to_string(site.path("other.pub")).unwrap());
     data::file(&site.path("large"), 40 * MIB, 2);
-    let start = |words: &[&str]| {
-        let mut command = site.copy(&["--rate", "200mbit"]);
+    let start = |rate: &str, words: &[&str]| {
+        let mut command = site.copy(&["--rate", rate]);
         command.args(words).arg("--").arg(site.path("large")).arg(daemon.location("in/large")).start()
     };
     let unfinished = || {
         let names = fs::read_dir(site.path("root/in")).unwrap().map(|entry| entry.unwrap().path());
         names.filter(|path| path.extension().is_some_and(|extension| extension == "part")).count()
     };
-    let first = start(&[]);
+    let first = start("100mbit", &[]);
     assert!(first.wait_for_bytes(16 * MIB));
     first.kill();
     // Another key that wants the same name does not get at the data.
     let other = site.path("other");
-    let second = start(&["--identity", other.to_str().unwrap()]);
-    assert!(second.wait_for_bytes(MIB));
+    let second = start("40mbit", &["--identity", other.to_str().unwrap()]);
+    // More than a block, which is kept.
+    assert!(second.wait_for_bytes(9 * MIB));
     assert!(eventually(|| unfinished() == 2), "each has its own");
     second.kill();
-    let again = start(&[]).finish().expect_code(0);
+    let again = start("10gbit", &[]).finish().expect_code(0);
     assert!(again.resumed() > 0, "{again}");
     assert_same(&site.path("large"), &site.path("root/in/large"));
     assert!(eventually(|| unfinished() == 1), "the other's is still there");
     // The name is taken now, and what the other key had is of no use any more.
-    let late = start(&["--identity", other.to_str().unwrap()]).finish().expect_code(1);
+    let late = start("10gbit", &["--identity", other.to_str().unwrap()]).finish().expect_code(1);
     assert!(late.stderr.contains("something has this name"), "{late}");
     assert_same(&site.path("large"), &site.path("root/in/large"));
     assert_no_leftovers(&site.path("root"));
@@ -182,7 +183,7 @@ fn a_session_is_no_faster_than_its_line_says() {
     assert!(since.elapsed() >= least / 2, "fetched in {:?}", since.elapsed());
     assert_same(&site.path("push"), &site.path("back"));
     // A measurement would heed no limit.
-    let measured = site.icdc(&["measure", "--duration", "1s", &daemon.location("")]).run();
+    let measured = site.icdc(&["measure", "--seconds", "1", &daemon.location("")]).run();
     assert!(measured.code != Some(0) && measured.stderr.contains("limited"), "{measured}");
 }
 

@@ -217,9 +217,9 @@ impl<'a> Keeper<'a> {
             Action::RemoveJournals(ids) => {
                 ids.iter().filter_map(|id| self.staged.remove(id)).for_each(|staged| staged.remove_journal());
             }
-            Action::RemoveLeft { directory, name, is_small } => {
+            Action::RemoveLeft { directory, name, with_data } => {
                 if let (Ok(directory), Ok(name)) = (self.directories.get(directory), Name::new(&name)) {
-                    let remove = if is_small { leftovers::remove_unfinished } else { leftovers::remove_journals };
+                    let remove = if with_data { leftovers::remove_unfinished } else { leftovers::remove_journals };
                     remove(directory, &name, self.shared.whose());
                 }
             }

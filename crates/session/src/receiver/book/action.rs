@@ -87,15 +87,15 @@ pub enum Action<P> {
     /// Remove the journals of blocks of items that were renamed.
     RemoveJournals(Vec<EntryId>),
     /// Remove what an earlier session left beside a published item: the journals of blocks, but for
-    /// one with data, which is of another item of this name that comes later; of a small item, the
-    /// data as well.
+    /// one with data, which is of another item of this name that comes later; of a small item, and of
+    /// one that cannot be made, the data as well.
     RemoveLeft {
         /// Directory of the item.
         directory: DirectoryId,
         /// Its name.
         name: Vec<u8>,
-        /// The item is no larger than a block.
-        is_small: bool,
+        /// The data as well.
+        with_data: bool,
     },
     /// Remove what lies under the staging name of an item that is not published, unless a later run
     /// can publish it as it is, or another session has put something else there.

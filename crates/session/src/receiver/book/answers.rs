@@ -88,6 +88,16 @@ impl<P> Book<P> {
                 }
                 Some(want)
             }
+            Ok(Verdict::Taken(failure)) => {
+                if let Some(Tracked { item, .. }) = self.items.get(&id)
+                    && item.size() > ByteCount::from(BLOCK_SIZE)
+                {
+                    // Nothing will come of what an earlier session has left of it.
+                    let (directory, name) = (item.directory, item.place.name.clone());
+                    self.ask(Action::RemoveLeft { directory, name, with_data: true });
+                }
+                self.items.contains_key(&id).then(|| self.refuse_tracked(id, failure))
+            }
             Err(failure) => self.items.contains_key(&id).then(|| self.refuse_tracked(id, failure)),
         }
     }
@@ -109,7 +119,7 @@ impl<P> Book<P> {
             let is_small = size <= ByteCount::from(BLOCK_SIZE);
             // A run leaves data of small items only if it is cut off.
             if (!is_small || self.is_resuming) && !self.settings.options.dry_run {
-                self.ask(Action::RemoveLeft { directory, name, is_small });
+                self.ask(Action::RemoveLeft { directory, name, with_data: is_small });
             }
             self.tell(Told::Skipped { path, size, is_file });
         }
@@ -139,7 +149,7 @@ impl<P> Book<P> {
                     let key = item_key(&item.path, version);
                     self.ask(Action::NotePublished(vec![(key, digest)]));
                 }
-                self.ask(Action::RemoveLeft { directory, name, is_small: false });
+                self.ask(Action::RemoveLeft { directory, name, with_data: false });
             }
             self.tell(Told::Had { size, digest });
         }

@@ -93,6 +93,8 @@ pub enum Verdict {
         /// The run's journal says so, and hence its name is durable.
         is_noted: bool,
     },
+    /// It cannot be made, because only what is not there yet may be, and something has its name.
+    Taken(Failure),
     /// Its contents are wanted, except for blocks that an earlier run has left in the part that was
     /// claimed.
     Contents {
@@ -127,7 +129,7 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     }
     // That it cannot be made tells as much as this.
     if only_new && facts.stat().is_some() {
-        return Err(taken(&facts.shown()));
+        return Ok(Verdict::Taken(taken(&facts.shown())));
     }
     contents(item, options, facts)
 }
@@ -400,7 +402,7 @@ mod tests {
                 for item in [&file(9), &file(LARGE), &link] {
                     let facts = Known { stat: Some(found), target: Some(b"t".to_vec()), ..Known::default() };
                     let told = only_new(&options, Question::Anything, item, facts);
-                    assert_eq!(told, Err(taken("dst/x")), "{found:?}");
+                    assert_eq!(told, Ok(Verdict::Taken(taken("dst/x"))), "{found:?}");
                 }
             }
         }
@@ -418,7 +420,7 @@ mod tests {
         let held = only_new(&options(), Question::Anything, &file(LARGE), left);
         assert_eq!(held, Ok(Verdict::Contents { held: Some(blocks(LARGE, 1)) }));
         let altered = only_new(&options(), Question::Contents, &file(9), there());
-        assert_eq!(altered, Err(taken("dst/x")));
+        assert_eq!(altered, Ok(Verdict::Taken(taken("dst/x"))));
     }
 
     #[test]

@@ -299,8 +299,8 @@ fn short(action: &Action<&'static str>) -> String {
         Action::Expect { id, held } => format!("expect {id}{}", if held.is_some() { " held" } else { "" }),
         Action::NotePublished(records) => format!("note-published {}", records.len()),
         Action::RemoveJournals(ids) => format!("remove-journals {ids:?}"),
-        Action::RemoveLeft { name, is_small, .. } => {
-            format!("remove-left{} {}", if *is_small { "" } else { "-journals" }, String::from_utf8_lossy(name))
+        Action::RemoveLeft { name, with_data, .. } => {
+            format!("remove-left{} {}", if *with_data { "" } else { "-journals" }, String::from_utf8_lossy(name))
         }
         Action::Discard(id) => format!("discard {id}"),
         Action::NoteReleased { path } => format!("note-released {}", String::from_utf8_lossy(path)),

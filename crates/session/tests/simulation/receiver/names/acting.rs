@@ -176,9 +176,9 @@ impl Names {
                 }
             }
             Action::RemoveLeft { .. } if env.has(Mutation::LeftJournalsStay) => {}
-            Action::RemoveLeft { directory, name, is_small } => {
+            Action::RemoveLeft { directory, name, with_data } => {
                 if let Some(directory) = self.directories.get(&directory) {
-                    if is_small {
+                    if with_data {
                         let _ = env.disk.remove(*directory, &staging::part(&name));
                     }
                     // With an unfinished file beside it, it is that of another item of this name.
