@@ -247,8 +247,14 @@ icdc copy --ssh "$HOME/ssh" 127.0.0.1:"$HOME/file" pulled && cmp file pulled
 icdc keygen
 echo "root=/srv,rights=rw,user=data $(cat .config/icdc/identity.pub)" >.config/icdc/authorized_keys
 icdc keygen --trust 127.0.0.1 "$(cat .config/icdc/identity.pub)"
-icdc serve --listen 127.0.0.1:2633 &
+icdc serve --listen 127.0.0.1:2633 2>log &
 daemon=$!
+tries=0
+until grep -q fingerprint log; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 300 ] && kill -0 "$daemon" || { cat log && exit 1; }
+    sleep 0.1
+done
 icdc copy file icdc://127.0.0.1/file && cmp file /srv/file
 icdc copy icdc://127.0.0.1/file fetched && cmp file fetched
 [ "$(stat -c %u /srv/file)" = 1000 ]
