@@ -123,7 +123,12 @@ stand_in_for_systemctl() {
 echo "$*" >>/var/log/systemctl
 case "$*" in
 "show --property MainPID --value icdc.service") cat /run/daemon 2>/dev/null || echo 0 ;;
-"--no-reload disable --now icdc.service") [ ! -e /run/daemon ] || kill "$(cat /run/daemon)" ;;
+"--no-reload disable --now icdc.service")
+    # As systemd does it, all of the control group: a daemon may have handed over to another.
+    for comm in /proc/[0-9]*/comm; do
+        [ "$(cat "$comm" 2>/dev/null)" != icdc ] || kill "$(basename "${comm%/comm}")"
+    done
+    ;;
 esac
 SYSTEMCTL
     chmod 755 "$root/usr/bin/systemctl"
