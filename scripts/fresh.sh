@@ -1,14 +1,15 @@
 #!/bin/sh
-# Runs the README's two commands in a bare Debian that knows nothing of this machine, and says how long each took.
+# Runs the README's two commands in a bare Debian or Ubuntu that knows nothing of this machine, and says how long each took.
 #
-#   scripts/fresh.sh [demo] [test] [shell]      (default: demo test)
+#   [SUITE=trixie] scripts/fresh.sh [demo] [test] [shell]      (default: demo test, in this system's own release)
 #
 # The root directory is made by mmdebstrap (variant minbase) in SCRATCH (default /var/tmp; 12 GiB) and removed at the end; it gets a clone
-# of the last commit. From this machine it has the kernel, the network, apt's settings, the certificates that are trusted and,
+# of the last commit. SUITE names another release, as scripts/root.sh says. From this machine it has the kernel, the network, apt's settings, the certificates that are trusted and,
 # where rustup cannot be reached, the Rust toolchain. Needs root and mmdebstrap (scripts/setup.sh fresh). LOG=DIR keeps the output.
 set -u
 setup_top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 . "$setup_top/scripts/setup.sh"
+. "$setup_top/scripts/root.sh"
 
 rustup_installer=https://sh.rustup.rs # as scripts/setup.sh
 toolchain=/opt/rust
@@ -63,20 +64,9 @@ clean_up() {
 }
 
 make_root() {
-    suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-    set -- --variant=minbase --quiet
-    for settings in /etc/apt/apt.conf /etc/apt/apt.conf.d/*; do
-        ! grep -qs Acquire "$settings" || set -- "$@" --aptopt="$settings"
-    done
-    echo "fresh: making a bare Debian $suite"
-    set -- "$@" "$suite" "$root"
-    for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
-        [ ! -s "$list" ] || set -- "$@" "$list"
-    done
-    mmdebstrap "$@" >"$logs/mmdebstrap.log" 2>&1 || {
-        tail -n 20 "$logs/mmdebstrap.log" >&2
-        return 1
-    }
+    suite=${SUITE:-$(own_suite)}
+    echo "fresh: making a bare $suite"
+    bare_root "$suite" "$root" "$logs/mmdebstrap.log" || return 1
     git clone --quiet --no-hardlinks "$setup_top" "$root/root/icdc" || return 1
     echo "fresh: commit $(git -C "$root/root/icdc" rev-parse --short=10 HEAD), kernel $(uname -r), $(nproc) processors"
 }
@@ -86,10 +76,7 @@ inside() {
     root=$1
     logs=$2
     shift 2
-    mount --bind "$root" "$root" && mount -t proc proc "$root/proc" && mount --rbind /sys "$root/sys" && mount --rbind /dev "$root/dev" &&
-        mount -t tmpfs -o mode=755 tmpfs "$root/run" && mount -t tmpfs tmpfs "$root/tmp" || return 1
-    cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null
-    cp -L /etc/hosts "$root/etc/hosts" 2>/dev/null
+    mount_root "$root" || return 1
     [ ! -s /etc/ssl/certs/ca-certificates.crt ] || cp -L /etc/ssl/certs/ca-certificates.crt "$root$certificates" || return 1
     lend_toolchain || return 1
     failed=''

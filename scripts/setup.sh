@@ -31,6 +31,9 @@ test  shellcheck shellcheck    optional
 test  slurmctld slurm-wlm     optional
 test  kubectl kubernetes-client optional
 test  setpriv util-linux      optional
+test  nsenter util-linux      optional
+test  mmdebstrap mmdebstrap   optional
+test  systemd-nspawn systemd-container optional
 test  unshare util-linux      optional
 cluster slurmctld slurm-wlm    needed
 cluster ip     iproute2        needed
