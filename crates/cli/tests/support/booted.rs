@@ -144,12 +144,13 @@ fn root() -> Result<PathBuf, String> {
     }
 }
 
-/// Whether a process is the first one in a namespace within a namespace.
+/// Whether a process is the first one in a namespace within a namespace, and systemd: everything is mounted
+/// there then.
 fn is_innermost_init(pid: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
-    let ids: Vec<&str> =
-        status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default().split_whitespace().collect();
-    ids.len() >= 3 && ids.last() == Some(&"1")
+    let line = |name| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    let ids: Vec<&str> = line("NSpid:").split_whitespace().collect();
+    line("Name:").trim() == "systemd" && ids.len() >= 3 && ids.last() == Some(&"1")
 }
 
 /// Where systemd may make cgroups: hierarchies of version 2, and the one of version 1 that is its own.
