@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 built = $(CARGO_TARGET_DIR)/release/icdc
 share = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: all build check test demo bench docs fmt fuzz install uninstall clean
+.PHONY: all build check test demo bench dist dist-check docs fmt fuzz packages image install uninstall clean
 
 all: build
 
@@ -31,12 +31,21 @@ bench: build
 	    $(if $(filter 0,$(shell id -u)),,sudo) ICDC=$(built) bench/record.sh "$$scenario"; \
 	done
 
+# One static program for each architecture, with what belongs to it, in dist/: for hosts without a compiler.
+dist:
+	scripts/dist.sh build
+
+# As root, or by sudo: whether they run in bare roots of Debian 11 to 13, and whether a second build gives the same bytes.
+dist-check:
+	$(if $(filter 0,$(shell id -u)),,sudo) scripts/dist.sh check
+	scripts/dist.sh reproduce
+
 # The pages as a book with search, under target/book; needs mdbook (test.sh installs it).
 docs:
 	@set -e; pages="$(abspath $(CARGO_TARGET_DIR))/book-pages"; rm -rf "$$pages"; mkdir -p "$$pages"; \
 	{ find . \( -path ./bench/runs -o -path ./.git -o -path ./.github -o -name target \) -prune -o -name '*.md' -print; \
 	    ls LICENSE-APACHE LICENSE-MIT crates/cc/c/icdc.c crates/rate/src/bundle.rs crates/rate/src/bundle/compete.rs crates/rate/src/bundle/scarcity.rs crates/rate/src/path_ceiling.rs \
-	        crates/session/src/sender/packs.rs; } \
+	        crates/session/src/sender/packs.rs docs/config.toml; } \
 	    | xargs cp --parents --target-directory "$$pages"; \
 	cp docs/book/book.toml "$$pages"; cp docs/book/SUMMARY.md.in "$$pages/SUMMARY.md"; \
 	mdbook build "$$pages" --dest-dir "$(abspath $(CARGO_TARGET_DIR))/book"
@@ -51,6 +60,17 @@ fuzz:
 	    name=$$(basename "$$source" .rs); mkdir -p "fuzz/corpus/$$name"; \
 	    $(CARGO) +nightly fuzz run "$$name" "fuzz/corpus/$$name" "fuzz/seeds/$$name" -- -max_total_time=$(FUZZ_SECONDS); \
 	done
+
+# deb, rpm and OCI images of what `make dist` has built, beside it; PROGRAMS= names other programs that are linked statically.
+DIST ?= dist
+VERSION ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+PROGRAMS ?= $(DIST)/icdc-$(VERSION)-x86_64.tar.gz $(DIST)/icdc-$(VERSION)-aarch64.tar.gz
+
+packages:
+	packages/build.sh $(DIST) $(PROGRAMS)
+
+image:
+	packages/image.sh $(DIST) $(PROGRAMS)
 
 # Build first as yourself, then install as root: nothing is compiled here.
 install:

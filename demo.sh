@@ -17,6 +17,9 @@ cd "$setup_top" || exit 1
 . scripts/setup.sh
 . scripts/sshd.sh
 
+# What is shown does not depend on anybody's settings.
+export ICDC_CONFIG=none
+
 copy_seconds=900 # a copy that takes longer has hung
 scp_seconds=60   # scp would take minutes
 relay_seconds=900

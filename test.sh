@@ -12,15 +12,17 @@ skipped=''
 failed=''
 
 main() {
-    setup build test || exit 1
+    setup build test packages || exit 1
     step 'format' cargo fmt --all --check
     step 'shell scripts' shell_scripts
     step 'programs' scripts/programs.sh
+    step 'other package managers' scripts/setup-test.sh
     step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
     step 'without experiments' without_experiments
     step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
     step 'book' book
     step 'tests' tests
+    step 'packages' packages
     step 'dependencies' dependencies
     step 'fuzz seeds' fuzz_seeds
     summarize
@@ -46,7 +48,7 @@ shell_scripts() {
         skip 'shell scripts' 'shellcheck is not installed'
         return
     fi
-    shellcheck -x -S warning ./*.sh .ci/run scripts/*.sh bench/*.sh bench/oracle/*.sh
+    shellcheck -x -S warning ./*.sh .ci/run scripts/*.sh bench/*.sh bench/oracle/*.sh packages/*.sh packages/maintainer/*.sh packages/capabilities
 }
 
 # Packages may leave the experiments out: the binary builds without them, and says so.
@@ -102,6 +104,26 @@ tests() {
     tests_status=$(cat "$tests_found/status")
     rm -r "$tests_found"
     return "$tests_status"
+}
+
+# deb, rpm and images of the program that the tests have built: what they hold and do does not depend on how fast it is.
+packages() {
+    for program in mmdebstrap unshare rpm lintian buildah; do
+        if ! command -v "$program" >/dev/null 2>&1; then
+            skip 'packages' "$program is not installed"
+            return
+        fi
+    done
+    if [ "$(id -u)" != 0 ]; then
+        skip 'packages' 'a root directory of its own needs root'
+        return
+    fi
+    if ! packages/build.sh --tools; then
+        skip 'packages' 'nfpm cannot be had (packages/build.sh says how)'
+        return
+    fi
+    packages/test.sh "${CARGO_TARGET_DIR:-target}/debug/icdc" || packages_failed=yes
+    packages/test-image.sh "${CARGO_TARGET_DIR:-target}/debug/icdc" && [ -z "${packages_failed:-}" ]
 }
 
 dependencies() {

@@ -49,7 +49,7 @@ started_by_scripts() {
 }
 
 scripts() {
-    ls ./*.sh .ci/run scripts/*.sh bench/*.sh bench/oracle/*.sh
+    ls ./*.sh .ci/run scripts/*.sh bench/*.sh bench/oracle/*.sh packages/*.sh
 }
 
 # Where a program is that is started without a shell; nothing if it is not here.

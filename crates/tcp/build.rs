@@ -10,6 +10,11 @@ fn main() {
     if std::env::var_os("CARGO_FEATURE_EBPF").is_none() {
         return;
     }
+    // This host's libraries are no use to another one. What a build for another system is linked with
+    // is named to libbpf-sys (`scripts/dist.sh`).
+    if std::env::var_os("HOST") != std::env::var_os("TARGET") {
+        return;
+    }
     let Some(libraries) = pkg_config(&["--static", "--libs", "libelf", "zlib"]) else {
         println!("cargo::error={MISSING}");
         return;

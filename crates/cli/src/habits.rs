@@ -110,14 +110,12 @@ fn letters(cluster: &str) -> Vec<String> {
 mod tests {
     use std::collections::HashSet;
 
-    use clap::CommandFactory;
-
     use super::*;
-    use crate::arguments::Arguments;
+    use crate::arguments;
 
     #[test]
     fn no_habit_is_listed_twice_or_hides_an_option_of_ours() {
-        let command = Arguments::command();
+        let command = arguments::command();
         let copy = command.find_subcommand("copy").unwrap();
         let ours: HashSet<String> = copy
             .get_arguments()

@@ -12,6 +12,9 @@ use crate::console::Console;
 use crate::values::DaemonAddress;
 
 pub(crate) fn run(arguments: KeygenArguments, console: &Console) -> anyhow::Result<()> {
+    if let Some(file) = &arguments.show {
+        return show(file, console);
+    }
     match &arguments.trust {
         Some(daemon) => {
             let file = file_or_default(arguments.known_hosts, "--known-hosts", |paths| paths.known_hosts)?;
@@ -66,6 +69,21 @@ fn make(file: &Path, comment: &str, console: &Console) -> anyhow::Result<()> {
          If this is the identity of a daemon, its users run:\n\
          icdc keygen --trust HOST '{public}'",
         public.fingerprint()
+    ));
+    console.flush();
+    Ok(())
+}
+
+/// Prints the public key of a file in both forms, and both fingerprints.
+fn show(file: &Path, console: &Console) -> anyhow::Result<()> {
+    let key = Identity::public_of(file)?;
+    console.result(&format!(
+        "{key}\n{}\n\n\
+         fingerprint             {}\n\
+         shown by ssh-keygen -l  {}",
+        key.ssh_line(),
+        key.fingerprint(),
+        key.ssh_fingerprint()
     ));
     console.flush();
     Ok(())

@@ -17,6 +17,8 @@
 //! | `cc` | our own congestion control in the running kernel |
 //! | `pace` | other programs' traffic |
 //! | `keygen` | identities and known hosts |
+//! | `config` | settings: options that files and variables set |
+//! | `version` | how this program was built, and what this host allows it |
 //! | `generate` | man pages and completions |
 //! | `habits` | options that other programs have, and what does it here |
 //! | `console`, `exit`, `logs`, `signals`, `clock`, `command_line` | what they share: terminal, exit codes, log lines, stop signals, the date |
@@ -29,6 +31,7 @@ mod arguments;
 mod cc;
 mod clock;
 mod command_line;
+mod config;
 mod console;
 mod copy;
 mod doctor;
@@ -49,41 +52,71 @@ mod shards;
 mod signals;
 mod slurm;
 mod values;
+mod version;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches as _;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, VersionArguments};
+use crate::config::{Applied, ApplyError};
 use crate::console::Console;
 
+/// That of musl lets one thread in at a time.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
+    let definition = arguments::command();
+    let matches = match definition.clone().try_get_matches() {
+        Ok(matches) => matches,
         Err(message) => return help_or_usage_error(habits::advise(message, std::env::args_os())),
     };
     signals::survive_file_size_limit();
     let console = Console::new();
-    let code = match arguments.command {
-        Command::Copy(arguments) => match &arguments.plan {
-            Some(directory) => shards::copy(&arguments, directory, &console),
-            None => copy::run(*arguments, &console),
-        },
-        Command::Plan(arguments) => shards::run(*arguments, &console),
-        Command::Slurm(arguments) => slurm::run(arguments, &console),
-        Command::Serve(arguments) => exit::finish(serve::run(arguments, &console), &console),
-        Command::Keygen(arguments) => exit::finish(keygen::run(arguments, &console), &console),
-        Command::Lab(arguments) => lab::run(*arguments, &console),
-        Command::Measure(arguments) => measure::run(*arguments, &console),
-        Command::Doctor(arguments) => doctor::run(*arguments, &console),
-        Command::Cc(arguments) => cc::run(arguments, &console),
-        Command::Relay(arguments) => relay::run(arguments, &console),
-        Command::Pace(arguments) => pace::run(*arguments, &console),
-        Command::Session => exit::finish(serve::session(&console), &console),
-        Command::FarEnd => exit::finish(far_end::run(&console), &console),
-        Command::Generate(arguments) => exit::finish(generate::run(&arguments), &console),
+    if let Ok(arguments @ VersionArguments { version: true, .. }) = VersionArguments::from_arg_matches(&matches) {
+        return ExitCode::from(version::run(&arguments, &console));
+    }
+    let (matches, applied) = match config::apply(definition, matches, std::env::args_os()) {
+        Ok(configured) => configured,
+        Err(ApplyError::Settings(error)) => return ExitCode::from(console.give_up(&error, exit::USAGE)),
+        Err(ApplyError::CommandLine(message)) => return help_or_usage_error(message),
     };
-    ExitCode::from(code)
+    match Arguments::from_arg_matches(&matches) {
+        Ok(arguments) => ExitCode::from(run(arguments.command, &applied, &console)),
+        Err(message) => help_or_usage_error(message),
+    }
+}
+
+/// Runs a command and returns the exit code.
+fn run(command: Command, applied: &Applied, console: &Console) -> u8 {
+    let code = match command {
+        Command::Copy(arguments) => match &arguments.plan {
+            Some(directory) => shards::copy(&arguments, directory, console),
+            None => copy::run(*arguments, console),
+        },
+        Command::Plan(arguments) => shards::run(*arguments, console),
+        Command::Slurm(arguments) => slurm::run(arguments, console),
+        Command::Serve(arguments) => exit::finish(serve::run(arguments, console), console),
+        Command::Keygen(arguments) => exit::finish(keygen::run(arguments, console), console),
+        Command::Lab(arguments) => lab::run(*arguments, console),
+        Command::Measure(arguments) => measure::run(*arguments, console),
+        Command::Doctor(arguments) => doctor::run(*arguments, console),
+        Command::Cc(arguments) => cc::run(arguments, console),
+        Command::Relay(arguments) => relay::run(arguments, console),
+        Command::Pace(arguments) => pace::run(*arguments, console),
+        Command::Config(arguments) => config::run(&arguments, &arguments::command(), console),
+        Command::Completions(arguments) => exit::finish(generate::print(&arguments, console), console),
+        Command::Session => exit::finish(serve::session(console), console),
+        Command::FarEnd => exit::finish(far_end::run(console), console),
+        Command::Generate(arguments) => exit::finish(generate::run(&arguments), console),
+    };
+    // Whoever has not typed a value looks for its mistake elsewhere.
+    if let (exit::USAGE | exit::NOT_LET_IN, Some(told)) = (code, applied.told()) {
+        console.complain(&told);
+    }
+    code
 }
 
 /// Prints help and version to standard output, and errors in the form of all other messages.

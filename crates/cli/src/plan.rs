@@ -6,13 +6,16 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, ensure};
+use icdc_metrics::Gateway;
 use icdc_protocol::limits::MAX_SOURCES;
 use icdc_protocol::message::{ReceiveOptions, SendOptions};
 use icdc_remote::{CopyOptions, Location};
 use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
+use icdc_units::Span;
 
-use crate::arguments::{ConnectionArguments, CopyArguments, ProgressMode};
+use crate::arguments::{AddressFamily, ConnectionArguments, CopyArguments, ProgressMode};
+use crate::copy::exporter::MetricsOutput;
 use crate::keygen::file_or_default;
 use crate::route::Route;
 
@@ -31,6 +34,7 @@ pub(crate) struct Output {
     pub(crate) verbose: bool,
     pub(crate) progress: Progress,
     pub(crate) report: Option<ResultFile>,
+    pub(crate) metrics: Option<MetricsOutput>,
     /// The end of the run is told on standard output.
     pub(crate) summary: bool,
 }
@@ -121,6 +125,7 @@ impl CopyPlan {
             verbose: arguments.verbose,
             progress: progress(arguments.progress, std::io::stderr().is_terminal()),
             report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
+            metrics: metrics(arguments.metrics, arguments.metrics_push, arguments.metrics_interval),
             summary: true,
         };
         Ok(Self { sources, destination, options, output })
@@ -165,10 +170,12 @@ pub(crate) fn connection(
     options.remote_icdc = arguments.remote_icdc;
     options.send_self = arguments.send_self;
     options.ports = arguments.port.map_or((0, 0), |ports| (ports.0, ports.1));
-    options.family = match (arguments.ipv4, arguments.ipv6) {
-        (true, _) => Family::V4,
-        (_, true) => Family::V6,
-        _ => Family::Any,
+    options.family = match (arguments.ipv4, arguments.ipv6, arguments.family) {
+        (true, ..) => Family::V4,
+        (_, true, _) => Family::V6,
+        (.., AddressFamily::Any) => Family::Any,
+        (.., AddressFamily::Ipv4) => Family::V4,
+        (.., AddressFamily::Ipv6) => Family::V6,
     };
     options.egresses = checked(arguments.bind.unwrap_or_default(), options.family, streams)?;
     Ok(options)
@@ -184,7 +191,7 @@ fn checked(egresses: Egresses, family: Family, streams: Option<u8>) -> anyhow::R
     );
     for egress in egresses.iter() {
         let fits = family.and(egress.family()).is_some();
-        ensure!(fits, "--bind {egress}: it is no {family} address; name another, or leave -4 and -6 out");
+        ensure!(fits, "--bind {egress}: it is no {family} address; name another, or leave -4, -6 and --family out");
         egress.check().with_context(|| format!("--bind {egress}"))?;
     }
     Ok(egresses)
@@ -219,6 +226,13 @@ fn missing_source(text: &OsStr) -> String {
         None => String::new(),
     };
     format!("{shown}: nothing was copied, this source cannot be found{hint}")
+}
+
+fn metrics(file: Option<PathBuf>, gateway: Option<Gateway>, interval: Span) -> Option<MetricsOutput> {
+    // Without a group of its own, a push would replace another host's.
+    let host = rustix::system::uname();
+    let gateway = gateway.map(|gateway| gateway.with_default_group("icdc_copy", &host.nodename().to_string_lossy()));
+    (file.is_some() || gateway.is_some()).then_some(MetricsOutput { file, gateway, interval })
 }
 
 fn progress(mode: ProgressMode, terminal: bool) -> Progress {

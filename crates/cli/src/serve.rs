@@ -47,6 +47,7 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
         identity: file_or_default(arguments.identity, "--identity", |paths| paths.identity)?,
         congestion: AllowedCongestion::Named(arguments.allow_cc),
         audit,
+        metrics: arguments.metrics,
         // This very program, also once the file that it was started from has been replaced.
         session: ["/proc/self/exe", "session"].map(OsString::from).to_vec(),
         successor: successor(),

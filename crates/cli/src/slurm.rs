@@ -14,11 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use clap::Parser;
 use icdc_shards::Plan;
 use serde_json::json;
 
-use crate::arguments::{Arguments, Command, SlurmArguments, SlurmCommand, SubmitArguments};
+use crate::arguments::{self, Command, SlurmArguments, SlurmCommand, SubmitArguments};
 use crate::console::Console;
 use crate::copy::summary::counted;
 use crate::shards::{Wanted, make, states};
@@ -88,7 +87,7 @@ impl Options {
         };
         let check = |option: &str, first: &[&str], words: &[&[String]]| {
             let words = first.iter().map(|word| (*word).to_owned()).chain(words.concat());
-            let parsed = Arguments::try_parse_from(words);
+            let parsed = arguments::parse_from(words);
             parsed.map_err(|error| {
                 anyhow!("{option}: {}", error.render().to_string().trim_start_matches("error: ").trim())
             })

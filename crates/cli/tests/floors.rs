@@ -18,7 +18,7 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 27] = [
+const CRATES: [(&str, u8, Unsafe); 29] = [
     ("icdc", 6, Forbidden),
     ("icdc-remote", 5, ForTheKernel),
     ("icdc-shards", 5, Forbidden),
@@ -32,6 +32,8 @@ const CRATES: [(&str, u8, Unsafe); 27] = [
     ("icdc-link", 3, Forbidden),
     ("icdc-tuning", 3, Forbidden),
     ("icdc-disk", 2, ForTheKernel),
+    ("icdc-metrics", 2, Forbidden),
+    ("icdc-netlink", 2, Forbidden),
     ("icdc-packet", 2, ForTheKernel),
     ("icdc-tcp", 2, ForTheKernel),
     ("icdc-trust", 2, Forbidden),

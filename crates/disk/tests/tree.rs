@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
@@ -227,6 +228,32 @@ fn making_and_removing() {
     root.remove_directory(&name("one")).unwrap();
     assert!(one.entries().unwrap().is_empty(), "a removed directory is empty, not an error");
     assert!(!temporary.path().join("one").exists());
+}
+
+#[test]
+fn a_new_name_takes_the_place_of_nothing() {
+    let (temporary, root) = root();
+    let (directory, is_new) = root.make_or_open_directory(&name("one"), 0o700).unwrap();
+    assert!(is_new && !root.make_or_open_directory(&name("one"), 0o755).unwrap().1);
+    for taken in ["file", "directory", "link"] {
+        match taken {
+            "file" => fs::write(temporary.path().join(taken), "old").unwrap(),
+            "directory" => fs::create_dir(temporary.path().join(taken)).unwrap(),
+            _ => symlink("nowhere", temporary.path().join(taken)).unwrap(),
+        }
+        directory.create_file(&name("new"), 0o600).unwrap();
+        let error = directory.rename_new(&name("new"), &root, &name(taken)).unwrap_err();
+        assert!(error.is_existing(), "{error}");
+        directory.remove_file(&name("new")).unwrap();
+    }
+    assert_eq!(fs::read(temporary.path().join("file")).unwrap(), b"old");
+    assert!(temporary.path().join("link").is_symlink());
+    directory.create_file(&name("new"), 0o600).unwrap();
+    // Nor is a name of the same file given up.
+    root.hard_link(&directory, &name("new"), &name("same")).unwrap();
+    assert!(directory.rename_new(&name("new"), &root, &name("same")).unwrap_err().is_existing());
+    directory.rename_new(&name("new"), &root, &name("free")).unwrap();
+    assert!(root.stat(&name("free")).is_ok() && directory.stat(&name("new")).unwrap_err().is_missing());
 }
 
 #[test]

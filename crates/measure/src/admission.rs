@@ -46,11 +46,8 @@ const BEGINNING: usize = size_of::<Proof>() + 2;
 pub(super) fn tokens(count: u8) -> Result<Vec<Token>, SessionError> {
     let token = |_| {
         let mut token = Token::default();
-        match rustix::rand::getrandom(&mut token[..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(length) if length == token.len() => Ok(token),
-            Ok(_) => Err(local("random bytes", "too few")),
-            Err(errno) => Err(local("random bytes", errno)),
-        }
+        getrandom::fill(&mut token[..]).map_err(|error| local("random bytes", error))?;
+        Ok(token)
     };
     (0..count).map(token).collect()
 }

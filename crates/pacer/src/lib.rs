@@ -10,9 +10,8 @@
 
 #![forbid(unsafe_code)]
 
-mod ip;
 pub mod policy;
 pub mod wire;
 
+pub use icdc_netlink::NetlinkError;
 pub use icdc_units::Prefix;
-pub use ip::IpError;

@@ -83,10 +83,12 @@ impl Outlet {
             header.msg_hdr.msg_iovlen = 1;
         }
         loop {
+            // The kernel's own call: musl's function sends one by one.
             // SAFETY: as many headers as vectors are set up; the vectors describe slices that
             // outlive the call, and the kernel only reads them.
             let sent = unsafe {
-                libc::sendmmsg(
+                libc::syscall(
+                    libc::SYS_sendmmsg,
                     self.fd.as_raw_fd(),
                     headers.as_mut_ptr(),
                     self.vectors.len() as libc::c_uint,

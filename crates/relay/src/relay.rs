@@ -69,7 +69,7 @@ impl Relay {
         let hold = load_congestion(&mut config)?;
         let config = Arc::new(config);
         let mut random = [0; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
+        getrandom::fill(&mut random).map_err(io::Error::from)?;
         let id = RelayId(u64::from_ne_bytes(random));
         let mut passed = icdc_tcp::passed_listeners();
         let listeners = open_listeners(&config, &[], &mut passed)?;

@@ -1,5 +1,6 @@
 //! How the work on one connection ended.
 
+use icdc_protocol::message::Refusal;
 use icdc_session::SessionError;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,7 @@ pub(crate) enum Ended {
     /// The session could not be served, or the other end misbehaved.
     Refused(String),
     /// No session began on it.
-    TurnedAway(String),
+    TurnedAway(Refusal),
 }
 
 impl From<SessionError> for Ended {
@@ -37,7 +38,8 @@ impl Ended {
             Self::Finished | Self::Joined => ("done", None),
             Self::Interrupted => ("interrupted", None),
             Self::Cut(reason) => ("cut", Some(reason)),
-            Self::Refused(reason) | Self::TurnedAway(reason) => ("refused", Some(reason)),
+            Self::Refused(reason) => ("refused", Some(reason)),
+            Self::TurnedAway(refusal) => ("refused", Some(&refusal.reason)),
         }
     }
 }

@@ -38,7 +38,7 @@ use crate::ended::Ended;
 use crate::listen::guard::{Guard, Limits, Service};
 use crate::rights::{AllowedCongestion, Rights};
 use crate::root::Root;
-use crate::session;
+use crate::session::{self, Here};
 use crate::sessions::Sessions;
 use crate::{drive, forward};
 
@@ -127,6 +127,10 @@ fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Re
     let rights = Rights {
         read: true,
         write: true,
+        only_new: None,
+        max_rate: None,
+        unlimited: true,
+        place: None,
         owners: true,
         root: Root::Unconfined { home },
         acting: None,
@@ -221,7 +225,7 @@ impl Service for Once {
     fn serve(&self, link: Link) {
         // Nobody listens any more only when the far end is about to end.
         let _ = self.tell.send(Happening::Came);
-        let ended = session::answer(link, &self.rights, &self.sessions, &StopSignal::new(), &|_| Ok(())).ended;
+        let ended = session::answer(link, &self.rights, &self.sessions, &StopSignal::new(), &Here).ended;
         tracing::debug!(?ended, "session");
         let _ = self.tell.send(Happening::Left(ended));
     }

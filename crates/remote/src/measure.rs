@@ -109,7 +109,7 @@ fn what_tcp_tells(route: Route) -> Option<&'static str> {
 
 /// A TCP connection that is, or leads to, this one.
 fn as_tcp(carrier: Carrier, stop: &StopSignal) -> io::Result<TcpStream> {
-    if let Carrier::Tcp(stream) = &carrier {
+    if let Carrier::Tcp(stream, _) = &carrier {
         return stream.try_clone();
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;

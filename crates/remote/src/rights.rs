@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use icdc_protocol::message::{Job, TransferId};
 use icdc_tcp::congestion::find;
+use icdc_transfer::receiver::Allowed;
+use icdc_units::Rate;
 use serde::{Deserialize, Serialize};
 
+use crate::listen::revocation::Place;
 use crate::root::Root;
 use crate::worker::User;
 
@@ -16,6 +19,17 @@ pub(crate) struct Rights {
     pub(crate) read: bool,
     /// Have files written.
     pub(crate) write: bool,
+    /// Only such as are not there yet; what is unfinished is kept apart from that of others by this
+    /// key.
+    pub(crate) only_new: Option<[u8; 32]>,
+    /// Ceiling of the rate of a session.
+    pub(crate) max_rate: Option<Rate>,
+    /// Have done what heeds no limit: memory sent and received for a measurement, and a transfer that
+    /// this end drives over connections of its own.
+    pub(crate) unlimited: bool,
+    /// Its place among the sessions of its key, where they are limited.
+    #[serde(skip)]
+    pub(crate) place: Option<Place>,
     /// Have owners and set-id bits given to them.
     pub(crate) owners: bool,
     /// Where its paths are resolved.
@@ -31,6 +45,13 @@ pub(crate) struct Rights {
     pub(crate) congestion: AllowedCongestion,
     /// For logs.
     pub(crate) label: String,
+}
+
+impl Rights {
+    /// What it may do at most as one that sends.
+    pub(crate) fn allowed(&self) -> Allowed {
+        Allowed { only_new: self.only_new, max_rate: self.max_rate }
+    }
 }
 
 /// Congestion control that the other end may ask for by name, beside what the kernel has itself: icdc's own

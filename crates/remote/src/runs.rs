@@ -111,6 +111,7 @@ pub(crate) fn pull_over(
                 destination: order.destination,
                 asked: Some(sources),
                 options: &receive,
+                allowed: receiver::Allowed::default(),
             };
             receiver::run(link, joining, &order, account, events, stop)
         });

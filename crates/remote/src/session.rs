@@ -27,9 +27,8 @@ use crate::worker::User;
 
 /// A session that is about to begin.
 pub(crate) struct Beginning<'a> {
-    pub(crate) transfer: TransferId,
-    /// What was asked for.
-    pub(crate) job: &'static str,
+    /// What was asked for, and for which transfer.
+    pub(crate) request: &'a Request,
     /// As whom it is served, if not as the user of this process.
     pub(crate) user: Option<&'a str>,
     /// What it is about, for logs.
@@ -46,14 +45,50 @@ pub(crate) struct Answered {
     pub(crate) ended: Ended,
 }
 
-/// Serves one connection from its first message to its end, or until `stop` is requested. `begin` hears
-/// of a session that is allowed before it begins, and may refuse it.
+/// What serves the sessions of a process.
+pub(crate) trait Performer {
+    /// Hears of a session that is allowed before it begins, and may refuse it.
+    fn begin(&self, _session: &Beginning<'_>) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Serves a session that is allowed and registered, to its end.
+    fn perform(
+        &self,
+        link: Link,
+        request: Request,
+        rights: &Rights,
+        sessions: &Sessions,
+        registered: Registered<'_>,
+        work: &Work,
+    ) -> Ended;
+}
+
+/// Sessions are served by the process that listens.
+pub(crate) struct Here;
+
+impl Performer for Here {
+    fn perform(
+        &self,
+        link: Link,
+        request: Request,
+        rights: &Rights,
+        sessions: &Sessions,
+        registered: Registered<'_>,
+        work: &Work,
+    ) -> Ended {
+        perform(link, request, rights, sessions, &registered, work)
+    }
+}
+
+/// Serves one connection from its first message to its end, or until `stop` is requested; `performer`
+/// has the sessions.
 pub(crate) fn answer(
     mut link: Link,
     rights: &Rights,
     sessions: &Sessions,
     stop: &StopSignal,
-    begin: &dyn Fn(&Beginning<'_>) -> Result<(), Refusal>,
+    performer: &dyn Performer,
 ) -> Answered {
     let mut answered = Answered { transfer: None, job: None, work: Work::new(), ended: Ended::Finished };
     let request = match first_message(&mut link) {
@@ -74,16 +109,16 @@ pub(crate) fn answer(
     let allowed = if stop.is_requested() {
         Err(Refusal::new(
             RefusalKind::Busy,
-            "the key's line in the daemon's authorized keys has just changed; try again",
+            "the key's line in the daemon's authorized keys has just changed or grants no more; try again",
         ))
     } else {
         allow(&request, rights)
+            .and_then(|()| rights.place.as_ref().map_or(Ok(()), |place| place.take(request.transfer)))
     };
     let allowed = allowed.and_then(|()| match request.job {
         Job::Join { .. } => Ok(()),
-        _ => begin(&Beginning {
-            transfer: request.transfer,
-            job: job_name(&request.job),
+        _ => performer.begin(&Beginning {
+            request: &request,
             user: rights.acting.as_deref().map(User::name),
             paths: answered.work.done().paths,
         }),
@@ -91,7 +126,7 @@ pub(crate) fn answer(
     tracing::debug!(peer = %link.control.peer(), label = %rights.label, job = job_name(&request.job), "session");
     answered.ended = match allowed {
         Err(refusal) => refuse(link, refusal),
-        Ok(()) => carry_out(request, link, rights, sessions, stop, &answered.work),
+        Ok(()) => carry_out(request, link, rights, sessions, stop, (performer, &answered.work)),
     };
     answered
 }
@@ -102,7 +137,7 @@ fn carry_out(
     rights: &Rights,
     sessions: &Sessions,
     stop: &StopSignal,
-    work: &Work,
+    (performer, work): (&dyn Performer, &Work),
 ) -> Ended {
     match request.job {
         Job::Join { stream } => match sessions.join(request.transfer, FurtherLink { number: stream, link }) {
@@ -111,10 +146,7 @@ fn carry_out(
         },
         Job::Admit { key, job } => drive::admit(link, sessions.admission.as_deref(), request.transfer, key, *job),
         _ => match sessions.enter(request.transfer, Part::of(&request.job), &link.control, stop) {
-            Ok(registered) => match &sessions.workers {
-                Some(workers) => workers.run(link, request, rights, registered, &sessions.measurements, work),
-                None => perform(link, request, rights, sessions, &registered, work),
-            },
+            Ok(registered) => performer.perform(link, request, rights, sessions, registered, work),
             Err(refusal) => refuse(link, refusal),
         },
     }
@@ -189,6 +221,13 @@ fn allow_job(job: &Job, rights: &Rights) -> Result<(), Refusal> {
         }
         // Zeros concern no file.
         job if diskless(job).is_some() => true,
+        Job::Measure(_) | Job::Drive(_) | Job::DriveKey if !rights.unlimited => {
+            let reason = format!(
+                "this key may not {}: its rate or its bytes are limited, which holds for copies from and to the client",
+                job_name(job)
+            );
+            return Err(Refusal::new(RefusalKind::NotAllowed, reason));
+        }
         Job::Join { .. } | Job::Measure(_) => true,
         Job::Receive { .. } => rights.write,
         Job::Send { .. } => rights.read,
@@ -219,7 +258,8 @@ fn is_same_work(job: &Job, admitted: &Job) -> bool {
     job == *admitted
 }
 
-fn job_name(job: &Job) -> &'static str {
+/// What a job is, in a word for logs.
+pub(crate) fn job_name(job: &Job) -> &'static str {
     match job {
         job if diskless(job).is_some() => "measure a copy",
         Job::Receive { .. } => "write",
@@ -254,13 +294,20 @@ fn serve(
     match job {
         Job::Receive { destination, options } => {
             let transfer = registered.transfer;
-            let order =
-                receiver::Order { transfer, tree: &tree, destination: &destination, asked: None, options: &options };
+            let order = receiver::Order {
+                transfer,
+                tree: &tree,
+                destination: &destination,
+                asked: None,
+                options: &options,
+                allowed: rights.allowed(),
+            };
             let received = receiver::run(link, joining, &order, account, &silent, &registered.stop)?;
             work.complete(&summary::of_received(&received, account, &options));
             Ok(())
         }
         Job::Send { sources, mut options } => {
+            options.rate = [options.rate, rights.max_rate].into_iter().flatten().min();
             let (congestion, refused) = rights.congestion.judge(options.congestion.as_deref());
             options.congestion = congestion.map(str::to_owned);
             let tuned = match sender::tune(&link.control, options.congestion.as_deref()) {
@@ -315,9 +362,9 @@ fn told_congestion(tuned: Option<&Tuned>, instead: Option<&str>) -> Congestion {
 }
 
 pub(crate) fn refuse(mut link: Link, refusal: Refusal) -> Ended {
-    let reason = refusal.reason.clone();
+    let told = refusal.clone();
     // Dropping the outlet sends this and ends its direction in order.
     let _ = link.outlet.send(Message::Refused(refusal).into());
     let _ = link.outlet.flush();
-    Ended::TurnedAway(reason)
+    Ended::TurnedAway(told)
 }

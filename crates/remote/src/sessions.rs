@@ -15,7 +15,6 @@ use icdc_transfer::FurtherLink;
 use icdc_trust::PublicKey;
 
 use crate::listen::admission::Admission;
-use crate::worker::Workers;
 
 /// How long a newer connection waits for the end of the session that it replaces, and a further
 /// connection for the session that it belongs to.
@@ -32,8 +31,6 @@ pub(crate) struct Sessions {
     pub(crate) admission: Option<Arc<Admission>>,
     /// Measurements that wait for data connections.
     pub(crate) measurements: icdc_measure::Expected,
-    /// What serves sessions, if not this process.
-    pub(crate) workers: Option<Workers>,
 }
 
 #[derive(Default)]
@@ -84,9 +81,9 @@ pub(crate) struct Registered<'a> {
 }
 
 impl Sessions {
-    /// No sessions yet, of a process that lets keys in by `admission` and has `workers` serve them.
-    pub(crate) fn of_daemon(admission: Arc<Admission>, workers: Workers) -> Self {
-        Self { admission: Some(admission), workers: Some(workers), ..Self::default() }
+    /// No sessions yet, of a process that lets keys in by `admission`.
+    pub(crate) fn admitting_by(admission: Arc<Admission>) -> Self {
+        Self { admission: Some(admission), ..Self::default() }
     }
 
     /// No sessions yet, of a process whose measurements get data connections by `measurements`.

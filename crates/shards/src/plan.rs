@@ -28,7 +28,6 @@ use icdc_transfer::sender::selection::{Selected, SelectedState, Selection};
 use icdc_transfer::sender::survey::{Surveyed, data_of};
 use icdc_units::Rate;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
-use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 
 use crate::divide::divide;
@@ -279,7 +278,7 @@ impl Plan {
             private.create(directory.join(inner)).map_err(at(&directory.join(inner)))?;
         }
         let mut id = PlanId::default();
-        getrandom(&mut id, GetRandomFlags::empty()).map_err(|error| at(directory)(error.into()))?;
+        getrandom::fill(&mut id).map_err(|error| at(directory)(error.into()))?;
         let is_directory = |item: &&(u64, &Selected)| item.1.state == SelectedState::Directory;
         let all: Vec<(u64, &Selected)> = (0..).zip(items.iter().map(|item| &item.selected)).collect();
         let directories: Vec<_> = all.iter().filter(is_directory).copied().collect();

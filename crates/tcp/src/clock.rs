@@ -1,5 +1,7 @@
 //! The clock adapter of this crate and those above it, which take time from here or as a parameter:
-//! `CLOCK_MONOTONIC`.
+//! `CLOCK_MONOTONIC`, and for dates the wall clock.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use icdc_units::{Span, Time};
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -8,6 +10,13 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 #[must_use]
 pub fn now() -> Time {
     Time::ORIGIN + read(ClockId::Monotonic)
+}
+
+/// The time of the wall clock, which people set and which may jump: for dates only.
+#[must_use]
+pub fn wall() -> SystemTime {
+    let since_1970 = read(ClockId::Realtime);
+    UNIX_EPOCH + Duration::from(since_1970)
 }
 
 /// Processor time that this thread has taken.

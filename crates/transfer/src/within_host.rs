@@ -46,7 +46,14 @@ impl WithinHost<'_> {
         let nobody = Joining { joined: &nobody, wanted: None };
         let silent: EventSink = Arc::new(|_| {});
         let &Self { transfer, tree, paths, selection, destination, send, receive } = self;
-        let order = receiver::Order { transfer, tree, destination, asked: None, options: receive };
+        let order = receiver::Order {
+            transfer,
+            tree,
+            destination,
+            asked: None,
+            options: receive,
+            allowed: receiver::Allowed::default(),
+        };
         let receiving = Account::new(account.start());
         // The sender heeds the user's request to stop and tells the receiver.
         let never_asked = StopSignal::new();

@@ -1,84 +1,44 @@
 //! `authorized_keys`: which keys a daemon admits, and to what.
 //!
-//! One key per line, options first, as in ssh's file of that name:
+//! One key per line, options first, as in ssh's file of that name; OpenSSH's form of a key is the
+//! same key:
 //!
 //! ```text
 //! # options         key                      comment
 //! root=/srv/in,rights=w,user=data icdc-ed25519 BASE64 someone@elsewhere
-//! root="/srv/my, data"            icdc-ed25519 BASE64
+//! root="/srv/my, data"            ssh-ed25519 BASE64
 //! ```
 //!
 //! * `root=/DIR` (required): the only directory that the key can see. Quotes allow spaces and
 //!   commas; `\"` and `\\` stand for themselves within quotes.
-//! * `rights=r|w|rw` (default `r`): fetch from the root, deliver into it, or both.
+//! * `rights=r|w|rw|drop-box` (default `r`): fetch from the root, deliver into it, both, or deliver
+//!   only what is not there yet.
 //! * `user=NAME` (default: the user that the daemon runs as): the system user to act as. A daemon
 //!   run by root wants it said, `user=root` included, where files are written.
 //! * `owner=keep` (default: neither is set): files that are delivered may get the owners, groups
 //!   and set-id bits that the client asks for.
+//! * `expires=2027-01-31` (00:00 UTC) or a time of RFC 3339, or OpenSSH's `expiry-time=`: from then
+//!   on the line grants nothing.
+//! * `from="10.0.0.0/8,!10.9.0.0/16"`: addresses that connections may come from.
+//! * `max-rate=1gbit`, `max-sessions=4`, `bytes-per-day=1TB`, `quota=10TB`: how much the key may
+//!   use.
+//!
+//! Whatever else OpenSSH has is refused rather than passed over: it would promise a restriction that
+//! does not hold here.
+
+mod expiry;
+mod grant;
+mod options;
+mod sources;
 
 use std::collections::HashMap;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::public_key::KEY_TYPE;
+pub use grant::{Grant, Limits, Rights};
+use options::Options;
+pub use sources::Sources;
+
 use crate::{PublicKey, TrustError, safe_file};
-
-/// What a key may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rights {
-    /// Fetch files.
-    pub read: bool,
-    /// Deliver files.
-    pub write: bool,
-}
-
-impl Rights {
-    fn parse(text: &str) -> Option<Self> {
-        match text {
-            "r" => Some(Self { read: true, write: false }),
-            "w" => Some(Self { read: false, write: true }),
-            "rw" | "wr" => Some(Self { read: true, write: true }),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Rights {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match (self.read, self.write) {
-            (true, true) => "rw",
-            (true, false) => "r",
-            (false, true) => "w",
-            (false, false) => "none",
-        })
-    }
-}
-
-/// What one key is granted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// The only directory that the key can see; absolute.
-    pub root: PathBuf,
-    /// What it may do there.
-    pub rights: Rights,
-    /// System user to act as; `None` for the user that the daemon runs as.
-    pub user: Option<String>,
-    /// Whether delivered files may get owners, groups and set-id bits.
-    pub owners: bool,
-    /// Comment of the line, for logs.
-    pub comment: String,
-    /// Number of the line, for logs.
-    pub line: usize,
-}
-
-impl Grant {
-    /// Whether both lines allow the same: comments and places in the file do not count.
-    #[must_use]
-    pub fn allows_the_same(&self, other: &Self) -> bool {
-        let Self { root, rights, user, owners, comment: _, line: _ } = self;
-        (root, rights, user, owners) == (&other.root, &other.rights, &other.user, &other.owners)
-    }
-}
 
 /// All grants by key.
 #[derive(Clone, Debug, Default)]
@@ -141,86 +101,16 @@ impl AuthorizedKeys {
 }
 
 fn parse_line(text: &str, line: usize) -> Result<(PublicKey, Grant), String> {
-    let (options, rest) = split_options(text)?;
+    let (options, rest) = Options::read(text)?;
     let (key, comment) = PublicKey::parse_line(rest).map_err(|error| error.to_string())?;
-    let mut root = None;
-    let mut rights = None;
-    let mut user = None;
-    let mut owners = None;
-    for (name, value) in options {
-        let again = match name.as_str() {
-            "root" if Path::new(&value).is_absolute() => root.replace(PathBuf::from(value)).is_some(),
-            "root" => return Err(format!("root={value} is not an absolute path")),
-            "rights" => {
-                let parsed = Rights::parse(&value).ok_or_else(|| format!("rights={value}: expected r, w or rw"))?;
-                rights.replace(parsed).is_some()
-            }
-            "user" if !value.is_empty() => user.replace(value).is_some(),
-            "user" => return Err("user= names nobody".into()),
-            "owner" if value == "keep" => owners.replace(true).is_some(),
-            "owner" => return Err(format!("owner={value}: expected keep, or no such option")),
-            _ => return Err(format!("unknown option {name:?}: expected root=, rights=, user= or owner=")),
-        };
-        if again {
-            return Err(format!("option {name} stands there twice"));
-        }
-    }
-    let root = root.ok_or("no root= option: say which directory the key may see, for example root=/srv/icdc")?;
-    let rights = rights.unwrap_or(Rights { read: true, write: false });
-    let owners = owners.unwrap_or(false);
-    Ok((key, Grant { root, rights, user, owners, comment: comment.to_owned(), line }))
-}
-
-/// An option as written: name and value without quotes.
-type NameValue = (String, String);
-
-/// Splits `name=value,name="va lue" rest` into the options and the rest of the line.
-fn split_options(line: &str) -> Result<(Vec<NameValue>, &str), String> {
-    let mut options = Vec::new();
-    let mut rest = line;
-    if rest.split_whitespace().next() == Some(KEY_TYPE) {
-        return Ok((options, rest));
-    }
-    loop {
-        let end = rest.find(|c: char| c == '=' || c == ',' || c.is_whitespace()).unwrap_or(rest.len());
-        let (name, after) = rest.split_at(end);
-        let Some(after) = after.strip_prefix('=') else {
-            return Err(format!("{name:?} is neither NAME=VALUE nor `{KEY_TYPE}`"));
-        };
-        let (value, after) = split_value(after)?;
-        options.push((name.to_owned(), value));
-        match after.strip_prefix(',') {
-            Some(more) => rest = more,
-            None if after.is_empty() || after.starts_with(char::is_whitespace) => return Ok((options, after)),
-            None => return Err(format!("expected a comma or a space after the value of {name}")),
-        }
-    }
-}
-
-fn split_value(text: &str) -> Result<(String, &str), String> {
-    let Some(quoted) = text.strip_prefix('"') else {
-        let end = text.find(|c: char| c == ',' || c.is_whitespace()).unwrap_or(text.len());
-        return Ok((text[..end].to_owned(), &text[end..]));
-    };
-    let mut value = String::new();
-    let mut characters = quoted.char_indices();
-    while let Some((at, character)) = characters.next() {
-        match character {
-            '"' => return Ok((value, &quoted[at + 1..])),
-            '\\' => match characters.next() {
-                Some((_, escaped @ ('"' | '\\'))) => value.push(escaped),
-                _ => return Err("a backslash within quotes stands before \" or \\ only".into()),
-            },
-            other => value.push(other),
-        }
-    }
-    Err("a quote is not closed".into())
+    Ok((key, options.grant(comment, line)?))
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
 
@@ -242,15 +132,66 @@ mod tests {
         let keys = parse(&text).unwrap();
         let first = keys.find(&key(1)).unwrap();
         assert_eq!(first.root, Path::new("/srv/in"));
-        assert_eq!(first.rights, Rights { read: true, write: true });
+        assert_eq!(first.rights, Rights::ReadWrite);
         assert_eq!(first.user.as_deref(), Some("data"));
         assert!(first.owners);
         assert_eq!((first.comment.as_str(), first.line), ("someone else", 3));
         let second = keys.find(&key(2)).unwrap();
         assert_eq!(second.root, Path::new("/srv/my, \"data\""));
-        assert_eq!(second.rights, Rights { read: true, write: false });
+        assert_eq!(second.rights, Rights::Read);
         assert_eq!((second.user.as_deref(), second.owners, second.line), (None, false, 4));
         assert_eq!((keys.len(), keys.find(&key(3))), (2, None));
+    }
+
+    #[test]
+    fn a_key_of_openssh_is_the_same_key_and_what_means_the_same_there_is_read() {
+        let options = "root=/a,rights=drop-box,Expiry-Time=\"202701311800Z\",from=\"10.0.0.0/8,!10.9.0.0/16\"";
+        let keys = parse(&format!("{options} {} me@home\n", key(1).ssh_line())).unwrap();
+        let grant = keys.find(&key(1)).unwrap();
+        assert_eq!((grant.rights, grant.comment.as_str()), (Rights::DropBox, "me@home"));
+        assert!(grant.rights.write() && !grant.rights.read());
+        let expires = UNIX_EPOCH + Duration::from_secs(1_801_353_600 + 18 * 3600);
+        assert!(grant.has_expired(expires) && !grant.has_expired(expires - Duration::from_nanos(1)));
+        assert!(grant.admits("10.1.1.1".parse().ok()) && !grant.admits("10.9.1.1".parse().ok()));
+        assert!(!grant.admits(None), "an address that is not known is none that is allowed");
+        let twice = format!("root=/a {}\nroot=/a {}\n", key(1), key(1).ssh_line());
+        assert!(parse(&twice).unwrap_err().to_string().contains("a line above"));
+    }
+
+    #[test]
+    fn limits_are_read_and_each_change_of_a_line_counts() {
+        let of = |options: &str| {
+            let keys = parse(&format!("root=/a,rights=w{options} {}\n", key(1))).unwrap();
+            keys.find(&key(1)).unwrap().clone()
+        };
+        let full = of(",max-rate=1gbit,max-sessions=4,bytes-per-day=1TB,quota=10TB");
+        let limits = Limits {
+            max_rate: "1gbit".parse().ok(),
+            max_sessions: 4.try_into().ok(),
+            bytes_per_day: "1TB".parse().ok(),
+            quota: "10TB".parse().ok(),
+        };
+        assert_eq!(full.limits, limits);
+        assert_eq!(of("").limits, Limits::default());
+        for change in [
+            ",rights=rw",
+            ",user=data",
+            ",owner=keep",
+            ",expires=2027-01-31",
+            ",from=10.0.0.1",
+            ",max-rate=2gbit",
+            ",max-sessions=5",
+            ",bytes-per-day=2TB",
+            ",quota=20TB",
+        ] {
+            let changed = match change.strip_prefix(",rights=rw") {
+                Some(_) => parse(&format!("root=/a,rights=rw {}", key(1))).unwrap().find(&key(1)).unwrap().clone(),
+                None => of(change),
+            };
+            assert!(!changed.allows_the_same(&of("")) && changed.allows_the_same(&changed.clone()), "{change}");
+        }
+        let elsewhere = Grant { line: 7, comment: "other".into(), ..of("") };
+        assert!(elsewhere.allows_the_same(&of("")));
     }
 
     #[test]
@@ -259,7 +200,7 @@ mod tests {
         for (line, expected) in [
             (format!("{good}"), "no root= option"),
             (format!("root=srv {good}"), "absolute"),
-            (format!("root=/a,rights=x {good}"), "r, w or rw"),
+            (format!("root=/a,rights=x {good}"), "r, w, rw or drop-box"),
             (format!("root=/a,root=/b {good}"), "twice"),
             (format!("root=/a,colour=red {good}"), "unknown option \"colour\""),
             (format!("root=/a,user= {good}"), "nobody"),
@@ -270,7 +211,23 @@ mod tests {
             (format!("root=/a, {good}"), "neither"),
             ("root=/a icdc-ed25519 AAAA".to_owned(), "instead of 32"),
             ("root=/a".to_owned(), "icdc-ed25519"),
-            ("ssh-ed25519 AAAA".to_owned(), "neither"),
+            ("colour".to_owned(), "neither"),
+            (good.ssh_line(), "no root= option"),
+            ("ssh-ed25519 AAAA".to_owned(), "no Ed25519 key"),
+            ("root=/a ssh-rsa AAAA me".to_owned(), "keys of type ssh-rsa"),
+            ("ecdsa-sha2-nistp256 AAAA me".to_owned(), "keys of type ecdsa-sha2-nistp256"),
+            (format!("restrict,root=/a {good}"), "option restrict of OpenSSH"),
+            (format!("root=/a,No-PTY {good}"), "option no-pty of OpenSSH"),
+            (format!("command=\"ls\",root=/a {good}"), "option command of OpenSSH"),
+            (format!("root=/a,expires=soon {good}"), "2027-01-31"),
+            (format!("root=/a,expiry-time=soon {good}"), "YYYYMMDD"),
+            (format!("root=/a,expires=2027-01-31,expiry-time=20270131Z {good}"), "twice"),
+            (format!("root=/a,from=dtn.example.org {good}"), "names of hosts"),
+            (format!("root=/a,max-rate=fast {good}"), "max-rate=fast"),
+            (format!("root=/a,max-rate=0gbit {good}"), "allows nothing"),
+            (format!("root=/a,max-sessions=0 {good}"), "a number from 1"),
+            (format!("root=/a,quota=some {good}"), "quota=some"),
+            (format!("root=/a,bytes-per-day=0B {good}"), "allows nothing"),
         ] {
             let error = parse(&format!("# one\n{line}\n")).unwrap_err().to_string();
             assert!(error.starts_with("/etc/keys:2: ") && error.contains(expected), "{line}: {error}");

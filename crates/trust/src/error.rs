@@ -48,7 +48,7 @@ pub enum TrustError {
     },
     /// A file does not hold a private key that can be used.
     #[error(
-        "{path} is not an Ed25519 private key in PKCS#8 PEM form ({what}): make one with `icdc keygen`",
+        "{path} is not an Ed25519 private key in PKCS#8 PEM or OpenSSH form ({what}): make one with `icdc keygen`",
         path = path.display()
     )]
     NotAnIdentity {
@@ -57,8 +57,21 @@ pub enum TrustError {
         /// What is wrong.
         what: String,
     },
+    /// The private half of a key is to be asked of an ssh-agent, which does not help.
+    #[error("{path} {what}, and its private key is to come from an agent: {reason}", path = path.display())]
+    Agent {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// Why the agent does not help, and what to do.
+        reason: String,
+    },
     /// A public key cannot be read.
-    #[error("not a public key ({what}): expected `icdc-ed25519 BASE64 [comment]`, as `icdc keygen` prints it")]
+    #[error(
+        "not a public key ({what}): expected `icdc-ed25519 BASE64 [comment]` or `ssh-ed25519 BASE64 [comment]`, as \
+         `icdc keygen` and `ssh-keygen -t ed25519` make them"
+    )]
     NotAPublicKey {
         /// What is wrong.
         what: String,

@@ -1,24 +1,45 @@
-//! Identities: a private key and its file.
+//! Identities: a private key and its file, or the agent that holds it.
 
 use std::fmt;
-use std::io::Read as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rustls::crypto::aws_lc_rs::sign;
+use rustls::sign::SigningKey;
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject as _;
+use ssh_key::PrivateKey;
 
+use crate::agent::AgentKey;
+use crate::safe_file::KeyFile;
 use crate::{PublicKey, TrustError, safe_file};
 
-/// An identity file is 119 bytes; anything much longer is something else.
-const MAX_FILE: u64 = 4096;
+/// How PEM blocks begin.
+const BEGIN: &[u8] = b"-----BEGIN ";
+/// How OpenSSH's private keys begin.
+const OPENSSH: &[u8] = b"-----BEGIN OPENSSH PRIVATE KEY-----";
 
 /// An Ed25519 key pair: what a party proves to be.
 pub struct Identity {
-    pair: Ed25519KeyPair,
+    private: Private,
     public: PublicKey,
+}
+
+/// Where the private half is.
+enum Private {
+    Here(Ed25519KeyPair),
+    InAgent(AgentKey),
+}
+
+/// What a file is.
+enum Found {
+    Pair(Ed25519KeyPair),
+    /// OpenSSH's private key, behind a passphrase.
+    Encrypted(PublicKey),
+    Public(PublicKey),
 }
 
 impl Identity {
@@ -31,28 +52,62 @@ impl Identity {
         Self::new(Ed25519KeyPair::generate().expect("the operating system provides random numbers"))
     }
 
-    /// Reads a PKCS#8 PEM file as [`Identity::save`] or `openssl genpkey -algorithm ed25519` writes
-    /// it.
+    /// Reads a private key: PKCS#8 PEM as [`Identity::save`] or `openssl genpkey -algorithm ed25519`
+    /// writes it, or OpenSSH's form without a passphrase.
     ///
     /// # Errors
     /// A file that other users can read or own, or that is not such a key.
     pub fn load(path: &Path) -> Result<Self, TrustError> {
-        let file = safe_file::open_private(path)?;
-        let mut text = Vec::new();
-        file.take(MAX_FILE).read_to_end(&mut text).map_err(|error| TrustError::io(path, "read", error))?;
-        let wrong = |what: String| TrustError::NotAnIdentity { path: path.to_owned(), what };
-        let der = PrivatePkcs8KeyDer::from_pem_slice(&text).map_err(|error| wrong(error.to_string()))?;
-        let pair = Ed25519KeyPair::from_pkcs8(der.secret_pkcs8_der()).map_err(|error| wrong(error.to_string()))?;
-        Ok(Self::new(pair))
+        let wrong = |what: &str| TrustError::NotAnIdentity { path: path.to_owned(), what: what.to_owned() };
+        match Found::read(path)? {
+            Found::Pair(pair) => Ok(Self::new(pair)),
+            Found::Encrypted(_) => Err(wrong("it is encrypted with a passphrase, for which nobody could be asked")),
+            Found::Public(_) => Err(wrong("it holds a public key")),
+        }
+    }
+
+    /// The public key of a file that holds a key, private or public, with a passphrase or without.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn public_of(path: &Path) -> Result<PublicKey, TrustError> {
+        Ok(match Found::read(path)? {
+            Found::Pair(pair) => Self::new(pair).public,
+            Found::Encrypted(public) | Found::Public(public) => public,
+        })
+    }
+
+    /// As [`load`](Self::load), and of a public key, or of a private one behind a passphrase, the
+    /// private half is used that the user's ssh-agent holds.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); an agent that does not have the key, or does not answer.
+    pub fn load_with_agent(path: &Path) -> Result<Self, TrustError> {
+        let (public, what) = match Found::read(path)? {
+            Found::Pair(pair) => return Ok(Self::new(pair)),
+            Found::Encrypted(public) => (public, "is encrypted with a passphrase"),
+            Found::Public(public) => (public, "holds a public key"),
+        };
+        let agent = AgentKey::find(public).map_err(|error| TrustError::Agent {
+            path: path.to_owned(),
+            what,
+            reason: error.to_string(),
+        })?;
+        Ok(Self { private: Private::InAgent(agent), public })
     }
 
     /// Writes the private key as PKCS#8 PEM, mode 0600, into a directory that is made (0700) if it
     /// is missing.
     ///
     /// # Errors
-    /// [`TrustError::Exists`] rather than overwriting anything; else the system call that failed.
+    /// [`TrustError::Exists`] rather than overwriting anything; else the system call that failed. The
+    /// private key of an agent stays there.
     pub fn save(&self, path: &Path) -> Result<(), TrustError> {
-        safe_file::create_private(path, self.to_pem().as_bytes())
+        let Private::Here(pair) = &self.private else {
+            let what = "the private key is in an ssh-agent".to_owned();
+            return Err(TrustError::NotAnIdentity { path: path.to_owned(), what });
+        };
+        safe_file::create_private(path, to_pem(pair).as_bytes())
     }
 
     /// The public key.
@@ -61,21 +116,65 @@ impl Identity {
         self.public
     }
 
-    pub(crate) fn to_pkcs8(&self) -> PrivatePkcs8KeyDer<'static> {
-        let document = self.pair.to_pkcs8v1().expect("a key pair in memory can be encoded");
-        PrivatePkcs8KeyDer::from(document.as_ref().to_vec())
+    /// What signs handshakes.
+    pub(crate) fn signing_key(&self) -> Arc<dyn SigningKey> {
+        match &self.private {
+            Private::Here(pair) => sign::any_eddsa_type(&to_pkcs8(pair)).expect("an identity is an Ed25519 key"),
+            Private::InAgent(key) => Arc::new(key.clone()),
+        }
     }
 
     fn new(pair: Ed25519KeyPair) -> Self {
         let bytes = pair.public_key().as_ref().try_into().expect("Ed25519 public keys have 32 bytes");
-        Self { public: PublicKey::from_bytes(bytes), pair }
+        Self { public: PublicKey::from_bytes(bytes), private: Private::Here(pair) }
+    }
+}
+
+impl Found {
+    /// Reads a file. One with a private key must be nobody else's to read.
+    fn read(path: &Path) -> Result<Self, TrustError> {
+        let file = KeyFile::read(path)?;
+        let wrong = |what: String| TrustError::NotAnIdentity { path: path.to_owned(), what };
+        let text = file.content.trim_ascii_start();
+        if text.starts_with(OPENSSH) {
+            file.check_private(path)?;
+            return Self::of_openssh(text).map_err(wrong);
+        }
+        // Anything may stand before a PEM block.
+        if !text.windows(BEGIN.len()).any(|window| window == BEGIN) {
+            let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let public = std::str::from_utf8(line).map_err(|_| wrong("it is no text".to_owned()))?;
+            return public.parse().map(Self::Public).map_err(|error: TrustError| wrong(error.to_string()));
+        }
+        file.check_private(path)?;
+        let der = PrivatePkcs8KeyDer::from_pem_slice(text).map_err(|error| wrong(error.to_string()))?;
+        let pair = Ed25519KeyPair::from_pkcs8(der.secret_pkcs8_der()).map_err(|error| wrong(error.to_string()))?;
+        Ok(Self::Pair(pair))
     }
 
-    fn to_pem(&self) -> String {
-        // 48 bytes of DER are 64 characters: one line.
-        let body = STANDARD.encode(self.to_pkcs8().secret_pkcs8_der());
-        format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n")
+    fn of_openssh(text: &[u8]) -> Result<Self, String> {
+        let key = PrivateKey::from_openssh(text).map_err(|error| error.to_string())?;
+        let Some(public) = key.public_key().key_data().ed25519() else {
+            return Err(format!("it is a key of type {}, only Ed25519 is used", key.algorithm()));
+        };
+        if key.is_encrypted() {
+            return Ok(Self::Encrypted(PublicKey::from_bytes(public.0)));
+        }
+        let pair = key.key_data().ed25519().ok_or("its two halves are of different types")?;
+        let pair = Ed25519KeyPair::from_seed_and_public_key(pair.private.as_ref(), pair.public.as_ref());
+        pair.map(Self::Pair).map_err(|_| "its two halves do not belong together".to_owned())
     }
+}
+
+fn to_pkcs8(pair: &Ed25519KeyPair) -> PrivatePkcs8KeyDer<'static> {
+    let document = pair.to_pkcs8v1().expect("a key pair in memory can be encoded");
+    PrivatePkcs8KeyDer::from(document.as_ref().to_vec())
+}
+
+fn to_pem(pair: &Ed25519KeyPair) -> String {
+    // 48 bytes of DER are 64 characters: one line.
+    let body = STANDARD.encode(to_pkcs8(pair).secret_pkcs8_der());
+    format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n")
 }
 
 impl fmt::Debug for Identity {
@@ -146,8 +245,42 @@ mod tests {
         let text = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE KEY-----\n";
         safe_file::create_private(&path, text.as_bytes()).unwrap();
         let identity = Identity::load(&path).unwrap();
-        assert_eq!(identity.to_pem(), text);
+        let again = directory.path().join("again");
+        identity.save(&again).unwrap();
+        assert_eq!(fs::read_to_string(again).unwrap(), text);
         assert_eq!(identity.public().to_string(), "icdc-ed25519 Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=");
+    }
+
+    /// Made by `ssh-keygen -t ed25519`, the second one with a passphrase.
+    const SSH_PRIVATE: &str = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW\nQyNTUxOQAAACAhcrr3QHiHcL9ftzIp8qrxrYa6R9qHN/Lm8uF7aOLbpwAAAJgNuvxXDbr8\nVwAAAAtzc2gtZWQyNTUxOQAAACAhcrr3QHiHcL9ftzIp8qrxrYa6R9qHN/Lm8uF7aOLbpw\nAAAECwA0zwsF7uCdyZTGVFXHeToyYodQSPn2fNbEFFC7v3PCFyuvdAeIdwv1+3MinyqvGt\nhrpH2oc38uby4Xto4tunAAAAD3NvbWVvbmVAZXhhbXBsZQECAwQFBg==\n-----END OPENSSH PRIVATE KEY-----\n";
+    const SSH_PUBLIC: &str =
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICFyuvdAeIdwv1+3MinyqvGthrpH2oc38uby4Xto4tun someone@example";
+    const SSH_ENCRYPTED: &str = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAACmFlczI1Ni1jdHIAAAAGYmNyeXB0AAAAGAAAABAmm8qQ2x\n/oSsbM4K83iXcbAAAAEAAAAAEAAAAzAAAAC3NzaC1lZDI1NTE5AAAAIIWeiVOGH1jG5cv/\n/XMNV0LPm4OMKR3uwrT/DfhSYC+cAAAAkKwIbCZE0+Lsa9ek4nSN34shVxpVj2kR6eD3mL\nF9tVMumhvttOfPQ+kJWCLtpUamtCfuWZja/8EOVZ0oGHH7kFZ0H143RL0X6T1LhrnUXnqE\n2CsYl7SY5VPmHGxngvVRi2GE52r+zZ/wVF6lvO+QOYLkqWWTx+uFnwiVItUJl9sW99KHfg\nIYdMLQGmJrwvkxyg==\n-----END OPENSSH PRIVATE KEY-----\n";
+
+    #[test]
+    fn reads_what_ssh_keygen_writes_unless_it_is_encrypted_or_only_public() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            safe_file::create_private(&path, text.as_bytes()).unwrap();
+            path
+        };
+        let path = file("id", SSH_PRIVATE);
+        let identity = Identity::load(&path).unwrap();
+        assert_eq!(identity.public(), SSH_PUBLIC.parse().unwrap());
+        assert_eq!(Identity::load_with_agent(&path).unwrap().public(), identity.public());
+        // What TLS signs with is the key that the file has.
+        let again = directory.path().join("again");
+        identity.save(&again).unwrap();
+        assert_eq!(Identity::load(&again).unwrap().public(), identity.public());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(Identity::load(&path), Err(TrustError::Exposed { .. })));
+        assert!(matches!(Identity::load_with_agent(&path), Err(TrustError::Exposed { .. })));
+        let refused = |name: &str, text: &str| Identity::load(&file(name, text)).unwrap_err().to_string();
+        assert!(refused("encrypted", SSH_ENCRYPTED).contains("passphrase"));
+        assert!(refused("public", SSH_PUBLIC).contains("a public key"));
+        let half = SSH_PRIVATE.len() / 2;
+        assert!(refused("half", &SSH_PRIVATE[..half]).contains("OpenSSH form"));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! A party is its Ed25519 public key; there are no names, certificates or authorities. TLS 1.3 runs
 //! with raw public keys (RFC 7250) on both sides, and each side says which keys it accepts: one
 //! exact key (ssh mode, where ssh carried it), what `known_hosts` holds (client of a daemon), or
-//! what `authorized_keys` holds (daemon). There is no anonymous mode, no resumption and no early
+//! what `authorized_keys` holds (daemon). Keys of OpenSSH are the same keys, and an ssh-agent may
+//! sign with them. There is no anonymous mode, no resumption and no early
 //! data.
 //!
 //! Neighbours: `transfer` runs the handshakes and the daemon, `cli` makes identities; `protocol`
@@ -22,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod authorized_keys;
 mod error;
 mod identity;
@@ -31,12 +33,13 @@ mod public_key;
 mod safe_file;
 mod tls;
 
-pub use authorized_keys::{AuthorizedKeys, Grant, Rights};
+pub use authorized_keys::{AuthorizedKeys, Grant, Limits, Rights, Sources};
 pub use error::TrustError;
 pub use identity::Identity;
 pub use known_hosts::{DEFAULT_PORT, HostKey, KnownHosts};
 pub use paths::Paths;
 pub use public_key::PublicKey;
+pub use safe_file::open_settings;
 pub use tls::{
     ALPN, KeyRejected, ServerPin, VerifyServer, client_config, explain, peer_key, server_config, server_name,
     suite_names,

@@ -15,6 +15,8 @@ pub struct Paths {
     pub authorized_keys: PathBuf,
     /// Keys of daemons that this user has met.
     pub known_hosts: PathBuf,
+    /// Settings of the command line.
+    pub settings: PathBuf,
 }
 
 impl Paths {
@@ -33,6 +35,7 @@ impl Paths {
             identity_public: directory.join("identity.pub"),
             authorized_keys: directory.join("authorized_keys"),
             known_hosts: directory.join("known_hosts"),
+            settings: directory.join("config.toml"),
         }
     }
 

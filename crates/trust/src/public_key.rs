@@ -11,12 +11,18 @@ use crate::TrustError;
 
 /// First word of the text form.
 pub(crate) const KEY_TYPE: &str = "icdc-ed25519";
+/// First word of OpenSSH's text form.
+pub(crate) const SSH_KEY_TYPE: &str = "ssh-ed25519";
+
+/// Everything before the key in OpenSSH's binary form (RFC 8709 section 4): two strings, each after
+/// its length.
+const SSH_PREFIX: &[u8; 19] = b"\0\0\0\x0bssh-ed25519\0\0\0\x20";
 
 /// DER of everything before the key in a `SubjectPublicKeyInfo` for Ed25519 (RFC 8410 section 4).
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// An Ed25519 public key. Text form: `icdc-ed25519 BASE64` (of the 32 bytes), then perhaps a
-/// comment.
+/// comment. OpenSSH's `ssh-ed25519 BASE64` is read as well, and means the same key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey([u8; 32]);
 
@@ -41,7 +47,21 @@ impl PublicKey {
         format!("SHA256:{}", STANDARD_NO_PAD.encode(hash))
     }
 
-    /// Reads the text form; returns the key and the comment (empty if there is none).
+    /// The fingerprint that `ssh-keygen -l` shows: of OpenSSH's binary form, so that it differs from
+    /// [`fingerprint`](Self::fingerprint).
+    #[must_use]
+    pub fn ssh_fingerprint(&self) -> String {
+        let hash = digest::digest(&digest::SHA256, &self.to_ssh());
+        format!("SHA256:{}", STANDARD_NO_PAD.encode(hash))
+    }
+
+    /// OpenSSH's text form.
+    #[must_use]
+    pub fn ssh_line(&self) -> String {
+        format!("{SSH_KEY_TYPE} {}", STANDARD.encode(self.to_ssh()))
+    }
+
+    /// Reads either text form; returns the key and the comment (empty if there is none).
     ///
     /// # Errors
     /// [`TrustError::NotAPublicKey`] says which part is wrong.
@@ -49,15 +69,35 @@ impl PublicKey {
         let wrong = |what: String| TrustError::NotAPublicKey { what };
         let text = text.trim();
         let (kind, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-        if kind != KEY_TYPE {
-            return Err(wrong(format!("it begins with {kind:?}")));
-        }
+        let is_ssh = match kind {
+            KEY_TYPE => false,
+            SSH_KEY_TYPE => true,
+            other if is_other_ssh_type(other) => {
+                return Err(wrong(format!("keys of type {other} are not used, only Ed25519")));
+            }
+            other => return Err(wrong(format!("it begins with {other:?}"))),
+        };
         let rest = rest.trim_start();
         let (encoded, comment) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let bytes = STANDARD.decode(encoded).map_err(|error| wrong(format!("base64: {error}")))?;
-        let bytes = <[u8; 32]>::try_from(bytes.as_slice())
-            .map_err(|_| wrong(format!("{} bytes instead of 32", bytes.len())))?;
-        Ok((Self(bytes), comment.trim_start()))
+        let key = if is_ssh {
+            Self::from_ssh(&bytes).ok_or_else(|| wrong("its base64 is no Ed25519 key of OpenSSH".to_owned()))?
+        } else {
+            let bytes = <[u8; 32]>::try_from(bytes.as_slice())
+                .map_err(|_| wrong(format!("{} bytes instead of 32", bytes.len())))?;
+            Self(bytes)
+        };
+        Ok((key, comment.trim_start()))
+    }
+
+    /// OpenSSH's binary form.
+    pub(crate) fn to_ssh(self) -> Vec<u8> {
+        [SSH_PREFIX.as_slice(), &self.0].concat()
+    }
+
+    /// The key in OpenSSH's binary form; `None` for anything else.
+    pub(crate) fn from_ssh(bytes: &[u8]) -> Option<Self> {
+        bytes.strip_prefix(SSH_PREFIX)?.try_into().ok().map(Self)
     }
 
     /// DER `SubjectPublicKeyInfo`, the form in which TLS carries a raw public key.
@@ -70,6 +110,12 @@ impl PublicKey {
         let key = spki.strip_prefix(&SPKI_PREFIX)?;
         key.try_into().ok().map(Self)
     }
+}
+
+/// Whether a word names a type of key of OpenSSH other than Ed25519: RSA, DSA, ECDSA, security keys,
+/// certificates.
+pub(crate) fn is_other_ssh_type(word: &str) -> bool {
+    word != SSH_KEY_TYPE && ["ssh-", "ecdsa-sha2-", "sk-ssh-", "sk-ecdsa-"].iter().any(|start| word.starts_with(start))
 }
 
 impl fmt::Display for PublicKey {
@@ -112,10 +158,28 @@ mod tests {
     }
 
     #[test]
+    fn openssh_means_the_same_key_and_shows_its_own_fingerprint() {
+        // Made by `ssh-keygen -t ed25519`; the fingerprint by `ssh-keygen -l`.
+        let line = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICFyuvdAeIdwv1+3MinyqvGthrpH2oc38uby4Xto4tun";
+        let commented = format!("{line} me@home");
+        let (key, comment) = PublicKey::parse_line(&commented).unwrap();
+        assert_eq!((key.ssh_line().as_str(), comment), (line, "me@home"));
+        assert_eq!(key.ssh_fingerprint(), "SHA256:u0K6Jp6F44XKe4EvcTAp4Za0bxUx9MjOLY/XjtL6RQQ");
+        assert_eq!(PublicKey::parse_line(&key.to_string()).unwrap().0, key);
+        let long = [key.to_ssh(), vec![0]].concat();
+        assert!(PublicKey::from_ssh(&long).is_none() && PublicKey::from_ssh(&long[..50]).is_none());
+    }
+
+    #[test]
     fn refuses_other_types_lengths_and_alphabets() {
         for text in ["", "ssh-ed25519 AAAA", "icdc-ed25519", "icdc-ed25519 AAAA", "icdc-ed25519 ????"] {
             let error = PublicKey::parse_line(text).unwrap_err().to_string();
             assert!(error.contains("icdc-ed25519 BASE64"), "{text:?}: {error}");
+        }
+        for kind in ["ssh-rsa", "ecdsa-sha2-nistp256", "sk-ssh-ed25519@openssh.com", "ssh-ed25519-cert-v01@openssh.com"]
+        {
+            let error = PublicKey::parse_line(&format!("{kind} AAAA")).unwrap_err().to_string();
+            assert!(error.contains(kind) && error.contains("only Ed25519"), "{error}");
         }
     }
 

@@ -1,9 +1,11 @@
 //! Files that trust hangs on: secrets that nobody else may read, lists that nobody else may change.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+
+use rustix::fs::OFlags;
 
 use crate::TrustError;
 
@@ -26,26 +28,91 @@ pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<(), TrustErr
     })
 }
 
-/// Opens a private key for reading, unless others could read it too: by its mode, or because it is
-/// theirs.
-pub(crate) fn open_private(path: &Path) -> Result<File, TrustError> {
-    let file = File::open(path).map_err(|error| TrustError::io(path, "open", error))?;
-    let metadata = file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?;
-    if metadata.mode() & 0o077 != 0 {
-        return Err(TrustError::Exposed { path: path.to_owned(), mode: metadata.mode() & 0o7777 });
+/// An identity file is 119 bytes, one of OpenSSH some 400; anything much longer is something else.
+const MAX_KEY: u64 = 16 << 10;
+
+/// A file that holds one key.
+pub(crate) struct KeyFile {
+    pub(crate) content: Vec<u8>,
+    metadata: Metadata,
+}
+
+impl KeyFile {
+    pub(crate) fn read(path: &Path) -> Result<Self, TrustError> {
+        let file = File::open(path).map_err(|error| TrustError::io(path, "open", error))?;
+        let metadata = file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?;
+        let mut content = Vec::new();
+        file.take(MAX_KEY).read_to_end(&mut content).map_err(|error| TrustError::io(path, "read", error))?;
+        Ok(Self { content, metadata })
     }
-    let user = rustix::process::geteuid().as_raw();
-    if metadata.uid() != 0 && metadata.uid() != user {
-        return Err(TrustError::Unsafe {
-            path: path.to_owned(),
-            what: format!("it belongs to user {}, who can read and exchange it", metadata.uid()),
-            remedy: format!(
-                "name another file with --identity, make one with `icdc keygen --identity FILE`, or run `chown {user} {}` if the key may still be trusted",
-                path.display()
-            ),
-        });
+
+    /// Refuses a private key that others could read, too: by its mode, or because it is theirs.
+    pub(crate) fn check_private(&self, path: &Path) -> Result<(), TrustError> {
+        let metadata = &self.metadata;
+        if metadata.mode() & 0o077 != 0 {
+            return Err(TrustError::Exposed { path: path.to_owned(), mode: metadata.mode() & 0o7777 });
+        }
+        let user = rustix::process::geteuid().as_raw();
+        if metadata.uid() != 0 && metadata.uid() != user {
+            return Err(TrustError::Unsafe {
+                path: path.to_owned(),
+                what: format!("it belongs to user {}, who can read and exchange it", metadata.uid()),
+                remedy: format!(
+                    "name another file with --identity, make one with `icdc keygen --identity FILE`, or run `chown {user} {}` if the key may still be trusted",
+                    path.display()
+                ),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Opens a file of settings if only root and the current user can have changed it or exchanged one
+/// of the directories that lead to it.
+///
+/// - What others may write to counts as safe beneath a directory that they may not search: where
+///   every user has a group of their own, files are often made writable for it in a closed home.
+/// - In a user namespace, those outside whom it does not map have one id in common; as root is among
+///   them, they count as root.
+///
+/// A named pipe is not waited for.
+///
+/// # Errors
+/// The file cannot be opened, or others could have changed it.
+pub fn open_settings(path: &Path) -> Result<File, TrustError> {
+    let real = path.canonicalize().map_err(|error| TrustError::io(path, "realpath", error))?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(&real)
+        .map_err(|error| TrustError::io(path, "open", error))?;
+    let (user, unmapped) = (rustix::process::geteuid().as_raw(), unmapped_user());
+    let mut is_closed = false;
+    // From the root down, the file at the end.
+    let mut parents: Vec<&Path> = real.ancestors().skip(1).collect();
+    parents.reverse();
+    for directory in parents {
+        let metadata = directory.metadata().map_err(|error| TrustError::io(directory, "stat", error))?;
+        check_owner(directory, &metadata, user, unmapped)?;
+        if !is_closed {
+            check_mode(directory, &metadata)?;
+        }
+        is_closed |= metadata.mode() & 0o011 == 0;
+    }
+    let metadata = file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?;
+    check_owner(&real, &metadata, user, unmapped)?;
+    if !is_closed {
+        check_mode(&real, &metadata)?;
     }
     Ok(file)
+}
+
+/// The id that stands for users outside of this user namespace; `None` where every id is mapped.
+fn unmapped_user() -> Option<u32> {
+    let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
+    let maps_all = map.split_whitespace().eq(["0", "0", "4294967295"]);
+    let overflow = || std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok();
+    if maps_all { None } else { overflow() }
 }
 
 /// Reads a list of keys if, as sshd's `StrictModes` has it, only root and the current user can have
@@ -87,16 +154,28 @@ pub(crate) fn append_line(path: &Path, line: &str) -> Result<usize, TrustError> 
     Ok(above + 1)
 }
 
-fn check(path: &Path, metadata: &std::fs::Metadata, user: u32) -> Result<(), TrustError> {
-    let suspect = |what: String, remedy: String| Err(TrustError::Unsafe { path: path.to_owned(), what, remedy });
-    if metadata.uid() != 0 && metadata.uid() != user {
-        let what = format!("it belongs to user {}", metadata.uid());
-        return suspect(what, format!("run `chown {user} {}`", path.display()));
+fn check(path: &Path, metadata: &Metadata, user: u32) -> Result<(), TrustError> {
+    check_owner(path, metadata, user, None)?;
+    check_mode(path, metadata)
+}
+
+/// Whether it belongs to root, to this user, or to the one that stands for root.
+fn check_owner(path: &Path, metadata: &Metadata, user: u32, unmapped: Option<u32>) -> Result<(), TrustError> {
+    let owner = metadata.uid();
+    if owner == 0 || owner == user || Some(owner) == unmapped {
+        return Ok(());
     }
+    let (what, remedy) = (format!("it belongs to user {owner}"), format!("run `chown {user} {}`", path.display()));
+    Err(TrustError::Unsafe { path: path.to_owned(), what, remedy })
+}
+
+/// Whether nobody but its owner can write to it.
+fn check_mode(path: &Path, metadata: &Metadata) -> Result<(), TrustError> {
     let sticky_directory = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
     if metadata.mode() & 0o022 != 0 && !sticky_directory {
         let what = format!("other users can write to it (mode {:04o})", metadata.mode() & 0o7777);
-        return suspect(what, format!("run `chmod go-w {}`", path.display()));
+        let remedy = format!("run `chmod go-w {}`", path.display());
+        return Err(TrustError::Unsafe { path: path.to_owned(), what, remedy });
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
-use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group, sign};
+use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
@@ -126,6 +126,8 @@ pub fn explain(error: &Error) -> String {
         }
         Error::PeerIncompatible(PeerIncompatible::IncorrectCertificateTypeExtension)
         | Error::NoCertificatesPresented => "the other end showed no raw public key: it is not icdc".into(),
+        // An agent that has not signed.
+        Error::General(reason) => reason.clone(),
         Error::InvalidMessage(_) => "the other end does not speak TLS 1.3: is it another service?".into(),
         other => other.to_string(),
     }
@@ -160,8 +162,8 @@ fn has_aes() -> bool {
 }
 
 fn certified_key(identity: &Identity) -> Arc<CertifiedKey> {
-    let signing = sign::any_eddsa_type(&identity.to_pkcs8()).expect("an identity is an Ed25519 key");
-    Arc::new(CertifiedKey::new(vec![CertificateDer::from(identity.public().to_spki())], signing))
+    let shown = CertificateDer::from(identity.public().to_spki());
+    Arc::new(CertifiedKey::new(vec![shown], identity.signing_key()))
 }
 
 /// Asks `judge` about the key that the other end shows, and checks the signature that proves its

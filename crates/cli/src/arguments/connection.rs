@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use icdc_tcp::Egresses;
 
 use crate::route::Route;
@@ -46,6 +46,10 @@ pub(crate) struct ConnectionArguments {
     #[arg(long, value_name = "FILE", help_heading = "Connection", value_hint = ValueHint::FilePath)]
     pub(crate) proxy_login: Option<PathBuf>,
 
+    /// Internet protocol of the connections
+    #[arg(long, value_name = "FAMILY", default_value = "any", conflicts_with_all = ["ipv4", "ipv6"], help_heading = "Connection")]
+    pub(crate) family: AddressFamily,
+
     /// Use IPv4 only
     #[arg(short = '4', conflicts_with = "ipv6", help_heading = "Connection")]
     pub(crate) ipv4: bool,
@@ -54,11 +58,23 @@ pub(crate) struct ConnectionArguments {
     #[arg(short = '6', help_heading = "Connection")]
     pub(crate) ipv6: bool,
 
-    /// Private key to present to daemons [default: ~/.config/icdc/identity]
+    /// Private key to present to daemons, of icdc or OpenSSH (Ed25519); of a public key or one with
+    /// a passphrase, ssh-agent uses the private half [default: ~/.config/icdc/identity]
     #[arg(long, value_name = "FILE", help_heading = "Connection", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
 
     /// File with the public keys of known daemons [default: ~/.config/icdc/known_hosts]
     #[arg(long, value_name = "FILE", help_heading = "Connection", value_hint = ValueHint::FilePath)]
     pub(crate) known_hosts: Option<PathBuf>,
+}
+
+/// `--family` as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AddressFamily {
+    /// What the name resolves to
+    Any,
+    /// As -4
+    Ipv4,
+    /// As -6
+    Ipv6,
 }

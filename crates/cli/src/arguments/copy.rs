@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
+use icdc_metrics::Gateway;
 use icdc_protocol::message::Preserve;
 use icdc_units::{ByteCount, Span};
 
 use super::ConnectionArguments;
-use crate::values::{Ceiling, Congestion, Shard, Streams, ceiling, congestion, preserve, ring, shard, streams};
+use crate::values::{Ceiling, Congestion, Shard, Streams, ceiling, congestion, pause, preserve, ring, shard, streams};
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -37,6 +38,7 @@ use crate::values::{Ceiling, Congestion, Shard, Streams, ceiling, congestion, pr
         "  icdc copy data.bin user@far.example.org:/srv/in/\n",
         "  icdc copy --rate 900mbit --report run7.html far.example.org:run7/ run7\n",
         "  icdc copy --exclude '*.tmp' --update run7 icdc://dtn.example.org/in/\n",
+        "  icdc copy --metrics /var/lib/prometheus/node-exporter/run7.prom run7 far.example.org:\n",
         "  icdc copy --json a.example.org:run7 b.example.org:/srv/ | tail -n 1\n",
         "  icdc copy --ssh 'ssh -p 2222 -i key' --send-self --port 5000-5010 run7 far.example.org:\n",
     )
@@ -124,6 +126,20 @@ pub(crate) struct CopyArguments {
     /// Write a report with plots when the run ends
     #[arg(long, value_name = "FILE.html", help_heading = "Output", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<PathBuf>,
+
+    /// Write metrics for the textfile collector of a Prometheus node exporter, while the copy runs
+    /// and when it ends; the name should end in .prom
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run", help_heading = "Output", value_hint = ValueHint::FilePath)]
+    pub(crate) metrics: Option<PathBuf>,
+
+    /// Push the same metrics to a Prometheus Pushgateway: http://HOST[:PORT], or
+    /// http://HOST[:PORT]/metrics/job/JOB for a group of your own. TLS is not supported
+    #[arg(long, value_name = "URL", conflicts_with = "dry_run", help_heading = "Output", value_hint = ValueHint::Url)]
+    pub(crate) metrics_push: Option<Gateway>,
+
+    /// Time between two writes, or pushes, of metrics
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = pause, help_heading = "Output")]
+    pub(crate) metrics_interval: Span,
 
     /// When to show progress on standard error
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Output")]

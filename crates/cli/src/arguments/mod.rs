@@ -3,8 +3,11 @@
 //! subcommand. Help, man pages and completions are made from here.
 
 pub(crate) mod cc;
+mod completions;
+mod config;
 mod connection;
 mod copy;
+mod definition;
 mod doctor;
 mod generate;
 mod keygen;
@@ -19,12 +22,16 @@ pub(crate) mod run;
 mod serve;
 pub(crate) mod sim;
 mod slurm;
+mod version;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use cc::CcArguments;
-pub(crate) use connection::ConnectionArguments;
+pub(crate) use completions::{CompletedShell, CompletionsArguments};
+pub(crate) use config::ConfigArguments;
+pub(crate) use connection::{AddressFamily, ConnectionArguments};
 pub(crate) use copy::{CopyArguments, ProgressMode};
+pub(crate) use definition::{command, parse_from};
 pub(crate) use doctor::DoctorArguments;
 pub(crate) use generate::{GenerateArguments, Generated};
 pub(crate) use keygen::KeygenArguments;
@@ -35,6 +42,7 @@ pub(crate) use plan::{JoinArguments, PlanArguments, PlanCommand, PlannedContent,
 pub(crate) use relay::RelayArguments;
 pub(crate) use serve::ServeArguments;
 pub(crate) use slurm::{SlurmArguments, SlurmCommand, SubmitArguments};
+pub(crate) use version::VersionArguments;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -47,7 +55,9 @@ pub(crate) use slurm::{SlurmArguments, SlurmCommand, SubmitArguments};
                   needs, and verified on arrival.\n\n\
                   Write sizes as 256MiB or 4MB, and times as 25us, 300ms or 10min. Write rates in bits per second (900mbit, \
                   10gbit) or in bytes per second with a capital B (1.2GB/s, 100MiB/s). RUST_LOG=debug prints a detailed log \
-                  on standard error.",
+                  on standard error.\n\n\
+                  Options can also be set in ~/.config/icdc/config.toml, for all hosts or for some, and by variables ICDC_*: \
+                  see icdc config --help.",
     after_long_help = concat!(
         "Examples:\n",
         "  icdc copy data.bin results/ user@far.example.org:/srv/in/     # push by ssh\n",
@@ -81,6 +91,8 @@ pub(crate) enum Command {
     Cc(CcArguments),
     Pace(Box<PaceArguments>),
     Relay(RelayArguments),
+    Config(ConfigArguments),
+    Completions(CompletionsArguments),
     /// What a daemon starts: one session, given to it on standard input
     #[command(hide = true)]
     Session,
@@ -94,15 +106,9 @@ pub(crate) enum Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
     use icdc_protocol::message::Preserve;
 
     use super::*;
-
-    #[test]
-    fn the_definition_is_consistent() {
-        Arguments::command().debug_assert();
-    }
 
     #[test]
     fn preserve_defaults_to_what_the_protocol_defaults_to() {

@@ -15,10 +15,12 @@ use crate::values::{amount, listen_address};
     long_about = "Run a daemon. Clients connect with icdc://HOST[:PORT]/PATH. The file of authorized keys has one line per key; it \
         says which directory the key can access and what it may do there:\n\n\
         \x20   root=/srv/data,rights=rw,user=data icdc-ed25519 BASE64 someone@example.org\n\n\
-        root= is the only directory that the key can access. rights= is r, w or rw (r if absent). user= is the system user that \
+        The key may also have OpenSSH's form (ssh-ed25519 BASE64). root= is the only directory that it can access. rights= is r, w, \
+        rw (r if absent) or drop-box (make what is not there yet, and nothing else). user= is the system user that \
         the daemon acts as; if the daemon runs as root and the key may write, it is required. owner=keep lets the client set owners \
-        and set-id bits. The daemon watches the file: if a line is removed or changed, the running transfers of its key end within a \
-        second.\n\n\
+        and set-id bits. expires=2027-01-31 and from=\"10.0.0.0/8\" say until when and from where the key is accepted; \
+        max-rate=1gbit, max-sessions=4, bytes-per-day=1TB and quota=10TB limit what it may use. The daemon watches the file: if a \
+        line is removed, changed, has expired or is used up, the running transfers of its key end within a second.\n\n\
         Give the daemon's public key to its users. They add it with `icdc keygen --trust`.\n\n\
         Each session is a process of its own, which runs as the user of its key. The daemon itself gives up the rights of root that \
         no key needs.\n\n\
@@ -75,6 +77,10 @@ pub(crate) struct ServeArguments {
     /// While the audit log cannot be written: refuse new sessions, or go on
     #[arg(long, value_name = "refuse|continue", default_value = "refuse", value_parser = when_full, requires = "audit")]
     pub(crate) audit_full: WhenFull,
+
+    /// Tell metrics for Prometheus at this address, at /metrics
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address)]
+    pub(crate) metrics: Option<SocketAddr>,
 
     /// Take over the listening sockets of the daemon that starts this one
     #[arg(long, hide = true)]

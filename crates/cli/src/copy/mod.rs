@@ -4,14 +4,18 @@
 //!                    ┌► JSON lines           (standard output)
 //! copy() ─► events ──┼► progress, messages   (standard error)
 //!                    ├► tally ─► summary     (standard output)
+//!                    │    └► exporter        (--metrics FILE, --metrics-push URL)
 //!                    └► recorder ─► report   (--report FILE.html)
 //! ```
 
+pub(crate) mod exporter;
+mod metrics;
 mod page;
 mod progress;
 mod recorder;
 pub(crate) mod summary;
 mod surface;
+mod tally;
 
 use std::sync::Arc;
 
@@ -21,6 +25,7 @@ use icdc_transfer::{Event, EventSink, Summary};
 
 use crate::arguments::CopyArguments;
 use crate::console::Console;
+use crate::copy::exporter::Exporter;
 use crate::copy::page::Ending;
 use crate::copy::surface::Surface;
 use crate::plan::{CopyPlan, ResultFile};
@@ -58,9 +63,17 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
         sources: sources.iter().map(ToString::to_string).collect(),
         destination: destination.to_string(),
     });
+    let exporter = match output.metrics.map(|metrics| Exporter::start(metrics, &surface, console)).transpose() {
+        Ok(exporter) => exporter,
+        Err(error) => return (console.give_up(&error, exit::USAGE), false),
+    };
     let result = icdc_remote::copy(&sources, &destination, &options, &events, stop);
     let is_through = result.is_ok();
-    (conclude(&surface, console, report, result), is_through)
+    let code = conclude(&surface, console, report, result);
+    if let Some(exporter) = exporter {
+        exporter.finish();
+    }
+    (code, is_through)
 }
 
 /// Shows the end of the run in every form and returns the exit code.

@@ -2,15 +2,16 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use icdc_metrics::Reading;
 use icdc_report::Report;
-use icdc_transfer::{Event, Outcome, Sample, Summary, Via};
-use icdc_units::{ByteCount, Rate};
+use icdc_transfer::{Event, Outcome, Summary, Via};
 
 use crate::console::Console;
 use crate::copy::page::Ending;
 use crate::copy::progress::View;
 use crate::copy::recorder::Recorder;
-use crate::copy::summary;
+use crate::copy::tally::{RunResult, Tally};
+use crate::copy::{metrics, summary};
 use crate::plan::Output;
 
 /// Everything that listens to the events of one run.
@@ -27,18 +28,6 @@ struct Display {
     view: View,
     recorder: Option<Recorder>,
     tally: Tally,
-}
-
-/// What the events of the run add up to, for runs that end without a summary.
-#[derive(Default)]
-struct Tally {
-    files: u64,
-    bytes: u64,
-    skipped: u64,
-    failed: u64,
-    resumed: u64,
-    would_send: (u64, u64),
-    last: Sample,
 }
 
 impl Surface {
@@ -73,6 +62,7 @@ impl Surface {
     /// Shows how the run ended.
     pub(crate) fn conclude(&self, ending: &Ending, code: u8) {
         let mut state = self.state();
+        state.tally.conclude(ending, code);
         state.view.finish();
         if let Some(reason) = &ending.reason {
             self.console.complain(reason);
@@ -94,6 +84,16 @@ impl Surface {
             }
         }
         self.console.flush();
+    }
+
+    /// The metrics of the run as it is now.
+    pub(crate) fn metrics(&self) -> Reading {
+        metrics::reading(&self.state().tally)
+    }
+
+    /// How the run has ended; `None` while it goes on.
+    pub(crate) fn result(&self) -> Option<RunResult> {
+        self.state().tally.ended.as_ref().map(|ended| ended.result)
     }
 
     /// A summary of what has been seen so far.
@@ -159,71 +159,5 @@ impl Surface {
         if !matches!(event, Event::Item { .. } | Event::WouldSend { .. }) {
             self.console.flush();
         }
-    }
-}
-
-impl Tally {
-    fn add(&mut self, event: &Event) {
-        match event {
-            Event::Item { outcome: Outcome::Failed, .. } => self.failed += 1,
-            Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
-            // Directories and links have neither digest nor size.
-            Event::Item { bytes, digest, .. } => {
-                self.files += u64::from(digest.is_some() || *bytes > 0);
-                self.bytes = self.bytes.saturating_add(*bytes);
-            }
-            Event::Resumed { bytes } => self.resumed = self.resumed.saturating_add(*bytes),
-            Event::WouldSend { bytes, .. } => {
-                self.would_send.0 += 1;
-                self.would_send.1 = self.would_send.1.saturating_add(*bytes);
-            }
-            Event::Progress(sample) => self.last = sample.clone(),
-            _ => {}
-        }
-    }
-
-    fn summary(&self) -> Summary {
-        let sent = ByteCount::new(self.last.bytes_done.saturating_sub(self.resumed));
-        let nanos = (self.last.seconds.max(0.0) * 1e9) as u64;
-        let goodput = if nanos == 0 { Rate::ZERO } else { sent / icdc_units::Span::from_nanos(nanos) };
-        Summary {
-            files: self.files,
-            bytes: self.bytes,
-            bytes_sent: sent.as_u64(),
-            seconds: self.last.seconds,
-            goodput_bps: goodput.as_bits_per_second(),
-            retransmitted_segments: self.last.retransmitted_segments,
-            // What ended the run is an error too.
-            errors: self.failed.max(1),
-            skipped: self.skipped,
-            resumed_bytes: self.resumed,
-            ..Summary::default()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_that_breaks_off_still_adds_up() {
-        let mut tally = Tally::default();
-        let item = |digest: Option<&str>, outcome, bytes| Event::Item {
-            path: "a".into(),
-            bytes,
-            digest: digest.map(Into::into),
-            outcome,
-            reason: None,
-        };
-        tally.add(&Event::Resumed { bytes: 1000 });
-        tally.add(&item(Some("00"), Outcome::Published, 500));
-        tally.add(&item(None, Outcome::Published, 0));
-        tally.add(&item(None, Outcome::Skipped, 7));
-        tally.add(&Event::Progress(Sample { seconds: 2.0, bytes_done: 2000, ..Sample::default() }));
-        let summary = tally.summary();
-        assert_eq!((summary.files, summary.bytes, summary.skipped, summary.errors), (1, 500, 1, 1));
-        assert_eq!((summary.bytes_sent, summary.goodput_bps, summary.resumed_bytes), (1000, 4000, 1000));
-        assert!(!summary.verified);
     }
 }

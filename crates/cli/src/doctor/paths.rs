@@ -1,7 +1,6 @@
 //! What is remembered of paths: shown, and forgotten. Nothing is examined or measured for it.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
@@ -57,9 +56,10 @@ fn show(file: PathBuf) -> anyhow::Result<Told> {
     let known = known_paths::read(&file).with_context(|| {
         format!("{} cannot be read (`icdc doctor --paths --clear` makes a broken one anew)", file.display())
     })?;
-    let interfaces = facts::addresses();
+    // Without them, nothing is said of addresses that are gone.
+    let interfaces = facts::addresses().ok();
     let now = clock::seconds_since_1970();
-    let paths = known.iter().map(|known| Shown::new(known, &interfaces, now)).collect();
+    let paths = known.iter().map(|known| Shown::new(known, interfaces.as_ref(), now)).collect();
     Ok(Told::Known { file, paths })
 }
 
@@ -88,11 +88,11 @@ fn addresses(host: &str) -> anyhow::Result<Vec<Prefix>> {
 }
 
 impl Shown {
-    fn new(known: &KnownPath, interfaces: &io::Result<BTreeMap<IpAddr, String>>, now: u64) -> Self {
-        let interface = interfaces.as_ref().ok().and_then(|all| all.get(&known.from)).cloned();
+    fn new(known: &KnownPath, interfaces: Option<&BTreeMap<IpAddr, String>>, now: u64) -> Self {
+        let interface = interfaces.and_then(|all| all.get(&known.from)).cloned();
         let obstacle = if !known.is_young(now) {
             Some(format!("it is older than {}", age(OLDEST.as_secs())))
-        } else if interfaces.is_ok() && interface.is_none() {
+        } else if interfaces.is_some() && interface.is_none() {
             Some(format!("no interface here has {}", known.from))
         } else {
             None
@@ -211,7 +211,7 @@ mod tests {
             seen,
         };
         let interfaces = BTreeMap::from([("192.0.2.1".parse().unwrap(), "eth0".to_owned())]);
-        Shown::new(&known, &Ok(interfaces), NOW)
+        Shown::new(&known, Some(&interfaces), NOW)
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         ] {
             assert_eq!((shown.interface.as_deref(), shown.obstacle.as_deref()), (interface, obstacle));
         }
-        let unseen = Shown::new(&shown("192.0.2.9", NOW).known, &Err(io::ErrorKind::PermissionDenied.into()), NOW);
+        let unseen = Shown::new(&shown("192.0.2.9", NOW).known, None, NOW);
         assert_eq!(unseen.obstacle, None, "what cannot be seen is not taken for missing");
     }
 

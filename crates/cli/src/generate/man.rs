@@ -106,9 +106,7 @@ fn pastable(page: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser};
-
-    use crate::arguments::Arguments;
+    use crate::arguments;
 
     use super::*;
 
@@ -122,7 +120,7 @@ mod tests {
     #[test]
     fn every_example_is_a_command_that_is_understood() {
         let mut found = Vec::new();
-        examples(&Arguments::command(), &mut found);
+        examples(&arguments::command(), &mut found);
         assert!(found.len() > 50, "{found:?}");
         for example in found {
             let code = example.split(" # ").next().unwrap_or_default().replace("; ", " ; ");
@@ -130,7 +128,7 @@ mod tests {
             for part in words.split(|word| [";", "|"].contains(&word.as_str())) {
                 let part = part.strip_prefix(&["sudo".to_owned()]).unwrap_or(part);
                 if part.first().is_some_and(|program| program == "icdc") {
-                    let parsed = Arguments::try_parse_from(part);
+                    let parsed = arguments::parse_from(part);
                     assert!(parsed.is_ok(), "{example}: {}", parsed.err().unwrap());
                 }
             }
@@ -139,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_synopsis_has_the_values() {
-        let mut command = Arguments::command();
+        let mut command = arguments::command();
         command.build();
         let copy = synopsis(command.find_subcommand("copy").unwrap());
         for words in ["icdc copy", "[\\-\\-ssh <CMD>]", "[\\-\\-preserve <LIST>]", "[\\-4]", "<SRC>... <DST>"] {

@@ -6,26 +6,45 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use clap::CommandFactory;
+use clap::ValueEnum as _;
 use clap_complete::Shell;
 
-use crate::arguments::{Arguments, GenerateArguments, Generated};
+use crate::arguments::{self, CompletedShell, CompletionsArguments, GenerateArguments, Generated};
+use crate::console::Console;
 
 pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     let directory = &arguments.directory;
     let there = fs::metadata(directory).with_context(|| format!("{}: cannot be used", directory.display()))?;
     ensure!(there.is_dir(), "{} is not a directory; name an existing directory to write to", directory.display());
     match arguments.what {
-        Generated::Man => man::pages(Arguments::command(), directory),
+        Generated::Man => man::pages(arguments::command(), directory),
         Generated::Completions => completions(directory),
     }
     .with_context(|| format!("{}: write", directory.display()))
 }
 
+/// Prints completions for one shell.
+pub(crate) fn print(arguments: &CompletionsArguments, console: &Console) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(of(arguments.shell), &mut arguments::command(), "icdc", &mut script);
+    let script = String::from_utf8(script).context("the completions are no text")?;
+    console.result(script.trim_end_matches('\n'));
+    console.flush();
+    Ok(())
+}
+
 fn completions(directory: &Path) -> std::io::Result<()> {
-    let mut command = Arguments::command();
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut command, "icdc", directory)?;
+    let mut command = arguments::command();
+    for shell in CompletedShell::value_variants() {
+        clap_complete::generate_to(of(*shell), &mut command, "icdc", directory)?;
     }
     Ok(())
+}
+
+fn of(shell: CompletedShell) -> Shell {
+    match shell {
+        CompletedShell::Bash => Shell::Bash,
+        CompletedShell::Zsh => Shell::Zsh,
+        CompletedShell::Fish => Shell::Fish,
+    }
 }

@@ -10,7 +10,7 @@ use icdc_report::{Report, Table};
 
 use crate::arguments::run::RunArguments;
 use crate::console::Console;
-use crate::exit;
+use crate::{config, exit};
 
 pub(super) fn list(_console: &Console) -> u8 {
     for Scenario { name, about, .. } in &ALL {
@@ -36,6 +36,7 @@ pub(super) fn run(arguments: &RunArguments, console: &Console) -> u8 {
 fn measure(arguments: &RunArguments, console: &Console) -> Result<Report> {
     let scenario = arguments.scenario;
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{}", scenario.name)));
+    config::switch_off().context("cannot run without the settings of files and variables")?;
     let is_new = !out.exists();
     // Before an hour is spent on what cannot be kept.
     fs::create_dir_all(&out).with_context(|| format!("cannot make the directory {}", out.display()))?;

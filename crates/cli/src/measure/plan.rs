@@ -98,7 +98,7 @@ pub(crate) fn reach(
 
 /// `[USER@]HOST`, also with a colon behind it, or `icdc://HOST[:PORT]`; what a copy's location has,
 /// less the path.
-fn target(text: &OsStr) -> anyhow::Result<Location> {
+pub(crate) fn target(text: &OsStr) -> anyhow::Result<Location> {
     let shown = text.to_string_lossy();
     let location = match text.as_bytes().starts_with(b"icdc://") {
         true => Location::parse(text)?,

@@ -5,8 +5,21 @@ use std::process::{Command, Stdio};
 
 use crate::support::ICDC;
 
-const SUBCOMMANDS: [&str; 11] =
-    ["copy", "plan", "slurm", "serve", "keygen", "measure", "doctor", "lab", "cc", "pace", "relay"];
+const SUBCOMMANDS: [&str; 13] = [
+    "copy",
+    "plan",
+    "slurm",
+    "serve",
+    "keygen",
+    "measure",
+    "doctor",
+    "lab",
+    "cc",
+    "pace",
+    "relay",
+    "config",
+    "completions",
+];
 
 fn succeed(words: &[&str]) -> String {
     let output = Command::new(ICDC).args(words).output().unwrap();
@@ -51,6 +64,9 @@ fn the_options_of_copy_are_those_of_the_contract() {
         "--shard",
         "--json",
         "--report",
+        "--metrics <FILE>",
+        "--metrics-push <URL>",
+        "--metrics-interval <TIME>",
         "--progress",
         "-4",
         "-6",
@@ -189,7 +205,7 @@ fn man_pages_come_one_per_subcommand() {
     expected.push("icdc-cc.1".to_owned());
     expected.extend(["list", "load", "show", "unload"].map(|name| format!("icdc-cc-{name}.1")));
     expected.extend(["plan", "plan-join", "plan-status", "slurm", "slurm-submit"].map(|name| format!("icdc-{name}.1")));
-    expected.push("icdc-relay.1".to_owned());
+    expected.extend(["icdc-relay.1", "icdc-config.1", "icdc-completions.1"].map(str::to_owned));
     expected.extend(
         ["rules", "rules-apply", "rules-print", "rules-remove", "status"].map(|name| format!("icdc-relay-{name}.1")),
     );

@@ -6,6 +6,7 @@
 mod copy;
 mod errors;
 mod help;
+mod install;
 mod keygen;
 #[path = "../support/mod.rs"]
 mod support;

@@ -6,6 +6,7 @@
 mod deep;
 mod devices;
 mod fidelity;
+mod old_kernel;
 mod options;
 mod semantics;
 #[path = "../support/mod.rs"]

@@ -247,6 +247,35 @@ fn routes_of_other_devices_that_went_before_still_do() {
 }
 
 #[test]
+fn what_belongs_to_routes_and_neighbours_goes_with_them() {
+    let Some(pair) = Pair::new() else { return };
+    let site = Site::new();
+    let ip = |words: &str| support::succeed(pair.near.command("ip").args(words.split(' ')));
+    ip("route add 203.0.113.0/24 via 10.77.0.2 dev eth0 src 10.77.0.1 metric 30 mtu 1400");
+    // A next hop that is an object of its own belongs to its device.
+    ip("nexthop add id 5 via 10.77.0.2 dev eth0");
+    ip("route add 198.51.100.0/24 nhid 5");
+    ip("-6 route add 2001:db8:9::/48 dev eth0 metric 256 pref high");
+    ip("neighbour add 10.77.0.9 lladdr 02:00:00:00:00:09 dev eth0 nud permanent");
+    let paced = pace(&site, &pair.near, &classes(&site, &[("one", 5000, "rate = \"8mbit\"")]), &["--mode", "timer"]);
+    let shown = [ip("-4 route show"), ip("-6 route show"), ip("neighbour show nud permanent")].concat();
+    let line = |start: &str| {
+        let found = shown.lines().find(|line| line.starts_with(start) && line.contains("dev pace"));
+        found.unwrap_or_else(|| panic!("{start} is not at the tap: {shown}")).to_owned()
+    };
+    for part in ["via 10.77.0.2", "src 10.77.0.1", "metric 29", "mtu 1400"] {
+        assert!(line("203.0.113.0/24").contains(part), "{part}: {shown}");
+    }
+    assert!(line("198.51.100.0/24").contains("via 10.77.0.2"), "{shown}");
+    assert!(line("2001:db8:9::/48").contains("metric 255") && line("2001:db8:9::/48").contains("pref high"), "{shown}");
+    assert!(line("10.77.0.9").contains("lladdr 02:00:00:00:00:09"), "{shown}");
+    assert!(
+        !shown.lines().any(|line| line.starts_with("fe80") && line.contains("dev pace") && line.contains("metric 255"))
+    );
+    stop(paced);
+}
+
+#[test]
 fn metrics_that_cannot_be_written_do_not_end_the_pacing() {
     let Some(pair) = Pair::new() else { return };
     let site = Site::new();

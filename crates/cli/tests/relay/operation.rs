@@ -392,9 +392,15 @@ fn the_status_shows_both_legs() {
     };
     let text = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
-    assert!(text.contains("\nicdc_relay_ended_total{outcome=\"finished\"} 1\n"), "{text}");
-    assert!(text.contains("\nicdc_relay_bytes_total{direction=\"up\"} 1000\n"), "{text}");
-    assert!(ask("POST / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert!(text.contains("\nicdc_relay_connections_ended_total{outcome=\"finished\"} 1\n"), "{text}");
+    assert!(text.contains("\nicdc_relay_relayed_bytes_total{direction=\"up\"} 1000\n"), "{text}");
+    assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+
+    // A second relay that is to serve its metrics there says why it cannot, and what to do.
+    let other = site.icdc(&["relay", "--forward", &forward, "--metrics", metrics.trim(), "--status-socket", "other"]);
+    let ended = { other }.run().expect_code(1);
+    assert!(ended.stderr.contains("the port is taken by another program; stop that, or name another"), "{ended}");
 }
 
 #[test]

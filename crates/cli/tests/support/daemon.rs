@@ -13,6 +13,7 @@ use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use super::lab::{B, Lab};
 use super::network::Host;
 use super::process::{Run, Signal, Start};
+use super::refusals::as_on_linux_3_10;
 use super::{Ended, HERE, ICDC, Site, is_root, succeed};
 
 /// A running daemon. Killed when dropped.
@@ -36,6 +37,15 @@ impl Daemon {
         let options = format!("root=\"{}\",rights={rights}", root.display());
         Self::launch(site, "daemon", &options, HERE, |mut command| {
             command.env("MALLOC_ARENA_MAX", "1");
+            command
+        })
+    }
+
+    /// Like [`start`](Self::start), as on Linux 3.10.
+    pub fn on_an_old_kernel(site: &Site, root: &Path, rights: &str) -> Self {
+        let options = format!("root=\"{}\",rights={rights}", root.display());
+        Self::launch(site, "daemon", &options, HERE, |mut command| {
+            as_on_linux_3_10(&mut command);
             command
         })
     }

@@ -141,6 +141,8 @@ impl Site {
             .env_remove("XDG_CACHE_HOME")
             .env_remove("XDG_STATE_HOME")
             .env_remove("RUST_LOG")
+            // Neither settings of the machine's nor of whoever runs the tests.
+            .env("ICDC_CONFIG", "none")
             .stdin(Stdio::null());
         command
     }

@@ -41,7 +41,39 @@ pub fn unwritable_beyond(offset: u32) -> Vec<Refusal> {
 
 /// Makes the calls of a command fail.
 pub fn refuse<'a>(command: &'a mut Command, refusals: &[Refusal]) -> &'a mut Command {
-    let program = program(refusals);
+    filter(command, program(refusals))
+}
+
+/// Makes the kernel of a command one of the year 2013, Linux 3.10: it has no system call and no
+/// option of a socket that came later.
+pub fn as_on_linux_3_10(command: &mut Command) -> &mut Command {
+    let newer = libc::SYS_finit_module as u32 + 1;
+    let (of_sockets, of_tcp) = (libc::SO_BUSY_POLL as u32, libc::TCP_NOTSENT_LOWAT as u32);
+    let equals = |value, otherwise| jump(BPF_JMP | BPF_JEQ | BPF_K, value, 0, otherwise);
+    let at_least = |value, otherwise| jump(BPF_JMP | BPF_JGE | BPF_K, value, 0, otherwise);
+    filter(
+        command,
+        vec![
+            load(0),
+            at_least(newer, 1),
+            fail(libc::ENOSYS),
+            // Options: of setsockopt and getsockopt, by level and name.
+            jump(BPF_JMP | BPF_JEQ | BPF_K, libc::SYS_setsockopt as u32, 1, 0),
+            equals(libc::SYS_getsockopt as u32, 8),
+            load(16 + 8 + low_half()),
+            equals(libc::SOL_SOCKET as u32, 2),
+            load(16 + 16 + low_half()),
+            jump(BPF_JMP | BPF_JGE | BPF_K, of_sockets, 3, 4),
+            equals(libc::IPPROTO_TCP as u32, 3),
+            load(16 + 16 + low_half()),
+            at_least(of_tcp, 1),
+            fail(libc::ENOPROTOOPT),
+            statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        ],
+    )
+}
+
+fn filter(command: &mut Command, program: Vec<sock_filter>) -> &mut Command {
     // SAFETY: between fork and exec only prctl(2) is called, on memory that was made before.
     unsafe {
         command.pre_exec(move || {
@@ -58,8 +90,6 @@ pub fn refuse<'a>(command: &'a mut Command, refusals: &[Refusal]) -> &'a mut Com
 }
 
 fn program(refusals: &[Refusal]) -> Vec<sock_filter> {
-    let load = |offset| statement(BPF_LD | BPF_W | BPF_ABS, offset);
-    let fail = |errno: i32| statement(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | errno as u32);
     let mut program = Vec::new();
     for Refusal { call, from, errno } in refusals {
         program.push(load(0));
@@ -78,6 +108,14 @@ fn program(refusals: &[Refusal]) -> Vec<sock_filter> {
     }
     program.push(statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
     program
+}
+
+fn load(offset: u32) -> sock_filter {
+    statement(BPF_LD | BPF_W | BPF_ABS, offset)
+}
+
+fn fail(errno: i32) -> sock_filter {
+    statement(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | errno as u32)
 }
 
 /// Where the lower half of a 64-bit number lies.

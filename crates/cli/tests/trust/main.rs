@@ -7,6 +7,7 @@ mod between;
 mod daemon;
 mod devices;
 mod firewalls;
+mod keys;
 mod operation;
 mod proxies;
 mod routes;

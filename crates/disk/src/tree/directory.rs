@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{Access, AtFlags, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::error::{Result, TreeError};
@@ -122,10 +122,20 @@ impl Directory {
     /// # Errors
     /// [`TreeError::NotADirectory`] when something else, even a link to a directory, has the name.
     pub fn make_directory(&self, name: &Name, mode: u16) -> Result<Self> {
-        match rustix::fs::mkdirat(self, name.as_c_str(), permissions(mode)) {
-            Ok(()) | Err(Errno::EXIST) => self.open_directory(name),
-            Err(errno) => Err(self.failed("mkdirat", name, errno)),
-        }
+        self.make_or_open_directory(name, mode).map(|(directory, _)| directory)
+    }
+
+    /// As [`make_directory`](Self::make_directory), and whether it was made.
+    ///
+    /// # Errors
+    /// As [`make_directory`](Self::make_directory).
+    pub fn make_or_open_directory(&self, name: &Name, mode: u16) -> Result<(Self, bool)> {
+        let made = match rustix::fs::mkdirat(self, name.as_c_str(), permissions(mode)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => return Err(self.failed("mkdirat", name, errno)),
+        };
+        Ok((self.open_directory(name)?, made))
     }
 
     /// Target of the symbolic link `name`, uninterpreted.
@@ -164,6 +174,25 @@ impl Directory {
     pub fn rename(&self, from: &Name, to_directory: &Self, to: &Name) -> Result<()> {
         rustix::fs::renameat(self, from.as_c_str(), to_directory, to.as_c_str())
             .map_err(|errno| to_directory.failed("renameat", to, errno))
+    }
+
+    /// Renames `from` here to `to` in `to_directory`, at once, unless anything has that name. Where
+    /// the kernel or the file system cannot rename like that, it gets the new name before it loses
+    /// the old one.
+    ///
+    /// # Errors
+    /// [`TreeError::Exists`] when anything has that name, be it one of the same file.
+    pub fn rename_new(&self, from: &Name, to_directory: &Self, to: &Name) -> Result<()> {
+        let (old, new) = (from.as_c_str(), to.as_c_str());
+        match rustix::fs::renameat_with(self, old, to_directory, new, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                to_directory.hard_link(self, from, to)?;
+                // It has its name; what stays is an unfinished file's.
+                let _ = self.remove_file(from);
+                Ok(())
+            }
+            renamed => renamed.map_err(|errno| to_directory.failed("renameat", to, errno)),
+        }
     }
 
     /// Removes the name of anything but a directory.

@@ -22,7 +22,9 @@ pub struct Ability {
 }
 
 impl Abilities {
-    pub(super) fn find() -> Self {
+    /// Asks the kernel.
+    #[must_use]
+    pub fn find() -> Self {
         Self { io_uring: io_uring(), ebpf: ebpf() }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
+use icdc_netlink::{Link, Parent, Qdisc};
 use icdc_packet::ethtool::{self, Pause, Rings};
 use icdc_packet::offloads::{self, Feature};
 use icdc_units::{ByteCount, Rate};
 
-use super::netlink::{self, Link, Qdisc, ROOT};
 use super::processors::listed;
 use super::route;
 use crate::System;
@@ -89,8 +89,8 @@ pub(super) fn gather(system: &System, target: Option<IpAddr>) -> Vec<Device> {
 /// The device of the route to `target`, else those of the default routes, else those that are up.
 fn names(system: &System, kernel: Option<&Kernel>, target: Option<IpAddr>) -> Vec<String> {
     let way = target.zip(kernel).and_then(|(target, kernel)| {
-        let index = netlink::device_to(target).ok().flatten()?;
-        kernel.links.iter().find(|link| link.index == index)
+        let hop = icdc_netlink::next_hop(target).ok().flatten()?;
+        kernel.links.iter().find(|link| link.index == hop.device)
     });
     if let Some(link) = way {
         return vec![link.name.clone()];
@@ -117,7 +117,7 @@ fn names(system: &System, kernel: Option<&Kernel>, target: Option<IpAddr>) -> Ve
 
 impl Kernel {
     fn ask() -> Option<Self> {
-        Some(Self { links: netlink::links().ok()?, qdiscs: netlink::qdiscs().unwrap_or_default() })
+        Some(Self { links: icdc_netlink::links().ok()?, qdiscs: icdc_netlink::qdiscs().unwrap_or_default() })
     }
 }
 
@@ -145,9 +145,9 @@ impl Device {
 
 fn kinds(kernel: &Kernel, device: u32) -> Vec<String> {
     let own = || kernel.qdiscs.iter().filter(|qdisc| qdisc.device == device);
-    let first = own().filter(|qdisc| qdisc.parent == ROOT);
+    let first = own().filter(|qdisc| qdisc.parent == Parent::Root);
     let mut kinds: Vec<String> = Vec::new();
-    for qdisc in first.chain(own().filter(|qdisc| qdisc.parent != ROOT)) {
+    for qdisc in first.chain(own().filter(|qdisc| qdisc.parent != Parent::Root)) {
         if !kinds.contains(&qdisc.kind) {
             kinds.push(qdisc.kind.clone());
         }

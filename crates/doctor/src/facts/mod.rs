@@ -5,7 +5,6 @@
 //! | `host` | all of these together |
 //! | `device` | `/sys/class/net`, rtnetlink, ethtool: the devices that the traffic takes |
 //! | `route` | which devices those are, addresses, and the path MTU |
-//! | `netlink` | rtnetlink(7), for what has no file |
 //! | `processors` | lists of processors, as the kernel writes them |
 //! | `clock` | clock source, adjtimex(2) |
 //! | `abilities` | io_uring and eBPF |
@@ -16,7 +15,6 @@ mod clock;
 mod device;
 mod disk;
 mod host;
-mod netlink;
 mod processors;
 mod route;
 

@@ -2,13 +2,12 @@
 //! way.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use icdc_netlink::NetlinkError;
 use icdc_units::ByteCount;
 use rustix::net::sockopt::{ip_mtu, ipv6_mtu};
 
-use super::netlink;
 use crate::System;
 
 /// `RTF_REJECT` of linux/route.h: nothing is sent there.
@@ -50,9 +49,9 @@ fn is_used(flags: &str) -> bool {
 ///
 /// # Errors
 /// The kernel does not tell.
-pub fn addresses() -> io::Result<BTreeMap<IpAddr, String>> {
-    let names: BTreeMap<u32, String> = netlink::links()?.into_iter().map(|link| (link.index, link.name)).collect();
-    let addresses = netlink::addresses()?.into_iter();
+pub fn addresses() -> Result<BTreeMap<IpAddr, String>, NetlinkError> {
+    let names: BTreeMap<u32, String> = icdc_netlink::links()?.into_iter().map(|link| (link.index, link.name)).collect();
+    let addresses = icdc_netlink::addresses()?.into_iter();
     Ok(addresses.filter_map(|one| Some((one.address, names.get(&one.device)?.clone()))).collect())
 }
 

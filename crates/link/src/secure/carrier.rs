@@ -6,11 +6,12 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use icdc_tcp::{TcpInfo, canonical};
+use icdc_tcp::{OptionError, TcpInfo, canonical};
 use icdc_units::{ByteCount, Rate, Span};
+use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
 use super::write_clock::{Together, WriteClock};
@@ -22,11 +23,16 @@ const WAITS: usize = 48 << 10;
 /// A stream of bytes in both directions, watched and ended from any thread.
 #[derive(Clone)]
 pub enum Carrier {
-    /// A TCP connection.
-    Tcp(Arc<TcpStream>),
+    /// A TCP connection, and what paces the writes where the kernel does not.
+    Tcp(Arc<TcpStream>, Arc<WritePace>),
     /// Something that another program carries.
     Forwarded(Arc<Forwarded>),
 }
+
+/// A cap of a TCP connection's rate, kept by its writes on kernels that do not pace a socket (Linux
+/// before 3.13).
+#[derive(Default)]
+pub struct WritePace(OnceLock<WriteClock>);
 
 /// The program that carries a stream; being dropped ends it.
 pub trait ForwardingProgram: Send + Sync {
@@ -95,7 +101,7 @@ impl Forwarded {
 
 impl From<TcpStream> for Carrier {
     fn from(stream: TcpStream) -> Self {
-        Self::Tcp(Arc::new(stream))
+        Self::Tcp(Arc::new(stream), Arc::default())
     }
 }
 
@@ -112,7 +118,12 @@ impl Carrier {
     /// The kernel's, if the peer was faster.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.shutdown(how),
+            Self::Tcp(stream, pace) => {
+                if let Some(clock) = pace.0.get() {
+                    clock.stop();
+                }
+                stream.shutdown(how)
+            }
             Self::Forwarded(forwarded) => {
                 forwarded.clock.stop();
                 let shut = forwarded.socket.shutdown(how);
@@ -129,7 +140,7 @@ impl Carrier {
     /// The other end, for messages.
     pub(super) fn peer(&self) -> String {
         match self {
-            Self::Tcp(stream) => {
+            Self::Tcp(stream, _) => {
                 let shown = |address| canonical(address).to_string();
                 stream.peer_addr().map_or_else(|_| "a peer that is gone".to_owned(), shown)
             }
@@ -141,7 +152,7 @@ impl Carrier {
     /// one must not wait for an acknowledgement.
     pub(super) fn send_at_once(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.set_nodelay(true),
+            Self::Tcp(stream, _) => stream.set_nodelay(true),
             Self::Forwarded(_) => Ok(()),
         }
     }
@@ -149,7 +160,7 @@ impl Carrier {
     /// What the program that carries it has under way at most, if that is known.
     pub(super) fn window(&self) -> Option<ByteCount> {
         match self {
-            Self::Tcp(_) => None,
+            Self::Tcp(..) => None,
             Self::Forwarded(forwarded) => forwarded.window,
         }
     }
@@ -157,7 +168,7 @@ impl Carrier {
     /// What the kernel knows of the TCP connection, also of one that another program uses.
     pub(super) fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
-            Self::Tcp(stream) => icdc_tcp::info(&**stream).ok(),
+            Self::Tcp(stream, _) => icdc_tcp::info(&**stream).ok(),
             Self::Forwarded(forwarded) => forwarded.with_network(|network| icdc_tcp::info(&network.socket).ok())?,
         }
     }
@@ -165,14 +176,14 @@ impl Carrier {
     /// The TCP connection, if it is one.
     pub(super) fn tcp(&self) -> Option<&Arc<TcpStream>> {
         match self {
-            Self::Tcp(stream) => Some(stream),
+            Self::Tcp(stream, _) => Some(stream),
             Self::Forwarded(_) => None,
         }
     }
 
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Tcp(stream) => (&**stream).read(buffer),
+            Self::Tcp(stream, _) => (&**stream).read(buffer),
             Self::Forwarded(forwarded) => (&forwarded.socket).read(buffer),
         }
     }
@@ -180,37 +191,42 @@ impl Carrier {
     /// Writes what is taken at once.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Tcp(stream) => (&**stream).write(bytes),
+            Self::Tcp(stream, pace) => (&**stream).write(&bytes[..pace.take(bytes.len())]),
             Self::Forwarded(forwarded) => forwarded.write(bytes),
         }
     }
 
-    pub(super) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => (&**stream).write_all(bytes),
-            Self::Forwarded(forwarded) => forwarded.write_all(bytes),
+    pub(super) fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
     }
 
     pub(super) fn set_read_timeout(&self, timeout: Option<Span>) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.set_read_timeout(timeout.map(Duration::from)),
+            Self::Tcp(stream, _) => stream.set_read_timeout(timeout.map(Duration::from)),
             Self::Forwarded(forwarded) => forwarded.socket.set_read_timeout(timeout.map(Duration::from)),
         }
     }
 
     pub(super) fn set_write_timeout(&self, timeout: Option<Span>) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.set_write_timeout(timeout.map(Duration::from)),
+            Self::Tcp(stream, _) => stream.set_write_timeout(timeout.map(Duration::from)),
             Self::Forwarded(forwarded) => forwarded.socket.set_write_timeout(timeout.map(Duration::from)),
         }
     }
 
     /// Caps the pace at which it sends: the kernel's where it is TCP, also of another program, and
-    /// else that of the writes.
+    /// else that of the writes, as on kernels that do not pace a socket.
     pub(super) fn set_rate(&self, rate: Rate) {
         let set = match self {
-            Self::Tcp(stream) => icdc_tcp::set_pacing_rate(stream, rate),
+            Self::Tcp(stream, pace) => pace.set_rate(stream, rate),
             Self::Forwarded(forwarded) => {
                 let set = forwarded.with_network(|network| icdc_tcp::set_pacing_rate(&network.socket, rate));
                 set.unwrap_or_else(|| {
@@ -228,13 +244,30 @@ impl Carrier {
     /// this one has taken.
     pub(super) fn delivered(&self) -> ByteCount {
         match self {
-            Self::Tcp(stream) => has_arrived(stream),
+            Self::Tcp(stream, _) => has_arrived(stream),
             Self::Forwarded(forwarded) => {
                 let written = ByteCount::new(forwarded.written.load(Ordering::Relaxed));
                 let arrived = forwarded.with_network(|network| has_arrived(&network.socket) - network.before);
                 arrived.map_or(written, |arrived| written.min(arrived))
             }
         }
+    }
+}
+
+impl WritePace {
+    fn set_rate(&self, stream: &TcpStream, rate: Rate) -> Result<(), OptionError> {
+        match icdc_tcp::set_pacing_rate(stream, rate) {
+            Err(error) if error.cause.raw_os_error() == Some(Errno::NOPROTOOPT.raw_os_error()) => {
+                self.0.get_or_init(WriteClock::default).set_rate(rate);
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Waits until bytes are due; how many of `wanted` may be written then.
+    fn take(&self, wanted: usize) -> usize {
+        self.0.get().map_or(wanted, |clock| clock.take(wanted, || None))
     }
 }
 
@@ -250,24 +283,12 @@ impl Forwarded {
         self.written.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
     }
-
-    fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.write(bytes) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => bytes = &bytes[count..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
 }
 
 impl AsFd for Carrier {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Tcp(stream) => stream.as_fd(),
+            Self::Tcp(stream, _) => stream.as_fd(),
             Self::Forwarded(forwarded) => forwarded.socket.as_fd(),
         }
     }

@@ -9,17 +9,16 @@
 //! The state holds the traffic secrets of the connection: it may go to a process of the same host, by
 //! a channel that nobody else reads, and nowhere else.
 
-use std::fmt;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use icdc_record::Role;
 use icdc_trust::PublicKey;
 use serde::{Deserialize, Serialize};
 
 use super::handshake::Established;
-use super::key_schedule::{Direction, TrafficSecret};
+use super::key_schedule::Direction;
+use super::state::{InletState, OutletState};
 use super::{Carrier, SecureSettings, assemble, inlet};
 use crate::control::LinkControl;
 use crate::error::LinkError;
@@ -44,40 +43,6 @@ pub struct LinkState {
     peer_key: [u8; 32],
     outlet: OutletState,
     pub(super) inlet: InletState,
-}
-
-/// Where the sending half stands.
-#[derive(Serialize, Deserialize)]
-pub struct OutletState {
-    pub(super) secret: TrafficSecret,
-    /// Records under this secret.
-    pub(super) sequence: u64,
-    /// The peer asked for new keys in this direction too.
-    pub(super) key_update_wanted: bool,
-}
-
-/// Where the receiving half stands.
-#[derive(Serialize, Deserialize)]
-pub struct InletState {
-    pub(super) secret: TrafficSecret,
-    /// Records under this secret.
-    pub(super) sequence: u64,
-    /// What is decrypted and was not taken.
-    pub(super) clear: Vec<u8>,
-    /// What has arrived and is not decrypted.
-    pub(super) unopened: Vec<u8>,
-}
-
-impl fmt::Debug for OutletState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutletState").field("sequence", &self.sequence).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for InletState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InletState").field("sequence", &self.sequence).finish_non_exhaustive()
-    }
 }
 
 impl Link {
@@ -105,7 +70,7 @@ impl Link {
     pub fn take_over(state: LinkState, socket: OwnedFd) -> Result<Self, LinkError> {
         let LinkState { peer, peer_key, outlet, inlet } = state;
         let nonsense = || LinkError::Protocol("the state of a link makes no sense".to_owned());
-        if inlet.unopened.len() > inlet::BUFFER / 2 {
+        if inlet.unopened.len() > inlet::BUFFER {
             return Err(nonsense());
         }
         let established = Established {
@@ -115,7 +80,7 @@ impl Link {
             role: Role::Server,
             early: inlet.unopened,
         };
-        let carrier = Carrier::Tcp(Arc::new(TcpStream::from(socket)));
+        let carrier = Carrier::from(TcpStream::from(socket));
         let parts = assemble(carrier, peer, established, None, SecureSettings::default())?;
         parts.connection.key_update_wanted.store(outlet.key_update_wanted, std::sync::atomic::Ordering::Relaxed);
         let inlet = parts.inlet.with_clear(&inlet.clear).ok_or_else(nonsense)?;

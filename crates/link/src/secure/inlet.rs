@@ -22,8 +22,8 @@ use icdc_units::Span;
 use rustls::AlertDescription;
 
 use super::connection::Connection;
-use super::handed_over::InletState;
 use super::key_schedule::Direction;
+use super::state::InletState;
 use crate::assembler::Assembler;
 use crate::error::LinkError;
 use crate::halves::Inlet;

@@ -24,6 +24,7 @@ mod handshake;
 mod inlet;
 mod key_schedule;
 mod outlet;
+mod state;
 #[cfg(test)]
 mod tests;
 mod write_clock;
@@ -37,10 +38,11 @@ use icdc_units::Span;
 
 pub use self::carrier::{Carrier, Forwarded, ForwardingProgram};
 use self::connection::Connection;
-pub use self::handed_over::{HandedOver, InletState, LinkState, OutletState};
+pub use self::handed_over::{HandedOver, LinkState};
 use self::handshake::Established;
 use self::inlet::SecureInlet;
 use self::outlet::SecureOutlet;
+pub use self::state::{InletState, OutletState};
 pub use self::write_clock::Together;
 use crate::error::LinkError;
 use crate::halves::DEAD_AFTER;

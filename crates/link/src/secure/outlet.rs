@@ -21,8 +21,8 @@ use icdc_tcp::clock;
 use icdc_units::Time;
 
 use super::connection::{Connection, FAREWELL};
-use super::handed_over::OutletState;
 use super::key_schedule::Direction;
+use super::state::OutletState;
 use crate::error::LinkError;
 use crate::halves::Outlet;
 use crate::parcel::Parcel;

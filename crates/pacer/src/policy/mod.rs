@@ -35,12 +35,11 @@ mod without;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use icdc_netlink::NetlinkError;
 use icdc_scheduler::LEAST_RATE;
 use icdc_tcp::congestion::{Obstacle, PinError};
 use icdc_units::{ByteCount, Prefix, Rate, Span};
 use thiserror::Error;
-
-use crate::ip::IpError;
 
 pub use cgroup::Cgroup;
 #[cfg(feature = "ebpf")]
@@ -174,9 +173,9 @@ pub enum PolicyError {
     /// Nobody knows which device it is about.
     #[error("no route leads to {0}, so there is no device whose bursts could be limited: leave the burst out")]
     NoRoute(Prefix),
-    /// A program of the system failed.
+    /// The kernel does not tell of devices and routes, or does not change them.
     #[error(transparent)]
-    Ip(#[from] IpError),
+    Netlink(#[from] NetlinkError),
     /// This kernel, this process or this build cannot.
     #[error("policies are eBPF: {0}")]
     Obstacle(Obstacle),

@@ -16,11 +16,11 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use icdc_netlink::{Link, LinkChange, change_link, link, links, next_hop};
 use icdc_tcp::{OptionError, namespace_cookie};
 use icdc_units::Prefix;
 
 use super::PolicyError;
-use crate::ip::{after, ip};
 
 const NOTES: &str = "/run/icdc/bursts";
 
@@ -43,14 +43,11 @@ struct Limit {
 /// reached; says what that changes.
 pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, PolicyError> {
     let device = device_to(to)?;
-    let device = device.as_str();
-    let link = ip(&["-o", "-d", "link", "show", "dev", device])?;
     // Up to here an error leaves what was there.
     release(cgroup, to)?;
-    let index = link.split(':').next().unwrap_or_default();
-    let path = Path::new(NOTES).join(format!("{}-{index}", namespace()?));
-    let before = after(&link, "gso_max_segs").and_then(|word| word.parse().ok()).unwrap_or(65_535);
-    let mut note = read(&path)?.unwrap_or(Note { device: device.to_owned(), before, limits: Vec::new() });
+    let path = Path::new(NOTES).join(format!("{}-{}", namespace()?, device.index));
+    let before = device.batch_segments.unwrap_or(65_535);
+    let mut note = read(&path)?.unwrap_or(Note { device: device.name.clone(), before, limits: Vec::new() });
     note.limits.push(Limit { cgroup, to, segments });
     // Noted first: whatever ends this process, what the device had is known.
     write(&path, &note)?;
@@ -59,8 +56,9 @@ pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, Po
         return Err(error);
     }
     Ok(format!(
-        "{device} takes packets of at most {} segments from connections that begin from now on, also from those of no policy, until \
+        "{} takes packets of at most {} segments from connections that begin from now on, also from those of no policy, until \
          the policy is removed",
+        device.name,
         note.least()
     ))
 }
@@ -94,11 +92,7 @@ fn release_those(is_meant: impl Fn(&Limit) -> bool) -> Result<(), PolicyError> {
         if note.limits.len() == before {
             continue;
         }
-        // A device that is gone has nothing to be restored.
-        let is_there = ip(&["-o", "link", "show", "dev", &note.device]).is_ok();
-        if is_there {
-            set(&note)?;
-        }
+        set(&note)?;
         if note.limits.is_empty() {
             fs::remove_file(&path).map_err(failed(&path, "unlink"))?;
         } else {
@@ -131,18 +125,22 @@ impl Note {
     }
 }
 
+/// A device that is gone has nothing to be set.
 fn set(note: &Note) -> Result<(), PolicyError> {
-    ip(&["link", "set", "dev", &note.device, "gso_max_segs", &note.least().to_string()])?;
+    if let Some(device) = link(&note.device)? {
+        change_link(&device, &LinkChange { batch_segments: Some(note.least()), ..LinkChange::default() })?;
+    }
     Ok(())
 }
 
 /// The device by which a prefix is reached. Addresses of this host in it are reached by none.
-fn device_to(to: Prefix) -> Result<String, PolicyError> {
+fn device_to(to: Prefix) -> Result<Link, PolicyError> {
     let mut found = Err(PolicyError::NoRoute(to));
     for address in within(to) {
-        let route = ip(&["-o", "route", "get", &address.to_string()])?;
-        found = after(&route, "dev").map(str::to_owned).ok_or(PolicyError::NoRoute(to));
-        if !route.starts_with("local ") {
+        let hop = next_hop(address)?.ok_or(PolicyError::NoRoute(to))?;
+        let device = links()?.into_iter().find(|link| link.index == hop.device);
+        found = device.ok_or(PolicyError::NoRoute(to));
+        if !hop.is_local {
             break;
         }
     }

@@ -8,102 +8,88 @@
 
 use std::fs;
 
+use icdc_netlink::{Family, Link, LinkChange, Order, change_link, link, permanent_neighbours, routes};
 use icdc_packet::Tap;
 
 use super::error::WireError;
-use crate::ip::{IpError, after, ip};
 
 /// Packets that may wait for the pump, each of one frame up to 64 KiB: the kernel does not hold TCP
 /// back at a tap, so a whole window may come at once.
-const QUEUE: &str = "4000";
+const QUEUE: u32 = 4000;
+/// The metric that a route of IPv6 has unless somebody gave it another.
+const USUAL_METRIC: u32 = 1024;
 
 /// A tap that is set up and may be diverted into.
 pub(super) struct Detour {
-    device: String,
-    tap: String,
-    facts: Facts,
-}
-
-/// What `ip -o link` tells of a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Facts {
-    index: u32,
-    mtu: usize,
+    device: Link,
+    tap: Link,
     hardware: [u8; 6],
 }
 
 impl Detour {
     /// Makes the tap. Nothing goes into it yet.
     pub(super) fn prepare(device: &str) -> Result<(Self, Tap), WireError> {
-        let told = ip(&["-o", "link", "show", "dev", device])?;
-        let facts = facts(&told).ok_or_else(|| IpError {
-            command: format!("ip -o link show dev {device}"),
-            reason: "it is no Ethernet device: only those can be paced".to_owned(),
-        })?;
+        let found = link(device)?.ok_or_else(|| WireError::NoDevice { device: device.to_owned() })?;
+        let hardware = hardware(&found).ok_or_else(|| WireError::NotEthernet { device: device.to_owned() })?;
         if reverse_path(device) == 1 {
             return Err(WireError::ReversePath { device: device.to_owned() });
         }
         // One name for one device: the kernel lets nobody else have it.
-        let name = format!("pace{}", facts.index);
+        let name = format!("pace{}", found.index);
         let tap = Tap::create(&name).map_err(|error| match error.cause.raw_os_error() {
             Some(code) if code == rustix::io::Errno::BUSY.raw_os_error() => {
                 WireError::Busy { device: device.to_owned() }
             }
             _ => error.into(),
         })?;
-        let detour = Self { device: device.to_owned(), tap: name, facts };
+        let made = link(&name)?.ok_or(WireError::NoDevice { device: name })?;
+        let detour = Self { device: found, tap: made, hardware };
         detour.configure()?;
         Ok((detour, tap))
     }
 
     /// Largest packet of the device, in bytes.
     pub(super) fn mtu(&self) -> usize {
-        self.facts.mtu
+        self.device.mtu as usize
     }
 
     /// Hardware address of the device.
     pub(super) fn hardware(&self) -> [u8; 6] {
-        self.facts.hardware
+        self.hardware
     }
 
     /// Lets the host send into the tap what it sent into the device.
     pub(super) fn divert(&self) -> Result<(), WireError> {
-        let (device, tap) = (self.device.as_str(), self.tap.as_str());
-        ip(&["link", "set", "dev", tap, "up"])?;
-        for line in ip(&["neighbour", "show", "dev", device, "nud", "permanent"])?.lines() {
-            let mut words = vec!["neighbour", "replace"];
-            words.extend(line.split_whitespace().filter(|word| *word != "PERMANENT"));
-            words.extend(["dev", tap, "nud", "permanent"]);
-            ip(&words)?;
+        let Self { device, tap, .. } = self;
+        change_link(tap, &LinkChange { up: true, ..LinkChange::default() })?;
+        for neighbour in permanent_neighbours(device)? {
+            neighbour.set_at(tap)?;
         }
-        let routes = ip(&["-4", "route", "show", "dev", device])?;
-        for words in in_order(&routes) {
-            match preferred_metric(&words, 0) {
-                Some(metric) => {
-                    let words = without(&words, &["metric"]);
-                    // Behind whoever has that metric already, as before.
-                    ip(&[&["-4", "route", "append"], &words[..], &["dev", tap, "metric", &metric]].concat())?;
-                }
-                None => {
-                    ip(&[&["-4", "route", "prepend"], &without(&words, &[])[..], &["dev", tap]].concat())?;
-                }
+        for route in routes(device, Family::V4)? {
+            match preferred_metric(route.metric()) {
+                // Behind whoever has that metric already, as before.
+                Some(metric) => route.by(tap, metric).add(Order::Last)?,
+                None => route.by(tap, route.metric()).add(Order::First)?,
             }
         }
         // A kernel may be without IPv6.
-        let routes = ip(&["-6", "route", "show", "dev", device]).unwrap_or_default();
-        for words in in_order(&routes).into_iter().filter(|words| !words[0].starts_with("fe80:")) {
-            let metric = preferred_metric(&words, 1024).unwrap_or_else(|| "1".to_owned());
-            let words = without(&words, &["metric", "expires"]);
-            ip(&[&["-6", "route", "add"], &words[..], &["dev", tap, "metric", &metric]].concat())?;
+        let routes = routes(device, Family::V6).unwrap_or_default();
+        for route in routes.into_iter().filter(|route| !route.is_link_local()) {
+            let metric = if route.metric() == 0 { USUAL_METRIC } else { route.metric() };
+            route.by(tap, preferred_metric(metric).unwrap_or(1)).add(Order::Only)?;
         }
         Ok(())
     }
 
     fn configure(&self) -> Result<(), WireError> {
-        let tap = self.tap.as_str();
-        let Facts { mtu, hardware, .. } = &self.facts;
-        let address = hardware.map(|byte| format!("{byte:02x}")).join(":");
-        ip(&["link", "set", "dev", tap, "address", &address, "mtu", &mtu.to_string(), "txqueuelen", QUEUE])?;
+        let Self { device, tap, .. } = self;
+        let change = LinkChange {
+            address: Some(device.address.clone()),
+            mtu: Some(device.mtu),
+            queue_length: Some(QUEUE),
+            ..LinkChange::default()
+        };
+        change_link(tap, &change)?;
         for (setting, value) in [
             // The device's own address of the link is also the tap's: nobody is to be asked whether
             // that is so.
@@ -114,7 +100,7 @@ impl Detour {
         ] {
             // Without them it works on all but rare hosts; a kernel without IPv6 has none of the
             // first three.
-            let _ = fs::write(format!("/proc/sys/net/{}", setting.replace("{}", tap)), value);
+            let _ = fs::write(format!("/proc/sys/net/{}", setting.replace("{}", &tap.name)), value);
         }
         Ok(())
     }
@@ -130,43 +116,13 @@ fn reverse_path(device: &str) -> u8 {
     read("all").max(read(device))
 }
 
-fn facts(told: &str) -> Option<Facts> {
-    let mut hardware = [0; 6];
-    let mut octets = after(told, "link/ether")?.split(':');
-    for byte in &mut hardware {
-        *byte = u8::from_str_radix(octets.next()?, 16).ok()?;
-    }
-    Some(Facts { index: told.split(':').next()?.parse().ok()?, mtu: after(told, "mtu")?.parse().ok()?, hardware })
+fn hardware(device: &Link) -> Option<[u8; 6]> {
+    device.address.as_slice().try_into().ok().filter(|_| device.is_ethernet)
 }
 
-/// Routes as words, those to neighbours first: the others lead by way of them.
-fn in_order(routes: &str) -> Vec<Vec<&str>> {
-    let mut all: Vec<Vec<&str>> = routes.lines().map(|line| line.split_whitespace().collect()).collect();
-    all.retain(|words: &Vec<&str>| !words.is_empty());
-    all.sort_by_key(|words| words.contains(&"via"));
-    all
-}
-
-/// Words of a route but those on its state, and but these with the one that follows each.
-fn without<'a>(words: &[&'a str], unwanted: &[&str]) -> Vec<&'a str> {
-    let mut kept = Vec::new();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match *word {
-            "linkdown" | "dead" => {}
-            word if unwanted.contains(&word) => drop(words.next()),
-            word => kept.push(word),
-        }
-    }
-    kept
-}
-
-/// The metric just before that of a route, which has `usual` if it tells none; `None` if nothing
-/// goes before it.
-fn preferred_metric(words: &[&str], usual: u32) -> Option<String> {
-    let at = words.iter().position(|word| *word == "metric");
-    let metric: u32 = at.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(usual);
-    metric.checked_sub(1).filter(|before| *before > 0).map(|before| before.to_string())
+/// The metric just before that of a route; `None` if nothing goes before it.
+fn preferred_metric(metric: u32) -> Option<u32> {
+    metric.checked_sub(1).filter(|before| *before > 0)
 }
 
 #[cfg(test)]
@@ -174,30 +130,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ip_tells_of_a_device_is_read() {
-        let told = "2: eth0@if3: <BROADCAST,UP> mtu 1500 qdisc noqueue state UP mode DEFAULT group default qlen 1000\\    \
-            link/ether 02:26:33:00:00:01 brd ff:ff:ff:ff:ff:ff link-netnsid 0\n";
-        assert_eq!(facts(told), Some(Facts { index: 2, mtu: 1500, hardware: [2, 0x26, 0x33, 0, 0, 1] }));
-        let loopback = "1: lo: <LOOPBACK,UP> mtu 65536 qdisc noqueue\\    link/loopback 00:00:00:00:00:00 brd 00:00\n";
-        assert_eq!(facts(loopback), None);
+    fn only_ethernet_devices_have_a_hardware_address() {
+        let address = vec![2, 0x26, 0x33, 0, 0, 1];
+        let device = |is_ethernet, address| Link { is_ethernet, address, ..Link::default() };
+        assert_eq!(hardware(&device(true, address.clone())), Some([2, 0x26, 0x33, 0, 0, 1]));
+        assert_eq!((hardware(&device(false, address)), hardware(&device(true, vec![2]))), (None, None));
     }
 
     #[test]
-    fn routes_are_copied_with_what_belongs_to_them() {
-        let v4 = "default via 10.0.0.1 proto dhcp src 10.0.0.5 metric 100 \n10.0.0.0/24 proto kernel scope link src 10.0.0.5 linkdown\n";
-        let ordered = in_order(v4);
-        assert_eq!(without(&ordered[0], &[]).join(" "), "10.0.0.0/24 proto kernel scope link src 10.0.0.5");
-        assert_eq!(without(&ordered[1], &[]).join(" "), "default via 10.0.0.1 proto dhcp src 10.0.0.5 metric 100");
-        let v6 = "2001:db8::/64 proto kernel metric 256 pref medium\ndefault via fe80::1 proto ra metric 1024 expires 1789sec hoplimit 64 pref medium\n";
-        let ordered = in_order(v6);
-        assert_eq!(without(&ordered[0], &["metric", "expires"]).join(" "), "2001:db8::/64 proto kernel pref medium");
-        assert_eq!(
-            without(&ordered[1], &["metric", "expires"]).join(" "),
-            "default via fe80::1 proto ra hoplimit 64 pref medium"
-        );
-        let before = |words: &[&str]| preferred_metric(words, 1024);
-        assert_eq!((before(&ordered[0]), before(&ordered[1])), (Some("255".into()), Some("1023".into())));
-        assert_eq!((before(&["default"]), preferred_metric(&["default"], 0)), (Some("1023".into()), None));
-        assert_eq!(preferred_metric(&["default", "metric", "1"], 1024), None);
+    fn a_copied_route_goes_just_before_its_own() {
+        assert_eq!([1024, 256, 2].map(preferred_metric), [Some(1023), Some(255), Some(1)]);
+        assert_eq!([0, 1].map(preferred_metric), [None, None]);
     }
 }

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
+use icdc_netlink::NetlinkError;
 use icdc_packet::PacketError;
 use icdc_scheduler::TreeError;
 use thiserror::Error;
-
-use crate::ip::IpError;
 
 /// Why a device is not paced, or not any more.
 #[derive(Debug, Error)]
@@ -63,9 +62,21 @@ pub enum WireError {
         /// Why not.
         cause: TreeError,
     },
-    /// A program of the system failed.
+    /// There is no such device.
+    #[error("{device}: there is no such network device; `ip link` lists those of this host")]
+    NoDevice {
+        /// Its name.
+        device: String,
+    },
+    /// It has no hardware address of Ethernet.
+    #[error("{device} is no Ethernet device: only those can be paced")]
+    NotEthernet {
+        /// The device.
+        device: String,
+    },
+    /// The kernel does not tell of devices and routes, or does not change them.
     #[error(transparent)]
-    Ip(#[from] IpError),
+    Netlink(#[from] NetlinkError),
 }
 
 impl WireError {
@@ -78,6 +89,10 @@ impl WireError {
     /// Whether another user, such as root, could do it.
     #[must_use]
     pub fn lacks_privilege(&self) -> bool {
-        matches!(self, Self::Packet(error) if error.cause.kind() == std::io::ErrorKind::PermissionDenied)
+        match self {
+            Self::Packet(error) => error.cause.kind() == std::io::ErrorKind::PermissionDenied,
+            Self::Netlink(error) => error.lacks_privilege(),
+            _ => false,
+        }
     }
 }

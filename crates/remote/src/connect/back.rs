@@ -234,11 +234,7 @@ impl Drop for Arrival<'_> {
 impl Expected {
     fn expect(&self) -> Result<Arrival<'_>, String> {
         let mut secret = Secret::default();
-        match rustix::rand::getrandom(&mut secret[..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(length) if length == secret.len() => {}
-            Ok(_) => return Err("too few random bytes".to_owned()),
-            Err(errno) => return Err(format!("no random bytes: {errno}")),
-        }
+        getrandom::fill(&mut secret[..]).map_err(|error| format!("no random bytes: {error}"))?;
         let (tell, outcome) = bounded(1);
         let mut state = lock(&self.state);
         if state.is_over {

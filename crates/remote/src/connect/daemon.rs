@@ -227,5 +227,5 @@ impl Address {
 }
 
 fn load_identity(path: &Path) -> Result<Identity, ConnectError> {
-    Identity::load(path).map_err(|error| ConnectError::Identity { reason: error.to_string() })
+    Identity::load_with_agent(path).map_err(|error| ConnectError::Identity { reason: error.to_string() })
 }

@@ -1,4 +1,5 @@
-//! The processes of a command: the program that was started, and what it has started.
+//! The processes of a command: the program that was started, and what it has started. On kernels
+//! without descriptors of processes (Linux before 5.3) they are known by their numbers.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -6,17 +7,43 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketType, ipproto, sockopt};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open, pidfd_send_signal,
+};
 
 /// Most processes of a command that are looked for.
 const MAX_DESCENDANTS: usize = 64;
 /// OpenSSH's client, of which one runs for each jump host.
 const SSH: &str = "ssh";
 
-pub(super) fn send(processes: &[(u32, OwnedFd)], signal: Signal) {
-    for (_, process) in processes {
+/// A process of the command, with the one that has started it.
+pub(super) struct Process {
+    number: u32,
+    /// `None` where the kernel has none.
+    handle: Option<OwnedFd>,
+    parent: u32,
+}
+
+impl Process {
+    fn new(number: u32, parent: u32) -> Self {
+        Self { number, handle: pidfd(number), parent }
+    }
+
+    /// Whether it stands where it was found; without a descriptor its number may have gone to another
+    /// process meanwhile.
+    fn is_in_place(&self) -> bool {
+        self.handle.as_ref().map_or_else(|| parent(self.number) == Some(self.parent), is_running)
+    }
+}
+
+pub(super) fn send(processes: &[Process], signal: Signal) {
+    for process in processes {
         // It fails for those that have ended.
-        let _ = pidfd_send_signal(process, signal);
+        let _ = match (&process.handle, Pid::from_raw(process.number.cast_signed())) {
+            (Some(handle), _) => pidfd_send_signal(handle, signal),
+            (None, Some(number)) if process.is_in_place() => kill_process(number, signal),
+            (None, _) => Ok(()),
+        };
     }
 }
 
@@ -26,19 +53,19 @@ pub(super) fn pidfd(process: u32) -> Option<OwnedFd> {
 }
 
 /// A process and those beneath it.
-pub(super) fn with_descendants(process: u32) -> Vec<(u32, OwnedFd)> {
-    let mut all: Vec<(u32, OwnedFd)> = pidfd(process).map(|handle| (process, handle)).into_iter().collect();
+pub(super) fn with_descendants(process: u32) -> Vec<Process> {
+    let mut all = vec![Process::new(process, std::process::id())];
     let mut next = 0;
-    while let Some((parent, parent_handle)) = all.get(next)
+    while let Some(parent) = all.get(next)
         && all.len() < MAX_DESCENDANTS
     {
-        let found = children(*parent).into_iter().filter_map(|child| Some((child, pidfd(child)?)));
-        let found: Vec<_> = found.collect();
+        let child = |number| Process::new(number, parent.number);
+        let found: Vec<_> = children(parent.number).into_iter().map(child).collect();
         // A number may have gone to another process before it was opened: what counts stands
         // beneath its parent afterwards, and the parent's own number is its own as long as it runs.
-        let still = children(*parent);
-        if is_running(parent_handle) {
-            all.extend(found.into_iter().filter(|(child, _)| still.contains(child)));
+        let still = children(parent.number);
+        if parent.is_in_place() {
+            all.extend(found.into_iter().filter(|child| still.contains(&child.number)));
         }
         next += 1;
     }
@@ -53,7 +80,8 @@ pub(super) fn with_descendants(process: u32) -> Vec<(u32, OwnedFd)> {
 pub(super) fn network(process: u32) -> Option<(TcpStream, u64)> {
     let processes = with_descendants(process);
     let mut found = BTreeMap::new();
-    for (process, handle) in &processes {
+    for Process { number: process, handle, .. } in &processes {
+        let Some(handle) = handle else { continue };
         let Ok(descriptors) = std::fs::read_dir(format!("/proc/{process}/fd")) else { continue };
         for descriptor in descriptors.flatten() {
             let Ok(target) = std::fs::read_link(descriptor.path()) else { continue };
@@ -69,7 +97,7 @@ pub(super) fn network(process: u32) -> Option<(TcpStream, u64)> {
         let name = std::fs::read_to_string(format!("/proc/{process}/comm"));
         name.is_ok_and(|name| name.trim_end() == SSH)
     };
-    let logins = processes.iter().filter(|(process, _)| is_ssh(*process)).count() as u64;
+    let logins = processes.iter().filter(|process| is_ssh(process.number)).count() as u64;
     let (_, stream) = found.pop_first()?;
     found.is_empty().then_some((stream, logins))
 }
@@ -86,6 +114,14 @@ fn children(process: u32) -> Vec<u32> {
     let path = format!("/proc/{process}/task/{process}/children");
     let children = std::fs::read_to_string(path).unwrap_or_default();
     children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+/// The process that has started one, or has taken it over.
+fn parent(process: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may hold any character.
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn is_running(process: &OwnedFd) -> bool {

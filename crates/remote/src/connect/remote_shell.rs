@@ -14,7 +14,7 @@ use std::time::Duration;
 use icdc_link::ForwardingProgram;
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
-use icdc_units::Span;
+use icdc_units::{Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
@@ -39,7 +39,8 @@ const EXIT_PATIENCE: Span = Span::from_secs(2);
 const STOPPED_PATIENCE: Span = Span::from_millis(300);
 /// How long it may take once it is asked.
 const TERM_PATIENCE: Span = Span::from_millis(500);
-/// How often it is looked whether ssh is connected, and how long is waited before each time.
+/// How often it is looked whether ssh is connected, and how long is waited before each time; also
+/// whether a command has ended, where the kernel does not tell.
 const LOOKS: u32 = 40;
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 25_000_000 };
 /// How long ssh may take to tell its configuration.
@@ -340,12 +341,22 @@ impl RemoteProcess {
 
     /// Waits up to `patience` for it to end.
     pub(crate) fn wait(&mut self, patience: Span) -> Option<ExitStatus> {
-        if let Some(ended) = &self.ended {
-            let timeout = Timespec::try_from(Duration::from_nanos(patience.as_nanos())).ok();
-            // An interrupted wait only makes the child look slower than it is.
-            let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], timeout.as_ref());
-        }
+        let Some(ended) = &self.ended else { return self.look_until(clock::now() + patience) };
+        let timeout = Timespec::try_from(Duration::from_nanos(patience.as_nanos())).ok();
+        // An interrupted wait only makes the child look slower than it is.
+        let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], timeout.as_ref());
         self.child.try_wait().ok().flatten()
+    }
+
+    /// Waits for its end where the kernel does not tell it.
+    fn look_until(&mut self, deadline: Time) -> Option<ExitStatus> {
+        loop {
+            let ended = self.child.try_wait().ok().flatten();
+            if ended.is_some() || clock::now() >= deadline {
+                return ended;
+            }
+            let _ = poll(&mut [], Some(&LOOK));
+        }
     }
 
     /// The last lines of its standard error that were not told yet, on one line; empty if there are

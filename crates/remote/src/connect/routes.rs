@@ -313,7 +313,7 @@ impl Routes {
 
     /// The first link of a session. Those that it needs beside it are begun.
     fn first_over(&self, carrier: Carrier, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
-        if let Carrier::Tcp(stream) = &carrier
+        if let Carrier::Tcp(stream, _) = &carrier
             && !stop.is_requested()
         {
             self.ahead.begin_beside(stream, self.least_connections(route), self.maker(route));

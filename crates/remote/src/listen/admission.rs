@@ -2,24 +2,27 @@
 //!
 //! Standing keys are those of the `authorized_keys` file, which is read again whenever it has
 //! changed. The holder of a standing key may let [temporary](super::temporary) ones in, within its
-//! own rights as they stand at each use. A key whose line is removed or changed loses its
-//! [connections](super::connections), and those of the temporary keys that hang on it.
+//! own rights as they stand at each use. A key whose line is removed or changed, has expired or is
+//! used up loses its [connections](super::revocation), and those of the temporary keys that hang on
+//! it. Expiry is judged by the wall clock as it is at each look: a clock that is set counts at once.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_link::LinkControl;
+use icdc_metrics::RefusedReason;
 use icdc_protocol::TransferId;
 use icdc_protocol::message::{Job, Refusal, RefusalKind};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_trust::{AuthorizedKeys, Grant, PublicKey, TrustError};
-use icdc_units::Time;
+use icdc_units::{ByteCount, Time};
 
 use super::authorized_keys_file::{AuthorizedKeysFile, unserved};
 use super::refused::RefusedLines;
-use super::revocation::Connections;
+use super::revocation::{Connections, Place};
 use super::temporary::{Temporary, TemporaryKey};
+use super::usage_file::UsageFile;
 use crate::ended::Ended;
 use crate::rights::{AllowedCongestion, Rights};
 use crate::root::Root;
@@ -32,7 +35,8 @@ pub(crate) struct Admission {
     confined: Option<PathBuf>,
     congestion: AllowedCongestion,
     temporary: Temporary,
-    connections: Connections,
+    connections: Arc<Connections>,
+    usage: UsageFile,
     /// Lines about what the daemon cannot do for those who come.
     failures: Mutex<RefusedLines>,
 }
@@ -53,6 +57,37 @@ pub(crate) struct Admitted<'a> {
     ended: Ended,
 }
 
+/// Why a connection is not let in.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    /// For the metrics.
+    pub(crate) reason: RefusedReason,
+    /// For the client.
+    pub(crate) refusal: Refusal,
+}
+
+impl Denied {
+    fn new(reason: RefusedReason, refusal: Refusal) -> Self {
+        Self { reason, refusal }
+    }
+}
+
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Self {
+        Self { reason: reason_of(refusal.kind), refusal }
+    }
+}
+
+/// What a refusal of this kind counts as.
+pub(crate) fn reason_of(kind: RefusalKind) -> RefusedReason {
+    match kind {
+        RefusalKind::NotAllowed => RefusedReason::NotAllowed,
+        RefusalKind::Busy => RefusedReason::Limit,
+        RefusalKind::Protocol | RefusalKind::Path => RefusedReason::Request,
+        _ => RefusedReason::Internal,
+    }
+}
+
 impl Admission {
     /// `confined` narrows every key's root; `congestion` is what all keys may ask for.
     pub(crate) fn open(
@@ -60,9 +95,15 @@ impl Admission {
         confined: Option<PathBuf>,
         congestion: AllowedCongestion,
     ) -> Result<Self, TrustError> {
-        let (temporary, connections) = (Temporary::default(), Connections::default());
-        let file = AuthorizedKeysFile::open(keys)?;
-        Ok(Self { file, confined, congestion, temporary, connections, failures: Mutex::default() })
+        Ok(Self {
+            file: AuthorizedKeysFile::open(keys)?,
+            confined,
+            congestion,
+            temporary: Temporary::default(),
+            connections: Arc::default(),
+            usage: UsageFile::beside_known_paths(keys),
+            failures: Mutex::default(),
+        })
     }
 
     /// The standing keys.
@@ -71,19 +112,25 @@ impl Admission {
     }
 
     /// Lets in a connection by whoever has proved to hold `key`; else the words to refuse with.
-    pub(crate) fn enter(&self, key: &PublicKey, control: &LinkControl) -> Result<Admitted<'_>, Refusal> {
+    pub(crate) fn enter(&self, key: &PublicKey, control: &LinkControl) -> Result<Admitted<'_>, Denied> {
         let keys = self.keys()?;
         let temporary = match keys.find(key) {
             Some(_) => None,
-            None => Some(self.temporary.find(key, clock::now()).ok_or_else(|| unknown(key))?),
+            None => Some(
+                self.temporary
+                    .find(key, clock::now())
+                    .ok_or_else(|| Denied::new(RefusedReason::UnknownKey, unknown(key)))?,
+            ),
         };
         let owner = temporary.as_ref().map_or(*key, |temporary| temporary.by);
         let grant = keys.find(&owner).ok_or_else(|| {
             not_allowed("the key that admitted this one is not among the daemon's authorized keys".to_owned())
         })?;
-        let rights = self.rights(&owner, grant, temporary.as_ref().map(|temporary| (key, temporary)))?;
+        self.check(&owner, grant, control)?;
+        let mut rights = self.rights(&owner, grant, temporary.as_ref().map(|temporary| (key, temporary)))?;
         let stop = StopSignal::new();
         let number = self.connections.enter(owner, grant.clone(), control.clone(), stop.clone());
+        rights.place = Some(Place::new(&self.connections, number));
         let temporary = temporary.is_some();
         if temporary {
             self.temporary.began(key, clock::now());
@@ -96,7 +143,7 @@ impl Admission {
             Ok(admitted)
         } else {
             let reason = "the daemon's authorized keys have just changed; try again".to_owned();
-            Err(Refusal { kind: RefusalKind::Busy, reason })
+            Err(Refusal { kind: RefusalKind::Busy, reason }.into())
         }
     }
 
@@ -117,6 +164,8 @@ impl Admission {
         if let Some(keys) = self.file.changed() {
             self.connections.revoke(&keys, now);
         }
+        self.usage.with(|usage| self.connections.look(usage, clock::wall(), now));
+        self.usage.store(now);
         self.connections.cut_late(now);
     }
 
@@ -125,6 +174,28 @@ impl Admission {
         let keys = self.file.read_again()?;
         self.connections.revoke(&keys, now);
         Ok(keys.len())
+    }
+
+    /// Whether a grant holds now, and for where a connection comes from. Whoever holds the key is
+    /// told no more than that it does not.
+    fn check(&self, owner: &PublicKey, grant: &Grant, control: &LinkControl) -> Result<(), Denied> {
+        let now = clock::wall();
+        if grant.has_expired(now) {
+            let reason = "this key has expired at the daemon; ask its operator for more time";
+            return Err(Denied::new(RefusedReason::ExpiredKey, not_allowed(reason.to_owned())));
+        }
+        let address = control.socket().and_then(|socket| socket.peer_addr().ok()).map(|address| address.ip());
+        if !grant.admits(address) {
+            let reason = "this key may not be used from this address; ask the daemon's operator for it";
+            return Err(Denied::new(RefusedReason::Address, not_allowed(reason.to_owned())));
+        }
+        let left = self.usage.with(|usage| usage.left(owner, &grant.limits, now));
+        if left == Some(ByteCount::ZERO) {
+            let reason = "this key has used up the bytes that it may move at the daemon; try again when there are more \
+                          (a day begins at 00:00 UTC), or ask its operator";
+            return Err(Denied::new(RefusedReason::Limit, not_allowed(reason.to_owned())));
+        }
+        Ok(())
     }
 
     /// A file that cannot be read now may be in a moment: somebody may be writing it.
@@ -178,9 +249,14 @@ impl Admission {
         if let Some(reason) = unserved(grant) {
             return Err(reason);
         }
+        let limits = &grant.limits;
         Ok(Rights {
-            read: grant.rights.read,
-            write: grant.rights.write,
+            read: grant.rights.read(),
+            write: grant.rights.write(),
+            only_new: (grant.rights == icdc_trust::Rights::DropBox).then_some(*key.as_bytes()),
+            max_rate: limits.max_rate,
+            unlimited: limits.max_rate.is_none() && limits.bytes_per_day.is_none() && limits.quota.is_none(),
+            place: None,
             owners: grant.owners,
             root: Root::Granted { directory: grant.root.clone(), within: self.confined.clone() },
             acting: acting(grant.user.as_deref())?,
@@ -201,7 +277,8 @@ impl Admitted<'_> {
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
-        self.admission.connections.leave(self.number);
+        let Admission { connections, usage, .. } = self.admission;
+        usage.with(|usage| connections.leave(self.number, usage, clock::wall()));
         if self.temporary {
             self.admission.temporary.ended(&self.key, &self.ended, clock::now());
         }
@@ -267,7 +344,8 @@ mod tests {
     /// What a connection by this key may do.
     fn rights(admission: &Admission, number: u8) -> Result<Rights, Refusal> {
         let (link, _) = icdc_link::memory_pair();
-        admission.enter(&key(number), &link.control).map(|admitted| admitted.rights.clone())
+        let entered = admission.enter(&key(number), &link.control);
+        entered.map(|admitted| admitted.rights.clone()).map_err(|denied| denied.refusal)
     }
 
     #[test]
@@ -379,11 +457,126 @@ mod tests {
             let admitted = admission.enter(&key(9), &link.control).unwrap();
             far.outlet.send(first.into()).unwrap();
             far.outlet.flush().unwrap();
-            let answered =
-                crate::session::answer(link, &admitted.rights, &Default::default(), &admitted.stop, &|_| Ok(()));
+            let answered = crate::session::answer(
+                link,
+                &admitted.rights,
+                &Default::default(),
+                &admitted.stop,
+                &crate::session::Here,
+            );
             admitted.leave(answered.ended);
         }
         assert!(rights(&admission, 9).is_ok());
+    }
+
+    #[test]
+    fn a_line_that_has_expired_or_does_not_admit_the_address_lets_nobody_in() {
+        let lines = format!(
+            "root=/,expires=2001-01-01 {}\nroot=/,expires=2999-01-01 {}\nroot=/,from=192.0.2.7 {}\n",
+            key(1),
+            key(2),
+            key(3)
+        );
+        let (_directory, path) = file(&lines);
+        let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
+        let expired = rights(&admission, 1).unwrap_err();
+        assert!(expired.reason.contains("expired") && !expired.reason.contains("2001"), "{}", expired.reason);
+        assert!(rights(&admission, 2).is_ok());
+        // A link in memory comes from no address.
+        let elsewhere = rights(&admission, 3).unwrap_err();
+        assert!(elsewhere.reason.contains("address") && !elsewhere.reason.contains("192"), "{}", elsewhere.reason);
+        // Nor does a temporary key outlive the one that it hangs on.
+        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        admission.admit(key(1), key(9), [7; 16], job).unwrap();
+        assert!(rights(&admission, 9).unwrap_err().reason.contains("expired"));
+    }
+
+    #[test]
+    fn connections_end_when_their_line_expires_and_no_others() {
+        let (_directory, path) = file(&format!("root=/,expires=2999-01-01 {}\nroot=/ {}\n", key(1), key(2)));
+        let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
+        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        admission.admit(key(1), key(9), [7; 16], job).unwrap();
+        let (link, _far) = icdc_link::memory_pair();
+        let running = [1, 9, 2].map(|number| admission.enter(&key(number), &link.control).unwrap());
+        let expires = admission.file.last_read().find(&key(1)).unwrap().expires.unwrap();
+        let at = |wall| {
+            admission.usage.with(|usage| admission.connections.look(usage, wall, clock::now()));
+            running.each_ref().map(|admitted| admitted.stop.is_requested())
+        };
+        assert_eq!(at(expires - std::time::Duration::from_nanos(1)), [false; 3]);
+        assert_eq!(at(expires), [true, true, false]);
+    }
+
+    #[test]
+    fn sessions_of_a_key_are_counted_by_their_transfers() {
+        let (_directory, path) = file(&format!("root=/,max-sessions=2 {}\nroot=/ {}\n", key(1), key(2)));
+        let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
+        let (link, _far) = icdc_link::memory_pair();
+        let enter = |number| admission.enter(&key(number), &link.control).unwrap();
+        let take = |admitted: &Admitted<'_>, transfer: u8| {
+            admitted.rights.place.as_ref().map_or(Ok(()), |place| place.take([transfer; 16]))
+        };
+        let [first, second, third, further] = [(); 4].map(|()| enter(1));
+        take(&first, 1).unwrap();
+        take(&second, 2).unwrap();
+        let refused = take(&third, 3).unwrap_err();
+        assert!(refused.kind == RefusalKind::Busy && refused.reason.contains("which is 2;"), "{}", refused.reason);
+        take(&further, 2).unwrap();
+        // A temporary key counts as the one that it hangs on.
+        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        admission.admit(key(1), key(9), [4; 16], job).unwrap();
+        let temporary = enter(9);
+        assert!(take(&temporary, 4).is_err());
+        let unlimited: Vec<_> = (0..5).map(|_| enter(2)).collect();
+        (10..).zip(&unlimited).for_each(|(transfer, admitted)| take(admitted, transfer).unwrap());
+        drop(second);
+        assert!(take(&third, 3).is_err(), "a further connection of that session is there");
+        drop(further);
+        take(&third, 3).unwrap();
+        assert!(take(&temporary, 4).is_err());
+        first.leave(Ended::Finished);
+        take(&temporary, 4).unwrap();
+    }
+
+    #[test]
+    fn a_key_that_has_used_up_its_bytes_is_not_let_in() {
+        let (_directory, path) = file(&format!("root=/,quota=1kB {}\nroot=/ {}\n", key(1), key(2)));
+        let admission = Admission {
+            usage: UsageFile::in_memory(),
+            ..Admission::open(&path, None, AllowedCongestion::Any).unwrap()
+        };
+        let (link, _far) = icdc_link::memory_pair();
+        let running = [1, 2].map(|number| admission.enter(&key(number), &link.control).unwrap());
+        assert!(!running[0].rights.unlimited && running[1].rights.unlimited);
+        let moved = |bytes| {
+            for number in [1, 2] {
+                admission.usage.with(|usage| usage.add(&key(number), ByteCount::new(bytes), clock::wall()));
+            }
+            admission.look(clock::now());
+            running.each_ref().map(|admitted| admitted.stop.is_requested())
+        };
+        assert_eq!(moved(999), [false, false]);
+        assert!(rights(&admission, 1).is_ok());
+        assert_eq!(moved(1), [true, false]);
+        let refused = rights(&admission, 1).unwrap_err();
+        assert!(refused.reason.contains("used up"), "{}", refused.reason);
+        assert!(rights(&admission, 2).is_ok());
+    }
+
+    #[test]
+    fn a_drop_box_is_one_of_its_key_and_of_those_that_hang_on_it() {
+        let (_directory, path) = file("");
+        let user = if rustix::process::geteuid().is_root() { ",user=root" } else { "" };
+        std::fs::write(&path, format!("root=/,rights=drop-box,max-rate=1gbit{user} {}", key(1))).unwrap();
+        let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
+        let job = Job::Receive { destination: b"x".to_vec(), options: Default::default() };
+        admission.admit(key(1), key(9), [7; 16], job).unwrap();
+        for number in [1, 9] {
+            let granted = rights(&admission, number).unwrap();
+            assert!(granted.write && !granted.read && granted.only_new == Some(*key(1).as_bytes()));
+            assert_eq!(granted.allowed().max_rate, "1gbit".parse().ok());
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use icdc_tcp::clock;
 use icdc_trust::{AuthorizedKeys, Grant, TrustError};
 
 /// The file, read again when it has changed.
@@ -126,6 +127,9 @@ fn read(path: &Path) -> Result<Arc<AuthorizedKeys>, TrustError> {
         if let Some(reason) = unserved(grant) {
             tracing::error!("{}:{}: this line is not served: {reason}", path.display(), grant.line);
         }
+        if grant.has_expired(clock::wall()) {
+            tracing::warn!("{}:{}: this line has expired; its key is not let in", path.display(), grant.line);
+        }
     }
     Ok(Arc::new(keys))
 }
@@ -133,7 +137,7 @@ fn read(path: &Path) -> Result<Arc<AuthorizedKeys>, TrustError> {
 /// Why this daemon does not serve a line, if it does not: files that it writes would be root's
 /// without anybody having said so.
 pub(super) fn unserved(grant: &Grant) -> Option<String> {
-    let writes_as_root = grant.rights.write && grant.user.is_none() && rustix::process::geteuid().is_root();
+    let writes_as_root = grant.rights.write() && grant.user.is_none() && rustix::process::geteuid().is_root();
     writes_as_root.then(|| {
         "it lets the key write and names no user, and this daemon is run by root; add user=NAME to the line (user=root if it shall write as root)"
             .to_owned()

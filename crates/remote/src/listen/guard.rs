@@ -67,6 +67,9 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// TLS for the next connection; its verifier may refuse a key in the handshake.
     fn tls(&self) -> Arc<rustls::ServerConfig>;
 
+    /// A handshake has ended; whether both ends know each other's key now.
+    fn count_handshake(&self, _is_complete: bool) {}
+
     /// Serves a connection whose handshake is complete to its end, on a thread of its own. Until
     /// its first message has arrived, the guard closes it at its deadline.
     fn serve(&self, link: Link);
@@ -150,6 +153,11 @@ impl Guard {
     /// What hands further connections to it.
     pub(crate) fn adoption(&self) -> Adoption {
         Adoption { shared: Arc::clone(&self.shared), streams: self.adopted.clone() }
+    }
+
+    /// Connections that have not sent their first message.
+    pub(crate) fn unauthenticated(&self) -> usize {
+        self.shared.state().unauthenticated.count()
     }
 
     /// Whether the thread that accepts goes round: it has been asked and has answered since the last call, or
@@ -412,9 +420,12 @@ impl AcceptLoop {
             state.unauthenticated.deadline(number).unwrap_or_else(clock::now)
         };
         let (shared, tls, links) = (Arc::clone(&self.shared), self.service.tls(), self.links.clone());
+        let service = Arc::clone(&self.service);
         let handshake = move || {
             let _ = rustix::process::setpriority_process(None, HANDSHAKE_NICE);
-            match secure_server(stream, tls, deadline - clock::now()) {
+            let shaken = secure_server(stream, tls, deadline - clock::now());
+            service.count_handshake(shaken.is_ok());
+            match shaken {
                 Ok(link) => {
                     let _ = links.send((number, link));
                     shared.wake();

@@ -8,5 +8,7 @@ pub(crate) mod admission;
 mod authorized_keys_file;
 pub(crate) mod guard;
 pub(crate) mod refused;
-mod revocation;
+pub(crate) mod revocation;
 mod temporary;
+mod usage;
+mod usage_file;

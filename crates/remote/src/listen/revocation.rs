@@ -1,13 +1,18 @@
 //! Connections that have been let in, each by the grant of one key: what ends them when that grant
-//! is gone.
+//! is gone, has expired or is used up, and how many sessions they make.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use icdc_link::LinkControl;
+use icdc_protocol::message::{Refusal, RefusalKind, TransferId};
 use icdc_stop::StopSignal;
 use icdc_trust::{AuthorizedKeys, Grant, PublicKey};
-use icdc_units::{Span, Time};
+use icdc_units::{ByteCount, Span, Time};
+
+use super::usage::Usage;
 
 /// How long a session that is asked to end may take to tell the other end.
 const PARTING: Span = Span::from_millis(400);
@@ -29,6 +34,12 @@ struct Connection {
     owner: PublicKey,
     grant: Grant,
     control: LinkControl,
+    /// What it asked for is part of this.
+    transfer: Option<TransferId>,
+    /// What its session has moved, as far as that is told.
+    moved: ByteCount,
+    /// So much of it is counted.
+    counted: ByteCount,
     stop: StopSignal,
     /// When it is cut, once it was asked to end.
     cut_at: Option<Time>,
@@ -40,35 +51,74 @@ impl Connections {
         let mut state = self.state();
         let number = state.next;
         state.next += 1;
-        state.open.insert(number, Connection { owner, grant, control, stop, cut_at: None });
+        let (transfer, moved, counted, cut_at) = (None, ByteCount::ZERO, ByteCount::ZERO, None);
+        state.open.insert(number, Connection { owner, grant, control, transfer, moved, counted, stop, cut_at });
         number
     }
 
-    /// Forgets a connection that has ended.
-    pub(super) fn leave(&self, number: u64) {
+    /// Forgets a connection that has ended, after what it has moved is counted.
+    pub(super) fn leave(&self, number: u64, usage: &mut Usage, now: SystemTime) {
         // It may be the last to hold the link, whose end takes its time.
-        let connection = self.state().open.remove(&number);
+        let mut connection = self.state().open.remove(&number);
+        if let Some(connection) = &mut connection {
+            connection.count(usage, now);
+        }
         drop(connection);
     }
 
     /// Asks every connection to end whose key is not granted any more what it was.
     pub(super) fn revoke(&self, keys: &AuthorizedKeys, now: Time) {
-        let mut asked = Vec::new();
-        for connection in self.state().open.values_mut() {
+        self.end(now, |connection| {
             let granted = keys.find(&connection.owner);
             let stands = granted.is_some_and(|granted| granted.allows_the_same(&connection.grant));
-            if !stands && connection.cut_at.is_none() {
+            (!stands).then_some("its line in authorized_keys has changed: it ends")
+        });
+    }
+
+    /// Counts what was moved, and asks every connection to end whose grant has expired or is used up.
+    pub(super) fn look(&self, usage: &mut Usage, wall: SystemTime, now: Time) {
+        self.state().open.values_mut().for_each(|connection| connection.count(usage, wall));
+        self.end(now, |connection| {
+            if connection.grant.has_expired(wall) {
+                return Some("its line in authorized_keys has expired: it ends");
+            }
+            let left = usage.left(&connection.owner, &connection.grant.limits, wall);
+            (left == Some(ByteCount::ZERO)).then_some("the bytes of its line in authorized_keys are used up: it ends")
+        });
+    }
+
+    /// Asks every connection to end for which there is a reason.
+    fn end(&self, now: Time, reason: impl Fn(&Connection) -> Option<&'static str>) {
+        let mut asked = Vec::new();
+        for connection in self.state().open.values_mut().filter(|connection| connection.cut_at.is_none()) {
+            if let Some(reason) = reason(connection) {
                 connection.cut_at = Some(now + PARTING);
-                let key = connection.owner.fingerprint();
-                tracing::info!(
-                    key,
-                    peer = connection.control.peer(),
-                    "its line in authorized_keys has changed: it ends"
-                );
+                tracing::info!(key = connection.owner.fingerprint(), peer = connection.control.peer(), "{reason}");
                 asked.push(connection.stop.clone());
             }
         }
         asked.iter().for_each(StopSignal::request);
+    }
+
+    /// Takes a connection's place in the session of `transfer`. All connections of a transfer make
+    /// one session of their key, those of its temporary keys included.
+    fn take(&self, number: u64, transfer: TransferId) -> Result<(), Refusal> {
+        let mut state = self.state();
+        let Some(connection) = state.open.get(&number) else { return Ok(()) };
+        if let Some(most) = connection.grant.limits.max_sessions {
+            let others = state.open.iter().filter(|(other, held)| **other != number && held.owner == connection.owner);
+            let running: HashSet<_> = others.filter_map(|(_, held)| held.transfer).collect();
+            if !running.contains(&transfer) && running.len() >= most.get() as usize {
+                let reason = format!(
+                    "this key has as many sessions as it may have at a time, which is {most}; try again when one has ended"
+                );
+                return Err(Refusal::new(RefusalKind::Busy, reason));
+            }
+        }
+        if let Some(connection) = state.open.get_mut(&number) {
+            connection.transfer = Some(transfer);
+        }
+        Ok(())
     }
 
     /// Cuts the connections that were asked to end and have not in time.
@@ -82,5 +132,47 @@ impl Connections {
 
     fn state(&self) -> MutexGuard<'_, Talking> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connection {
+    fn count(&mut self, usage: &mut Usage, now: SystemTime) {
+        let limits = &self.grant.limits;
+        if limits.bytes_per_day.is_none() && limits.quota.is_none() {
+            return;
+        }
+        usage.add(&self.owner, self.moved - self.counted, now);
+        self.counted = self.counted.max(self.moved);
+    }
+}
+
+/// A connection's place in a session, which it takes when it has said to which it belongs.
+#[derive(Clone)]
+pub(crate) struct Place {
+    connections: Arc<Connections>,
+    number: u64,
+}
+
+impl Place {
+    pub(super) fn new(connections: &Arc<Connections>, number: u64) -> Self {
+        Self { connections: Arc::clone(connections), number }
+    }
+
+    /// Its session has moved so many bytes, over all connections.
+    pub(crate) fn has_moved(&self, bytes: ByteCount) {
+        if let Some(connection) = self.connections.state().open.get_mut(&self.number) {
+            connection.moved = bytes;
+        }
+    }
+
+    /// Belongs to `transfer` from now on, unless the key has as many other sessions as it may.
+    pub(crate) fn take(&self, transfer: TransferId) -> Result<(), Refusal> {
+        self.connections.take(self.number, transfer)
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Place").field(&self.number).finish()
     }
 }

@@ -140,7 +140,7 @@ mod tests {
         temporary.ended(&key(9), &Ended::Cut("gone".into()), now);
         let later = now + Span::from_secs(10);
         temporary.ended(&key(9), &Ended::Joined, later);
-        temporary.ended(&key(9), &Ended::TurnedAway("no such transfer".into()), later);
+        temporary.ended(&key(9), &Ended::TurnedAway(Refusal::new(RefusalKind::Busy, "no such transfer")), later);
         let last = now + CUT;
         assert!(temporary.find(&key(9), last - Span::from_secs(1)).is_some());
         assert!(temporary.find(&key(9), last).is_none());

@@ -11,6 +11,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use icdc_metrics::ServeMetrics;
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_units::{ByteCount, Span, Time};
@@ -111,6 +112,7 @@ impl Line<'_> {
 /// The log of a running daemon.
 pub(super) struct Audit {
     log: Option<Arc<Log>>,
+    metrics: Arc<ServeMetrics>,
     when_full: WhenFull,
     over: StopSignal,
 }
@@ -130,10 +132,10 @@ struct State {
 
 impl Audit {
     /// Opens the log, if there is to be one.
-    pub(super) fn open(config: Option<&AuditConfig>) -> io::Result<Self> {
+    pub(super) fn open(config: Option<&AuditConfig>, metrics: Arc<ServeMetrics>) -> io::Result<Self> {
         let over = StopSignal::new();
         let Some(AuditConfig { place, when_full }) = config else {
-            return Ok(Self { log: None, when_full: WhenFull::GoOn, over });
+            return Ok(Self { log: None, metrics, when_full: WhenFull::GoOn, over });
         };
         let state = State { sink: Sink::open(place)?, dirty: false, broken: None };
         let log = Arc::new(Log { started: clock::now(), state: Mutex::new(state) });
@@ -145,15 +147,21 @@ impl Audit {
             synced.sync();
         };
         std::thread::Builder::new().name("audit".to_owned()).spawn(sync)?;
-        Ok(Self { log: Some(log), when_full: *when_full, over })
+        Ok(Self { log: Some(log), metrics, when_full: *when_full, over })
     }
 
     /// Writes a line; whether what it tells may happen.
     pub(super) fn write(&self, line: &Line<'_>) -> Result<(), String> {
         let Some(log) = &self.log else { return Ok(()) };
         match log.write(line) {
-            Err(reason) if self.when_full == WhenFull::Refuse => Err(reason),
-            _ => Ok(()),
+            Ok(()) => {
+                self.metrics.audit_written();
+                Ok(())
+            }
+            Err(reason) => {
+                self.metrics.audit_lost();
+                if self.when_full == WhenFull::Refuse { Err(reason) } else { Ok(()) }
+            }
         }
     }
 
@@ -362,6 +370,10 @@ mod tests {
         AuditConfig { place: AuditPlace::File { path, longest: ByteCount::new(longest), kept: 2 }, when_full }
     }
 
+    fn open_log(config: &AuditConfig) -> Audit {
+        Audit::open(Some(config), Arc::new(ServeMetrics::new("test"))).unwrap()
+    }
+
     fn lines(path: &Path) -> Vec<Value> {
         let text = std::fs::read_to_string(path).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -370,7 +382,7 @@ mod tests {
     #[test]
     fn lines_are_there_at_once_and_whole() {
         let directory = tempfile::tempdir().unwrap();
-        let audit = Audit::open(Some(&config(directory.path(), 1 << 20, WhenFull::Refuse))).unwrap();
+        let audit = open_log(&config(directory.path(), 1 << 20, WhenFull::Refuse));
         let who = "a \"name\"\nof two lines";
         for _ in 0..3 {
             audit.write(&Line { event: "session_start", who: Some(who), ..Line::default() }).unwrap();
@@ -384,7 +396,7 @@ mod tests {
     #[test]
     fn a_long_file_is_renamed_and_the_oldest_goes() {
         let directory = tempfile::tempdir().unwrap();
-        let audit = Audit::open(Some(&config(directory.path(), 1000, WhenFull::Refuse))).unwrap();
+        let audit = open_log(&config(directory.path(), 1000, WhenFull::Refuse));
         for number in 0..40 {
             let reason = number.to_string();
             audit.write(&Line { event: "refused", reason: Some(&reason), ..Line::default() }).unwrap();
@@ -404,7 +416,7 @@ mod tests {
     fn what_cannot_be_written_is_refused_or_counted() {
         for when_full in [WhenFull::Refuse, WhenFull::GoOn] {
             let place = AuditPlace::File { path: "/dev/full".into(), longest: ByteCount::MAX, kept: 2 };
-            let audit = Audit::open(Some(&AuditConfig { place, when_full })).unwrap();
+            let audit = open_log(&AuditConfig { place, when_full });
             let written = audit.write(&Line { event: "session_start", ..Line::default() });
             assert_eq!(written.is_err(), when_full == WhenFull::Refuse, "{written:?}");
             // It can be written again.

@@ -7,6 +7,7 @@ mod audit;
 pub(crate) mod privileges;
 mod succession;
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,13 +16,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_link::{Link, LinkError, receive};
-use icdc_protocol::message::{Refusal, RefusalKind};
+use icdc_metrics::{
+    Endpoint, EndpointError, Handshake, RefusedReason, RunningSession, ServeMetrics, SessionKind, SessionResult,
+};
+use icdc_protocol::message::{Job, Refusal, RefusalKind, Request};
 use icdc_protocol::{Message, TransferId};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Family, ListenError, clock};
 use icdc_trust::{Identity, PublicKey, TrustError, server_config};
 use icdc_tuning::buffers::receive_buffer;
-use icdc_units::{Span, Time};
+use icdc_units::{ByteCount, Span, Time};
 use thiserror::Error;
 
 pub use self::audit::{AuditConfig, AuditPlace, WhenFull};
@@ -29,12 +33,13 @@ pub use self::succession::Inheritance;
 
 use self::audit::{Audit, Line};
 use crate::ended::Ended;
-use crate::listen::admission::Admission;
+use crate::listen::admission::{Admission, Denied, reason_of};
 use crate::listen::guard::{Guard, Limits, Service};
 use crate::listen::refused::RefusedLines;
-use crate::rights::AllowedCongestion;
-use crate::session::{self, Answered, Beginning};
-use crate::sessions::Sessions;
+use crate::rights::{AllowedCongestion, Rights};
+use crate::session::{self, Answered, Beginning, Performer};
+use crate::sessions::{Registered, Sessions};
+use crate::work::{Done, Work};
 use crate::worker::Workers;
 
 /// How long sessions may take to make durable what they have when the daemon stops.
@@ -62,6 +67,8 @@ pub struct ServeConfig {
     pub congestion: AllowedCongestion,
     /// Where the audit log goes.
     pub audit: Option<AuditConfig>,
+    /// Where metrics are told, at `/metrics`.
+    pub metrics: Option<SocketAddr>,
     /// What to run for each session, with its arguments: it calls
     /// [`session_process`](crate::session_process()).
     pub session: Vec<OsString>,
@@ -132,6 +139,9 @@ pub enum ServeError {
     /// The audit log cannot be opened.
     #[error("the audit log cannot be opened: {0}; name another file with --audit, or mend this one")]
     Audit(io::Error),
+    /// Metrics cannot be told.
+    #[error("metrics: {0}")]
+    Metrics(#[from] EndpointError),
     /// A thread or descriptor could not be created.
     #[error("cannot start accepting connections: {0}")]
     Start(io::Error),
@@ -164,14 +174,21 @@ pub fn serve(
         Listeners::Passed(listeners) => (listeners, None),
         Listeners::Inherited(mut inheritance) => (std::mem::take(&mut inheritance.listeners), Some(inheritance)),
     };
+    let endpoint = config.metrics.map(Endpoint::bind).transpose()?;
     let keys = admission.standing_keys();
     privileges::give_up(&keys).map_err(ServeError::Start)?;
     for listener in &listeners {
         let address = listener.local_addr().map_err(ServeError::Start)?;
         tracing::info!(%address, keys = keys.len(), "listening");
     }
-    let audit = Audit::open(config.audit.as_ref()).map_err(ServeError::Audit)?;
-    let daemon = Arc::new(Daemon::new(&config, &identity, admission, audit));
+    let metrics = Arc::new(ServeMetrics::new(env!("CARGO_PKG_VERSION")));
+    let audit = Audit::open(config.audit.as_ref(), Arc::clone(&metrics)).map_err(ServeError::Audit)?;
+    if let Some(endpoint) = endpoint {
+        tracing::info!(address = %endpoint.address(), "metrics are told at /metrics");
+        let told = Arc::clone(&metrics);
+        endpoint.serve(move |format| told.text(format))?;
+    }
+    let daemon = Arc::new(Daemon::new(&config, &identity, admission, audit, metrics));
     daemon.record(&Line { event: "start", ..Line::default() });
 
     let accepted = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>().map_err(ServeError::Start)?;
@@ -192,6 +209,8 @@ pub fn serve(
         daemon.admission.look(now);
         if now >= told_alive + LIFE_SIGN && guard.is_alive() {
             notify(Notice::Alive(daemon.sessions.count()));
+            daemon.metrics.set_unauthenticated(guard.unauthenticated());
+            daemon.metrics.set_authorized_keys(daemon.admission.standing_keys().len());
             told_alive = now;
         }
         if wishes.succeed.swap(false, Ordering::Relaxed) {
@@ -242,8 +261,24 @@ struct Daemon {
     tls: Mutex<Arc<rustls::ServerConfig>>,
     admission: Arc<Admission>,
     sessions: Sessions,
+    workers: Workers,
     refused: Mutex<RefusedLines>,
     audit: Audit,
+    metrics: Arc<ServeMetrics>,
+}
+
+/// A connection that was let in.
+struct Client<'a> {
+    daemon: &'a Daemon,
+    key: &'a PublicKey,
+    who: &'a str,
+    peer: &'a str,
+    /// The session that it has begun, for the metrics; none once it has ended.
+    running: Cell<Option<RunningSession>>,
+    /// So many bytes of it stand in the metrics.
+    counted: Cell<u64>,
+    /// What it was refused is counted already.
+    is_refused: Cell<bool>,
 }
 
 impl Service for Daemon {
@@ -259,17 +294,18 @@ impl Service for Daemon {
         };
         let peer = link.control.peer();
         match self.admission.enter(&key, &link.control) {
-            Err(refusal) => {
+            Err(Denied { reason, refusal }) => {
+                self.metrics.refused(reason);
                 self.tell_refused(&key, &peer, &refusal.reason);
                 if let Err(error) = refuse(link, refusal) {
                     tracing::debug!("refusing: {error}");
                 }
             }
             Ok(admitted) => {
-                let begin = |session: &Beginning<'_>| self.begin(&key, &admitted.rights.label, &peer, session);
-                let answered = session::answer(link, &admitted.rights, &self.sessions, &admitted.stop, &begin);
+                let client = Client::new(self, &key, &admitted.rights.label, &peer);
+                let answered = session::answer(link, &admitted.rights, &self.sessions, &admitted.stop, &client);
                 log_session(&admitted.rights.label, &peer, &answered);
-                self.end(&key, &admitted.rights.label, &peer, &answered);
+                client.end(&answered);
                 admitted.leave(answered.ended);
             }
         }
@@ -278,23 +314,44 @@ impl Service for Daemon {
     fn take_data(&self, stream: TcpStream) {
         self.sessions.measurements.deliver(stream);
     }
+
+    fn count_handshake(&self, is_complete: bool) {
+        self.metrics.handshake(if is_complete { Handshake::Ok } else { Handshake::Failed });
+    }
 }
 
 impl Daemon {
-    fn new(config: &ServeConfig, identity: &Identity, admission: Admission, audit: Audit) -> Self {
+    fn new(
+        config: &ServeConfig,
+        identity: &Identity,
+        admission: Admission,
+        audit: Audit,
+        metrics: Arc<ServeMetrics>,
+    ) -> Self {
         let admission = Arc::new(admission);
-        let sessions = Sessions::of_daemon(Arc::clone(&admission), Workers::new(&config.session));
-        Self { tls: Mutex::new(tls_of(identity)), admission, sessions, refused: Mutex::default(), audit }
+        let (sessions, workers) = (Sessions::admitting_by(Arc::clone(&admission)), Workers::new(&config.session));
+        Self {
+            tls: Mutex::new(tls_of(identity)),
+            admission,
+            sessions,
+            workers,
+            refused: Mutex::default(),
+            audit,
+            metrics,
+        }
     }
 
     /// Reads identity and authorized keys again; one that cannot be read stays as it was.
     fn reload(&self, config: &ServeConfig, now: Time) {
-        match Identity::load(&config.identity) {
-            Ok(identity) => *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls_of(&identity),
-            Err(error) => tracing::error!("the identity stays as it was: {error}"),
-        }
-        if let Err(error) = self.admission.reload(now) {
+        let identity = Identity::load(&config.identity).inspect_err(|error| {
+            tracing::error!("the identity stays as it was: {error}");
+        });
+        let keys = self.admission.reload(now).inspect_err(|error| {
             tracing::error!("nobody new is let in until this is mended, and running sessions go on: {error}");
+        });
+        self.metrics.reloaded(identity.is_ok() && keys.is_ok());
+        if let Ok(identity) = identity {
+            *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls_of(&identity);
         }
         self.audit.reopen();
         self.record(&Line { event: "reload", ..Line::default() });
@@ -313,25 +370,104 @@ impl Daemon {
         self.record(&Line { event: "refused", key, from, reason, left_out, ..Line::default() });
     }
 
+    /// Writes a line of what has happened, whatever that says.
+    fn record(&self, line: &Line<'_>) {
+        // What has happened cannot be refused any more; the log itself tells what it lacks.
+        let _ = self.audit.write(line);
+    }
+}
+
+impl Performer for Client<'_> {
     /// Notes that a session begins; else why it may not.
-    fn begin(&self, key: &PublicKey, who: &str, peer: &str, session: &Beginning<'_>) -> Result<(), Refusal> {
-        let Beginning { transfer, job, user, paths } = session;
+    fn begin(&self, session: &Beginning<'_>) -> Result<(), Refusal> {
+        let Beginning { request, user, paths } = session;
         let line = Line {
             event: "session_start",
-            session: Some(hex(transfer)),
-            who: Some(who),
-            key: Some(key.fingerprint()),
-            from: Some(peer),
+            session: Some(hex(&request.transfer)),
             user: *user,
-            job: Some(job),
+            job: Some(session::job_name(&request.job)),
             path: paths.as_deref(),
-            ..Line::default()
+            ..self.line()
         };
-        self.audit.write(&line).map_err(|reason| Refusal::new(RefusalKind::Busy, reason))
+        self.daemon.audit.write(&line).map_err(|reason| {
+            self.daemon.metrics.refused(RefusedReason::Audit);
+            self.is_refused.set(true);
+            Refusal::new(RefusalKind::Busy, reason)
+        })?;
+        self.running.set(Some(self.daemon.metrics.session_begins(kind(&request.job))));
+        Ok(())
+    }
+
+    fn perform(
+        &self,
+        link: Link,
+        request: Request,
+        rights: &Rights,
+        sessions: &Sessions,
+        registered: Registered<'_>,
+        work: &Work,
+    ) -> Ended {
+        let (is_received, is_copy) =
+            (matches!(request.job, Job::Receive { .. }), !matches!(request.job, Job::Measure(_)));
+        let hear = |done: Done| {
+            let fresh = ByteCount::new(done.bytes.saturating_sub(self.counted.replace(done.bytes)));
+            match is_received {
+                true => self.daemon.metrics.received(fresh),
+                false if is_copy => self.daemon.metrics.sent(fresh),
+                false => {}
+            }
+            if let Some(place) = &rights.place {
+                place.has_moved(ByteCount::new(done.bytes));
+            }
+            work.tell(done);
+        };
+        self.daemon.workers.perform(link, request, rights, registered, &sessions.measurements, &hear)
+    }
+}
+
+/// What a session counts as.
+fn kind(job: &Job) -> SessionKind {
+    match job {
+        Job::Receive { .. } => SessionKind::Receive,
+        Job::Send { .. } => SessionKind::Send,
+        Job::Measure(_) => SessionKind::Measure,
+        Job::Admit { .. } => SessionKind::Admit,
+        Job::Join { .. } | Job::Drive(_) | Job::DriveKey => SessionKind::Drive,
+    }
+}
+
+impl<'a> Client<'a> {
+    fn new(daemon: &'a Daemon, key: &'a PublicKey, who: &'a str, peer: &'a str) -> Self {
+        let (running, counted, is_refused) = Default::default();
+        Self { daemon, key, who, peer, running, counted, is_refused }
+    }
+
+    /// Counts how a session ended, or what else a key was refused.
+    fn count_end(&self, Answered { work, ended, .. }: &Answered) {
+        let result = match ended {
+            Ended::TurnedAway(refusal) => {
+                if !self.is_refused.get() {
+                    self.daemon.metrics.refused(reason_of(refusal.kind));
+                }
+                SessionResult::Failed
+            }
+            Ended::Finished | Ended::Joined => {
+                let outcome = Line::outcome_of(&work.done());
+                let is_complete = outcome.get("errors").and_then(serde_json::Value::as_u64).unwrap_or(0) == 0;
+                if is_complete { SessionResult::Complete } else { SessionResult::Incomplete }
+            }
+            Ended::Interrupted => SessionResult::Interrupted,
+            Ended::Cut(_) => SessionResult::Lost,
+            Ended::Refused(_) => SessionResult::Failed,
+        };
+        if let Some(running) = self.running.take() {
+            running.end(result, clock::now() - work.start());
+        }
     }
 
     /// Notes how a session ended, or what else a key was refused.
-    fn end(&self, key: &PublicKey, who: &str, peer: &str, answered: &Answered) {
+    fn end(&self, answered: &Answered) {
+        self.count_end(answered);
         let Answered { transfer, job, work, ended } = answered;
         let (event, (result, reason)) = match ended {
             // It belongs to a session, which has its own lines.
@@ -340,12 +476,9 @@ impl Daemon {
             _ => ("session_end", ended.told()),
         };
         let done = work.done();
-        self.record(&Line {
+        self.daemon.record(&Line {
             event,
             session: transfer.as_ref().map(hex),
-            who: Some(who),
-            key: Some(key.fingerprint()),
-            from: Some(peer),
             job: *job,
             path: done.paths.as_deref(),
             result: Some(result),
@@ -353,14 +486,14 @@ impl Daemon {
             seconds: Some((clock::now() - work.start()).as_secs_f64()),
             bytes: Some(done.bytes),
             outcome: Line::outcome_of(&done),
-            ..Line::default()
+            ..self.line()
         });
     }
 
-    /// Writes a line of what has happened, whatever that says.
-    fn record(&self, line: &Line<'_>) {
-        // What has happened cannot be refused any more; the log itself tells what it lacks.
-        let _ = self.audit.write(line);
+    /// What every line about it has.
+    fn line(&self) -> Line<'_> {
+        let (who, key, from) = (Some(self.who), Some(self.key.fingerprint()), Some(self.peer));
+        Line { who, key, from, ..Line::default() }
     }
 }
 

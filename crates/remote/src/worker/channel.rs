@@ -21,7 +21,7 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest message, in bytes: the state of a link has what arrived unread, half a MiB at most.
+/// Longest message, in bytes: the state of a link has what arrived unread, 1 MiB at most.
 const LONGEST: usize = 2 << 20;
 /// Each end reads all the time. One that does not for so long has been stopped.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@
 //! | `supervisor` | the daemon's side: starts a process and stays with it to its end |
 //! | `process` | the process |
 //! | `lending` | what the daemon does for a session, both sides of it |
-//! | `user` | becoming the key's user |
+//! | `user`, `user_database` | becoming the key's user |
 //!
 //! The process ends with its session, and at once when the daemon is gone: what it has made durable is
 //! found again by the next session of the transfer. A session that fails takes no other one along, and
@@ -27,6 +27,7 @@ mod messages;
 mod process;
 mod supervisor;
 mod user;
+mod user_database;
 
 pub(crate) use channel::Channel;
 pub use process::{SessionProcessError, session_process};

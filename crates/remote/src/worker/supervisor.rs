@@ -23,7 +23,7 @@ use crate::ended::Ended;
 use crate::rights::Rights;
 use crate::session::refuse;
 use crate::sessions::Registered;
-use crate::work::Work;
+use crate::work::Done;
 
 /// How long a process may take to end after its last word.
 const FAREWELL: Span = Span::from_secs(5);
@@ -42,15 +42,16 @@ impl Workers {
         Self { program: program.into() }
     }
 
-    /// Has a process of its own serve a session whose request was allowed, to its end.
-    pub(crate) fn run(
+    /// Has a process of its own serve a session whose request was allowed, to its end. Data connections of a
+    /// measurement come by `expected`; `hear` is told what it has done so far.
+    pub(crate) fn perform(
         &self,
         link: Link,
         request: Request,
         rights: &Rights,
         registered: Registered<'_>,
         expected: &Expected,
-        work: &Work,
+        hear: &dyn Fn(Done),
     ) -> Ended {
         let (control, lending, child) = match self.start(rights) {
             Ok(started) => started,
@@ -79,7 +80,7 @@ impl Workers {
             let (joined, joining) = (registered.joined.clone(), &control);
             scope.spawn(|| lending::lend(&lending, &control, &rights.congestion, expected));
             scope.spawn(move || joined.iter().for_each(|further| join(joining, further)));
-            let told = follow(&control, work);
+            let told = follow(&control, hear);
             control.close();
             lending.close();
             drop(registered);
@@ -112,12 +113,12 @@ impl Workers {
 }
 
 /// Reads what the process reports to the end of its channel.
-fn follow(control: &Channel, work: &Work) -> Option<Ended> {
+fn follow(control: &Channel, hear: &dyn Fn(Done)) -> Option<Ended> {
     loop {
         match control.receive::<Report>() {
-            Ok(Some((Report::So(done), _))) => work.tell(done),
+            Ok(Some((Report::So(done), _))) => hear(done),
             Ok(Some((Report::Ended(done, ended), _))) => {
-                work.tell(done);
+                hear(done);
                 return Some(ended);
             }
             Ok(None) => return None,

@@ -11,6 +11,8 @@ use rustix::thread::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::user_database;
+
 /// A system user: whose rights a session has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct User {
@@ -47,8 +49,8 @@ impl User {
         let no_such_user = || UserError::NoSuchUser { user: name.to_owned() };
         let failed = |call| move |cause| UserError::Lookup { user: name.to_owned(), call, cause };
         let text = CString::new(name).map_err(|_| no_such_user())?;
-        let (uid, gid) = look_up(&text).map_err(failed("getpwnam_r"))?.ok_or_else(no_such_user)?;
-        let groups = groups_of(&text, gid).map_err(failed("getgrouplist"))?;
+        let (uid, gid) = user_database::look_up(&text).map_err(failed("getpwnam_r"))?.ok_or_else(no_such_user)?;
+        let groups = user_database::groups_of(&text, gid).map_err(failed("getgrouplist"))?;
         Ok(Self { name: name.to_owned(), uid, gid, groups })
     }
 
@@ -91,50 +93,6 @@ pub(crate) fn become_user(user: Option<&User>) -> io::Result<()> {
         inheritable: CapabilitySet::empty(),
     };
     Ok(set_capabilities(None, none)?)
-}
-
-/// User and primary group id of a name, `None` if the user database has no such name.
-fn look_up(name: &CString) -> io::Result<Option<(u32, u32)>> {
-    let mut buffer = vec![0u8; 1024];
-    loop {
-        // SAFETY: passwd is plain data for which all-zero bytes are valid (null pointers, zero
-        // ids).
-        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-        let mut found: *mut libc::passwd = std::ptr::null_mut();
-        // SAFETY: all pointers are to live objects, and the length is the buffer's.
-        let status = unsafe {
-            libc::getpwnam_r(name.as_ptr(), &raw mut entry, buffer.as_mut_ptr().cast(), buffer.len(), &raw mut found)
-        };
-        match status {
-            0 if found.is_null() => return Ok(None),
-            0 => return Ok(Some((entry.pw_uid, entry.pw_gid))),
-            libc::ERANGE if buffer.len() < 1 << 20 => buffer.resize(buffer.len() * 4, 0),
-            libc::EINTR => {}
-            // glibc documents these as further ways to say "not found".
-            libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
-            error => return Err(io::Error::from_raw_os_error(error)),
-        }
-    }
-}
-
-/// Primary and supplementary groups of a user.
-fn groups_of(name: &CString, primary: u32) -> io::Result<Vec<u32>> {
-    let mut groups = vec![0u32; 64];
-    loop {
-        let mut count = i32::try_from(groups.len()).map_err(io::Error::other)?;
-        // SAFETY: `groups` has room for `count` ids; `name` ends in NUL.
-        let status = unsafe { libc::getgrouplist(name.as_ptr(), primary, groups.as_mut_ptr(), &raw mut count) };
-        let count = usize::try_from(count).unwrap_or(0);
-        if status >= 0 {
-            groups.truncate(count);
-            return Ok(groups);
-        }
-        // NGROUPS_MAX of Linux is 65536.
-        if groups.len() > 1 << 16 {
-            return Err(io::Error::other("more groups than the kernel allows"));
-        }
-        groups.resize(count.max(groups.len() * 2), 0);
-    }
 }
 
 #[cfg(test)]

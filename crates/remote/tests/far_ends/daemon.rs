@@ -39,6 +39,7 @@ impl Daemon {
             identity: directory.join("identity"),
             congestion: AllowedCongestion::Named(Vec::new()),
             audit: None,
+            metrics: None,
             session: crate::session_program(),
             listeners: Listeners::default(),
             successor: Vec::new(),

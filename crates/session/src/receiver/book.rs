@@ -52,7 +52,7 @@ use self::item::{DirectoryId, Item, size_of};
 use self::levels::Levels;
 use self::links::Links;
 use self::publishing::batch::{Batch, DIRECTORIES, QUIET};
-use self::resume::{Facts, Verdict};
+use self::resume::{Facts, Terms, Verdict};
 use self::state::{Announced, Finishing, Named, Phase, Run, Stage, Tracked};
 use crate::weight::{Pending, entry_weight};
 use crate::{ById, Failure, SessionError};
@@ -68,6 +68,8 @@ pub struct Settings {
     pub is_reserved: fn(&[u8]) -> bool,
     /// Paths that the sender was asked for, as the user wrote them; `None` where the sender chooses.
     pub asked: Option<Vec<Vec<u8>>>,
+    /// Only what is not there yet may be made.
+    pub only_new: bool,
 }
 
 /// See the module's description. `P` is the payload of a pack.
@@ -216,7 +218,10 @@ impl<P> Book<P> {
     /// Why the item cannot be done.
     pub fn decide(&self, examination: Examination, facts: &mut impl Facts) -> Result<Verdict, Failure> {
         match self.items.get(&examination.id) {
-            Some(Tracked { item, .. }) => resume::decide(item, examination.question, &self.settings.options, facts),
+            Some(Tracked { item, .. }) => {
+                let terms = Terms { options: &self.settings.options, only_new: self.settings.only_new };
+                resume::decide(item, examination.question, terms, facts)
+            }
             None => Err("it is not known any more".into()),
         }
     }

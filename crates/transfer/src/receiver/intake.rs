@@ -8,6 +8,7 @@ use icdc_protocol::message::{BlockHeader, Congestion, Goodbye, Message, Problem}
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
 use icdc_session::receiver::frames_arrived::Answer;
+use icdc_units::ByteCount;
 
 use super::disk_rate::Arrived;
 use super::jobs::{HashJob, NameJob};
@@ -74,8 +75,12 @@ impl Intake<'_> {
             if let Some(number) = further {
                 self.shared.connections().on_message(number, &parcel.message);
             }
+            let length = ByteCount::from(parcel.payload_length());
             if let Flow::Goodbye(goodbye) = self.handle(parcel).map_err(LinkEnd::Failed)? {
                 return Ok(goodbye);
+            }
+            if let Some(throttle) = &self.shared.throttle {
+                throttle.wait(length, || self.shared.ending().is_draining());
             }
         }
     }

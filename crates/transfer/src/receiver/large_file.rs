@@ -70,7 +70,7 @@ impl Plan {
         let shown = self.path();
         // One that another process is writing must not be taken away from it.
         let has_failed = || shared.has_failed();
-        let left = leftovers::find_part(directory, name, &shown, &has_failed)?;
+        let left = leftovers::find_part(directory, name, shared.whose(), &shown, &has_failed)?;
         // What lies there may be a newer run's by now, which goes on from it.
         if (left.has_waited || left.part.is_some()) && shared.link.is_hung_up() {
             let reason = "the sender closed the connection before the file was begun anew";
@@ -78,7 +78,7 @@ impl Plan {
             return Err(Failure::Passing(format!("{shown}: {reason}")));
         }
         let is_journaled = header.size > BLOCK_SIZE as u64 && shared.options.diskless.is_none();
-        let (file, journal, staging) = leftovers::make_files(directory, name, is_journaled)?;
+        let (file, journal, staging) = leftovers::make_files(directory, name, shared.whose(), is_journaled)?;
         let has_waited = leftovers::lock(&file, &shown, &has_failed).map_err(|error| error.to_string())?;
         let journal = journal.map(|file| FileJournal::begin(file, header, &shown)).transpose();
         let journal = journal.inspect_err(|_| leftovers::discard(directory, staging))?;

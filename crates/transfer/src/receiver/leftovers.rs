@@ -28,7 +28,7 @@ use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 
 use super::failure::{self, Failure};
-use super::staging::{Purpose, Staging, make_under, short};
+use super::staging::{Purpose, Staging, Whose, make_under, short};
 use crate::clock;
 
 /// How long a lock of an earlier session that is coming to its end is waited for.
@@ -165,9 +165,10 @@ fn feed(mut file: &File, limit: u64, mut take: impl FnMut(&[u8])) -> io::Result<
 pub(super) fn make_part<T>(
     directory: &Directory,
     name: &Name,
+    whose: Whose,
     make: impl Fn(&Name) -> Result<T, TreeError>,
 ) -> Result<(T, Name), Failure> {
-    let (made, staging) = make_under(directory, &Purpose::item(name), &BESIDE, |staging| make(&staging.part()))?;
+    let (made, staging) = make_under(directory, &Purpose::item(name, whose), &BESIDE, |staging| make(&staging.part()))?;
     Ok((made, staging.part()))
 }
 
@@ -176,6 +177,7 @@ pub(super) fn make_part<T>(
 pub(super) fn make_files(
     directory: &Directory,
     name: &Name,
+    whose: Whose,
     journaled: bool,
 ) -> Result<(File, Option<File>, Staging), Failure> {
     let make = |staging: Staging| {
@@ -187,7 +189,7 @@ pub(super) fn make_files(
         })?;
         Ok((file, journal))
     };
-    let ((file, journal), staging) = make_under(directory, &Purpose::item(name), &BESIDE, make)?;
+    let ((file, journal), staging) = make_under(directory, &Purpose::item(name, whose), &BESIDE, make)?;
     Ok((file, journal, staging))
 }
 
@@ -204,11 +206,12 @@ pub(super) struct LeftPart {
 pub(super) fn find_part(
     directory: &Directory,
     name: &Name,
+    whose: Whose,
     what: &str,
     has_failed: HasFailed<'_>,
 ) -> Result<LeftPart, String> {
     let mut left = LeftPart { part: None, has_waited: false };
-    for staging in own(directory, name, &BESIDE) {
+    for staging in own(directory, name, whose, &BESIDE) {
         let claimed = claim(directory, &staging.part(), what, has_failed)?;
         left.has_waited |= claimed.has_waited;
         if let Some(file) = claimed.file {
@@ -226,8 +229,8 @@ pub(super) fn discard(directory: &Directory, staging: Staging) {
 }
 
 /// Removes the journals of the published item with the final name `name`.
-pub(super) fn remove_journals(directory: &Directory, name: &Name) {
-    for staging in own(directory, name, &[StagingKind::Blocks]) {
+pub(super) fn remove_journals(directory: &Directory, name: &Name, whose: Whose) {
+    for staging in own(directory, name, whose, &[StagingKind::Blocks]) {
         // Beside an unfinished file it is that of another item of this name, which comes later.
         if directory.stat(&staging.part()).is_err() {
             let _ = directory.remove_file(&staging.blocks());
@@ -237,13 +240,13 @@ pub(super) fn remove_journals(directory: &Directory, name: &Name) {
 
 /// Removes all that an earlier session of this user has left of the item with the final name `name`,
 /// of which nothing more comes.
-pub(super) fn remove_unfinished(directory: &Directory, name: &Name) {
-    Purpose::item(name).found_again().into_iter().for_each(|staging| staging.remove(directory, &BESIDE));
+pub(super) fn remove_unfinished(directory: &Directory, name: &Name, whose: Whose) {
+    Purpose::item(name, whose).found_again().into_iter().for_each(|staging| staging.remove(directory, &BESIDE));
 }
 
 /// Under which names this user may have left something of the item with the final name `name`.
-fn own(directory: &Directory, name: &Name, kinds: &[StagingKind]) -> impl Iterator<Item = Staging> {
-    Purpose::item(name).found_again().into_iter().filter(move |staging| staging.is_free(directory, kinds))
+fn own(directory: &Directory, name: &Name, whose: Whose, kinds: &[StagingKind]) -> impl Iterator<Item = Staging> {
+    Purpose::item(name, whose).found_again().into_iter().filter(move |staging| staging.is_free(directory, kinds))
 }
 
 /// Which run a journal is of.
@@ -255,6 +258,8 @@ pub(super) struct RunId<'a> {
     pub(super) target: Option<&'a Name>,
     /// The run itself, with all its sessions.
     pub(super) transfer: &'a TransferId,
+    /// Whose it is.
+    pub(super) whose: Whose,
 }
 
 /// Room that the disk keeps for the journal of a run, ahead of what is written: at least half of
@@ -281,6 +286,7 @@ pub(super) struct RunLog {
     /// A session of the same job has held the journal until just now.
     pub(super) has_waited: bool,
     purpose: Purpose,
+    whose: Whose,
     /// Bytes of the journal that stand; what follows them was torn by a kill or a full disk.
     length: u64,
     /// Room that the disk is to keep ahead of that; 0 for none.
@@ -292,9 +298,9 @@ pub(super) struct RunLog {
 impl RunLog {
     /// Whether an interrupted run of `job` by this user, whose first target is `target` in
     /// `directory`, has left its journal. Changes nothing.
-    pub(super) fn is_there(directory: &Directory, job: &Digest, target: Option<&Name>) -> bool {
+    pub(super) fn is_there(directory: &Directory, job: &Digest, target: Option<&Name>, whose: Whose) -> bool {
         let codec = RunJournal::new(job);
-        Purpose::run(job, target).found_again().into_iter().any(|staging| {
+        Purpose::run(job, target, whose).found_again().into_iter().any(|staging| {
             let mut header = [0; SLOT_LENGTH];
             directory.open_file(&staging.name(StagingKind::Run)).is_ok_and(|(file, stat)| {
                 let is_ours = stat.nlink == 1 && directory.is_anothers(&stat).is_ok_and(|anothers| !anothers);
@@ -312,7 +318,7 @@ impl RunLog {
         has_failed: HasFailed<'_>,
     ) -> Result<Self, String> {
         let codec = RunJournal::new(id.job);
-        let purpose = Purpose::run(id.job, id.target);
+        let purpose = Purpose::run(id.job, id.target, id.whose);
         let mut log = Self {
             directory: directory.clone(),
             name: purpose.found_again()[0].name(StagingKind::Run),
@@ -325,6 +331,7 @@ impl RunLog {
             resuming: false,
             has_waited: false,
             purpose,
+            whose: id.whose,
             length: 0,
             room: 0,
             reserved: 0,
@@ -461,7 +468,7 @@ impl RunLog {
     /// too.
     pub(super) fn remove(&mut self) {
         for path in std::mem::take(&mut self.left_behind).into_values() {
-            remove_left_behind(&self.directory, &path);
+            remove_left_behind(&self.directory, &path, self.whose);
         }
         if let Some(locked) = self.file.take() {
             let _ = self.directory.remove_file(&self.name);
@@ -491,14 +498,14 @@ fn reserve(file: &File, from: u64, to: u64) -> Option<u64> {
     Some(from + room)
 }
 
-fn remove_left_behind(base: &Directory, path: &[u8]) {
+fn remove_left_behind(base: &Directory, path: &[u8], whose: Whose) {
     let mut components = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty());
     let Some(Ok(name)) = components.next_back().map(Name::new) else { return };
     let directory = components
         .try_fold(base.clone(), |directory, component| directory.open_directory(&Name::new(component).ok()?).ok());
     let Some(directory) = directory else { return };
     let before = directory.own_stat();
-    remove_unfinished(&directory, &name);
+    remove_unfinished(&directory, &name, whose);
     // The directory was finished, its time included, when this was still in it.
     if let (Ok(before), Ok(after)) = (before, directory.own_stat())
         && before.mtime != after.mtime
@@ -518,11 +525,15 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let directory = Tree::open(temporary.path()).unwrap().root().clone();
         let name = Name::new(b"file").unwrap();
-        let (_, _, staging) = make_files(&directory, &name, true).unwrap();
-        remove_journals(&directory, &name);
+        let whose = Whose::default();
+        let (_, _, staging) = make_files(&directory, &name, whose, true).unwrap();
+        remove_journals(&directory, &name, Whose(Some([1; 32])));
+        remove_unfinished(&directory, &name, Whose(Some([1; 32])));
+        assert!(directory.stat(&staging.part()).is_ok(), "it is another's");
+        remove_journals(&directory, &name, whose);
         assert!(directory.stat(&staging.blocks()).is_ok(), "its unfinished file is still there");
         directory.remove_file(&staging.part()).unwrap();
-        remove_journals(&directory, &name);
+        remove_journals(&directory, &name, whose);
         assert!(directory.stat(&staging.blocks()).is_err());
     }
 }

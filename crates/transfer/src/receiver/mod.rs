@@ -31,6 +31,7 @@ mod side_by_side;
 mod staging;
 mod store;
 mod supervise;
+mod throttle;
 mod under_check;
 
 use std::sync::Mutex;
@@ -48,9 +49,10 @@ use icdc_units::{ByteCount, Span};
 use self::disk_rate::Waiting;
 use self::intake::Intake;
 use self::names::Keeper;
-pub use self::shared::Order;
+pub use self::shared::{Allowed, Order};
 use self::shared::{Counters, FEEDBACK, Reply, Shared};
 use self::supervise::Watch;
+use self::throttle::Throttle;
 use self::under_check::UnderCheck;
 use crate::account::Account;
 use crate::clock;
@@ -112,6 +114,7 @@ pub fn run(
         options,
         pool,
         waiting: Waiting::default(),
+        throttle: order.allowed.max_rate.map(Throttle::new),
         replies,
         events,
         link: control,

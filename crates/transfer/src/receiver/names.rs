@@ -56,6 +56,8 @@ pub(super) struct Keeper<'a> {
     opening: Option<Opening>,
     run: Option<RunLog>,
     directories: Directories,
+    /// The destination was made for this session.
+    new_destination: bool,
     /// What examinations have claimed, until it is expected.
     claimed: ById<Continued>,
     staged: ById<Staged>,
@@ -79,6 +81,7 @@ impl<'a> Keeper<'a> {
             ring_blocks: shared.pool.capacity() as u32,
             is_reserved: is_staging,
             asked: shared.order.asked.map(<[_]>::to_vec),
+            only_new: shared.only_new(),
         };
         Self {
             shared,
@@ -86,6 +89,7 @@ impl<'a> Keeper<'a> {
             opening: None,
             run: None,
             directories: Directories::default(),
+            new_destination: false,
             claimed: ById::default(),
             staged: ById::default(),
             store: Some(store),
@@ -216,7 +220,7 @@ impl<'a> Keeper<'a> {
             Action::RemoveLeft { directory, name, is_small } => {
                 if let (Ok(directory), Ok(name)) = (self.directories.get(directory), Name::new(&name)) {
                     let remove = if is_small { leftovers::remove_unfinished } else { leftovers::remove_journals };
-                    remove(directory, &name);
+                    remove(directory, &name, self.shared.whose());
                 }
             }
             Action::Discard(id) => {
@@ -252,7 +256,8 @@ impl Keeper<'_> {
     /// hold.
     fn find_place(&mut self, begin: &Begin, is_journaled: bool) -> Result<Placed, SessionError> {
         let shared = self.shared;
-        let placement = Placement::find(shared.order.tree, shared.order.destination, begin)?;
+        let placement =
+            Placement::find(shared.order.tree, shared.order.destination, begin, shared.order.allowed.only_new)?;
         let opening = self.opening.insert(Opening { job: begin.job, placement, is_journaled });
         self.run = opening.find_run(shared)?;
         Ok(Placed {
@@ -267,7 +272,7 @@ impl Keeper<'_> {
         let shared = self.shared;
         let Some(opening) = &mut self.opening else { return Ok(Vec::new()) };
         if !shared.options.dry_run {
-            opening.placement.make().map_err(NotBegun::Failed)?;
+            self.new_destination |= opening.placement.make().map_err(NotBegun::Failed)?;
         }
         if self.run.is_none()
             && let Some(run) = opening.find_run(shared).map_err(NotBegun::Failed)?
@@ -307,6 +312,7 @@ impl Keeper<'_> {
             run.remove();
         }
         if let Some((directory, entry)) = contents
+            && (self.new_destination || !self.shared.only_new())
             && let Ok(directory) = self.directories.get(directory)
         {
             // It was possible a moment ago, and was answered for then.
@@ -322,7 +328,12 @@ impl Opening {
     /// The run's journal, if it has one and the directory for it is there.
     fn find_run(&self, shared: &Shared<'_>) -> Result<Option<RunLog>, SessionError> {
         let (true, Some(base)) = (self.is_journaled, self.placement.base()) else { return Ok(None) };
-        let id = RunId { job: &self.job, target: self.placement.only_name(), transfer: &shared.order.transfer };
+        let id = RunId {
+            job: &self.job,
+            target: self.placement.only_name(),
+            transfer: &shared.order.transfer,
+            whose: shared.whose(),
+        };
         RunLog::find(base, id, shared.options.resume, &|| shared.has_failed()).map(Some).map_err(SessionError::Local)
     }
 }
@@ -332,6 +343,9 @@ impl Keeper<'_> {
     fn make_directory(&mut self, new: &NewDirectory) -> Result<Option<DirectoryPlace>, Failure> {
         if self.shared.options.dry_run {
             return Ok(self.directories.look(new));
+        }
+        if self.shared.only_new() {
+            return self.directories.make_only_new(new, self.new_destination).map(Some);
         }
         self.directories.make(new, self.shared.options.preserve).map(Some)
     }
@@ -360,7 +374,7 @@ impl Keeper<'_> {
         let item = self.item(examination.id)?;
         let (directory, name) = self.place(item)?;
         let has_failed = || self.shared.has_failed();
-        let mut look = Look::at(item, directory, &name, self.run.as_ref(), &has_failed);
+        let mut look = Look::at(item, directory, &name, self.run.as_ref(), self.shared.whose(), &has_failed);
         let verdict = self.book.decide(examination, &mut look)?;
         if let Some(claimed) = look.claimed {
             self.claimed.insert(examination.id, claimed);
@@ -392,7 +406,7 @@ impl Keeper<'_> {
     /// Checks and writes small files.
     fn stage(&mut self, pieces: &[Piece], payload: Option<Arrived>) -> Vec<(EntryId, Result<ByteCount, NotStaged>)> {
         let contents = payload.as_ref().map_or(&[][..], |arrived| &arrived.block[..arrived.length]);
-        let preserve = self.shared.options.preserve;
+        let how = (self.shared.options.preserve, self.shared.whose());
         let placed = |piece: &Piece| {
             let item = self.item(piece.id)?;
             let (directory, name) = self.place(item)?;
@@ -404,7 +418,7 @@ impl Keeper<'_> {
             let contents = contents.filter(|contents| *blake3::hash(contents).as_bytes() == piece.digest);
             let contents = contents.ok_or(NotStaged::Damaged)?;
             let (directory, name, entry) = placed.as_ref().map_err(|failure| NotStaged::Failed(failure.clone()))?;
-            Staged::small(directory, name.clone(), entry, contents, preserve).map_err(NotStaged::Failed)
+            Staged::small(directory, name.clone(), entry, contents, how).map_err(NotStaged::Failed)
         });
         let keep = |(piece, staged): (&Piece, Result<Staged, NotStaged>)| {
             let kept = staged.map(|staged| {
@@ -419,7 +433,8 @@ impl Keeper<'_> {
     fn make_symlink(&mut self, id: EntryId) -> Result<(), Failure> {
         let item = self.item(id)?;
         let (directory, name) = self.place(item)?;
-        let staged = Staged::symlink(directory, name, &item.entry, self.shared.options.preserve)?;
+        let how = (self.shared.options.preserve, self.shared.whose());
+        let staged = Staged::symlink(directory, name, &item.entry, how)?;
         self.staged.insert(id, staged);
         Ok(())
     }
@@ -429,9 +444,10 @@ impl Keeper<'_> {
         let (directory, name) = self.place(item)?;
         let first_name = Name::new(&first.name).map_err(|error| error.to_string())?;
         let staged = if first.place == item.place.directory {
-            Staged::hard_link(directory, name, directory, &first_name)?
+            Staged::hard_link(directory, name, (directory, &first_name), self.shared.whose())?
         } else {
-            Staged::hard_link(directory, name, &self.directories.of_first(first, &first_name)?, &first_name)?
+            let first = self.directories.of_first(first, &first_name)?;
+            Staged::hard_link(directory, name, (&first, &first_name), self.shared.whose())?
         };
         self.staged.insert(id, staged);
         Ok(())
@@ -439,7 +455,7 @@ impl Keeper<'_> {
 
     /// Gives items their final names.
     fn rename(&mut self, publications: &[Publication]) -> Vec<(EntryId, Result<(), Failure>)> {
-        let (link, verify) = (&self.shared.link, self.shared.options.verify);
+        let (link, verify, only_new) = (&self.shared.link, self.shared.options.verify, self.shared.only_new());
         let known = |publication: &Publication| {
             let staged = self.staged.get(&publication.id).ok_or("it is not staged")?;
             Ok::<_, Failure>((self.item(publication.id)?, staged))
@@ -451,7 +467,7 @@ impl Keeper<'_> {
                 let path = path_text(&item.path);
                 return Err(format!("{path}: the sender closed the connection before it was through").into());
             }
-            staged.rename(item, publication.digest.filter(|_| verify))
+            staged.rename(item, publication.digest.filter(|_| verify), only_new)
         });
         let keep = |(publication, renamed): (&Publication, Result<(), Failure>)| {
             let id = publication.id;

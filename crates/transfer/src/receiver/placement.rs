@@ -17,8 +17,10 @@ use icdc_disk::tree::{Directory, Kind, Located, Name, Tree, TreeError, is_stagin
 use icdc_protocol::message::{Begin, Refusal, RefusalKind, Source, SourceKind};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryPlace;
+use icdc_session::receiver::book::resume::taken;
 
 use super::leftovers::RunLog;
+use super::staging::Whose;
 use crate::path_text;
 
 /// Where one source lands.
@@ -52,11 +54,18 @@ enum Destination {
 
 impl Placement {
     /// Decides by what the sources are and what is at `destination`. Changes nothing.
-    pub(super) fn find(tree: &Tree, destination: &[u8], begin: &Begin) -> Result<Self, SessionError> {
+    /// With `only_new`, by whose key only what is not there yet is made, it is not told what is there.
+    pub(super) fn find(
+        tree: &Tree,
+        destination: &[u8],
+        begin: &Begin,
+        only_new: Option<[u8; 32]>,
+    ) -> Result<Self, SessionError> {
         let located = tree.resolve(destination).map_err(refuse_destination)?;
         let single = begin.sources.len() == 1;
         let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
-        let existing = if continues_here(&located, begin) { None } else { existing_directory(&located)? };
+        let existing =
+            if continues_here(&located, begin, Whose(only_new)) { None } else { existing_directory(&located)? };
         let is_inside = contents || !single || located.trailing_slash;
         if existing.is_some() || is_inside {
             refuse_names(&begin.sources)?;
@@ -67,7 +76,8 @@ impl Placement {
                 if let Some(stat) = located.stat
                     && stat.kind != Kind::Symlink
                 {
-                    return Err(refusal(format!("{} is {}, not a directory", located.path(), stat.kind.described())));
+                    let what = format!("{} is {}, not a directory", located.path(), stat.kind.described());
+                    return Err(refusal(if only_new.is_some() { taken(&located.path()).into_reason() } else { what }));
                 }
                 Destination::InsideNew(located)
             }
@@ -75,14 +85,11 @@ impl Placement {
                 let name = located.name.clone().ok_or_else(|| refusal("the destination has no name".into()))?;
                 if let (Some(source), Some(stat)) = (begin.sources.first(), located.stat)
                     && source.kind == SourceKind::Directory
-                    && stat.kind == Kind::File
+                    && (stat.kind == Kind::File || only_new.is_some() && stat.kind != Kind::Directory)
                 {
-                    let reason = format!(
-                        "{} is a file; the directory {} cannot replace it",
-                        located.path(),
-                        path_text(&source.name)
-                    );
-                    return Err(refusal(reason));
+                    let (path, source) = (located.path(), path_text(&source.name));
+                    let reason = format!("{path} is a file; the directory {source} cannot replace it");
+                    return Err(refusal(if only_new.is_some() { taken(&path).into_reason() } else { reason }));
                 }
                 Destination::Named(located.directory, name)
             }
@@ -107,21 +114,23 @@ impl Placement {
         }
     }
 
-    /// Makes DST where it has to be made.
-    pub(super) fn make(&mut self) -> Result<(), SessionError> {
+    /// Makes DST where it has to be made; whether it was made here.
+    pub(super) fn make(&mut self) -> Result<bool, SessionError> {
+        let mut is_new = false;
         if let Destination::InsideNew(located) = &self.destination {
             let made = match &located.name {
-                Some(name) => located.directory.make_directory(name, 0o777),
-                None => located.open_directory(),
+                Some(name) => located.directory.make_or_open_directory(name, 0o777),
+                None => located.open_directory().map(|directory| (directory, false)),
             };
-            let made = made.map_err(refuse)?;
+            let (directory, made_here) = made.map_err(refuse)?;
+            is_new = made_here;
             // Large files are flushed one by one, and an empty directory not at all.
             if let Err(error) = located.directory.sync() {
                 tracing::warn!(%error, "the destination may not survive a power cut");
             }
-            self.destination = Destination::Inside(made);
+            self.destination = Destination::Inside(directory);
         }
-        Ok(())
+        Ok(is_new)
     }
 
     /// Refuses a destination in which this user cannot make anything.
@@ -147,12 +156,12 @@ pub(super) fn place_of(directory: &Directory) -> Result<DirectoryPlace, TreeErro
 
 /// Whether DST exists only because an interrupted run of the same job has made it: then it is still
 /// the copy, and not the directory to copy into.
-fn continues_here(located: &Located, begin: &Begin) -> bool {
+fn continues_here(located: &Located, begin: &Begin, whose: Whose) -> bool {
     let [source] = begin.sources.as_slice() else { return false };
     source.kind == SourceKind::Directory
         && !located.trailing_slash
         && located.name.is_some()
-        && RunLog::is_there(&located.directory, &begin.job, located.name.as_ref())
+        && RunLog::is_there(&located.directory, &begin.job, located.name.as_ref(), whose)
 }
 
 fn land(source: &Source, inside: Option<&Directory>) -> Result<Landing, SessionError> {
@@ -234,7 +243,7 @@ mod tests {
             let temporary = tempfile::tempdir().unwrap();
             let tree = Tree::open(temporary.path()).unwrap();
             let number = || std::fs::read_dir(temporary.path()).unwrap().count();
-            let mut placement = Placement::find(&tree, destination, &begin(kinds)).unwrap();
+            let mut placement = Placement::find(&tree, destination, &begin(kinds), None).unwrap();
             assert_eq!(number(), 0);
             assert_eq!(placement.base().is_none(), made == 1, "where nothing is there is no journal either");
             placement.make().unwrap();

@@ -5,15 +5,16 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use icdc_disk::DiskFile;
-use icdc_disk::tree::{Directory, Metadata, Name, Stat};
+use icdc_disk::tree::{Directory, Metadata, Name, Stat, TreeError};
 use icdc_protocol::message::{Entry, EntryKind, FileDigest, Preserve};
 use icdc_session::receiver::book::item::Item;
+use icdc_session::receiver::book::resume::taken;
 use icdc_units::ByteCount;
 
 use super::failure::{self, Failure};
 use super::leftovers;
 use super::pending::metadata;
-use super::staging::Staging;
+use super::staging::{Staging, Whose};
 
 /// A large file that needs nothing more but its name.
 struct Durable {
@@ -83,11 +84,11 @@ impl Staged {
         name: Name,
         entry: &Entry,
         contents: &[u8],
-        preserve: Preserve,
+        (preserve, whose): (Preserve, Whose),
     ) -> Result<Self, Failure> {
         let wanted = metadata(entry, preserve);
         let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
-        let (file, staging) = leftovers::make_part(directory, &name, |part| directory.create_file(part, mode))?;
+        let (file, staging) = leftovers::make_part(directory, &name, whose, |part| directory.create_file(part, mode))?;
         let written = file
             .write_all_at(contents, 0)
             .map_err(|error| failure::of_disk(&directory.path_of(&name), "write", &error));
@@ -106,10 +107,10 @@ impl Staged {
         directory: &Directory,
         name: Name,
         entry: &Entry,
-        preserve: Preserve,
+        (preserve, whose): (Preserve, Whose),
     ) -> Result<Self, Failure> {
         let EntryKind::Symlink { target } = &entry.kind else { return Err("is not a symbolic link".into()) };
-        let ((), staging) = leftovers::make_part(directory, &name, |part| directory.make_symlink(target, part))?;
+        let ((), staging) = leftovers::make_part(directory, &name, whose, |part| directory.make_symlink(target, part))?;
         let wanted = Metadata { mode: None, ..metadata(entry, preserve) };
         match directory.set_link_metadata(&staging, &wanted) {
             Ok(()) => Ok(Self::new(directory, name, Made::unsynced(staging))),
@@ -124,17 +125,17 @@ impl Staged {
     pub(super) fn hard_link(
         directory: &Directory,
         name: Name,
-        first_directory: &Directory,
-        first: &Name,
+        (first_directory, first): (&Directory, &Name),
+        whose: Whose,
     ) -> Result<Self, Failure> {
         let link = |part: &Name| directory.hard_link(first_directory, first, part);
-        let ((), staging) = leftovers::make_part(directory, &name, link)?;
+        let ((), staging) = leftovers::make_part(directory, &name, whose, link)?;
         Ok(Self::new(directory, name, Made::unsynced(staging)))
     }
 
     /// Gives the item its final name, after a look at what the medium holds if `verified` has it:
-    /// by this digest.
-    pub(super) fn rename(&self, item: &Item, verified: Option<FileDigest>) -> Result<(), Failure> {
+    /// by this digest. With `only_new` nothing else may have that name.
+    pub(super) fn rename(&self, item: &Item, verified: Option<FileDigest>, only_new: bool) -> Result<(), Failure> {
         let Self { directory, name, made } = self;
         if !self.is_ours() {
             let path = directory.path_of(name);
@@ -144,6 +145,14 @@ impl Staged {
         }
         if let (false, Some(FileDigest::Blake3(digest))) = (made.is_durable(), verified) {
             self.verify(item.size(), &digest)?;
+        }
+        if only_new {
+            // A name that is taken stays so: nothing is gained by keeping what lies beside it.
+            return directory.rename_new(&made.staging, directory, name).map_err(|error| match error {
+                TreeError::Exists { .. } => taken(&directory.path_of(name)),
+                error if made.is_durable() => failure::of_tree(&error).passing(),
+                error => failure::of_tree(&error),
+            });
         }
         directory.rename(&made.staging, directory, name).map_err(|error| {
             let failure = failure::of_tree(&error);

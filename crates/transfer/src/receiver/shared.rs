@@ -18,6 +18,8 @@ use icdc_session::receiver::parts::Parts;
 use icdc_units::{ByteCount, Rate, Time};
 
 use super::disk_rate::Waiting;
+use super::staging::Whose;
+use super::throttle::Throttle;
 use super::under_check::UnderCheck;
 use crate::event::{Event, EventSink, Outcome};
 use crate::further_links::FurtherControls;
@@ -42,6 +44,19 @@ pub struct Order<'a> {
     pub asked: Option<&'a [Vec<u8>]>,
     /// How.
     pub options: &'a ReceiveOptions,
+    /// What the other end may do at most.
+    pub allowed: Allowed,
+}
+
+/// What the other end of a session may do at most, whatever it asks for. By default it may do
+/// everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allowed {
+    /// It may only make what is not there yet, and is told nothing else of what is there. Unfinished
+    /// files are kept apart from those of others by this, its key.
+    pub only_new: Option<[u8; 32]>,
+    /// At most so fast, all connections together.
+    pub max_rate: Option<Rate>,
 }
 
 /// What the outlet is to do.
@@ -58,6 +73,8 @@ pub(super) struct Shared<'a> {
     pub(super) options: &'a ReceiveOptions,
     pub(super) pool: BlockPool,
     pub(super) waiting: Waiting,
+    /// Keeps what arrives below a rate.
+    pub(super) throttle: Option<Throttle>,
     pub(super) replies: Channel<Reply>,
     pub(super) events: &'a EventSink,
     pub(super) link: LinkControl,
@@ -124,6 +141,16 @@ impl Shared<'_> {
     pub(super) fn fail(&self, error: SessionError) {
         tracing::debug!(%error, "the receiving session fails, unless it has ended already");
         self.on_ending(|ending, now| ending.on_failure(now, error));
+    }
+
+    /// Whether only what is not there yet may be made.
+    pub(super) fn only_new(&self) -> bool {
+        self.order.allowed.only_new.is_some()
+    }
+
+    /// Whose unfinished files are found and made.
+    pub(super) fn whose(&self) -> Whose {
+        Whose(self.order.allowed.only_new)
     }
 
     pub(super) fn has_failed(&self) -> bool {

@@ -6,7 +6,6 @@
 //! of this user are believed or removed.
 
 use icdc_disk::tree::{Directory, Kind, Name, StagingKind, StagingName, Stat, TreeError, file_user, try_lock};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::failure::{self, Failure};
 
@@ -15,21 +14,39 @@ const UNFORESEEN: usize = 6;
 /// How often a name is cleared before another one is tried.
 const ATTEMPTS: u32 = 8;
 
+/// Whose unfinished files these are, where they are kept apart from those of others who act as the
+/// same user; by default they are not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Whose(pub(super) Option<[u8; 32]>);
+
 /// What files are for, as far as it decides their names.
 #[derive(Clone)]
 pub(super) struct Purpose(blake3::Hasher);
 
+impl Whose {
+    /// Of names for this purpose. What is somebody's own has names that no other name leads to.
+    fn hasher(self, purpose: &'static str) -> blake3::Hasher {
+        match self.0 {
+            None => blake3::Hasher::new_derive_key(purpose),
+            Some(key) => {
+                let own = blake3::derive_key(purpose, &key);
+                blake3::Hasher::new_keyed(&own)
+            }
+        }
+    }
+}
+
 impl Purpose {
     /// The item with this final name.
-    pub(super) fn item(name: &Name) -> Self {
-        let mut hasher = blake3::Hasher::new_derive_key("icdc staging name 1");
+    pub(super) fn item(name: &Name, whose: Whose) -> Self {
+        let mut hasher = whose.hasher("icdc staging name 1");
         hasher.update(name.as_bytes());
         Self(hasher)
     }
 
     /// A run of `job` whose only target, where it is not inside of the destination, is `target`.
-    pub(super) fn run(job: &[u8], target: Option<&Name>) -> Self {
-        let mut hasher = blake3::Hasher::new_derive_key("icdc run name 1");
+    pub(super) fn run(job: &[u8], target: Option<&Name>, whose: Whose) -> Self {
+        let mut hasher = whose.hasher("icdc run name 1");
         hasher.update(job).update(target.map_or(b"", Name::as_bytes));
         Self(hasher)
     }
@@ -45,7 +62,7 @@ impl Purpose {
     fn choices(&self) -> impl Iterator<Item = Staging> {
         let unforeseen = std::iter::repeat_with(|| {
             let mut id = [0; 8];
-            getrandom(&mut id, GetRandomFlags::empty()).ok().map(|_| Staging { id, is_found_again: false })
+            getrandom::fill(&mut id).ok().map(|()| Staging { id, is_found_again: false })
         });
         self.found_again().into_iter().chain(unforeseen.take(UNFORESEEN).flatten())
     }

@@ -40,8 +40,14 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
     let silent: EventSink = Arc::new(|_| {});
     let (sending, receiving) = (Account::new(clock::now()), Account::new(clock::now()));
     let stop = StopSignal::new();
-    let order =
-        receiver::Order { transfer: [1; 16], tree: &tree, destination: b"copy", asked: None, options: &receive };
+    let order = receiver::Order {
+        transfer: [1; 16],
+        tree: &tree,
+        destination: b"copy",
+        asked: None,
+        options: &receive,
+        allowed: receiver::Allowed::default(),
+    };
     let sent = std::thread::scope(|scope| {
         scope.spawn(|| {
             receiver::run(far, Joining { joined: &nobody, wanted: None }, &order, &receiving, &silent, &stop).unwrap()

@@ -12,6 +12,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use icdc_lab::{Lab, registry};
+use icdc_metrics::{Format, text_file};
 use icdc_pacer::wire::{Classes, Control, Line, Mode, Status, WireError, WirePacer};
 use icdc_stop::StopSignal;
 use icdc_units::{Rate, Span};
@@ -109,8 +110,8 @@ fn look_after(
 
 fn tell(arguments: &WireArguments, now: &Status, before: Option<&Status>, console: &Console) -> Result<()> {
     if let Some(path) = &arguments.prometheus {
-        show::write_metrics(path, &arguments.dev, now)
-            .with_context(|| format!("{} cannot be written", path.display()))?;
+        let text = show::reading(&arguments.dev, now).text(Format::Classic);
+        text_file::replace(path, &text).with_context(|| format!("{} cannot be written", path.display()))?;
     }
     if arguments.json {
         console.json(&show::object(now, before).to_string());

@@ -1,8 +1,6 @@
 //! The classes of a wire pacer, for people, as JSON, and for Prometheus.
 
-use std::fmt::Write as _;
-use std::path::Path;
-
+use icdc_metrics::Reading;
 use icdc_pacer::wire::{ClassStatus, Line, Mode, Status};
 use icdc_units::Rate;
 use serde_json::{Value, json};
@@ -95,62 +93,33 @@ pub(super) fn object(now: &Status, before: Option<&Status>) -> Value {
     })
 }
 
-/// Writes the counters aside and puts them in place whole, as node exporters want it.
-pub(super) fn write_metrics(path: &Path, device: &str, now: &Status) -> std::io::Result<()> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".new");
-    std::fs::write(&aside, metrics(device, now))?;
-    std::fs::rename(&aside, path)
-}
-
-/// The text format of Prometheus.
-fn metrics(device: &str, now: &Status) -> String {
-    type Value = fn(&ClassStatus) -> u64;
-    let of_classes: [(&str, &str, &str, Value); 6] = [
-        ("packets_total", "counter", "Frames sent", |class| class.counters.packets),
-        ("wire_bytes_total", "counter", "Bytes on the wire", |class| class.counters.bytes.as_u64()),
-        ("dropped_packets_total", "counter", "Frames dropped", |class| class.counters.dropped),
-        ("marked_packets_total", "counter", "Packets marked by ECN", |class| class.counters.marked),
-        ("waiting_bytes", "gauge", "Bytes that wait", |class| class.waiting.as_u64()),
-        ("burst_bytes", "gauge", "Largest burst in a second since the last time this was written", |class| {
-            class.burst.as_u64()
-        }),
+/// The metrics, for the node exporter.
+pub(super) fn reading(device: &str, now: &Status) -> Reading {
+    type Read = fn(&ClassStatus) -> u64;
+    let mut reading = Reading::new().with_label("device", device);
+    let labels =
+        |class: &ClassStatus| [("class", class.name.clone()), ("parent", class.parent.clone().unwrap_or_default())];
+    let of_classes = |read: Read| now.classes.iter().map(move |class| (labels(class), read(class).into()));
+    let counters: [(&str, &str, Read); 4] = [
+        ("icdc_pace_packets", "Frames sent", |class| class.counters.packets),
+        ("icdc_pace_wire_bytes", "Bytes on the wire", |class| class.counters.bytes.as_u64()),
+        ("icdc_pace_dropped_packets", "Frames dropped", |class| class.counters.dropped),
+        ("icdc_pace_marked_packets", "Packets marked by ECN", |class| class.counters.marked),
     ];
-    let mut text = String::new();
-    let device = label(device);
-    for (name, kind, help, value) in of_classes {
-        let _ = writeln!(text, "# HELP icdc_pace_{name} {help}\n# TYPE icdc_pace_{name} {kind}");
-        for class in &now.classes {
-            let (value, parent) = (value(class), label(class.parent.as_deref().unwrap_or_default()));
-            let class = label(&class.name);
-            let _ =
-                writeln!(text, "icdc_pace_{name}{{device=\"{device}\",class=\"{class}\",parent=\"{parent}\"}} {value}");
-        }
+    for (name, help, read) in counters {
+        reading.counter(name, help, of_classes(read));
     }
-    for (name, help, value) in [
-        ("gap_packets_total", "Gap frames sent", now.gap_frames as f64),
-        ("late_seconds_total", "Time for which the pacer was kept from running", now.late.as_secs_f64()),
-        ("refused_packets_total", "Frames that the device did not take", now.refused as f64),
-    ] {
-        let _ = writeln!(
-            text,
-            "# HELP icdc_pace_{name} {help}\n# TYPE icdc_pace_{name} counter\nicdc_pace_{name}{{device=\"{device}\"}} {value}"
-        );
-    }
-    text
-}
-
-/// The value of a label.
-fn label(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::label;
-
-    #[test]
-    fn names_cannot_break_the_format() {
-        assert_eq!(label("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
-    }
+    reading.gauge("icdc_pace_waiting_bytes", "Bytes that wait", of_classes(|class| class.waiting.as_u64()));
+    let burst: Read = |class| class.burst.as_u64();
+    let help = "Largest burst in a second since the last time this was written";
+    reading.gauge("icdc_pace_burst_bytes", help, of_classes(burst));
+    reading.counter("icdc_pace_gap_packets", "Gap frames sent", [((), now.gap_frames.into())]);
+    let late = now.late.as_secs_f64().into();
+    reading.counter("icdc_pace_late_seconds", "Time for which the pacer was kept from running", [((), late)]);
+    let help = "Frames that the device did not take";
+    reading.counter("icdc_pace_refused_packets", help, [((), now.refused.into())]);
+    reading.counter("icdc_pace_reloads", "Times that the classes were read anew", [((), now.reloads.into())]);
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    reading.gauge("icdc_pace_build_info", "Release of the pacer", [(version, 1_u64.into())]);
+    reading
 }

@@ -108,6 +108,11 @@ impl Unauthenticated {
         }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Enters a connection; gives its number, and that of the one that has to go for it.
     pub(super) fn arrive(&mut self, origin: Origin, now: Time) -> (u64, Option<u64>) {
         let number = self.next;

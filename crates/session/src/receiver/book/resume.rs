@@ -101,29 +101,52 @@ pub enum Verdict {
     },
 }
 
+/// By what it is decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// As asked for.
+    pub options: &'a ReceiveOptions,
+    /// Only what is not there yet may be made, and nothing else of what is there may be told.
+    pub only_new: bool,
+}
+
 /// Answers `question` about an item.
 ///
 /// # Errors
 /// Why the item cannot be done.
-pub fn decide(
-    item: &Item,
-    question: Question,
-    options: &ReceiveOptions,
-    facts: &mut impl Facts,
-) -> Result<Verdict, Failure> {
-    match question {
-        Question::Contents => contents(item, options, facts),
-        Question::Anything => match is_there(item, options, facts) {
-            Some(verdict) => Ok(verdict),
-            None => contents(item, options, facts),
-        },
+pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut impl Facts) -> Result<Verdict, Failure> {
+    let Terms { options, only_new } = terms;
+    if only_new && options.dry_run {
+        // Names could be found out without a trace.
+        return Ok(Verdict::Contents { held: None });
     }
+    if question == Question::Anything
+        && let Some(verdict) = is_there(item, terms, facts)
+    {
+        return Ok(verdict);
+    }
+    // That it cannot be made tells as much as this.
+    if only_new && facts.stat().is_some() {
+        return Err(taken(&facts.shown()));
+    }
+    contents(item, options, facts)
+}
+
+/// Why something is not made where only what is not there yet may be made, whatever is there.
+#[must_use]
+pub fn taken(shown: &str) -> Failure {
+    Failure::Final(format!(
+        "{shown}: something has this name, and this key may only make what is not there yet; choose another name"
+    ))
 }
 
 /// Whether an item is published already, by this run or an earlier one, or left alone.
-fn is_there(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Verdict> {
+fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Verdict> {
+    let options = terms.options;
+    // To be skipped would tell size and time, or the target.
+    let updates = options.update && !terms.only_new;
     let EntryKind::File { version, .. } = &item.entry.kind else {
-        return (options.update && is_same_link(item, options, facts)).then_some(Verdict::Skip);
+        return (updates && is_same_link(item, options, facts)).then_some(Verdict::Skip);
     };
     if let Some((digest, by)) = facts.published(&item_key(&item.path, version))
         && is_as_published(item, options, facts)
@@ -134,7 +157,7 @@ fn is_there(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Op
             PublishedBy::AnEarlierRun => Verdict::TakenOver(digest),
         });
     }
-    if options.update && stat_of(item, facts).is_some() {
+    if updates && stat_of(item, facts).is_some() {
         return Some(Verdict::Skip);
     }
     renamed(item, options, facts).map(|digest| Verdict::Compare { digest, is_noted: false })
@@ -274,7 +297,11 @@ mod tests {
     }
 
     fn anything(item: &Item, options: &ReceiveOptions, mut facts: Known) -> Verdict {
-        decide(item, Question::Anything, options, &mut facts).unwrap()
+        decide(item, Question::Anything, terms(options), &mut facts).unwrap()
+    }
+
+    fn terms(options: &ReceiveOptions) -> Terms<'_> {
+        Terms { options, only_new: false }
     }
 
     fn blocks(size: u64, count: u32) -> BlockMap {
@@ -349,16 +376,55 @@ mod tests {
         for (size, sparse, claims) in [(LARGE, true, Some(true)), (LARGE, false, Some(false)), (9 << 10, true, None)] {
             let item = item(EntryKind::File { size, version: [3; 16], sparse, linked: false });
             let mut facts = Known { part: Some(blocks(LARGE, 1)), ..Known::default() };
-            let verdict = decide(&item, Question::Contents, &options(), &mut facts).unwrap();
+            let verdict = decide(&item, Question::Contents, terms(&options()), &mut facts).unwrap();
             assert_eq!(verdict, Verdict::Contents { held: claims.map(|_| blocks(LARGE, 1)) });
             assert_eq!(facts.asked_to_clear, claims);
         }
     }
 
     #[test]
+    fn where_only_what_is_new_may_be_made_whatever_is_there_is_told_alike() {
+        let only_new = |options: &ReceiveOptions, question, item: &Item, mut facts: Known| {
+            decide(item, question, Terms { options, only_new: true }, &mut facts)
+        };
+        let update = ReceiveOptions { update: true, ..options() };
+        let link = item(EntryKind::Symlink { target: b"t".to_vec() });
+        for options in [options(), update.clone()] {
+            for found in [
+                stat(Kind::File, 9),
+                stat(Kind::File, 8),
+                stat(Kind::Directory, 0),
+                stat(Kind::Symlink, 1),
+                stat(Kind::Other, 0),
+            ] {
+                for item in [&file(9), &file(LARGE), &link] {
+                    let facts = Known { stat: Some(found), target: Some(b"t".to_vec()), ..Known::default() };
+                    let told = only_new(&options, Question::Anything, item, facts);
+                    assert_eq!(told, Err(taken("dst/x")), "{found:?}");
+                }
+            }
+        }
+        let nothing = Ok(Verdict::Contents { held: None });
+        assert_eq!(only_new(&update, Question::Anything, &file(9), Known::default()), nothing);
+        // A dry run looks at nothing.
+        let dry_run = ReceiveOptions { dry_run: true, ..update };
+        let there = || Known { stat: Some(stat(Kind::File, 9)), ..Known::default() };
+        assert_eq!(only_new(&dry_run, Question::Anything, &file(9), there()), nothing);
+        // What the run itself has made is known by its journal, and what was left of it is gone on with.
+        let made = Known { published: Some((DIGEST, PublishedBy::AnEarlierRun)), ..there() };
+        let taken_over = only_new(&options(), Question::Anything, &file(9), made);
+        assert_eq!(taken_over, Ok(Verdict::TakenOver(DIGEST)));
+        let left = Known { part: Some(blocks(LARGE, 1)), ..Known::default() };
+        let held = only_new(&options(), Question::Anything, &file(LARGE), left);
+        assert_eq!(held, Ok(Verdict::Contents { held: Some(blocks(LARGE, 1)) }));
+        let altered = only_new(&options(), Question::Contents, &file(9), there());
+        assert_eq!(altered, Err(taken("dst/x")));
+    }
+
+    #[test]
     fn a_large_file_does_not_replace_a_directory() {
         let mut facts = Known { stat: Some(stat(Kind::Directory, 0)), ..Known::default() };
-        let failure = decide(&file(LARGE), Question::Anything, &options(), &mut facts).unwrap_err();
+        let failure = decide(&file(LARGE), Question::Anything, terms(&options()), &mut facts).unwrap_err();
         assert_eq!(failure.into_reason(), "dst/x is a directory; a file cannot replace it");
     }
 }

@@ -109,6 +109,7 @@ impl ReceiverEnd {
             ring_blocks: ring.capacity() as u32,
             is_reserved: staging::is_staging,
             asked: None,
+            only_new: false,
         };
         Self {
             session,

@@ -1,12 +1,13 @@
 //! Directories of a session by their numbers, and how those that are finished were reached.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use icdc_disk::tree::{Directory, Metadata, Name, TreeError, Whereabouts};
 use icdc_protocol::message::{EntryId, Preserve};
 use icdc_session::ById;
 use icdc_session::receiver::book::action::{FirstName, NewDirectory, Target};
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace};
+use icdc_session::receiver::book::resume::taken;
 
 use super::super::failure::{self, Failure};
 use super::super::placement::{Landing, place_of};
@@ -19,6 +20,8 @@ pub(super) struct Directories {
     file_systems: HashMap<u64, Directory>,
     /// Those that are finished and hold the first name of a file with several.
     finished: ById<Whereabouts>,
+    /// Those that were there before, where nothing of what is there may be changed.
+    untouchable: HashSet<EntryId>,
 }
 
 impl Directories {
@@ -45,6 +48,32 @@ impl Directories {
         self.file_systems.entry(place.device).or_insert_with(|| directory.clone());
         self.open.insert(id, directory);
         Ok(place)
+    }
+
+    /// Makes a directory or opens the one that is there, in which names may be made, but nothing
+    /// else of it may be changed; with `new_destination` that of a source's contents is new.
+    pub(super) fn make_only_new(
+        &mut self,
+        new: &NewDirectory,
+        new_destination: bool,
+    ) -> Result<DirectoryPlace, Failure> {
+        let parent = self.get(new.parent)?;
+        let (directory, is_new) = match &new.name {
+            None => (parent.clone(), new_destination),
+            Some(name) => {
+                let name = Name::new(name).map_err(|error| error.to_string())?;
+                let shown = parent.path_of(&name);
+                let made = parent.make_or_open_directory(&name, 0o777);
+                made.map_err(|error| match error {
+                    TreeError::NotADirectory { .. } => taken(&shown),
+                    error => failure::of_tree(&error),
+                })?
+            }
+        };
+        if !is_new {
+            self.untouchable.insert(new.id);
+        }
+        self.insert(DirectoryId::Entry(new.id), directory).map_err(|error| failure::of_tree(&error))
     }
 
     /// Makes a directory or opens the one that is there, so that it can be filled.
@@ -75,14 +104,14 @@ impl Directories {
         self.open.get(&id).ok_or_else(|| "its directory is not there".into())
     }
 
-    /// Takes a directory out that is done; how it was reached stays known if it is to be
-    /// `remembered`.
+    /// Takes a directory out that is done, and gives it if its own attributes may be set; how it was
+    /// reached stays known if it is to be `remembered`.
     pub(super) fn close(&mut self, id: EntryId, remembered: bool) -> Option<Directory> {
         let directory = self.open.remove(&DirectoryId::Entry(id))?;
         if remembered {
             self.finished.insert(id, directory.whereabouts());
         }
-        Some(directory)
+        (!self.untouchable.remove(&id)).then_some(directory)
     }
 
     /// The directory that the first name of a file is in.

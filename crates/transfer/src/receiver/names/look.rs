@@ -12,7 +12,7 @@ use icdc_units::ByteCount;
 use super::super::failure::Failure;
 use super::super::large_file::Continued;
 use super::super::leftovers::{self, FileJournal, HasFailed, RunLog};
-use super::super::staging::Purpose;
+use super::super::staging::{Purpose, Whose};
 
 /// Looks at the file system only when it is asked.
 pub(super) struct Look<'a> {
@@ -20,6 +20,7 @@ pub(super) struct Look<'a> {
     directory: &'a Directory,
     name: &'a Name,
     run: Option<&'a RunLog>,
+    whose: Whose,
     has_failed: HasFailed<'a>,
     stat: Option<Option<Stat>>,
     /// What was claimed of an earlier run.
@@ -32,9 +33,10 @@ impl<'a> Look<'a> {
         directory: &'a Directory,
         name: &'a Name,
         run: Option<&'a RunLog>,
+        whose: Whose,
         has_failed: HasFailed<'a>,
     ) -> Self {
-        Self { item, directory, name, run, has_failed, stat: None, claimed: None }
+        Self { item, directory, name, run, whose, has_failed, stat: None, claimed: None }
     }
 }
 
@@ -82,15 +84,15 @@ impl Facts for Look<'_> {
 
     fn journals_without_part(&mut self) -> Vec<BlockMap> {
         let header = header(self.item, self.name);
-        let left = Purpose::item(self.name).found_again().into_iter();
+        let left = Purpose::item(self.name, self.whose).found_again().into_iter();
         let renamed = left.filter(|staging| self.directory.stat(&staging.part()).is_err());
         let journals = renamed.filter_map(|staging| FileJournal::find(self.directory, staging, &header));
         journals.map(|(_, held)| held).collect()
     }
 
     fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure> {
-        let Self { item, directory, name, has_failed, .. } = self;
-        let left = leftovers::find_part(directory, name, &directory.path_of(name), *has_failed)?;
+        let Self { item, directory, name, whose, has_failed, .. } = self;
+        let left = leftovers::find_part(directory, name, *whose, &directory.path_of(name), *has_failed)?;
         let Some((staging, file)) = left.part else {
             return Ok(None);
         };

@@ -44,6 +44,7 @@ pub(super) fn settings() -> Settings {
         ring_blocks: 64,
         is_reserved: |name| name.starts_with(b".icdc-"),
         asked: None,
+        only_new: false,
     }
 }
 

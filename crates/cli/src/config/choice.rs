@@ -1,0 +1,222 @@
+//! Which value of each setting counts in a command.
+
+use std::ffi::OsStr;
+
+use anyhow::{anyhow, bail};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
+
+use super::layers::{Given, Layers};
+use super::option;
+use super::settings::{Concern, Form, Setting};
+use super::trip::{Reach, Trip};
+
+/// What counts for a setting.
+#[derive(Clone, Debug)]
+pub(super) struct Choice {
+    pub(super) setting: &'static Setting,
+    /// The strongest value outside of the command line, if there is one.
+    pub(super) given: Option<Given>,
+    /// Why it does not count.
+    pub(super) unused: Option<String>,
+}
+
+impl Choice {
+    /// The value that takes the place of the built-in one.
+    pub(super) fn counting(&self) -> Option<&Given> {
+        self.given.as_ref().filter(|_| self.unused.is_none())
+    }
+}
+
+/// Chooses for a command on a trip, or for any without one; `matches` are those of its command line.
+///
+/// # Errors
+/// A variable has no value of the option, or two values that count contradict each other.
+pub(super) fn choose(
+    settings: impl Iterator<Item = &'static Setting>,
+    command: &Command,
+    matches: Option<&ArgMatches>,
+    layers: &Layers,
+    trip: Option<&Trip>,
+) -> anyhow::Result<Vec<Choice>> {
+    let mut choices: Vec<Choice> = Vec::new();
+    let mut via = matches.and_then(|matches| typed(matches, "via"));
+    for setting in settings {
+        let by_hand = matches.and_then(|matches| by_hand(setting, command, matches));
+        let mut choice = match by_hand {
+            Some(option) => Choice { setting, given: None, unused: Some(format!("{option} is on the command line")) },
+            None => {
+                let given = strongest(setting, layers, trip)?;
+                let unused =
+                    given.as_ref().zip(trip).and_then(|(given, trip)| unused(setting, given, trip, via.as_deref()));
+                Choice { setting, given, unused: unused.map(str::to_owned) }
+            }
+        };
+        if let Some(Given { value, source, .. }) = choice.counting()
+            && let Some(argument) = option::argument(command, setting)
+            && let Err(what) = option::check(argument, value)
+        {
+            bail!("{source}: {}: {what}", value.to_string_lossy());
+        }
+        if setting.concern == Concern::Route
+            && let Some(given) = choice.counting()
+        {
+            via = given.value.to_str().map(str::to_owned);
+        }
+        contradictions(&mut choice, &mut choices, command)?;
+        choices.push(choice);
+    }
+    Ok(choices)
+}
+
+/// Whether an option is on the command line; a command need not have it.
+fn is_typed(matches: &ArgMatches, id: &str) -> bool {
+    matches!(matches.try_contains_id(id), Ok(true)) && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+/// The text of an option on the command line.
+fn typed(matches: &ArgMatches, id: &str) -> Option<String> {
+    if !is_typed(matches, id) {
+        return None;
+    }
+    matches.get_raw(id)?.next()?.to_str().map(str::to_owned)
+}
+
+/// The option on the command line that decides: that of the setting, `--no-KEY`, or one that cannot
+/// be given together with it.
+fn by_hand(setting: &Setting, command: &Command, matches: &ArgMatches) -> Option<String> {
+    let argument = option::argument(command, setting)?;
+    let negation = format!("no-{}", setting.key);
+    let own = [argument.get_id().as_str(), negation.as_str()].into_iter().find(|id| is_typed(matches, id));
+    let contrary = || {
+        command
+            .get_arguments()
+            .find(|other| is_typed(matches, other.get_id().as_str()) && contradict(command, argument, other))
+    };
+    match own {
+        Some(id) if id == negation => Some(format!("--{negation}")),
+        Some(_) => Some(format!("--{}", setting.key)),
+        None => contrary().map(|other| match (other.get_long(), other.get_short()) {
+            (Some(name), _) => format!("--{name}"),
+            (None, Some(letter)) => format!("-{letter}"),
+            (None, None) => other.get_id().to_string(),
+        }),
+    }
+}
+
+/// Whether two options cannot be given together.
+fn contradict(command: &Command, one: &clap::Arg, other: &clap::Arg) -> bool {
+    let lists = |one: &clap::Arg, other: &clap::Arg| {
+        command.get_arg_conflicts_with(one).iter().any(|argument| argument.get_id() == other.get_id())
+    };
+    one.get_id() != other.get_id() && (lists(one, other) || lists(other, one))
+}
+
+/// The strongest value for the ends of a trip.
+fn strongest(setting: &Setting, layers: &Layers, trip: Option<&Trip>) -> anyhow::Result<Option<Given>> {
+    let Some(trip) = trip else { return Ok(layers.strongest(setting, &[])) };
+    let reach = match setting.concern {
+        Concern::SshHost => Some(Reach::Ssh),
+        Concern::DaemonHost => Some(Reach::Daemon),
+        _ => None,
+    };
+    let hosts: Vec<&str> = trip.ends.iter().map(|end| end.host.as_str()).collect();
+    let own = trip.ends.iter().filter(|end| Some(end.reach) == reach);
+    let mut given = layers.strongest(setting, &hosts);
+    for (index, end) in own.enumerate() {
+        let of_end = layers.strongest(setting, &[&end.host]);
+        let value = |given: &Option<Given>| given.as_ref().map(|given| given.value.clone());
+        if index > 0 && value(&of_end) != value(&given) {
+            return Err(two_values(setting, trip, given.as_ref(), of_end.as_ref()));
+        }
+        given = of_end;
+    }
+    Ok(given)
+}
+
+/// Two ends that ssh reaches, or two daemons, take one value.
+fn two_values(
+    setting: &Setting,
+    trip: &Trip,
+    of_destination: Option<&Given>,
+    of_source: Option<&Given>,
+) -> anyhow::Error {
+    let shown = |given: Option<&Given>| match given {
+        Some(Given { value, source, .. }) => format!("{value:?} ({source})"),
+        None => "the built-in value".to_owned(),
+    };
+    let host = |index: usize| trip.ends.get(index).map_or("", |end| end.host.as_str());
+    anyhow!(
+        "{key}: a copy between two remote hosts takes one value, and there is {} for {} and {} for {}: give --{key}, or copy to \
+         this host first",
+        shown(of_destination),
+        host(0),
+        shown(of_source),
+        host(1),
+        key = setting.key
+    )
+}
+
+/// Why a value is of no use on this trip.
+fn unused(setting: &Setting, given: &Given, trip: &Trip, via: Option<&str>) -> Option<&'static str> {
+    let is_remote = !trip.ends.is_empty();
+    match setting.concern {
+        Concern::Copy | Concern::Daemon => None,
+        _ if !is_remote => Some("there is no remote host"),
+        Concern::Transfer => None,
+        Concern::SshTransfer | Concern::SshHost => {
+            (!trip.has(Reach::Ssh)).then_some("it is for hosts that ssh reaches")
+        }
+        Concern::DaemonHost => (!trip.has(Reach::Daemon)).then_some("it is for daemons"),
+        Concern::Route => match given.value.to_str() {
+            Some("back" | "ssh") if trip.has(Reach::Daemon) => Some("this route is for hosts that ssh reaches"),
+            Some("auto" | "direct" | "back") | None => None,
+            Some(_) if trip.is_between_two() => Some("this route is not for copies between two remote hosts"),
+            Some(_) => None,
+        },
+        Concern::Egress if trip.is_between_two() => Some("the data connections are not this host's"),
+        Concern::Egress if matches!(via, Some("back" | "ssh")) => Some("by this route, others make the connections"),
+        Concern::Egress => None,
+        Concern::ProxyLogin if !via.is_some_and(|via| via.starts_with("socks5://")) => {
+            Some("it is for --via socks5://HOST:PORT")
+        }
+        Concern::ProxyLogin => login_is_in_environment().then_some("ICDC_PROXY_LOGIN has the login"),
+    }
+}
+
+/// The variable that holds a login itself is stronger than any file that is named outside of the
+/// command line.
+fn login_is_in_environment() -> bool {
+    std::env::var_os("ICDC_PROXY_LOGIN").is_some_and(|value| !value.is_empty())
+}
+
+/// Of two values that contradict each other, the stronger one counts.
+fn contradictions(choice: &mut Choice, before: &mut [Choice], command: &Command) -> anyhow::Result<()> {
+    for other in before {
+        let (Some(given), Some(of_other)) = (choice.counting(), other.counting()) else { continue };
+        let arguments = option::argument(command, choice.setting).zip(option::argument(command, other.setting));
+        let is_on = |setting: &Setting, value: &OsStr| setting.form != Form::Flag || value == "true";
+        let contradict = is_on(choice.setting, &given.value)
+            && is_on(other.setting, &of_other.value)
+            && arguments.is_some_and(|(one, other)| contradict(command, one, other));
+        if !contradict {
+            continue;
+        }
+        match given.rank.cmp(&of_other.rank) {
+            std::cmp::Ordering::Equal => bail!(
+                "{} ({}) and {} ({}) contradict each other: leave one of them out",
+                choice.setting.key,
+                given.source,
+                other.setting.key,
+                of_other.source
+            ),
+            std::cmp::Ordering::Greater => {
+                choice.unused = Some(format!("{} contradicts it ({})", other.setting.key, of_other.source))
+            }
+            std::cmp::Ordering::Less => {
+                other.unused = Some(format!("{} contradicts it ({})", choice.setting.key, given.source));
+            }
+        }
+    }
+    Ok(())
+}

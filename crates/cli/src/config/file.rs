@@ -1,0 +1,132 @@
+//! Where files of settings are, and their bytes.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use icdc_trust::{Paths, open_settings};
+
+/// Names a file in place of the user's.
+const USER: &str = "ICDC_CONFIG";
+/// Names a file in place of [`SYSTEM_FILE`].
+const SYSTEM: &str = "ICDC_SYSTEM_CONFIG";
+/// What [`USER`] holds where neither files nor variables count.
+const NOTHING: &str = "none";
+/// Settings for all users of a host.
+const SYSTEM_FILE: &str = "/etc/icdc/config.toml";
+/// The longest file that is read.
+const LONGEST: u64 = 1 << 20;
+
+/// Whether neither files nor variables count.
+fn are_off(user: Option<&OsStr>) -> bool {
+    user.is_some_and(|value| value == NOTHING)
+}
+
+/// Starts this program anew, with the same command line, where files or variables count; returns
+/// only in a process in which they do not.
+///
+/// # Errors
+/// The program cannot be started.
+#[cfg(feature = "experiments")]
+pub(crate) fn switch_off() -> io::Result<()> {
+    if are_off(env::var_os(USER).as_deref()) {
+        return Ok(());
+    }
+    let mut again = std::process::Command::new(env::current_exe()?);
+    again.args(env::args_os().skip(1)).env(USER, NOTHING);
+    Err(std::os::unix::process::CommandExt::exec(&mut again))
+}
+
+/// A place where settings may be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) path: PathBuf,
+    /// A variable names it: it has to be there.
+    pub(super) is_named: bool,
+}
+
+/// Where files are looked for, the user's first; `None` where nothing counts that is not on the
+/// command line.
+pub(super) fn places() -> Option<Vec<Place>> {
+    places_from(env::var_os(USER), env::var_os(SYSTEM), Paths::from_environment().map(|paths| paths.settings))
+}
+
+fn places_from(user: Option<OsString>, system: Option<OsString>, usual: Option<PathBuf>) -> Option<Vec<Place>> {
+    if are_off(user.as_deref()) {
+        return None;
+    }
+    let place = |named: Option<OsString>, usual: Option<PathBuf>| match named {
+        Some(path) => (!path.is_empty()).then(|| Place { path: path.into(), is_named: true }),
+        None => usual.map(|path| Place { path, is_named: false }),
+    };
+    Some([place(user, usual), place(system, Some(SYSTEM_FILE.into()))].into_iter().flatten().collect())
+}
+
+impl Place {
+    /// What the file holds; `None` if there is none.
+    ///
+    /// # Errors
+    /// It is there and cannot be used, or a variable names it and it is not there.
+    pub(super) fn read(&self) -> anyhow::Result<Option<Vec<u8>>> {
+        let path = &self.path;
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if !self.is_named && is_missing(&error) => return Ok(None),
+            Err(error) => {
+                return Err(error).with_context(|| format!("{}: cannot be used{}", path.display(), self.remedy()));
+            }
+        };
+        ensure!(
+            metadata.is_file(),
+            "{} is not a file{}; settings are in a file of text",
+            path.display(),
+            if metadata.is_dir() { " but a directory" } else { "" }
+        );
+        let file = open_settings(path).with_context(|| format!("settings are not read{}", self.remedy()))?;
+        read(file, path).map(Some)
+    }
+
+    /// How to do without the file.
+    fn remedy(&self) -> &'static str {
+        match (self.is_named, self.path == Path::new(SYSTEM_FILE)) {
+            (true, _) => "",
+            (false, true) => " (to do without the file, set ICDC_SYSTEM_CONFIG to nothing: ICDC_SYSTEM_CONFIG=)",
+            (false, false) => " (to do without the file, set ICDC_CONFIG to nothing: ICDC_CONFIG=)",
+        }
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn read(file: fs::File, path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut bytes).with_context(|| format!("{}: cannot be read", path.display()))?;
+    if bytes.len() as u64 > LONGEST {
+        bail!("{} is longer than {LONGEST} bytes and is not read; is it a file of settings?", path.display());
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_name_other_files_or_none() {
+        let paths = |user: Option<&str>, system: Option<&str>| {
+            let places = places_from(user.map(Into::into), system.map(Into::into), Some("/h/config.toml".into()))?;
+            let shown = |place: Place| format!("{} {}", place.path.display(), place.is_named);
+            Some(places.into_iter().map(shown).collect::<Vec<_>>())
+        };
+        let list = |texts: &[&str]| Some(texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
+        assert_eq!(paths(None, None), list(&["/h/config.toml false", "/etc/icdc/config.toml false"]));
+        assert_eq!(paths(Some(""), Some("/s")), list(&["/s true"]));
+        assert_eq!(paths(Some("/u"), Some("")), list(&["/u true"]));
+        assert_eq!(paths(Some("none"), Some("/s")), None);
+    }
+}

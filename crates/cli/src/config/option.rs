@@ -1,0 +1,65 @@
+//! The option of a command that a setting stands for: its help, its built-in value, its values.
+
+use std::error::Error as _;
+use std::ffi::OsStr;
+
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, Command};
+
+use super::settings::Setting;
+
+/// A command by its words, such as `plan join`.
+pub(super) fn command<'a>(root: &'a Command, words: &str) -> Option<&'a Command> {
+    words.split(' ').try_fold(root, |command, word| command.find_subcommand(word))
+}
+
+/// The option of this setting in a command.
+pub(super) fn argument<'a>(command: &'a Command, setting: &Setting) -> Option<&'a Arg> {
+    let id = setting.id();
+    command.get_arguments().find(|argument| argument.get_id() == id.as_str())
+}
+
+/// The option in the first command that has it.
+pub(super) fn first<'a>(root: &'a Command, setting: &Setting) -> Option<&'a Arg> {
+    setting.commands.iter().find_map(|words| argument(command(root, words)?, setting))
+}
+
+/// What counts where nothing is set, as far as it is one value.
+pub(super) fn built_in(argument: &Arg) -> String {
+    let values: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    if !values.is_empty() {
+        return values.join(",");
+    }
+    if argument.get_action().takes_values() {
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let (_, rest) = help.split_once("[default: ").unwrap_or_default();
+        return rest.split(']').next().unwrap_or_default().to_owned();
+    }
+    "false".to_owned()
+}
+
+/// Says of a text whether it is a value of a setting: whether the setting's option takes it.
+pub(super) fn checker(root: &Command) -> impl Fn(&Setting, &str) -> Result<(), String> + '_ {
+    |setting, text| match first(root, setting) {
+        Some(argument) => check(argument, OsStr::new(text)),
+        // This build does not have the command.
+        None => Ok(()),
+    }
+}
+
+/// Whether the option takes this value.
+///
+/// # Errors
+/// Says what it takes.
+pub(super) fn check(argument: &Arg, text: &OsStr) -> Result<(), String> {
+    let value = Arg::new("value").value_parser(argument.get_value_parser().clone()).required(true);
+    let probe = Command::new("icdc").no_binary_name(true).disable_help_flag(true).arg(value);
+    let Err(error) = probe.try_get_matches_from([OsStr::new("--"), text]) else { return Ok(()) };
+    if let Some(reason) = error.source() {
+        return Err(reason.to_string());
+    }
+    Err(match error.get(ContextKind::ValidValue) {
+        Some(ContextValue::Strings(values)) => format!("write one of {}", values.join(", ")),
+        _ => "this is no value of the option".to_owned(),
+    })
+}

@@ -1,0 +1,59 @@
+//! The table of settings for people: the shipped example, and a part of the man page.
+
+use clap::Command;
+
+use super::option;
+use super::settings::{self, Setting};
+
+/// Most characters in a line of the example.
+const WIDTH: usize = 96;
+
+/// A file that has every setting, all commented out.
+pub(super) fn example(root: &Command) -> String {
+    let mut text = String::from(
+        "# Settings of icdc: ~/.config/icdc/config.toml for one user, /etc/icdc/config.toml for all.\n\
+         # Options on the command line and variables ICDC_* go before what stands here.\n\
+         # `icdc config --explain HOST` tells which value counts for a host, and where it is from.\n\
+         \n\
+         # What stands at the top is for all hosts.\n",
+    );
+    settings::REACH.iter().for_each(|setting| text += &lines(setting, root));
+    text += "\n\
+             # For hosts whose names match: HOST of [USER@]HOST:PATH and icdc://HOST:PORT/PATH as typed. Of several\n\
+             # sections that match, each setting is taken from the most specific one that has it.\n\
+             #[host.\"dtn*.example.org\"]\n\
+             #rate = \"900mbit\"\n\
+             \n\
+             # The daemon on this host: icdc serve.\n\
+             #[serve]\n";
+    settings::SERVE.iter().for_each(|setting| text += &lines(setting, root));
+    text
+}
+
+/// A setting with what its option's help says.
+fn lines(setting: &Setting, root: &Command) -> String {
+    let help = option::first(root, setting).and_then(|argument| argument.get_help()).map(ToString::to_string);
+    let mut lines = String::from("\n");
+    for line in wrapped(&help.unwrap_or_default()) {
+        lines += &format!("# {line}\n");
+    }
+    lines + &format!("#{} = {}\n", setting.key, setting.example)
+}
+
+/// Lines of whole words.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let fits = lines.last().is_some_and(|line| line.is_empty() || line.len() + 1 + word.len() <= WIDTH);
+        if !fits {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}

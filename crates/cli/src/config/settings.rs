@@ -1,0 +1,162 @@
+//! The settings: which options of commands files and variables may set.
+//!
+//! An option becomes a setting by one line here. The parser of files, `icdc config`, its man page,
+//! the shipped example and the table of the guide are made from these lines; values are read as
+//! those of the option, whose help is the description.
+
+/// An option that files and a variable may set.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Its name in files; the option is `--KEY`.
+    pub(crate) key: &'static str,
+    /// The environment variable.
+    pub(crate) variable: &'static str,
+    /// How its value is written in files.
+    pub(crate) form: Form,
+    /// What in a command it is about; where there is nothing of the kind, it does not count.
+    pub(crate) concern: Concern,
+    /// Commands that have the option. Its values are those that the first one takes.
+    pub(crate) commands: &'static [&'static str],
+    /// A value as it stands in a file.
+    pub(crate) example: &'static str,
+}
+
+/// How a value is written in files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `"text"`.
+    Text,
+    /// `7`, or a text.
+    Number,
+    /// `["a", "b"]`, or `"a,b"`.
+    List,
+    /// `"/path"` or `"~/path"`.
+    Path,
+    /// `true` or `false`.
+    Flag,
+}
+
+/// What a setting is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Concern {
+    /// Any copy, also within this host.
+    Copy,
+    /// What travels between hosts.
+    Transfer,
+    /// Connections to a host that ssh reaches.
+    SshTransfer,
+    /// How ssh reaches a host; a value of its own for each.
+    SshHost,
+    /// Who this user is for a daemon, and who the daemon is; a value of its own for each.
+    DaemonHost,
+    /// The route that data takes.
+    Route,
+    /// By what data connections leave this host.
+    Egress,
+    /// The login at a SOCKS proxy.
+    ProxyLogin,
+    /// The daemon on this host.
+    Daemon,
+}
+
+/// Commands that reach far hosts.
+const REACHING: &[&str] = &["copy", "measure", "doctor", "plan join"];
+const RATED: &[&str] = &["copy", "measure"];
+const COPY: &[&str] = &["copy"];
+const PLANNED: &[&str] = &["copy", "plan", "slurm submit"];
+
+/// Settings of commands that reach far hosts: at the top of a file, in `[default]`, and in
+/// `[host."PATTERN"]`. `via` comes first: others are of use for some routes only.
+#[rustfmt::skip]
+pub(crate) const REACH: &[Setting] = &[
+    setting("via", "ICDC_VIA", Form::Text, Concern::Route, REACHING, "\"direct\""),
+    setting("ssh", "ICDC_SSH", Form::Text, Concern::SshHost, REACHING, "\"ssh -p 2222\""),
+    setting("remote-icdc", "ICDC_REMOTE_ICDC", Form::Text, Concern::SshHost, REACHING, "\"/opt/icdc/bin/icdc\""),
+    setting("send-self", "ICDC_SEND_SELF", Form::Flag, Concern::SshHost, REACHING, "true"),
+    setting("port", "ICDC_PORT", Form::Number, Concern::SshTransfer, REACHING, "\"5000-5010\""),
+    setting("bind", "ICDC_BIND", Form::List, Concern::Egress, REACHING, "[\"eth0\", \"eth1\"]"),
+    setting("proxy-login", "ICDC_PROXY_LOGIN_FILE", Form::Path, Concern::ProxyLogin, REACHING, "\"~/.config/icdc/proxy-login\""),
+    setting("family", "ICDC_FAMILY", Form::Text, Concern::Transfer, REACHING, "\"ipv6\""),
+    setting("identity", "ICDC_IDENTITY", Form::Path, Concern::DaemonHost, REACHING, "\"~/.config/icdc/identity\""),
+    setting("known-hosts", "ICDC_KNOWN_HOSTS", Form::Path, Concern::DaemonHost, REACHING, "\"~/.config/icdc/known_hosts\""),
+    setting("retry-for", "ICDC_RETRY_FOR", Form::Text, Concern::Transfer, COPY, "\"2h\""),
+    setting("rate", "ICDC_RATE", Form::Text, Concern::Transfer, RATED, "\"900mbit\""),
+    setting("cc", "ICDC_CC", Form::Text, Concern::Transfer, RATED, "\"bbr\""),
+    setting("streams", "ICDC_STREAMS", Form::Number, Concern::Transfer, COPY, "4"),
+    setting("ring", "ICDC_RING", Form::Text, Concern::Copy, COPY, "\"1GiB\""),
+    setting("buffered", "ICDC_BUFFERED", Form::Flag, Concern::Copy, COPY, "true"),
+    setting("verify", "ICDC_VERIFY", Form::Flag, Concern::Copy, COPY, "true"),
+    setting("preserve", "ICDC_PRESERVE", Form::List, Concern::Copy, PLANNED, "[\"mode\", \"times\", \"links\", \"sparse\"]"),
+];
+
+const SERVING: &[&str] = &["serve"];
+
+/// Settings of the daemon on this host, in `[serve]`.
+#[rustfmt::skip]
+pub(crate) const SERVE: &[Setting] = &[
+    setting("listen", "ICDC_SERVE_LISTEN", Form::Text, Concern::Daemon, SERVING, "\"192.0.2.7:2633\""),
+    setting("root", "ICDC_SERVE_ROOT", Form::Path, Concern::Daemon, SERVING, "\"/srv/data\""),
+    setting("authorized-keys", "ICDC_SERVE_AUTHORIZED_KEYS", Form::Path, Concern::Daemon, SERVING, "\"/etc/icdc/authorized_keys\""),
+    setting("identity", "ICDC_SERVE_IDENTITY", Form::Path, Concern::Daemon, SERVING, "\"/etc/icdc/identity\""),
+];
+
+/// All of them.
+pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
+    REACH.iter().chain(SERVE)
+}
+
+const fn setting(
+    key: &'static str,
+    variable: &'static str,
+    form: Form,
+    concern: Concern,
+    commands: &'static [&'static str],
+    example: &'static str,
+) -> Setting {
+    Setting { key, variable, form, concern, commands, example }
+}
+
+impl Setting {
+    /// The id of the option's argument.
+    pub(crate) fn id(&self) -> String {
+        self.key.replace('-', "_")
+    }
+
+    /// It is for the daemon on this host, in `[serve]`.
+    pub(crate) fn is_of_daemon(&self) -> bool {
+        self.concern == Concern::Daemon
+    }
+
+    /// What is written as its value.
+    pub(crate) fn expected(&self) -> &'static str {
+        match self.form {
+            Form::Text => "a text",
+            Form::Number => "a number or a text",
+            Form::List => "a list of texts",
+            Form::Path => "a path as a text",
+            Form::Flag => "true or false",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn variables_are_named_after_their_keys() {
+        let mut seen = HashSet::new();
+        for setting in all() {
+            let section = if setting.is_of_daemon() { "SERVE_" } else { "" };
+            let expected = match setting.key {
+                // The login itself is in ICDC_PROXY_LOGIN.
+                "proxy-login" => "ICDC_PROXY_LOGIN_FILE".to_owned(),
+                key => format!("ICDC_{section}{}", key.to_uppercase().replace('-', "_")),
+            };
+            assert_eq!(setting.variable, expected);
+            assert!(seen.insert(setting.variable), "{} stands here twice", setting.variable);
+        }
+    }
+}

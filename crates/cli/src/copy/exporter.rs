@@ -1,0 +1,147 @@
+//! `--metrics` and `--metrics-push`: the metrics of a run leave it at a steady interval, and at its
+//! end.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+
+use anyhow::Context;
+use icdc_metrics::{Format, Gateway, Reading, text_file};
+use icdc_units::Span;
+
+use crate::clock::seconds_since_1970;
+use crate::console::Console;
+use crate::copy::metrics::LAST_SUCCESS;
+use crate::copy::surface::Surface;
+use crate::copy::tally::RunResult;
+
+/// How long a gateway has for each push.
+const PATIENCE: Span = Span::from_secs(5);
+/// How long the end of a run waits for the last push, whose host's name may have to be resolved.
+const LAST_PATIENCE: Span = Span::from_secs(10);
+/// Most that is read of an earlier run's file: ours have some kilobytes.
+const MOST_READ: u64 = 64 << 10;
+
+/// Where the metrics of a run go.
+#[derive(Clone, Debug)]
+pub(crate) struct MetricsOutput {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) gateway: Option<Gateway>,
+    pub(crate) interval: Span,
+}
+
+/// The thread that writes and pushes.
+pub(crate) struct Exporter {
+    running: mpsc::Sender<Infallible>,
+    through: mpsc::Receiver<Infallible>,
+    console: Console,
+}
+
+/// What the thread works with.
+struct Job {
+    output: MetricsOutput,
+    surface: Arc<Surface>,
+    console: Console,
+    started: u64,
+    last_success: Option<f64>,
+    /// What was told last, so as not to tell it again.
+    told: Option<String>,
+}
+
+impl Exporter {
+    /// Writes the file for the first time, and from then on at every interval.
+    ///
+    /// # Errors
+    /// The file cannot be written. A gateway that cannot be reached is told, and tried again.
+    pub(crate) fn start(output: MetricsOutput, surface: &Arc<Surface>, console: &Console) -> anyhow::Result<Self> {
+        let started = seconds_since_1970();
+        let last_success = output.file.as_deref().and_then(|path| last_success(path, started));
+        let surface = Arc::clone(surface);
+        let job = Job { output, surface, console: console.clone(), started, last_success, told: None };
+        job.write().context("--metrics")?;
+        let (running, ended) = mpsc::channel();
+        let (working, through) = mpsc::channel();
+        let work = move || {
+            // Dropped when the last metrics are out.
+            let _working: mpsc::Sender<Infallible> = working;
+            job.export(&ended);
+        };
+        thread::Builder::new().name("metrics".to_owned()).spawn(work).context("cannot start a thread for metrics")?;
+        Ok(Self { running, through, console: console.clone() })
+    }
+
+    /// Writes and pushes for the last time, once the surface knows how the run has ended.
+    pub(crate) fn finish(self) {
+        drop(self.running);
+        if self.through.recv_timeout(LAST_PATIENCE.into()) == Err(RecvTimeoutError::Timeout) {
+            self.console.complain(&format!("the last metrics were not pushed within {LAST_PATIENCE}"));
+        }
+    }
+}
+
+impl Job {
+    /// Until nobody holds the other end of `ended`, and once more then.
+    fn export(mut self, ended: &mpsc::Receiver<Infallible>) {
+        let mut is_running = true;
+        while is_running {
+            let pushed = self.push();
+            self.tell(pushed);
+            is_running = ended.recv_timeout(self.output.interval.into()) == Err(RecvTimeoutError::Timeout);
+            let written = self.write();
+            self.tell(written);
+        }
+        let pushed = self.push();
+        self.tell(pushed);
+    }
+
+    fn write(&self) -> anyhow::Result<()> {
+        let Some(path) = &self.output.file else { return Ok(()) };
+        let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+        let text = self.reading().with_label("copy", &name).text(Format::Classic);
+        text_file::replace(path, &text).with_context(|| format!("{}: the metrics cannot be written", path.display()))
+    }
+
+    fn push(&self) -> anyhow::Result<()> {
+        let Some(gateway) = &self.output.gateway else { return Ok(()) };
+        let text = self.reading().text(Format::Classic);
+        gateway.push(&text, PATIENCE.into()).context("the metrics were not pushed")
+    }
+
+    fn reading(&self) -> Reading {
+        let mut reading = self.surface.metrics();
+        let help = "When the run began, since 1970";
+        reading.gauge("icdc_copy_start_timestamp_seconds", help, [((), self.started.into())]);
+        let is_complete = self.surface.result() == Some(RunResult::Complete);
+        let success = if is_complete { Some(seconds_since_1970() as f64) } else { self.last_success };
+        let help = "When a run was last complete, since 1970";
+        reading.gauge(LAST_SUCCESS, help, success.map(|at| ((), at.into())));
+        reading
+    }
+
+    /// Tells what failed, once in a row: it does not end the copy.
+    fn tell(&mut self, result: anyhow::Result<()>) {
+        let Err(error) = result else { return };
+        let why = format!("{error:#}");
+        if self.told.as_ref() != Some(&why) {
+            self.console.complain(&why);
+            self.told = Some(why);
+        }
+    }
+}
+
+/// The time of the last success that an earlier run has written into the same file.
+fn last_success(path: &Path, now: u64) -> Option<f64> {
+    // Opening a pipe would wait for its other end.
+    if !path.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut text = String::new();
+    File::open(path).ok()?.take(MOST_READ).read_to_string(&mut text).ok()?;
+    let line = text.lines().find(|line| line.starts_with(LAST_SUCCESS))?;
+    let at: f64 = line.rsplit(' ').next()?.parse().ok()?;
+    (at > 0.0 && at <= now as f64).then_some(at)
+}

@@ -1,0 +1,179 @@
+//! What the events of a run add up to, while it runs and when it ends without a summary.
+
+use icdc_transfer::{Event, Outcome, Sample, Stage, Summary};
+use icdc_units::{ByteCount, Rate, Span};
+
+use crate::copy::page::Ending;
+use crate::exit;
+
+/// Sums over the events of a run.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    pub(crate) skipped: u64,
+    pub(crate) failed: u64,
+    pub(crate) resumed: u64,
+    /// Items and bytes that a run without `--dry-run` would send.
+    pub(crate) would_send: (u64, u64),
+    /// Files and bytes that the scan of the sources has found.
+    pub(crate) scanned: (u64, u64),
+    pub(crate) reconnections: u64,
+    /// Seconds by the stage that limited the run.
+    pub(crate) limited: [f64; Stage::ALL.len()],
+    pub(crate) last: Sample,
+    pub(crate) ended: Option<Ended>,
+}
+
+/// How a run has ended.
+pub(crate) struct Ended {
+    pub(crate) result: RunResult,
+    pub(crate) summary: Summary,
+}
+
+/// The result of a run, as metrics have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunResult {
+    /// Everything has arrived.
+    Complete,
+    /// Items failed, and everything else has arrived.
+    Incomplete,
+    /// The run failed.
+    Failed,
+    /// Nothing was copied: a source, or the destination, cannot be used.
+    Unusable,
+    /// No connection, or no access.
+    Unreachable,
+    /// Interrupted, or the connection was lost for too long.
+    Interrupted,
+}
+
+impl RunResult {
+    fn of(ending: &Ending, code: u8) -> Self {
+        match (code, &ending.reason) {
+            (exit::USAGE, _) => Self::Unusable,
+            (exit::NOT_LET_IN, _) => Self::Unreachable,
+            (exit::INTERRUPTED, _) => Self::Interrupted,
+            (_, Some(_)) => Self::Failed,
+            (0, None) => Self::Complete,
+            (_, None) => Self::Incomplete,
+        }
+    }
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, event: &Event) {
+        match event {
+            Event::Item { outcome: Outcome::Failed, .. } => self.failed += 1,
+            Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
+            // Directories and links have neither digest nor size.
+            Event::Item { bytes, digest, .. } => {
+                self.files += u64::from(digest.is_some() || *bytes > 0);
+                self.bytes = self.bytes.saturating_add(*bytes);
+            }
+            Event::Resumed { bytes } => self.resumed = self.resumed.saturating_add(*bytes),
+            Event::WouldSend { bytes, .. } => {
+                self.would_send.0 += 1;
+                self.would_send.1 = self.would_send.1.saturating_add(*bytes);
+            }
+            Event::Scanned { files, bytes, .. } => self.scanned = (*files, *bytes),
+            Event::Reconnecting { .. } => self.reconnections += 1,
+            Event::Progress(sample) => {
+                self.limited[sample.limited_by as usize] += (sample.seconds - self.last.seconds).max(0.0);
+                self.last = sample.clone();
+            }
+            _ => {}
+        }
+    }
+
+    /// The run has ended, and the process is going to have this exit code.
+    pub(crate) fn conclude(&mut self, ending: &Ending, code: u8) {
+        self.settle_limited(&ending.summary);
+        self.ended = Some(Ended { result: RunResult::of(ending, code), summary: ending.summary.clone() });
+    }
+
+    /// Shares out the time that no sample has told of, so that the stages come as near to their
+    /// shares of the summary as they can without giving back any time.
+    fn settle_limited(&mut self, summary: &Summary) {
+        let target = |stage: Stage| summary.limited_by.get(stage.name()).copied().unwrap_or(0.0) * summary.seconds;
+        let lacking = Stage::ALL.map(|stage| (target(stage) - self.limited[stage as usize]).max(0.0));
+        let (lacks, left) = (lacking.iter().sum::<f64>(), summary.seconds - self.limited.iter().sum::<f64>());
+        if lacks > 0.0 && left > 0.0 {
+            let scale = (left / lacks).min(1.0);
+            self.limited.iter_mut().zip(lacking).for_each(|(limited, lacking)| *limited += lacking * scale);
+        }
+    }
+
+    /// A summary of what has been seen so far.
+    pub(crate) fn summary(&self) -> Summary {
+        let sent = ByteCount::new(self.last.bytes_done.saturating_sub(self.resumed));
+        let nanos = (self.last.seconds.max(0.0) * 1e9) as u64;
+        let goodput = if nanos == 0 { Rate::ZERO } else { sent / Span::from_nanos(nanos) };
+        Summary {
+            files: self.files,
+            bytes: self.bytes,
+            bytes_sent: sent.as_u64(),
+            seconds: self.last.seconds,
+            goodput_bps: goodput.as_bits_per_second(),
+            retransmitted_segments: self.last.retransmitted_segments,
+            // What ended the run is an error too.
+            errors: self.failed.max(1),
+            skipped: self.skipped,
+            resumed_bytes: self.resumed,
+            ..Summary::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_breaks_off_still_adds_up() {
+        let mut tally = Tally::default();
+        let item = |digest: Option<&str>, outcome, bytes| Event::Item {
+            path: "a".into(),
+            bytes,
+            digest: digest.map(Into::into),
+            outcome,
+            reason: None,
+        };
+        tally.add(&Event::Resumed { bytes: 1000 });
+        tally.add(&item(Some("00"), Outcome::Published, 500));
+        tally.add(&item(None, Outcome::Published, 0));
+        tally.add(&item(None, Outcome::Skipped, 7));
+        tally.add(&Event::Progress(Sample { seconds: 2.0, bytes_done: 2000, ..Sample::default() }));
+        let summary = tally.summary();
+        assert_eq!((summary.files, summary.bytes, summary.skipped, summary.errors), (1, 500, 1, 1));
+        assert_eq!((summary.bytes_sent, summary.goodput_bps, summary.resumed_bytes), (1000, 4000, 1000));
+        assert!(!summary.verified);
+    }
+
+    #[test]
+    fn the_time_of_the_stages_only_grows_and_is_not_more_than_the_run_took() {
+        let mut tally = Tally::default();
+        for (seconds, limited_by) in [(1.0, Stage::Network), (4.0, Stage::SourceDisk), (3.0, Stage::Hash)] {
+            tally.add(&Event::Progress(Sample { seconds, limited_by, ..Sample::default() }));
+        }
+        let before = tally.limited;
+        let limited_by = [("network", 0.6), ("finish", 0.4)].map(|(name, share)| (name.to_owned(), share)).into();
+        let summary = Summary { seconds: 6.0, limited_by, ..Summary::default() };
+        tally.conclude(&Ending { summary, reason: None }, 0);
+        assert!(tally.limited.iter().zip(before).all(|(after, before)| *after >= before));
+        assert!((tally.limited.iter().sum::<f64>() - 6.0).abs() < 1e-9, "{:?}", tally.limited);
+        assert!(tally.limited[Stage::Finish as usize] > 0.9);
+    }
+
+    #[test]
+    fn results_are_told_by_exit_code_and_reason() {
+        let result = |code, reason: Option<&str>| {
+            RunResult::of(&Ending { summary: Summary::default(), reason: reason.map(Into::into) }, code)
+        };
+        assert_eq!([result(0, None), result(1, None)], [RunResult::Complete, RunResult::Incomplete]);
+        assert_eq!(
+            [1, 2, 3, 4].map(|code| result(code, Some("why"))),
+            [RunResult::Failed, RunResult::Unusable, RunResult::Unreachable, RunResult::Interrupted]
+        );
+    }
+}

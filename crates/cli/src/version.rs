@@ -1,0 +1,138 @@
+//! `icdc --version`: how this program was built, and what this host allows it.
+
+use icdc_doctor::facts::{Abilities, Ability};
+use icdc_doctor::{Reading, System};
+use icdc_tcp::congestion::{self, Availability, Listed};
+use rustix::thread::CapabilitySet;
+use serde_json::{Value, json};
+
+use crate::arguments::VersionArguments;
+use crate::console::Console;
+use crate::exit;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Whoever builds may say of what: `ICDC_COMMIT=$(git rev-parse HEAD) cargo build`.
+const COMMIT: Option<&str> = match option_env!("ICDC_COMMIT") {
+    Some(text) if !text.is_empty() => Some(text),
+    _ => None,
+};
+/// Kernel's description of its types.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+
+/// Shows the version and returns the exit code.
+pub(crate) fn run(arguments: &VersionArguments, console: &Console) -> u8 {
+    match (arguments.verbose, arguments.json) {
+        (false, false) => console.result(&format!("icdc {VERSION}")),
+        (true, false) => lines(&Host::ask()).iter().for_each(|line| console.result(line)),
+        (_, true) => console.json(&object(&Host::ask()).to_string()),
+    }
+    console.flush();
+    if console.has_lost_results() { exit::FAILED } else { 0 }
+}
+
+/// What this host allows this program.
+struct Host {
+    kernel: Option<String>,
+    abilities: Abilities,
+    has_types: bool,
+    congestion: Vec<Listed>,
+    /// Effective ones, by name.
+    capabilities: Vec<String>,
+}
+
+impl Host {
+    fn ask() -> Self {
+        let system = System::running();
+        let kernel = match system.read("/proc/sys/kernel/osrelease") {
+            Reading::Value(text) => Some(text),
+            Reading::Missing | Reading::Unreadable(_) => None,
+        };
+        let has_types = system.path(TYPES).exists();
+        let congestion = congestion::list();
+        Self { kernel, abilities: Abilities::find(), has_types, congestion, capabilities: capabilities() }
+    }
+}
+
+/// Names of the capabilities that are in effect.
+fn capabilities() -> Vec<String> {
+    let Ok(sets) = rustix::thread::capabilities(None) else { return Vec::new() };
+    sets.effective.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
+}
+
+fn target() -> String {
+    let environment = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
+    format!("{}-unknown-{}-{environment}", std::env::consts::ARCH, std::env::consts::OS)
+}
+
+fn libc() -> &'static str {
+    match (cfg!(target_env = "musl"), cfg!(target_feature = "crt-static")) {
+        (true, true) => "musl, static",
+        (true, false) => "musl, dynamic",
+        (false, true) => "glibc, static",
+        (false, false) => "glibc, dynamic",
+    }
+}
+
+/// What was built in of what can be left out.
+fn features() -> Vec<&'static str> {
+    let all = [("ebpf", cfg!(feature = "ebpf")), ("experiments", cfg!(feature = "experiments"))];
+    all.into_iter().filter(|(_, is_in)| *is_in).map(|(name, _)| name).collect()
+}
+
+fn state(one: &Listed) -> &'static str {
+    match one.state {
+        Availability::BuiltIn => "built in",
+        Availability::Loaded(_) => "loaded",
+        Availability::Loadable => "loadable",
+        Availability::Unavailable(_) => "unavailable",
+    }
+}
+
+fn lines(host: &Host) -> Vec<String> {
+    let line = |name: &str, value: &str| format!("{name:<20} {value}");
+    let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let ability = |ability: &Ability| ability.obstacle.as_ref().map_or("yes".to_owned(), |why| format!("no: {why}"));
+    let features: Vec<String> = features().into_iter().map(str::to_owned).collect();
+    let mut lines = vec![
+        format!("icdc {VERSION}"),
+        line("commit", COMMIT.unwrap_or("not told by the build")),
+        line("protocol", &icdc_protocol::VERSION.to_string()),
+        line("target", &target()),
+        line("libc", libc()),
+        line("features", &list(&features)),
+        line("kernel", host.kernel.as_deref().unwrap_or("unknown")),
+        line("io_uring", &ability(&host.abilities.io_uring)),
+        line("eBPF", &ability(&host.abilities.ebpf)),
+        line("BTF", if host.has_types { "yes" } else { "no: there is no /sys/kernel/btf/vmlinux" }),
+    ];
+    for kind in ["built in", "loaded", "loadable"] {
+        let names: Vec<String> =
+            host.congestion.iter().filter(|one| state(one) == kind).map(|one| one.name.clone()).collect();
+        lines.push(line(&format!("congestion, {kind}"), &list(&names)));
+    }
+    let has_all = host.capabilities.len() == CapabilitySet::all().iter_names().count();
+    let capabilities = if has_all { "all".to_owned() } else { list(&host.capabilities) };
+    lines.push(line("capabilities", &capabilities));
+    lines
+}
+
+fn object(host: &Host) -> Value {
+    let ability = |ability: &Ability| json!({ "available": ability.obstacle.is_none(), "reason": ability.obstacle });
+    let congestion = host.congestion.iter().map(|one| json!({ "name": one.name, "state": state(one) }));
+    json!({
+        "version": VERSION,
+        "commit": COMMIT,
+        "protocol": icdc_protocol::VERSION,
+        "target": target(),
+        "libc": libc(),
+        "features": features(),
+        "host": {
+            "kernel": host.kernel,
+            "io_uring": ability(&host.abilities.io_uring),
+            "ebpf": ability(&host.abilities.ebpf),
+            "btf": host.has_types,
+            "congestion_controls": congestion.collect::<Value>(),
+            "capabilities": host.capabilities,
+        },
+    })
+}

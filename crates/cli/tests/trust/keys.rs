@@ -1,0 +1,288 @@
+//! What the line of a key may say besides root and rights, and keys of OpenSSH.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::support::daemon::{Daemon, with_user};
+use crate::support::process::eventually;
+use crate::support::{Ended, MIB, Site, Start, assert_no_leftovers, assert_same, data, has_program, skip, succeed};
+
+/// A site with `root/in`, a file of some size to push, and a daemon whose line has these options.
+fn scene(options: &str) -> (Site, Daemon) {
+    let site = Site::new();
+    site.directory("root/in");
+    data::file(&site.path("push"), 3 * MIB, 1);
+    let daemon = Daemon::named(&site, "daemon", &format!("root=\"{}\",{options}", site.path("root").display()));
+    (site, daemon)
+}
+
+fn push(site: &Site, words: &[&str], source: &str, daemon: &Daemon, to: &str) -> Ended {
+    site.copy(words).arg(site.path(source)).arg(daemon.location(to)).run()
+}
+
+/// Asserts that the run was not let in, and said so with these words.
+#[track_caller]
+fn kept_out(ended: Ended, words: &str) {
+    let ended = ended.expect_code(3);
+    assert!(ended.stderr.contains(words), "{words:?} is not said: {ended}");
+}
+
+/// Adds a line for another key.
+fn add_line(site: &Site, options: &str, key: &str) {
+    let list = site.path("daemon/authorized_keys");
+    let lines = fs::read_to_string(&list).unwrap();
+    let root = site.path("root");
+    let options = with_user(&format!("root=\"{}\",{options}", root.display()));
+    fs::write(list, format!("{}\n{options} {key}\n", lines.trim_end())).unwrap();
+}
+
+/// A key made by `ssh-keygen`.
+fn ssh_key(site: &Site, name: &str) -> PathBuf {
+    let file = site.path(name);
+    succeed(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", "of ssh", "-f"]).arg(&file));
+    file
+}
+
+#[test]
+fn a_drop_box_takes_what_is_new_and_changes_and_tells_nothing_else() {
+    let (site, daemon) = scene("rights=drop-box");
+    let there = site.path("root/in");
+    fs::write(there.join("old"), "old").unwrap();
+    fs::set_permissions(&there, Permissions::from_mode(0o751)).unwrap();
+    fs::create_dir_all(site.path("in/deeper")).unwrap();
+    fs::create_dir_all(site.path("in/new")).unwrap();
+    fs::set_permissions(site.path("in"), Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(site.path("in/new"), Permissions::from_mode(0o705)).unwrap();
+    for (name, text) in [("old", "OLD"), ("fresh", "fresh"), ("deeper/a", "a"), ("new/b", "b")] {
+        fs::write(site.path("in").join(name), text).unwrap();
+    }
+    fs::create_dir(there.join("deeper")).unwrap();
+    fs::set_permissions(there.join("deeper"), Permissions::from_mode(0o711)).unwrap();
+
+    // Each on its own: a file of several blocks' size, and again, also with --update and where it is the same.
+    push(&site, &["--"], "push", &daemon, "in/pushed").expect_code(0);
+    assert_same(&site.path("push"), &there.join("pushed"));
+    for words in [&["--"][..], &["--update", "--"], &["--no-resume", "--"]] {
+        let again = push(&site, words, "push", &daemon, "in/pushed").expect_code(1);
+        assert!(again.stderr.contains("something has this name"), "{again}");
+    }
+    let replaced = push(&site, &["--"], "in/old", &daemon, "in/old").expect_code(1);
+    assert!(replaced.stderr.contains("something has this name"), "{replaced}");
+
+    // A tree goes into what is there, of which nothing is changed but that there are more names.
+    let tree = push(&site, &["--"], "in", &daemon, "/").expect_code(1);
+    assert!(tree.stderr.contains("old: something has this name") && !tree.stderr.contains("fresh"), "{tree}");
+    assert_eq!(fs::read(there.join("old")).unwrap(), b"old");
+    for (name, text) in [("fresh", "fresh"), ("deeper/a", "a"), ("new/b", "b")] {
+        assert_eq!(fs::read_to_string(there.join(name)).unwrap(), text);
+    }
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(&there), mode(&there.join("deeper")), mode(&there.join("new"))), (0o751, 0o711, 0o705));
+
+    // A directory of that name is told no otherwise than a file, and a dry run tells nothing.
+    for taken in ["in/old", "in/deeper/", "in/deeper/a/"] {
+        let ended = push(&site, &["--"], "in/new/b", &daemon, taken);
+        assert!(!ended.stderr.contains("regular file") && !ended.stderr.contains("is a directory"), "{ended}");
+    }
+    let dry = push(&site, &["--dry-run", "--"], "in/old", &daemon, "in/old").expect_code(0);
+    assert!(!dry.stderr.contains("this name"), "{dry}");
+    kept_out(site.copy(&["--"]).arg(daemon.location("in/old")).arg("pulled").run(), "may not read");
+    assert_no_leftovers(&site.path("root"));
+}
+
+#[test]
+fn a_drop_box_goes_on_with_its_own_unfinished_file_and_leaves_that_of_another_key() {
+    let (site, daemon) = scene("rights=drop-box");
+    succeed(site.icdc(&["keygen", "--identity"]).arg(site.path("other")));
+    add_line(&site, "rights=drop-box", &fs::read_to_string(site.path("other.pub")).unwrap());
+    data::file(&site.path("large"), 40 * MIB, 2);
+    let start = |words: &[&str]| {
+        let mut command = site.copy(&["--rate", "200mbit"]);
+        command.args(words).arg("--").arg(site.path("large")).arg(daemon.location("in/large")).start()
+    };
+    let unfinished = || {
+        let names = fs::read_dir(site.path("root/in")).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|path| path.extension().is_some_and(|extension| extension == "part")).count()
+    };
+    let first = start(&[]);
+    assert!(first.wait_for_bytes(16 * MIB));
+    first.kill();
+    // Another key that wants the same name does not get at the data.
+    let other = site.path("other");
+    let second = start(&["--identity", other.to_str().unwrap()]);
+    assert!(second.wait_for_bytes(MIB));
+    assert!(eventually(|| unfinished() == 2), "each has its own");
+    second.kill();
+    let again = start(&[]).finish().expect_code(0);
+    assert!(again.resumed() > 0, "{again}");
+    assert_same(&site.path("large"), &site.path("root/in/large"));
+    assert!(eventually(|| unfinished() == 1), "the other's is still there");
+    // The name is taken now, and what the other key had is of no use any more.
+    let late = start(&["--identity", other.to_str().unwrap()]).finish().expect_code(1);
+    assert!(late.stderr.contains("something has this name"), "{late}");
+    assert_same(&site.path("large"), &site.path("root/in/large"));
+    assert_no_leftovers(&site.path("root"));
+}
+
+#[test]
+fn a_key_is_let_in_from_where_its_line_says() {
+    let (site, daemon) = scene("rights=w,from=\"192.0.2.0/24,2001:db8::/32\"");
+    kept_out(push(&site, &["--"], "push", &daemon, "in/a"), "may not be used from this address");
+    let (site, daemon) = scene("rights=w,from=\"127.0.0.0/8,!127.9.*\"");
+    push(&site, &["--"], "push", &daemon, "in/a").expect_code(0);
+}
+
+#[test]
+fn a_key_expires_while_it_is_used() {
+    // Long enough for the copy to begin, on a slow machine too: it is repeated with more time where it was not.
+    for seconds in [4, 16, 64] {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let expires = succeed(Command::new("date").args(["-u", "+%FT%TZ", "-d", &format!("@{}", now + seconds)]));
+        let (site, daemon) = scene(&format!("rights=w,expires={}", expires.trim()));
+        let mut slow = site.copy(&["--rate", "100kbit", "--"]);
+        let slow = slow.arg(site.path("push")).arg(daemon.location("in/a")).start();
+        if !slow.wait_for_bytes(1) {
+            continue;
+        }
+        let ended = slow.finish();
+        assert_eq!(ended.code, Some(3), "{ended}");
+        assert!(ended.stderr.contains("expired"), "{ended}");
+        assert!(daemon.run().wait_for_words("has expired: it ends"));
+        kept_out(push(&site, &["--"], "push", &daemon, "in/b"), "this key has expired");
+        assert!(!site.path("root/in/a").exists() && !site.path("root/in/b").exists());
+        return;
+    }
+    panic!("no copy began before its key expired");
+}
+
+#[test]
+fn a_key_has_no_more_sessions_at_a_time_than_its_line_says() {
+    let (site, daemon) = scene("rights=w,max-sessions=1");
+    let mut slow = site.copy(&["--rate", "100kbit", "--streams", "3", "--"]);
+    let slow = slow.arg(site.path("push")).arg(daemon.location("in/slow")).start();
+    assert!(slow.wait_for_bytes(1));
+    kept_out(push(&site, &["--"], "push", &daemon, "in/a"), "as many sessions as it may have");
+    slow.kill();
+    assert!(eventually(|| push(&site, &["--"], "push", &daemon, "in/b").code == Some(0)), "there is room again");
+}
+
+#[test]
+fn a_session_is_no_faster_than_its_line_says() {
+    let (site, daemon) = scene("rights=rw,max-rate=16mbit");
+    // 3 MiB at 16 Mbit/s.
+    let least = Duration::from_millis(1500);
+    let since = Instant::now();
+    push(&site, &["--"], "push", &daemon, "in/a").expect_code(0);
+    assert!(since.elapsed() >= least, "delivered in {:?}", since.elapsed());
+    let since = Instant::now();
+    site.copy(&["--"]).arg(daemon.location("in/a")).arg("back").run().expect_code(0);
+    assert!(since.elapsed() >= least / 2, "fetched in {:?}", since.elapsed());
+    assert_same(&site.path("push"), &site.path("back"));
+    // A measurement would heed no limit.
+    let measured = site.icdc(&["measure", "--duration", "1s", &daemon.location("")]).run();
+    assert!(measured.code != Some(0) && measured.stderr.contains("limited"), "{measured}");
+}
+
+#[test]
+fn what_a_key_may_move_is_counted_and_used_up() {
+    let (site, daemon) = scene("rights=rw,quota=5MB,bytes-per-day=1TB");
+    push(&site, &["--"], "push", &daemon, "in/a").expect_code(0);
+    // What is left is less than this: it ends on the way, or is the last one.
+    let last = push(&site, &["--rate", "20mbit", "--"], "push", &daemon, "in/b");
+    assert!(matches!(last.code, Some(0 | 3)), "{last}");
+    kept_out(site.copy(&["--"]).arg(daemon.location("in/a")).arg("back").run(), "used up the bytes");
+    daemon.stop();
+    let kept = fs::read_dir(site.path("home/.local/state/icdc")).unwrap().map(|entry| entry.unwrap().path());
+    let kept: Vec<_> = kept.filter(|path| path.to_string_lossy().contains("usage-")).collect();
+    let key = fs::read_to_string(site.path("home/.config/icdc/identity.pub")).unwrap();
+    let key = key.split_whitespace().nth(1).unwrap();
+    assert!(kept.len() == 1 && fs::read_to_string(&kept[0]).unwrap().contains(key), "{kept:?}");
+}
+
+#[test]
+fn a_key_of_openssh_is_let_in_and_shown() {
+    if !has_program("ssh-keygen") {
+        return skip("there is no ssh-keygen");
+    }
+    let (site, daemon) = scene("rights=r");
+    let key = ssh_key(&site, "id");
+    let public = fs::read_to_string(site.path("id.pub")).unwrap();
+    let identity = |file: &Path| format!("--identity={}", file.display());
+    // The line that is told serves for it as well.
+    kept_out(push(&site, &[&identity(&key), "--"], "push", &daemon, "in/a"), "icdc-ed25519");
+    add_line(&site, "rights=w", public.trim());
+    push(&site, &[&identity(&key), "--"], "push", &daemon, "in/a").expect_code(0);
+    assert_same(&site.path("push"), &site.path("root/in/a"));
+    let shown = succeed(site.icdc(&["keygen", "--show"]).arg(site.path("id.pub")));
+    let listed = succeed(Command::new("ssh-keygen").args(["-l", "-f"]).arg(&key));
+    let fingerprint = listed.split_whitespace().nth(1).unwrap();
+    assert!(shown.contains(fingerprint) && shown.contains(public.split_whitespace().nth(1).unwrap()), "{shown}");
+    assert_eq!(succeed(site.icdc(&["keygen", "--show"]).arg(&key)), shown);
+    // A private key that others can read is told, and so is one whose passphrase nobody is asked for.
+    fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+    kept_out(push(&site, &[&identity(&key), "--"], "push", &daemon, "in/b"), "chmod 600");
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    succeed(Command::new("ssh-keygen").args(["-q", "-p", "-P", "", "-N", "a passphrase", "-f"]).arg(&key));
+    kept_out(push(&site, &[&identity(&key), "--"], "push", &daemon, "in/b"), "passphrase");
+    // Of another type there is none to let in.
+    let list = site.path("daemon/authorized_keys");
+    let lines = fs::read_to_string(&list).unwrap();
+    fs::write(&list, format!("{lines}root=/srv ssh-rsa AAAA me\n")).unwrap();
+    assert!(daemon.run().wait_for_words("keys of type ssh-rsa are not used"));
+}
+
+/// A running ssh-agent, which ends with this.
+struct Agent {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Agent {
+    fn start(site: &Site) -> Self {
+        let socket = site.path("agent");
+        let child =
+            Command::new("ssh-agent").arg("-D").arg("-a").arg(&socket).stdout(std::process::Stdio::null()).spawn();
+        let agent = Self { child: child.unwrap(), socket };
+        assert!(eventually(|| agent.socket.exists()), "ssh-agent does not listen");
+        agent
+    }
+
+    fn add(&self, words: &[&str]) {
+        succeed(Command::new("ssh-add").arg("-q").args(words).env("SSH_AUTH_SOCK", &self.socket));
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_agent_signs_for_the_key_that_it_holds() {
+    if !(has_program("ssh-agent") && has_program("ssh-keygen")) {
+        return skip("there is no ssh-agent");
+    }
+    let (site, daemon) = scene("rights=r");
+    let key = ssh_key(&site, "id");
+    let public = site.path("id.pub");
+    add_line(&site, "rights=w", fs::read_to_string(&public).unwrap().trim());
+    let agent = Agent::start(&site);
+    let push = |to: &str| {
+        let mut command = site.copy(&["--identity"]);
+        command.arg(&public).arg("--").arg(site.path("push")).arg(daemon.location(to));
+        command
+    };
+    kept_out(push("in/a").env_remove("SSH_AUTH_SOCK").run(), "SSH_AUTH_SOCK");
+    kept_out(push("in/a").env("SSH_AUTH_SOCK", &agent.socket).run(), "does not have this key");
+    agent.add(&[key.to_str().unwrap()]);
+    fs::remove_file(&key).unwrap();
+    push("in/a").env("SSH_AUTH_SOCK", &agent.socket).run().expect_code(0);
+    assert_same(&site.path("push"), &site.path("root/in/a"));
+    agent.add(&["-D"]);
+    kept_out(push("in/b").env("SSH_AUTH_SOCK", &agent.socket).run(), "does not have this key");
+}

@@ -1,0 +1,253 @@
+//! `GET /metrics` over HTTP: one thread, few connections at a time, each with a deadline.
+
+use std::io::{self, BufRead as _, Cursor, ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use thiserror::Error;
+
+use crate::Format;
+use crate::clock::Deadline;
+use crate::request::{MAX_HEAD, Request};
+
+/// How long a connection may take, from its beginning to the end of its answer.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Connections at a time. A further one takes the place of the oldest: a scrape takes a moment, so
+/// whoever is in the way for long is no Prometheus.
+const MOST_CONNECTIONS: usize = 16;
+/// Pause after an accept has failed: without descriptors the next one would fail at once.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The metrics cannot be served.
+#[derive(Debug, Error)]
+pub enum EndpointError {
+    /// Another program listens there.
+    #[error("metrics {0}: the port is taken by another program; stop that, or name another address and port")]
+    Taken(SocketAddr),
+    /// The address is not one of this host's.
+    #[error("metrics {0}: this host has no such address; name one that it has, such as 127.0.0.1:{port}", port = .0.port())]
+    NoSuchAddress(SocketAddr),
+    /// The port needs a privilege.
+    #[error("metrics {0}: ports below 1024 need CAP_NET_BIND_SERVICE; name a port from 1024 on")]
+    Privileged(SocketAddr),
+    /// The kernel refused it for another reason.
+    #[error("metrics {address}: cannot {what}: {cause}")]
+    System {
+        /// Where the metrics were to be served.
+        address: SocketAddr,
+        /// What could not be done.
+        what: &'static str,
+        /// Error of the kernel.
+        cause: io::Error,
+    },
+}
+
+/// A listener for requests of metrics.
+#[derive(Debug)]
+pub struct Endpoint {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Endpoint {
+    /// Listens at `address`; port 0 is any free one. Requests wait until [`Endpoint::serve`].
+    ///
+    /// # Errors
+    /// See [`EndpointError`].
+    pub fn bind(address: SocketAddr) -> Result<Self, EndpointError> {
+        let failed = |what| move |cause| EndpointError::System { address, what, cause };
+        let listener = TcpListener::bind(address).map_err(|cause| match cause.kind() {
+            ErrorKind::AddrInUse => EndpointError::Taken(address),
+            ErrorKind::AddrNotAvailable => EndpointError::NoSuchAddress(address),
+            ErrorKind::PermissionDenied if address.port() < 1024 => EndpointError::Privileged(address),
+            _ => failed("listen")(cause),
+        })?;
+        listener.set_nonblocking(true).map_err(failed("listen without blocking"))?;
+        let address = listener.local_addr().map_err(failed("find the port"))?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it listens, with the port that was found for port 0.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers requests with the text that `metrics` gives, on a thread of its own, until the
+    /// process ends.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn serve(self, metrics: impl Fn(Format) -> String + Send + 'static) -> Result<(), EndpointError> {
+        let Self { listener, address } = self;
+        let started = thread::Builder::new().name("metrics".to_owned()).spawn(move || {
+            let error = answer_all(&listener, &metrics);
+            tracing::error!(%address, "metrics are not served any more: {error}");
+        });
+        started.map(drop).map_err(|cause| EndpointError::System { address, what: "start a thread", cause })
+    }
+}
+
+/// A connection, until its answer is through.
+struct Connection {
+    stream: TcpStream,
+    request: Vec<u8>,
+    /// The answer, once there is one, and how far it is written.
+    answer: Option<Cursor<Vec<u8>>>,
+    deadline: Deadline,
+}
+
+/// Answers until waiting fails.
+fn answer_all(listener: &TcpListener, metrics: &impl Fn(Format) -> String) -> io::Error {
+    let mut connections: Vec<Connection> = Vec::new();
+    let mut pause: Option<Deadline> = None;
+    loop {
+        connections.retain(|connection| !connection.deadline.left().is_zero());
+        pause = pause.filter(|pause| !pause.left().is_zero());
+        let ready = match wait(listener, &connections, pause) {
+            Ok(ready) => ready,
+            Err(error) => return error,
+        };
+        let mut at = ready.connections.into_iter();
+        connections.retain_mut(|connection| {
+            let is_ready = at.next().unwrap_or(false);
+            !is_ready || connection.advance(metrics).is_ok_and(|ended| !ended)
+        });
+        if ready.listener && !accept(listener, &mut connections) {
+            pause = Some(Deadline::after(PAUSE));
+        }
+    }
+}
+
+/// Which descriptors have something to be done.
+struct Ready {
+    listener: bool,
+    connections: Vec<bool>,
+}
+
+/// Waits for a descriptor, or for the next deadline.
+fn wait(listener: &TcpListener, connections: &[Connection], pause: Option<Deadline>) -> io::Result<Ready> {
+    let wanted = |connection: &Connection| if connection.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
+    let mut waited: Vec<PollFd<'_>> =
+        connections.iter().map(|connection| PollFd::new(&connection.stream, wanted(connection))).collect();
+    let listening = if pause.is_some() { PollFlags::empty() } else { PollFlags::IN };
+    waited.push(PollFd::new(listener, listening));
+    let deadlines = connections.iter().map(|connection| connection.deadline).chain(pause);
+    let timeout = deadlines.map(Deadline::left).min();
+    let timeout =
+        timeout.map(|left| Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() });
+    match poll(&mut waited, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let mut ready: Vec<bool> = waited.iter().map(|one| !one.revents().is_empty()).collect();
+    let listener = ready.pop().unwrap_or(false) && pause.is_none();
+    Ok(Ready { listener, connections: ready })
+}
+
+/// Accepts all that wait; false if that failed.
+fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) -> bool {
+    // Whoever connects without end lets others have their turn.
+    for _ in 0..MOST_CONNECTIONS {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                if stream.set_nonblocking(true).is_err() {
+                    continue;
+                }
+                if connections.len() == MOST_CONNECTIONS {
+                    connections.remove(0);
+                }
+                let deadline = Deadline::after(DEADLINE);
+                connections.push(Connection { stream, request: Vec::new(), answer: None, deadline });
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+            Err(error) => {
+                tracing::debug!("metrics: accept: {error}");
+                return false;
+            }
+        }
+    }
+    true
+}
+
+impl Connection {
+    /// Reads, or writes, as far as that goes without waiting; true once all is done.
+    fn advance(&mut self, metrics: &impl Fn(Format) -> String) -> io::Result<bool> {
+        match self.step(metrics) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(false),
+            result => result,
+        }
+    }
+
+    fn step(&mut self, metrics: &impl Fn(Format) -> String) -> io::Result<bool> {
+        while self.answer.is_none() {
+            let mut buffer = [0; 1024];
+            let room = buffer.len().min(MAX_HEAD - self.request.len());
+            let count = self.stream.read(&mut buffer[..room])?;
+            if count == 0 {
+                return Ok(true);
+            }
+            self.request.extend_from_slice(&buffer[..count]);
+            self.answer = Request::parse(&self.request).map(|request| Cursor::new(request.answer(metrics)));
+        }
+        let answer = self.answer.get_or_insert_default();
+        while !answer.fill_buf()?.is_empty() {
+            let count = self.stream.write(answer.fill_buf()?)?;
+            answer.consume(count);
+        }
+        self.stream.shutdown(Shutdown::Write)?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serve() -> SocketAddr {
+        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = endpoint.address();
+        // More than a socket's buffers take at once.
+        endpoint.serve(|_| "icdc_x 1\n".repeat(1 << 20)).unwrap();
+        address
+    }
+
+    fn scrape(address: SocketAddr) -> usize {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text.split_once("\r\n\r\n").unwrap().1.len()
+    }
+
+    #[test]
+    fn those_who_say_nothing_or_do_not_read_keep_nobody_else_waiting() {
+        let address = serve();
+        let silent: Vec<_> = (0..3 * MOST_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let deaf: Vec<_> = (0..MOST_CONNECTIONS)
+            .map(|_| {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+                stream
+            })
+            .collect();
+        for _ in 0..3 {
+            assert_eq!(scrape(address), 9 << 20);
+        }
+        drop((silent, deaf));
+        assert_eq!(scrape(address), 9 << 20);
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_told_with_what_to_do() {
+        let taken = serve();
+        let told = Endpoint::bind(taken).unwrap_err().to_string();
+        assert!(told.contains(&taken.to_string()) && told.contains("name another"), "{told}");
+        let told = Endpoint::bind(([192, 0, 2, 1], 0).into()).unwrap_err().to_string();
+        assert!(told.contains("no such address"), "{told}");
+    }
+}

@@ -1,0 +1,188 @@
+//! The metrics of a part at one instant, read from what that part counts by itself.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::Format;
+
+/// A number of a metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A count, exact however large.
+    Count(u64),
+    /// Anything else.
+    Real(f64),
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        Self::Count(value)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Real(value)
+    }
+}
+
+/// Metrics of a part, at one instant.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Labels that all samples have.
+    common: Labels,
+    families: Vec<Family>,
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+#[derive(Debug)]
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    kind: MetricType,
+    samples: Vec<(Labels, Value)>,
+}
+
+/// The units at the end of names, the longest first.
+const UNITS: [&str; 4] = ["bytes_per_second", "seconds", "bytes", "ratio"];
+
+impl Reading {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Gives all samples a label.
+    #[must_use]
+    pub fn with_label(mut self, name: &'static str, value: &str) -> Self {
+        self.common.push((name, value.to_owned()));
+        self
+    }
+
+    /// Adds a counter, named without `_total`. `help` is a sentence without its full stop.
+    pub fn counter<L: IntoLabels>(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        samples: impl IntoIterator<Item = (L, Value)>,
+    ) {
+        self.add(name, help, MetricType::Counter, samples);
+    }
+
+    /// Adds a gauge. `help` is a sentence without its full stop.
+    pub fn gauge<L: IntoLabels>(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        samples: impl IntoIterator<Item = (L, Value)>,
+    ) {
+        self.add(name, help, MetricType::Gauge, samples);
+    }
+
+    fn add<L: IntoLabels>(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        kind: MetricType,
+        samples: impl IntoIterator<Item = (L, Value)>,
+    ) {
+        let samples = samples.into_iter().map(|(labels, value)| (labels.into_labels(), value)).collect();
+        self.families.push(Family { name, help, kind, samples });
+    }
+
+    /// All of it as text.
+    #[must_use]
+    pub fn text(self, format: Format) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self));
+        format.text(&registry)
+    }
+}
+
+/// Labels of one sample: `()` for none, or an array of names and values.
+pub trait IntoLabels {
+    /// Them, owned.
+    fn into_labels(self) -> Vec<(&'static str, String)>;
+}
+
+impl IntoLabels for () {
+    fn into_labels(self) -> Labels {
+        Labels::new()
+    }
+}
+
+impl<V: Into<String>, const N: usize> IntoLabels for [(&'static str, V); N] {
+    fn into_labels(self) -> Labels {
+        self.map(|(name, value)| (name, value.into())).into()
+    }
+}
+
+impl Collector for Reading {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        // A family without samples tells nothing.
+        for family in self.families.iter().filter(|family| !family.samples.is_empty()) {
+            let (name, unit) = split_unit(family.name);
+            let help = format!("{}.", family.help);
+            let mut metric = encoder.encode_descriptor(name, &help, unit.as_ref(), family.kind)?;
+            for (labels, value) in &family.samples {
+                let labels: Labels = self.common.iter().chain(labels).cloned().collect();
+                let sample = metric.encode_family(&labels)?;
+                match (family.kind, *value) {
+                    (MetricType::Counter, Value::Count(value)) => ConstCounter::new(value).encode(sample)?,
+                    (MetricType::Counter, Value::Real(value)) => ConstCounter::new(value).encode(sample)?,
+                    (_, Value::Count(value)) => ConstGauge::new(value).encode(sample)?,
+                    (_, Value::Real(value)) => ConstGauge::new(value).encode(sample)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name without its unit, and that: the encoder puts them together again, and tells the unit.
+pub(crate) fn split_unit(name: &str) -> (&str, Option<Unit>) {
+    for unit in UNITS {
+        if let Some(rest) = name.strip_suffix(unit).and_then(|rest| rest.strip_suffix('_')) {
+            return (rest, Some(Unit::Other(unit.to_owned())));
+        }
+    }
+    (name, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading() -> Reading {
+        let mut reading = Reading::new().with_label("device", "a\"b\\c\nd");
+        reading.counter("icdc_pace_late_seconds", "Time lost", [((), 1.5.into())]);
+        reading.gauge("icdc_pace_waiting", "Frames that wait", [([("class", "x")], u64::MAX.into())]);
+        reading.gauge("icdc_pace_nothing", "No samples", Vec::<((), Value)>::new());
+        reading
+    }
+
+    #[test]
+    fn both_formats_have_the_same_samples_and_names_cannot_break_them() {
+        let classic = "# HELP icdc_pace_late_seconds_total Time lost.\n# TYPE icdc_pace_late_seconds_total counter\n\
+            icdc_pace_late_seconds_total{device=\"a\\\"b\\\\c\\nd\"} 1.5\n\
+            # HELP icdc_pace_waiting Frames that wait.\n# TYPE icdc_pace_waiting gauge\n\
+            icdc_pace_waiting{device=\"a\\\"b\\\\c\\nd\",class=\"x\"} 18446744073709551615\n";
+        assert_eq!(reading().text(Format::Classic), classic);
+        let open = reading().text(Format::OpenMetrics);
+        assert!(
+            open.contains("# TYPE icdc_pace_late_seconds counter\n# UNIT icdc_pace_late_seconds seconds\n"),
+            "{open}"
+        );
+        assert!(open.ends_with("\n# EOF\n"), "{open}");
+        let samples = |text: &str| text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
+        assert_eq!(samples(&open), samples(classic));
+    }
+}

@@ -1,0 +1,372 @@
+//! The metrics of a daemon, `icdc serve`: counters that live as long as it does.
+
+use std::sync::atomic::AtomicU64;
+
+use icdc_units::{ByteCount, Span};
+use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Metric, Registry, Unit};
+
+use crate::Format;
+use crate::reading::split_unit;
+
+/// Upper bounds of the durations of sessions, in seconds: from a small file to days.
+const DURATIONS: [f64; 10] = [0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 21_600.0, 86_400.0, 604_800.0];
+
+/// Metrics of a daemon. All methods may be called from any thread.
+#[derive(Debug)]
+pub struct ServeMetrics {
+    registry: Registry,
+    running: Family<Label<SessionKind>, Gauge>,
+    ended: Family<(Label<SessionKind>, Label<SessionResult>), Counter>,
+    durations: Histogram,
+    received: Counter,
+    sent: Counter,
+    refused: Family<Label<RefusedReason>, Counter>,
+    handshakes: Family<Label<Handshake>, Counter>,
+    unauthenticated: Gauge<u64, AtomicU64>,
+    keys: Gauge<u64, AtomicU64>,
+    reloads: Family<Label<Reload>, Counter>,
+    audit_written: Counter,
+    audit_lost: Counter,
+}
+
+/// A value of a label, with the name that the label has for all of its type.
+trait LabelValue {
+    const NAME: &'static str;
+    fn value(self) -> &'static str;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Label<V>(V);
+
+impl<V: LabelValue + Copy> EncodeLabelSet for Label<V> {
+    fn encode(&self, encoder: &mut LabelSetEncoder) -> std::fmt::Result {
+        [(V::NAME, self.0.value())].encode(encoder)
+    }
+}
+
+/// A label: its type, its name, and its values with what they mean.
+macro_rules! label {
+    ($(#[$of:meta])* $visible:vis enum $type:ident as $name:literal { $($(#[$meant:meta])* $variant:ident = $value:literal,)+ }) => {
+        $(#[$of])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        $visible enum $type { $($(#[$meant])* $variant,)+ }
+
+        impl $type {
+            const ALL: &[Self] = &[$(Self::$variant),+];
+        }
+
+        impl LabelValue for $type {
+            const NAME: &'static str = $name;
+
+            fn value(self) -> &'static str {
+                match self { $(Self::$variant => $value),+ }
+            }
+        }
+    };
+}
+
+label! {
+    /// What a client asked for.
+    pub enum SessionKind as "kind" {
+        /// The client sends files.
+        Receive = "receive",
+        /// The client gets files.
+        Send = "send",
+        /// A transfer to or from another far end, on behalf of the client.
+        Drive = "drive",
+        /// Admission of a key for one transfer.
+        Admit = "admit",
+        /// A measurement from memory to memory.
+        Measure = "measure",
+    }
+}
+
+label! {
+    /// How a session ended.
+    pub enum SessionResult as "result" {
+        /// All done.
+        Complete = "complete",
+        /// Done, but some items failed.
+        Incomplete = "incomplete",
+        /// A user or an operator stopped it.
+        Interrupted = "interrupted",
+        /// The connection was lost; the client may come again.
+        Lost = "lost",
+        /// The daemon or the client could not go on, or broke the protocol.
+        Failed = "failed",
+    }
+}
+
+label! {
+    /// Why a connection or a request was refused.
+    pub enum RefusedReason as "reason" {
+        /// No line of `authorized_keys` has its key.
+        UnknownKey = "unknown_key",
+        /// Its key's time is over.
+        ExpiredKey = "expired_key",
+        /// Its key may not be used from this address.
+        Address = "address",
+        /// Its key lacks the right for what it asks.
+        NotAllowed = "not_allowed",
+        /// Its key, or the daemon, has reached a limit (sessions, bytes, quota).
+        Limit = "limit",
+        /// It did not authenticate in time, or made room for others.
+        Unauthenticated = "unauthenticated",
+        /// It speaks another release's protocol.
+        Version = "version",
+        /// It broke the protocol, or asked for something invalid.
+        Request = "request",
+        /// The daemon is stopping.
+        Draining = "draining",
+        /// The audit log cannot be written, and the daemon is told to refuse then.
+        Audit = "audit",
+        /// The daemon failed.
+        Internal = "internal",
+    }
+}
+
+label! {
+    /// How a TLS handshake ended.
+    pub enum Handshake as "result" {
+        /// Both ends know each other's key.
+        Ok = "ok",
+        /// It did not come to that.
+        Failed = "failed",
+    }
+}
+
+label! {
+    /// How a reload of configuration and keys ended.
+    enum Reload as "result" {
+        Applied = "applied",
+        Failed = "failed",
+    }
+}
+
+impl ServeMetrics {
+    /// Nothing has happened yet to the daemon of this release.
+    #[must_use]
+    pub fn new(version: &str) -> Self {
+        let mut page = Page(Registry::default());
+        let build = Info::new([("version", version.to_owned())]);
+        page.0.register("icdc_serve_build", "Release of the daemon", build);
+        let running = page.family("icdc_serve_sessions_running", "Sessions that run", labels(SessionKind::ALL));
+        let kinds = || labels(SessionKind::ALL);
+        let results = kinds().flat_map(|kind| labels(SessionResult::ALL).map(move |result| (kind, result)));
+        let ended = page.family("icdc_serve_sessions_ended", "Sessions that have ended", results);
+        let durations =
+            page.add("icdc_serve_session_duration_seconds", "Time that sessions took", Histogram::new(DURATIONS));
+        let received = page.add("icdc_serve_received_bytes", "Payload received from clients", Counter::default());
+        let sent = page.add("icdc_serve_sent_bytes", "Payload sent to clients", Counter::default());
+        let refused = page.family("icdc_serve_refused", "Connections and requests refused", labels(RefusedReason::ALL));
+        let handshakes = page.family("icdc_serve_handshakes", "TLS handshakes that have ended", labels(Handshake::ALL));
+        let unauthenticated =
+            page.add("icdc_serve_unauthenticated_connections", "Connections not yet authenticated", Gauge::default());
+        let keys = page.add("icdc_serve_authorized_keys", "Keys that may connect", Gauge::default());
+        let reloads = page.family("icdc_serve_reloads", "Reloads of configuration and keys", labels(Reload::ALL));
+        let audit_written = page.add("icdc_serve_audit_records", "Audit records written", Counter::default());
+        let audit_lost =
+            page.add("icdc_serve_audit_lost_records", "Audit records that could not be written", Counter::default());
+        let Page(registry) = page;
+        Self {
+            registry,
+            running,
+            ended,
+            durations,
+            received,
+            sent,
+            refused,
+            handshakes,
+            unauthenticated,
+            keys,
+            reloads,
+            audit_written,
+            audit_lost,
+        }
+    }
+
+    /// A session begins. It counts as running until what is given back ends or is dropped.
+    #[must_use]
+    pub fn session_begins(&self, kind: SessionKind) -> RunningSession {
+        let running = self.running.get_or_create_owned(&Label(kind));
+        running.inc();
+        let (ended, durations) = (self.ended.clone(), self.durations.clone());
+        RunningSession { kind, running, ended, durations, result: SessionResult::Failed }
+    }
+
+    /// Payload has arrived from clients.
+    pub fn received(&self, bytes: ByteCount) {
+        self.received.inc_by(bytes.as_u64());
+    }
+
+    /// Payload has been sent to clients.
+    pub fn sent(&self, bytes: ByteCount) {
+        self.sent.inc_by(bytes.as_u64());
+    }
+
+    /// A connection or a request is refused.
+    pub fn refused(&self, reason: RefusedReason) {
+        self.refused.get_or_create(&Label(reason)).inc();
+    }
+
+    /// A TLS handshake has ended.
+    pub fn handshake(&self, result: Handshake) {
+        self.handshakes.get_or_create(&Label(result)).inc();
+    }
+
+    /// So many connections are not yet authenticated.
+    pub fn set_unauthenticated(&self, connections: usize) {
+        self.unauthenticated.set(connections as u64);
+    }
+
+    /// So many keys may connect.
+    pub fn set_authorized_keys(&self, keys: usize) {
+        self.keys.set(keys as u64);
+    }
+
+    /// Configuration and keys were read again; whether they could be used.
+    pub fn reloaded(&self, is_applied: bool) {
+        let result = if is_applied { Reload::Applied } else { Reload::Failed };
+        self.reloads.get_or_create(&Label(result)).inc();
+    }
+
+    /// An audit record is written.
+    pub fn audit_written(&self) {
+        self.audit_written.inc();
+    }
+
+    /// An audit record could not be written.
+    pub fn audit_lost(&self) {
+        self.audit_lost.inc();
+    }
+
+    /// All of it as text.
+    #[must_use]
+    pub fn text(&self, format: Format) -> String {
+        format.text(&self.registry)
+    }
+}
+
+/// A session that counts as running.
+#[derive(Debug)]
+pub struct RunningSession {
+    kind: SessionKind,
+    running: Gauge,
+    ended: Family<(Label<SessionKind>, Label<SessionResult>), Counter>,
+    durations: Histogram,
+    result: SessionResult,
+}
+
+impl RunningSession {
+    /// It has ended, after this time. One that is dropped without has failed.
+    pub fn end(mut self, result: SessionResult, duration: Span) {
+        self.result = result;
+        self.durations.observe(duration.as_secs_f64());
+    }
+}
+
+impl Drop for RunningSession {
+    fn drop(&mut self) {
+        self.running.dec();
+        self.ended.get_or_create(&(Label(self.kind), Label(self.result))).inc();
+    }
+}
+
+/// Metrics while they are declared.
+struct Page(Registry);
+
+impl Page {
+    /// Declares a metric by its whole name, without `_total`.
+    fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        let (name, unit): (&str, Option<Unit>) = split_unit(name);
+        match unit {
+            Some(unit) => self.0.register_with_unit(name, help, unit, metric.clone()),
+            None => self.0.register(name, help, metric.clone()),
+        }
+        metric
+    }
+
+    /// Declares a metric with labels. All their values are there from the beginning, with 0:
+    /// an increase from nothing is none to Prometheus.
+    fn family<L, M>(&mut self, name: &str, help: &str, labels: impl Iterator<Item = L>) -> Family<L, M>
+    where
+        L: Clone + std::hash::Hash + Eq + std::fmt::Debug + EncodeLabelSet + Send + Sync + 'static,
+        M: Metric + Default + Clone + prometheus_client::metrics::TypedMetric,
+    {
+        let family = self.add(name, help, Family::<L, M>::default());
+        labels.for_each(|label| drop(family.get_or_create_owned(&label)));
+        family
+    }
+}
+
+fn labels<V: Copy>(all: &[V]) -> impl Iterator<Item = Label<V>> {
+    all.iter().map(|value| Label(*value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(metrics: &ServeMetrics, sample: &str) -> String {
+        let text = metrics.text(Format::Classic);
+        let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{sample} is not in\n{text}")).to_owned()
+    }
+
+    #[test]
+    fn a_session_runs_until_it_ends_however_that_comes() {
+        let metrics = ServeMetrics::new("1.2.3");
+        let running = "icdc_serve_sessions_running{kind=\"receive\"}";
+        let ended = |result: &str| format!("icdc_serve_sessions_ended_total{{kind=\"receive\",result=\"{result}\"}}");
+        let first = metrics.session_begins(SessionKind::Receive);
+        let second = metrics.session_begins(SessionKind::Receive);
+        assert_eq!(value(&metrics, running), "2");
+        first.end(SessionResult::Complete, Span::from_secs(30));
+        drop(second);
+        assert_eq!(value(&metrics, running), "0");
+        assert_eq!((value(&metrics, &ended("complete")), value(&metrics, &ended("failed"))), ("1".into(), "1".into()));
+        let buckets =
+            |bound: &str| value(&metrics, &format!("icdc_serve_session_duration_seconds_bucket{{le=\"{bound}\"}}"));
+        assert_eq!((buckets("10"), buckets("60"), buckets("+Inf")), ("0".into(), "1".into(), "1".into()));
+    }
+
+    #[test]
+    fn everything_is_there_from_the_beginning_and_sessions_add_no_lines() {
+        let metrics = ServeMetrics::new("1.2.3");
+        let lines = |metrics: &ServeMetrics| metrics.text(Format::OpenMetrics).lines().count();
+        let before = lines(&metrics);
+        assert_eq!(value(&metrics, "icdc_serve_build_info{version=\"1.2.3\"}"), "1");
+        let sessions: Vec<_> = (0..1000).map(|_| metrics.session_begins(SessionKind::Send)).collect();
+        metrics.received(ByteCount::new(5));
+        metrics.sent(ByteCount::new(6));
+        metrics.refused(RefusedReason::UnknownKey);
+        metrics.handshake(Handshake::Failed);
+        metrics.set_unauthenticated(7);
+        metrics.set_authorized_keys(8);
+        metrics.reloaded(true);
+        metrics.audit_written();
+        metrics.audit_lost();
+        for (sample, expected) in [
+            ("icdc_serve_sessions_running{kind=\"send\"}", "1000"),
+            ("icdc_serve_received_bytes_total", "5"),
+            ("icdc_serve_sent_bytes_total", "6"),
+            ("icdc_serve_refused_total{reason=\"unknown_key\"}", "1"),
+            ("icdc_serve_handshakes_total{result=\"failed\"}", "1"),
+            ("icdc_serve_unauthenticated_connections", "7"),
+            ("icdc_serve_authorized_keys", "8"),
+            ("icdc_serve_reloads_total{result=\"applied\"}", "1"),
+            ("icdc_serve_audit_records_total", "1"),
+            ("icdc_serve_audit_lost_records_total", "1"),
+        ] {
+            assert_eq!(value(&metrics, sample), expected, "{sample}");
+        }
+        drop(sessions);
+        assert_eq!(lines(&metrics), before);
+    }
+}

@@ -1,0 +1,198 @@
+//! How much each standing key has moved: on the present day of UTC, and in all. Without I/O: time is
+//! passed in, and who keeps it between runs of the daemon is told what to write.
+//!
+//! The wall clock says which day it is. When it is set to another day, that day begins with nothing
+//! moved; what was moved in all stays.
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use icdc_trust::{Limits, PublicKey};
+use icdc_units::ByteCount;
+use serde::{Deserialize, Serialize};
+
+/// Keys of which something is known at most; of more, those that have moved nothing for longest are
+/// forgotten.
+const MAX_KEYS: usize = 16 << 10;
+/// Version of the form in which it is kept.
+const VERSION: u32 = 1;
+const SECONDS_PER_DAY: u64 = 24 * 3600;
+
+/// See the module's description.
+#[derive(Default)]
+pub(crate) struct Usage {
+    keys: HashMap<PublicKey, Moved>,
+    is_changed: bool,
+}
+
+/// What one key has moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Moved {
+    in_all: ByteCount,
+    /// Days since 1970 of what follows.
+    day: u64,
+    on_that_day: ByteCount,
+}
+
+/// As it is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    version: u32,
+    keys: Vec<KeptKey>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptKey {
+    key: String,
+    bytes: u64,
+    day: u64,
+    bytes_on_day: u64,
+}
+
+impl Usage {
+    /// How much a key may still move by these limits; `None` without limit.
+    pub(crate) fn left(&self, key: &PublicKey, limits: &Limits, now: SystemTime) -> Option<ByteCount> {
+        let moved = self.keys.get(key).copied().unwrap_or_default();
+        let today = if moved.day == day(now) { moved.on_that_day } else { ByteCount::ZERO };
+        let of_day = limits.bytes_per_day.map(|most| most - today);
+        let of_quota = limits.quota.map(|most| most - moved.in_all);
+        [of_day, of_quota].into_iter().flatten().min()
+    }
+
+    /// A key has moved so much more.
+    pub(crate) fn add(&mut self, key: &PublicKey, bytes: ByteCount, now: SystemTime) {
+        if bytes == ByteCount::ZERO {
+            return;
+        }
+        if !self.keys.contains_key(key) {
+            self.make_room();
+        }
+        let today = day(now);
+        let moved = self.keys.entry(*key).or_default();
+        if moved.day != today {
+            (moved.day, moved.on_that_day) = (today, ByteCount::ZERO);
+        }
+        moved.in_all = ByteCount::new(moved.in_all.as_u64().saturating_add(bytes.as_u64()));
+        moved.on_that_day = ByteCount::new(moved.on_that_day.as_u64().saturating_add(bytes.as_u64()));
+        self.is_changed = true;
+    }
+
+    fn make_room(&mut self) {
+        while self.keys.len() >= MAX_KEYS {
+            let Some(oldest) = self.keys.iter().min_by_key(|(_, moved)| moved.day).map(|(key, _)| *key) else { return };
+            self.keys.remove(&oldest);
+        }
+    }
+
+    /// What is to be kept, if it is another than was given last.
+    pub(crate) fn changed(&mut self) -> Option<Vec<u8>> {
+        if !std::mem::take(&mut self.is_changed) {
+            return None;
+        }
+        let keys = self.keys.iter().map(|(key, moved)| KeptKey {
+            key: key.to_string(),
+            bytes: moved.in_all.as_u64(),
+            day: moved.day,
+            bytes_on_day: moved.on_that_day.as_u64(),
+        });
+        let mut keys: Vec<_> = keys.collect();
+        keys.sort_by(|one, other| one.key.cmp(&other.key));
+        serde_json::to_vec_pretty(&Kept { version: VERSION, keys }).ok()
+    }
+
+    /// Reads what was kept.
+    ///
+    /// # Errors
+    /// Why it makes no sense.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
+        let kept: Kept = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        if kept.version != VERSION {
+            return Err(format!("it is of version {}, and this release knows version {VERSION}", kept.version));
+        }
+        if kept.keys.len() > MAX_KEYS {
+            return Err(format!("it has {} keys, more than the {MAX_KEYS} that are kept", kept.keys.len()));
+        }
+        let mut keys = HashMap::new();
+        for KeptKey { key, bytes, day, bytes_on_day } in kept.keys {
+            let key = key.parse().map_err(|error: icdc_trust::TrustError| error.to_string())?;
+            let moved = Moved { in_all: ByteCount::new(bytes), day, on_that_day: ByteCount::new(bytes_on_day) };
+            keys.insert(key, moved);
+        }
+        Ok(Self { keys, is_changed: false })
+    }
+}
+
+/// Days since 1970, in UTC.
+fn day(now: SystemTime) -> u64 {
+    now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / SECONDS_PER_DAY)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn key(number: u16) -> PublicKey {
+        let mut bytes = [0; 32];
+        bytes[..2].copy_from_slice(&number.to_le_bytes());
+        PublicKey::from_bytes(bytes)
+    }
+
+    fn at(day: u64, second: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(day * SECONDS_PER_DAY + second)
+    }
+
+    fn limits(per_day: Option<u64>, quota: Option<u64>) -> Limits {
+        let bytes = |number: Option<u64>| number.map(ByteCount::new);
+        Limits { bytes_per_day: bytes(per_day), quota: bytes(quota), ..Limits::default() }
+    }
+
+    #[test]
+    fn a_day_begins_anew_at_midnight_in_utc_and_the_quota_does_not() {
+        let mut usage = Usage::default();
+        let (daily, in_all, both) = (limits(Some(100), None), limits(None, Some(250)), limits(Some(100), Some(250)));
+        let left = |usage: &Usage, limits: &Limits, now| usage.left(&key(1), limits, now).map(ByteCount::as_u64);
+        assert_eq!(left(&usage, &Limits::default(), at(5, 0)), None);
+        assert_eq!(left(&usage, &both, at(5, 0)), Some(100));
+        usage.add(&key(1), ByteCount::new(60), at(5, 0));
+        usage.add(&key(1), ByteCount::new(60), at(5, 86_399));
+        assert_eq!(left(&usage, &daily, at(5, 86_399)), Some(0));
+        assert_eq!(left(&usage, &daily, at(6, 0)), Some(100));
+        assert_eq!(left(&usage, &in_all, at(6, 0)), Some(130));
+        usage.add(&key(1), ByteCount::new(90), at(6, 0));
+        assert_eq!(left(&usage, &both, at(6, 1)), Some(10));
+        usage.add(&key(1), ByteCount::new(u64::MAX), at(6, 1));
+        assert_eq!(left(&usage, &both, at(7, 0)), Some(0));
+        assert_eq!(usage.left(&key(2), &both, at(6, 1)), Some(ByteCount::new(100)), "each key has its own");
+        // A clock that is set begins another day, and cannot undo the quota.
+        assert_eq!(left(&usage, &daily, at(2, 0)), Some(100));
+        assert_eq!(left(&usage, &in_all, at(2, 0)), Some(0));
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again_and_nonsense_is_told() {
+        let mut usage = Usage::default();
+        assert_eq!(usage.changed(), None, "nothing is known");
+        usage.add(&key(1), ByteCount::new(70), at(5, 0));
+        let text = usage.changed().unwrap();
+        assert_eq!(usage.changed(), None, "it is kept");
+        let read = Usage::parse(&text).unwrap();
+        assert_eq!(read.keys, usage.keys);
+        assert_eq!(read.left(&key(1), &limits(Some(100), None), at(5, 9)), Some(ByteCount::new(30)));
+        for text in ["", "{}", "[1]", "{\"version\":9,\"keys\":[]}", &format!("{{\"version\":1,\"keys\":{}}}", "[7]")] {
+            assert!(Usage::parse(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(Usage::parse(&text[..text.len() / 2]).is_err());
+    }
+
+    #[test]
+    fn those_that_have_moved_nothing_for_longest_are_forgotten_when_there_are_too_many() {
+        let mut usage = Usage::default();
+        for number in 0..MAX_KEYS as u16 + 1 {
+            usage.add(&key(number), ByteCount::new(1), at(100 + u64::from(number), 0));
+        }
+        assert_eq!(usage.keys.len(), MAX_KEYS);
+        assert!(!usage.keys.contains_key(&key(0)) && usage.keys.contains_key(&key(1)));
+    }
+}

@@ -1,0 +1,65 @@
+//! A ceiling of the rate at which a session is received, all its connections together: the end that
+//! receives reads no faster, so that TCP's window holds the sender back.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+use crate::clock;
+
+/// How soon it is looked again whether the session is over.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// See the module's description.
+pub(super) struct Throttle {
+    rate: Rate,
+    /// When all that has arrived would have, at the rate.
+    due: Mutex<Time>,
+}
+
+impl Throttle {
+    pub(super) fn new(rate: Rate) -> Self {
+        Self { rate, due: Mutex::new(Time::ORIGIN) }
+    }
+
+    /// Waits until `length` bytes more may have arrived, or until the session is over.
+    pub(super) fn wait(&self, length: ByteCount, is_over: impl Fn() -> bool) {
+        let due = self.charge(clock::now(), length);
+        loop {
+            let left = due - clock::now();
+            if left == Span::ZERO || is_over() {
+                return;
+            }
+            std::thread::park_timeout(LOOK_AGAIN.min(left.into()));
+        }
+    }
+
+    /// When `length` bytes more may have arrived. Time in which nothing arrived is not made up for.
+    fn charge(&self, now: Time, length: ByteCount) -> Time {
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        *due = (*due).max(now) + length / self.rate;
+        *due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_due_at_the_rate_and_a_pause_is_not_made_up_for() {
+        let throttle = Throttle::new(Rate::from_bytes_per_second(1000));
+        let at = |milliseconds| Time::ORIGIN + Span::from_millis(milliseconds);
+        assert_eq!(throttle.charge(at(0), ByteCount::new(500)), at(500));
+        assert_eq!(throttle.charge(at(100), ByteCount::new(500)), at(1000));
+        assert_eq!(throttle.charge(at(5000), ByteCount::new(100)), at(5100));
+        assert_eq!(throttle.charge(at(5000), ByteCount::ZERO), at(5100));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_session_that_is_over() {
+        let throttle = Throttle::new(Rate::from_bits_per_second(8));
+        throttle.wait(ByteCount::from_mib(4), || true);
+    }
+}

@@ -1,0 +1,117 @@
+//! What one line grants.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use icdc_units::{ByteCount, Rate};
+
+use super::sources::Sources;
+
+/// What a key may do with files beneath its root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Fetch them.
+    Read,
+    /// Deliver them, also in place of others.
+    Write,
+    /// Both.
+    ReadWrite,
+    /// Deliver what is not there yet: nothing is replaced, removed, read or listed.
+    DropBox,
+}
+
+impl Rights {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "r" => Some(Self::Read),
+            "w" => Some(Self::Write),
+            "rw" | "wr" => Some(Self::ReadWrite),
+            "drop-box" => Some(Self::DropBox),
+            _ => None,
+        }
+    }
+
+    /// Files may be fetched.
+    #[must_use]
+    pub fn read(self) -> bool {
+        matches!(self, Self::Read | Self::ReadWrite)
+    }
+
+    /// Files may be delivered.
+    #[must_use]
+    pub fn write(self) -> bool {
+        matches!(self, Self::Write | Self::ReadWrite | Self::DropBox)
+    }
+}
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReadWrite => "rw",
+            Self::Read => "r",
+            Self::Write => "w",
+            Self::DropBox => "drop-box",
+        })
+    }
+}
+
+/// How much a key may use; `None` stands for no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Ceiling of the rate of each session.
+    pub max_rate: Option<Rate>,
+    /// Sessions at a time.
+    pub max_sessions: Option<NonZeroU32>,
+    /// Bytes fetched and delivered on one day of UTC.
+    pub bytes_per_day: Option<ByteCount>,
+    /// Bytes fetched and delivered in all.
+    pub quota: Option<ByteCount>,
+}
+
+/// What one key is granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The only directory that the key can see; absolute.
+    pub root: PathBuf,
+    /// What it may do there.
+    pub rights: Rights,
+    /// System user to act as; `None` for the user that the daemon runs as.
+    pub user: Option<String>,
+    /// Whether delivered files may get owners, groups and set-id bits.
+    pub owners: bool,
+    /// From when on it grants nothing.
+    pub expires: Option<SystemTime>,
+    /// Where connections may come from; `None` for anywhere.
+    pub from: Option<Sources>,
+    /// How much the key may use.
+    pub limits: Limits,
+    /// Comment of the line, for logs.
+    pub comment: String,
+    /// Number of the line, for logs.
+    pub line: usize,
+}
+
+impl Grant {
+    /// Whether both lines allow the same: comments and places in the file do not count.
+    #[must_use]
+    pub fn allows_the_same(&self, other: &Self) -> bool {
+        let Self { root, rights, user, owners, expires, from, limits, comment: _, line: _ } = self;
+        (root, rights, user, owners) == (&other.root, &other.rights, &other.user, &other.owners)
+            && (expires, from, limits) == (&other.expires, &other.from, &other.limits)
+    }
+
+    /// Whether it grants nothing any more at `now`, a time of the wall clock.
+    #[must_use]
+    pub fn has_expired(&self, now: SystemTime) -> bool {
+        self.expires.is_some_and(|expires| now >= expires)
+    }
+
+    /// Whether connections may come from `address`; `None` stands for one that is not known.
+    #[must_use]
+    pub fn admits(&self, address: Option<IpAddr>) -> bool {
+        self.from.as_ref().is_none_or(|from| address.is_some_and(|address| from.admit(address)))
+    }
+}
