@@ -34,6 +34,9 @@ test  wget     wget            optional
 test  slurmctld slurm-wlm     optional
 test  kubectl kubernetes-client optional
 test  setpriv util-linux      optional
+test  nsenter util-linux      optional
+test  mmdebstrap mmdebstrap   optional
+test  systemd-nspawn systemd-container optional
 test  prometheus prometheus   optional
 test  promtool prometheus     optional
 test  prometheus-node-exporter prometheus-node-exporter optional

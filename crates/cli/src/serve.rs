@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use icdc_remote::{AllowedCongestion, AuditConfig, AuditPlace, Inheritance, Listeners, Notice, ServeConfig, Wishes};
@@ -90,10 +91,16 @@ fn successor() -> Vec<OsString> {
 struct ServiceManager {
     /// Sessions that it was told last.
     sessions: Mutex<Option<usize>>,
+    /// It listens to the next daemon, and complains of everybody else.
+    is_succeeded: AtomicBool,
 }
 
 impl ServiceManager {
     fn tell(&self, notice: &Notice) {
+        if self.is_succeeded.load(Ordering::Relaxed) {
+            return;
+        }
+        self.is_succeeded.store(matches!(notice, Notice::Successor(_)), Ordering::Relaxed);
         let states = match notice {
             Notice::Ready => vec![NotifyState::Ready],
             Notice::Alive(sessions) => return self.tell_alive(*sessions),

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use icdc_stop::StopSignal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::console::Console;
@@ -18,9 +18,10 @@ pub(crate) fn survive_file_size_limit() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
-/// Ignores what a terminal sends to all that was started from it: another process is asked, and decides.
+/// Ignores what a terminal sends to all that was started from it, or a service manager to all processes of a
+/// service: another process is asked, and decides.
 pub(crate) fn leave_to_parent() -> io::Result<()> {
-    for signal in [SIGINT, SIGHUP] {
+    for signal in [SIGINT, SIGHUP, SIGTERM, SIGUSR1, SIGUSR2] {
         signal_hook::flag::register(signal, Arc::default())?;
     }
     Ok(())

@@ -71,15 +71,23 @@ impl RootError {
 /// The smaller of two directories of which one contains the other.
 fn narrower(granted: &Path, confined: Option<&Path>) -> Result<PathBuf, String> {
     let granted_is = || {
-        let remedy = "the daemon's operator must make the directory, or change the root= of this key's line";
-        real(granted).map_err(|error| format!("root={}: {error}; {remedy}", granted.display()))
+        granted.canonicalize().map_err(|error| {
+            let remedy = match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    "let the key's user reach it (a systemd service sees /home and /root as its ProtectHome= says)"
+                }
+                _ => "make the directory",
+            };
+            let (path, error) = (granted.display(), described(&error));
+            format!("root={path}: {error}; the daemon's operator must {remedy}, or change the root= of this key's line")
+        })
     };
     let Some(confined) = confined else {
         return granted_is();
     };
-    let confined = real(confined).map_err(|error| {
+    let confined = confined.canonicalize().map_err(|error| {
         let remedy = "the daemon's operator must make the directory, or start the daemon with another one";
-        format!("the daemon's --root {}: {error}; {remedy}", confined.display())
+        format!("the daemon's --root {}: {}; {remedy}", confined.display(), described(&error))
     })?;
     // A root that contains the daemon's need not be accessible itself.
     if confined.starts_with(granted) {
@@ -95,12 +103,12 @@ fn narrower(granted: &Path, confined: Option<&Path>) -> Result<PathBuf, String> 
     }
 }
 
-/// A path without symbolic links, or why there is none.
-fn real(path: &Path) -> Result<PathBuf, String> {
-    path.canonicalize().map_err(|error| match error.kind() {
+/// Why a directory's path cannot be followed.
+fn described(error: &io::Error) -> String {
+    match error.kind() {
         io::ErrorKind::NotFound => "no such directory".to_owned(),
         _ => error.to_string(),
-    })
+    }
 }
 
 /// Paths are bytes, whatever they mean.

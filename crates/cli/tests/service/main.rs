@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 mod audit;
+mod booted;
 mod manager;
 mod sessions;
 #[path = "../support/mod.rs"]

@@ -12,6 +12,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
+//! | [`booted`] | a system of its own that systemd boots |
 //! | [`data`] | seeded noise, files and trees made of it |
 //! | [`calm`] | measuring on a machine that others use, too |
 //! | [`compare`] | trees compared with modes, times and links; leftovers found |
@@ -37,6 +38,7 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 pub mod algorithms;
+pub mod booted;
 pub mod calm;
 pub mod cgroup;
 pub mod compare;

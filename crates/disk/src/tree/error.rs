@@ -87,7 +87,10 @@ pub enum TreeError {
     )]
     NoLinks { path: String, call: &'static str },
     /// `EROFS`.
-    #[error("{path}: the file system is mounted read-only; remount it or choose another")]
+    #[error(
+        "{path}: the file system is mounted read-only; remount it or choose another (a systemd service \
+         writes where its ReadWritePaths= says)"
+    )]
     ReadOnly { path: String, call: &'static str },
     /// `EXDEV` between two names.
     #[error("{path}: lies on another file system; both names must be on the same one")]

@@ -110,7 +110,7 @@ pub enum Notice {
     Reloading,
     /// It accepts no more.
     Stopping,
-    /// The process of this id is the daemon from now on.
+    /// The process of this id is the daemon from now on, and only that one has anything to tell.
     Successor(u32),
 }
 
@@ -193,9 +193,10 @@ pub fn serve(
 
     let accepted = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>().map_err(ServeError::Start)?;
     let mut guard = Guard::start(accepted, daemon.clone(), Limits::default()).map_err(ServeError::Start)?;
-    notify(Notice::Ready);
-    if let Some(inheritance) = inheritance {
-        inheritance.accept();
+    match inheritance {
+        None => notify(Notice::Ready),
+        // The service has been ready since the first daemon, and its manager hears of this one by the one before.
+        Some(inheritance) => inheritance.accept(),
     }
     let mut told_alive = clock::now();
     while !stop.wait(CHECK) {
