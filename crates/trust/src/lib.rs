@@ -38,6 +38,5 @@ pub use known_hosts::{DEFAULT_PORT, HostKey, KnownHosts};
 pub use paths::Paths;
 pub use public_key::PublicKey;
 pub use tls::{
-    ALPN, KeyRejected, ServerPin, VerifyServer, client_config, explain, peer_key, server_config, server_name,
-    suite_names,
+    KeyRejected, ServerPin, VerifyServer, client_config, explain, peer_key, server_config, server_name, suite_names,
 };

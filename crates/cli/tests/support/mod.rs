@@ -137,6 +137,7 @@ impl Site {
             .env("HOME", self.path("home"))
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_CACHE_HOME")
+            .env_remove("XDG_DATA_HOME")
             .env_remove("XDG_STATE_HOME")
             .env_remove("RUST_LOG")
             .stdin(Stdio::null());
