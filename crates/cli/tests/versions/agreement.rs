@@ -8,6 +8,7 @@ use icdc_trust::Identity;
 use crate::peer::{Peer, Server, transfer};
 use crate::support::daemon::{Daemon, location};
 use crate::support::{Ended, Site, Start, assert_same};
+use crate::wire::Wire;
 
 fn versions(lowest: u32, highest: u32) -> Versions {
     Versions::new(lowest, highest).unwrap()
@@ -100,5 +101,25 @@ fn a_client_tells_both_versions_and_which_end_to_upgrade() {
         for words in ["another protocol", &theirs.to_string(), &Versions::OURS.to_string(), remedy] {
             assert!(ended.to_string().contains(words), "{words}: {ended}");
         }
+    }
+}
+
+#[test]
+fn what_is_no_range_of_versions_is_not_believed() {
+    for said in [&b"ICDC-VERSIONS 9-3\n"[..], b"ICDC-VERSIONS 1-9999\n", b"\n", &[b'x'; 5000], b""] {
+        let site = Site::new();
+        let server = Server::new(&site);
+        std::fs::write(site.path("file"), "contents").unwrap();
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut wire = Wire::accept_offering(&server, versions(VERSION + 1, VERSION + 1));
+                assert_eq!(wire.version(), "icdc");
+                wire.send(said);
+                wire.say_farewell();
+            });
+            site.copy(&["file"]).arg(location(server.port(), "file")).run().expect_code(3)
+        });
+        let words = ["does not tell which versions", "no version of the protocol in common"];
+        assert!(words.iter().any(|words| ended.to_string().contains(words)), "{ended}");
     }
 }

@@ -3,8 +3,10 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use icdc_protocol::Versions;
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_config, server_name};
 use rustls::{ClientConnection, Connection, ServerConnection};
 
@@ -39,7 +41,14 @@ impl Wire {
 
     /// The next connection to a server.
     pub(crate) fn accept(server: &Server) -> Self {
-        let tls = ServerConnection::new(server_config(server.identity(), |_| true)).unwrap();
+        Self::accept_offering(server, Versions::OURS)
+    }
+
+    /// The next connection to a server that says that it speaks `versions`.
+    pub(crate) fn accept_offering(server: &Server, versions: Versions) -> Self {
+        let mut config = server_config(server.identity(), |_| true);
+        Arc::make_mut(&mut config).alpn_protocols = versions.names();
+        let tls = ServerConnection::new(config).unwrap();
         Self::begin(server.accept_silently(), tls.into())
     }
 
