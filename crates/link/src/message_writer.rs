@@ -165,7 +165,8 @@ mod tests {
     fn a_peer_that_reads_nothing_keeps_nobody_who_is_in_a_hurry() {
         let (near, far) = memory_pair();
         let (writer, end) = MessageWriter::start(near.outlet, &near.control).unwrap();
-        let taken = (0..10 * DEPTH).filter(|_| writer.send_within(Message::Accepted(Features::OURS), Span::ZERO)).count();
+        let taken =
+            (0..10 * DEPTH).filter(|_| writer.send_within(Message::Accepted(Features::OURS), Span::ZERO)).count();
         assert!((DEPTH..10 * DEPTH).contains(&taken), "{taken}");
         near.control.shutdown();
         drop((end, far));

@@ -176,8 +176,14 @@ impl Features {
     #[must_use]
     pub fn lacking(self, needed: Self) -> Option<&'static str> {
         let known = [
-            (Self::DISKLESS, "the far end cannot copy without its disks; upgrade icdc there, or measure without --secure"),
-            (Self::PARTS, "the far end cannot put blocks together from parts: the last ones travel whole, which takes longer over several connections; upgrade icdc there"),
+            (
+                Self::DISKLESS,
+                "the far end cannot copy without its disks; upgrade icdc there, or measure without --secure",
+            ),
+            (
+                Self::PARTS,
+                "the far end cannot put blocks together from parts: the last ones travel whole, which takes longer over several connections; upgrade icdc there",
+            ),
         ];
         let lacking = known.into_iter().find(|(feature, _)| needed.has(*feature) && !self.has(*feature));
         lacking.map(|(_, sentence)| sentence)

@@ -131,5 +131,9 @@ fn the_first_messages_over_ssh_are_the_same_in_every_version() {
         format!("2a0000000000000017 0505312e322e33{threes}8927").replace(' ', ""),
         "Listening has changed"
     );
-    assert_eq!(hex(&opening(Message::Refused(refusal))), "060000000000000002050377 6879".replace(' ', ""), "Refused has changed");
+    assert_eq!(
+        hex(&opening(Message::Refused(refusal))),
+        "060000000000000002050377 6879".replace(' ', ""),
+        "Refused has changed"
+    );
 }

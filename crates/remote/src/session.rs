@@ -144,10 +144,12 @@ pub(crate) fn perform(
                 Err(error) => error.into(),
             }
         }
-        Job::Receive { .. } | Job::Send { .. } => match serve(link, (request.features, request.job), rights, registered, work) {
-            Ok(()) => Ended::Finished,
-            Err(error) => error.into(),
-        },
+        Job::Receive { .. } | Job::Send { .. } => {
+            match serve(link, (request.features, request.job), rights, registered, work) {
+                Ok(()) => Ended::Finished,
+                Err(error) => error.into(),
+            }
+        }
         _ => drive::answer(request, link, rights, registered, work),
     }
 }

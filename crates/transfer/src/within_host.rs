@@ -54,7 +54,15 @@ impl WithinHost<'_> {
         let sent = std::thread::scope(|scope| {
             scope.spawn(|| receiver::run(far, nobody, &order, &receiving, &silent, &never_asked));
             let found = sender::find_sources(tree, paths, send).selected(selection.cloned());
-            sender::run(SendingLink { link: near, tuned: None, peer: Features::OURS }, nobody, found, send, &account, events, stop)
+            sender::run(
+                SendingLink { link: near, tuned: None, peer: Features::OURS },
+                nobody,
+                found,
+                send,
+                &account,
+                events,
+                stop,
+            )
         })?;
         Ok(summary::of_sent(&sent, &account, receive))
     }

@@ -115,11 +115,14 @@ impl Said {
     /// Listens until it is as much as `due`.
     fn up_to(&mut self, due: &Self, wire: &mut Wire) {
         let begun = Instant::now();
-        let lacks = |said: &Self| due.counts.iter().any(|(kind, count)| said.counts.get(kind).is_none_or(|n| n < count));
+        let lacks =
+            |said: &Self| due.counts.iter().any(|(kind, count)| said.counts.get(kind).is_none_or(|n| n < count));
         while lacks(self) {
             match wire.frame() {
                 Some(frame) => self.add(&frame),
-                None if wire.has_ended() => panic!("the other end closes after {:?} of {:?}: {self:?}", self.counts, due.counts),
+                None if wire.has_ended() => {
+                    panic!("the other end closes after {:?} of {:?}: {self:?}", self.counts, due.counts)
+                }
                 None => assert!(begun.elapsed() < PATIENCE, "only {:?} of {:?} came", self.counts, due.counts),
             }
         }

@@ -90,12 +90,8 @@ fn either_way() -> impl Strategy<Value = Message> {
         bootstrap.prop_map(|(versions, features, version, task, family)| {
             Message::Bootstrap(Bootstrap { versions, features, version, task, family })
         }),
-        (features(), text(), any::<[u8; 32]>(), any::<u16>()).prop_map(|(features, version, key, port)| Message::Listening(Listening {
-            features,
-            version,
-            key,
-            port
-        })),
+        (features(), text(), any::<[u8; 32]>(), any::<u16>())
+            .prop_map(|(features, version, key, port)| Message::Listening(Listening { features, version, key, port })),
         vec(any::<u8>(), 0..500).prop_map(Message::Relay),
         (any::<u32>(), any::<[u8; 32]>(), vec(any::<IpAddr>(), 0..16), any::<bool>(), 1..=u16::MAX).prop_map(
             |(number, secret, addresses, elsewhere, port)| {

@@ -155,9 +155,7 @@ fn is_build(path: &Path, architecture: &str) -> Result<(), NoBuild> {
     match marks(file)? {
         found if found.is_empty() => wrong("it tells no version"),
         // A file with two marks could be either.
-        found if found.iter().any(|(version, _)| version != VERSION) => {
-            wrong(&format!("it is icdc {}", found[0].0))
-        }
+        found if found.iter().any(|(version, _)| version != VERSION) => wrong(&format!("it is icdc {}", found[0].0)),
         found if found.iter().any(|(_, built_for)| built_for != architecture) => {
             wrong(&format!("it is for {}", found[0].1))
         }
@@ -218,7 +216,8 @@ mod tests {
         let mark = mark!("aarch64").as_bytes();
         let chunk = CHUNK as usize;
         for before in [0, 1, 100, chunk - 200, chunk - 130, chunk - 50, chunk - 1, chunk, 2 * chunk - 7] {
-            let contents = [&vec![b'I'; before], b"ICDC-BUILD  and ICDC-BUILD without an end ".as_slice(), mark].concat();
+            let contents =
+                [&vec![b'I'; before], b"ICDC-BUILD  and ICDC-BUILD without an end ".as_slice(), mark].concat();
             assert_eq!(is_build(&file(&directory, &contents), "aarch64"), Ok(()), "{before}");
         }
         assert!(MARK.ends_with(&format!("{} ICDC-BUILD-END", std::env::consts::ARCH)), "{MARK}");

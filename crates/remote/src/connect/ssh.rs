@@ -224,7 +224,9 @@ impl Starter {
         // pipe.
         match (greeting, sent) {
             (Err(_), _) if self.stop.is_requested() => Err(ConnectError::Interrupted),
-            (Ok(Message::Listening(Listening { key, port, version, features })), _) if task == FarTask::Drive || port != 0 => {
+            (Ok(Message::Listening(Listening { key, port, version, features })), _)
+                if task == FarTask::Drive || port != 0 =>
+            {
                 tracing::debug!(host = shell.host(), version, ?features, port, "far end started");
                 process.is_well();
                 // One that drives gives signs of life; one that listens has nothing more to say.
@@ -246,7 +248,9 @@ impl Starter {
                 Err(far
                     .failed(format!("it has not said within {ANSWER_PATIENCE} where it listens"), process.last_words()))
             }
-            (Err(error), _) if error.kind() == io::ErrorKind::InvalidData => Err(far.other_version(error.to_string(), "use the same release on both sides")),
+            (Err(error), _) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(far.other_version(error.to_string(), "use the same release on both sides"))
+            }
             (Err(error), Ok(())) => Err(far.failed(error.to_string(), process.last_words())),
             (Err(_), Err(error)) => Err(far.failed(format!("write: {error}"), process.last_words())),
         }

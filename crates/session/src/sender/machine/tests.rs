@@ -22,7 +22,13 @@ fn begin() -> Begin {
 
 fn sender() -> Sender {
     Sender::new(
-        Order { dry_run: false, keeps_journal: false, window: Window::default(), keeps_digests: false, needs: Features::NONE },
+        Order {
+            dry_run: false,
+            keeps_journal: false,
+            window: Window::default(),
+            keeps_digests: false,
+            needs: Features::NONE,
+        },
         begin(),
     )
 }
@@ -104,7 +110,8 @@ fn a_session_from_its_first_message_to_its_last() {
 
 #[test]
 fn a_receiver_that_cannot_do_what_is_needed_ends_the_session() {
-    let order = |needs| Order { dry_run: false, keeps_journal: false, window: Window::default(), keeps_digests: false, needs };
+    let order =
+        |needs| Order { dry_run: false, keeps_journal: false, window: Window::default(), keeps_digests: false, needs };
     let ended = |needs, theirs| {
         let mut sender = Sender::new(order(needs), begin());
         sender.on_message(NOW, Message::Accepted(theirs));
@@ -286,7 +293,13 @@ fn a_directory_is_done_behind_its_items() {
 #[test]
 fn a_dry_run_settles_everything_by_the_answers() {
     let mut sender = Sender::new(
-        Order { dry_run: true, keeps_journal: false, window: Window::default(), keeps_digests: false, needs: Features::NONE },
+        Order {
+            dry_run: true,
+            keeps_journal: false,
+            window: Window::default(),
+            keeps_digests: false,
+            needs: Features::NONE,
+        },
         begin(),
     );
     let directory = sender.announce(found(Parent::Source(0), EntryKind::Directory, b"d"));

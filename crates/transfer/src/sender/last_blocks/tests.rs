@@ -21,7 +21,14 @@ struct Run {
 
 impl Run {
     fn new(blocks: u64, connections: u64, ring: u32) -> Self {
-        Self { last: LastBlocks::default(), pool: BlockPool::new(1).unwrap(), blocks, connections, ring, takes_parts: true }
+        Self {
+            last: LastBlocks::default(),
+            pool: BlockPool::new(1).unwrap(),
+            blocks,
+            connections,
+            ring,
+            takes_parts: true,
+        }
     }
 
     /// The frames that are queued for a block.
