@@ -94,6 +94,13 @@ impl LinkControl {
         self.0.peer_key()
     }
 
+    /// The version of the protocol that both ends have agreed upon; `None` for links without a handshake,
+    /// the ends of which are of one release, or agree by what they say first.
+    #[must_use]
+    pub fn version(&self) -> Option<u32> {
+        self.0.version()
+    }
+
     /// Address or description of the peer, for messages.
     #[must_use]
     pub fn peer(&self) -> String {
@@ -161,6 +168,10 @@ pub(crate) trait Control: Send + Sync {
     }
 
     fn peer_key(&self) -> Option<PublicKey> {
+        None
+    }
+
+    fn version(&self) -> Option<u32> {
         None
     }
 

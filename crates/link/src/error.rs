@@ -2,6 +2,7 @@
 
 use std::io;
 
+use icdc_protocol::Versions;
 use icdc_protocol::frame::FrameError;
 use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_session::SessionError;
@@ -59,6 +60,16 @@ pub enum LinkError {
         peer: String,
         /// What failed, and what to do.
         reason: String,
+    },
+    /// The two ends have no version of the protocol in common.
+    #[error("{peer} speaks another protocol ({theirs}; this is {ours}); {}", ours.remedy(*theirs))]
+    OtherVersions {
+        /// Whom it was with.
+        peer: String,
+        /// What the peer speaks.
+        theirs: Versions,
+        /// What this end speaks.
+        ours: Versions,
     },
     /// The peer did not get through the handshake in time.
     #[error("{peer} did not complete the handshake within {deadline}")]

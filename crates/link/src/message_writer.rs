@@ -141,6 +141,8 @@ fn write(mut outlet: Box<dyn Outlet>, messages: &Receiver<Message>, end: &Receiv
 mod tests {
     use std::os::fd::OwnedFd;
 
+    use icdc_protocol::Features;
+
     use super::*;
     use crate::{LinkError, memory_pair, receive};
 
@@ -149,21 +151,22 @@ mod tests {
         let (near, mut far) = memory_pair();
         let (writer, end) = MessageWriter::start(near.outlet, &near.control).unwrap();
         for _ in 0..3 {
-            writer.send(Message::Accepted);
+            writer.send(Message::Accepted(Features::OURS));
         }
         drop(end);
         for _ in 0..3 {
-            assert_eq!(receive(far.inlet.as_mut()).unwrap(), Message::Accepted);
+            assert_eq!(receive(far.inlet.as_mut()).unwrap(), Message::Accepted(Features::OURS));
         }
         assert!(matches!(receive(far.inlet.as_mut()), Err(LinkError::Closed)));
-        writer.send(Message::Accepted);
+        writer.send(Message::Accepted(Features::OURS));
     }
 
     #[test]
     fn a_peer_that_reads_nothing_keeps_nobody_who_is_in_a_hurry() {
         let (near, far) = memory_pair();
         let (writer, end) = MessageWriter::start(near.outlet, &near.control).unwrap();
-        let taken = (0..10 * DEPTH).filter(|_| writer.send_within(Message::Accepted, Span::ZERO)).count();
+        let taken =
+            (0..10 * DEPTH).filter(|_| writer.send_within(Message::Accepted(Features::OURS), Span::ZERO)).count();
         assert!((DEPTH..10 * DEPTH).contains(&taken), "{taken}");
         near.control.shutdown();
         drop((end, far));

@@ -173,7 +173,7 @@ fn read(mut inlet: Box<dyn Inlet>, queue: &Sender<Incoming>, ended: &StopSignal)
         let incoming = match receive(inlet.as_mut()) {
             Ok(Message::Ping) => continue,
             Ok(Message::Measure(message)) => Incoming::Control(message),
-            Ok(Message::Accepted) => Incoming::Accepted,
+            Ok(Message::Accepted(_)) => Incoming::Accepted,
             Ok(Message::Refused(refusal) | Message::Abort(refusal)) => Incoming::Refused(refusal),
             Ok(Message::Interrupt) => Incoming::Interrupt,
             Ok(other) => {

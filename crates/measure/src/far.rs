@@ -5,11 +5,11 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use icdc_link::Link;
-use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_ARRIVALS;
 use icdc_protocol::measure::{ControlMessage, Order, Sample};
 use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_protocol::validate::clip;
+use icdc_protocol::{Features, Message};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
@@ -95,7 +95,7 @@ fn serve(
     let port = port.map_err(|error| local("getsockname", error))?;
     let tokens = admission::tokens(order.streams)?;
     let awaited = expected.await_all(&tokens).map_err(|error| local("eventfd", error))?;
-    control.send_message(Message::Accepted);
+    control.send_message(Message::Accepted(Features::OURS));
     control.send(ControlMessage::Ready { port, tokens: tokens.clone() });
     let admitted = admission::admit(listener.as_ref(), &tokens, &awaited, control.ended())?;
     drop((listener, awaited));

@@ -100,7 +100,7 @@ pub fn measure(
     let host = data_host(&link.control.peer()).unwrap_or(name);
     let control = ControlLink::open(link, stop)
         .map_err(|error| NoMeasurement::Failed(format!("cannot start a thread: {error}")))?;
-    control.send_message(Message::Request(Request { transfer, job: Job::Measure(order.clone()) }));
+    control.send_message(Message::Request(Request::new(transfer, Job::Measure(order.clone()))));
     let (port, tokens) = ready(order, &control)?;
     let own_port = Cell::new(Some(port).filter(|port| *port != 0));
     let connecting = Connecting { order, host: &host, own_port, patience, egresses, dial, stop };

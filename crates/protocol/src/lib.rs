@@ -13,6 +13,7 @@
 //! | [`run_journal`] | what a whole unfinished run has published and staged |
 //! | [`measure`] | the order of a measurement, and what is sent over its control link |
 //! | [`relay`] | what relays say before the data, to each other and to others |
+//! | [`version`] | which versions and features two ends have in common |
 //! | [`limits`] | the bounds of all of these |
 //!
 //! Neighbours: `icdc-link` above moves the frames, `icdc-session` decides what to do about messages,
@@ -50,20 +51,15 @@ pub mod relay;
 pub mod run_journal;
 mod seal;
 pub mod validate;
+pub mod version;
 
-/// The number as a literal, for both forms of it.
-macro_rules! number {
-    () => {
-        2
-    };
-}
+/// The highest version of the protocol that this release speaks. Whatever changes the bytes of a message or
+/// what they mean takes a new one.
+pub const VERSION: u32 = 2;
 
-/// Number of the protocol, the same at both ends. Whatever changes the bytes of a message or what
-/// they mean takes a new one.
-pub const VERSION: u32 = number!();
-
-/// Name of the protocol in a handshake.
-pub const NAME: &str = concat!("icdc/", number!());
+/// The lowest version of the protocol that this release speaks: that of the release before.
+pub const MIN_VERSION: u32 = 2;
 
 pub use limits::BLOCK_SIZE;
 pub use message::{Digest, EntryId, Message, TransferId};
+pub use version::{Features, Versions};

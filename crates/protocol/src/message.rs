@@ -19,6 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::limits::PART_SIZE;
 use crate::measure;
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
+use crate::version::{Features, Versions};
 
 /// A BLAKE3 digest or chaining value.
 pub type Digest = [u8; 32];
@@ -34,8 +35,8 @@ pub type EntryId = u32;
 pub enum Message {
     /// First message of the connecting end.
     Request(Request),
-    /// The request is granted.
-    Accepted,
+    /// The request is granted, by an end with these features.
+    Accepted(Features),
     /// The request is refused; the connection ends.
     Refused(Refusal),
 
@@ -155,8 +156,18 @@ impl Message {
 pub struct Request {
     /// The run that this connection belongs to; a newer connection with the same id ends the older.
     pub transfer: TransferId,
+    /// Those of the connecting end.
+    pub features: Features,
     /// What shall be done.
     pub job: Job,
+}
+
+impl Request {
+    /// A request of this release.
+    #[must_use]
+    pub fn new(transfer: TransferId, job: Job) -> Self {
+        Self { transfer, features: Features::OURS, job }
+    }
 }
 
 /// The kinds of work that can be asked of a far end.
@@ -315,6 +326,26 @@ pub struct Preserve {
     pub xattr: bool,
     /// Holes.
     pub sparse: bool,
+}
+
+impl SendOptions {
+    /// What the receiver must have for them.
+    #[must_use]
+    pub fn needs(&self) -> Features {
+        needs(self.diskless)
+    }
+}
+
+impl ReceiveOptions {
+    /// What the sender must have for them.
+    #[must_use]
+    pub fn needs(&self) -> Features {
+        needs(self.diskless)
+    }
+}
+
+fn needs(diskless: Option<Diskless>) -> Features {
+    if diskless.is_some() { Features::DISKLESS } else { Features::NONE }
 }
 
 impl Preserve {
@@ -609,9 +640,13 @@ pub enum RefusalKind {
     Internal,
 }
 
-/// First message over a started far side's standard input.
+/// First message over a started far side's standard input. The same in every version of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bootstrap {
+    /// Of the protocol, those that the starting end speaks.
+    pub versions: Versions,
+    /// Those of the starting end.
+    pub features: Features,
     /// Release of the starting end, for messages.
     pub version: String,
     /// What it is started for.
@@ -659,9 +694,11 @@ pub struct ConnectBack {
     pub port: u16,
 }
 
-/// Answer to `Bootstrap`.
+/// Answer to `Bootstrap`. The same in every version of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
+    /// Those of the far side.
+    pub features: Features,
     /// Release of the far side.
     pub version: String,
     /// Its Ed25519 public key for this transfer; zeros for an end that only forwards.

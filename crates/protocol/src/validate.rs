@@ -77,7 +77,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Abort(refusal) => ("Abort", self::refusal(refusal)),
         Message::Bootstrap(bootstrap) => ("Bootstrap", self::bootstrap(bootstrap)),
         Message::Listening(listening) => ("Listening", text(&listening.version)),
-        Message::Accepted => ("Accepted", Ok(())),
+        Message::Accepted(_) => ("Accepted", Ok(())),
         Message::DirEnd { .. } => ("DirEnd", Ok(())),
         Message::Totals(_) => ("Totals", Ok(())),
         Message::End => ("End", Ok(())),
@@ -248,6 +248,7 @@ fn wants(wants: &Wants) -> Checked {
 
 fn bootstrap(bootstrap: &Bootstrap) -> Checked {
     text(&bootstrap.version)?;
+    require(bootstrap.versions.is_range(), "a range of versions that is none")?;
     match bootstrap.task {
         FarTask::Serve { ports: (low, high), .. } => {
             require((low, high) == (0, 0) || (low > 0 && low <= high), "a port range that is none")?;

@@ -5,7 +5,7 @@ mod strategies;
 use icdc_protocol::frame::{ENTRIES_OVERHEAD, FrameError, PREFIX_LENGTH, Prefix, decode_head, encode, entry_length};
 use icdc_protocol::limits::*;
 use icdc_protocol::message::*;
-use icdc_protocol::validate;
+use icdc_protocol::{Features, validate};
 use icdc_units::ByteCount;
 use proptest::prelude::*;
 
@@ -102,17 +102,15 @@ fn bytes_after_the_message_are_refused() {
 /// A megabyte of nested `Admit`s must not recurse, nor a claimed count allocate.
 #[test]
 fn heads_made_to_exhaust_stack_or_memory_are_refused() {
-    let request = Message::Request(Request {
-        transfer: [0; 16],
-        job: Job::Admit { key: [0; 32], job: Box::new(Job::Join { stream: 1 }) },
-    });
+    let job = Job::Admit { key: [0; 32], job: Box::new(Job::Join { stream: 1 }) };
+    let request = Message::Request(Request { transfer: [0; 16], features: Features::NONE, job });
     let mut frame = Vec::new();
     encode(&request, 0, &mut frame).unwrap();
     assert_eq!(decode(&frame), Ok((request, 0)));
 
     let head = &frame[PREFIX_LENGTH..];
-    let admit = &head[1 + 16..head.len() - 2];
-    let mut nested = head[..1 + 16].to_vec();
+    let admit = &head[1 + 16 + 1..head.len() - 2];
+    let mut nested = head[..1 + 16 + 1].to_vec();
     while nested.len() + admit.len() < MAX_HEAD {
         nested.extend_from_slice(admit);
     }
@@ -205,7 +203,7 @@ const DISKLESS: Diskless = Diskless { length: ByteCount::new(1 << 30), hashed: t
 
 #[test]
 fn a_copy_without_disks_has_nothing_else_done() {
-    let admits = |job| validate::message(&Message::Request(Request { transfer: [0; 16], job }), 0).is_ok();
+    let admits = |job| validate::message(&Message::Request(Request::new([0; 16], job)), 0).is_ok();
     let receives = |change: fn(&mut ReceiveOptions)| {
         let mut options =
             ReceiveOptions { diskless: Some(DISKLESS), preserve: Preserve::NOTHING, ..ReceiveOptions::default() };
@@ -250,7 +248,7 @@ fn work_orders_that_could_be_taken_for_something_else_are_refused() {
             receive: ReceiveOptions::default(),
         };
         change(&mut drive);
-        let request = Request { transfer: [0; 16], job: Job::Drive(drive) };
+        let request = Request::new([0; 16], Job::Drive(drive));
         validate::message(&Message::Request(request), 0).is_ok()
     };
     assert!(drive(|_| ()));

@@ -1,7 +1,7 @@
 //! What ssh starts on the far side: the same as a daemon, for one transfer and one key.
 //!
 //! ```text
-//! stdin: Bootstrap, sent before anything is seen          stdout: ICDC-FAR-END 2, Listening
+//! stdin: Bootstrap, sent before anything is seen          stdout: ICDC-VERSIONS 2-2, ICDC-FAR-END 2, Listening
 //! then    Serve: listens for the near end's key, and serves it; connects to the near end if that asks
 //!                for it (ConnectBack)
 //!         Drive: waits for the work order to drive a transfer to another far end, over the same streams
@@ -23,7 +23,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use icdc_link::{Inlet, Link, LinkError, Outlet, receive, stdio_link};
 use icdc_protocol::message::{FarTask, Listening, Refusal, RefusalKind};
-use icdc_protocol::{Message, VERSION};
+use icdc_protocol::{Features, Message, Versions};
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
 use icdc_trust::{Identity, PublicKey, server_config};
@@ -32,7 +32,7 @@ use icdc_units::Span;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use thiserror::Error;
 
-use crate::connect::MARKER;
+use crate::connect::greeting;
 use crate::connect_back::Connector;
 use crate::ended::Ended;
 use crate::listen::guard::{Guard, Limits, Service};
@@ -79,8 +79,7 @@ pub fn far_end() -> Result<(), FarEndError> {
     let stop = StopSignal::new();
     stop_on_sigterm(&stop).map_err(process("sigaction"))?;
     let (stdin, mut stdout) = own_streams().map_err(process("dup"))?;
-    // The empty line ends an unfinished one of a shell's start-up files.
-    write!(stdout, "\n{MARKER} {VERSION}\n").map_err(process("write"))?;
+    stdout.write_all(greeting(Versions::OURS).as_bytes()).map_err(process("write"))?;
     // Accounts of services have none, or name one that is not there; a login is then in the root, too.
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.try_exists().unwrap_or(true));
     let home = home.unwrap_or_else(|| PathBuf::from("/"));
@@ -123,6 +122,12 @@ fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Re
         Err(LinkError::Closed) => return Err(FarEndError::Bootstrap("there is none".to_owned())),
         Err(error) => return Err(FarEndError::Bootstrap(error.to_string())),
     };
+    let Some(version) = Versions::OURS.common(bootstrap.versions) else {
+        // The starting end tells its user the same, and ends.
+        let (theirs, ours) = (bootstrap.versions, Versions::OURS);
+        return Err(FarEndError::Bootstrap(format!("it speaks another protocol ({theirs}; this is {ours})")));
+    };
+    tracing::debug!(version, release = bootstrap.version, "started");
     let identity = Identity::generate();
     let rights = Rights {
         read: true,
@@ -191,7 +196,8 @@ fn listening(identity: &Identity, port: u16) -> Message {
 }
 
 fn listening_on(key: [u8; 32], port: u16) -> Message {
-    Message::Listening(Listening { version: env!("CARGO_PKG_VERSION").to_owned(), key, port })
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Message::Listening(Listening { features: Features::OURS, version, key, port })
 }
 
 fn listen(ports: (u16, u16), family: Family) -> Result<(TcpListener, u16), String> {

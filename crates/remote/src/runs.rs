@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crossbeam_channel::{Sender as Channel, unbounded};
 use icdc_disk::tree::Tree;
 use icdc_link::Link;
+use icdc_protocol::Features;
 use icdc_protocol::message::{Job, Message, ReceiveOptions, Request, SendOptions, TransferId};
 use icdc_rate::connection_count::{KERNEL_BUFFERS, SSH_CHANNEL, needed_for};
 use icdc_session::SessionError;
@@ -160,8 +161,8 @@ fn open(
         events(Event::Notice { text: text.to_owned() });
     }
     announce(&link, 0, tuned.as_ref().map(Tuned::congestion), events);
-    let asked = link.outlet.send(Message::Request(Request { transfer, job }).into());
-    let mut link = SendingLink { link, tuned };
+    let asked = link.outlet.send(Message::Request(Request::new(transfer, job)).into());
+    let mut link = SendingLink { link, tuned, peer: Features::NONE };
     asked.and_then(|()| link.await_answer()).map_err(SessionError::from)?;
     Ok(link)
 }
@@ -211,7 +212,7 @@ impl Count {
 /// How many connections the path of this one needs to carry `limit`, or what it can: one where its
 /// congestion control fills the path alone.
 fn needed(link: &SendingLink, limit: Option<Rate>) -> u8 {
-    let SendingLink { link, tuned } = link;
+    let SendingLink { link, tuned, .. } = link;
     if tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
         return 1;
     }
@@ -371,7 +372,7 @@ impl Made {
 }
 
 fn further_stream(further: &Further<'_>, transfer: TransferId, stream: u8, stop: &StopSignal) -> Result<Link, String> {
-    let request = Message::Request(Request { transfer, job: Job::Join { stream } });
+    let request = Message::Request(Request::new(transfer, Job::Join { stream }));
     let mut link = further(stream, stop).map_err(|error| error.to_string())?;
     let asked = link.outlet.send(request.into()).and_then(|()| link.outlet.flush());
     asked.map_err(|error| error.to_string())?;

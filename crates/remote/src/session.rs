@@ -7,6 +7,7 @@ use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
 use icdc_link::{Link, LinkError};
 use icdc_measure::Finish;
+use icdc_protocol::Features;
 use icdc_protocol::message::{
     Congestion, Diskless, Job, Message, ReceiveOptions, Refusal, RefusalKind, Request, TransferId,
 };
@@ -123,7 +124,8 @@ pub(crate) fn answer(
             paths: answered.work.done().paths,
         }),
     });
-    tracing::debug!(peer = %link.control.peer(), label = %rights.label, job = job_name(&request.job), "session");
+    let version = link.control.version();
+    tracing::debug!(peer = %link.control.peer(), label = %rights.label, ?version, job = job_name(&request.job), "session");
     answered.ended = match allowed {
         Err(refusal) => refuse(link, refusal),
         Ok(()) => carry_out(request, link, rights, sessions, stop, (performer, &answered.work)),
@@ -174,10 +176,12 @@ pub(crate) fn perform(
                 Err(error) => error.into(),
             }
         }
-        Job::Receive { .. } | Job::Send { .. } => match serve(link, request.job, rights, registered, work) {
-            Ok(()) => Ended::Finished,
-            Err(error) => error.into(),
-        },
+        Job::Receive { .. } | Job::Send { .. } => {
+            match serve(link, (request.features, request.job), rights, registered, work) {
+                Ok(()) => Ended::Finished,
+                Err(error) => error.into(),
+            }
+        }
         _ => drive::answer(request, link, rights, registered, work),
     }
 }
@@ -273,7 +277,7 @@ pub(crate) fn job_name(job: &Job) -> &'static str {
 
 fn serve(
     mut link: Link,
-    job: Job,
+    (features, job): (Features, Job),
     rights: &Rights,
     registered: &Registered<'_>,
     work: &Work,
@@ -288,7 +292,7 @@ fn serve(
             return Err(SessionError::Refused(refusal));
         }
     };
-    link.outlet.send(Message::Accepted.into())?;
+    link.outlet.send(Message::Accepted(Features::OURS).into())?;
     link.outlet.flush()?;
     let joining = Joining { joined: &registered.joined, wanted: None };
     match job {
@@ -323,7 +327,7 @@ fn serve(
                 tracing::info!(peer = %link.control.peer(), "{text}");
             }
             link.outlet.send(Message::Congestion(told_congestion(tuned.as_ref(), instead)).into())?;
-            let mut link = SendingLink { link, tuned };
+            let mut link = SendingLink { link, tuned, peer: features };
             // The tree is known to the other end one round trip later.
             link.await_answer()?;
             let found = sender::find_sources(&tree, &sources, &options);

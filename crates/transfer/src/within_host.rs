@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crossbeam_channel::unbounded;
 use icdc_disk::tree::Tree;
 use icdc_link::memory_pair;
+use icdc_protocol::Features;
 use icdc_protocol::message::{ReceiveOptions, SendOptions, TransferId};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
@@ -60,7 +61,15 @@ impl WithinHost<'_> {
         let sent = std::thread::scope(|scope| {
             scope.spawn(|| receiver::run(far, nobody, &order, &receiving, &silent, &never_asked));
             let found = sender::find_sources(tree, paths, send).selected(selection.cloned());
-            sender::run(SendingLink { link: near, tuned: None }, nobody, found, send, &account, events, stop)
+            sender::run(
+                SendingLink { link: near, tuned: None, peer: Features::OURS },
+                nobody,
+                found,
+                send,
+                &account,
+                events,
+                stop,
+            )
         })?;
         Ok(summary::of_sent(&sent, &account, receive))
     }

@@ -41,6 +41,5 @@ pub use paths::Paths;
 pub use public_key::PublicKey;
 pub use safe_file::open_settings;
 pub use tls::{
-    ALPN, KeyRejected, ServerPin, VerifyServer, client_config, explain, peer_key, server_config, server_name,
-    suite_names,
+    KeyRejected, ServerPin, VerifyServer, client_config, explain, peer_key, server_config, server_name, suite_names,
 };

@@ -9,6 +9,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use icdc_protocol::Versions;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
@@ -24,9 +25,6 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 
 use crate::{Identity, PublicKey};
-
-/// Protocol name that both sides must agree on.
-pub const ALPN: &[u8] = icdc_protocol::NAME.as_bytes();
 
 /// Which key the client takes for the server's.
 pub enum ServerPin {
@@ -64,7 +62,7 @@ pub fn client_config(identity: &Identity, expected: ServerPin) -> Arc<ClientConf
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified_key(identity))));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = Versions::OURS.names();
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     config.enable_secret_extraction = true;
@@ -87,7 +85,7 @@ pub fn server_config(
         .expect("the provider has TLS 1.3 suites")
         .with_client_cert_verifier(Arc::new(verifier))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified_key(identity))));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = Versions::OURS.names();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     config.enable_secret_extraction = true;
@@ -121,8 +119,8 @@ pub fn explain(error: &Error) -> String {
             "the other end does not accept this key: have its public key added to the authorized_keys there".into()
         }
         Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => {
-            let name = icdc_protocol::NAME;
-            format!("the other end does not speak {name}: is it another service, or another release of icdc?")
+            let ours = Versions::OURS;
+            format!("the other end does not speak {ours}: is it another service, or another release of icdc?")
         }
         Error::PeerIncompatible(PeerIncompatible::IncorrectCertificateTypeExtension)
         | Error::NoCertificatesPresented => "the other end showed no raw public key: it is not icdc".into(),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use icdc_trust::{ALPN, Identity, PublicKey, ServerPin, client_config, explain, peer_key, server_config, server_name};
+use icdc_trust::{Identity, PublicKey, ServerPin, client_config, explain, peer_key, server_config, server_name};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection};
@@ -48,8 +48,8 @@ fn both_ends_learn_the_other_key_over_tls_1_3_without_tickets() {
     let (client, server) = shake(&client, &server_config(&bob, only(alice.public()))).unwrap();
     assert_eq!(peer_key(&client), Some(bob.public()));
     assert_eq!(peer_key(&server), Some(alice.public()));
-    assert_eq!(client.alpn_protocol(), Some(ALPN));
-    assert_eq!(server.alpn_protocol(), Some(ALPN));
+    assert_eq!(client.alpn_protocol(), Some(&b"icdc/2"[..]));
+    assert_eq!(server.alpn_protocol(), client.alpn_protocol());
     assert_eq!(client.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_3));
     assert_eq!(client.handshake_kind(), Some(rustls::HandshakeKind::Full));
     let group = client.negotiated_key_exchange_group().unwrap().name();
@@ -152,6 +152,21 @@ fn another_protocol_is_refused() {
     let (who, error) = shake(&client, &server_config(&bob, |_| true)).unwrap_err();
     assert_eq!((who, &error), ("server", &Error::NoApplicationProtocol));
     assert!(explain(&error).contains("icdc/2"));
+}
+
+#[test]
+fn the_server_takes_the_highest_version_that_both_offer() {
+    let bob = Identity::generate();
+    let agreed = |theirs: &[&str]| {
+        let names = theirs.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let client = foreign_client(bob.public(), |config| config.alpn_protocols = names);
+        let (client, server) = shake(&client, &server_config(&bob, |_| true)).unwrap();
+        assert_eq!(client.alpn_protocol(), server.alpn_protocol());
+        String::from_utf8(client.alpn_protocol().unwrap().to_vec()).unwrap()
+    };
+    assert_eq!(agreed(&["icdc/4", "icdc/3", "icdc/2", "icdc"]), "icdc/2");
+    assert_eq!(agreed(&["icdc", "icdc/2"]), "icdc/2", "the server's order counts");
+    assert_eq!(agreed(&["icdc/4", "icdc/3", "icdc"]), "icdc", "they tell each other their versions");
 }
 
 #[test]

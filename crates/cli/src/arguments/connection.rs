@@ -20,7 +20,9 @@ pub(crate) struct ConnectionArguments {
     pub(crate) remote_icdc: String,
 
     /// Copy this program to the remote host and run it there; for hosts without icdc or with
-    /// another version
+    /// another version. To a host with another processor, the build of this release for that one is
+    /// copied: icdc-ARCH beside this program, ~/.local/share/icdc/ARCH/icdc or
+    /// /usr/lib/icdc/ARCH/icdc, where ARCH is what `uname -m` prints there
     #[arg(long, conflicts_with = "remote_icdc", help_heading = "Connection")]
     pub(crate) send_self: bool,
 

@@ -277,7 +277,7 @@ fn entries_keep_to_their_order() {
     });
     scene.refused("broke the protocol", |peer| {
         let job = Job::Receive { destination: b"../outside".to_vec(), options: ReceiveOptions::default() };
-        peer.say(Message::Request(Request { transfer: transfer(), job }));
+        peer.say(Message::Request(Request::new(transfer(), job)));
     });
 
     let mut peer = scene.push();

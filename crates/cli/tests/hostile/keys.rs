@@ -64,7 +64,7 @@ impl Scene {
         let mut peer = Peer::connect_as(by, &self.daemon);
         peer.ask(transfer, Job::Admit { key: *key.as_bytes(), job: Box::new(job) });
         match peer.hear().unwrap() {
-            Message::Accepted => Ok(()),
+            Message::Accepted(_) => Ok(()),
             Message::Refused(refusal) => Err(refusal.reason),
             other => panic!("{other:?}"),
         }
@@ -132,7 +132,7 @@ fn a_key_that_acts_as_a_user_admits_others_though_the_user_may_not_read_the_list
     let mut peer = Peer::connect(&scene.site, &daemon);
     let job = Job::Admit { key: *Identity::generate().public().as_bytes(), job: Box::new(receive_job("in")) };
     peer.ask(transfer(), job);
-    assert!(matches!(peer.hear(), Ok(Message::Accepted)));
+    assert!(matches!(peer.hear(), Ok(Message::Accepted(_))));
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Scene {
     /// A session of the same command whose request is accepted.
     fn accepted(&self) -> Peer {
         let mut peer = Peer::push(&self.site, &self.daemon, "in");
-        peer.hear_of(|message| matches!(message, Message::Accepted).then_some(()));
+        peer.hear_of(|message| matches!(message, Message::Accepted(_)).then_some(()));
         peer
     }
 

@@ -23,7 +23,7 @@ fn measure(site: &Site, daemon: &Daemon, words: &[&str]) -> Ended {
 /// Asks a daemon for a measurement and answers where it listens and for which tokens.
 fn ask(site: &Site, daemon: &Daemon, order: Order) -> (Peer, u16, Vec<Token>) {
     let mut peer = Peer::connect(site, daemon);
-    peer.say(Message::Request(Request { transfer: transfer(), job: Job::Measure(order) }));
+    peer.say(Message::Request(Request::new(transfer(), Job::Measure(order))));
     let (port, tokens) = peer.hear_of(|message| match message {
         Message::Measure(ControlMessage::Ready { port, tokens }) => Some((*port, tokens.clone())),
         _ => None,
@@ -141,7 +141,7 @@ fn a_client_that_goes_away_or_talks_nonsense_leaves_a_daemon_that_serves() {
         Order { congestion: Some("../x".into()), ..order(1) },
     ] {
         let mut peer = Peer::connect(&site, &daemon);
-        peer.say(Message::Request(Request { transfer: transfer(), job: Job::Measure(broken) }));
+        peer.say(Message::Request(Request::new(transfer(), Job::Measure(broken))));
         peer.hear_end();
     }
     assert!(

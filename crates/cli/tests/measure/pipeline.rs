@@ -134,7 +134,7 @@ fn a_key_that_may_not_write_has_nothing_written_by_it() {
     ] {
         let mut peer = Peer::connect(&site, &daemon);
         let job = Job::Receive { destination: b"arrived".to_vec(), options };
-        peer.say(Message::Request(Request { transfer: transfer(), job }));
+        peer.say(Message::Request(Request::new(transfer(), job)));
         let answer = peer.hear();
         assert!(matches!(answer, Ok(Message::Refused(_))), "{answer:?}");
     }

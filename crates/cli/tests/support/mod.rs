@@ -139,6 +139,7 @@ impl Site {
             .env("HOME", self.path("home"))
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_CACHE_HOME")
+            .env_remove("XDG_DATA_HOME")
             .env_remove("XDG_STATE_HOME")
             .env_remove("RUST_LOG")
             // Neither settings of the machine's nor of whoever runs the tests.

@@ -6,14 +6,15 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 
 use icdc_disk::BlockPool;
 use icdc_link::{Link, LinkError, Parcel, secure_client, secure_server};
-use icdc_protocol::Message;
 use icdc_protocol::message::{
     Begin, Entry, EntryId, EntryKind, FileDigest, Job, Parent, ReceiveOptions, Refusal, Request, Source, SourceKind,
     Want,
 };
+use icdc_protocol::{Features, Message, Versions};
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_config};
 use icdc_units::Span;
 
@@ -42,10 +43,21 @@ impl Peer {
 
     /// Connects to a daemon as the holder of `identity`.
     pub fn connect_as(identity: &Identity, daemon: &Daemon) -> Self {
+        Self::offer(identity, daemon, Versions::OURS).unwrap()
+    }
+
+    /// Connects to a daemon as the holder of `identity`, and says that it speaks `versions`.
+    pub fn offer(identity: &Identity, daemon: &Daemon, versions: Versions) -> Result<Self, LinkError> {
         let (key, _) = PublicKey::parse_line(daemon.key()).unwrap();
         let stream = TcpStream::connect((HERE, daemon.port())).unwrap();
-        let config = client_config(identity, ServerPin::Exact(key));
-        Self::new(secure_client(stream, config, PATIENCE).unwrap())
+        let mut config = client_config(identity, ServerPin::Exact(key));
+        Arc::make_mut(&mut config).alpn_protocols = versions.names();
+        secure_client(stream, config, PATIENCE).map(Self::new)
+    }
+
+    /// The version of the protocol that was agreed upon.
+    pub fn version(&self) -> Option<u32> {
+        self.link.control.version()
     }
 
     /// Connects and asks a daemon to receive into `destination`.
@@ -53,7 +65,7 @@ impl Peer {
         let mut peer = Self::connect(site, daemon);
         let options = ReceiveOptions { resume: true, ..ReceiveOptions::default() };
         let job = Job::Receive { destination: destination.into(), options };
-        peer.say(Message::Request(Request { transfer: transfer(), job }));
+        peer.say(Message::Request(Request::new(transfer(), job)));
         peer
     }
 
@@ -126,7 +138,7 @@ impl Peer {
 
     /// Asks for a job of a transfer.
     pub fn ask(&mut self, transfer: [u8; 16], job: Job) {
-        self.say(Message::Request(Request { transfer, job }));
+        self.say(Message::Request(Request::new(transfer, job)));
     }
 
     /// The words with which the other end refuses; panics if it ends without any.
@@ -185,6 +197,18 @@ impl Server {
         self.listener.local_addr().unwrap().port()
     }
 
+    /// What it proves to be by.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The next connection, to an end that says that it speaks `versions`.
+    pub fn accept_offering(&self, versions: Versions) -> Result<Peer, LinkError> {
+        let mut config = server_config(&self.identity, |_| true);
+        Arc::make_mut(&mut config).alpn_protocols = versions.names();
+        secure_server(self.accept_silently(), config, PATIENCE).map(Peer::new)
+    }
+
     /// The next connection, before a byte of it is answered.
     pub fn accept_silently(&self) -> TcpStream {
         self.listener.accept().unwrap().0
@@ -193,7 +217,7 @@ impl Server {
     /// The next connection that comes as far as a request.
     pub fn accept(&self) -> Peer {
         let mut peer = self.accept_request();
-        peer.say(Message::Accepted);
+        peer.say(Message::Accepted(Features::OURS));
         peer
     }
 

@@ -21,6 +21,8 @@ pub(super) struct Connection {
     pub(super) carrier: Carrier,
     pub(super) peer: String,
     pub(super) peer_key: PublicKey,
+    /// Of the protocol.
+    pub(super) version: u32,
     pub(super) cipher: &'static str,
     /// How long the handshake took, if this end began it.
     pub(super) handshake_time: Option<Span>,
@@ -117,6 +119,10 @@ impl Control for Connection {
 
     fn peer_key(&self) -> Option<PublicKey> {
         Some(self.peer_key)
+    }
+
+    fn version(&self) -> Option<u32> {
+        Some(self.version)
     }
 
     fn handshake_time(&self) -> Option<Span> {

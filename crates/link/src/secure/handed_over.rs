@@ -41,6 +41,7 @@ pub struct HandedOver {
 pub struct LinkState {
     peer: String,
     peer_key: [u8; 32],
+    version: u32,
     outlet: OutletState,
     pub(super) inlet: InletState,
 }
@@ -56,10 +57,11 @@ impl Link {
         let socket = control.socket().ok_or_else(bound)?;
         let socket = socket.try_clone().map_err(|error| LinkError::io(&control.peer(), "fcntl(F_DUPFD)", error))?;
         let peer_key = *control.peer_key().ok_or_else(bound)?.as_bytes();
+        let version = control.version().ok_or_else(bound)?;
         // The inlet first: an outlet that was not handed over says farewell.
         let inlet = inlet.hand_over().ok_or_else(bound)?;
         let outlet = outlet.hand_over().ok_or_else(bound)?;
-        let state = LinkState { peer: control.peer(), peer_key, outlet, inlet };
+        let state = LinkState { peer: control.peer(), peer_key, version, outlet, inlet };
         Ok(HandedOver { state, socket: socket.into(), control })
     }
 
@@ -68,7 +70,7 @@ impl Link {
     /// # Errors
     /// The state makes no sense, or the socket is none.
     pub fn take_over(state: LinkState, socket: OwnedFd) -> Result<Self, LinkError> {
-        let LinkState { peer, peer_key, outlet, inlet } = state;
+        let LinkState { peer, peer_key, version, outlet, inlet } = state;
         let nonsense = || LinkError::Protocol("the state of a link makes no sense".to_owned());
         if inlet.unopened.len() > inlet::BUFFER {
             return Err(nonsense());
@@ -77,6 +79,7 @@ impl Link {
             transmit: Direction::new(outlet.secret, outlet.sequence),
             receive: Direction::new(inlet.secret, inlet.sequence),
             peer_key: PublicKey::from_bytes(peer_key),
+            version,
             role: Role::Server,
             early: inlet.unopened,
         };

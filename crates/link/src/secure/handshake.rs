@@ -6,6 +6,8 @@
 use std::io;
 use std::sync::Arc;
 
+use icdc_protocol::Versions;
+use icdc_protocol::version::{LONGEST_LINE, NONE_IN_COMMON, version_named};
 use icdc_record::Role;
 use icdc_record::format::HEADER;
 use icdc_tcp::clock;
@@ -31,6 +33,8 @@ pub(super) struct Established {
     pub(super) transmit: Direction,
     pub(super) receive: Direction,
     pub(super) peer_key: PublicKey,
+    /// Of the protocol.
+    pub(super) version: u32,
     pub(super) role: Role,
     /// Bytes that arrived behind the handshake.
     pub(super) early: Vec<u8>,
@@ -45,8 +49,9 @@ pub(super) fn client(
     let first = Arc::<FirstSecrets>::default();
     let mut config = ClientConfig::clone(&config);
     config.key_log = first.clone();
+    let offered = Versions::named(&config.alpn_protocols);
     let connection = UnbufferedClientConnection::new(config.into(), icdc_trust::server_name());
-    Handshake::new(carrier, peer, deadline, first).run(connection)
+    Handshake::new(carrier, peer, deadline, first, offered).run(connection)
 }
 
 pub(super) fn server(
@@ -58,7 +63,8 @@ pub(super) fn server(
     let first = Arc::<FirstSecrets>::default();
     let mut config = ServerConfig::clone(&config);
     config.key_log = first.clone();
-    Handshake::new(carrier, peer, deadline, first).run(UnbufferedServerConnection::new(config.into()))
+    let offered = Versions::named(&config.alpn_protocols);
+    Handshake::new(carrier, peer, deadline, first, offered).run(UnbufferedServerConnection::new(config.into()))
 }
 
 struct Handshake<'a> {
@@ -69,12 +75,20 @@ struct Handshake<'a> {
     shown: usize,
     outgoing: Vec<u8>,
     first: Arc<FirstSecrets>,
+    /// What this end offers.
+    offered: Option<Versions>,
 }
 
 impl<'a> Handshake<'a> {
-    fn new(carrier: &'a Carrier, peer: &'a str, deadline: Span, first: Arc<FirstSecrets>) -> Self {
+    fn new(
+        carrier: &'a Carrier,
+        peer: &'a str,
+        deadline: Span,
+        first: Arc<FirstSecrets>,
+        offered: Option<Versions>,
+    ) -> Self {
         let socket = Socket { carrier, peer, deadline, end: clock::now() + deadline };
-        Self { socket, incoming: Vec::new(), shown: 0, outgoing: Vec::new(), first }
+        Self { socket, incoming: Vec::new(), shown: 0, outgoing: Vec::new(), first, offered }
     }
 
     fn run<C: Party>(mut self, connection: Result<C, rustls::Error>) -> Result<Established, LinkError> {
@@ -101,7 +115,10 @@ impl<'a> Handshake<'a> {
             }
             self.discard(discard);
             if complete && !connection.common().is_handshaking() {
-                return self.establish(connection);
+                return match (connection.common().alpn_protocol(), self.offered) {
+                    (Some(NONE_IN_COMMON), Some(ours)) => Err(self.exchange_versions(&mut connection, ours)),
+                    _ => self.establish(connection),
+                };
             }
             if complete || starved {
                 self.show_next_record()?;
@@ -111,9 +128,8 @@ impl<'a> Handshake<'a> {
 
     fn establish<C: Party>(self, connection: C) -> Result<Established, LinkError> {
         let common = connection.common();
-        if common.alpn_protocol() != Some(icdc_trust::ALPN) {
-            return Err(self.socket.failed(&rustls::Error::NoApplicationProtocol));
-        }
+        let version = common.alpn_protocol().and_then(version_named);
+        let version = version.ok_or_else(|| self.socket.failed(&rustls::Error::NoApplicationProtocol))?;
         let no_key = rustls::Error::NoCertificatesPresented;
         let peer_key = icdc_trust::peer_key(common).ok_or_else(|| self.socket.failed(&no_key))?;
         let unknown = rustls::Error::General("a cipher suite that icdc does not know was agreed upon".into());
@@ -130,9 +146,54 @@ impl<'a> Handshake<'a> {
             transmit: direction(secrets.tx, transmit),
             receive: direction(secrets.rx, receive),
             peer_key,
+            version,
             role: C::ROLE,
             early: self.incoming[self.shown..].to_vec(),
         })
+    }
+
+    /// No version is common to both ends: each tells the other its own.
+    fn exchange_versions<C: Party>(&mut self, connection: &mut C, ours: Versions) -> LinkError {
+        match self.hear_versions(connection, ours) {
+            Ok(theirs) => LinkError::OtherVersions { peer: self.socket.peer.to_owned(), theirs, ours },
+            Err(error) => error,
+        }
+    }
+
+    fn hear_versions<C: Party>(&mut self, connection: &mut C, ours: Versions) -> Result<Versions, LinkError> {
+        let mut to_tell = Some(ours.line());
+        let mut heard = Vec::new();
+        loop {
+            let UnbufferedStatus { mut discard, state } = connection.process(&mut self.incoming[..self.shown]);
+            let mut starved = false;
+            match state {
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => match to_tell.take() {
+                    Some(line) => {
+                        let mut record = [0; 256];
+                        let length = traffic.encrypt(line.as_bytes(), &mut record).expect("a line fits into a record");
+                        self.socket.write(&record[..length])?;
+                    }
+                    None => starved = true,
+                },
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(record) = traffic.next_record() {
+                        let record = record.map_err(|error| self.socket.failed(&error))?;
+                        discard += record.discard;
+                        heard.extend_from_slice(record.payload);
+                    }
+                }
+                Ok(_) => return Err(self.socket.refused("it has no version of the protocol in common with this end")),
+                Err(error) => return Err(self.socket.failed(&error)),
+            }
+            self.discard(discard);
+            if heard.ends_with(b"\n") || heard.len() > LONGEST_LINE {
+                let theirs = Versions::parse_line(&heard);
+                return theirs.ok_or_else(|| self.socket.refused("it does not tell which versions it speaks"));
+            }
+            if starved {
+                self.show_next_record()?;
+            }
+        }
     }
 
     /// Forgets what rustls has used up.

@@ -157,7 +157,7 @@ fn assemble(
     handshake_time: Option<Span>,
     settings: SecureSettings,
 ) -> Result<Parts, LinkError> {
-    let Established { transmit, receive, peer_key, role, early } = established;
+    let Established { transmit, receive, peer_key, version, role, early } = established;
     let no_key = |error: RecordError| LinkError::Handshake { peer: peer.clone(), reason: error.to_string() };
     let (send_key, receive_key) = (transmit.record_key().map_err(no_key)?, receive.record_key().map_err(no_key)?);
     let cipher = transmit.suite();
@@ -172,6 +172,7 @@ fn assemble(
         carrier,
         peer,
         peer_key,
+        version,
         cipher,
         handshake_time,
         key_update_wanted: AtomicBool::new(false),

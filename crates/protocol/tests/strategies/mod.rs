@@ -9,6 +9,7 @@ use icdc_protocol::limits::{
 use icdc_protocol::measure;
 use icdc_protocol::message::*;
 use icdc_protocol::validate::is_component;
+use icdc_protocol::{Features, Versions};
 use icdc_units::{ByteCount, Rate};
 use proptest::collection::vec;
 use proptest::option;
@@ -21,12 +22,16 @@ pub(crate) fn message() -> impl Strategy<Value = (Message, usize)> {
 }
 
 fn requests() -> impl Strategy<Value = Message> {
-    let request = (any::<[u8; 16]>(), job());
+    let request = (any::<[u8; 16]>(), features(), job());
     prop_oneof![
-        request.prop_map(|(transfer, job)| Message::Request(Request { transfer, job })),
-        Just(Message::Accepted),
+        request.prop_map(|(transfer, features, job)| Message::Request(Request { transfer, features, job })),
+        features().prop_map(Message::Accepted),
         refusal().prop_map(Message::Refused),
     ]
+}
+
+fn features() -> impl Strategy<Value = Features> {
+    any::<u64>().prop_map(Features::from_bits)
 }
 
 fn from_sender() -> impl Strategy<Value = Message> {
@@ -75,18 +80,18 @@ fn either_way() -> impl Strategy<Value = Message> {
         Just(FarTask::Drive),
         (1..=u16::MAX).prop_map(|port| FarTask::Forward { port }),
     ];
-    let bootstrap = (text(), task, family);
+    let versions = (1..100_u32, 0..64_u32).prop_map(|(lowest, more)| Versions::new(lowest, lowest + more).unwrap());
+    let bootstrap = (versions, features(), text(), task, family);
     prop_oneof![
         Just(Message::Ping),
         Just(Message::Interrupt),
         (1..MAX_STREAMS, any::<u64>()).prop_map(|(connection, frames)| Message::Left { connection, frames }),
         refusal().prop_map(Message::Abort),
-        bootstrap.prop_map(|(version, task, family)| Message::Bootstrap(Bootstrap { version, task, family })),
-        (text(), any::<[u8; 32]>(), any::<u16>()).prop_map(|(version, key, port)| Message::Listening(Listening {
-            version,
-            key,
-            port
-        })),
+        bootstrap.prop_map(|(versions, features, version, task, family)| {
+            Message::Bootstrap(Bootstrap { versions, features, version, task, family })
+        }),
+        (features(), text(), any::<[u8; 32]>(), any::<u16>())
+            .prop_map(|(features, version, key, port)| Message::Listening(Listening { features, version, key, port })),
         vec(any::<u8>(), 0..500).prop_map(Message::Relay),
         (any::<u32>(), any::<[u8; 32]>(), vec(any::<IpAddr>(), 0..16), any::<bool>(), 1..=u16::MAX).prop_map(
             |(number, secret, addresses, elsewhere, port)| {

@@ -166,9 +166,7 @@ impl Address {
             (Err(_), _) if stop.is_requested() => Err(ConnectError::Interrupted),
             (Err(_), Some((key, HostKey::Unknown))) => Ok(Meeting::Unknown(key)),
             (Err(_), Some((key, HostKey::Changed { line }))) => Ok(Meeting::Changed(key, line)),
-            (Err(error), _) => {
-                Err(ConnectError::Handshake { host: self.host.clone(), port: self.port, reason: error.to_string() })
-            }
+            (Err(error), _) => Err(ConnectError::of_handshake(error, &self.host, self.port)),
             (Ok(_), None) => unreachable!("no handshake succeeds without a key that was verified"),
         }
     }

@@ -80,19 +80,17 @@ pub enum ConnectError {
         /// Last lines of its standard error.
         said: String,
     },
-    /// The far side's icdc speaks another protocol.
-    #[error(
-        "`{program}` on {host} speaks another protocol ({theirs}; this is {ours}); use the same release on both sides, or --send-self"
-    )]
+    /// The other end's icdc speaks no version of the protocol that this one speaks.
+    #[error("{place} speaks another protocol ({theirs}; this is {ours}); {remedy}")]
     OtherVersion {
-        /// `[USER@]HOST`.
-        host: String,
-        /// What was called there.
-        program: String,
-        /// Its protocol.
+        /// What was called on which host, or host and port.
+        place: String,
+        /// Its versions.
         theirs: String,
         /// Ours.
         ours: String,
+        /// What to do.
+        remedy: String,
     },
     /// Something else than icdc answered, or it broke off.
     #[error("`{program}` on {host} did not start as expected ({how}){}; try `{command} {host} {program} --version`", quoted(.said))]
@@ -339,6 +337,19 @@ impl ConnectError {
             }
             Self::Handshake { reason, .. } => format!("the encrypted connection failed: {reason}"),
             other => other.to_string(),
+        }
+    }
+
+    /// Sorts why a handshake with `port` of `host` failed.
+    pub(crate) fn of_handshake(error: LinkError, host: &str, port: u16) -> Self {
+        match error {
+            LinkError::OtherVersions { theirs, ours, .. } => Self::OtherVersion {
+                place: format!("{host} port {port}"),
+                theirs: theirs.to_string(),
+                ours: ours.to_string(),
+                remedy: ours.remedy(theirs).to_owned(),
+            },
+            other => Self::Handshake { host: host.to_owned(), port, reason: other.to_string() },
         }
     }
 

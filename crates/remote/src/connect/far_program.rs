@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::process::ExitStatus;
 
 use icdc_protocol::message::{Bootstrap, FarTask};
-use icdc_protocol::{Message, NAME, VERSION, frame};
+use icdc_protocol::{Features, Message, Versions, frame};
 use icdc_tcp::Family;
 use icdc_units::Span;
 
@@ -15,9 +15,9 @@ use super::remote_shell::{LOGGED_IN, RemoteProcess, RemoteShell, quote};
 use super::send_self::{or_sent, program_found};
 use crate::options::CopyOptions;
 
-/// Begins the line by which a started far end tells itself from other output. The number of the
-/// protocol follows.
-pub(crate) const MARKER: &str = "ICDC-FAR-END";
+/// Begins the line by which a started far end tells itself from other output. The lowest version of the
+/// protocol that it speaks follows; before it stands the line of all ([`Versions::line`]).
+const MARKER: &str = "ICDC-FAR-END";
 /// Output of shell start-up files that is skipped before the marker.
 pub(super) const MAX_NOISE: usize = 4 << 20;
 /// Longest line that is looked at.
@@ -48,6 +48,12 @@ pub(super) struct FarProgram {
     pub(super) program: String,
 }
 
+/// What a started far end that speaks `versions` prints first. The empty line ends an unfinished one of a
+/// shell's start-up files.
+pub(crate) fn greeting(versions: Versions) -> String {
+    format!("\n{}{MARKER} {}\n", versions.line(), versions.lowest())
+}
+
 impl FarProgram {
     /// What the far side's shell is to run.
     pub(super) fn command_line(&self) -> String {
@@ -69,8 +75,13 @@ impl FarProgram {
 
     /// The first message to it, which fits into any pipe.
     pub(super) fn bootstrap(task: FarTask, family: Family) -> Vec<u8> {
-        let bootstrap =
-            Bootstrap { version: env!("CARGO_PKG_VERSION").to_owned(), task, family: family_number(family) };
+        let bootstrap = Bootstrap {
+            versions: Versions::OURS,
+            features: Features::OURS,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            task,
+            family: family_number(family),
+        };
         let mut frame = Vec::new();
         frame::encode(&Message::Bootstrap(bootstrap), 0, &mut frame).expect("it is short and well-formed");
         frame
@@ -90,8 +101,8 @@ impl FarProgram {
         let started = preamble.program.clone().map(|program| Self { program, ..self.clone() });
         let started = started.as_ref().unwrap_or(self);
         match found {
-            Ok(VERSION) => Ok(preamble),
-            Ok(theirs) => Err(started.other_version(format!("icdc/{theirs}"))),
+            Ok(theirs) if Versions::OURS.common(theirs).is_some() => Ok(preamble),
+            Ok(theirs) => Err(started.other_version(theirs.to_string(), Versions::OURS.remedy(theirs))),
             Err(NoMarker::Failed(error)) if patient::is_stopped(&error) => Err(ConnectError::Interrupted),
             Err(NoMarker::Failed(error)) if error.kind() == io::ErrorKind::TimedOut => Err(started.no_greeting()),
             Err(missing) => Err(started.explain(&missing, &preamble, process)),
@@ -115,7 +126,9 @@ impl FarProgram {
             // OpenSSH keeps 255 for its own failures.
             Some(255) => ConnectError::SshFailed { host, command, said },
             // What clap answers to a subcommand that it does not know: a release without `far-end`.
-            Some(2) if said.contains("far-end") => self.other_version("none that this one knows".to_owned()),
+            Some(2) if said.contains("far-end") => {
+                self.other_version("none that this one knows".to_owned(), "upgrade icdc there")
+            }
             _ => {
                 // Start-up files, and shells that let nobody in, say why on either output.
                 let said = [said, preamble.last.clone()].into_iter().filter(|words| !words.is_empty());
@@ -149,12 +162,12 @@ impl FarProgram {
         }
     }
 
-    pub(super) fn other_version(&self, theirs: String) -> ConnectError {
+    pub(super) fn other_version(&self, theirs: String, remedy: &str) -> ConnectError {
         ConnectError::OtherVersion {
-            host: self.shell.host().to_owned(),
-            program: self.program.clone(),
+            place: format!("`{}` on {}", self.program, self.shell.host()),
             theirs,
-            ours: NAME.to_owned(),
+            ours: Versions::OURS.to_string(),
+            remedy: format!("{remedy}, or use --send-self"),
         }
     }
 }
@@ -188,6 +201,8 @@ pub(super) struct Preamble {
     last: String,
     /// Which of several programs was started, if that was left to the far side's shell.
     pub(super) program: Option<String>,
+    /// What the far end has told of its versions, in a line before the marker.
+    versions: Option<Versions>,
 }
 
 impl Preamble {
@@ -206,6 +221,8 @@ impl Preamble {
         let text = String::from_utf8_lossy(line);
         if let Some(program) = program_found(&text).or_else(|| text.trim_end().strip_prefix(FOUND)) {
             self.program = Some(program.to_owned());
+        } else if let Some(versions) = Versions::parse_line(line) {
+            self.versions = Some(versions);
         } else if !text.trim().is_empty() {
             self.noise += line.len() + 1;
             if self.first.is_empty() {
@@ -216,9 +233,13 @@ impl Preamble {
     }
 }
 
-/// Skips what shell start-up files print, up to the marker line; returns its number. Reads byte by
+/// Skips what shell start-up files print, up to the marker line; returns the versions. Reads byte by
 /// byte: what follows the line belongs to the link.
-fn find_marker(output: &mut impl Read, preamble: &mut Preamble, mut logged_in: impl FnMut()) -> Result<u32, NoMarker> {
+fn find_marker(
+    output: &mut impl Read,
+    preamble: &mut Preamble,
+    mut logged_in: impl FnMut(),
+) -> Result<Versions, NoMarker> {
     let mut line = Vec::new();
     let mut byte = [0];
     for skipped in 0..MAX_NOISE {
@@ -235,8 +256,10 @@ fn find_marker(output: &mut impl Read, preamble: &mut Preamble, mut logged_in: i
                 line.push(byte[0]);
             }
             Ok(_) => {
-                if let Some(version) = marker_version(&line) {
-                    return Ok(version);
+                if let Some(marked) = marker_version(&line) {
+                    // One without the other line speaks this version alone.
+                    let told = preamble.versions.filter(|told| told.lowest() == marked.lowest());
+                    return Ok(told.unwrap_or(marked));
                 }
                 if line == LOGGED_IN.as_bytes() {
                     logged_in();
@@ -254,8 +277,9 @@ fn find_marker(output: &mut impl Read, preamble: &mut Preamble, mut logged_in: i
     Err(NoMarker::Noise)
 }
 
-fn marker_version(line: &[u8]) -> Option<u32> {
-    std::str::from_utf8(line).ok()?.strip_prefix(MARKER)?.strip_prefix(' ')?.trim_end().parse().ok()
+fn marker_version(line: &[u8]) -> Option<Versions> {
+    let number = std::str::from_utf8(line).ok()?.strip_prefix(MARKER)?.strip_prefix(' ')?.trim_end().parse().ok()?;
+    Versions::new(number, number)
 }
 
 fn describe(missing: &NoMarker, status: Option<ExitStatus>) -> String {
@@ -273,13 +297,17 @@ fn describe(missing: &NoMarker, status: Option<ExitStatus>) -> String {
 mod tests {
     use super::*;
 
+    fn versions(lowest: u32, highest: u32) -> Versions {
+        Versions::new(lowest, highest).unwrap()
+    }
+
     #[test]
     fn the_marker_is_found_behind_noise_and_nothing_more_is_read() {
         let text = b"Welcome!\nno newline here\nICDC-FAR-END 1\nrest".to_vec();
         let mut reader = text.as_slice();
         let mut preamble = Preamble::default();
         let version = find_marker(&mut reader, &mut preamble, || {}).unwrap();
-        assert_eq!((version, reader), (1, &b"rest"[..]));
+        assert_eq!((version, reader), (versions(1, 1), &b"rest"[..]));
         let notice = preamble.notice("far").unwrap();
         assert!(
             notice.contains("far: ") && notice.contains(" 25 bytes ") && notice.contains("\"Welcome!\""),
@@ -287,7 +315,21 @@ mod tests {
         );
         let mut preamble = Preamble::default();
         let version = find_marker(&mut b"\nICDC-FAR-END 77\r\n".as_slice(), &mut preamble, || {}).unwrap();
-        assert_eq!((version, preamble.notice("far")), (77, None));
+        assert_eq!((version, preamble.notice("far")), (versions(77, 77), None));
+    }
+
+    #[test]
+    fn a_far_end_tells_its_versions_before_the_marker() {
+        for (range, marker) in [(versions(2, 2), "\nICDC-FAR-END 2\n"), (versions(2, 4), "\nICDC-FAR-END 2\n")] {
+            let text = greeting(range);
+            assert!(text.ends_with(marker), "an end that knows one number reads it: {text}");
+            let mut preamble = Preamble::default();
+            assert_eq!(find_marker(&mut text.as_bytes(), &mut preamble, || {}).unwrap(), range);
+            assert_eq!(preamble.notice("far"), None);
+        }
+        let contradicting = b"ICDC-VERSIONS 3-9\nICDC-FAR-END 2\n".as_slice();
+        let found = find_marker(&mut { contradicting }, &mut Preamble::default(), || {}).unwrap();
+        assert_eq!(found, versions(2, 2));
     }
 
     #[test]
@@ -302,7 +344,7 @@ mod tests {
     #[test]
     fn much_noise_is_borne() {
         let text = [vec![b'x'; 1 << 20], b"\nICDC-FAR-END 1\n".to_vec()].concat();
-        assert_eq!(find_marker(&mut text.as_slice(), &mut Preamble::default(), || {}).unwrap(), 1);
+        assert_eq!(find_marker(&mut text.as_slice(), &mut Preamble::default(), || {}).unwrap(), versions(1, 1));
     }
 
     #[test]

@@ -12,6 +12,7 @@
 
 mod ahead;
 pub(crate) mod back;
+mod builds;
 mod by_proxy;
 pub(crate) mod daemon;
 mod error;
@@ -36,7 +37,7 @@ use icdc_stop::StopSignal;
 pub(crate) use ahead::Need;
 pub use error::ConnectError;
 pub use far::Far;
-pub(crate) use far_program::MARKER;
+pub(crate) use far_program::greeting;
 pub(crate) use reach::{pinned, reach};
 
 /// Makes a further connection, of this number in its session, to a far end that has been reached;

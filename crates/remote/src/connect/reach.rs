@@ -76,7 +76,7 @@ pub(crate) fn pinned(
         match stranger {
             _ if stop.is_requested() => ConnectError::Interrupted,
             Some(key) => ConnectError::WrongKey { host, port, fingerprint: key.fingerprint() },
-            None => ConnectError::Handshake { host, port, reason: error.to_string() },
+            None => ConnectError::of_handshake(error, &host, port),
         }
     })
 }

@@ -1,9 +1,10 @@
-//! `--send-self`: puts this very program into a cache directory of the far side.
+//! `--send-self`: puts this very program, or its build for the far side's processor, into a cache directory
+//! there.
 //!
 //! One POSIX shell script does it over the user's ssh command, in one round:
 //!
 //! ```text
-//! script → machine SYSTEM ARCHITECTURE                      (and ends if it is another than here)
+//! script → machine SYSTEM ARCHITECTURE                      (and ends if there is no build for it here)
 //! script → have PATH | differs PATH | stuck PATH | unsafe DIRECTORY | no-digest | want
 //! here   → the program's bytes, then the end of input        (only after `want`)
 //! script → put PATH | stuck PATH | full DIRECTORY | broken
@@ -20,13 +21,14 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_units::Span;
 
+use super::builds::Places;
 use super::error::{ConnectError, quoted};
 use super::foreign_text;
 use super::patient::{PatientReader, PatientWriter};
@@ -44,23 +46,44 @@ const PATIENCE: Span = Span::from_secs(900);
 /// The program that is brought along.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// A command that starts the far end from the cache if this very program is there, and otherwise
-/// does `command`, which is one program with its arguments.
-pub(super) fn or_sent(command: &str) -> io::Result<String> {
-    program_or_sent(command, Path::new(PROGRAM))
+/// A program that may be sent, and where it runs.
+struct Offer {
+    /// As `uname -sm` says it there.
+    machine: String,
+    path: PathBuf,
+    /// SHA-256, as hexadecimal digits.
+    digest: String,
 }
 
-fn program_or_sent(command: &str, program: &Path) -> io::Result<String> {
-    let digest = sha256(&mut File::open(program)?)?;
-    let mut lines = finding(&digest);
+/// `program`, which runs on machines like this one, and the builds for others in `places`.
+fn offers(program: &Path, places: &Places) -> io::Result<Vec<Offer>> {
+    let here = local_machine();
+    let others = places.others(&here).into_iter().map(|build| (build.machine, build.path));
+    let all = [(here.clone(), program.to_owned())].into_iter().chain(others);
+    let offer = |(machine, path): (String, PathBuf)| {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let digest = File::open(&path).and_then(|mut file| sha256(&mut file)).map_err(named)?;
+        Ok(Offer { machine, path, digest })
+    };
+    all.map(offer).collect()
+}
+
+/// A command that starts the far end from the cache if the program that would be sent is there, and
+/// otherwise does `command`, which is one program with its arguments.
+pub(super) fn or_sent(command: &str) -> io::Result<String> {
+    Ok(program_or_sent(command, &offers(Path::new(PROGRAM), &Places::of_this_program())?))
+}
+
+fn program_or_sent(command: &str, offers: &[Offer]) -> String {
+    let mut lines = finding(offers);
     // One that cannot run there (another machine shares the home, no programs may run from it) must
     // not hide a program that can.
     lines.push(
-        r#"if safe && has "$file" && runs "$file" 2>/dev/null; then say "have $file"; exec "$file" far-end; fi"#
+        r#"if test -n "$want" && safe && has "$file" && runs "$file" 2>/dev/null; then say "have $file"; exec "$file" far-end; fi"#
             .to_owned(),
     );
     lines.push(r#"exec "$@""#.to_owned());
-    Ok(format!("sh -c '{}' sh {command}", lines.join("; ")))
+    format!("sh -c '{}' sh {command}", lines.join("; "))
 }
 
 /// What [`or_sent`] tells in a line of output: the program that it starts.
@@ -70,16 +93,19 @@ pub(super) fn program_found(line: &str) -> Option<&str> {
 
 /// Where the program came to lie on the far side, as an absolute path.
 pub(super) fn put(shell: &RemoteShell, stop: &StopSignal) -> Result<String, ConnectError> {
-    let put = put_program(shell, Path::new(PROGRAM), stop);
+    let put = put_program(shell, Path::new(PROGRAM), &Places::of_this_program(), stop);
     if stop.is_requested() { Err(ConnectError::Interrupted) } else { put }
 }
 
-fn put_program(shell: &RemoteShell, program: &Path, stop: &StopSignal) -> Result<String, ConnectError> {
+fn put_program(
+    shell: &RemoteShell,
+    program: &Path,
+    places: &Places,
+    stop: &StopSignal,
+) -> Result<String, ConnectError> {
     let fail = |reason: String| ConnectError::SendSelf { host: shell.host().to_owned(), reason };
-    let mut file = File::open(program).map_err(|error| fail(format!("open {}: {error}", program.display())))?;
-    let digest = sha256(&mut file).map_err(|error| fail(format!("read {}: {error}", program.display())))?;
-    let machine = local_machine();
-    let mut process = shell.run(&script(&machine, &digest))?;
+    let offers = offers(program, places).map_err(|error| fail(error.to_string()))?;
+    let mut process = shell.run(&script(&offers))?;
     let stdout = process.stdout.take().expect("standard output is piped");
     let cannot_wait = |error| fail(format!("poll: {error}"));
     let deadline = clock::now() + PATIENCE;
@@ -88,19 +114,23 @@ fn put_program(shell: &RemoteShell, program: &Path, stop: &StopSignal) -> Result
     let mut noise = String::new();
     let mut ask = || next_answer(&mut answers, &mut noise);
 
-    let outcome = match ask() {
-        Some(Answer::Machine(theirs)) if theirs == machine => ask(),
-        Some(Answer::Machine(theirs)) => {
-            let reason = format!("it is a {theirs} and this is a {machine}; install icdc for it there");
-            return Err(fail(reason));
-        }
-        other => other,
+    let (outcome, offer) = match ask() {
+        Some(Answer::Machine(theirs)) => match offers.iter().find(|offer| offer.machine == theirs) {
+            Some(offer) => (ask(), offer),
+            None => {
+                let none = places.none_for(&theirs);
+                let here = local_machine();
+                return Err(fail(format!("it is a {theirs} and this is a {here}; {none}; install icdc there")));
+            }
+        },
+        other => (other, &offers[0]),
     };
     let outcome = match outcome {
         Some(Answer::Want) => {
             let stdin = process.stdin.take().expect("standard input is piped");
             // If the far side breaks off, its own words say more than the broken pipe.
-            let sent = PatientWriter::new(&stdin, stop, deadline).and_then(|mut patient| send(&mut file, &mut patient));
+            let sent = PatientWriter::new(&stdin, stop, deadline)
+                .and_then(|mut patient| send(&mut File::open(&offer.path)?, &mut patient));
             drop(stdin);
             match (ask(), sent) {
                 (None, Err(error)) => {
@@ -189,11 +219,11 @@ fn next_answer(from: &mut impl BufRead, noise: &mut String) -> Option<Answer> {
 
 /// The script as one word without single quotes, newlines or `!`, so that any login shell passes it
 /// on unchanged. `set -C` makes the redirection create a new file or fail.
-fn script(machine: &str, digest: &str) -> String {
-    let mut lines = finding(digest);
+fn script(offers: &[Offer]) -> String {
+    let mut lines = finding(offers);
     lines.extend([
         r#"say "machine $(uname -sm)""#.to_owned(),
-        format!(r#"if test "$(uname -sm)" = "{machine}"; then :; else exit 0; fi"#),
+        r#"if test -n "$want"; then :; else exit 0; fi"#.to_owned(),
     ]);
     let further = [
         "umask 077",
@@ -219,9 +249,13 @@ fn script(machine: &str, digest: &str) -> String {
     format!("sh -c '{}'", lines.join("; "))
 }
 
-/// The lines by which the program is found in the cache.
-fn finding(digest: &str) -> Vec<String> {
-    let name = format!("icdc-{}-{}", env!("CARGO_PKG_VERSION"), &digest[..16]);
+/// The lines by which the program for that machine is found in the cache; `want` is empty if there is none.
+fn finding(offers: &[Offer]) -> Vec<String> {
+    let choice = |Offer { machine, digest, .. }: &Offer| {
+        let name = format!("icdc-{}-{}", env!("CARGO_PKG_VERSION"), &digest[..16]);
+        format!(r#""{machine}") want={digest}; name={name};; "#)
+    };
+    let choices: String = offers.iter().map(choice).collect();
     vec![
         r#"say() { printf "\n"; printf "%s\n" "ICDC-SEND-SELF $1"; }"#.to_owned(),
         r#"sum() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi <"$1" 2>/dev/null | cut -c1-64; }"#
@@ -232,9 +266,9 @@ fn finding(digest: &str) -> Vec<String> {
         r#"has() { mine - "$1" 2>/dev/null && test "$(sum "$1")" = "$want"; }"#.to_owned(),
         r#"runs() { "$1" --version </dev/null >/dev/null; }"#.to_owned(),
         "set -u".to_owned(),
-        format!("want={digest}"),
+        format!(r#"case "$(uname -sm)" in {choices}*) want=; name=none;; esac"#),
         r#"dir="${XDG_CACHE_HOME:-${HOME:-}/.cache}/icdc""#.to_owned(),
-        format!(r#"file="$dir/{name}""#),
+        r#"file="$dir/$name""#.to_owned(),
     ]
 }
 
@@ -294,12 +328,12 @@ mod tests {
                 home.display()
             );
             let shell = RemoteShell::new(&command, "host", std::sync::Arc::new(|_| {}), &StopSignal::new()).unwrap();
-            put_program(&shell, &self.program(), &StopSignal::new())
+            put_program(&shell, &self.program(), &Places::default(), &StopSignal::new())
         }
 
         /// The last line of what is started, if what says "instead" is the other choice.
         fn start_or_sent(&self) -> String {
-            let command = program_or_sent("echo instead", &self.program()).unwrap();
+            let command = program_or_sent("echo instead", &offers(&self.program(), &Places::default()).unwrap());
             let home = self.directory.path().join("a home");
             let mut shell = std::process::Command::new("sh");
             shell.args(["-c", &command]).env_remove("XDG_CACHE_HOME").env("HOME", home);
@@ -405,7 +439,7 @@ mod tests {
         std::fs::write(bin.join("uname"), "#!/bin/sh\necho Linux vax\n").unwrap();
         std::fs::set_permissions(bin.join("uname"), std::fs::Permissions::from_mode(0o755)).unwrap();
         let error = far.put(&format!("PATH=\"{}:$PATH\";", bin.display())).unwrap_err().to_string();
-        assert!(error.contains("Linux vax"), "{error}");
+        assert!(error.contains("Linux vax") && error.contains("no build of icdc for it"), "{error}");
         assert!(!far.directory.path().join("a home/.cache").exists());
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ssh HOST 'icdc far-end'          near end → Bootstrap { key that may connect, ports }, at once
-//!                                  far end → marker line ICDC-FAR-END 2, Listening { its key, port }
+//!                                  far end → lines ICDC-VERSIONS and ICDC-FAR-END, Listening { its key, port }
 //! TLS 1.3 over one of the routes   both keys pinned; both made for this run only
 //! ```
 //!
@@ -182,7 +182,7 @@ impl Starter {
                 if self.send_self && !self.has_started =>
             {
                 let text = format!(
-                    "{}: no icdc there that fits; using this one, from its cache directory",
+                    "{}: no icdc there that fits; using one sent from here, in its cache directory",
                     self.far.shell.host()
                 );
                 (self.events)(Event::Notice { text });
@@ -224,8 +224,10 @@ impl Starter {
         // pipe.
         match (greeting, sent) {
             (Err(_), _) if self.stop.is_requested() => Err(ConnectError::Interrupted),
-            (Ok(Message::Listening(Listening { key, port, version })), _) if task == FarTask::Drive || port != 0 => {
-                tracing::debug!(host = shell.host(), version, port, "far end started");
+            (Ok(Message::Listening(Listening { key, port, version, features })), _)
+                if task == FarTask::Drive || port != 0 =>
+            {
+                tracing::debug!(host = shell.host(), version, ?features, port, "far end started");
                 process.is_well();
                 // One that drives gives signs of life; one that listens has nothing more to say.
                 let link = stdio_link(stdout, stdin, shell.host(), Some(DEAD_AFTER)).map_err(cannot_start)?;
@@ -246,7 +248,9 @@ impl Starter {
                 Err(far
                     .failed(format!("it has not said within {ANSWER_PATIENCE} where it listens"), process.last_words()))
             }
-            (Err(error), _) if error.kind() == io::ErrorKind::InvalidData => Err(far.other_version(error.to_string())),
+            (Err(error), _) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(far.other_version(error.to_string(), "use the same release on both sides"))
+            }
             (Err(error), Ok(())) => Err(far.failed(error.to_string(), process.last_words())),
             (Err(_), Err(error)) => Err(far.failed(format!("write: {error}"), process.last_words())),
         }

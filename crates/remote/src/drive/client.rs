@@ -51,7 +51,7 @@ pub(crate) fn copy_between(
     let transfer = new_transfer().map_err(CopyError::Failed)?;
     let mut source = SourceEnd::open(first, transfer, options, events, stop)?;
     let job = Job::Receive { destination: destination.path().to_vec(), options: options.receive.clone() };
-    let mut target = TargetEnd::open(destination, source.key, Request { transfer, job }, options, events, stop)?;
+    let mut target = TargetEnd::open(destination, source.key, Request::new(transfer, job), options, events, stop)?;
     // A daemon has one port for everything, and connects to nobody on another's behalf.
     let is_daemon = |location: &Location| matches!(location, Location::Daemon { .. });
     let route = match options.via {
@@ -72,7 +72,7 @@ pub(crate) fn copy_between(
     });
     icdc_protocol::validate::job(&job)
         .map_err(|rule| CopyError::Usage(format!("this cannot be asked of a far end: {rule}")))?;
-    source.writer.send(Message::Request(Request { transfer, job }));
+    source.writer.send(Message::Request(Request::new(transfer, job)));
     let _interrupt = source.interrupt_on(stop);
     let names = Names { from: source.name.clone(), to: target.host.clone() };
     let mut connector = PassedOn {
@@ -112,7 +112,7 @@ fn follow(
                 }
             },
             Ok(Message::ConnectBack(order)) => connector.connect(order).map_err(CopyError::Failed)?,
-            Ok(Message::Accepted | Message::Ping) => {}
+            Ok(Message::Accepted(_) | Message::Ping) => {}
             Ok(Message::Refused(refusal) | Message::Abort(refusal)) => {
                 return Err(outcome::error(refusal, from, to, stop.is_requested()));
             }
@@ -163,7 +163,7 @@ impl SourceEnd {
                     DaemonFar::open(host, *port, Need::ONE, options, stop)?.link(events)?;
                 let (writer, end) = MessageWriter::start(outlet, &control)
                     .map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
-                writer.send(Message::Request(Request { transfer, job: Job::DriveKey }));
+                writer.send(Message::Request(Request::new(transfer, Job::DriveKey)));
                 let key = {
                     let _given_up = give_up_on(stop, &control);
                     drive_key(inlet.as_mut(), &name).map_err(|error| unless_stopped(error, stop))?
@@ -368,7 +368,7 @@ impl TargetEnd {
     fn open(
         location: &Location,
         peer: PublicKey,
-        Request { transfer, job }: Request,
+        request: Request,
         options: &CopyOptions,
         events: &EventSink,
         stop: &StopSignal,
@@ -383,10 +383,10 @@ impl TargetEnd {
             }
             Location::Daemon { host, port, .. } => {
                 let mut far = DaemonFar::open(host, *port, Need::ONE, options, stop)?;
-                let job = Job::Admit { key: *peer.as_bytes(), job: Box::new(job) };
+                let job = Job::Admit { key: *peer.as_bytes(), job: Box::new(request.job) };
                 let link = far.link(events)?;
                 let _given_up = give_up_on(stop, &link.control);
-                admit(link, Request { transfer, job }, host).map_err(|error| unless_stopped(error, stop))?;
+                admit(link, Request::new(request.transfer, job), host).map_err(|error| unless_stopped(error, stop))?;
                 Ok(Self { host: host.clone(), port: *port, key: far.key(), started: None })
             }
             Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
@@ -430,7 +430,7 @@ fn admit(mut link: Link, request: Request, host: &str) -> Result<(), CopyError> 
     link.outlet.send(Message::Request(request).into()).map_err(lost)?;
     link.outlet.flush().map_err(lost)?;
     match receive(link.inlet.as_mut()).map_err(lost)? {
-        Message::Accepted => Ok(()),
+        Message::Accepted(_) => Ok(()),
         Message::Refused(refusal) => Err(CopyError::Refused(refusal)),
         other => Err(CopyError::Failed(format!("{host} broke the protocol: {}", other.kind()))),
     }

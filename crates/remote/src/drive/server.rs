@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, Outlet, WriterGuard, receive};
 use icdc_protocol::message::{Drive, DriveRoute, Job, Listening, Refusal, RefusalKind, Request, SendOptions};
-use icdc_protocol::{Message, TransferId};
+use icdc_protocol::{Features, Message, TransferId};
 use icdc_session::retry::RETRY_FOR;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Beginning, Family, clock};
@@ -49,7 +49,8 @@ pub(crate) fn answer(request: Request, link: Link, rights: &Rights, session: &Re
     }
     let identity = Identity::generate();
     let key = *identity.public().as_bytes();
-    let listening = Listening { version: env!("CARGO_PKG_VERSION").to_owned(), key, port: 0 };
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let listening = Listening { features: Features::OURS, version, key, port: 0 };
     let client = match ClientLink::open(link, session.stop.clone()) {
         Ok(client) => client,
         Err(error) => return Ended::Refused(error.to_string()),
@@ -69,7 +70,7 @@ pub(crate) fn serve_once(link: Link, rights: &Rights, identity: &Identity, stop:
 /// Says the one thing there is to say.
 fn conclude(mut link: Link, outcome: Result<(), Refusal>) -> Ended {
     let (message, ended) = match outcome {
-        Ok(()) => (Message::Accepted, Ended::Finished),
+        Ok(()) => (Message::Accepted(Features::OURS), Ended::Finished),
         Err(refusal) => (Message::Refused(refusal.clone()), Ended::Refused(refusal.reason)),
     };
     match say(link.outlet.as_mut(), message) {
@@ -131,7 +132,7 @@ impl ClientLink {
                         .send(Message::Refused(Refusal { kind: RefusalKind::NotAllowed, reason: reason.clone() }));
                     return self.farewell(Ended::Refused(reason));
                 }
-                self.writer.send(Message::Accepted);
+                self.writer.send(Message::Accepted(Features::OURS));
                 work.concerns(&drive.sources);
                 match self.drive(id, &drive, rights, identity, &work.account) {
                     Ok(summary) => {
@@ -207,7 +208,7 @@ impl ClientLink {
 fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, expected: &Expected, stop: &StopSignal) {
     let reason = loop {
         match receive(inlet.as_mut()) {
-            Ok(Message::Request(Request { transfer, job: Job::Drive(drive) })) => {
+            Ok(Message::Request(Request { transfer, job: Job::Drive(drive), .. })) => {
                 // Nobody waits for a second order.
                 let _ = tell.send(Incoming::Order(transfer, Box::new(drive)));
             }

@@ -452,7 +452,7 @@ mod tests {
         let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
         let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
         admission.admit(key(1), key(9), [7; 16], job).unwrap();
-        for first in [Message::Ping, Message::Request(Request { transfer: [8; 16], job: Job::Join { stream: 1 } })] {
+        for first in [Message::Ping, Message::Request(Request::new([8; 16], Job::Join { stream: 1 }))] {
             let (link, mut far) = icdc_link::memory_pair();
             let admitted = admission.enter(&key(9), &link.control).unwrap();
             far.outlet.send(first.into()).unwrap();

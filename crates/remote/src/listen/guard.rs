@@ -431,7 +431,11 @@ impl AcceptLoop {
                     shared.wake();
                 }
                 Err(error) => {
-                    tracing::debug!("no handshake: {error}");
+                    match error {
+                        // Only of an end whose key is let in.
+                        LinkError::OtherVersions { .. } => tracing::info!("no session: {error}"),
+                        _ => tracing::debug!("no handshake: {error}"),
+                    }
                     shared.forget(number);
                 }
             }

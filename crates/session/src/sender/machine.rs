@@ -5,6 +5,7 @@ mod retransmission;
 
 use std::collections::VecDeque;
 
+use icdc_protocol::Features;
 use icdc_protocol::message::{
     Begin, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, Message, PackItem, Parent, Problem,
 };
@@ -34,6 +35,8 @@ pub struct Order {
     pub window: Window,
     /// The digests of the items are kept until the end: 40 bytes for each.
     pub keeps_digests: bool,
+    /// Without which of its features the receiver cannot do what is asked of it.
+    pub needs: Features,
 }
 
 /// Something that the scan has found, to be announced.

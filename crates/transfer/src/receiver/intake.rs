@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::Sender as Channel;
 use icdc_link::{Inlet, LinkError, Parcel};
-use icdc_protocol::message::{BlockHeader, Congestion, Goodbye, Message, Problem};
+use icdc_protocol::message::{BlockHeader, Congestion, Goodbye, Message, Problem, Refusal, RefusalKind};
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
 use icdc_session::receiver::frames_arrived::Answer;
@@ -137,7 +137,12 @@ impl Intake<'_> {
             }
             Message::Totals(totals) => *self.shared.totals.lock().expect("no panic while totals are noted") = totals,
             Message::Problem(problem) => self.problem(&problem),
-            Message::Accepted | Message::Ping => {}
+            Message::Accepted(theirs) => {
+                if let Some(reason) = theirs.lacking(self.shared.options.needs()) {
+                    return Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason)));
+                }
+            }
+            Message::Ping => {}
             Message::Connections { wanted } => {
                 if let Some(makes) = self.shared.wanted {
                     let _ = makes.send(wanted);

@@ -6,13 +6,14 @@
 //! here.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, select, unbounded};
 use icdc_disk::BlockPool;
 use icdc_disk::tree::{Directory, Name};
 use icdc_link::{LinkControl, Parcel};
+use icdc_protocol::Features;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
     Begin, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions,
@@ -142,6 +143,8 @@ pub(super) struct Executor<'a> {
     pub(super) events: &'a EventSink,
     pub(super) feedback: Mutex<Feedback>,
     last_blocks: LastBlocks,
+    /// The receiver's features, as bits.
+    peer: AtomicU64,
     pub(super) link: LinkControl,
     /// How the socket of the link is tuned; `None` for one that is not TCP.
     pub(super) tuned: Option<Tuned>,
@@ -173,7 +176,7 @@ impl<'a> Executor<'a> {
         keeps: Keeps,
         options: &SendOptions,
         pool: BlockPool,
-        link: LinkControl,
+        (link, peer): (LinkControl, Features),
         tuned: Option<Tuned>,
         events: &'a EventSink,
     ) -> (Self, Queues) {
@@ -184,7 +187,8 @@ impl<'a> Executor<'a> {
         let (in_parts, parts) = bounded(DATA_QUEUE);
         let (to_first, wake) = bounded(1);
         let Keeps { journal: keeps_journal, digests: keeps_digests } = keeps;
-        let order = Order { dry_run: options.dry_run, keeps_journal, window: Window::default(), keeps_digests };
+        let (dry_run, window, needs) = (options.dry_run, Window::default(), options.needs());
+        let order = Order { dry_run, keeps_journal, window, keeps_digests, needs };
         let state = SessionState {
             machine: Sender::new(order, begin),
             places: ById::default(),
@@ -207,6 +211,7 @@ impl<'a> Executor<'a> {
             events,
             feedback: Mutex::default(),
             last_blocks: LastBlocks::default(),
+            peer: AtomicU64::new(peer.bits()),
             link,
             tuned,
             further: FurtherControls::default(),
@@ -377,10 +382,24 @@ impl<'a> Executor<'a> {
     /// when the session is over.
     pub(super) fn queue_data(&self, parcel: Parcel) -> Option<()> {
         let ring = self.feedback.lock().expect(NO_PANIC).ring_blocks;
-        match self.last_blocks.divide(parcel, self.connections(), ring, |queued| self.left(queued)) {
+        let lacking = Features::from_bits(self.peer.load(Ordering::Relaxed)).lacking(Features::PARTS);
+        let divided =
+            self.last_blocks.divide(parcel, self.connections(), ring, lacking.is_none(), |queued| self.left(queued));
+        match divided {
             Frames::Whole(parcel) => self.queue(&self.data, *parcel),
+            Frames::Undivided(parcel, is_first) => {
+                if let Some(text) = lacking.filter(|_| is_first) {
+                    (self.events)(Event::Notice { text: text.to_owned() });
+                }
+                self.queue(&self.data, *parcel)
+            }
             Frames::Parts(parts) => parts.into_iter().try_for_each(|part| self.queue(&self.parts, part)),
         }
+    }
+
+    /// The receiver has told its features.
+    pub(super) fn knows_peer(&self, features: Features) {
+        self.peer.store(features.bits(), Ordering::Relaxed);
     }
 
     /// Queues a block that was read once more. `None` when the session is over.

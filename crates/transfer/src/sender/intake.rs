@@ -22,6 +22,9 @@ pub(super) fn run(executor: &Executor<'_>, mut inlet: Box<dyn Inlet>) {
                 if let Message::Feedback(feedback) = &parcel.message {
                     *executor.feedback.lock().expect("no panic while feedback is stored") = *feedback;
                 }
+                if let Message::Accepted(features) = parcel.message {
+                    executor.knows_peer(features);
+                }
                 executor.with(|machine| machine.on_message(clock::now(), parcel.message));
             }
             Err(error) => {

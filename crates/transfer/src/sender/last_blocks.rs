@@ -9,7 +9,7 @@
 //! contents.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use icdc_link::{Parcel, Payload};
 use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
@@ -19,6 +19,8 @@ use icdc_units::ByteCount;
 /// What is queued of a block or a pack.
 pub(super) enum Frames {
     Whole(Box<Parcel>),
+    /// One that would go in parts, if the receiver could put them together; whether it is the first.
+    Undivided(Box<Parcel>, bool),
     Parts(Vec<Parcel>),
 }
 
@@ -29,16 +31,19 @@ pub(super) struct LastBlocks {
     queued: AtomicU64,
     /// Blocks that were queued in parts.
     divided: AtomicU32,
+    /// Some block was not divided because the receiver takes none in parts.
+    kept_whole: AtomicBool,
 }
 
 impl LastBlocks {
-    /// What is queued for a frame that `connections` may carry to a ring of so many blocks; `left`
-    /// tells how much there is to be sent besides what was queued.
+    /// What is queued for a frame that `connections` may carry to a ring of so many blocks, of a receiver
+    /// that `takes_parts` or not; `left` tells how much there is to be sent besides what was queued.
     pub(super) fn divide(
         &self,
         parcel: Parcel,
         connections: u64,
         ring: u32,
+        takes_parts: bool,
         left: impl FnOnce(u64) -> ByteCount,
     ) -> Frames {
         let queued = self.count(&parcel);
@@ -50,6 +55,10 @@ impl LastBlocks {
             Parcel { message: Message::Block(header), payload: Some(Payload::Own(block, length)) }
                 if are_last && length > PART_SIZE && header.ranges.is_empty() =>
             {
+                if !takes_parts {
+                    let parcel = Parcel { message: Message::Block(header), payload: Some((block, length).into()) };
+                    return Frames::Undivided(Box::new(parcel), !self.kept_whole.swap(true, Ordering::Relaxed));
+                }
                 self.divided.fetch_add(1, Ordering::Relaxed);
                 let block = Arc::new(block);
                 let part = |number| {

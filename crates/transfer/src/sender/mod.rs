@@ -102,7 +102,7 @@ pub fn run(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Sent, SessionError> {
-    let SendingLink { link: Link { mut outlet, inlet, control }, tuned } = first;
+    let SendingLink { link: Link { mut outlet, inlet, control }, tuned, peer } = first;
     if let Some(refusal) = nothing_found(&sources) {
         outlet.send(icdc_protocol::Message::Abort(refusal.clone()).into())?;
         outlet.flush()?;
@@ -118,7 +118,7 @@ pub fn run(
     let keeps = Keeps { journal: sources.is_run() && !options.dry_run, digests: selection.is_some() };
     let begin = Begin { job: sources.job, sources: sources.named };
     let (roots, problems) = (sources.roots, sources.problems);
-    let (executor, queues) = Executor::new(begin, keeps, options, pool, control.clone(), tuned, events);
+    let (executor, queues) = Executor::new(begin, keeps, options, pool, (control.clone(), peer), tuned, events);
     let Queues { packs, reads, data, parts, wake } = queues;
     let connections = Connections::new(&executor, wake, data, parts, options, share, joining.wanted);
     let (steps, steps_queue) = bounded(hashers.max(2));

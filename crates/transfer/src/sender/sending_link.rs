@@ -4,6 +4,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use icdc_link::{Link, LinkControl, LinkError};
+use icdc_protocol::Features;
 use icdc_rate::connection_count::{KERNEL_BUFFERS, needed};
 use icdc_tcp::CongestionError;
 use icdc_tcp::congestion::BundleNumber;
@@ -15,6 +16,8 @@ pub struct SendingLink {
     pub link: Link,
     /// How its socket is tuned.
     pub tuned: Option<Tuned>,
+    /// What is known of the receiver's features before it answers.
+    pub peer: Features,
 }
 
 impl SendingLink {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use crossbeam_channel::unbounded;
 use icdc_disk::tree::Tree;
 use icdc_link::memory_pair;
+use icdc_protocol::Features;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{Preserve, ReceiveOptions};
 
@@ -54,7 +55,7 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
         });
         let sources = find_sources(&tree, &[b"source".to_vec()], &send);
         run(
-            SendingLink { link: near, tuned: None },
+            SendingLink { link: near, tuned: None, peer: Features::OURS },
             Joining { joined: &joined, wanted: None },
             sources,
             &send,

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::net::TcpStream;
 
 use icdc_disk::pool::BlockPool;
-use icdc_protocol::Message;
+use icdc_protocol::{Message, VERSION};
 
 use super::{DEADLINE, configs, settings, sockets};
 use crate::secure::{HandedOver, LinkState, SecureSettings, secure_client_with, secure_server_with};
@@ -55,6 +55,7 @@ fn a_link_goes_on_in_another_process_with_all_that_was_under_way() {
     let mut server = Link::take_over(travelled(&state), socket).unwrap();
     assert_eq!((server.control.peer_key(), server.control.cipher()), (peer, control.cipher()));
     assert_eq!(server.control.peer(), control.peer());
+    assert_eq!((server.control.version(), control.version()), (Some(VERSION), Some(VERSION)));
     receive_pings(&mut server, 1);
     let back = spawn(move || send_all(server.outlet, 40, length));
     let pool = BlockPool::new(1).unwrap();

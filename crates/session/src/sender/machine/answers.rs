@@ -1,7 +1,7 @@
 //! What the receiver says, and what follows from it.
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
-use icdc_protocol::message::{Done, EntryId, Message, Want, Wants};
+use icdc_protocol::message::{Done, EntryId, Message, Refusal, RefusalKind, Want, Wants};
 use icdc_units::ByteCount;
 
 use super::super::action::{Action, Fate};
@@ -36,7 +36,11 @@ impl Sender {
             },
             Message::Done(done) => done.into_iter().try_for_each(|done| self.done(done)),
             Message::Left { connection, frames } => self.left(connection, frames),
-            Message::Feedback(_) | Message::Accepted | Message::Ping => Ok(()),
+            Message::Accepted(theirs) => match theirs.lacking(self.order.needs) {
+                Some(reason) => Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason))),
+                None => Ok(()),
+            },
+            Message::Feedback(_) | Message::Ping => Ok(()),
             Message::Interrupt => Err(SessionError::Interrupted),
             Message::Abort(refusal) | Message::Refused(refusal) => Err(SessionError::Refused(refusal)),
             _ => Err(SessionError::Protocol("a message that only a sender may send".into())),

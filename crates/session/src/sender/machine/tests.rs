@@ -22,7 +22,13 @@ fn begin() -> Begin {
 
 fn sender() -> Sender {
     Sender::new(
-        Order { dry_run: false, keeps_journal: false, window: Window::default(), keeps_digests: false },
+        Order {
+            dry_run: false,
+            keeps_journal: false,
+            window: Window::default(),
+            keeps_digests: false,
+            needs: Features::NONE,
+        },
         begin(),
     )
 }
@@ -100,6 +106,25 @@ fn a_session_from_its_first_message_to_its_last() {
     assert_eq!(actions(&mut sender), [Action::End(Ok(()))]);
     let counts = sender.counts();
     assert_eq!((counts.files_done, counts.bytes_done), (2, ByteCount::new(SMALL + LARGE)));
+}
+
+#[test]
+fn a_receiver_that_cannot_do_what_is_needed_ends_the_session() {
+    let order =
+        |needs| Order { dry_run: false, keeps_journal: false, window: Window::default(), keeps_digests: false, needs };
+    let ended = |needs, theirs| {
+        let mut sender = Sender::new(order(needs), begin());
+        sender.on_message(NOW, Message::Accepted(theirs));
+        actions(&mut sender).into_iter().find_map(|action| match action {
+            Action::End(Err(SessionError::Refused(refusal))) => Some(refusal),
+            _ => None,
+        })
+    };
+    let refusal = ended(Features::DISKLESS, Features::from_bits(!Features::DISKLESS.bits())).unwrap();
+    assert_eq!(refusal.kind, RefusalKind::NotAllowed);
+    assert!(refusal.reason.contains("cannot copy without its disks"), "{}", refusal.reason);
+    assert_eq!(ended(Features::DISKLESS, Features::from_bits(u64::MAX)), None, "unknown features mean nothing");
+    assert_eq!(ended(Features::NONE, Features::NONE), None);
 }
 
 #[test]
@@ -268,7 +293,13 @@ fn a_directory_is_done_behind_its_items() {
 #[test]
 fn a_dry_run_settles_everything_by_the_answers() {
     let mut sender = Sender::new(
-        Order { dry_run: true, keeps_journal: false, window: Window::default(), keeps_digests: false },
+        Order {
+            dry_run: true,
+            keeps_journal: false,
+            window: Window::default(),
+            keeps_digests: false,
+            needs: Features::NONE,
+        },
         begin(),
     );
     let directory = sender.announce(found(Parent::Source(0), EntryKind::Directory, b"d"));

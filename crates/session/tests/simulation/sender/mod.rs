@@ -5,6 +5,7 @@ pub(crate) mod scan;
 
 use std::collections::{BTreeSet, VecDeque};
 
+use icdc_protocol::Features;
 use icdc_protocol::message::{Begin, BlockHeader, EntryId, Message, PackItem, Source as Named};
 use icdc_session::SessionError;
 use icdc_session::sender::{Action, Grant, Need, Order, Sender, Window};
@@ -80,7 +81,13 @@ impl SenderEnd {
     ) -> Self {
         let named = source.roots.iter().map(|root| Named { name: root.name.clone(), kind: root.kind }).collect();
         let is_run = source.is_run();
-        let order = Order { dry_run: is_dry, keeps_journal: is_run && !is_dry, window, keeps_digests: false };
+        let order = Order {
+            dry_run: is_dry,
+            keeps_journal: is_run && !is_dry,
+            window,
+            keeps_digests: false,
+            needs: Features::NONE,
+        };
         Self {
             session,
             machine: Sender::new(order, Begin { job, sources: named }),

@@ -16,11 +16,19 @@ struct Run {
     blocks: u64,
     connections: u64,
     ring: u32,
+    takes_parts: bool,
 }
 
 impl Run {
     fn new(blocks: u64, connections: u64, ring: u32) -> Self {
-        Self { last: LastBlocks::default(), pool: BlockPool::new(1).unwrap(), blocks, connections, ring }
+        Self {
+            last: LastBlocks::default(),
+            pool: BlockPool::new(1).unwrap(),
+            blocks,
+            connections,
+            ring,
+            takes_parts: true,
+        }
     }
 
     /// The frames that are queued for a block.
@@ -31,8 +39,8 @@ impl Run {
         let parcel = Parcel { message: Message::Block(header), payload: Some((block, length).into()) };
         let all = ByteCount::from(BLOCK_SIZE) * self.blocks;
         let left = |queued| all - ByteCount::new(queued);
-        match self.last.divide(parcel, self.connections, self.ring, left) {
-            Frames::Whole(parcel) => vec![*parcel],
+        match self.last.divide(parcel, self.connections, self.ring, self.takes_parts, left) {
+            Frames::Whole(parcel) | Frames::Undivided(parcel, _) => vec![*parcel],
             Frames::Parts(parts) => parts,
         }
     }
@@ -52,6 +60,13 @@ impl Run {
         assert!(frames[whole..].iter().all(|count| *count == parts), "{frames:?}");
         (frames.len() - whole) as u64
     }
+}
+
+#[test]
+fn all_blocks_go_whole_to_a_receiver_that_takes_no_parts() {
+    let run = Run { takes_parts: false, ..Run::new(100, 16, RING) };
+    assert_eq!(run.divided(), 0);
+    assert!(run.last.kept_whole.load(Ordering::Relaxed));
 }
 
 #[test]

@@ -1,0 +1,31 @@
+//! What the other end cannot do is not asked of it, and told.
+
+use icdc_protocol::Features;
+use icdc_protocol::message::Message;
+
+use crate::peer::{Server, begin};
+use crate::support::{HERE, Site, Start};
+
+#[test]
+fn a_copy_without_disks_is_not_measured_with_an_end_that_has_none() {
+    for direction in [&[][..], &["--reverse"]] {
+        let site = Site::new();
+        let server = Server::new(&site);
+        let target = format!("icdc://{HERE}:{}", server.port());
+        let without = Features::from_bits(!Features::DISKLESS.bits());
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut peer = server.accept_request();
+                peer.say(Message::Accepted(without));
+                if !direction.is_empty() {
+                    peer.say(begin(b"zeros", icdc_protocol::message::SourceKind::Item));
+                }
+                peer.hear_end();
+            });
+            let words = ["measure", "--secure", "--bytes", "50MB"];
+            site.icdc(&words).args(direction).arg(&target).run()
+        })
+        .expect_code(3);
+        assert!(ended.to_string().contains("cannot copy without its disks; upgrade icdc there"), "{ended}");
+    }
+}

@@ -1,0 +1,191 @@
+//! Which versions of the protocol an end speaks, and which features it has beyond that.
+//!
+//! Version. An end speaks every version of a range `[l, h]`. Two ends use the highest that both have:
+//!
+//! ```text
+//! v = min(h₁, h₂)  if that is ≥ max(l₁, l₂); otherwise there is none, and the end with the smaller h is
+//!                  the one to upgrade
+//! ```
+//!
+//! | carrier | offered | agreed |
+//! |---|---|---|
+//! | TLS | the client's ALPN names: `icdc/h` … `icdc/l`, last `icdc` | the server takes the highest of them that it has too; `icdc` where that is none: each end then sends the line `ICDC-VERSIONS l-h` and closes |
+//! | streams of a far side that ssh started | by the near end in [`Bootstrap`](crate::message::Bootstrap), by the far end in the lines `ICDC-VERSIONS l-h` and `ICDC-FAR-END l` | each end computes v; the near end tells where there is none |
+//!
+//! The second line alone is what an end says, and understands, that has one version only.
+//!
+//! Features. What an end of version v need not have is a bit: F₁ and F₂ are exchanged by the first message
+//! of each end (`Bootstrap` and `Listening`, `Request` and `Accepted`), and what is not in F₁ ∩ F₂ is not
+//! used. Bits that an end does not know mean nothing to it.
+//!
+//! The same in every version: the ALPN names, the two lines, `Bootstrap`, `Listening`, and `Refused` as the
+//! answer to a `Bootstrap`. What is new there is a feature.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{MIN_VERSION, VERSION};
+
+/// Begins the ALPN name of a version, and is what precedes its number in messages.
+const NAME: &str = "icdc/";
+/// ALPN name by which two ends without a common version tell each other so.
+pub const NONE_IN_COMMON: &[u8] = b"icdc";
+/// Begins the line that tells a range.
+const LINE: &str = "ICDC-VERSIONS ";
+/// Longest such line in bytes, its end included.
+pub const LONGEST_LINE: usize = 40;
+/// Most versions that an end may offer. Each takes some ten bytes of a ClientHello.
+const MOST: u32 = 64;
+
+/// A range of versions, never empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versions {
+    lowest: u32,
+    highest: u32,
+}
+
+impl Versions {
+    /// What this release speaks.
+    pub const OURS: Self = Self { lowest: MIN_VERSION, highest: VERSION };
+
+    /// From `lowest` to `highest`, both included; `None` if that is no range, or a very long one.
+    #[must_use]
+    pub fn new(lowest: u32, highest: u32) -> Option<Self> {
+        let range = Self { lowest, highest };
+        range.is_range().then_some(range)
+    }
+
+    pub(crate) fn is_range(self) -> bool {
+        self.lowest >= 1 && self.highest.checked_sub(self.lowest).is_some_and(|more| more < MOST)
+    }
+
+    /// The lowest version.
+    #[must_use]
+    pub fn lowest(self) -> u32 {
+        self.lowest
+    }
+
+    /// The highest version.
+    #[must_use]
+    pub fn highest(self) -> u32 {
+        self.highest
+    }
+
+    /// The highest version that both have.
+    #[must_use]
+    pub fn common(self, other: Self) -> Option<u32> {
+        let highest = self.highest.min(other.highest);
+        (highest >= self.lowest.max(other.lowest)).then_some(highest)
+    }
+
+    /// The ALPN names by which it is offered, the preferred one first.
+    #[must_use]
+    pub fn names(self) -> Vec<Vec<u8>> {
+        let versions = (self.lowest..=self.highest).rev().map(|version| format!("{NAME}{version}").into_bytes());
+        versions.chain([NONE_IN_COMMON.to_vec()]).collect()
+    }
+
+    /// The range that ALPN names offer; `None` if they name no version.
+    #[must_use]
+    pub fn named(names: &[Vec<u8>]) -> Option<Self> {
+        let versions = || names.iter().filter_map(|name| version_named(name));
+        Self::new(versions().min()?, versions().max()?)
+    }
+
+    /// The line that tells it, its end included.
+    #[must_use]
+    pub fn line(self) -> String {
+        format!("{LINE}{}-{}\n", self.lowest, self.highest)
+    }
+
+    /// Reads such a line, with or without its end.
+    #[must_use]
+    pub fn parse_line(line: &[u8]) -> Option<Self> {
+        let (lowest, highest) = std::str::from_utf8(line).ok()?.trim_end().strip_prefix(LINE)?.split_once('-')?;
+        Self::new(number(lowest)?, number(highest)?)
+    }
+
+    /// Which end is to be upgraded so that there is a common version.
+    #[must_use]
+    pub fn remedy(self, theirs: Self) -> &'static str {
+        if self.highest < theirs.highest { "upgrade icdc on this host" } else { "upgrade icdc there" }
+    }
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self { lowest, highest } if lowest == highest => write!(f, "{NAME}{highest}"),
+            Self { lowest, highest } => write!(f, "{NAME}{lowest} to {NAME}{highest}"),
+        }
+    }
+}
+
+/// The version that an ALPN name names.
+#[must_use]
+pub fn version_named(name: &[u8]) -> Option<u32> {
+    number(std::str::from_utf8(name).ok()?.strip_prefix(NAME)?)
+}
+
+/// Digits without a sign or leading zeros.
+fn number(text: &str) -> Option<u32> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    if plain { text.parse().ok() } else { None }
+}
+
+/// A set of features.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Features(u64);
+
+impl Features {
+    /// None at all.
+    pub const NONE: Self = Self(0);
+    /// Copies without their disks ([`Diskless`](crate::message::Diskless)).
+    pub const DISKLESS: Self = Self(1);
+    /// The receiver puts blocks together from parts ([`Part`](crate::message::Part)).
+    pub const PARTS: Self = Self(1 << 1);
+    /// What this release has.
+    pub const OURS: Self = Self(Self::DISKLESS.0 | Self::PARTS.0);
+
+    /// The set of these bits, whatever they mean.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Its bits.
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Whether it has all of `others`.
+    #[must_use]
+    pub fn has(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Where it lacks something of `needed`: what an end with these features cannot do, and what to do.
+    #[must_use]
+    pub fn lacking(self, needed: Self) -> Option<&'static str> {
+        let known = [
+            (
+                Self::DISKLESS,
+                "the far end cannot copy without its disks; upgrade icdc there, or measure without --secure",
+            ),
+            (
+                Self::PARTS,
+                "the far end cannot put blocks together from parts: the last ones travel whole, which takes longer over several connections; upgrade icdc there",
+            ),
+        ];
+        let lacking = known.into_iter().find(|(feature, _)| needed.has(*feature) && !self.has(*feature));
+        lacking.map(|(_, sentence)| sentence)
+    }
+}

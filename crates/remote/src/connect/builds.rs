@@ -1,0 +1,262 @@
+//! Builds of this release for other machines, for a far side that this program does not run on.
+//!
+//! A build tells what it is by a mark within its bytes, because it cannot be run here:
+//!
+//! ```text
+//! ICDC-BUILD VERSION ARCHITECTURE ICDC-BUILD-END
+//! ```
+//!
+//! It is sent only if version and architecture are those wanted, and if nobody but root and this user may
+//! have written it: what is sent is run on the far side in the user's name.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Processors for which builds are looked for, as `uname -m` names them: those of `make dist`.
+const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
+/// The release of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Largest build that is read, with debug information.
+const LARGEST: u64 = 1 << 30;
+/// How much of it is looked at at a time.
+const CHUNK: u64 = 1 << 20;
+
+macro_rules! mark {
+    ($architecture:literal) => {
+        concat!("ICDC-BUILD ", env!("CARGO_PKG_VERSION"), " ", $architecture, " ICDC-BUILD-END")
+    };
+}
+
+/// The mark of this program.
+#[cfg(target_arch = "x86_64")]
+const MARK: &str = mark!("x86_64");
+/// The mark of this program.
+#[cfg(target_arch = "aarch64")]
+const MARK: &str = mark!("aarch64");
+/// The mark of this program.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const MARK: &str = mark!("other");
+
+const BEGINNING: &[u8] = b"ICDC-BUILD ";
+const END: &[u8] = b" ICDC-BUILD-END";
+/// Longest mark in bytes.
+const LONGEST: usize = 128;
+
+/// A build that may be sent.
+#[derive(Debug)]
+pub(super) struct Build {
+    /// Where it runs, as `uname -sm` says it.
+    pub(super) machine: String,
+    pub(super) path: PathBuf,
+}
+
+/// Where builds for other machines are looked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    /// Directory of this program.
+    beside: Option<PathBuf>,
+    /// For the user's data.
+    data: Option<PathBuf>,
+}
+
+impl Places {
+    /// Those of this program and user.
+    pub(super) fn of_this_program() -> Self {
+        // It is in the program because it is told here.
+        tracing::debug!("looking for builds like {MARK}");
+        let program = std::env::current_exe().ok();
+        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
+        Self { beside: program.and_then(|path| Some(path.parent()?.to_owned())), data }
+    }
+
+    /// The files that may be builds for this processor, the first one that is there counts.
+    fn files(&self, architecture: &str) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        if let Some(beside) = &self.beside {
+            files.push(beside.join(format!("icdc-{architecture}")));
+            let prefix = beside.parent();
+            let archive = prefix.and_then(Path::parent);
+            files.extend(archive.map(|archive| archive.join(format!("icdc-{VERSION}-{architecture}/bin/icdc"))));
+            files.extend(prefix.map(|prefix| prefix.join(format!("lib/icdc/{architecture}/icdc"))));
+        }
+        files.extend(self.data.as_ref().map(|data| data.join(format!("icdc/{architecture}/icdc"))));
+        let packaged = PathBuf::from(format!("/usr/lib/icdc/{architecture}/icdc"));
+        if !files.contains(&packaged) {
+            files.push(packaged);
+        }
+        files
+    }
+
+    /// The builds for machines other than `here`, at most one for each.
+    pub(super) fn others(&self, here: &str) -> Vec<Build> {
+        let machines = ARCHITECTURES.into_iter().map(|architecture| (architecture, machine(architecture)));
+        let found = machines.filter(|(_, machine)| machine != here).filter_map(|(architecture, machine)| {
+            let path = self.files(architecture).into_iter().find(|path| is_build(path, architecture).is_ok())?;
+            Some(Build { machine, path })
+        });
+        found.collect()
+    }
+
+    /// Why there is no build for `machine`, and where one would be found.
+    pub(super) fn none_for(&self, machine: &str) -> String {
+        let architecture = machine.rsplit(' ').next().unwrap_or_default();
+        if !ARCHITECTURES.contains(&architecture) || !machine.starts_with("Linux ") {
+            return "there is no build of icdc for it".to_owned();
+        }
+        let told = |path: &PathBuf| match is_build(path, architecture) {
+            Err(NoBuild::Missing) | Ok(()) => path.display().to_string(),
+            Err(NoBuild::Wrong(reason)) => format!("{} (not used: {reason})", path.display()),
+        };
+        let places: Vec<String> = self.files(architecture).iter().map(told).collect();
+        format!("no build of icdc {VERSION} for it was found on this host: looked for {}", places.join(", "))
+    }
+}
+
+/// As `uname -sm` says it.
+fn machine(architecture: &str) -> String {
+    format!("Linux {architecture}")
+}
+
+/// Why a file is not taken for a build.
+#[derive(Debug, PartialEq, Eq)]
+enum NoBuild {
+    Missing,
+    Wrong(String),
+}
+
+impl From<io::Error> for NoBuild {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
+            _ => Self::Wrong(error.to_string()),
+        }
+    }
+}
+
+/// Whether a file is a build of this release for a processor.
+fn is_build(path: &Path, architecture: &str) -> Result<(), NoBuild> {
+    let wrong = |reason: &str| Err(NoBuild::Wrong(reason.to_owned()));
+    // A pipe must not keep this waiting.
+    if !path.metadata()?.is_file() {
+        return wrong("it is no file");
+    }
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let own = rustix::process::geteuid().as_raw();
+    if !metadata.is_file() || metadata.len() > LARGEST {
+        return wrong("it is no program");
+    }
+    if (metadata.uid() != own && metadata.uid() != 0) || metadata.mode() & 0o022 != 0 {
+        return wrong("others may have written it: it must be yours or root's, and nobody else's to write");
+    }
+    match marks(file)? {
+        found if found.is_empty() => wrong("it tells no version"),
+        // A file with two marks could be either.
+        found if found.iter().any(|(version, _)| version != VERSION) => wrong(&format!("it is icdc {}", found[0].0)),
+        found if found.iter().any(|(_, built_for)| built_for != architecture) => {
+            wrong(&format!("it is for {}", found[0].1))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Version and architecture of each mark in a file.
+fn marks(mut file: File) -> io::Result<Vec<(String, String)>> {
+    let (mut found, mut window) = (Vec::new(), Vec::new());
+    loop {
+        let read = file.by_ref().take(CHUNK).read_to_end(&mut window)?;
+        // One that begins behind this may go on in what is read next.
+        let end = if read == 0 { window.len() } else { window.len().saturating_sub(LONGEST) };
+        let begins = |at: &usize| window[*at] == BEGINNING[0] && window[*at..].starts_with(BEGINNING);
+        found.extend((0..end).filter(begins).filter_map(|at| mark_at(&window[at..])));
+        if read == 0 {
+            return Ok(found);
+        }
+        window.drain(..end);
+    }
+}
+
+/// The mark with which `bytes` begin.
+fn mark_at(bytes: &[u8]) -> Option<(String, String)> {
+    let bytes = &bytes[BEGINNING.len()..bytes.len().min(LONGEST)];
+    let end = bytes.windows(END.len()).position(|bytes| bytes == END)?;
+    let (version, architecture) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
+    let plain = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte))
+    };
+    (plain(version) && plain(architecture)).then(|| (version.to_owned(), architecture.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn file(directory: &tempfile::TempDir, contents: &[u8]) -> PathBuf {
+        let path = directory.path().join("build");
+        std::fs::write(&path, contents).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    fn why_not(path: &Path) -> String {
+        match is_build(path, "aarch64") {
+            Err(NoBuild::Wrong(reason)) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_build_is_known_by_its_mark_wherever_that_lies() {
+        let directory = tempfile::tempdir().unwrap();
+        let mark = mark!("aarch64").as_bytes();
+        let chunk = CHUNK as usize;
+        for before in [0, 1, 100, chunk - 200, chunk - 130, chunk - 50, chunk - 1, chunk, 2 * chunk - 7] {
+            let contents =
+                [&vec![b'I'; before], b"ICDC-BUILD  and ICDC-BUILD without an end ".as_slice(), mark].concat();
+            assert_eq!(is_build(&file(&directory, &contents), "aarch64"), Ok(()), "{before}");
+        }
+        assert!(MARK.ends_with(&format!("{} ICDC-BUILD-END", std::env::consts::ARCH)), "{MARK}");
+    }
+
+    #[test]
+    fn what_is_no_build_of_this_release_says_why() {
+        let directory = tempfile::tempdir().unwrap();
+        let mark = mark!("aarch64");
+        assert_eq!(is_build(&directory.path().join("none"), "aarch64"), Err(NoBuild::Missing));
+        assert_eq!(is_build(&file(&directory, b"").join("within"), "aarch64"), Err(NoBuild::Missing));
+        assert!(why_not(directory.path()).contains("no file"));
+        assert!(why_not(&file(&directory, b"#!/bin/sh\n")).contains("no version"));
+        assert!(why_not(&file(&directory, mark.replace(VERSION, "9.9.9").as_bytes())).contains("it is icdc 9.9.9"));
+        let other = mark.replace("aarch64", "x86_64");
+        assert!(why_not(&file(&directory, other.as_bytes())).contains("it is for x86_64"));
+        assert!(why_not(&file(&directory, format!("{mark}{other}").as_bytes())).contains("it is for"));
+        let path = file(&directory, mark.as_bytes());
+        for mode in [0o775, 0o757] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert!(why_not(&path).contains("others may have written it"));
+        }
+    }
+
+    #[test]
+    fn places_are_named_where_there_is_no_build() {
+        let beside = Some(PathBuf::from("/opt/icdc-1/bin"));
+        let places = Places { beside, data: Some("/home/me/.local/share".into()) };
+        let told = places.none_for("Linux aarch64");
+        for place in [
+            "/opt/icdc-1/bin/icdc-aarch64",
+            &format!("/opt/icdc-{VERSION}-aarch64/bin/icdc"),
+            "/opt/icdc-1/lib/icdc/aarch64/icdc",
+            "/home/me/.local/share/icdc/aarch64/icdc",
+            "/usr/lib/icdc/aarch64/icdc",
+        ] {
+            assert!(told.contains(place), "{place}: {told}");
+        }
+        assert!(places.none_for("Linux vax").contains("no build"));
+        assert!(places.none_for("FreeBSD aarch64").contains("no build"));
+    }
+}
