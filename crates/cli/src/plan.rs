@@ -12,9 +12,10 @@ use icdc_remote::{CopyOptions, Location};
 use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
 
-use crate::arguments::{ConnectionArguments, CopyArguments, ProgressMode};
+use crate::arguments::{ConnectionArguments, CopyArguments, ProgressMode, TellingArguments};
 use crate::keygen::file_or_default;
 use crate::route::Route;
+use crate::telling;
 
 /// What `icdc copy` is going to do.
 pub(crate) struct CopyPlan {
@@ -22,6 +23,7 @@ pub(crate) struct CopyPlan {
     pub(crate) destination: Location,
     pub(crate) options: CopyOptions,
     pub(crate) output: Output,
+    pub(crate) telling: TellingArguments,
 }
 
 /// How it is going to be shown.
@@ -115,6 +117,11 @@ impl CopyPlan {
             diskless: None,
         };
         options.retry_for = arguments.retry_for;
+        ensure!(
+            arguments.telling.scitags.is_none() || !between_two && (by_ssh() || by_daemon),
+            "--scitags marks data connections of this host, and it makes none in this copy: leave it out"
+        );
+        options.marker = telling::marker(&arguments.telling)?;
         let output = Output {
             json: arguments.json,
             dry_run: arguments.dry_run,
@@ -123,7 +130,7 @@ impl CopyPlan {
             report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
             summary: true,
         };
-        Ok(Self { sources, destination, options, output })
+        Ok(Self { sources, destination, options, output, telling: arguments.telling })
     }
 }
 

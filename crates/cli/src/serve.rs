@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 use crate::arguments::ServeArguments;
 use crate::console::Console;
 use crate::keygen::file_or_default;
-use crate::{exit, logs, signals};
+use crate::{exit, logs, signals, telling};
 
 const STOPPING: &str = "stopping; running transfers make durable what they have (again: stop at once)";
 /// The option by which a daemon starts the next one.
@@ -46,6 +46,8 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
         identity: file_or_default(arguments.identity, "--identity", |paths| paths.identity)?,
         congestion: AllowedCongestion::Named(arguments.allow_cc),
         audit,
+        ended: telling::of_sessions(&arguments.telling)?,
+        marker: telling::marker(&arguments.telling)?,
         // This very program, also once the file that it was started from has been replaced.
         session: ["/proc/self/exe", "session"].map(OsString::from).to_vec(),
         successor: successor(),

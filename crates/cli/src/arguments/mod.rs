@@ -19,6 +19,7 @@ pub(crate) mod run;
 mod serve;
 pub(crate) mod sim;
 mod slurm;
+mod telling;
 
 use clap::{Parser, Subcommand};
 
@@ -35,6 +36,7 @@ pub(crate) use plan::{JoinArguments, PlanArguments, PlanCommand, PlannedContent,
 pub(crate) use relay::RelayArguments;
 pub(crate) use serve::ServeArguments;
 pub(crate) use slurm::{SlurmArguments, SlurmCommand, SubmitArguments};
+pub(crate) use telling::TellingArguments;
 
 /// The whole command line.
 #[derive(Debug, Parser)]

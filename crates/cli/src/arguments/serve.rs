@@ -7,6 +7,7 @@ use clap::{Args, ValueHint};
 use icdc_remote::{AuditPlace, WhenFull};
 use icdc_units::ByteCount;
 
+use super::TellingArguments;
 use crate::values::{amount, listen_address};
 
 #[derive(Args, Debug)]
@@ -75,6 +76,9 @@ pub(crate) struct ServeArguments {
     /// While the audit log cannot be written: refuse new sessions, or go on
     #[arg(long, value_name = "refuse|continue", default_value = "refuse", value_parser = when_full, requires = "audit")]
     pub(crate) audit_full: WhenFull,
+
+    #[command(flatten)]
+    pub(crate) telling: TellingArguments,
 
     /// Take over the listening sockets of the daemon that starts this one
     #[arg(long, hide = true)]

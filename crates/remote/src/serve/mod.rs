@@ -5,6 +5,7 @@
 
 mod audit;
 pub(crate) mod privileges;
+mod session_end;
 mod succession;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use icdc_link::{Link, LinkError, receive};
 use icdc_protocol::message::{Refusal, RefusalKind, Request};
 use icdc_protocol::{Message, TransferId};
+use icdc_scitags::Marker;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Family, ListenError, clock};
 use icdc_trust::{Identity, PublicKey, TrustError, server_config};
@@ -25,6 +27,7 @@ use icdc_units::{Span, Time};
 use thiserror::Error;
 
 pub use self::audit::{AuditConfig, AuditPlace, WhenFull};
+pub use self::session_end::{EndSink, SessionEnd};
 pub use self::succession::Inheritance;
 
 use self::audit::{Audit, Line};
@@ -63,6 +66,10 @@ pub struct ServeConfig {
     pub congestion: AllowedCongestion,
     /// Where the audit log goes.
     pub audit: Option<AuditConfig>,
+    /// Hears of every session that has ended.
+    pub ended: Option<EndSink>,
+    /// Tells networks whose the data connections are.
+    pub marker: Option<Arc<Marker>>,
     /// What to run for each session, with its arguments: it calls
     /// [`session_process`](crate::session_process()).
     pub session: Vec<OsString>,
@@ -245,6 +252,7 @@ struct Daemon {
     workers: Workers,
     refused: Mutex<RefusedLines>,
     audit: Audit,
+    ended: Option<EndSink>,
 }
 
 /// A connection that was let in.
@@ -292,8 +300,10 @@ impl Service for Daemon {
 impl Daemon {
     fn new(config: &ServeConfig, identity: &Identity, admission: Admission, audit: Audit) -> Self {
         let admission = Arc::new(admission);
-        let (sessions, workers) = (Sessions::admitting_by(Arc::clone(&admission)), Workers::new(&config.session));
-        Self { tls: Mutex::new(tls_of(identity)), admission, sessions, workers, refused: Mutex::default(), audit }
+        let sessions = Sessions::admitting_by(Arc::clone(&admission));
+        let workers = Workers::new(&config.session, config.marker.clone());
+        let (tls, refused, ended) = (Mutex::new(tls_of(identity)), Mutex::default(), config.ended.clone());
+        Self { tls, admission, sessions, workers, refused, audit, ended }
     }
 
     /// Reads identity and authorized keys again; one that cannot be read stays as it was.
@@ -368,7 +378,7 @@ impl Client<'_> {
             _ => ("session_end", ended.told()),
         };
         let done = work.done();
-        self.daemon.record(&Line {
+        let line = Line {
             event,
             session: transfer.as_ref().map(hex),
             job: *job,
@@ -379,7 +389,12 @@ impl Client<'_> {
             bytes: Some(done.bytes),
             outcome: Line::outcome_of(&done),
             ..self.line()
-        });
+        };
+        self.daemon.record(&line);
+        // Without a request there was none.
+        if let Some(EndSink(tell)) = self.daemon.ended.as_ref().filter(|_| event == "session_end" && job.is_some()) {
+            tell(SessionEnd::of(&line));
+        }
     }
 
     /// What every line about it has.

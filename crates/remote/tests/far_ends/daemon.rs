@@ -39,6 +39,8 @@ impl Daemon {
             identity: directory.join("identity"),
             congestion: AllowedCongestion::Named(Vec::new()),
             audit: None,
+            ended: None,
+            marker: None,
             session: crate::session_program(),
             listeners: Listeners::default(),
             successor: Vec::new(),
