@@ -16,7 +16,7 @@ const AT_A_TIME: usize = 8;
 /// So many wait.
 const WAITING: usize = 1024;
 /// How long a daemon that ends waits for its hooks.
-const FAREWELL: Span = Span::from_secs(15);
+const FAREWELL: Span = Span::from_secs(10);
 
 /// Hooks that run beside whoever adds to them.
 pub struct HookQueue {
@@ -41,6 +41,8 @@ impl HookQueue {
             let (running, left_out) = (running.clone(), Arc::clone(&left_out));
             let work = move || {
                 let _running = running;
+                // A daemon that may become other users does not pass that on. It fails where there is none.
+                let _ = rustix::thread::clear_ambient_capability_set();
                 for told in next {
                     match over.is_requested() {
                         true => drop(left_out.fetch_add(1, Ordering::Relaxed)),
