@@ -210,8 +210,9 @@ impl Webhook {
     /// # Errors
     /// See [`WebhookError`].
     pub fn post(&self, body: &str, stop: &StopSignal) -> Result<(), WebhookError> {
-        let mut pauses = PAUSES.into_iter();
-        for tries in 1.. {
+        let (mut pauses, mut tries) = (PAUSES.into_iter(), 0);
+        loop {
+            tries += 1;
             let target = self.target.shown();
             let failed = match self.once(body) {
                 Ok(status) if status.is_success() => return Ok(()),
@@ -226,7 +227,6 @@ impl Webhook {
                 _ => return Err(failed),
             }
         }
-        Ok(())
     }
 
     fn once(&self, body: &str) -> Result<http::StatusCode, ureq::Error> {

@@ -146,7 +146,7 @@ fn a_pull_has_the_far_end_as_its_source_and_names_are_those_of_a_registry() {
 fn a_daemon_tells_of_each_connection_of_its_sessions_and_of_one_that_was_cut() {
     let (site, collector) = (site(), Collector::new(Ipv4Addr::LOCALHOST, 0));
     let daemon = daemon(&site, &["--scitags", "2.14", "--scitags-collector", &collector.name()]);
-    push(&site, &daemon, &["--streams", "2"]).run().expect_code(0);
+    push(&site, &daemon, &["--streams", "2", "--rate", "24mbit"]).run().expect_code(0);
     let (mut begun, mut ended) = (BTreeSet::new(), BTreeSet::new());
     while ended.len() < 2 {
         let firefly = collector.next();
@@ -169,11 +169,12 @@ fn a_daemon_tells_of_each_connection_of_its_sessions_and_of_one_that_was_cut() {
 #[test]
 fn tags_that_mean_nothing_and_copies_without_connections_are_refused() {
     let site = site();
+    fs::write(site.path("wrong"), "[]").unwrap();
     let cases: [(&[&str], &str); 5] = [
         (&["--scitags", "2.14"], "--scitags marks data connections of this host"),
         (&["--scitags", "atlas.production"], "--scitags-registry"),
         (&["--scitags", "2"], "EXPERIMENT.ACTIVITY"),
-        (&["--scitags", "2.14", "--scitags-registry", "big"], "not what scitags.org publishes"),
+        (&["--scitags", "2.14", "--scitags-registry", "wrong"], "not what scitags.org publishes"),
         (&["--scitags", "2.14", "--scitags-collector", "127.0.0.1:x"], "invalid"),
     ];
     for (options, reason) in cases {

@@ -9,7 +9,7 @@ use crate::support::{Site, Start, succeed};
 use crate::{SIZE, SLOW, daemon, push, site};
 
 /// Adds a line of JSON for each session.
-const NOTE: &str = "cat >> sessions; echo >> sessions; env > variables; echo noted";
+const NOTE: &str = "env > variables; cat >> sessions; echo >> sessions; echo noted";
 
 fn sessions(site: &Site) -> Vec<Value> {
     let text = fs::read_to_string(site.path("sessions")).unwrap_or_default();
