@@ -12,6 +12,7 @@
 //! | `measure` | what TCP carries to another host |
 //! | `doctor` | a preflight check of this host, and of the path to another one |
 //! | `serve`, `far_end` | the other ends |
+//! | `telling` | hooks when something has ended, fireflies while it lasts |
 //! | `relay` | split TCP for hosts that cannot be tuned |
 //! | `lab` | the emulated long fat network |
 //! | `cc` | our own congestion control in the running kernel |
@@ -51,6 +52,7 @@ mod serve;
 mod shards;
 mod signals;
 mod slurm;
+mod telling;
 mod values;
 mod version;
 

@@ -14,9 +14,10 @@ use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
 use icdc_units::Span;
 
-use crate::arguments::{AddressFamily, ConnectionArguments, CopyArguments, ProgressMode};
+use crate::arguments::{AddressFamily, ConnectionArguments, CopyArguments, ProgressMode, TellingArguments};
 use crate::keygen::file_or_default;
 use crate::route::Route;
+use crate::telling;
 
 /// What `icdc copy` is going to do.
 pub(crate) struct CopyPlan {
@@ -24,6 +25,7 @@ pub(crate) struct CopyPlan {
     pub(crate) destination: Location,
     pub(crate) options: CopyOptions,
     pub(crate) output: Output,
+    pub(crate) telling: TellingArguments,
 }
 
 /// How it is going to be shown.
@@ -118,6 +120,11 @@ impl CopyPlan {
             diskless: None,
         };
         options.retry_for = arguments.retry_for;
+        ensure!(
+            arguments.telling.scitags.is_none() || !between_two && (by_ssh() || by_daemon),
+            "--scitags marks data connections of this host, and it makes none in this copy: leave it out"
+        );
+        options.marker = telling::marker(&arguments.telling)?;
         let output = Output {
             json: arguments.json,
             dry_run: arguments.dry_run,
@@ -127,7 +134,7 @@ impl CopyPlan {
             metrics: metrics(arguments.metrics, arguments.metrics_push, arguments.metrics_interval),
             summary: true,
         };
-        Ok(Self { sources, destination, options, output })
+        Ok(Self { sources, destination, options, output, telling: arguments.telling })
     }
 }
 

@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 use crate::arguments::ServeArguments;
 use crate::console::Console;
 use crate::keygen::file_or_default;
-use crate::{exit, logs, signals};
+use crate::{exit, logs, signals, telling};
 
 const STOPPING: &str = "stopping; running transfers make durable what they have (again: stop at once)";
 /// The option by which a daemon starts the next one.
@@ -48,6 +48,8 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
         congestion: AllowedCongestion::Named(arguments.allow_cc),
         audit,
         metrics: arguments.metrics,
+        ended: telling::of_sessions(&arguments.telling)?,
+        marker: telling::marker(&arguments.telling)?,
         // This very program, also once the file that it was started from has been replaced.
         session: ["/proc/self/exe", "session"].map(OsString::from).to_vec(),
         successor: successor(),

@@ -1,6 +1,6 @@
 //! Values of options: what may be written, and what it means.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 
 use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_STREAMS, MAX_WINDOW};
 use icdc_protocol::message::Preserve;
@@ -228,6 +228,23 @@ pub(crate) fn preserve(text: &str) -> Result<Preserve, String> {
         } = true;
     }
     Ok(preserve)
+}
+
+/// How long something may take.
+pub(crate) fn limit(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
+    if span == Span::ZERO { Err("it needs some time".into()) } else { Ok(span) }
+}
+
+/// Where fireflies are collected.
+pub(crate) fn collector(text: &str) -> Result<SocketAddr, String> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, icdc_scitags::marker::PORT));
+    }
+    let with_port = if text.contains(':') { text.to_owned() } else { format!("{text}:{}", icdc_scitags::marker::PORT) };
+    let mut found = with_port.to_socket_addrs().map_err(|error| format!("{error}"))?;
+    found.next().ok_or_else(|| "it has no address".to_owned())
 }
 
 pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {

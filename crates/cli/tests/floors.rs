@@ -18,7 +18,7 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 29] = [
+const CRATES: [(&str, u8, Unsafe); 31] = [
     ("icdc", 6, Forbidden),
     ("icdc-remote", 5, ForTheKernel),
     ("icdc-shards", 5, Forbidden),
@@ -26,7 +26,9 @@ const CRATES: [(&str, u8, Unsafe); 29] = [
     ("icdc-measure", 4, Forbidden),
     ("icdc-transfer", 4, Forbidden),
     ("icdc-doctor", 3, ForTheKernel),
+    ("icdc-hooks", 3, Forbidden),
     ("icdc-relay", 3, Forbidden),
+    ("icdc-scitags", 3, Forbidden),
     ("icdc-lab", 3, ForTheKernel),
     ("icdc-pacer", 3, Forbidden),
     ("icdc-link", 3, Forbidden),

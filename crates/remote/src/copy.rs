@@ -12,6 +12,7 @@ use crate::connect::{ConnectError, Far, Need};
 use crate::drive;
 use crate::error::CopyError;
 use crate::location::Location;
+use crate::marking::Marked;
 use crate::options::CopyOptions;
 use crate::runs::{PullOrder, PushOrder, pull_over, push_over};
 use crate::sources::{paths_on_one_host, refuse_into_itself};
@@ -51,7 +52,7 @@ pub fn copy(
                 retry_for: options.retry_for,
                 account: &Account::new(clock::now()),
             };
-            push_over(&mut far, &order, events, stop)
+            push_over(&mut Marked::new(&mut far, options.marker.as_ref(), true), &order, events, stop)
         }
         (None, _) if options.selection.is_some() => {
             Err(CopyError::Usage("what is planned is copied from this host: its sources are local paths".into()))
@@ -71,7 +72,7 @@ pub fn copy(
                 retry_for: options.retry_for,
                 account: &Account::new(clock::now()),
             };
-            pull_over(&mut far, &order, events, stop)
+            pull_over(&mut Marked::new(&mut far, options.marker.as_ref(), false), &order, events, stop)
         }
         (None, _) => drive::copy_between(sources, destination, options, events, stop).map_err(|error| match error {
             CopyError::Connect(error) => not_reached(error, stop),

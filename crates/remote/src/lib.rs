@@ -23,6 +23,7 @@ mod far_end;
 mod forward;
 mod listen;
 pub mod location;
+mod marking;
 mod measure;
 mod options;
 mod pipeline;
@@ -50,6 +51,7 @@ pub use pipeline::{Pipeline, PipelineOrder, measure_pipeline};
 pub use proxy::{Login, Proxy, ProxyKind};
 pub use rights::AllowedCongestion;
 pub use serve::{
-    AuditConfig, AuditPlace, Inheritance, Listeners, Notice, ServeConfig, ServeError, WhenFull, Wishes, serve,
+    AuditConfig, AuditPlace, EndSink, Inheritance, Listeners, Notice, ServeConfig, ServeError, SessionEnd, WhenFull,
+    Wishes, serve,
 };
 pub use worker::{SessionProcessError, session_process};

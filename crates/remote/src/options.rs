@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use icdc_protocol::message::{ReceiveOptions, SendOptions};
+use icdc_scitags::Marker;
 use icdc_session::retry::RETRY_FOR;
 use icdc_tcp::{Egresses, Family};
 use icdc_transfer::sender::selection::Selection;
@@ -64,6 +65,8 @@ pub struct CopyOptions {
     pub retry_for: Span,
     /// What of the sources is copied, all of which are on this host; `None` for everything.
     pub selection: Option<Arc<Selection>>,
+    /// Tells networks whose the data connections of this host are.
+    pub marker: Option<Arc<Marker>>,
 }
 
 impl CopyOptions {
@@ -90,6 +93,7 @@ impl CopyOptions {
             confirm_host: None,
             retry_for: RETRY_FOR,
             selection: None,
+            marker: None,
         }
     }
 }
@@ -112,6 +116,7 @@ impl std::fmt::Debug for CopyOptions {
             .field("confirm_host", &self.confirm_host.is_some())
             .field("retry_for", &self.retry_for)
             .field("selection", &self.selection.is_some())
+            .field("marker", &self.marker)
             .finish()
     }
 }

@@ -8,7 +8,7 @@ use icdc_metrics::Gateway;
 use icdc_protocol::message::Preserve;
 use icdc_units::{ByteCount, Span};
 
-use super::ConnectionArguments;
+use super::{ConnectionArguments, TellingArguments};
 use crate::values::{Ceiling, Congestion, Shard, Streams, ceiling, congestion, pause, preserve, ring, shard, streams};
 
 #[derive(Args, Clone, Debug)]
@@ -144,6 +144,9 @@ pub(crate) struct CopyArguments {
     /// When to show progress on standard error
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Output")]
     pub(crate) progress: ProgressMode,
+
+    #[command(flatten)]
+    pub(crate) telling: TellingArguments,
 
     /// Print every item and connection on standard error
     #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]

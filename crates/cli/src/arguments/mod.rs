@@ -22,6 +22,7 @@ pub(crate) mod run;
 mod serve;
 pub(crate) mod sim;
 mod slurm;
+mod telling;
 mod version;
 
 use clap::{Parser, Subcommand};
@@ -42,6 +43,7 @@ pub(crate) use plan::{JoinArguments, PlanArguments, PlanCommand, PlannedContent,
 pub(crate) use relay::RelayArguments;
 pub(crate) use serve::ServeArguments;
 pub(crate) use slurm::{SlurmArguments, SlurmCommand, SubmitArguments};
+pub(crate) use telling::TellingArguments;
 pub(crate) use version::VersionArguments;
 
 /// The whole command line.

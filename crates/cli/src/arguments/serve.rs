@@ -7,6 +7,7 @@ use clap::{Args, ValueHint};
 use icdc_remote::{AuditPlace, WhenFull};
 use icdc_units::ByteCount;
 
+use super::TellingArguments;
 use crate::values::{amount, listen_address};
 
 #[derive(Args, Debug)]
@@ -81,6 +82,9 @@ pub(crate) struct ServeArguments {
     /// Tell metrics for Prometheus at this address, at /metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address)]
     pub(crate) metrics: Option<SocketAddr>,
+
+    #[command(flatten)]
+    pub(crate) telling: TellingArguments,
 
     /// Take over the listening sockets of the daemon that starts this one
     #[arg(long, hide = true)]

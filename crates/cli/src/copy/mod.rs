@@ -29,6 +29,7 @@ use crate::copy::exporter::Exporter;
 use crate::copy::page::Ending;
 use crate::copy::surface::Surface;
 use crate::plan::{CopyPlan, ResultFile};
+use crate::telling::{CopyHooks, EndedCopy};
 use crate::{exit, logs, signals};
 
 /// What the user is told at the first interrupt.
@@ -50,7 +51,11 @@ pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
 
 /// Runs a plan, whose user has not asked for an end before; the exit code, and whether the run came to its end, with or without failures.
 pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) -> (u8, bool) {
-    let CopyPlan { sources, destination, mut options, mut output } = plan;
+    let CopyPlan { sources, destination, mut options, mut output, telling } = plan;
+    let hooks = match CopyHooks::new(&telling, console) {
+        Ok(hooks) => hooks.filter(|_| !output.dry_run),
+        Err(error) => return (console.give_up(&error, exit::USAGE), false),
+    };
     options.confirm_host = Some(console.confirm_host(stop));
     let report = output.report.take();
     let surface = Arc::new(Surface::new(console.clone(), &output, report.is_some()));
@@ -69,20 +74,25 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
     };
     let result = icdc_remote::copy(&sources, &destination, &options, &events, stop);
     let is_through = result.is_ok();
-    let code = conclude(&surface, console, report, result);
+    let (ending, exit_code) = conclude(&surface, console, report, result);
     if let Some(exporter) = exporter {
         exporter.finish();
     }
-    (code, is_through)
+    if let Some(hooks) = hooks {
+        let Ending { summary, reason } = &ending;
+        let (sources, destination, reason) = (&sources, &destination, reason.as_deref());
+        hooks.tell(&EndedCopy { sources, destination, summary, reason, exit_code }, stop);
+    }
+    (exit_code, is_through)
 }
 
-/// Shows the end of the run in every form and returns the exit code.
+/// Shows the end of the run in every form; how it ended, and the exit code.
 fn conclude(
     surface: &Surface,
     console: &Console,
     report: Option<ResultFile>,
     result: Result<Summary, CopyError>,
-) -> u8 {
+) -> (Ending, u8) {
     let (ending, mut code) = match result {
         Ok(summary) => {
             let code = if summary.errors == 0 { 0 } else { exit::FAILED };
@@ -103,5 +113,5 @@ fn conclude(
     if console.has_lost_results() {
         code = code.max(exit::FAILED);
     }
-    code
+    (ending, code)
 }

@@ -5,6 +5,7 @@
 
 mod audit;
 pub(crate) mod privileges;
+mod session_end;
 mod succession;
 
 use std::cell::Cell;
@@ -21,6 +22,7 @@ use icdc_metrics::{
 };
 use icdc_protocol::message::{Job, Refusal, RefusalKind, Request};
 use icdc_protocol::{Message, TransferId};
+use icdc_scitags::Marker;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Family, ListenError, clock};
 use icdc_trust::{Identity, PublicKey, TrustError, server_config};
@@ -29,6 +31,7 @@ use icdc_units::{ByteCount, Span, Time};
 use thiserror::Error;
 
 pub use self::audit::{AuditConfig, AuditPlace, WhenFull};
+pub use self::session_end::{EndSink, SessionEnd};
 pub use self::succession::Inheritance;
 
 use self::audit::{Audit, Line};
@@ -69,6 +72,10 @@ pub struct ServeConfig {
     pub audit: Option<AuditConfig>,
     /// Where metrics are told, at `/metrics`.
     pub metrics: Option<SocketAddr>,
+    /// Hears of every session that has ended.
+    pub ended: Option<EndSink>,
+    /// Tells networks whose the data connections are.
+    pub marker: Option<Arc<Marker>>,
     /// What to run for each session, with its arguments: it calls
     /// [`session_process`](crate::session_process()).
     pub session: Vec<OsString>,
@@ -265,6 +272,7 @@ struct Daemon {
     refused: Mutex<RefusedLines>,
     audit: Audit,
     metrics: Arc<ServeMetrics>,
+    ended: Option<EndSink>,
 }
 
 /// A connection that was let in.
@@ -329,16 +337,10 @@ impl Daemon {
         metrics: Arc<ServeMetrics>,
     ) -> Self {
         let admission = Arc::new(admission);
-        let (sessions, workers) = (Sessions::admitting_by(Arc::clone(&admission)), Workers::new(&config.session));
-        Self {
-            tls: Mutex::new(tls_of(identity)),
-            admission,
-            sessions,
-            workers,
-            refused: Mutex::default(),
-            audit,
-            metrics,
-        }
+        let sessions = Sessions::admitting_by(Arc::clone(&admission));
+        let workers = Workers::new(&config.session, config.marker.clone());
+        let (tls, refused, ended) = (Mutex::new(tls_of(identity)), Mutex::default(), config.ended.clone());
+        Self { tls, admission, sessions, workers, refused, audit, metrics, ended }
     }
 
     /// Reads identity and authorized keys again; one that cannot be read stays as it was.
@@ -476,7 +478,7 @@ impl<'a> Client<'a> {
             _ => ("session_end", ended.told()),
         };
         let done = work.done();
-        self.daemon.record(&Line {
+        let line = Line {
             event,
             session: transfer.as_ref().map(hex),
             job: *job,
@@ -487,7 +489,12 @@ impl<'a> Client<'a> {
             bytes: Some(done.bytes),
             outcome: Line::outcome_of(&done),
             ..self.line()
-        });
+        };
+        self.daemon.record(&line);
+        // Without a request there was none.
+        if let Some(EndSink(tell)) = self.daemon.ended.as_ref().filter(|_| event == "session_end" && job.is_some()) {
+            tell(SessionEnd::of(&line));
+        }
     }
 
     /// What every line about it has.

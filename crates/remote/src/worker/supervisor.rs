@@ -8,9 +8,10 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
-use icdc_link::{HandedOver, Link};
+use icdc_link::{HandedOver, Link, LinkControl};
 use icdc_measure::Expected;
-use icdc_protocol::message::{Refusal, RefusalKind, Request};
+use icdc_protocol::message::{Job, Refusal, RefusalKind, Request};
+use icdc_scitags::{Flows, Marker};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_transfer::FurtherLink;
@@ -35,11 +36,13 @@ const LOOK: Span = Span::from_millis(20);
 pub(crate) struct Workers {
     /// What to run, with its arguments.
     program: Arc<[OsString]>,
+    /// Tells networks whose the data connections are.
+    marker: Option<Arc<Marker>>,
 }
 
 impl Workers {
-    pub(crate) fn new(program: &[OsString]) -> Self {
-        Self { program: program.into() }
+    pub(crate) fn new(program: &[OsString], marker: Option<Arc<Marker>>) -> Self {
+        Self { program: program.into(), marker }
     }
 
     /// Has a process of its own serve a session whose request was allowed, to its end. Data connections of a
@@ -66,6 +69,8 @@ impl Workers {
             Ok(handed_over) => handed_over,
             Err(error) => return Ended::Cut(error.to_string()),
         };
+        let flows = self.flows(&request.job);
+        mark(flows.as_ref(), &connection);
         let session = Session { request, rights: rights.clone(), link: state };
         if let Err(error) = control.send(&Order::Begin(Box::new(session)), Some(socket.as_fd())) {
             return Ended::Cut(format!("the session's process does not take it: {error}"));
@@ -77,16 +82,16 @@ impl Workers {
             registered.stop.while_waiting(move || drop(control.send(&Order::Stop, None)))
         };
         let told = std::thread::scope(|scope| {
-            let (joined, joining) = (registered.joined.clone(), &control);
+            let (joined, joining, flows) = (registered.joined.clone(), &control, flows.as_ref());
             scope.spawn(|| lending::lend(&lending, &control, &rights.congestion, expected));
-            scope.spawn(move || joined.iter().for_each(|further| join(joining, further)));
+            scope.spawn(move || joined.iter().for_each(|further| join(joining, further, flows)));
             let told = follow(&control, hear);
             control.close();
             lending.close();
             drop(registered);
             told
         });
-        drop(stop);
+        drop((stop, flows));
         let status = process.end();
         // Until here a client could not have connected to a session that is ending.
         drop(connection);
@@ -95,6 +100,16 @@ impl Workers {
             tracing::error!("the process of a session ended without a word: {how}");
             Ended::Cut(format!("the session's process ended: {how}"))
         })
+    }
+
+    /// For the data connections of this job, if they are marked.
+    fn flows(&self, job: &Job) -> Option<Flows> {
+        let marker = self.marker.as_ref()?;
+        match job {
+            Job::Send { .. } => Some(marker.flows(true)),
+            Job::Receive { .. } => Some(marker.flows(false)),
+            _ => None,
+        }
     }
 
     /// A process that runs as the user of these rights, with its channels.
@@ -131,14 +146,23 @@ fn follow(control: &Channel, hear: &dyn Fn(Done)) -> Option<Ended> {
 }
 
 /// Passes a further connection on.
-fn join(control: &Channel, FurtherLink { number, link }: FurtherLink) {
+fn join(control: &Channel, FurtherLink { number, link }: FurtherLink, flows: Option<&Flows>) {
     match link.hand_over() {
         Ok(HandedOver { state, socket, control: connection }) => {
             if control.send(&Order::Join { number, link: state }, Some(socket.as_fd())).is_err() {
                 connection.shutdown();
+            } else {
+                mark(flows, &connection);
             }
         }
         Err(error) => tracing::debug!("a further connection: {error}"),
+    }
+}
+
+/// Tells of a data connection, whose socket then stays open here until its session ends.
+fn mark(flows: Option<&Flows>, connection: &LinkControl) {
+    if let (Some(flows), Some(socket)) = (flows, connection.socket()) {
+        flows.add(socket);
     }
 }
 

@@ -40,6 +40,8 @@ impl Daemon {
             congestion: AllowedCongestion::Named(Vec::new()),
             audit: None,
             metrics: None,
+            ended: None,
+            marker: None,
             session: crate::session_program(),
             listeners: Listeners::default(),
             successor: Vec::new(),

@@ -1,0 +1,150 @@
+//! Whom a copy or a daemon tells of itself: hooks when something has ended, fireflies while it lasts.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use icdc_hooks::{Command, HookQueue, Hooks, Lines, Secret, Told, Webhook};
+use icdc_remote::{EndSink, Location, SessionEnd};
+use icdc_scitags::{Marker, MarkerConfig, Registry, Tag};
+use icdc_stop::StopSignal;
+use icdc_transfer::Summary;
+use serde_json::{Value, json};
+
+use crate::arguments::TellingArguments;
+use crate::console::Console;
+use crate::exit;
+
+/// Longest registry that is read, in bytes; that of scitags.org has some kB.
+const LONGEST_REGISTRY: u64 = 4 << 20;
+/// So many sources are named.
+const NAMED: usize = 16;
+const APPLICATION: &str = concat!("icdc v", env!("CARGO_PKG_VERSION"));
+
+/// Where a copy is told when it has ended.
+pub(crate) struct CopyHooks {
+    hooks: Hooks,
+    console: Console,
+}
+
+/// A copy that has ended.
+pub(crate) struct EndedCopy<'a> {
+    pub(crate) sources: &'a [Location],
+    pub(crate) destination: &'a Location,
+    pub(crate) summary: &'a Summary,
+    /// Why it could not be completed.
+    pub(crate) reason: Option<&'a str>,
+    pub(crate) exit_code: u8,
+}
+
+impl CopyHooks {
+    /// What the arguments ask for; `None` if that is nothing.
+    pub(crate) fn new(arguments: &TellingArguments, console: &Console) -> anyhow::Result<Option<Self>> {
+        let printed = console.clone();
+        let lines: Lines = Box::new(move |line| printed.print(&format!("{line}\n")));
+        Ok(hooks(arguments, lines)?.map(|hooks| Self { hooks, console: console.clone() }))
+    }
+
+    /// Tells, and waits until that is done. Whether it works changes nothing of the copy.
+    pub(crate) fn tell(&self, ended: &EndedCopy<'_>, stop: &StopSignal) {
+        // A copy that was interrupted is told as well; a later interrupt ends the telling.
+        let stop = if stop.is_requested() { StopSignal::new() } else { stop.clone() };
+        for failed in self.hooks.run(&ended.told(), &stop) {
+            self.console.complain(&failed);
+        }
+    }
+}
+
+impl EndedCopy<'_> {
+    fn told(&self) -> Told {
+        let Self { summary, reason, exit_code: code, .. } = self;
+        let result = self.result();
+        let sources: Vec<String> = self.sources.iter().take(NAMED).map(ToString::to_string).collect();
+        let destination = self.destination.to_string();
+        let mut json = json!({
+            "event": "copy_end", "time": format!("{:.3}", jiff::Timestamp::now()), "result": result, "exit_code": code,
+            "reason": reason, "sources": sources, "more_sources": self.sources.len() - sources.len(),
+            "destination": destination,
+        });
+        if let (Value::Object(json), Ok(Value::Object(summary))) = (&mut json, serde_json::to_value(summary)) {
+            json.extend(summary);
+        }
+        Told::new(json.to_string())
+            .with("ICDC_RESULT", result)
+            .with("ICDC_EXIT_CODE", &code.to_string())
+            .with("ICDC_BYTES", &summary.bytes.to_string())
+            .with("ICDC_FILES", &summary.files.to_string())
+            .with("ICDC_SOURCE", &sources.join(" "))
+            .with("ICDC_DESTINATION", &destination)
+    }
+
+    /// In a word.
+    fn result(&self) -> &'static str {
+        match (self.reason, self.exit_code) {
+            (None, _) if self.summary.errors == 0 => "done",
+            (None, _) => "incomplete",
+            (Some(_), exit::USAGE) => "unusable",
+            (Some(_), exit::NOT_LET_IN) => "not_connected",
+            (Some(_), exit::INTERRUPTED) => "interrupted",
+            (Some(_), _) => "failed",
+        }
+    }
+}
+
+/// Tells of every session of a daemon that has ended, beside those that run; `None` if nobody is to
+/// be told. Dropping the last clone waits for what is left to tell.
+pub(crate) fn of_sessions(arguments: &TellingArguments) -> anyhow::Result<Option<EndSink>> {
+    let lines: Lines = Box::new(|line| tracing::info!(line, "--on-finish"));
+    let Some(hooks) = hooks(arguments, lines)? else { return Ok(None) };
+    let queue = HookQueue::start(hooks).context("threads for --on-finish and --webhook")?;
+    Ok(Some(EndSink(Arc::new(move |end| queue.add(told(&end))))))
+}
+
+fn told(end: &SessionEnd) -> Told {
+    Told::new(end.json.clone())
+        .with("ICDC_RESULT", &end.result)
+        .with("ICDC_BYTES", &end.bytes.to_string())
+        .with("ICDC_FILES", &end.files.to_string())
+        .with("ICDC_SESSION", &end.session)
+        .with("ICDC_WHO", &end.who)
+        .with("ICDC_KEY", &end.key)
+        .with("ICDC_FROM", &end.from)
+        .with("ICDC_JOB", &end.job)
+        .with("ICDC_PATH", &end.path)
+}
+
+fn hooks(arguments: &TellingArguments, lines: Lines) -> anyhow::Result<Option<Hooks>> {
+    let command = arguments.on_finish.clone().map(|text| Command { text, limit: arguments.on_finish_timeout });
+    let webhook = arguments.webhook.clone().map(|target| {
+        let secret = arguments.webhook_secret.as_deref().map(Secret::read).transpose();
+        let secret = secret.context("--webhook-secret")?;
+        Webhook::new(target, secret, arguments.webhook_timeout).context("--webhook")
+    });
+    let webhook = webhook.transpose()?;
+    let is_told = command.is_some() || webhook.is_some();
+    Ok(is_told.then_some(Hooks { command, webhook, lines }))
+}
+
+/// What marks data connections, if they are to be marked.
+pub(crate) fn marker(arguments: &TellingArguments) -> anyhow::Result<Option<Arc<Marker>>> {
+    let Some(text) = &arguments.scitags else { return Ok(None) };
+    let registry = arguments.scitags_registry.as_deref().map(registry).transpose()?;
+    let config = MarkerConfig {
+        tag: Tag::parse(text, registry.as_ref()).context("--scitags")?,
+        application: APPLICATION.to_owned(),
+        collector: arguments.scitags_collector,
+        interval: arguments.scitags_interval,
+    };
+    Ok(Some(Arc::new(Marker::start(config).context("a thread for --scitags")?)))
+}
+
+fn registry(path: &Path) -> anyhow::Result<Registry> {
+    let about = || format!("--scitags-registry {}", path.display());
+    let mut json = Vec::new();
+    let file = File::open(path).with_context(about)?;
+    file.take(LONGEST_REGISTRY + 1).read_to_end(&mut json).with_context(about)?;
+    ensure!(json.len() as u64 <= LONGEST_REGISTRY, "{}: it is too long", about());
+    Registry::parse(&json).with_context(about)
+}

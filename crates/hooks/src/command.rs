@@ -1,0 +1,200 @@
+//! A shell command that is run when something has ended.
+//!
+//! It is a word of whoever started icdc, passed to `sh -c` as it is. What is told comes by standard
+//! input and in the environment. It has a process group of its own, which is killed after the time limit.
+
+use std::io::{self, PipeReader, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+
+use icdc_stop::StopSignal;
+use icdc_tcp::clock;
+use icdc_units::Span;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process_group};
+use thiserror::Error;
+
+use crate::told::Told;
+
+/// How often it is looked whether the command has ended.
+const LOOK: Span = Span::from_millis(20);
+/// So much of what a command prints is passed on, in bytes.
+const MOST_PRINTED: usize = 64 << 10;
+/// What a pipe with room takes at once (`PIPE_BUF`).
+const AT_ONCE: usize = 4096;
+
+/// Takes a line that a command prints.
+pub type Lines = Box<dyn Fn(&str) + Send + Sync>;
+
+/// A shell command with a time limit.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// What `sh -c` runs.
+    pub text: String,
+    /// How long it may take.
+    pub limit: Span,
+}
+
+/// Why a command has not done its work.
+#[derive(Debug, Error)]
+pub enum CommandError {
+    /// There is no shell, or no process.
+    #[error("sh cannot be started: {0}")]
+    Start(io::Error),
+    /// It cannot be waited for.
+    #[error("the command cannot be waited for: {0}")]
+    Wait(io::Error),
+    /// It says that it has failed.
+    #[error("the command failed: {0}")]
+    Failed(ExitStatus),
+    /// It took longer than it may.
+    #[error("the command was killed after {0}; --on-finish-timeout gives it more time")]
+    TimedOut(Span),
+    /// Somebody asked to stop.
+    #[error("the command was killed: icdc was asked to stop")]
+    Stopped,
+}
+
+impl Command {
+    /// Runs it to its end, or until `stop` is requested. What it prints goes to `lines`.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub fn run(&self, told: &Told, lines: &Lines, stop: &StopSignal) -> Result<(), CommandError> {
+        let (reader, writer) = io::pipe().map_err(CommandError::Start)?;
+        let mut child = self.start(told, writer).map_err(CommandError::Start)?;
+        let mut talk = Talk {
+            input: child.stdin.take(),
+            unwritten: told.json().as_bytes(),
+            output: Some(reader),
+            printed: Printed { lines, line: Vec::new(), left: MOST_PRINTED },
+        };
+        let deadline = clock::now() + self.limit;
+        let (status, killed) = loop {
+            talk.go_on(LOOK);
+            match child.try_wait() {
+                Ok(Some(status)) => break (status, None),
+                Ok(None) => {}
+                Err(error) => return Err(CommandError::Wait(error)),
+            }
+            let why = match () {
+                () if clock::now() >= deadline => CommandError::TimedOut(self.limit),
+                () if stop.is_requested() => CommandError::Stopped,
+                () => continue,
+            };
+            break (end(&mut child).map_err(CommandError::Wait)?, Some(why));
+        };
+        // What it said last; what it left running may print for ever.
+        talk.input = None;
+        talk.go_on(Span::ZERO);
+        talk.printed.end();
+        match killed {
+            Some(why) => Err(why),
+            None if status.success() => Ok(()),
+            None => Err(CommandError::Failed(status)),
+        }
+    }
+
+    fn start(&self, told: &Told, output: io::PipeWriter) -> io::Result<Child> {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &self.text]).envs(told.variables()).process_group(0);
+        command.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
+        command.spawn()
+    }
+}
+
+/// Kills all that the command has started.
+fn end(child: &mut Child) -> io::Result<ExitStatus> {
+    // It has not been waited for, so the number is still its own.
+    if kill_process_group(Pid::from_child(child), Signal::KILL).is_err() {
+        child.kill()?;
+    }
+    child.wait()
+}
+
+/// What goes to a command and comes from it.
+struct Talk<'a> {
+    input: Option<ChildStdin>,
+    unwritten: &'a [u8],
+    output: Option<PipeReader>,
+    printed: Printed<'a>,
+}
+
+impl Talk<'_> {
+    /// Writes and reads what can be without waiting; waits `patience` for something to do.
+    fn go_on(&mut self, patience: Span) {
+        loop {
+            let mut ready = Vec::new();
+            if let Some(input) = &self.input {
+                ready.push(PollFd::new(input, PollFlags::OUT));
+            }
+            if let Some(output) = &self.output {
+                ready.push(PollFd::new(output, PollFlags::IN));
+            }
+            if !poll(&mut ready, Some(&clock::timespec(patience))).is_ok_and(|count| count > 0) {
+                return;
+            }
+            let events: Vec<bool> = ready.iter().map(|fd| !fd.revents().is_empty()).collect();
+            let (can_write, can_read) = match (self.input.is_some(), events.as_slice()) {
+                (true, [write, rest @ ..]) => (*write, rest.contains(&true)),
+                (_, rest) => (false, rest.contains(&true)),
+            };
+            if can_write {
+                self.write();
+            }
+            if can_read {
+                self.read();
+            }
+            // What prints without a pause must not keep the end from being seen.
+            if patience > Span::ZERO || self.printed.left == 0 {
+                return;
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        let Some(input) = &mut self.input else { return };
+        let length = self.unwritten.len().min(AT_ONCE);
+        match input.write(&self.unwritten[..length]) {
+            Ok(written) if written > 0 && written < self.unwritten.len() => self.unwritten = &self.unwritten[written..],
+            // All is written, or the command does not want it.
+            _ => self.input = None,
+        }
+    }
+
+    fn read(&mut self) {
+        let Some(output) = &mut self.output else { return };
+        let mut buffer = [0; AT_ONCE];
+        match output.read(&mut buffer) {
+            Ok(length @ 1..) => self.printed.add(&buffer[..length]),
+            _ => self.output = None,
+        }
+    }
+}
+
+/// What a command prints, by lines.
+struct Printed<'a> {
+    lines: &'a Lines,
+    line: Vec<u8>,
+    left: usize,
+}
+
+impl Printed<'_> {
+    fn add(&mut self, text: &[u8]) {
+        let taken = text.len().min(self.left);
+        for byte in &text[..taken] {
+            if *byte == b'\n' { self.end() } else { self.line.push(*byte) }
+        }
+        self.left -= taken;
+        if taken < text.len() && taken > 0 {
+            self.end();
+            (self.lines)("… (what the command prints after this is left out)");
+        }
+    }
+
+    fn end(&mut self) {
+        if !self.line.is_empty() {
+            (self.lines)(&String::from_utf8_lossy(&std::mem::take(&mut self.line)));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Whoever is told that something has ended.
+
+use icdc_stop::StopSignal;
+
+use crate::command::{Command, Lines};
+use crate::told::Told;
+use crate::webhook::Webhook;
+
+/// What is told that something has ended.
+pub struct Hooks {
+    /// A command.
+    pub command: Option<Command>,
+    /// A web server.
+    pub webhook: Option<Webhook>,
+    /// Takes what the command prints.
+    pub lines: Lines,
+}
+
+impl Hooks {
+    /// Runs the command and sends the request, side by side, until `stop` is requested; what failed.
+    #[must_use]
+    pub fn run(&self, told: &Told, stop: &StopSignal) -> Vec<String> {
+        std::thread::scope(|scope| {
+            let webhook = self.webhook.as_ref().map(|webhook| scope.spawn(|| webhook.post(told.json(), stop)));
+            let command = self.command.as_ref().map(|command| command.run(told, &self.lines, stop));
+            let command = command.and_then(Result::err).map(|error| format!("--on-finish: {error}"));
+            let webhook = webhook.and_then(|webhook| match webhook.join() {
+                Ok(sent) => sent.err().map(|error| format!("--webhook: {error}")),
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            command.into_iter().chain(webhook).collect()
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! The hooks of a daemon: they run beside its sessions, a few at a time.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use icdc_stop::StopSignal;
+use icdc_units::Span;
+
+use crate::hooks::Hooks;
+use crate::told::Told;
+
+/// So many run at a time.
+const AT_A_TIME: usize = 8;
+/// So many wait.
+const WAITING: usize = 1024;
+/// How long a daemon that ends waits for its hooks.
+const FAREWELL: Span = Span::from_secs(10);
+
+/// Hooks that run beside whoever adds to them.
+pub struct HookQueue {
+    waiting: Option<Sender<Told>>,
+    left_out: Arc<AtomicU64>,
+    over: StopSignal,
+    /// Closed once no hook runs any more.
+    ended: Receiver<()>,
+}
+
+impl HookQueue {
+    /// Starts with nothing to tell. Failures are logged.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn start(hooks: Hooks) -> io::Result<Self> {
+        let (waiting, next) = bounded::<Told>(WAITING);
+        let (running, ended) = bounded::<()>(0);
+        let (hooks, over, left_out) = (Arc::new(hooks), StopSignal::new(), Arc::new(AtomicU64::new(0)));
+        for number in 0..AT_A_TIME {
+            let (hooks, next, over) = (Arc::clone(&hooks), next.clone(), over.clone());
+            let (running, left_out) = (running.clone(), Arc::clone(&left_out));
+            let work = move || {
+                let _running = running;
+                // A daemon that may become other users does not pass that on. It fails where there is none.
+                let _ = rustix::thread::clear_ambient_capability_set();
+                for told in next {
+                    match over.is_requested() {
+                        true => drop(left_out.fetch_add(1, Ordering::Relaxed)),
+                        false => hooks.run(&told, &over).iter().for_each(|failed| tracing::warn!("{failed}")),
+                    }
+                    tell_left_out(&left_out);
+                }
+            };
+            std::thread::Builder::new().name(format!("hook {number}")).spawn(work)?;
+        }
+        Ok(Self { waiting: Some(waiting), left_out, over, ended })
+    }
+
+    /// Tells this as soon as there is room, or leaves it out if too much waits.
+    pub fn add(&self, told: Told) {
+        let added = self.waiting.as_ref().map(|waiting| waiting.try_send(told));
+        if let Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) = added {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for HookQueue {
+    /// Waits for what is left to tell, for a while; then kills what still runs.
+    fn drop(&mut self) {
+        drop(self.waiting.take());
+        if self.ended.recv_timeout(FAREWELL.into()).is_err_and(|error| error.is_timeout()) {
+            tracing::warn!("hooks that have not ended in {FAREWELL} are killed");
+            self.over.request();
+            let _ = self.ended.recv_timeout(FAREWELL.into());
+        }
+        tell_left_out(&self.left_out);
+    }
+}
+
+fn tell_left_out(left_out: &AtomicU64) {
+    let count = left_out.swap(0, Ordering::Relaxed);
+    if count > 0 {
+        tracing::warn!("{count} sessions have ended of which --on-finish and --webhook were not told: too many waited");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::command::Command;
+
+    #[test]
+    fn what_waits_is_told_before_the_end() {
+        let printed = Arc::new(Mutex::new(Vec::new()));
+        let lines = Arc::clone(&printed);
+        let hooks = Hooks {
+            command: Some(Command { text: "cat; echo \" $N\"".into(), limit: Span::from_secs(60) }),
+            webhook: None,
+            lines: Box::new(move |line| lines.lock().unwrap().push(line.to_owned())),
+        };
+        let queue = HookQueue::start(hooks).unwrap();
+        for number in 0..20 {
+            queue.add(Told::new("{}".into()).with("N", &number.to_string()));
+        }
+        drop(queue);
+        let mut printed = printed.lock().unwrap().clone();
+        printed.sort();
+        let mut expected: Vec<String> = (0..20).map(|number| format!("{{}} {number}")).collect();
+        expected.sort();
+        assert_eq!(printed, expected);
+    }
+}

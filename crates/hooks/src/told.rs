@@ -1,0 +1,71 @@
+//! What is told.
+
+/// Longest value of a variable, in bytes; the kernel takes 128 KiB.
+const LONGEST: usize = 4096;
+/// What a value that was cut ends with.
+const CUT: &str = "…";
+
+/// What is told: JSON, and the same in variables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    json: String,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Told {
+    /// Says `json`, one object, and no variables yet.
+    #[must_use]
+    pub fn new(json: String) -> Self {
+        Self { json, variables: Vec::new() }
+    }
+
+    /// Says one more thing: control characters are escaped, and what is long is cut.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, bounded(value)));
+        self
+    }
+
+    /// The JSON.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// The variables.
+    pub fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.variables.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+}
+
+fn bounded(value: &str) -> String {
+    let mut text = String::new();
+    for letter in value.chars() {
+        let length = text.len();
+        if letter.is_control() {
+            text.extend(letter.escape_default())
+        } else {
+            text.push(letter)
+        }
+        if text.len() > LONGEST - CUT.len() {
+            text.truncate(length);
+            return text + CUT;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_is_bounded_and_has_no_control_characters() {
+        let told =
+            Told::new("{}".into()).with("A", "x\0y\n\u{1b}[2J").with("B", &"é".repeat(10_000)).with("C", "plain é");
+        let values: Vec<_> = told.variables().map(|(_, value)| value.to_owned()).collect();
+        assert_eq!(values[0], "x\\u{0}y\\n\\u{1b}[2J");
+        assert!(values[1].len() <= LONGEST && values[1].ends_with("é…"), "{}", values[1].len());
+        assert_eq!(values[2], "plain é");
+    }
+}

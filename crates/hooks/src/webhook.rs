@@ -1,0 +1,267 @@
+//! A request to a web server that something has ended.
+//!
+//! ```text
+//! POST URL
+//! Content-Type: application/json
+//! X-Icdc-Signature: sha256=HEX        HMAC-SHA-256 of the body, with the secret
+//! ```
+//!
+//! A request that finds nobody, gets no answer in time, or is told to come again (408, 429, 5xx) is
+//! repeated twice. Redirects are not followed: the body would go to a place that nobody has named.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use aws_lc_rs::hmac;
+use icdc_stop::StopSignal;
+use icdc_units::Span;
+use thiserror::Error;
+use ureq::http::Uri;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, http};
+
+/// Pauses before the second and the third try.
+const PAUSES: [Span; 2] = [Span::from_secs(1), Span::from_secs(3)];
+/// Longest secret that is read, in bytes.
+const LONGEST_SECRET: u64 = 4096;
+const USER_AGENT: &str = concat!("icdc/", env!("CARGO_PKG_VERSION"));
+
+/// Where requests go. Only host and port stand in messages: the rest may be secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target(Uri);
+
+/// Why a text names no web server.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TargetError {
+    /// It is no URL.
+    #[error("expected a URL such as https://host.example.org/path")]
+    Form,
+    /// It has a user or a password.
+    #[error("a URL with a user or a password is seen by everyone on this host; --webhook-secret FILE signs requests")]
+    Login,
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let uri: Uri = text.parse().map_err(|_| TargetError::Form)?;
+        let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
+        match uri.authority() {
+            Some(authority) if authority.as_str().contains('@') => Err(TargetError::Login),
+            Some(authority) if is_web && !authority.host().is_empty() => Ok(Self(uri)),
+            _ => Err(TargetError::Form),
+        }
+    }
+}
+
+impl Target {
+    fn is_encrypted(&self) -> bool {
+        self.0.scheme_str() == Some("https")
+    }
+
+    /// For messages.
+    fn shown(&self) -> String {
+        let authority = self.0.authority().map_or("", http::uri::Authority::as_str);
+        format!("{}://{authority}", self.0.scheme_str().unwrap_or_default())
+    }
+}
+
+/// What requests are signed with.
+pub struct Secret(hmac::Key);
+
+/// Why a file has no secret.
+#[derive(Debug, Error)]
+pub enum SecretError {
+    /// It cannot be read.
+    #[error("{path}: {cause}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Others can read it.
+    #[error(
+        "{path}: other users can read it (mode {mode:04o}, owner {owner}); run `chmod 600 {path}`, and exchange the secret"
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+        /// Its owner.
+        owner: u32,
+    },
+    /// It holds nothing, or more than any secret.
+    #[error("{0}: expected a secret of 1 to {LONGEST_SECRET} bytes")]
+    Length(PathBuf),
+}
+
+impl Secret {
+    /// Reads a file that nobody else can read; a newline at its end is no part of the secret.
+    ///
+    /// # Errors
+    /// See [`SecretError`].
+    pub fn read(path: &Path) -> Result<Self, SecretError> {
+        let unreadable = |cause| SecretError::Read { path: path.to_owned(), cause };
+        let file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
+        if mode & 0o077 != 0 || ![0, rustix::process::geteuid().as_raw()].contains(&owner) {
+            return Err(SecretError::Exposed { path: path.to_owned(), mode, owner });
+        }
+        let mut bytes = Vec::new();
+        file.take(LONGEST_SECRET + 2).read_to_end(&mut bytes).map_err(unreadable)?;
+        let secret = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        if secret.is_empty() || secret.len() as u64 > LONGEST_SECRET {
+            return Err(SecretError::Length(path.to_owned()));
+        }
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
+    }
+
+    /// Value of the header with the signature.
+    fn sign(&self, body: &str) -> String {
+        let tag = hmac::sign(&self.0, body.as_bytes());
+        tag.as_ref().iter().fold("sha256=".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+    }
+}
+
+/// A web server that is told.
+pub struct Webhook {
+    agent: Agent,
+    target: Target,
+    secret: Option<Secret>,
+}
+
+/// Why a server was not told.
+#[derive(Debug, Error)]
+pub enum WebhookError {
+    /// No certificate could be verified.
+    #[error(
+        "https needs the system's certificates, and none were found ({0}); install ca-certificates, or name a file by SSL_CERT_FILE"
+    )]
+    NoCertificates(String),
+    /// It was not reached, or did not answer.
+    #[error("{target}: {cause} (after {tries} tries)")]
+    Unreached {
+        /// Who.
+        target: String,
+        /// Why.
+        cause: String,
+        /// How often it was tried.
+        tries: usize,
+    },
+    /// It answered that it does not want the request.
+    #[error("{target} answered {status}{}", if status.is_redirection() { "; redirects are not followed, name the place itself" } else { "" })]
+    Refused {
+        /// Who.
+        target: String,
+        /// What it answered.
+        status: http::StatusCode,
+    },
+    /// It answered each time that it cannot just now.
+    #[error("{target} answered {status} ({tries} tries)")]
+    Busy {
+        /// Who.
+        target: String,
+        /// What it answered last.
+        status: http::StatusCode,
+        /// How often it was tried.
+        tries: usize,
+    },
+}
+
+impl Webhook {
+    /// Requests to `target`, each of which may take so long.
+    ///
+    /// # Errors
+    /// [`WebhookError::NoCertificates`].
+    pub fn new(target: Target, secret: Option<Secret>, limit: Span) -> Result<Self, WebhookError> {
+        let mut tls = TlsConfig::builder()
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        if target.is_encrypted() {
+            let found = rustls_native_certs::load_native_certs();
+            if found.certs.is_empty() {
+                let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+                return Err(WebhookError::NoCertificates(errors.join("; ")));
+            }
+            let certificates = found.certs.iter().map(|certificate| Certificate::from_der(certificate).to_owned());
+            tls = tls.root_certs(RootCerts::from(certificates));
+        }
+        let config = Agent::config_builder()
+            .tls_config(tls.build())
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_global(Some(limit.into()))
+            .user_agent(USER_AGENT)
+            .build();
+        Ok(Self { agent: config.into(), target, secret })
+    }
+
+    /// Sends `body`, JSON, until it is taken, refused, or has been tried often enough; a request of `stop`
+    /// ends that.
+    ///
+    /// # Errors
+    /// See [`WebhookError`].
+    pub fn post(&self, body: &str, stop: &StopSignal) -> Result<(), WebhookError> {
+        let (mut pauses, mut tries) = (PAUSES.into_iter(), 0);
+        loop {
+            tries += 1;
+            let target = self.target.shown();
+            let failed = match self.once(body) {
+                Ok(status) if status.is_success() => return Ok(()),
+                Ok(status) if matches!(status.as_u16(), 408 | 429 | 500..) => {
+                    WebhookError::Busy { target, status, tries }
+                }
+                Ok(status) => return Err(WebhookError::Refused { target, status }),
+                Err(error) => WebhookError::Unreached { target, cause: error.to_string(), tries },
+            };
+            match pauses.next() {
+                Some(pause) if !stop.wait(pause) => {}
+                _ => return Err(failed),
+            }
+        }
+    }
+
+    fn once(&self, body: &str) -> Result<http::StatusCode, ureq::Error> {
+        let mut request = self.agent.post(&self.target.0).header("Content-Type", "application/json");
+        if let Some(secret) = &self.secret {
+            request = request.header("X-Icdc-Signature", secret.sign(body));
+        }
+        Ok(request.send(body)?.status())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_that_of_rfc_4231() {
+        // Test case 2.
+        let secret = Secret(hmac::Key::new(hmac::HMAC_SHA256, b"Jefe"));
+        let expected = "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(secret.sign("what do ya want for nothing?"), expected);
+    }
+
+    #[test]
+    fn a_target_is_a_web_server_and_no_secret_of_it_is_shown() {
+        let target: Target = "https://hooks.example.org:8443/services/TOKEN?key=SECRET".parse().unwrap();
+        assert_eq!(target.shown(), "https://hooks.example.org:8443");
+        for (text, error) in [
+            ("", TargetError::Form),
+            ("hooks.example.org", TargetError::Form),
+            ("ftp://hooks.example.org", TargetError::Form),
+            ("https:///path", TargetError::Form),
+            ("https://user:password@hooks.example.org/", TargetError::Login),
+        ] {
+            assert_eq!(text.parse::<Target>(), Err(error), "{text}");
+        }
+    }
+}

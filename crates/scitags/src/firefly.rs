@@ -1,0 +1,231 @@
+//! The datagram, as the SciTags technical specification (scitags.org) has it: a header of syslog
+//! (RFC 5424, facility local0, severity informational), and JSON by its schema
+//! `firefly.schema.json`, version 1.
+//!
+//! ```text
+//! <134>1 2021-09-22T11:12:27.808092+00:00 HOST icdc - firefly-json - {"version":1, …}
+//! ```
+//!
+//! The source of a flow is the end that sends the data, whoever made the connection; `usage` counts
+//! from there. `netlink` is free in the schema; here it has the round-trip time in milliseconds.
+
+use std::net::{IpAddr, SocketAddr};
+
+use icdc_tcp::TcpInfo;
+use icdc_units::Span;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::tag::Tag;
+
+/// Facility local0 (16), severity informational (6): 16 × 8 + 6.
+const PRIORITY: u8 = 134;
+/// How the specification writes a time.
+const TIME: &str = "%Y-%m-%dT%H:%M:%S.%6f+00:00";
+
+/// The two ends of a connection, by which way the data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// The end that sends data.
+    pub source: SocketAddr,
+    /// The end that receives it.
+    pub destination: SocketAddr,
+}
+
+/// Where in its life a flow is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It begins.
+    Start,
+    /// It goes on.
+    Ongoing,
+    /// It is over.
+    End,
+}
+
+/// What a flow has carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes that the source has sent.
+    pub sent: u64,
+    /// Bytes that the source has received.
+    pub received: u64,
+    /// Round-trip time; zero if unknown.
+    pub rtt: Span,
+}
+
+impl Usage {
+    /// What the kernel of one end counts; `sends` if that is the source.
+    #[must_use]
+    pub fn of(info: &TcpInfo, sends: bool) -> Self {
+        let (out, back) = (info.bytes_acked.as_u64(), info.bytes_received.as_u64());
+        let (sent, received) = if sends { (out, back) } else { (back, out) };
+        Self { sent, received, rtt: info.rtt }
+    }
+}
+
+/// Everything that a datagram says.
+#[derive(Clone, Copy, Debug)]
+pub struct Firefly<'a> {
+    /// Whose it is.
+    pub tag: Tag,
+    /// The connection.
+    pub flow: Flow,
+    /// Where in its life it is.
+    pub state: State,
+    /// When it began.
+    pub start: Timestamp,
+    /// Now.
+    pub now: Timestamp,
+    /// What it has carried.
+    pub usage: Usage,
+    /// Program and its version.
+    pub application: &'a str,
+    /// Name of this host, for the header.
+    pub host: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Body<'a> {
+    version: u8,
+    flow_lifecycle: Lifecycle,
+    flow_id: FlowId,
+    usage: UsageBody,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    netlink: Option<Netlink>,
+    context: Context<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Lifecycle {
+    state: &'static str,
+    current_time: String,
+    start_time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_time: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct FlowId {
+    afi: &'static str,
+    src_ip: IpAddr,
+    dst_ip: IpAddr,
+    protocol: &'static str,
+    src_port: u16,
+    dst_port: u16,
+}
+
+#[derive(Serialize)]
+struct UsageBody {
+    received: u64,
+    sent: u64,
+}
+
+#[derive(Serialize)]
+struct Netlink {
+    rtt: f64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Context<'a> {
+    experiment_id: u16,
+    activity_id: u16,
+    application: &'a str,
+}
+
+impl Firefly<'_> {
+    /// The datagram's bytes.
+    #[must_use]
+    pub fn datagram(&self) -> Vec<u8> {
+        let now = time(self.now);
+        let header = format!("<{PRIORITY}>1 {now} {} icdc - firefly-json - ", header_name(self.host));
+        let (source, destination) = (plain(self.flow.source), plain(self.flow.destination));
+        let body = Body {
+            version: 1,
+            flow_lifecycle: Lifecycle {
+                state: match self.state {
+                    State::Start => "start",
+                    State::Ongoing => "ongoing",
+                    State::End => "end",
+                },
+                start_time: time(self.start),
+                end_time: (self.state == State::End).then(|| now.clone()),
+                current_time: now,
+            },
+            flow_id: FlowId {
+                afi: if source.ip().is_ipv4() { "ipv4" } else { "ipv6" },
+                src_ip: source.ip(),
+                dst_ip: destination.ip(),
+                protocol: "tcp",
+                src_port: source.port(),
+                dst_port: destination.port(),
+            },
+            usage: UsageBody { received: self.usage.received, sent: self.usage.sent },
+            netlink: (self.usage.rtt > Span::ZERO).then(|| Netlink { rtt: self.usage.rtt.as_micros() as f64 / 1000.0 }),
+            context: Context {
+                experiment_id: self.tag.experiment(),
+                activity_id: self.tag.activity(),
+                application: self.application,
+            },
+        };
+        let mut datagram = header.into_bytes();
+        datagram.extend(serde_json::to_vec(&body).expect("plain data with text as keys"));
+        datagram
+    }
+}
+
+/// An address as both ends write it: IPv4 at a socket for both families is IPv4.
+pub(crate) fn plain(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
+fn time(at: Timestamp) -> String {
+    at.strftime(TIME).to_string()
+}
+
+/// A host's name as RFC 5424 allows it.
+fn header_name(host: &str) -> &str {
+    let fits = !host.is_empty() && host.len() <= 255 && host.bytes().all(|byte| byte.is_ascii_graphic());
+    if fits { host } else { "-" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_is_a_line_of_syslog_and_json() {
+        let flow = Flow {
+            source: "[::ffff:192.0.2.7]:2633".parse().unwrap(),
+            destination: "198.51.100.1:40000".parse().unwrap(),
+        };
+        let start: Timestamp = "2021-09-22T11:12:27.808092Z".parse().unwrap();
+        let now: Timestamp = "2021-09-22T11:12:28Z".parse().unwrap();
+        let usage = Usage { sent: 7, received: 8, rtt: Span::from_micros(1500) };
+        let tag = Tag::new(2, 14).unwrap();
+        let mut firefly =
+            Firefly { tag, flow, state: State::End, start, now, usage, application: "icdc v1", host: "dtn1" };
+        let expected = concat!(
+            "<134>1 2021-09-22T11:12:28.000000+00:00 dtn1 icdc - firefly-json - ",
+            r#"{"version":1,"flow-lifecycle":{"state":"end","current-time":"2021-09-22T11:12:28.000000+00:00","#,
+            r#""start-time":"2021-09-22T11:12:27.808092+00:00","end-time":"2021-09-22T11:12:28.000000+00:00"},"#,
+            r#""flow-id":{"afi":"ipv4","src-ip":"192.0.2.7","dst-ip":"198.51.100.1","protocol":"tcp","src-port":2633,"#,
+            r#""dst-port":40000},"usage":{"received":8,"sent":7},"netlink":{"rtt":1.5},"#,
+            r#""context":{"experiment-id":2,"activity-id":14,"application":"icdc v1"}}"#,
+        );
+        assert_eq!(String::from_utf8(firefly.datagram()).unwrap(), expected);
+        (firefly.state, firefly.host) = (State::Start, "two words");
+        let begun = String::from_utf8(firefly.datagram()).unwrap();
+        assert!(
+            begun.contains("+00:00 - icdc - ") && begun.contains("\"start\"") && !begun.contains("end-time"),
+            "{begun}"
+        );
+    }
+}

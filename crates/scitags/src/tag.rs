@@ -1,0 +1,208 @@
+//! Experiment and activity, which the registry of scitags.org numbers.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Numbers of experiments: nine bits of a flow label, of which 0 says nothing.
+const EXPERIMENTS: RangeInclusive<u16> = 1..=511;
+/// Numbers of activities: six bits, of which 0 says nothing.
+const ACTIVITIES: RangeInclusive<u16> = 1..=63;
+/// So many names stand in an error.
+const NAMED: usize = 20;
+
+/// Whose traffic it is, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    experiment: u16,
+    activity: u16,
+}
+
+/// Why a text is no tag.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TagError {
+    /// It has not two parts.
+    #[error("expected EXPERIMENT.ACTIVITY, such as 2.14 or, with a registry, atlas.production")]
+    Form,
+    /// A number that no experiment or activity can have.
+    #[error("{what} {number}: expected a number from {} to {}", allowed.start(), allowed.end())]
+    Range {
+        /// What it counts.
+        what: &'static str,
+        /// The number.
+        number: u16,
+        /// What it may be.
+        allowed: RangeInclusive<u16>,
+    },
+    /// A name, and nothing says which number it has.
+    #[error("{0:?} is no number; name the file with the numbers of names by --scitags-registry, or write a number")]
+    NoRegistry(String),
+    /// A name that the registry does not have.
+    #[error("the registry has no {what} {name:?}; it has {known}")]
+    Unknown {
+        /// What was named.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// Names that it has.
+        known: String,
+    },
+    /// The registry cannot be read.
+    #[error("the registry is not what scitags.org publishes: {0}")]
+    Registry(String),
+}
+
+/// Names of experiments and of their activities, in the form of `https://www.scitags.org/api.json`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Registry {
+    experiments: Vec<Experiment>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Experiment {
+    exp_name: String,
+    exp_id: u16,
+    #[serde(default)]
+    activities: Vec<Activity>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Activity {
+    activity_name: String,
+    activity_id: u16,
+}
+
+impl Registry {
+    /// Reads the JSON that scitags.org publishes.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn parse(json: &[u8]) -> Result<Self, TagError> {
+        serde_json::from_slice(json).map_err(|error| TagError::Registry(error.to_string()))
+    }
+}
+
+impl Tag {
+    /// The tag of these numbers.
+    ///
+    /// # Errors
+    /// [`TagError::Range`].
+    pub fn new(experiment: u16, activity: u16) -> Result<Self, TagError> {
+        let check = |what, number, allowed: RangeInclusive<u16>| match allowed.contains(&number) {
+            true => Ok(()),
+            false => Err(TagError::Range { what, number, allowed }),
+        };
+        check("experiment", experiment, EXPERIMENTS)?;
+        check("activity", activity, ACTIVITIES)?;
+        Ok(Self { experiment, activity })
+    }
+
+    /// Reads `EXPERIMENT.ACTIVITY`, each a number or a name of the registry.
+    ///
+    /// # Errors
+    /// See [`TagError`].
+    pub fn parse(text: &str, registry: Option<&Registry>) -> Result<Self, TagError> {
+        let (experiment, activity) = text.split_once('.').ok_or(TagError::Form)?;
+        if experiment.is_empty() || activity.is_empty() {
+            return Err(TagError::Form);
+        }
+        let of_registry = |name: &str| registry.ok_or_else(|| TagError::NoRegistry(name.to_owned()));
+        let number = match experiment.parse() {
+            Ok(number) => number,
+            Err(_) => find("experiment", experiment, named_experiments(of_registry(experiment)?))?,
+        };
+        let activity = match activity.parse() {
+            Ok(activity) => activity,
+            Err(_) => {
+                let registry = of_registry(activity)?;
+                let activities = registry.experiments.iter().filter(|known| known.exp_id == number);
+                let activities = activities.flat_map(|known| &known.activities);
+                find("activity", activity, activities.map(|known| (known.activity_name.as_str(), known.activity_id)))?
+            }
+        };
+        Self::new(number, activity)
+    }
+
+    /// Number of the experiment.
+    #[must_use]
+    pub fn experiment(self) -> u16 {
+        self.experiment
+    }
+
+    /// Number of the activity.
+    #[must_use]
+    pub fn activity(self) -> u16 {
+        self.activity
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.experiment, self.activity)
+    }
+}
+
+fn named_experiments(registry: &Registry) -> impl Iterator<Item = (&str, u16)> + Clone {
+    registry.experiments.iter().map(|known| (known.exp_name.as_str(), known.exp_id))
+}
+
+fn find<'a>(
+    what: &'static str,
+    name: &str,
+    known: impl Iterator<Item = (&'a str, u16)> + Clone,
+) -> Result<u16, TagError> {
+    let found = known.clone().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(_, number)| number).ok_or_else(|| {
+        let mut names: Vec<&str> = known.map(|(known, _)| known).collect();
+        let more = if names.len() > NAMED { ", …" } else { "" };
+        names.truncate(NAMED);
+        TagError::Unknown { what, name: name.to_owned(), known: format!("{}{more}", names.join(", ")) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PUBLISHED: &str = r#"{"version": 1, "modified": "2024-01-01T00:00:00Z", "experiments": [
+        {"expName": "default", "expId": 1, "activities": [{"activityName": "default", "activityId": 1}]},
+        {"expName": "atlas", "expId": 2, "activities": [
+            {"activityName": "perfsonar", "activityId": 2}, {"activityName": "Data Consolidation", "activityId": 4}]}]}"#;
+
+    #[test]
+    fn numbers_and_names_are_tags() {
+        let registry = Registry::parse(PUBLISHED.as_bytes()).unwrap();
+        for (text, numbers) in
+            [("2.4", (2, 4)), ("ATLAS.data consolidation", (2, 4)), ("atlas.9", (2, 9)), ("2.perfsonar", (2, 2))]
+        {
+            let tag = Tag::parse(text, Some(&registry)).unwrap();
+            assert_eq!((tag.experiment(), tag.activity()), numbers, "{text}");
+        }
+        assert_eq!(Tag::parse("511.63", None).unwrap().to_string(), "511.63");
+    }
+
+    #[test]
+    fn what_is_no_tag_is_named() {
+        let registry = Registry::parse(PUBLISHED.as_bytes()).unwrap();
+        let refused = [
+            ("2", "EXPERIMENT.ACTIVITY"),
+            (".1", "EXPERIMENT.ACTIVITY"),
+            ("0.1", "from 1 to 511"),
+            ("512.1", "from 1 to 511"),
+            ("1.64", "from 1 to 63"),
+            ("cms.1", "no experiment \"cms\"; it has default, atlas"),
+            ("default.perfsonar", "no activity \"perfsonar\"; it has default"),
+            ("-1.1", "no experiment \"-1\""),
+        ];
+        for (text, reason) in refused {
+            let told = Tag::parse(text, Some(&registry)).unwrap_err().to_string();
+            assert!(told.contains(reason), "{text}: {told}");
+        }
+        assert!(Tag::parse("atlas.1", None).unwrap_err().to_string().contains("--scitags-registry"));
+        assert!(Registry::parse(br#"{"experiments": [{"expName": "x", "expId": 70000}]}"#).is_err());
+    }
+}
