@@ -298,7 +298,7 @@ fn either_way() -> Vec<Message> {
     ];
     let refused = kinds.map(|kind| Message::Refused(Refusal { kind, reason: "why".into() }));
     let features = Features::from_bits(1 << 40 | 3);
-    let versions = Versions::new(260, 300).unwrap();
+    let versions = Versions::new(260, 300).expect("a range");
     let bootstrap =
         |task| Message::Bootstrap(Bootstrap { versions, features, version: "1.2.3".into(), task, family: 6 });
     let rest = vec![

@@ -69,6 +69,7 @@ pub(crate) enum Job {
 
 /// What comes out of it.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most of them are replies")]
 pub(crate) enum Report {
     Reply(Message),
     Expect { id: EntryId, plan: Box<Plan>, expected: Expected },

@@ -11,6 +11,7 @@ use crossbeam_channel::unbounded;
 use icdc_disk::BlockPool;
 use icdc_disk::tree::{Name, Tree};
 use icdc_link::{Link, Parcel, memory_pair};
+use icdc_protocol::Features;
 use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
 use icdc_protocol::message::{Begin, EntryKind, Message, Parent, Part, SendOptions, Source, SourceKind, Want, Wants};
 use icdc_session::sender::Found;
@@ -51,7 +52,8 @@ impl Sending {
         let events: &'static EventSink = Box::leak(Box::new(events));
         let (link, far) = memory_pair();
         let pool = BlockPool::new(8).unwrap();
-        let (executor, queues) = Executor::new(begin, Keeps::default(), &options, pool, link.control, None, events);
+        let (executor, queues) =
+            Executor::new(begin, Keeps::default(), &options, pool, (link.control, Features::OURS), None, events);
         let found = Found {
             parent: Parent::Source(0),
             name: Vec::new(),
