@@ -1,4 +1,5 @@
-//! `install.sh`: for one user, without root, from the files that `make dist` makes; here with the program under test in them.
+//! `install.sh`: for one user, without root, from files as `make dist` makes them; here a script stands for the program, which would
+//! take long to pack.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -6,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::support::{HERE, ICDC, Site, has_program, skip, succeed};
+use crate::support::{HERE, Site, has_program, skip, succeed};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../install.sh");
 
@@ -15,7 +16,8 @@ fn dist(site: &Site) -> (PathBuf, String) {
     let name = format!("icdc-9.9.9-{}", std::env::consts::ARCH);
     let (tree, dist) = (site.directory(format!("tree/{name}")), site.directory("dist"));
     fs::create_dir_all(tree.join("bin")).unwrap();
-    fs::copy(ICDC, tree.join("bin/icdc")).unwrap();
+    let program = site.program("program", "echo icdc 9.9.9");
+    fs::copy(program, tree.join("bin/icdc")).unwrap();
     for file in ["share/man/man1/icdc.1", "share/bash-completion/completions/icdc", "share/doc/icdc/README.md"] {
         fs::create_dir_all(tree.join(file).parent().unwrap()).unwrap();
         fs::write(tree.join(file), file).unwrap();
@@ -83,7 +85,7 @@ fn it_is_installed_and_removed_by_any_shell() {
             "./.local/share/own",
         ];
         assert_eq!(files(&site.path("home")), expected);
-        assert!(succeed(Command::new(site.path("home/.local/bin/icdc")).arg("--version")).starts_with("icdc "));
+        assert!(succeed(Command::new(site.path("home/.local/bin/icdc")).arg("--version")).starts_with("icdc 9.9.9"));
         let output = install(&site, &shell, &dist.join("install.sh"), &["--uninstall"]);
         assert!(output.status.success(), "{}", said(&output));
         assert_eq!(files(&site.path("home")), ["./.local/share/own"]);
