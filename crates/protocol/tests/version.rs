@@ -10,7 +10,7 @@ use icdc_units::ByteCount;
 use proptest::prelude::*;
 
 fn versions(lowest: u32, highest: u32) -> Versions {
-    Versions::new(lowest, highest).unwrap()
+    Versions::new(lowest, highest).expect("a range")
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn two_ends_use_the_highest_version_that_both_have() {
 fn this_release_speaks_the_version_before() {
     assert_eq!((Versions::OURS.lowest(), Versions::OURS.highest()), (MIN_VERSION, VERSION));
     // No release has spoken an earlier one than 2.
-    assert!(MIN_VERSION == 2 || MIN_VERSION < VERSION, "the release before this one is not understood");
+    const { assert!(MIN_VERSION == 2 || MIN_VERSION < VERSION, "the release before this one is not understood") };
 }
 
 #[test]
@@ -81,7 +81,8 @@ proptest! {
     fn any_line_is_read_without_a_panic(line in proptest::collection::vec(any::<u8>(), 0..60), tail in "[0-9+-]{0,24}") {
         prop_assert_eq!(Versions::parse_line(&line), None);
         if let Some(range) = Versions::parse_line(format!("ICDC-VERSIONS {tail}").as_bytes()) {
-            prop_assert_eq!(range.line().trim_end(), format!("ICDC-VERSIONS {tail}"));
+            let line = range.line();
+            prop_assert_eq!(line.trim_end(), format!("ICDC-VERSIONS {tail}"));
         }
     }
 }
@@ -109,7 +110,7 @@ fn started(versions: Versions) -> Bootstrap {
 
 fn opening(message: Message) -> Vec<u8> {
     let mut frame = Vec::new();
-    encode(&message, 0, &mut frame).unwrap();
+    encode(&message, 0, &mut frame).expect("it is short");
     frame
 }
 

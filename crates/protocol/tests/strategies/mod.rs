@@ -80,7 +80,8 @@ fn either_way() -> impl Strategy<Value = Message> {
         Just(FarTask::Drive),
         (1..=u16::MAX).prop_map(|port| FarTask::Forward { port }),
     ];
-    let versions = (1..100_u32, 0..64_u32).prop_map(|(lowest, more)| Versions::new(lowest, lowest + more).expect("a range"));
+    let versions =
+        (1..100_u32, 0..64_u32).prop_map(|(lowest, more)| Versions::new(lowest, lowest + more).expect("a range"));
     let bootstrap = (versions, features(), text(), task, family);
     prop_oneof![
         Just(Message::Ping),
